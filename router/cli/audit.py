@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -12,10 +11,8 @@ import typer
 
 from router.cli import console
 from router.cli.console import CommandError, ExitCode
-from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, open_state_store
+from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, acting_user, open_state_store
 from router.render.tables import format_table, format_timestamp, format_usd
-
-SCHEMA_VERSION = 1
 
 
 class AuditFormat(StrEnum):
@@ -38,15 +35,16 @@ def audit(
     stepfare audit
     stepfare audit -o json
     """
-    from dataclasses import asdict
+    from router.access.identity import local_operator
+    from router.cli.options import chosen_clock
+    from router.queries.audit import accepted_policies, audit_content, read_audit_log
+    from router.queries.context import QueryContext
 
-    from router.state.audit import verify_chain
-
-    with open_state_store(deploy, clouds, makes=False) as (_, store):
-        entries = store.audit.entries()
+    with open_state_store(deploy, clouds, makes=False) as (opened, store):
+        trail = read_audit_log(QueryContext(opened, store, chosen_clock(), local_operator(acting_user())))
+        entries = trail.entries
         if output is AuditFormat.JSON:
-            rows = [{**asdict(e), "at": e.at.isoformat(), "usd": str(e.usd)} for e in entries]
-            console.out(json.dumps({"schema_version": SCHEMA_VERSION, "entries": rows}, indent=2))
+            console.out(json.dumps(audit_content(trail), indent=2))
         elif entries:
             table = [
                 (
@@ -57,7 +55,7 @@ def audit(
                     format_usd(e.usd),
                     e.digest[:12],
                     e.hash[:12],
-                    _policies(e.details),
+                    accepted_policies(e.details),
                 )
                 for e in entries
             ]
@@ -72,18 +70,6 @@ def audit(
             )
         else:
             console.out("nothing was done yet")
-        broken = verify_chain(entries)
-        if broken is not None:
-            raise CommandError(f"entry {broken} is not what was written: somebody changed or removed one")
+        if trail.broken is not None:
+            raise CommandError(f"entry {trail.broken} is not what was written: somebody changed or removed one")
     return ExitCode.OK
-
-
-def _policies(details: Mapping[str, object]) -> str:
-    """Return the names of the accepted policies, followed in brackets by the quoted policies they replaced."""
-
-    def names(key: str) -> list[str]:
-        policies = details.get(key)
-        return sorted({str(policy["name"]) for policy in policies.values()}) if isinstance(policies, dict) else []
-
-    overridden = names("overridden_policies")
-    return ", ".join(names("policies")) + (f" (quoted: {', '.join(overridden)})" if overridden else "")

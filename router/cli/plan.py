@@ -14,6 +14,7 @@ from pricing.problems import InvalidInputError
 from pricing.units import format_count
 from router.cli import console
 from router.cli.completion import complete_plan_paths
+from router.cli.earlier_plan import AgainstOption, changes_since, check_against
 from router.cli.options import parse_duration_option, parse_length_option, parse_now, parse_usd_option
 from router.cli.planning_options import (
     AdvisoryOption,
@@ -75,6 +76,7 @@ def plan(
     output: Annotated[PlanFormat, typer.Option("--output", "-o", help="Format.")] = PlanFormat.TABLE,
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the plan (JSON) to this file too.")] = None,
     html: HtmlFile = None,
+    against: AgainstOption = None,
     metrics: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Append a line of JSON with figures of this planning.")
     ] = None,
@@ -115,6 +117,7 @@ def plan(
     from router.planning.plan_json import plan_content, plan_to_json
     from router.planning.planner import Timings, make_plan
 
+    check_against(against, html)
     console.check_output_folders(html)
     moment = parse_now(now)
     options = PlanOptions(
@@ -163,7 +166,7 @@ def plan(
         console.write(document, out)
         digest: str = plan_content(placement_plan)["digest"]
         store_planned_jobs(request.jobs, digest, prepared.file_limits, moment, document)
-    _write_page(placement_plan, html)
+    _write_page(placement_plan, html, against)
     console.out(_text_of(placement_plan, output))
     _write_metrics(placement_plan, timings, began, metrics, prometheus)
     return int(console.ExitCode.UNPLACED if placement_plan.unplaced else console.ExitCode.OK)
@@ -208,19 +211,21 @@ def show(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A plan (JSON).")],
     output: Annotated[PlanFormat, typer.Option("--output", "-o", help="Format.")] = PlanFormat.TABLE,
     html: HtmlFile = None,
+    against: AgainstOption = None,
 ) -> None:
     """Print a plan that was written with --out, or draw it: when each job runs where, under which limits.
 
     \b
     stepfare plan show plan.json
     stepfare plan show plan.json -o gantt
-    stepfare plan show plan.json --html tonight.html
+    stepfare plan show plan.json --html tonight.html --against last
     """
     from router.config.plan_files import read_plan
 
+    check_against(against, html)
     console.check_output_folders(html)
     plan = read_plan(file)
-    _write_page(plan, html)
+    _write_page(plan, html, against)
     console.out(_text_of(plan, output))
 
 
@@ -239,9 +244,9 @@ def _text_of(plan: Plan, output: PlanFormat) -> str:
     return (wide if output is PlanFormat.WIDE else table)(plan, console.screen())
 
 
-def _write_page(plan: Plan, file: Path | None) -> None:
+def _write_page(plan: Plan, file: Path | None, against: str | None) -> None:
     """Write the page of the plan; nothing without a file. Its templates are loaded only then."""
     if file is not None:
         from router.render.tonight_page import tonight_page
 
-        console.write_output_file(file, tonight_page(plan).encode())
+        console.write_output_file(file, tonight_page(plan, since=changes_since(against, plan)).encode())

@@ -13,7 +13,7 @@ from router.access.identity import AccessDeniedError
 from router.console.api import jobs as jobs_api
 from router.console.api import prices as prices_api
 from router.console.error_answers import answer_error
-from router.console.pages import jobs, prices, tonight
+from router.console.pages import audit, jobs, plans, prices
 from router.console.site import ConsoleSite
 from router.coordinator.app import installed_version
 from router.render.pages import stylesheet
@@ -31,6 +31,8 @@ _HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
 }
 _OPEN_PATHS = ("/static/", "/health", "/ready", "/login")
+# Pages and parts of the API; each makes its routes.
+_PARTS = (plans, audit, jobs, jobs_api, prices, prices_api)
 _WEEK = 7 * 86400
 
 
@@ -75,11 +77,8 @@ def make_console(site: ConsoleSite) -> FastAPI:
     async def health() -> dict[str, str]:
         return {"status": "ok", "version": installed_version()}
 
-    app.include_router(tonight.make_router(site))
-    app.include_router(jobs.make_router(site))
-    app.include_router(jobs_api.make_router(site))
-    app.include_router(prices.make_router(site))
-    app.include_router(prices_api.make_router(site))
+    for part in _PARTS:
+        app.include_router(part.make_router(site))
     return app
 
 

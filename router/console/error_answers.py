@@ -12,6 +12,7 @@ _TITLES = {
     401: "Sign in first",
     403: "Not permitted",
     404: "There is no such thing here",
+    409: "That was refused",
     429: "Too many requests",
     503: "Not available now",
 }

@@ -31,6 +31,7 @@ class RefusalReason(StrEnum):
     APPROVAL = "needs approval"
     BUDGET = "over budget"
     POLICY = "another policy"
+    PART = "part of a plan"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +107,7 @@ def find_refusals(
     """
     return (
         *_expired(plan, now),
+        *_part_of_a_plan(plan),
         *_outdated_book(plan, book),
         *_price_refusals(prices, book),
         *_cost_refusals(at_risk, guard),
@@ -116,6 +118,13 @@ def _expired(plan: Plan, now: datetime) -> Iterator[Refusal]:
     if now > plan.expires_at:
         what = f"the plan was good until {plan.expires_at:%Y-%m-%d %H:%MZ}"
         yield Refusal(RefusalReason.EXPIRED, "", what, "plan again on today's prices")
+
+
+def _part_of_a_plan(plan: Plan) -> Iterator[Refusal]:
+    """Yield a refusal of a plan without the jobs of other teams: limits and approvals are of the whole plan."""
+    if plan.restricted_to:
+        what = f"it is the part of a plan that team {', '.join(plan.restricted_to)} may see"
+        yield Refusal(RefusalReason.PART, "", what, "apply the whole plan")
 
 
 def _outdated_book(plan: Plan, book: PriceBook) -> Iterator[Refusal]:

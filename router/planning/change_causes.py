@@ -84,6 +84,8 @@ def unexplained(name: str, before: PlanFacts, after: PlanFacts) -> Cause:
     """Return the cause of a change for which the plans show no other."""
     old, new = before.jobs[name], after.jobs[name]
     first, second = before.plan.inputs, after.plan.inputs
+    if after.plan.restricted_to:
+        return Cause("gap", "nothing of these teams is the cause: jobs of other teams are, or the gap of the plans")
     if first is None or second is None:
         return Cause("limit", "the limits, the time or the other jobs changed")
     amounts = tuple(_amount_changes(before.limits, after.limits))

@@ -358,7 +358,8 @@ class Plan:
     not record them; the digest is not over them. ``carbon`` is None where the limits state no weight of it;
     ``fair_share`` is empty unless the limits file states shares. ``cost_usd`` and all costs of jobs and lines are at
     on-demand prices, of which ``commitments`` cover what they say. ``learned`` is what earlier runs said of speeds and
-    interruptions; None where the plan was made without.
+    interruptions; None where the plan was made without. ``restricted_to`` names the teams whose part of a plan this is
+    (:mod:`router.planning.restricted_plan`); empty for a whole plan.
     """
 
     as_of: datetime
@@ -389,6 +390,7 @@ class Plan:
     carbon: PlanCarbon | None = None
     commitments: tuple[CommitmentUse, ...] = ()
     learned: Experience | None = None
+    restricted_to: tuple[str, ...] = ()
 
     @property
     def covered_usd(self) -> Usd:

@@ -120,6 +120,8 @@ def plan_content(plan: Plan) -> dict[str, Any]:
         content["commitments"] = [_plain(use) for use in plan.commitments]
     if plan.learned is not None:
         content["learned"] = {**_plain(plan.learned), "digest": plan.learned.digest}
+    if plan.restricted_to:
+        content["restricted_to"] = list(plan.restricted_to)
     if plan.inputs is not None:
         content["inputs"] = _plain(plan.inputs)
     if plan.usage is not None:
@@ -263,6 +265,7 @@ def _plan(c: dict[str, Any]) -> Plan:
             _read(CommitmentUse, {**use, "jobs": _many(JobCover, use["jobs"])}) for use in c.get("commitments", [])
         ),
         learned=_read_learned(c["learned"]) if "learned" in c else None,
+        restricted_to=tuple(c.get("restricted_to", ())),
     )
 
 

@@ -86,6 +86,10 @@ PLAN_DESCRIPTIONS: Mapping[str, str] = {
     "carbon": "Emissions and their weight in the objective; left out where the limits state no weight of carbon.",
     "commitments": "Committed spend within the horizon; left out where the limits file states none.",
     "learned": "What earlier runs said of speeds and interruptions; left out where the plan was made without.",
+    "restricted_to": (
+        "Teams whose part of a plan this is; left out for a whole plan. Sums are of their jobs; bound_usd, and what is "
+        "committed, used and unused of commitments, are 0, since they are of all jobs. It cannot be applied."
+    ),
     "inputs": "What limits and the use of them were, for comparing plans; absent in older ones, outside the digest.",
     "usage": "What the plan uses of limits and budgets; left out by earlier versions, and outside the digest.",
 }
@@ -416,7 +420,7 @@ _RENAMED: dict[tuple[type, str], str] = {(plan.PlannedMove, "source"): "from"}
 _NESTED = frozenset({"book_digest", "book_as_of", "horizon_start", "horizon_end"})
 
 
-_OPTIONAL = frozenset({"cuts", "inputs", "usage", "fair_share", "carbon", "commitments", "learned"})
+_OPTIONAL = frozenset({"cuts", "inputs", "usage", "fair_share", "carbon", "commitments", "learned", "restricted_to"})
 
 
 # Outside the plan's digest; each has a digest of its own.

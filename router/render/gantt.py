@@ -72,7 +72,10 @@ class JobRun:
 
 @dataclass(frozen=True, slots=True)
 class Ceiling:
-    """A limit that is full at some time or has a worth; ``worth`` says in words what more of it brings."""
+    """A limit that is full at some time or has a worth; ``worth`` says in words what more of it brings.
+
+    ``is_part`` says that the use is that of some teams' jobs alone.
+    """
 
     name: str
     market: str
@@ -81,6 +84,7 @@ class Ceiling:
     full: bool
     use: tuple[UseStep, ...]
     worth: str
+    is_part: bool = False
 
     @property
     def size(self) -> str:
@@ -126,7 +130,8 @@ def gantt_of(plan: Plan) -> Gantt:
     """Return the picture of a plan.
 
     With more than :data:`MOST_LANES` runs, places whose jobs all cost under a hundredth of the orders are folded,
-    cheapest first, until so many are left; a place whose limit has a worth stays.
+    cheapest first, until so many are left; a place whose limit has a worth stays. Where that is not enough, small jobs
+    of the places that stay are folded too, cheapest first.
     """
     runs = runs_of(plan.lines)
     ceilings = _ceilings(plan)
@@ -199,10 +204,14 @@ def _ceilings(plan: Plan) -> tuple[tuple[tuple[str, str], Ceiling], ...]:
     prices = {price.limit: price for price in plan.shadow_prices}
     limits = plan.usage.limits if plan.usage is not None else ()
     ordered = sorted(limits, key=lambda limit: (limit.limit not in prices, limit.limit))
-    return tuple(((each.cloud or "", each.region or ""), _ceiling(each, prices.get(each.limit))) for each in ordered)
+    part = bool(plan.restricted_to)
+    return tuple(
+        ((each.cloud or "", each.region or ""), _ceiling(each, prices.get(each.limit), is_part=part))
+        for each in ordered
+    )
 
 
-def _ceiling(limit: LimitUsage, price: ShadowPrice | None) -> Ceiling:
+def _ceiling(limit: LimitUsage, price: ShadowPrice | None, *, is_part: bool) -> Ceiling:
     return Ceiling(
         name=limit_name(limit.limit),
         market=limit.market or "",
@@ -211,6 +220,7 @@ def _ceiling(limit: LimitUsage, price: ShadowPrice | None) -> Ceiling:
         full=limit.full,
         use=limit.use,
         worth="" if price is None else worth_in_words(price),
+        is_part=is_part,
     )
 
 
@@ -266,13 +276,21 @@ def _fold(gantt: Gantt, plan: Plan) -> Gantt:
         if row.runs and small and not any(ceiling.worth for ceiling in row.ceilings):
             folded.append(row)
             lanes -= len(row.runs)
-    if not folded:
-        return gantt
     rest = tuple(row for row in gantt.rows if row not in folded)
-    return replace(gantt, rows=rest, folded=_folded(folded))
+    small_runs = [run for row in rest for run in row.runs if costs[run.job].dollars() < most]
+    small_runs.sort(key=lambda run: (run.cost_usd, run.job, run.start))
+    others = frozenset(small_runs[: max(0, lanes - MOST_LANES)])
+    if not folded and not others:
+        return gantt
+    rows = tuple(replace(row, runs=tuple(run for run in row.runs if run not in others)) for row in rest)
+    return replace(
+        gantt,
+        rows=tuple(row for row in rows if row.runs or row.ceilings),
+        folded=_folded([*(run for row in folded for run in row.runs), *others]),
+    )
 
 
-def _folded(rows: Sequence[Row]) -> Folded:
-    runs = [run for row in rows for run in row.runs]
+def _folded(runs: Sequence[JobRun]) -> Folded:
     load = add_up_use([UseStep(bar.start, bar.end, run.accelerators) for run in runs for bar in run.bars])
-    return Folded(len(rows), len({run.job for run in runs}), Usd.total(run.cost_usd for run in runs), load)
+    places = len({(run.cloud, run.region) for run in runs})
+    return Folded(places, len({run.job for run in runs}), Usd.total(run.cost_usd for run in runs), load)

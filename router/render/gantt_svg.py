@@ -235,7 +235,8 @@ def _tooltip(run: JobRun, bar: Bar) -> str:
 
 def ceiling_in_words(ceiling: Ceiling) -> str:
     """Return a limit with its size and worth, such as ``Ceiling: p5, 1 machine; one machine more would save $2.00``."""
-    rest = ceiling.worth or ("full at times; no worth was found" if ceiling.full else "never full")
+    rest = "the use of these jobs alone" if ceiling.is_part else ceiling.worth
+    rest = rest or ("full at times; no worth was found" if ceiling.full else "never full")
     return f"Ceiling: {ceiling.name}, {ceiling.size}; {rest}"
 
 

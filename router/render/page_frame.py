@@ -30,6 +30,7 @@ class PageFrame:
     message: str = ""
     actions: Markup = field(default_factory=Markup)
     data_links: tuple[tuple[str, str], ...] = ()
+    csrf_token: str = ""
 
     def navigation(self) -> Markup:
         """Return the links as a list that marks the page that is shown."""

@@ -6,6 +6,7 @@ A page is one file without scripts and outside requests; equal values give equal
 from __future__ import annotations
 
 from collections.abc import Sized
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import cache
@@ -17,11 +18,41 @@ from markupsafe import Markup
 from pricing.money import Usd
 from pricing.units import format_count
 from router.render import figures
+from router.render.page_frame import PageFrame
 
 
 def fill_template(name: str, /, **values: object) -> str:
     """Return a template of ``router/render/templates`` filled with values; text in them is escaped."""
     return template_environment(("router.render",)).get_template(name).render(values)
+
+
+# Cuts a page into parts. No text can hold it: text is escaped.
+_CUT = Markup("<!--part-->")
+
+
+@dataclass(frozen=True, slots=True)
+class PageParts:
+    """A page without its frame: ``lead`` is what stands above a box of the console, ``main`` the rest.
+
+    The parts are the same for all readers, who have frames of their own.
+    """
+
+    title: Markup
+    as_of: Markup
+    lead: Markup
+    main: Markup
+    foot: Markup
+
+
+def fill_parts(name: str, /, **values: object) -> PageParts:
+    """Return the parts of a page; its main block says with ``{{ cut }}`` where its lead ends."""
+    text = fill_template(name, layout="parts.html", cut=_CUT, **values)
+    return PageParts(*(Markup(part) for part in text.split(_CUT)))
+
+
+def fill_frame(parts: PageParts, frame: PageFrame, box: Markup) -> str:
+    """Return the page with these parts in the frame, a box below its lead."""
+    return fill_template("framed.html", frame=frame, parts=parts, box=box)
 
 
 def stylesheet() -> str:
@@ -40,9 +71,10 @@ def template_environment(packages: tuple[str, ...]) -> Environment:
         lstrip_blocks=True,
     )
     # A page that stands in a file has no frame; the console gives one with its links, forms and files.
-    environment.globals["frame"] = None
+    environment.globals |= {"frame": None, "layout": "base.html", "cut": ""}
     environment.filters |= {
         "money": figures.money,
+        "cents": figures.cents,
         "signed_money": figures.signed_money,
         "dollars": figures.whole_dollars,
         "money_data": lambda usd: _data(usd, figures.money(usd)),

@@ -10,6 +10,7 @@ from typing import Any
 from pricing.money import Usd
 from pricing.units import format_count
 from router.planning.changes import PlacementChange, PlanDiff
+from router.planning.cost_changes import changes_by_kind
 from router.planning.plan_facts import JobPlacement
 from router.render.tables import PLAIN, Screen, format_day_time, format_table, format_usd, wrap_text
 
@@ -124,6 +125,10 @@ def diff_json(found: PlanDiff) -> str:
         "same_book": found.same_book,
         "same_jobs": found.same_jobs,
         "limits": list(found.limits),
+        "by_kind": [
+            {"change": each.kind, "jobs": each.jobs, "more_usd": str(each.more_usd), "less_usd": str(each.less_usd)}
+            for each in changes_by_kind(found)
+        ],
         "order": [change.job for change in found.shown],
         "changes": [plain(c) for c in found.changes],
     }

@@ -2,29 +2,54 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from markupsafe import Markup
 
 from router.planning.plan import Plan
 from router.render.drawing import element
 from router.render.gantt_svg import MIDDLE, NARROW, WIDE, draw_gantt
 from router.render.page_frame import PageFrame
-from router.render.pages import fill_template
+from router.render.pages import PageParts, fill_parts, fill_template
+from router.render.since_view import SinceView
 from router.render.tonight_view import BudgetRow, Tonight, tonight_of
 
+ROWS = 100
 
-def tonight_page(plan: Plan, frame: PageFrame | None = None) -> str:
-    """Return the page as HTML; the same plan gives the same bytes."""
-    night = tonight_of(plan)
+
+@dataclass(frozen=True, slots=True)
+class PlanUrls:
+    """Where the console has a plan's comparison, its jobs as CSV, itself as JSON, and all its rows; "" is nowhere."""
+
+    diff: str = ""
+    csv: str = ""
+    json: str = ""
+    all: str = ""
+
+
+def tonight_page(plan: Plan, frame: PageFrame | None = None, since: SinceView | None = None) -> str:
+    """Return the page as HTML; the same plan gives the same bytes. Rows beyond :data:`ROWS` are folded."""
+    return fill_template("tonight.html", frame=frame, **_values(plan, since, "", PlanUrls(), ROWS))
+
+
+def tonight_parts(plan: Plan, digest: str, since: SinceView | None, urls: PlanUrls, rows: int = ROWS) -> PageParts:
+    """Return the parts of the page for the console; ``digest`` is that of the whole plan."""
+    return fill_parts("tonight.html", **_values(plan, since, digest, urls, rows))
+
+
+def _values(plan: Plan, since: SinceView | None, digest: str, urls: PlanUrls, rows: int) -> dict[str, object]:
+    night = tonight_of(plan, digest)
     layouts = {"wide": WIDE, "middle": MIDDLE, "narrow": NARROW}
-    return fill_template(
-        "tonight.html",
-        frame=frame,
-        night=night,
+    return {
+        "night": night,
+        "since": since,
+        "urls": urls,
+        "rows": rows,
         # Safe: every text in a drawing was escaped when it was drawn.
-        drawings={name: Markup(draw_gantt(night.gantt, layout)) for name, layout in layouts.items()},
-        budget_bar=lambda row: Markup(draw_budget(row)),
-        fields=_raw_fields(night),
-    )
+        "drawings": {name: Markup(draw_gantt(night.gantt, layout)) for name, layout in layouts.items()},
+        "budget_bar": lambda row: Markup(draw_budget(row)),
+        "fields": _raw_fields(night),
+    }
 
 
 def draw_budget(row: BudgetRow) -> str:
@@ -58,15 +83,11 @@ def _carbon_fields(plan: Plan) -> tuple[tuple[str, str], ...]:
 
 
 def _commitment_fields(plan: Plan) -> tuple[tuple[str, str], ...]:
+    whole = () if plan.restricted_to else ("committed_usd", "used_usd", "unused_usd")
     return tuple(
-        (f"commitments.{use.commitment}.{name}", str(usd))
+        (f"commitments.{use.commitment}.{name}", str(getattr(use, name)))
         for use in plan.commitments
-        for name, usd in (
-            ("committed_usd", use.committed_usd),
-            ("used_usd", use.used_usd),
-            ("unused_usd", use.unused_usd),
-            ("covered_usd", use.covered_usd),
-        )
+        for name in (*whole, "covered_usd")
     )
 
 
@@ -83,10 +104,10 @@ def _raw_fields(night: Tonight) -> tuple[tuple[str, str], ...]:
         ("cost_usd", str(plan.cost_usd)),
         ("orders_usd", str(plan.orders_usd)),
         ("usage.at_risk_usd", "none" if plan.usage is None else str(plan.usage.at_risk_usd)),
-        ("threshold_usd", str(plan.threshold_usd)),
+        ("threshold_usd", "known of the whole plan alone" if plan.restricted_to else str(plan.threshold_usd)),
         *_carbon_fields(plan),
         *_commitment_fields(plan),
-        ("bound_usd", str(plan.bound_usd)),
+        ("bound_usd", "known of the whole plan alone" if plan.restricted_to else str(plan.bound_usd)),
         ("gap", str(plan.gap)),
         ("gap_asked", str(plan.gap_asked)),
         ("book.digest", plan.book_digest),

@@ -8,6 +8,7 @@ from datetime import datetime
 
 from pricing.money import ZERO, Usd
 from pricing.units import format_count
+from router.planning.limit_peaks import LimitPeak, limit_peaks
 from router.planning.plan import JobSummary, Line, Plan, Unplaced
 from router.planning.plan_facts import main_placement
 from router.planning.plan_json import plan_content
@@ -77,11 +78,12 @@ class WorthRow:
 
 
 @dataclass(frozen=True, slots=True)
-class CeilingRow:
-    """A limit that is full at some time: how much there is and for how long all of it is used."""
+class LimitRow:
+    """A limit that is full, nearly full or worth money: its size, its most use, for how long it is full, its worth."""
 
     name: str
     size: str
+    used: str
     full_for: str
     worth: str
 
@@ -138,7 +140,7 @@ class Tonight:
     other_risks_usd: Usd
     worths: tuple[WorthRow, ...]
     other_worths: int
-    full_limits: tuple[CeilingRow, ...] | None
+    limits: tuple[LimitRow, ...] | None
     costs: tuple[CostRow, ...]
     notes: tuple[str, ...]
 
@@ -163,9 +165,9 @@ class Tonight:
         return end_of_month(self.plan.as_of)
 
 
-def tonight_of(plan: Plan) -> Tonight:
-    """Return what the page says about a plan."""
-    content = plan_content(plan)
+def tonight_of(plan: Plan, digest: str = "") -> Tonight:
+    """Return what the page says about a plan; ``digest`` is that of the whole plan, where this is a part of it."""
+    digest = digest or plan_content(plan)["digest"]
     own = _lines_by_job(plan)
     placed = sorted((job for job in plan.jobs if job.finish is not None), key=lambda j: (j.start or plan.as_of, j.job))
     ordered = {line.job for line in plan.lines if line.kind == "order"}
@@ -175,8 +177,8 @@ def tonight_of(plan: Plan) -> Tonight:
     worths = _worths(plan)
     return Tonight(
         plan=plan,
-        plan_id=content["plan_id"],
-        digest=content["digest"],
+        plan_id=f"plan-{digest[:12]}",
+        digest=digest,
         gantt=gantt_of(plan),
         jobs=tuple(_job_row(job, own.get(job.job, ())) for job in placed),
         left_out=plan.unplaced,
@@ -194,7 +196,7 @@ def tonight_of(plan: Plan) -> Tonight:
         other_risks_usd=Usd.total(row.at_risk_usd for row in risks[_SHOWN_AT_RISK:]),
         worths=worths[:_SHOWN_RULES],
         other_worths=len(worths[_SHOWN_RULES:]),
-        full_limits=_full_limits(plan),
+        limits=_limits(plan),
         costs=_costs(plan),
         notes=_notes(plan, own),
     )
@@ -332,19 +334,24 @@ def _instead(words: str) -> tuple[str, str]:
     return f"{parts[0]} {' '.join(parts[1:-1])}, {market}", f"done {done}" if done else ""
 
 
-def _full_limits(plan: Plan) -> tuple[CeilingRow, ...] | None:
-    """Return the limits that are full at some time; None where the plan does not record them."""
-    if plan.usage is None:
+def _limits(plan: Plan) -> tuple[LimitRow, ...] | None:
+    """Return the limits that are full, nearly full or worth money, those with a worth first; None where unknown."""
+    peaks = limit_peaks(plan)
+    if peaks is None:
         return None
-    worths = {price.limit: worth_in_words(price) for price in plan.shadow_prices}
-    rows = []
-    for limit in (limit for limit in plan.usage.limits if limit.full):
-        full = [step for step in limit.use if step.used >= limit.amount - 1e-6]
-        total = sum((step.end - step.start).total_seconds() for step in full) / 3600
-        size = sized(limit.amount, limit.unit)
-        long = f"{amount_of(round(total, 1))} h" if full else "never"
-        rows.append(CeilingRow(limit_name(limit.limit), size, long, worths.get(limit.limit, "none found")))
-    return tuple(sorted(rows, key=lambda row: (row.worth == "none found", row.name)))
+    ordered = sorted(peaks, key=lambda peak: (peak.price is None, -peak.share, peak.limit))
+    return tuple(_limit_row(peak, restricted=bool(plan.restricted_to)) for peak in ordered)
+
+
+def _limit_row(peak: LimitPeak, *, restricted: bool) -> LimitRow:
+    unknown = "known of the whole plan alone" if restricted else "none found"
+    return LimitRow(
+        name=limit_name(peak.limit),
+        size=sized(peak.amount, peak.unit),
+        used=f"{amount_of(round(peak.peak, 1))}, {percent(peak.share)}",
+        full_for=hours(peak.full_for) if peak.full_for else "not by these jobs" if restricted else "never",
+        worth=unknown if peak.price is None else worth_in_words(peak.price),
+    )
 
 
 def _costs(plan: Plan) -> tuple[CostRow, ...]:
@@ -370,7 +377,7 @@ def _notes(plan: Plan, own: dict[str, tuple[Line, ...]]) -> tuple[str, ...]:
     limits = [price for price in plan.shadow_prices if price.unit != "USD"]
     if len(limits) == 1:
         notes.append(f"One limit costs money: {limit_name(limits[0].limit)}")
-    elif plan.lines:
+    elif plan.lines and not plan.restricted_to:
         notes.append(f"{len(limits)} limits cost money" if limits else "No limit costs money")
     if plan.usage is None:
         notes.append("This plan does not record how much of each limit it uses")

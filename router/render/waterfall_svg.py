@@ -49,7 +49,12 @@ BRIDGE_NARROW = WaterfallLayout(340, 0, 100, 37, above=True)
 _CLASSES = {"planned": "hol plan", "metered": "full met", "spent": "full inv", "reason": "full met", "waste": "wh"}
 
 
-def draw_waterfall(steps: Sequence[WaterfallStep], currency: str, layout: WaterfallLayout) -> str:
+MONTH_NAME = "Waterfall from planned to invoiced"
+
+
+def draw_waterfall(
+    steps: Sequence[WaterfallStep], currency: str, layout: WaterfallLayout, name: str = MONTH_NAME
+) -> str:
     """Return the drawing of the steps, which have their amounts beside them."""
     levels = [float(step.level) for step in steps]
     low, high = min(0.0, *levels), max(0.0, *levels)
@@ -85,8 +90,8 @@ def draw_waterfall(steps: Sequence[WaterfallStep], currency: str, layout: Waterf
         before = float(step.level)
         if number + 1 < len(steps):
             parts.append(line(at(before), y + _BAR, at(before), y + layout.row, "mkl"))
-    name = f"Waterfall from planned to invoiced, {currency}. The table below holds the same figures."
-    return picture(name, layout.width, height, [*parts, *names])
+    words = f"{name}, {currency}. The table below holds the same figures."
+    return picture(words, layout.width, height, [*parts, *names])
 
 
 def _name(step: WaterfallStep, y: float, layout: WaterfallLayout) -> Iterator[str]:

@@ -40,10 +40,13 @@ class AuditLog:
             connection.execute(insert(AUDIT_LOG), record_values(entry))
             return entry
 
-    def entries(self) -> tuple[AuditEntry, ...]:
-        """Return all entries, in order."""
+    def entries(self, *actions: str) -> tuple[AuditEntry, ...]:
+        """Return all entries, in order; with names of actions, those alone."""
+        query = select(AUDIT_LOG).order_by(AUDIT_LOG.c.seq)
+        if actions:
+            query = query.where(AUDIT_LOG.c.what.in_(actions))
         with self._database.read() as connection:
-            return tuple(read_records(connection, AUDIT_LOG, select(AUDIT_LOG).order_by(AUDIT_LOG.c.seq), AuditEntry))
+            return tuple(read_records(connection, AUDIT_LOG, query, AuditEntry))
 
 
 def hash_entry(entry: AuditEntry) -> str:

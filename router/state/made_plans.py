@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
-from sqlalchemy import delete, select
+from sqlalchemy import Select, delete, select
 
-from router.state.canonical_form import storable_text
+from pricing.money import ZERO, Usd
+from router.state.canonical_form import canonical_json, storable_text
 from router.state.database import Database
 from router.state.rows import insert_or_update
 from router.state.tables import MADE_PLANS
@@ -17,13 +20,25 @@ PLANS_KEPT = 400
 
 
 @dataclass(frozen=True, slots=True)
+class TeamPart:
+    """A team's part of a plan: its jobs, how many of them are placed, and their cost."""
+
+    team: str
+    jobs: int
+    placed: int
+    cost_usd: Usd
+
+
+@dataclass(frozen=True, slots=True)
 class MadePlanRow:
-    """A plan that was made: its digest, the moment it is for, when and by whom it was made."""
+    """A plan that was made: its digest, the moment it is for, when and by whom it was made, its gap, its teams."""
 
     digest: str
     as_of: datetime
     made_at: datetime
     made_by: str
+    gap: float
+    teams: tuple[TeamPart, ...]
 
 
 class MadePlans:
@@ -33,8 +48,15 @@ class MadePlans:
         self._database = database
 
     def put(self, digest: str, text: str, as_of: datetime, made_at: datetime, made_by: str) -> None:
-        """Store a plan; repeating it is harmless."""
-        row = {"digest": digest, "text": text, "as_of": as_of, "made_at": made_at, "made_by": storable_text(made_by)}
+        """Store a plan with a summary of its JSON; repeating it is harmless."""
+        row = {
+            "digest": digest,
+            "text": text,
+            "as_of": as_of,
+            "made_at": made_at,
+            "made_by": storable_text(made_by),
+            "summary": canonical_json(_summary(json.loads(text))),
+        }
         old = select(MADE_PLANS.c.digest).order_by(MADE_PLANS.c.made_at.desc(), MADE_PLANS.c.digest).offset(PLANS_KEPT)
         with self._database.write() as connection:
             insert_or_update(connection, MADE_PLANS, [row])
@@ -49,11 +71,44 @@ class MadePlans:
             found: str | None = connection.execute(query).scalar()
             return found
 
+    def row(self, digest: str) -> MadePlanRow | None:
+        """Return the plan of that digest without its text; None where it is not stored."""
+        with self._database.read() as connection:
+            found = connection.execute(_newest().where(MADE_PLANS.c.digest == digest)).one_or_none()
+        return None if found is None else _row(found)
+
     def newest(self, count: int = 50, before: datetime | None = None) -> tuple[MadePlanRow, ...]:
         """Return plans without their texts, the latest moment first; with ``before``, those of earlier moments."""
-        columns = (MADE_PLANS.c.digest, MADE_PLANS.c.as_of, MADE_PLANS.c.made_at, MADE_PLANS.c.made_by)
-        query = select(*columns).order_by(MADE_PLANS.c.as_of.desc(), MADE_PLANS.c.made_at.desc(), MADE_PLANS.c.digest)
+        query = _newest().limit(count)
         if before is not None:
             query = query.where(MADE_PLANS.c.as_of < before)
         with self._database.read() as connection:
-            return tuple(MadePlanRow(*row) for row in connection.execute(query.limit(count)))
+            return tuple(_row(row) for row in connection.execute(query))
+
+    def digests(self, beginning: str, count: int) -> tuple[str, ...]:
+        """Return digests of plans that begin so, at most ``count`` of them."""
+        query = select(MADE_PLANS.c.digest).where(MADE_PLANS.c.digest.startswith(beginning, autoescape=True))
+        with self._database.read() as connection:
+            return tuple(connection.execute(query.order_by(MADE_PLANS.c.digest).limit(count)).scalars())
+
+
+def _newest() -> Select[Any]:
+    columns = (MADE_PLANS.c[name] for name in ("digest", "as_of", "made_at", "made_by", "summary"))
+    return select(*columns).order_by(MADE_PLANS.c.as_of.desc(), MADE_PLANS.c.made_at.desc(), MADE_PLANS.c.digest)
+
+
+def _summary(content: dict[str, Any]) -> dict[str, Any]:
+    """Return what a list of plans shows of one, by team."""
+    teams: dict[str, list[Any]] = {}
+    for job in content["jobs"]:
+        part = teams.setdefault(job["team"], [0, 0, ZERO])
+        part[0] += 1
+        part[1] += job["finish"] is not None
+        part[2] += Usd.parse(job["cost_usd"])
+    return {"gap": content["gap"], "teams": [[team, *part[:2], str(part[2])] for team, part in sorted(teams.items())]}
+
+
+def _row(row: Any) -> MadePlanRow:
+    content = json.loads(row.summary)
+    teams = tuple(TeamPart(team, jobs, placed, Usd.parse(usd)) for team, jobs, placed, usd in content["teams"])
+    return MadePlanRow(row.digest, row.as_of, row.made_at, row.made_by, content["gap"], teams)

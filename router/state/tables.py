@@ -338,6 +338,7 @@ MADE_PLANS = Table(
     _moment("as_of"),
     _moment("made_at"),
     _text("made_by"),
+    _text("summary"),
     Index("made_plans_by_as_of", "as_of"),
 )
 

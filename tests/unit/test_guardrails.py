@@ -14,6 +14,7 @@ from router.controller.guardrails import CostLimits, Refusal, RefusalReason, cur
 from router.controller.orders import orders_of
 from router.jobs.limits import Limits
 from router.planning.plan import Plan
+from router.planning.restricted_plan import restrict_plan
 from tests.support.made_up_book import book, offer
 from tests.support.scenes import NOW, a_job, plan_of
 
@@ -50,6 +51,12 @@ def at(spot: str) -> PriceBook:
 
 def test_at_the_plans_own_prices_nothing_speaks_against_it(plan: Plan) -> None:
     assert causes(plan) == []
+
+
+def test_the_part_of_a_plan_that_a_team_may_see_is_refused(plan: Plan) -> None:
+    part = restrict_plan(plan, {plan.jobs[0].team})
+    assert part.lines == plan.lines
+    assert causes(part) == [RefusalReason.PART]
 
 
 def test_up_to_the_ceiling_a_price_may_move(plan: Plan) -> None:

@@ -34,7 +34,7 @@ REQUIRED = {
 # Absent where there is nothing to say, so that a plan of before has the same bytes.
 # Grown since, and left out when empty: plans without them keep their bytes.
 OPTIONAL = {
-    "": {"cuts", "inputs", "usage", "fair_share", "carbon", "commitments", "learned"},
+    "": {"cuts", "inputs", "usage", "fair_share", "carbon", "commitments", "learned", "restricted_to"},
     "line": {"policy", "reservation_cost", "capacity", "grams_co2e", "carbon_usd", "carbon_doubt"},
     "shadow_price": {"raised_by", "machines", "instance_type", "saves_usd", "places"},
     "alternative": {"reservation_cost", "amortised_usd_per_hour", "grams_co2e", "carbon_usd"},

@@ -45,6 +45,7 @@ def upgrade() -> None:
         _moment("as_of"),
         _moment("made_at"),
         _text("made_by"),
+        _text("summary"),
         sa.PrimaryKeyConstraint("digest"),
     )
     op.create_index("made_plans_by_as_of", "made_plans", ["as_of"])

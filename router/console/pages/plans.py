@@ -1,0 +1,323 @@
+"""Pages of plans: tonight's, the list, one of an earlier night, what changed, and its approval."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import astuple
+from datetime import UTC, datetime
+from typing import Annotated
+
+from anyio.to_thread import run_sync
+from fastapi import APIRouter, Form, Request
+from fastapi.responses import RedirectResponse, Response
+from markupsafe import Markup
+
+from pricing.problems import InvalidInputError
+from router.access.identity import Permission
+from router.console.answers import CachedAnswer
+from router.console.error_answers import answer_error
+from router.console.site import ConsoleSite
+from router.planning.changes import PlanDiff
+from router.queries.approvals import (
+    ApprovalRefusedError,
+    PlanApprovals,
+    approval_rules,
+    approve_plan,
+    approver_name,
+    find_plan_approvals,
+    revoke_approval,
+    standing_approvals,
+)
+from router.queries.context import QueryContext
+from router.queries.plans import (
+    StoredPlan,
+    compare_plans,
+    find_digest,
+    find_plan,
+    page_of_plans,
+    previous_digest,
+    whole_plan,
+)
+from router.render.approval_box import ApprovalBox, ApprovalRow, draw_approval_box
+from router.render.page_frame import PageFrame
+from router.render.pages import PageParts, fill_frame
+from router.render.plan_csv import changes_csv, jobs_csv
+from router.render.plan_diff_page import plan_diff_page
+from router.render.plan_diff_text import diff_json
+from router.render.plan_list_page import PlanListRow, plan_list_page, plans_csv
+from router.render.since_view import SinceView, since_view
+from router.render.tonight_page import ROWS, PlanUrls, tonight_parts
+
+HTML = "text/html; charset=utf-8"
+CSV = "text/csv; charset=utf-8"
+JSON = "application/json"
+_LISTED = 50
+_LONGEST_NOTE = 500
+_NONE = "no plan was made yet"
+_NO_SUCH = "no such plan is stored"
+_MAKE = "stepfare plan jobs/ --out plan.json"
+_DONE = {"approved": "Your approval is recorded.", "revoked": "Your approval is revoked."}
+
+
+def make_router(site: ConsoleSite) -> APIRouter:
+    """Return the routes of the pages."""
+    router = APIRouter(include_in_schema=False)
+    _add_lists(router, site)
+    _add_plan(router, site)
+    _add_comparison(router, site)
+    return router
+
+
+def _add_lists(router: APIRouter, site: ConsoleSite) -> None:
+    @router.get("/plans")
+    def plans(request: Request, before: str = "") -> Response:
+        context, moment = site.asked_by(request), _moment(before)
+        rows, last = _list_rows(context, moment)
+        older = "" if last is None else f"/plans?before={_stamp(last)}"
+        query = "" if moment is None else f"?before={_stamp(moment)}"
+        links = (("CSV", f"/plans.csv{query}"), ("JSON", f"/api/v1/plans{query}"))
+        frame = site.frame(request, "/tonight", data_links=links)
+        return CachedAnswer.of(plan_list_page(rows, older, context.clock(), frame), HTML).response(request)
+
+    @router.get("/plans.csv")
+    def plans_as_csv(request: Request, before: str = "") -> Response:
+        return _download(plans_csv(_list_rows(site.asked_by(request), _moment(before))[0]), "plans.csv")
+
+
+def _add_plan(router: APIRouter, site: ConsoleSite) -> None:
+    @router.get("/tonight")
+    async def tonight(request: Request, rows: str = "", done: str = "") -> Response:
+        return await _plan_page(site, request, "latest", is_long=rows == "all", done=done)
+
+    @router.get("/plans/{name}")
+    async def plan(request: Request, name: str, rows: str = "", done: str = "") -> Response:
+        return await _plan_page(site, request, name, is_long=rows == "all", done=done)
+
+    @router.get("/plans/{name}/jobs.csv")
+    def jobs(request: Request, name: str) -> Response:
+        stored = find_plan(site.asked_by(request), name)
+        if stored is None:
+            return answer_error(request, 404, _NO_SUCH, _MAKE)
+        return _download(jobs_csv(stored.plan), f"plan-{stored.digest[:12]}-jobs.csv")
+
+    @router.post("/plans/{name}/approve")
+    def approve(request: Request, name: str, note: Annotated[str, Form()] = "") -> Response:
+        return _change_approval(site, request, name, note, revokes=False)
+
+    @router.post("/plans/{name}/revoke")
+    def revoke(request: Request, name: str, note: Annotated[str, Form()] = "") -> Response:
+        return _change_approval(site, request, name, note, revokes=True)
+
+
+def _add_comparison(router: APIRouter, site: ConsoleSite) -> None:
+    @router.get("/plans/{name}/diff")
+    async def diff(request: Request, name: str, against: str = "") -> Response:
+        context = site.asked_by(request)
+        teams = context.identity.require(Permission.READ_PLANS).teams
+        found = await run_sync(_find_both, context, name, against)
+        if isinstance(found, str):
+            return answer_error(request, 404, found, _MAKE)
+        before, after = found
+        at, query = f"/plans/{after}/diff", f"?against={before}"
+        frame = site.frame(request, "/tonight", data_links=(("CSV", f"{at}.csv{query}"), ("JSON", f"{at}.json{query}")))
+
+        def make_page() -> CachedAnswer:
+            earlier, later, changes = _compare(context, before, after)
+            view = since_view(changes, earlier.plan, before, later.plan)
+            return CachedAnswer.of(plan_diff_page(later.plan, after, view, frame), HTML)
+
+        return (await site.answers.get(("plan diff", before, after, teams, frame), make_page)).response(request)
+
+    @router.get("/plans/{name}/diff.csv")
+    def diff_as_csv(request: Request, name: str, against: str = "") -> Response:
+        context = site.asked_by(request)
+        found = _find_both(context, name, against)
+        if isinstance(found, str):
+            return answer_error(request, 404, found, _MAKE)
+        return _download(changes_csv(_compare(context, *found)[2]), f"plan-{found[1][:12]}-changes.csv")
+
+    @router.get("/plans/{name}/diff.json")
+    def diff_as_json(request: Request, name: str, against: str = "") -> Response:
+        context = site.asked_by(request)
+        found = _find_both(context, name, against)
+        if isinstance(found, str):
+            return answer_error(request, 404, found, _MAKE)
+        return Response(diff_json(_compare(context, *found)[2]), media_type=JSON)
+
+
+async def _plan_page(site: ConsoleSite, request: Request, name: str, *, is_long: bool, done: str) -> Response:
+    """Return the page of a plan. What it says of the plan is made once for all who see the same teams."""
+    context = site.asked_by(request)
+    teams = context.identity.require(Permission.READ_PLANS).teams
+    found = await run_sync(_find, context, name)
+    if found is None:
+        return answer_error(request, 404, _NONE if name == "latest" else _NO_SUCH, _MAKE)
+    digest, before = found
+    at = f"/plans/{digest}"
+    links = (("jobs as CSV", f"{at}/jobs.csv"), ("JSON", f"/api/v1{at}"))
+    frame = site.frame(request, "/tonight", data_links=links, message=_DONE.get(done, ""))
+    box = await run_sync(_approval_box, context, digest, frame)
+
+    def make_parts() -> CachedAnswer:
+        return CachedAnswer.of(json.dumps(astuple(_parts(context, digest, before, is_long=is_long))), JSON)
+
+    key = (digest, before, teams, is_long)
+    parts = await site.answers.get(("plan parts", *key), make_parts)
+
+    def make_page() -> CachedAnswer:
+        found = PageParts(*(Markup(part) for part in json.loads(parts.body)))
+        return CachedAnswer.of(fill_frame(found, frame, box), HTML)
+
+    answer = await site.answers.get(("plan", *key, frame, box), make_page)
+    return answer.response(request)
+
+
+def _find(context: QueryContext, name: str) -> tuple[str, str | None] | None:
+    """Return the digest of a plan, and that of the plan of the night before; None where there is no such plan."""
+    digest = find_digest(context, name)
+    row = None if digest is None else context.store.made_plans.row(digest)
+    if digest is None or row is None:
+        return None
+    return digest, previous_digest(context.store, row.as_of)
+
+
+def _parts(context: QueryContext, digest: str, before: str | None, *, is_long: bool) -> PageParts:
+    stored = find_plan(context, digest)
+    if stored is None:
+        raise InvalidInputError.single("the plan is no longer stored", remedy=_MAKE)
+    at = f"/plans/{digest}"
+    since = _since(context, stored, before)
+    urls = PlanUrls(
+        diff=f"{at}/diff" if since is not None else "",
+        csv=f"{at}/jobs.csv",
+        json=f"/api/v1{at}",
+        all="" if is_long else f"{at}?rows=all#jobs",
+    )
+    rows = max(ROWS, len(stored.plan.jobs)) if is_long else ROWS
+    return tonight_parts(stored.plan, digest, since, urls, rows)
+
+
+def _since(context: QueryContext, stored: StoredPlan, before: str | None) -> SinceView | None:
+    if before is None:
+        return None
+    earlier, _, changes = _compare(context, before, stored.digest)
+    return since_view(changes, earlier.plan, before, stored.plan)
+
+
+def _find_both(context: QueryContext, name: str, against: str) -> tuple[str, str] | str:
+    """Return the digests of the earlier plan and of the later one; a reason where one of them is not stored."""
+    found = _find(context, name)
+    if found is None:
+        return _NO_SUCH
+    digest, previous = found
+    before = find_digest(context, against) if against else previous
+    if before is None:
+        return "no such earlier plan is stored" if against else "no plan of an earlier night is stored"
+    return before, digest
+
+
+def _compare(context: QueryContext, before: str, after: str) -> tuple[StoredPlan, StoredPlan, PlanDiff]:
+    earlier, later = find_plan(context, before), find_plan(context, after)
+    if earlier is None or later is None:
+        raise InvalidInputError.single("the plan is no longer stored", remedy=_MAKE)
+    return earlier, later, compare_plans(context, earlier, later)
+
+
+def _list_rows(context: QueryContext, before: datetime | None) -> tuple[tuple[PlanListRow, ...], datetime | None]:
+    """Return a page of plans, and the moment before which the next page begins; None after the last."""
+    listed, last = page_of_plans(context, _LISTED, before)
+    approvals = None
+    if context.identity.teams(Permission.READ_PLANS).is_all:
+        approvals = standing_approvals(context, approval_rules(context.settings))
+    rows = tuple(
+        PlanListRow(
+            digest=plan.digest,
+            as_of=plan.as_of,
+            made_at=plan.made_at,
+            made_by=plan.made_by,
+            jobs=plan.jobs,
+            placed=plan.placed,
+            cost_usd=plan.cost_usd,
+            gap=plan.gap,
+            approvals=None if approvals is None else approvals.get(plan.digest, ()),
+        )
+        for plan in listed
+    )
+    return rows, last
+
+
+def _approval_box(context: QueryContext, digest: str, frame: PageFrame) -> Markup:
+    """Return the box of the plan's approval; nothing for who may not see the plan's money as a whole."""
+    plan = whole_plan(context.store, digest)
+    rules = approval_rules(context.settings)
+    name = approver_name(rules, context.identity.name)
+    found = (
+        None
+        if plan is None
+        else find_plan_approvals(context, rules, plan, digest, name=name, login=context.identity.name)
+    )
+    return Markup() if found is None else draw_approval_box(_box(found), frame.csrf_token)
+
+
+def _box(found: PlanApprovals) -> ApprovalBox:
+    return ApprovalBox(
+        url=f"/plans/{found.digest}",
+        at_risk_usd=found.at_risk_usd,
+        needed=found.needed,
+        missing=found.missing,
+        approvers=found.approvers,
+        rows=tuple(
+            ApprovalRow(a.approval.name, a.approval.at, a.until, a.approval.usd, a.state, a.approval.note)
+            for a in found.approvals
+        ),
+        refusals=found.refusals,
+        may_approve=found.may_approve,
+        why_not=found.why_not,
+        remedy=found.remedy,
+        may_revoke=found.may_revoke,
+        is_given=found.is_given,
+    )
+
+
+def _change_approval(site: ConsoleSite, request: Request, name: str, note: str, *, revokes: bool) -> Response:
+    """Record an approval or a revocation and lead back to the plan; 409 with the reason where it is refused."""
+    context = site.asked_by(request)
+    digest = find_digest(context, name)
+    plan = None if digest is None else whole_plan(context.store, digest)
+    if digest is None or plan is None:
+        return answer_error(request, 404, _NO_SUCH, _MAKE)
+    rules, login = approval_rules(context.settings), context.identity.name
+    who = approver_name(rules, login)
+    words = "".join(sign if sign.isprintable() else " " for sign in note)[:_LONGEST_NOTE].strip()
+    try:
+        if revokes:
+            revoke_approval(context, plan, digest, name=who, login=login, note=words)
+        else:
+            approve_plan(context, rules, plan, digest, name=who, login=login, note=words)
+    except ApprovalRefusedError as error:
+        return answer_error(request, 409, str(error), error.remedy)
+    done = "revoked" if revokes else "approved"
+    return RedirectResponse(f"/plans/{digest}?done={done}", 303)
+
+
+def _download(text: str, name: str) -> Response:
+    return Response(text, media_type=CSV, headers={"Content-Disposition": f'attachment; filename="{name}"'})
+
+
+def _moment(text: str) -> datetime | None:
+    """Return the moment in a URL, None for "". InvalidInputError for what is no moment with its zone."""
+    if not text:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+        if moment.tzinfo is None:
+            raise ValueError("without a zone")
+        return moment.astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise InvalidInputError.single(
+            "is no moment", field="before", remedy="write one such as 2026-11-21T18:00:00Z"
+        ) from None
+
+
+def _stamp(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")

@@ -1,0 +1,85 @@
+"""The jobs of a plan, and the changes between two plans, as CSV."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from router.planning.changes import PlanDiff
+from router.planning.cost_changes import cost_change
+from router.planning.plan import Plan
+from router.planning.plan_facts import PlanFacts
+from router.render.csv_text import csv_text
+
+JOB_FIELDS = (
+    "job", "team", "project", "state", "cloud", "region", "zone", "instance_type", "market", "accelerators", "start",
+    "finish", "deadline", "on_time_probability", "cost_usd", "why",
+)  # fmt: skip
+CHANGE_FIELDS = (
+    "job", "change", "before", "after", "cost_before_usd", "cost_after_usd", "more_usd", "start_before", "start_after",
+    "why",
+)  # fmt: skip
+
+
+def jobs_csv(plan: Plan) -> str:
+    """Return all jobs by name, those that are left out with the reason; ``cost_usd`` is exact."""
+    facts = PlanFacts(plan)
+    reasons = {job.job: job.reason for job in plan.unplaced}
+    rows = []
+    for job in plan.jobs:
+        place = facts.placements.get(job.job)
+        state = "left out" if place is None else "late" if job.late is not None else "placed"
+        where = (
+            (None,) * 6
+            if place is None
+            else (
+                place.cloud,
+                place.region,
+                place.zone,
+                place.mix or place.instance_type,
+                place.market,
+                place.accelerators,
+            )
+        )
+        rows.append(
+            (
+                job.job,
+                job.team,
+                job.project,
+                state,
+                *where,
+                _time(job.start),
+                _time(job.finish),
+                _time(job.deadline),
+                job.on_time_probability,
+                None if place is None else job.cost_usd,
+                reasons.get(job.job, "" if job.late is None else job.late.why) or None,
+            )
+        )
+    return csv_text(JOB_FIELDS, rows)
+
+
+def changes_csv(diff: PlanDiff) -> str:
+    """Return the jobs of which something changed, by name."""
+    return csv_text(
+        CHANGE_FIELDS,
+        [
+            (
+                change.job,
+                change.kind,
+                change.before,
+                change.after,
+                change.cost_before,
+                change.cost_after,
+                cost_change(change),
+                _time(change.start_before),
+                _time(change.start_after),
+                change.why or None,
+            )
+            for change in diff.changes
+            if change.causes
+        ],
+    )
+
+
+def _time(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.isoformat()

@@ -1,0 +1,162 @@
+"""Arrange what changed since an earlier plan for a page: totals by kind, then each change with its reason. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from decimal import Decimal
+
+from pricing.money import Usd
+from pricing.units import format_count
+from router.planning.changes import PlacementChange, PlanDiff
+from router.planning.cost_changes import KindChange, changes_by_kind, cost_change
+from router.planning.plan import Plan
+from router.render.figures import day, day_clock
+from router.render.waterfall_svg import WaterfallStep
+
+SHOWN_CHANGES = 12
+_WORDS = {
+    "new": "new",
+    "placed": "placed now",
+    "moved": "moved",
+    "retimed": "other time",
+    "repriced": "other cost",
+    "same": "job file changed",
+    "dropped": "left out now",
+    "gone": "gone",
+}
+_SENTENCE = {
+    "new": "new",
+    "gone": "gone",
+    "placed": "placed that was left out",
+    "dropped": "left out that was placed",
+    "moved": "moved",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class KindRow:
+    """A kind of change in words, with what it adds to the cost and takes from it."""
+
+    words: str
+    change: KindChange
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeRow:
+    """One job's change: from where to where, what it costs more, and why."""
+
+    job: str
+    words: str
+    place: str
+    came_from: str
+    more_usd: Usd
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class SinceView:
+    """The changes since an earlier plan; ``kinds`` add up to ``more_usd`` exactly."""
+
+    title: str
+    before: Plan
+    before_id: str
+    sentence: str
+    kinds: tuple[KindRow, ...]
+    changes: tuple[ChangeRow, ...]
+    quiet: str
+    limits: tuple[str, ...]
+    cost_before: Usd
+    cost_after: Usd
+
+    @property
+    def more_usd(self) -> Usd:
+        """Return what the later plan costs more; below zero where it costs less."""
+        return self.cost_after - self.cost_before
+
+    @property
+    def changed_jobs(self) -> int:
+        """Return the number of jobs of which something changed."""
+        return sum(row.change.jobs for row in self.kinds)
+
+    @property
+    def first_changes(self) -> tuple[ChangeRow, ...]:
+        """Return the changes that a page shows at once."""
+        return self.changes[:SHOWN_CHANGES]
+
+    @property
+    def other_changes(self) -> tuple[ChangeRow, ...]:
+        """Return the changes that a page folds."""
+        return self.changes[SHOWN_CHANGES:]
+
+
+def bridge_of(since: SinceView) -> tuple[WaterfallStep, ...]:
+    """Return the steps of the difference, by kind of change, and their sum."""
+    level, steps = Decimal(0), []
+    for row in since.kinds:
+        amount = _decimal(row.change.together_usd)
+        level += amount
+        steps.append(WaterfallStep(row.words, format_count(row.change.jobs, "job"), "reason", amount, level))
+    return (*steps, WaterfallStep("all changes", "", "spent", level, level))
+
+
+def _decimal(usd: Usd) -> Decimal:
+    return Decimal(usd.nanos).scaleb(-9)
+
+
+def since_view(diff: PlanDiff, before: Plan, before_digest: str, after: Plan) -> SinceView:
+    """Return what a page says of the changes from one plan to the next."""
+    kinds = changes_by_kind(diff)
+    return SinceView(
+        title=_title(before, after),
+        before=before,
+        before_id=f"plan-{before_digest[:12]}",
+        sentence=_sentence(kinds),
+        kinds=tuple(KindRow(_WORDS[each.kind], each) for each in kinds),
+        changes=tuple(_row(change) for change in diff.shown),
+        quiet=_quiet(diff),
+        limits=diff.limits,
+        cost_before=diff.cost_before,
+        cost_after=diff.cost_after,
+    )
+
+
+def _title(before: Plan, after: Plan) -> str:
+    is_yesterday = after.as_of.date() - before.as_of.date() == timedelta(days=1)
+    return "Since yesterday" if is_yesterday else f"Since {day(before.as_of)}"
+
+
+def _sentence(kinds: tuple[KindChange, ...]) -> str:
+    """Return the numbers of jobs that came, went and moved, such as ``2 jobs are new, 1 is gone``."""
+    counts = {each.kind: each.jobs for each in kinds}
+    found = [(counts.pop(kind), words) for kind, words in _SENTENCE.items() if kind in counts]
+    if rest := sum(counts.values()):
+        found.append((rest, "otherwise changed"))
+    if not found:
+        return "No job changed"
+    (first, words), *others = found
+    verbs = [f"{format_count(first, 'job')} {'is' if first == 1 else 'are'} {words}"]
+    return ", ".join([*verbs, *(f"{count:,} {'is' if count == 1 else 'are'} {words}" for count, words in others)])
+
+
+def _row(change: PlacementChange) -> ChangeRow:
+    here, there = change.before, change.after
+    place = str(there or here or "none")
+    came_from = f"from {here}" if here is not None and there is not None and here != there else ""
+    if here is not None and there is None:
+        came_from = "no longer placed"
+    elif here == there and change.start_before != change.start_after:
+        came_from = f"starts {day_clock(change.start_after)}, not {day_clock(change.start_before)}"
+    follows = ", ".join(dict.fromkeys(cause.follows for cause in change.causes if cause.follows))
+    why = "; ".join(filter(None, (f"follows from {follows}" if follows else "", change.why)))
+    if not why:
+        why = {"new": "new job", "gone": "no longer among the jobs"}.get(change.kind, "not said")
+    return ChangeRow(change.job, _WORDS[change.kind], place, came_from, cost_change(change), why)
+
+
+def _quiet(diff: PlanDiff) -> str:
+    count = len(diff.quiet)
+    if not count:
+        return ""
+    verb = "is" if count == 1 else "are"
+    return f"{format_count(count, 'job')} changed in time alone or by less than a cent, and {verb} not listed"

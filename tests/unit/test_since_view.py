@@ -1,0 +1,99 @@
+"""What changed since an earlier plan, as the page tells it: totals by kind, reasons, an exact sum."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from pricing.money import Usd
+from router.planning.changes import plan_diff
+from router.planning.cost_changes import changes_by_kind
+from router.planning.plan import Plan
+from router.render.csv_text import csv_text
+from router.render.figures import cents, signed_money
+from router.render.plan_csv import changes_csv, jobs_csv
+from router.render.plan_diff_page import plan_diff_page
+from router.render.plan_diff_text import diff_json
+from router.render.since_view import SHOWN_CHANGES, SinceView, bridge_of, since_view
+from router.render.tonight_page import tonight_page
+from tests.support.made_up_book import offer
+from tests.support.nights import HOUR, NOW, a_line, a_night
+from tests.support.page_reader import check_landmarks, read_page
+from tests.support.scenes import NORTH, SOUTH, a_job, plan_of
+
+CHEAP = offer("aws/south-1", "p9.48xlarge", "on_demand", "40")
+YESTERDAY = replace(
+    plan_of([a_job("stays"), a_job("goes", steps=500), a_job("moves", steps=400)], [NORTH]), as_of=NOW - 24 * HOUR
+)
+TODAY = plan_of([a_job("stays"), a_job("comes", steps=700), a_job("moves", steps=400)], [NORTH, CHEAP])
+
+
+def view_of(before: Plan, after: Plan) -> SinceView:
+    return since_view(plan_diff(before, after), before, "0" * 64, after)
+
+
+def test_the_kinds_add_up_to_the_difference_of_the_plans_exactly() -> None:
+    view = view_of(YESTERDAY, TODAY)
+    together = Usd.total(row.change.together_usd for row in view.kinds)
+    assert together == view.more_usd == TODAY.cost_usd - YESTERDAY.cost_usd
+    assert [(row.change.kind, row.change.jobs) for row in view.kinds] == [("new", 1), ("moved", 2), ("gone", 1)]
+    assert all(row.change.more_usd.nanos >= 0 >= row.change.less_usd.nanos for row in view.kinds)
+    assert bridge_of(view)[-1].level * 10**9 == together.nanos
+    assert view.sentence == "1 job is new, 1 is gone, 2 are moved"
+
+
+def test_the_json_of_a_comparison_has_the_same_totals() -> None:
+    diff = plan_diff(YESTERDAY, TODAY)
+    content = json.loads(diff_json(diff))
+    told = [(row["change"], row["jobs"], row["more_usd"], row["less_usd"]) for row in content["by_kind"]]
+    assert told == [(x.kind, x.jobs, str(x.more_usd), str(x.less_usd)) for x in changes_by_kind(diff)]
+
+
+def test_the_page_tells_what_came_went_and_moved_with_reasons_below_the_picture() -> None:
+    view = view_of(YESTERDAY, TODAY)
+    text = tonight_page(TODAY, since=view)
+    page = read_page(text)
+    check_landmarks(page)
+    titles = [heading.words for heading in page.tags("h2")]
+    assert titles[:2] == ["What runs where", "Since yesterday"]
+    rows = {row.attributes["data-change"]: row.words for row in page.every(lambda e: "data-change" in e.attributes)}
+    assert rows.keys() == {"comes", "goes", "moves", "stays"}
+    assert "new job" in rows["comes"]
+    assert "no longer among the jobs" in rows["goes"]
+    assert "from aws/north-1" in rows["moves"]
+    assert "the old place would now cost" in rows["moves"]
+    assert f'<data value="{cents(view.more_usd)}">{signed_money(view.more_usd)}</data>' in text
+
+
+def test_without_an_earlier_plan_the_page_has_no_such_section() -> None:
+    assert "Since" not in [heading.words.split()[0] for heading in read_page(tonight_page(TODAY)).tags("h2")]
+
+
+def test_two_equal_plans_have_nothing_to_tell() -> None:
+    view = view_of(replace(TODAY, as_of=NOW - 72 * HOUR), TODAY)
+    assert (view.title, view.sentence, view.kinds, view.changes) == ("Since 18 Nov", "No job changed", (), ())
+    assert "the same." in read_page(plan_diff_page(TODAY, "0" * 64, view)).tags("h1")[0].words
+
+
+def test_many_changes_are_folded_and_all_are_there() -> None:
+    view = view_of(a_night([]), a_night([a_line(f"job-{i:02}", 0, 2) for i in range(40)]))
+    page = read_page(plan_diff_page(TODAY, "0" * 64, view))
+    folded = page.tags("details")[0].every(lambda e: "data-change" in e.attributes)
+    assert len(folded) == 40 - SHOWN_CHANGES
+    assert len(page.every(lambda e: "data-change" in e.attributes)) == 40
+
+
+def test_no_cell_of_a_csv_is_a_formula_and_numbers_stay_numbers() -> None:
+    row = ("=1+1", "+cmd", "-x", "@sum", "\tx", "-12.50", "+3", "plain", None, 'a,"b"')
+    text = csv_text(("a",), [row])
+    assert text.splitlines()[1] == '\'=1+1,\'+cmd,\'-x,\'@sum,\'\tx,-12.50,+3,plain,none,"a,""b"""'
+
+
+def test_the_csv_of_jobs_has_exact_costs_and_words_for_what_is_not_known() -> None:
+    plan = plan_of([a_job("a"), a_job("huge", steps=10**7, deadline="2026-11-22T00:00Z")], [NORTH, SOUTH])
+    header, *rows = (line.split(",") for line in jobs_csv(plan).splitlines())
+    cells = [dict(zip(header, row, strict=False)) for row in rows]
+    assert [row["state"] for row in cells] == ["placed", "left out"]
+    assert [row["cost_usd"] for row in cells] == [str(plan.jobs[0].cost_usd), "none"]
+    assert cells[1]["cloud"] == "none"
+    assert "comes,new," in changes_csv(plan_diff(YESTERDAY, TODAY))
