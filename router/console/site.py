@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from markupsafe import Markup
     from starlette.requests import Request
 
+    from router.console.sign_in.oidc import OidcClient
     from router.console.sign_in.sign_in import SignIn
 
 # Titles and URLs of the pages, in the order of the navigation.
@@ -51,7 +52,8 @@ class ConsoleSite:
     """The parts of a console. ``context`` is asked as whoever a request is from: see :meth:`asked_by`.
 
     ``identify`` returns who asks, None for somebody unknown; it may be a coroutine. One that knows people by a cookie
-    notes their CSRF token as ``request.state.csrf_token``. Without ``sign_in`` there is no page to sign in.
+    notes their CSRF token as ``request.state.csrf_token``. Without ``sign_in`` there is no page to sign in,
+    and without ``oidc`` none by OpenID Connect.
     """
 
     context: QueryContext
@@ -59,6 +61,7 @@ class ConsoleSite:
     answers: AnswerCache
     access: ConsoleAccess = field(default_factory=ConsoleAccess)
     sign_in: SignIn | None = None
+    oidc: OidcClient | None = None
 
     def asked_by(self, request: Request) -> QueryContext:
         """Return the context of who asks; the guard of the application has refused unknown ones before."""

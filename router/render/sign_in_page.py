@@ -6,9 +6,13 @@ from router.render.page_frame import PageFrame
 from router.render.pages import fill_template
 
 
-def sign_in_page(frame: PageFrame, target: str, *, problem: str = "", oidc_url: str = "") -> str:
+def sign_in_page(
+    frame: PageFrame, target: str, *, problem: str = "", oidc_url: str = "", takes_tokens: bool = True
+) -> str:
     """Return the page to sign in on; ``target`` is the path to go to then, ``problem`` why the last try failed."""
-    return fill_template("sign_in.html", frame=frame, target=target, problem=problem, oidc_url=oidc_url)
+    return fill_template(
+        "sign_in.html", frame=frame, target=target, problem=problem, oidc_url=oidc_url, takes_tokens=takes_tokens
+    )
 
 
 def signed_in_page(frame: PageFrame, target: str) -> str:

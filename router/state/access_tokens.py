@@ -15,7 +15,7 @@ from sqlalchemy import and_, delete, insert, or_, select, update
 from router.state.canonical_form import storable_text
 from router.state.database import Database
 from router.state.errors import MissingError
-from router.state.rows import read_records
+from router.state.rows import read_records, record_values
 from router.state.tables import ACCESS_TOKENS
 
 # Scanners of secrets find tokens that were committed by this beginning.
@@ -83,6 +83,24 @@ def hash_secret(secret: str) -> str:
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 
+def draw_token(new: NewToken, made_by: str, now: datetime) -> tuple[str, AccessToken]:
+    """Draw a secret, and return it with the record to store, which says nothing of it but its hash."""
+    secret = f"{SECRET_PREFIX}{secrets.token_urlsafe(_SECRET_BYTES)}"
+    return secret, AccessToken(
+        id=f"{new.kind.value}-{secrets.token_hex(6)}",
+        kind=new.kind,
+        digest=hash_secret(secret),
+        subject=storable_text(new.subject),
+        note=storable_text(new.note),
+        grants=tuple(new.grants),
+        scopes=tuple(new.scopes),
+        parent=new.parent,
+        made_by=storable_text(made_by),
+        made_at=now,
+        expires_at=new.expires_at,
+    )
+
+
 class AccessTokens:
     """The tokens, sessions and links of a database. Secrets themselves are never stored."""
 
@@ -91,32 +109,23 @@ class AccessTokens:
 
     def make(self, new: NewToken, made_by: str, now: datetime) -> tuple[str, AccessToken]:
         """Store a new token and return its secret, which nothing keeps, with its record."""
-        secret = f"{SECRET_PREFIX}{secrets.token_urlsafe(_SECRET_BYTES)}"
-        record = AccessToken(
-            f"{new.kind.value}-{secrets.token_hex(6)}",
-            new.kind,
-            hash_secret(secret),
-            storable_text(new.subject),
-            storable_text(new.note),
-            tuple(new.grants),
-            tuple(new.scopes),
-            new.parent,
-            storable_text(made_by),
-            now,
-            new.expires_at,
-        )
+        secret, record = draw_token(new, made_by, now)
+        self.put(record)
+        return secret, record
+
+    def put(self, record: AccessToken) -> None:
+        """Store a new token; sessions and links that ended long ago are deleted."""
         values = {
-            **{column.key: getattr(record, column.key) for column in ACCESS_TOKENS.columns},
+            **record_values(record),
             "kind": record.kind.value,
             "grants": list(record.grants),
             "scopes": list(record.scopes),
         }
         table = ACCESS_TOKENS.c
-        ended = and_(table.kind != TokenKind.TOKEN.value, table.expires_at < now - _KEPT_AFTER_END)
+        ended = and_(table.kind != TokenKind.TOKEN.value, table.expires_at < record.made_at - _KEPT_AFTER_END)
         with self._database.write() as connection:
             connection.execute(delete(ACCESS_TOKENS).where(ended))
             connection.execute(insert(ACCESS_TOKENS), values)
-        return secret, record
 
     def find(self, secret: str, kind: TokenKind, now: datetime) -> AccessToken | None:
         """Return the valid token of that kind with this secret; None for any other.
@@ -150,6 +159,7 @@ class AccessTokens:
 
         MissingError where there is none of that id. A repetition changes nothing.
         """
+        token_id = storable_text(token_id)
         query = select(ACCESS_TOKENS).where(ACCESS_TOKENS.c.id == token_id)
         self._end(token_id, now)
         with self._database.read() as connection:

@@ -15,8 +15,10 @@ from fastapi.testclient import TestClient
 from router.console.answers import AnswerCache
 from router.console.app import make_console
 from router.console.rates import RateLimits
+from router.console.sign_in.oidc import OidcClient
 from router.console.sign_in.sign_in import SignIn
 from router.console.site import ConsoleAccess, ConsoleSite
+from router.controller.console_settings import OidcEntry
 from router.queries.context import QueryContext
 from router.state.access_tokens import AccessToken, NewToken, TokenKind
 from tests.support.console import NIGHT, query_context
@@ -85,14 +87,21 @@ def bearer(secret: str) -> dict[str, str]:
 
 @contextmanager
 def sign_in_console(
-    folder: Path, *, hosts: Sequence[str] = (), secure: bool = False, requests: str = "", failures: str = "5/minute"
+    folder: Path,
+    *,
+    hosts: Sequence[str] = (),
+    secure: bool = False,
+    requests: str = "",
+    failures: str = "5/minute",
+    oidc: tuple[OidcEntry, str] | None = None,
 ) -> Iterator[SignInConsole]:
     """Open a console over a new state; it has a route /deed that takes every method, and one that fails."""
     clock = MovedClock()
     with query_context(folder, clock=clock) as context:
         sign_in = SignIn(context.store, clock, secure)
         access = ConsoleAccess(frozenset(hosts), secure, RateLimits(requests, failures, clock))
-        site = ConsoleSite(context, sign_in.identify, AnswerCache(), access, sign_in)
+        provider = None if oidc is None else OidcClient(*oidc, clock)
+        site = ConsoleSite(context, sign_in.identify, AnswerCache(), access, sign_in, provider)
         app = make_console(site)
 
         @app.api_route("/deed", methods=["POST", "PUT", "PATCH", "DELETE"])

@@ -28,6 +28,14 @@ _MOST_KNOWN = 10_000
 _THREADS = 8
 
 
+class SignInRefusedError(Exception):
+    """The provider's answer signs nobody in; the message may be shown to whoever tries."""
+
+
+class ProviderUnavailableError(Exception):
+    """The provider cannot be asked now, or answers what it must not."""
+
+
 def identity_of(token: AccessToken) -> Identity:
     """Return whom a token stands for. A grant or scope that this version does not know permits nothing."""
     known = set(Permission)
@@ -45,12 +53,14 @@ def identity_of(token: AccessToken) -> Identity:
 class SignIn:
     """Credentials of requests, looked up in the state. Its methods may be called by many requests at once.
 
-    ``is_secure``: browsers reach the console over https, so that cookies are for https alone.
+    ``is_secure``: browsers reach the console over https, so that cookies are for https alone. Without
+    ``accepts_tokens`` only sessions count, which links or an identity provider begin.
     """
 
     store: StateStore
     clock: Callable[[], datetime]
     is_secure: bool = False
+    accepts_tokens: bool = True
     _known: dict[tuple[TokenKind, str], tuple[datetime, AccessToken]] = field(default_factory=dict)
     _threads: CapacityLimiter | None = None
 
@@ -61,7 +71,7 @@ class SignIn:
         """
         token = bearer_token(request)
         if token is not None:
-            found = await self._find(token, TokenKind.TOKEN)
+            found = await self._find(token, TokenKind.TOKEN) if self.accepts_tokens else None
             return None if found is None else identity_of(found)
         session = self.session_of(request)
         found = await self._find(session, TokenKind.SESSION) if session else None
@@ -82,7 +92,7 @@ class SignIn:
 
         def begin() -> tuple[str, timedelta] | None:
             now = self.clock()
-            found = self.store.access_tokens.find(token, TokenKind.TOKEN, now)
+            found = self.store.access_tokens.find(token, TokenKind.TOKEN, now) if self.accepts_tokens else None
             if found is None:
                 return None
             self._end(old_session, now)
