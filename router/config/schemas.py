@@ -44,6 +44,7 @@ def build_file_schema(kind: str) -> Schema:
             allow_single_item(schema["$defs"]["ConsoleEntry"]["properties"], name)
         for name in ("hosts", "scopes"):
             allow_single_item(schema["$defs"]["OidcEntry"]["properties"], name)
+        allow_single_item(schema["$defs"]["OidcEntry"]["properties"]["grants"], "additionalProperties")
         for renamed, part in ((Deploy, schema), (Timeouts, schema["$defs"]["Timeouts"])):
             allow_former_names(part["properties"], former_names(renamed))
     return schema

@@ -27,7 +27,7 @@ BARE_FRAME = PageFrame((), STYLESHEET, SCRIPT)
 
 def answer_error(request: Request, status: int, what: str, remedy: str = "") -> Response:
     """Return the answer with that status; JSON below ``/api/`` and for whoever does not accept pages."""
-    wants_page = "text/html" in request.headers.get("Accept", "") and not request.url.path.startswith("/api/")
+    wants_page = "text/html" in request.headers.get("Accept", "") and not request.scope["path"].startswith("/api/")
     if not wants_page:
         return JSONResponse({"error": {"status": status, "message": what, "remedy": remedy}}, status)
     site = getattr(request.app.state, "site", None)

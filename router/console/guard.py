@@ -127,7 +127,7 @@ class AccessGuard:
         name = host_name(values[0]) if len(values) == 1 else None
         if name is None:
             raise _RefusedError(answer_error(request, 400, "the request names no host"))
-        if name in LOOPBACK_NAMES or name in self.site.access.hosts or request.url.path in _PROBES:
+        if name in LOOPBACK_NAMES or name in self.site.access.hosts or request.scope["path"] in _PROBES:
             return
         remedy = "list the name under console.hosts of the deploy file"
         raise _RefusedError(answer_error(request, 421, "this host name is not served here", remedy))
@@ -160,7 +160,7 @@ class AccessGuard:
         has_bearer = "Authorization" in request.headers
         if body is not None and not has_bearer:
             _check_origin(request, is_secure=self.site.access.is_secure)
-        path = request.url.path
+        path = request.scope["path"]
         if path in _OPEN_PATHS or path.startswith(_OPEN_FOLDER):
             return
         address = address_of(request)
@@ -187,11 +187,17 @@ class AccessGuard:
             rates.count_failure(address)
         accepts_page = "text/html" in request.headers.get("Accept", "")
         if accepts_page and request.method == "GET" and not has_bearer and self.site.sign_in is not None:
-            target = request.url.path + (f"?{request.url.query}" if request.url.query else "")
-            return RedirectResponse(f"/login?next={quote(target, safe='/')}", 303)
+            return RedirectResponse(f"/login?next={quote(_target_of(request), safe='/')}", 303)
         response = answer_error(request, 401, "sign in first", "send Authorization: Bearer TOKEN; see `stepfare token`")
         response.headers["WWW-Authenticate"] = 'Bearer realm="stepfare"'
         return response
+
+
+def _target_of(request: Request) -> str:
+    """Return path and query as they were sent."""
+    path: bytes = request.scope.get("raw_path") or quote(request.scope["path"]).encode()
+    query: bytes = request.scope["query_string"]
+    return (path + (b"?" + query if query else b"")).decode("latin-1")
 
 
 def host_name(header: str) -> str | None:

@@ -55,6 +55,6 @@ class PageFrame:
         if not self.csrf_token:
             return Markup("")
         return Markup(
-            '<form class="out" method="post" action="/logout"><input type="hidden" name="csrf_token" value="{}">'
+            '<form class="pick" method="post" action="/logout"><input type="hidden" name="csrf_token" value="{}">'
             "<button>Sign out</button></form>"
         ).format(self.csrf_token)

@@ -89,6 +89,8 @@ def test_browsers_are_led_to_sign_in_and_back(console: SignInConsole) -> None:
     client = console.client()
     led = client.get("/plans/plan-1234?a=b", headers=PAGE)
     assert (led.status_code, led.headers["Location"]) == (303, "/login?next=/plans/plan-1234%3Fa%3Db")
+    odd = client.get("/plans/a%20%C3%A9%2F%3F?%0d%0a", headers=PAGE)
+    assert odd.headers["Location"] == "/login?next=/plans/a%2520%25C3%25A9%252F%253F%3F%250d%250a"
     form = client.get(led.headers["Location"], headers=PAGE)
     assert form.status_code == 200
     assert 'name="next" value="/plans/plan-1234?a=b"' in form.text
@@ -258,6 +260,8 @@ def test_other_names_of_this_address_are_refused(tmp_path: Path) -> None:
         for host, status in HOSTS:
             refused = console.client().get("/tonight", headers={"Host": host})
             assert refused.status_code == status, host
+            page = console.client().get("/tonight", headers={"Host": host, **PAGE})
+            assert page.status_code == (303 if status == 401 else status), host
             assert refused.headers["Content-Security-Policy"] == HEADERS["Content-Security-Policy"]
         assert console.client().get("/static/pages.css", headers={"Host": "evil.example"}).status_code == 421
         # Probes of a load balancer know the address alone.
@@ -343,6 +347,7 @@ def test_head_answers_as_get_without_a_body(console: SignInConsole) -> None:
         assert (asked.status_code, asked.content) == (got.status_code, b"")
         assert asked.headers["Content-Length"] == got.headers["Content-Length"]
     assert client.head("/deed", headers=headers).status_code == 405
+    assert client.head("/endless", headers=headers).headers["Content-Type"].startswith("text/event-stream")
     assert client.head("/tonight").status_code == 401
 
 

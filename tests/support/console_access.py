@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
+import anyio.lowlevel
 from fastapi import FastAPI, Request
+from fastapi.responses import StreamingResponse
 from fastapi.testclient import TestClient
 
 from router.console.answers import AnswerCache
@@ -111,5 +113,14 @@ def sign_in_console(
         @app.get("/fault")
         def fault() -> None:
             raise RuntimeError("a canary in a message")
+
+        @app.get("/endless")
+        async def endless() -> StreamingResponse:
+            async def ticks() -> AsyncIterator[str]:
+                while True:
+                    yield "data: x\n\n"
+                    await anyio.lowlevel.checkpoint()
+
+            return StreamingResponse(ticks(), media_type="text/event-stream")
 
         yield SignInConsole(context, clock, site, app)
