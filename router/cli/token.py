@@ -67,8 +67,8 @@ def make(
     """Make a token and print it: the only time that it can be read. The state keeps its hash.
 
     \b
-    stepfare token make speech-ci --grant job_owner:speech --scope quotes:make --expires 30d
-    stepfare token make ana --grant viewer --grant approver
+    stepfare token make ci --grant job_owner:speech --scope quotes:make
+    stepfare token make ana --grant viewer --grant approver --expires 30d
     """
     from router.state.access_tokens import NewToken, TokenKind, draw_token
 
