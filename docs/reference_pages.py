@@ -224,6 +224,11 @@ coordinator:
 policy: foresight
 notify:
   urls: [env:SLACK_URL]
+console:
+  hosts: [stepfare.example.com]
+  tokens: true
+  behind_proxy: true
+  trusted_proxies: [10.0.0.5]
 clouds:
   aws:
     checkpoint_url: s3://example-checkpoints/stepfare
@@ -235,6 +240,7 @@ clouds:
 - `engine` is the path of `terraform` or `tofu`. Without it stepfare takes the one on the PATH, else the engine of the
   extra `embedded`.
 - [examples/pool/deploy.yaml](../examples/pool/deploy.yaml) shows every field once.
+- [console.md](console.md) says who may see what in the console.
 - [accounts.md](accounts.md) has a file for each cloud, with the permissions that it needs.
 - `stepfare schema deploy --out deploy.schema.json` writes the schema for an editor.
 """,

@@ -31,6 +31,9 @@ _COMMANDS = {
     "profile forget": CommandEntry("Ignore earlier runs, or count them again.", "router.cli.profile_runs", "forget"),
     "apply": CommandEntry("Provision the machines of a plan, start its jobs.", "router.cli.apply", "apply"),
     "serve": CommandEntry("Show plans, jobs and costs in a browser; answer programs.", "router.cli.serve", "serve"),
+    "token make": CommandEntry("Make a token for the console and its API.", "router.cli.token", "make"),
+    "token list": CommandEntry("List tokens, without the tokens themselves.", "router.cli.token", "list_tokens"),
+    "token revoke": CommandEntry("Revoke a token and end its sessions.", "router.cli.token", "revoke"),
     "status": CommandEntry("Show gangs, machines and costs.", "router.cli.status", "status"),
     "logs": CommandEntry("Print the output of a job's ranks.", "router.cli.logs", "logs"),
     "destroy": CommandEntry("Release machines.", "router.cli.destroy", "destroy"),
@@ -113,13 +116,14 @@ _GROUPS = {
     "prices": "Fetch, compare and look back at prices.",
     "quotes": "Look at stored quotes and how they held.",
     "state": "Back up and restore the state.",
+    "token": "Say who may see and do what in the console.",
 }
 _SECTIONS = {
     "Plan": ("validate", "plan", "explain", "profile", "offers", "stock", "import"),
     "Quote": ("estimate", "quote", "quotes", "backtest"),
     "Run": ("apply", "status", "logs", "watch", "destroy", "sweep", "checkpoint", "drill", "demo"),
     "Account": ("showback", "ledger", "bills", "budget"),
-    "Operate": ("serve", "prices", "doctor", "quotas", "state", "audit", "schema", "completion"),
+    "Operate": ("serve", "token", "prices", "doctor", "quotas", "state", "audit", "schema", "completion"),
 }
 #: `plan show FILE` is a command of its own although `plan PATH` is one too.
 TABLE = CommandTable(_COMMANDS, _GROUPS, _SECTIONS)

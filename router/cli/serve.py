@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -16,25 +17,42 @@ from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, acting_user, open_
 def serve(
     host: Annotated[str, typer.Option(metavar="ADDRESS", help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")] = 8321,
+    open_access: Annotated[
+        bool, typer.Option("--open-access", help="Let everybody on this machine look, without signing in.")
+    ] = False,
     deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
     clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
 ) -> ExitCode:
     """Show plans, jobs, quotes, prices and costs in a browser, and answer programs over HTTP.
 
+    It prints a link, good once and for 15 minutes, that signs you in. Other addresses than loopback need the section
+    `console` of the deploy file: who may sign in, and https.
+
     \b
     stepfare serve
-    stepfare serve --port 9000
+    stepfare serve --port 9000 --open-access
+    stepfare serve --host 0.0.0.0 --deploy deploy.yaml
+
+    Exit codes: 2 others would get in without signing in, or not over https.
     """
     from router.access.identity import local_operator
-    from router.console.answers import AnswerCache
+    from router.console.access import check_certificate, check_exposure, open_console
     from router.console.app import make_console
     from router.console.server import run_server
-    from router.console.site import ConsoleSite
     from router.queries.context import QueryContext
 
     with open_state_store(deploy, clouds) as (opened, store):
-        operator = local_operator(acting_user())
-        context = QueryContext(opened, store, wall_clock, operator)
-        app = make_console(ConsoleSite(context, lambda _: operator, AnswerCache()))
-        run_server(app, host, port, lambda url: console.note(f"listening on {url} (Ctrl-C stops it)"))
+        entry = opened.deploy.console
+        check_exposure(entry, host, open_access=open_access)
+        check_certificate(entry)
+        context = QueryContext(opened, store, wall_clock, local_operator(acting_user()))
+        opened_console = open_console(context, entry, dict(os.environ), open_access=open_access)  # noqa: TID251
+
+        def announce(url: str) -> None:
+            if opened_console.link:
+                console.note(f"sign in, once and within 15 minutes, at {url}login?link={opened_console.link}")
+            console.note(f"listening on {url} (Ctrl-C stops it)")
+
+        tls = None if entry.certificate is None or entry.key is None else (entry.certificate, entry.key)
+        run_server(make_console(opened_console.site), host, port, announce, tls=tls, proxies=entry.trusted_proxies)
     return ExitCode.OK

@@ -40,6 +40,11 @@ def build_file_schema(kind: str) -> Schema:
         allow_single_item(schema["properties"], "pass_environment")
         for name in ("urls", "events"):
             allow_single_item(schema["$defs"]["NotifyEntry"]["properties"], name)
+        for name in ("hosts", "trusted_proxies"):
+            allow_single_item(schema["$defs"]["ConsoleEntry"]["properties"], name)
+        for name in ("hosts", "scopes"):
+            allow_single_item(schema["$defs"]["OidcEntry"]["properties"], name)
+        allow_single_item(schema["$defs"]["OidcEntry"]["properties"]["grants"], "additionalProperties")
         for renamed, part in ((Deploy, schema), (Timeouts, schema["$defs"]["Timeouts"])):
             allow_former_names(part["properties"], former_names(renamed))
     return schema

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from importlib.resources import files
 
 from fastapi import FastAPI, Request
@@ -13,24 +12,13 @@ from router.access.identity import AccessDeniedError
 from router.console.api import jobs as jobs_api
 from router.console.api import prices as prices_api
 from router.console.error_answers import answer_error
-from router.console.pages import audit, jobs, plans, prices
+from router.console.guard import HEADERS, AccessGuard
+from router.console.pages import audit, jobs, plans, prices, sign_in
 from router.console.site import ConsoleSite
 from router.coordinator.app import installed_version
 from router.render.pages import stylesheet
 from router.state.errors import StateError
 
-# Styles may stand in attributes of drawings; scripts come from this server alone.
-CONTENT_POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; style-src-attr 'unsafe-inline'; img-src 'self' data:; "
-    "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
-)
-_HEADERS = {
-    "Content-Security-Policy": CONTENT_POLICY,
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "same-origin",
-    "Cross-Origin-Opener-Policy": "same-origin",
-}
-_OPEN_PATHS = ("/static/", "/health", "/ready", "/login")
 # Pages and parts of the API; each makes its routes.
 _PARTS = (plans, audit, jobs, jobs_api, prices, prices_api)
 _WEEK = 7 * 86400
@@ -41,17 +29,7 @@ def make_console(site: ConsoleSite) -> FastAPI:
     app = FastAPI(title="stepfare", version=installed_version(), docs_url=None, redoc_url=None, openapi_url=None)
     app.state.site = site
 
-    @app.middleware("http")
-    async def guard(request: Request, answer: Callable[[Request], Awaitable[Response]]) -> Response:
-        identity = site.identify(request)
-        if identity is None and not request.url.path.startswith(_OPEN_PATHS):
-            response: Response = answer_error(request, 401, "sign in first")
-        else:
-            request.state.identity = identity
-            response = await answer(request)
-        for name, value in _HEADERS.items():
-            response.headers.setdefault(name, value)
-        return response
+    app.add_middleware(AccessGuard, site=site)
 
     @app.exception_handler(AccessDeniedError)
     async def denied(request: Request, error: AccessDeniedError) -> Response:
@@ -65,6 +43,13 @@ def make_console(site: ConsoleSite) -> FastAPI:
     async def unavailable(request: Request, error: StateError) -> Response:
         return answer_error(request, 503, str(error))
 
+    @app.exception_handler(Exception)
+    async def failed(request: Request, _: Exception) -> Response:
+        # This answer is sent outside the guard, which adds the headers of all others. The server logs the error.
+        response = answer_error(request, 500, "the server failed to answer")
+        response.headers.update(HEADERS)
+        return response
+
     @app.get("/", include_in_schema=False)
     async def front() -> Response:
         return RedirectResponse("/tonight", 307)
@@ -77,6 +62,8 @@ def make_console(site: ConsoleSite) -> FastAPI:
     async def health() -> dict[str, str]:
         return {"status": "ok", "version": installed_version()}
 
+    if site.sign_in is not None:
+        app.include_router(sign_in.make_router(site, site.sign_in))
     for part in _PARTS:
         app.include_router(part.make_router(site))
     return app

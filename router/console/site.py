@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from router.access.identity import Identity
 from router.console.answers import AnswerCache
+from router.console.error_answers import SCRIPT, STYLESHEET
+from router.console.rates import RateLimits
 from router.queries.context import QueryContext
 from router.render.page_frame import NavigationLink, PageFrame
 
 if TYPE_CHECKING:
     from markupsafe import Markup
     from starlette.requests import Request
+
+    from router.console.sign_in.oidc import OidcClient
+    from router.console.sign_in.sign_in import SignIn
 
 # Titles and URLs of the pages, in the order of the navigation.
 PAGES = (
@@ -28,16 +34,34 @@ PAGES = (
 )
 
 
+def _no_rates() -> RateLimits:
+    return RateLimits("", "", lambda: datetime.fromtimestamp(0, UTC))
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleAccess:
+    """How a console is reached: host names beside those of loopback, whether by https, and its rates."""
+
+    hosts: frozenset[str] = frozenset()
+    is_secure: bool = False
+    rates: RateLimits = field(default_factory=_no_rates)
+
+
 @dataclass(frozen=True, slots=True)
 class ConsoleSite:
     """The parts of a console. ``context`` is asked as whoever a request is from: see :meth:`asked_by`.
 
-    ``identify`` returns who asks, None for somebody unknown.
+    ``identify`` returns who asks, None for somebody unknown; it may be a coroutine. One that knows people by a cookie
+    notes their CSRF token as ``request.state.csrf_token``. Without ``sign_in`` there is no page to sign in,
+    and without ``oidc`` none by OpenID Connect.
     """
 
     context: QueryContext
-    identify: Callable[[Request], Identity | None]
+    identify: Callable[[Request], Identity | Awaitable[Identity | None] | None]
     answers: AnswerCache
+    access: ConsoleAccess = field(default_factory=ConsoleAccess)
+    sign_in: SignIn | None = None
+    oidc: OidcClient | None = None
 
     def asked_by(self, request: Request) -> QueryContext:
         """Return the context of who asks; the guard of the application has refused unknown ones before."""
@@ -58,10 +82,11 @@ class ConsoleSite:
 
         return PageFrame(
             links=tuple(NavigationLink(title, url, url == here) for title, url in PAGES),
-            stylesheet="/static/pages.css",
-            script="/static/htmx.min.js",
+            stylesheet=STYLESHEET,
+            script=SCRIPT,
             who=request.state.identity.name,
             message=message,
             actions=actions or Markup(),
             data_links=data_links,
+            csrf_token=getattr(request.state, "csrf_token", ""),
         )

@@ -13,6 +13,7 @@ from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, field
 from pricing.places import NOTICE_QUEUE_CLOUDS, PROVISIONABLE_CLOUDS
 from router.agent.protocol import LOOPBACK
 from router.checkpoints.arrow_store import S3_WORDS
+from router.controller.console_settings import ConsoleEntry
 from router.controller.notify_settings import NotifyEntry, Reference
 from router.jobs.fields import Count, Flag, RefusedError, Spec, Text, as_many, refuse_both_names, show_value, suggest
 from router.jobs.quantities import Duration
@@ -407,6 +408,7 @@ class Deploy(Spec):
     )
     timeouts: Timeouts = Field(default=Timeouts(), validation_alias=AliasChoices("timeouts", "patience"))
     notify: NotifyEntry = NotifyEntry()
+    console: ConsoleEntry = ConsoleEntry()
     clouds: dict[str, CloudDeploy] = Field(default_factory=dict)
 
     @field_validator("approval_rules")

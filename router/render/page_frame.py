@@ -20,7 +20,8 @@ class NavigationLink:
 class PageFrame:
     """What the console adds to a page. ``actions`` is markup that was escaped when it was made.
 
-    ``data_links``: titles and URLs of the same figures as CSV and JSON.
+    ``data_links``: titles and URLs of the same figures as CSV and JSON. ``csrf_token`` goes into a hidden field of
+    every form; it is "" for whoever has no session.
     """
 
     links: tuple[NavigationLink, ...]
@@ -33,7 +34,9 @@ class PageFrame:
     csrf_token: str = ""
 
     def navigation(self) -> Markup:
-        """Return the links as a list that marks the page that is shown."""
+        """Return the links as a list that marks the page that is shown, "" without links."""
+        if not self.links:
+            return Markup("")
         here = Markup(' aria-current="page"')
         links = Markup("").join(
             Markup('<a href="{}"{}>{}</a>').format(link.url, here if link.is_here else "", link.title)
@@ -46,3 +49,12 @@ class PageFrame:
         links = Markup(", ").join(Markup('<a href="{}">{}</a>').format(url, title) for title, url in self.data_links)
         data = Markup("Data: {}. ").format(links) if self.data_links else Markup("")
         return data + (Markup("Signed in as {}.").format(self.who) if self.who else Markup(""))
+
+    def sign_out_form(self) -> Markup:
+        """Return the form that ends a session, "" for whoever has none."""
+        if not self.csrf_token:
+            return Markup("")
+        return Markup(
+            '<form class="pick" method="post" action="/logout"><input type="hidden" name="csrf_token" value="{}">'
+            "<button>Sign out</button></form>"
+        ).format(self.csrf_token)

@@ -33,6 +33,7 @@ class StateStore:
     """
 
     def __init__(self, database: Database) -> None:
+        from router.state.access_tokens import AccessTokens
         from router.state.attempts import Attempts
         from router.state.audit import AuditLog
         from router.state.budgets import Budgets
@@ -53,6 +54,7 @@ class StateStore:
         self.values = NamedValues(database)
         self.plans = Plans(database)
         self.made_plans = MadePlans(database)
+        self.access_tokens = AccessTokens(database)
         self.attempts = Attempts(database)
         self.journal = AttemptJournal(database)
         self.notices = NoticeRecords(database)

@@ -322,6 +322,8 @@ ACCESS_TOKENS = Table(
     _text("note"),
     Column("grants", DETAILS, nullable=False),
     Column("scopes", DETAILS, nullable=False),
+    # The token that a session was signed in with; "" where there was none.
+    _text("parent"),
     _text("made_by"),
     _moment("made_at"),
     _moment("expires_at"),

@@ -14,6 +14,7 @@ from pricing.places import PROVISIONABLE_CLOUDS
 from pricing.problems import InvalidInputError
 from router.config.deploy_file import deploy_path, load_deploy
 from router.config.schemas import build_file_schema
+from router.controller.console_settings import OidcEntry
 from router.controller.deploy_settings import CloudDeploy, Deploy, SecretsEntry
 from terraform.hosts import Host
 from tests.support.repository import ROOT
@@ -45,8 +46,9 @@ def test_the_example_shows_every_field_once() -> None:
     assert shown == set(CloudDeploy.model_fields)
     assert set(deploy.clouds) == set(written["clouds"]) == PROVISIONABLE_CLOUDS
     assert {name for entry in written["secrets"].values() for name in entry} == set(SecretsEntry.model_fields)
-    for section in ("coordinator", "timeouts", "backend"):
+    for section in ("coordinator", "timeouts", "backend", "console"):
         assert set(written[section]) == set(type(getattr(deploy, section)).model_fields)
+    assert set(written["console"]["oidc"]) == set(OidcEntry.model_fields)
 
 
 def test_an_empty_file_and_none_at_all_are_the_defaults(folder: Path) -> None:

@@ -31,7 +31,7 @@ def upgrade() -> None:
     """Create the tables."""
     op.create_table(
         "access_tokens",
-        *(_text(name) for name in ("id", "kind", "digest", "subject", "note", "grants", "scopes", "made_by")),
+        *(_text(name) for name in ("id", "kind", "digest", "subject", "note", "grants", "scopes", "parent", "made_by")),
         _moment("made_at"),
         _moment("expires_at"),
         _moment("revoked_at", null=True),

@@ -1,0 +1,207 @@
+"""Commands ``stepfare token make``, ``list`` and ``revoke``: who may ask the console for what, and until when."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from datetime import timedelta
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pricing.money import ZERO
+from pricing.problems import InvalidInputError
+from router.cli import console
+from router.cli.console import CommandError, ExitCode
+from router.cli.options import parse_length_option, wall_clock
+from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, acting_user, open_state_store
+from router.jobs.fields import suggest
+from router.render.tables import format_table, format_timestamp
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from router.state.access_tokens import AccessToken
+
+SCHEMA_VERSION = 1
+# Names of the actions in the audit log.
+MAKE, REVOKE = "make token", "revoke token"
+_LONGEST_NAME = 100
+_LONGEST_LIFE = timedelta(days=366)
+
+DeployFile = Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)]
+CloudsFile = Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)]
+
+
+class TokenFormat(StrEnum):
+    """Output format of tokens."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+Output = Annotated[TokenFormat, typer.Option("--output", "-o", help="Format.")]
+
+
+def make(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Who uses it, as the audit log will say.")],
+    grant: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ROLE[:TEAM]",
+            help="Role of all teams, or of one: viewer, job_owner, planner, approver, finance, admin. May be repeated.",
+        ),
+    ] = None,
+    scope: Annotated[
+        list[str] | None,
+        typer.Option(metavar="SCOPE", help="Confine it to this, e.g. quotes:make. May be repeated."),
+    ] = None,
+    expires: Annotated[str, typer.Option(metavar="DURATION", help="How long it works, 366d at most.")] = "90d",
+    note: Annotated[str, typer.Option(metavar="TEXT", help="Remark for whoever lists tokens.")] = "",
+    deploy: DeployFile = None,
+    clouds: CloudsFile = None,
+    output: Output = TokenFormat.TABLE,
+) -> ExitCode:
+    """Make a token and print it: the only time that it can be read. The state keeps its hash.
+
+    \b
+    stepfare token make ci --grant job_owner:speech --scope quotes:make
+    stepfare token make ana --grant viewer --grant approver --expires 30d
+    """
+    from router.state.access_tokens import NewToken, TokenKind, draw_token
+
+    grants, scopes = _parse_grants(grant or ()), _parse_scopes(scope or ())
+    lasts = parse_length_option("--expires", expires, timedelta(minutes=1))
+    if lasts > _LONGEST_LIFE:
+        raise InvalidInputError.single(f"{expires} is longer than {_LONGEST_LIFE.days}d", field="--expires")
+    now = wall_clock()
+    new = NewToken(TokenKind.TOKEN, _check_text("NAME", name), grants, now + lasts, scopes, _check_text("--note", note))
+    if not new.subject:
+        raise InvalidInputError.single("is empty", field="NAME", remedy="write who uses the token")
+    with open_state_store(deploy, clouds) as (_, store):
+        secret, record = draw_token(new, acting_user(), now)
+        shown = _row(record, now)
+        # Written first, so that no token is in use that the log does not know.
+        details = {key: shown[key] for key in ("id", "name", "grants", "scopes", "expires_at")}
+        store.audit.add(acting_user(), MAKE, "", ZERO, now, **details)
+        store.access_tokens.put(record)
+    if output is TokenFormat.JSON:
+        console.out(json.dumps({"schema_version": SCHEMA_VERSION, "token": {**shown, "secret": secret}}, indent=2))
+    else:
+        console.out(secret)
+        console.note(
+            f"{record.id} of {record.subject}, until {format_timestamp(record.expires_at)}; it is not shown again"
+        )
+    return ExitCode.OK
+
+
+def list_tokens(deploy: DeployFile = None, clouds: CloudsFile = None, output: Output = TokenFormat.TABLE) -> ExitCode:
+    """List tokens, expired and revoked ones too; never the tokens themselves.
+
+    \b
+    stepfare token list
+    stepfare token list -o json
+    """
+    now = wall_clock()
+    with open_state_store(deploy, clouds, makes=False) as (_, store):
+        found = store.access_tokens.tokens()
+    rows = [_row(record, now) for record in found]
+    if output is TokenFormat.JSON:
+        console.out(json.dumps({"schema_version": SCHEMA_VERSION, "tokens": rows}, indent=2))
+    elif rows:
+        header = ("id", "name", "grants", "scopes", "expires_at", "state", "made_by", "note")
+        shown = [
+            {**row, "expires_at": format_timestamp(record.expires_at)} for row, record in zip(rows, found, strict=True)
+        ]
+        cells = [tuple(_cell(row[field]) for field in header) for row in shown]
+        titles = tuple(field.removesuffix("_at").upper().replace("_", " ") for field in header)
+        console.out(format_table(titles, cells, frozenset(), {}, console.screen()))
+    else:
+        console.out("there are no tokens")
+    return ExitCode.OK
+
+
+def revoke(
+    token_id: Annotated[str, typer.Argument(metavar="ID", help="As in `token list`.")],
+    deploy: DeployFile = None,
+    clouds: CloudsFile = None,
+    output: Output = TokenFormat.TABLE,
+) -> ExitCode:
+    """Revoke a token, and end the sessions that were signed in with it.
+
+    \b
+    stepfare token revoke token-0123456789ab
+    """
+    now = wall_clock()
+    with open_state_store(deploy, clouds, makes=False) as (_, store):
+        found = next((record for record in store.access_tokens.tokens() if record.id == token_id), None)
+        if found is None:
+            raise CommandError(f"there is no token {token_id}", remedy="see `stepfare token list`")
+        if found.revoked_at is None:
+            found = store.access_tokens.revoke(found.id, now)
+            store.audit.add(acting_user(), REVOKE, "", ZERO, now, id=found.id, name=found.subject)
+    if output is TokenFormat.JSON:
+        console.out(json.dumps({"schema_version": SCHEMA_VERSION, "token": _row(found, now)}, indent=2))
+    else:
+        at = found.revoked_at or now
+        console.out(f"{found.id} of {found.subject} is revoked since {format_timestamp(at)}")
+    return ExitCode.OK
+
+
+def _parse_grants(texts: list[str] | tuple[str, ...]) -> tuple[str, ...]:
+    from router.access.identity import Role, parse_grants
+
+    if not texts:
+        raise InvalidInputError.single("a token without a role may do nothing", field="--grant", remedy="write viewer")
+    for text in texts:
+        role, colon, team = text.partition(":")
+        roles = [each.value for each in Role]
+        if role not in roles:
+            raise InvalidInputError.single(f"{role!r} is no role", field="--grant", remedy=suggest(role, roles))
+        if colon:
+            _check_text("--grant", team)
+    try:
+        return tuple(str(grant) for grant in parse_grants(texts))
+    except ValueError as error:
+        raise InvalidInputError.single(str(error), field="--grant", remedy="write ROLE:TEAM") from None
+
+
+def _parse_scopes(texts: list[str] | tuple[str, ...]) -> tuple[str, ...]:
+    from router.access.identity import Permission
+
+    known = [each.value for each in Permission]
+    for text in texts:
+        if text not in known:
+            raise InvalidInputError.single(f"{text!r} is no scope", field="--scope", remedy=suggest(text, known))
+    return tuple(sorted(set(texts)))
+
+
+def _check_text(field: str, text: str) -> str:
+    """Return text without spaces around it. InvalidInputError for what a page or a table cannot show."""
+    if len(text) > _LONGEST_NAME or any(unicodedata.category(each)[0] == "C" for each in text):
+        raise InvalidInputError.single(
+            f"is longer than {_LONGEST_NAME} characters, or has some that cannot be shown", field=field
+        )
+    return text.strip()
+
+
+def _row(record: AccessToken, now: datetime) -> dict[str, object]:
+    state = "revoked" if record.revoked_at else "valid" if record.is_valid(now) else "expired"
+    return {
+        "id": record.id,
+        "name": record.subject,
+        "grants": list(record.grants),
+        "scopes": list(record.scopes),
+        "note": record.note,
+        "made_by": record.made_by,
+        "made_at": record.made_at.isoformat(),
+        "expires_at": record.expires_at.isoformat(),
+        "revoked_at": record.revoked_at.isoformat() if record.revoked_at else None,
+        "state": state,
+    }
+
+
+def _cell(value: object) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -1,0 +1,1 @@
+"""Find out who asks: tokens, sessions in cookies, one-time links, OpenID Connect."""

@@ -1,0 +1,184 @@
+"""Tokens, sessions and one-time links of the console, by the hashes of their secrets."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from sqlalchemy import and_, delete, insert, or_, select, update
+
+from router.state.canonical_form import storable_text
+from router.state.database import Database
+from router.state.errors import MissingError
+from router.state.rows import read_records, record_values
+from router.state.tables import ACCESS_TOKENS
+
+# Scanners of secrets find tokens that were committed by this beginning.
+SECRET_PREFIX = "stepfare_"
+_SECRET_BYTES = 32
+# Longer texts are no secrets of ours; they are refused before they are hashed.
+LONGEST_SECRET = 128
+# Sessions and links that ended so long ago are deleted; tokens stay, for whoever asks who had access.
+_KEPT_AFTER_END = timedelta(days=30)
+
+
+class TokenKind(StrEnum):
+    """The kinds of secrets: for programs, for a browser, and to begin one session with."""
+
+    TOKEN = "token"
+    SESSION = "session"
+    LINK = "link"
+
+
+@dataclass(frozen=True, slots=True)
+class AccessToken:
+    """A stored secret by its hash. ``grants`` and ``scopes`` as they are written; no scopes confine to nothing further.
+
+    ``parent`` is the id of the token that a session was signed in with, or "".
+    """
+
+    id: str
+    kind: TokenKind
+    digest: str
+    subject: str
+    note: str
+    grants: tuple[str, ...]
+    scopes: tuple[str, ...]
+    parent: str
+    made_by: str
+    made_at: datetime
+    expires_at: datetime
+    revoked_at: datetime | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "kind", TokenKind(self.kind))
+        object.__setattr__(self, "grants", tuple(self.grants))
+        object.__setattr__(self, "scopes", tuple(self.scopes))
+
+    def is_valid(self, now: datetime) -> bool:
+        """Return whether it is neither expired nor revoked."""
+        return self.revoked_at is None and now < self.expires_at
+
+
+@dataclass(frozen=True, slots=True)
+class NewToken:
+    """A token to store: whose it is, what it permits, until when."""
+
+    kind: TokenKind
+    subject: str
+    grants: Sequence[str]
+    expires_at: datetime
+    scopes: Sequence[str] = ()
+    note: str = ""
+    parent: str = ""
+
+
+def hash_secret(secret: str) -> str:
+    """Return the SHA-256 (hex) under which a secret is stored."""
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def draw_token(new: NewToken, made_by: str, now: datetime) -> tuple[str, AccessToken]:
+    """Draw a secret, and return it with the record to store, which says nothing of it but its hash."""
+    secret = f"{SECRET_PREFIX}{secrets.token_urlsafe(_SECRET_BYTES)}"
+    return secret, AccessToken(
+        id=f"{new.kind.value}-{secrets.token_hex(6)}",
+        kind=new.kind,
+        digest=hash_secret(secret),
+        subject=storable_text(new.subject),
+        note=storable_text(new.note),
+        grants=tuple(new.grants),
+        scopes=tuple(new.scopes),
+        parent=new.parent,
+        made_by=storable_text(made_by),
+        made_at=now,
+        expires_at=new.expires_at,
+    )
+
+
+class AccessTokens:
+    """The tokens, sessions and links of a database. Secrets themselves are never stored."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def make(self, new: NewToken, made_by: str, now: datetime) -> tuple[str, AccessToken]:
+        """Store a new token and return its secret, which nothing keeps, with its record."""
+        secret, record = draw_token(new, made_by, now)
+        self.put(record)
+        return secret, record
+
+    def put(self, record: AccessToken) -> None:
+        """Store a new token; sessions and links that ended long ago are deleted."""
+        values = {
+            **record_values(record),
+            "kind": record.kind.value,
+            "grants": list(record.grants),
+            "scopes": list(record.scopes),
+        }
+        table = ACCESS_TOKENS.c
+        ended = and_(table.kind != TokenKind.TOKEN.value, table.expires_at < record.made_at - _KEPT_AFTER_END)
+        with self._database.write() as connection:
+            connection.execute(delete(ACCESS_TOKENS).where(ended))
+            connection.execute(insert(ACCESS_TOKENS), values)
+
+    def find(self, secret: str, kind: TokenKind, now: datetime) -> AccessToken | None:
+        """Return the valid token of that kind with this secret; None for any other.
+
+        A session is valid as long as the token that it was signed in with is too.
+        """
+        if not secret or len(secret) > LONGEST_SECRET:
+            return None
+        digest = hash_secret(secret)
+        query = select(ACCESS_TOKENS).where(ACCESS_TOKENS.c.digest == digest)
+        with self._database.read() as connection:
+            found = next(iter(read_records(connection, ACCESS_TOKENS, query, AccessToken)), None)
+            if found is None or not hmac.compare_digest(found.digest, digest):
+                return None
+            if found.kind is not kind or not found.is_valid(now):
+                return None
+            if found.parent:
+                whose = select(ACCESS_TOKENS).where(ACCESS_TOKENS.c.id == found.parent)
+                parents = read_records(connection, ACCESS_TOKENS, whose, AccessToken)
+                if not parents or not parents[0].is_valid(now):
+                    return None
+            return found
+
+    def redeem(self, secret: str, now: datetime) -> AccessToken | None:
+        """Return the link with this secret, which ends by that; None where it is not valid, or was redeemed."""
+        found = self.find(secret, TokenKind.LINK, now)
+        return found if found is not None and self._end(found.id, now) else None
+
+    def revoke(self, token_id: str, now: datetime) -> AccessToken:
+        """Revoke a token with its sessions and return its record.
+
+        MissingError where there is none of that id. A repetition changes nothing.
+        """
+        token_id = storable_text(token_id)
+        query = select(ACCESS_TOKENS).where(ACCESS_TOKENS.c.id == token_id)
+        self._end(token_id, now)
+        with self._database.read() as connection:
+            found = read_records(connection, ACCESS_TOKENS, query, AccessToken)
+        if not found:
+            raise MissingError(f"there is no token {token_id}")
+        return found[0]
+
+    def tokens(self) -> tuple[AccessToken, ...]:
+        """Return all tokens of programs, valid or not, the latest first; neither sessions nor links."""
+        table = ACCESS_TOKENS.c
+        query = select(ACCESS_TOKENS).where(table.kind == TokenKind.TOKEN.value)
+        with self._database.read() as connection:
+            ordered = query.order_by(table.made_at.desc(), table.id)
+            return tuple(read_records(connection, ACCESS_TOKENS, ordered, AccessToken))
+
+    def _end(self, token_id: str, now: datetime) -> bool:
+        """Revoke a token and its sessions; return whether something was valid before."""
+        table = ACCESS_TOKENS.c
+        these = and_(or_(table.id == token_id, table.parent == token_id), table.revoked_at.is_(None))
+        with self._database.write() as connection:
+            return connection.execute(update(ACCESS_TOKENS).where(these).values(revoked_at=now)).rowcount > 0
