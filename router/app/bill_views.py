@@ -143,6 +143,14 @@ def _sealed(
     )
 
 
+def bills_version(bills: Path) -> tuple[tuple[str, int], ...]:
+    """Return what changes with the imported bills, decisions on them and corrections: files that only come."""
+    return tuple(
+        (folder, sum(1 for _ in (bills / folder).glob("*.json")))
+        for folder in ("deliveries", "decisions", "corrections")
+    )
+
+
 def standing_ids(bills: Path, as_of: datetime | None = None) -> tuple[str, ...]:
     """Return the ids of the bills that stand, or stood at a moment."""
     return tuple(sorted(each.bill.id for each in BillStore(bills).standing(as_of)))

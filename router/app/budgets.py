@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -15,7 +15,7 @@ from router.app.bill_views import BooksView, budgets_in, view_of
 from router.app.month_books import has_bills, open_month_books
 from router.controller.plan_limits import apply_hard_budgets, fill_recent_use, fill_spending
 from router.jobs.limits import Limits
-from router.ledger.budget import Budget, BudgetStatus, budgets_in_force, spent_of
+from router.ledger.budget import Budget, BudgetStatus, Scope, budgets_in_force, spent_of
 from router.ledger.month import Month
 from router.showback.report.forecast import fill_days, forecast_month_end, query_daily_costs
 from router.showback.report.query import BudgetUse, ReportContext, ReportInputs, ReportQuery
@@ -79,6 +79,7 @@ def _statuses_with_spent(
 ) -> Iterable[tuple[BudgetStatus, Decimal]]:
     """Return the use of each budget with what is spent, of all digits.
 
+    Of a report of some teams these are budgets of which all rows are theirs: of the teams, and of their own projects.
     The forecast is the report's: what is spent and runs, and for the rest of the month the daily mean of usage on up to
     28 days before now; of the current month alone.
     """
@@ -88,8 +89,17 @@ def _statuses_with_spent(
         return []
     spent = spent_by_owner(setting)
     running = None if setting.beside.past else running_now(store, asked.month, asked.now)
+    if asked.teams is not None:
+        shared = setting.cubes.shared_projects | {each for team, each in running or () if not asked.admits(team)}
+        own = {project for _, project in spent} - shared
+        budgets = tuple(each for each in budgets if _is_theirs(each, asked.teams, own))
     daily, today = query_daily_costs(setting, CURRENCY)
     return [_standing(budget, setting, spent, running, daily, today) for budget in budgets]
+
+
+def _is_theirs(budget: Budget, teams: frozenset[str], projects: Collection[str | None]) -> bool:
+    """Return whether the budget is of one of the teams, or of a project that is theirs alone."""
+    return budget.scope is not Scope.ALL and budget.name in (teams if budget.scope is Scope.TEAM else projects)
 
 
 def spent_by_owner(setting: ReportContext) -> dict[CostOwner, Decimal]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from router.app.bill_views import closings, seals, view_of, view_to_seal
 from router.app.budgets import budget_figures
+from router.app.month_books import sql_of_teams
 from router.app.reconcile import open_matched_books, rollup_matched
 from router.files.duckdb_session import rows_of
 from router.ledger.month import Month
@@ -189,7 +190,7 @@ def later_corrections(
     """Return the corrections of a closed month, by the month in whose books they stand and by currency.
 
     They come from bills that changed, from entries metered late, and from what people added; as of the requested
-    moment, and on the requested basis.
+    moment, on the requested basis, and of the requested teams.
     """
     month, cost = asked.month, asked.basis.value
     later = max((each.period for each in closings(store, asked.as_of)), default=month).next
@@ -198,7 +199,7 @@ WITH of_month AS (
     SELECT DISTINCT key FROM facts WHERE month = '{month}' AND key IS NOT NULL AND source <> 'planned')
 SELECT month AS period, currency, coalesce(sum({cost}), 0) AS amount, min(recorded_at) AS first,
        max(recorded_at) AS last
-FROM actual WHERE month > '{month}' AND corrects IS NOT NULL
+FROM actual WHERE month > '{month}' AND corrects IS NOT NULL AND {sql_of_teams(asked.teams)}
       AND (corrects = '{month}' OR corrects IN (SELECT key FROM of_month))
 GROUP BY ALL ORDER BY ALL"""
     with open_matched_books(store, extracts, bills, month, view_of(store, bills, later, asked.as_of)) as (

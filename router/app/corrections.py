@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pricing.money import ZERO
 from router.app.bill_views import BooksView, sealed_ids, seals, spans, standing_ids
 from router.app.reconcile import open_matched_books
 from router.files.duckdb_session import rows_of
@@ -55,6 +56,25 @@ def book_corrections(store: StateStore, extracts: Path, bills: Path, who: str) -
         return None
     with BillStore(bills).held():
         return book_corrections_locked(store, extracts, bills, who)
+
+
+def book_and_log_corrections(store: StateStore, extracts: Path, bills: Path, who: str) -> Correction | None:
+    """Book corrections as :func:`book_corrections`, and write what was booked into the audit log."""
+    booked = book_corrections(store, extracts, bills, who)
+    if booked is not None:
+        store.audit.add(
+            who,
+            "bills correction",
+            booked.sha256,
+            ZERO,
+            datetime.fromisoformat(booked.at),
+            correction=booked.id,
+            corrects=list(booked.corrects),
+            period=booked.period,
+            amounts=booked.amounts,
+            reason=booked.reason,
+        )
+    return booked
 
 
 def book_corrections_locked(store: StateStore, extracts: Path, bills: Path, who: str) -> Correction | None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from router.app.bill_views import BooksView, seals, segments, view_of
 from router.app.reconcile import open_matched_books
-from router.files.duckdb_session import connect, parquet_relation, rows_of
+from router.files.duckdb_session import connect, parquet_relation, rows_of, sql_text
 from router.ledger.entry import LedgerEntryKind
 from router.ledger.month import Month
 from router.showback.bill_store import BillStore
@@ -90,13 +90,20 @@ def open_month_books(
                     cubes = rollups_of_facts(connection, view.known(facts), months, asked.now)
                 else:  # nothing is added to closed books, so they hold what they were closed with
                     cubes = rollups_of_extract(connection, extract.folder, manifest, months, asked.now)
+                _keep_teams(cubes, asked)
                 yield MonthBooks(cubes=cubes, view=view, manifest=_manifest_upto(manifest, view.head, store), past=past)
             return
     # `open_matched_books` locks the folder itself, and also reads entries that were added meanwhile.
     with open_matched_books(store, extracts, bills, months[-1], view) as (connection, standing, head, _):
         cubes = rollup_matched(connection, months, asked.now)
+        _keep_teams(cubes, asked)
         known = _manifest_upto(manifest, head, store)
         yield MonthBooks(cubes=cubes, view=view, manifest=known, bills=standing, matched=connection, past=past)
+
+
+def _keep_teams(cubes: RollupTables, asked: ReportQuery) -> None:
+    if asked.teams is not None:
+        cubes.keep_teams(asked.teams)
 
 
 def _manifest_upto(manifest: ExtractManifest, head: int | None, store: StateStore) -> ExtractManifest:
@@ -163,8 +170,11 @@ def month_costs(
     basis: str,
     now: datetime,
     as_of: datetime | None,
+    teams: frozenset[str] | None = None,
 ) -> tuple[dict[Month, MonthCosts], bool]:
     """Return each month's costs, on the basis ``billed`` or ``effective``, and whether archived entries are missing.
+
+    Costs are of ``teams`` alone, "" for none, where they are given; ``books`` are always of all.
 
     Entries that were archived before they were read are in no figure. Raises StateError, InvalidInputError, OSError.
     """
@@ -172,12 +182,12 @@ def month_costs(
         return {}, False
     *sealed, still_open = segments(store, bills, as_of)
     with open_matched_books(store, extracts, bills, min(months), still_open.view) as (connection, _, _, archived):
-        planned, spent = [], _sums(connection, "actual", basis, "source <> 'planned'")
+        planned, spent = [], _sums(connection, "actual", basis, f"source <> 'planned' AND {sql_of_teams(teams)}")
         books = rows_of(connection.sql(_BOOKS))
         for segment in (*sealed, still_open):
             if segment_months := [month for month in months if segment.holds(month)]:
                 facts = planned_relation(connection, segment.view.known(_PLANNED), segment_months, now)
-                planned += _sums(connection, facts, basis, "true")
+                planned += _sums(connection, facts, basis, sql_of_teams(teams))
     figures = {
         month: MonthCosts(
             _of(planned, month), _of(spent, month), _kinds(row for row in books if row["month"] == str(month))
@@ -186,7 +196,7 @@ def month_costs(
     }
     for segment in sealed:
         if segment_months := [month for month in months if segment.holds(month)]:
-            at_close = _closed_with(store, segment_months, extracts, bills, segment.view, basis)
+            at_close = _closed_with(store, segment_months, extracts, bills, segment.view, basis, teams)
             figures |= {month: replace(figures[month], spent=at_close[month], sealed=True) for month in segment_months}
     return figures, archived > 0
 
@@ -205,12 +215,21 @@ def costs_before(store: StateStore, asked: ReportQuery, extracts: Path, bills: P
         MonthCost(month=str(month), currency=currency, cost=cost, sealed=True)
         for month in months
         if month in sealed
-        for currency, cost in _figures_of(sealed[month], asked.basis.value).items()
+        for currency, cost in _figures_of(sealed[month], asked.basis.value, asked.teams).items()
     ]
     held = _months_held(store, extracts, bills)
     by_report = {month for month in months[:2] if all(period < month for period in sealed)}
     others = [month for month in months if month not in by_report | sealed.keys() and str(month) in held]
-    figures, _ = month_costs(store, others, extracts, bills, basis=asked.basis.value, now=asked.now, as_of=asked.as_of)
+    figures, _ = month_costs(
+        store,
+        others,
+        extracts,
+        bills,
+        basis=asked.basis.value,
+        now=asked.now,
+        as_of=asked.as_of,
+        teams=asked.teams,
+    )
     for month, each in figures.items():
         costs += [
             MonthCost(month=str(month), currency=currency, cost=cost, sealed=each.sealed)
@@ -226,22 +245,37 @@ def _months_held(store: StateStore, extracts: Path, bills: Path) -> set[str]:
     return held | {each.bill.end[:7] for each in BillStore(bills).bills() if each.bill.end is not None}
 
 
-def _figures_of(closing: PeriodClosing, basis: str) -> dict[str, Decimal]:
+def sql_of_teams(teams: frozenset[str] | None) -> str:
+    """Return the SQL condition for rows of the teams, "" for none; all where they are None."""
+    if teams is None:
+        return "true"
+    return f"coalesce(team, '') IN ({', '.join(sql_text(name) for name in sorted(teams)) or 'NULL'})"
+
+
+def _figures_of(closing: PeriodClosing, basis: str, teams: frozenset[str] | None) -> dict[str, Decimal]:
     """Return the costs by currency that a month was closed with."""
     sums: dict[str, Decimal] = {}
     for row in closing.sealed["figures"]:
+        if teams is not None and (row["team"] or "") not in teams:
+            continue
         sums[row["currency"]] = sums.get(row["currency"], Decimal(0)) + Decimal(row[basis])
     return sums
 
 
 def _closed_with(
-    store: StateStore, months: Sequence[Month], extracts: Path, bills: Path, view: BooksView, basis: str
+    store: StateStore,
+    months: Sequence[Month],
+    extracts: Path,
+    bills: Path,
+    view: BooksView,
+    basis: str,
+    teams: frozenset[str] | None,
 ) -> dict[Month, dict[str, Decimal]]:
     """Return the costs of months that were closed together; the seal has those of the last of them."""
     if view.sealed is not None and months == [view.sealed.period]:
-        return {months[0]: _figures_of(view.sealed, basis)}
+        return {months[0]: _figures_of(view.sealed, basis, teams)}
     with open_matched_books(store, extracts, bills, report_months(min(months))[-1], view) as (connection, *_):
-        spent = _sums(connection, "actual", basis, "source <> 'planned'")
+        spent = _sums(connection, "actual", basis, f"source <> 'planned' AND {sql_of_teams(teams)}")
     return {month: _of(spent, month) for month in months}
 
 

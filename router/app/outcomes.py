@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import cache
@@ -31,14 +31,16 @@ _FINISHED = "finished"
 _NANO = Decimal("0.000000001")
 
 
-def job_deadlines(store: StateStore, month: Month, as_of: datetime | None = None) -> dict[str, JobDue]:
+def job_deadlines(
+    store: StateStore, month: Month, as_of: datetime | None = None, admits: Callable[[str], bool] = lambda _: True
+) -> dict[str, JobDue]:
     """Return by job the deadline, and when it was done, of jobs that had machines in the month.
 
-    Events after ``as_of`` do not count.
+    Events after ``as_of`` do not count, nor attempts of teams that are not admitted.
     """
     jobs: dict[str, list[Attempt]] = {}
     for attempt in store.attempts.find():
-        if as_of is not None and attempt.created_at > as_of:
+        if not admits(attempt.team) or (as_of is not None and attempt.created_at > as_of):
             continue
         if attempt.created_at < month.ends and (attempt.gone_at is None or attempt.gone_at >= month.begins):
             jobs.setdefault(attempt.job, []).append(attempt)
@@ -79,24 +81,32 @@ def _deadline(spec: str | None, as_of: datetime) -> datetime | None:
 
 
 def quote_results(
-    store: StateStore, folder: Path, month: Month, as_of: datetime | None = None
+    store: StateStore,
+    folder: Path,
+    month: Month,
+    as_of: datetime | None = None,
+    admits: Callable[[str], bool] = lambda _: True,
 ) -> tuple[QuoteResult, ...]:
-    """Return accepted quotes of jobs that were over in the month, and by ``as_of``, by quote.
+    """Return accepted quotes of jobs that were over in the month, and by ``as_of``, by quote; of admitted teams.
 
     InvalidInputError for a damaged file.
     """
     if not any(folder.glob("quote-*.json")):
         return ()
     return tuple(
-        each for each in _of_month(_all(store, folder), month) if _had_happened(each.done_at or each.deadline, as_of)
+        each
+        for each in _of_month(_all(store, folder, admits), month)
+        if _had_happened(each.done_at or each.deadline, as_of)
     )
 
 
-def _all(store: StateStore, folder: Path) -> Iterable[QuoteResult]:
+def _all(store: StateStore, folder: Path, admits: Callable[[str], bool]) -> Iterable[QuoteResult]:
     from router.config.plan_files import stored_quotes
 
     for name, quote, accepted in stored_quotes(folder):
-        outcome = None if accepted is None else quote_ending(quote, accepted, store)
+        if accepted is None or not all(admits(a.team) for a in store.attempts.find(plan=accepted.plan, job=quote.job)):
+            continue
+        outcome = quote_ending(quote, accepted, store)
         if outcome is not None:
             p50, p90 = quote.usd.p50, quote.usd.p90
             yield QuoteResult(

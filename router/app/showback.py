@@ -18,6 +18,7 @@ from router.files.duckdb_session import connect, rows_of
 from router.showback.bill_store import file_sha256
 from router.showback.ledger_extract import ExtractManifest, LedgerExtract
 from router.showback.report.build import build_report
+from router.showback.report.lines import CostLine, query_lines
 from router.showback.report.query import JobVariance, ReportContext, ReportInputs, ReportQuery
 from router.showback.report.rollup_tables import report_months, rollups_of_facts
 from router.showback.report.values import CellValue, ShowbackReport
@@ -73,19 +74,40 @@ def report_of_files(paths: Sequence[Path], asked: ReportQuery) -> ShowbackReport
         return build_report(rollups_of_facts(connection, "facts", report_months(asked.month), asked.now), asked, beside)
 
 
+@dataclass(frozen=True, slots=True)
+class MonthAnswer:
+    """The report of a month, and the lines that add up to its totals."""
+
+    report: ShowbackReport
+    lines: tuple[CostLine, ...]
+
+
 def report_of_ledger(
     store: StateStore, asked: ReportQuery, extracts: Path, bills: Path, told: ReportAdditions
 ) -> ShowbackReport:
+    """Return the report of :func:`answer_of_ledger`."""
+    return answer_of_ledger(store, asked, extracts, bills, told, with_lines=False).report
+
+
+def answer_of_ledger(
+    store: StateStore,
+    asked: ReportQuery,
+    extracts: Path,
+    bills: Path,
+    told: ReportAdditions,
+    *,
+    with_lines: bool = True,
+) -> MonthAnswer:
     """Return the report of the ledger, and where bills were imported, of them and of what they do not have.
 
-    The ledger's extract is brought up to date under ``extracts``; imported bills lie under ``bills``. Raises
-    StateError, InvalidInputError, OSError.
+    Lines are of the same rows as the report, where they are wanted. The ledger's extract is brought up to date under
+    ``extracts``; imported bills lie under ``bills``. Raises StateError, InvalidInputError, OSError.
     """
     earlier = costs_before(store, asked, extracts, bills)
     with open_month_books(store, asked, extracts, bills, told.reads) as books:
         beside = replace(_report_inputs(store, asked, books, told), months=earlier)
         if books.matched is not None:
-            aggregates = month_aggregates(books.matched, asked)
+            aggregates = tuple(each for each in month_aggregates(books.matched, asked) if asked.admits(each.team))
             beside = replace(
                 beside,
                 bills_through=_billed_through(books.matched, asked),
@@ -96,7 +118,8 @@ def report_of_ledger(
             setting = ReportContext(books.cubes, asked, beside)
             beside = replace(beside, budgets=told.budgets(store, setting, books.view))
         report = build_report(books.cubes, asked, beside)
-    return _with_corrections(report, store, extracts, bills, asked, books.view)
+        lines = query_lines(ReportContext(books.cubes, asked, beside)) if with_lines else ()
+    return MonthAnswer(_with_corrections(report, store, extracts, bills, asked, books.view), lines)
 
 
 def _with_corrections(
@@ -118,7 +141,7 @@ def _report_inputs(store: StateStore, asked: ReportQuery, books: MonthBooks, tol
     seen = () if as_of is None else (as_of.isoformat(),)
     which = f"what was known {as_of:%Y-%m-%d %H:%MZ} of a " if books.past and as_of is not None else ""
     return ReportInputs(
-        origin=f"{which}ledger of {manifest.head:,} entries" + (f", {len(bills)} bills" if bills else ""),
+        origin=_origin(asked, f"{which}ledger of {manifest.head:,} entries", len(bills)),
         input_hash=_hash([manifest.state, str(manifest.head), manifest.hash, *bills, *seen]),
         past=books.past,
         closed=any(closing.period >= asked.month for closing in closings(store, asked.as_of)),
@@ -126,6 +149,13 @@ def _report_inputs(store: StateStore, asked: ReportQuery, books: MonthBooks, tol
         quotes=None if told.quotes is None else told.quotes(store),
         warnings=tuple(_archive_warnings(store, manifest, asked)),
     )
+
+
+def _origin(asked: ReportQuery, ledger: str, bills: int) -> str:
+    """Return what the report was made from; one of some teams does not say how much of others there is."""
+    if asked.teams is not None:
+        return "rows of " + (", ".join(sorted(team or "nobody" for team in asked.teams)) or "no team")
+    return ledger + (f", {bills} bills" if bills else "")
 
 
 def add_archive(store: StateStore, extracts: Path, path: Path) -> None:

@@ -252,30 +252,17 @@ def correct_closed_months(deploy: Path | None, clouds: Path | None) -> None:
 
 def report_corrections(store: StateStore) -> None:
     """Book corrections for closed months whose bills changed, and report them."""
-    from pricing.money import ZERO
     from router.app.bill_views import seals
     from router.prices.data_folders import bills_folder, extract_folder
 
     if not seals(store):
         return
-    from router.app.corrections import book_corrections
+    from router.app.corrections import book_and_log_corrections
 
-    booked = book_corrections(store, extract_folder(), bills_folder(), acting_user())
+    booked = book_and_log_corrections(store, extract_folder(), bills_folder(), acting_user())
     if booked is None:
         return
     at = datetime.fromisoformat(booked.at)
-    store.audit.add(
-        acting_user(),
-        "bills correction",
-        booked.sha256,
-        ZERO,
-        at,
-        correction=booked.id,
-        corrects=list(booked.corrects),
-        period=booked.period,
-        amounts=booked.amounts,
-        reason=booked.reason,
-    )
     if not booked.rows:
         console.note("closed months come to the same: nothing is to be corrected")
     for currency, sums in booked.amounts.items():

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from router.app.settings import AppSettings
     from router.ledger.budget import Budget, BudgetStatus, Scope
     from router.ledger.month import Month
+    from router.queries.context import QueryContext
     from router.state.store import StateStore
 
 
@@ -89,12 +90,12 @@ def list_budgets(
 
     moment = parse_now(now)
     period = _month(month, "--month", moment)
-    with open_state_store(deploy, clouds, makes=False) as (_, store):
+    with open_state_store(deploy, clouds, makes=False) as (opened, store):
         if history:
             budgets = budgets_set_by(store.budgets.all(), parse_as_of(now))
             rows = [_row(each, output) for each in budgets]
         else:
-            progress = load_budget_progress(store, period, moment, basis, now)
+            progress = load_budget_progress(opened, store, period, moment, basis, now)
             rows = [{**_row(each.budget, output), **_spent(each, basis, output)} for each in progress.standings]
             if rows:
                 note_counted_costs(output, period, moment, basis, progress)
@@ -104,17 +105,28 @@ def list_budgets(
 
 
 def load_budget_progress(
-    store: StateStore, period: Month, moment: datetime, basis: BudgetBasisOption, now: str | None
+    opened: AppSettings,
+    store: StateStore,
+    period: Month,
+    moment: datetime,
+    basis: BudgetBasisOption,
+    now: str | None,
 ) -> MonthBudgets:
     """Return how much of each budget of the month is spent; ``now`` is the raw value of the option."""
-    from router.app.budgets import month_budgets
-    from router.prices.data_folders import bills_folder, extract_folder
+    from router.queries.budgets import budget_progress
     from router.showback.report.query import CostBasis as Cost
     from router.showback.report.query import ReportQuery
 
     report_corrections(store)
     query = ReportQuery(month=period, now=moment, as_of=parse_as_of(now), basis=Cost(basis.value))
-    return month_budgets(store, query, extract_folder(), bills_folder())
+    return budget_progress(_context(opened, store, moment), query)
+
+
+def _context(opened: AppSettings, store: StateStore, moment: datetime) -> QueryContext:
+    from router.access.identity import local_operator
+    from router.queries.context import QueryContext
+
+    return QueryContext(opened, store, lambda: moment, local_operator(acting_user()))
 
 
 def note_counted_costs(
@@ -177,25 +189,14 @@ def set_budget(
     stepfare budget set 5000 --project asr --hard --warn 80,95,100
     stepfare budget set 90000 --all --from 2027-01
     """
-    from pricing.money import ZERO
+    from router.queries import budgets
 
     usd = parse_usd_option("AMOUNT", amount)
     moment = parse_now(now)
     scope, name = _parse_scope(team, project, everybody=everybody)
     budget = _budget(scope, name, _month(since, "--from", moment), moment, usd=usd, hard=hard, warn=_percents(warn))
-    with open_state_store(deploy, clouds) as (_, store), translate_closed_books():
-        store.budgets.put(budget)
-        store.audit.add(
-            acting_user(),
-            "budget set",
-            "",
-            usd or ZERO,
-            moment,
-            budget=budget.title,
-            since=str(budget.since),
-            hard=hard,
-            warn=list(budget.warn),
-        )
+    with open_state_store(deploy, clouds) as (opened, store), translate_closed_books():
+        budgets.set_budget(_context(opened, store, moment), budget)
     kind = "hard budget" if hard else "budget"
     console.note(f"{escape_unprintable(budget.title)}: a {kind} of {amount} dollars a month from {budget.since} on")
     return ExitCode.OK
@@ -218,22 +219,17 @@ def remove(
 
     The exit code is 1 if no budget holds in that month, or its books are closed.
     """
-    from pricing.money import ZERO
-    from router.ledger.budget import budgets_in_force
+    from router.queries import budgets
 
     moment = parse_now(now)
     scope, name = _parse_scope(team, project, everybody=everybody)
     budget = _budget(scope, name, _month(since, "--from", moment), moment, usd=None)
-    with open_state_store(deploy, clouds, makes=False) as (_, store), translate_closed_books():
-        if not any(
-            (each.scope, each.name) == (scope, name) for each in budgets_in_force(store.budgets.all(), budget.since)
-        ):
+    with open_state_store(deploy, clouds, makes=False) as (opened, store), translate_closed_books():
+        try:
+            budgets.remove_budget(_context(opened, store, moment), budget)
+        except budgets.NoBudgetError as error:
             remedy = "`stepfare budget list` shows those that do"
-            raise CommandError(
-                f"no budget of {escape_unprintable(budget.title)} holds in {budget.since}", remedy=remedy
-            )
-        store.budgets.put(budget)
-        store.audit.add(acting_user(), "budget remove", "", ZERO, moment, budget=budget.title, since=str(budget.since))
+            raise CommandError(escape_unprintable(str(error)), remedy=remedy) from None
     console.note(f"{escape_unprintable(budget.title)}: no budget from {budget.since} on")
     return ExitCode.OK
 
@@ -340,7 +336,7 @@ def check(
     moment = parse_now(now)
     period = Month.of(moment) if month is None else parse_month("--month", month)
     with open_state_store(deploy, clouds, makes=False) as (opened, store):
-        progress = load_budget_progress(store, period, moment, basis, now)
+        progress = load_budget_progress(opened, store, period, moment, basis, now)
         standings = progress.standings
         if notify:
             _notify(opened, store, period, standings)
@@ -368,22 +364,9 @@ def _notify(opened: AppSettings, store: StateStore, month: Month, standings: tup
 
 
 def _standing_row(each: BudgetStatus, basis: BudgetBasisOption, output: LedgerFormat) -> dict[str, object]:
-    budget = each.budget
-    row: dict[str, object] = {
-        "scope": budget.scope.value,
-        "name": budget.name,
-        "usd": str(each.usd),
-        "hard": budget.hard,
-        "spent_usd": str(each.spent),
-        "running_usd": None if each.running is None else str(each.running),
-        "percent": each.percent,
-        "forecast_usd": None if each.forecast is None else str(each.forecast),
-        "passed": list(each.passed),
-        "over": each.is_over,
-        "will_be_over": each.will_be_over,
-        "basis": basis.value,
-        "currency": "USD",
-    }
+    from router.queries.budgets import budget_record
+
+    budget, row = each.budget, budget_record(each, basis.value)
     if output is LedgerFormat.JSON:
         return row
     from router.showback.report.values import escape_formula

@@ -17,14 +17,12 @@ from router.cli.bills import report_corrections
 from router.cli.console import ExitCode
 from router.cli.ledger_options import parse_month
 from router.cli.options import option_error, parse_as_of, parse_now
-from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, open_state_store
+from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, acting_user, open_state_store
 
 if TYPE_CHECKING:
-    from router.app.bill_views import BooksView
     from router.render.tables import Screen
-    from router.showback.report.query import BudgetUse, ReportContext, ReportQuery
+    from router.showback.report.query import ReportQuery
     from router.showback.report.values import ShowbackReport
-    from router.state.store import StateStore
 
 
 class ShowbackFormat(StrEnum):
@@ -211,28 +209,18 @@ def _parse_share(text: str, names: int) -> tuple[tuple[str, ...], Decimal]:
 def _report_of_ledger(
     query: ReportQuery, archives: list[Path], deploy: Path | None, clouds: Path | None
 ) -> ShowbackReport:
-    from router.app.outcomes import job_deadlines, quote_results
-    from router.app.showback import ReportAdditions, add_archive, report_of_ledger
-    from router.prices.data_folders import bills_folder, extract_folder, quotes_folder
+    from router.access.identity import local_operator
+    from router.app.showback import add_archive
+    from router.prices.data_folders import extract_folder
+    from router.queries.context import QueryContext
+    from router.queries.spend import month_report
 
-    sources = ReportAdditions(
-        dues=lambda store, query: job_deadlines(store, query.month, query.as_of),
-        quotes=lambda store: quote_results(store, quotes_folder(), query.month, query.as_of),
-        budgets=_budgets,
-    )
-    with open_state_store(deploy, clouds, makes=False) as (_, store), console.progress("reading the ledger"):
+    with open_state_store(deploy, clouds, makes=False) as (opened, store), console.progress("reading the ledger"):
         for path in archives:
             add_archive(store, extract_folder(), path)
         report_corrections(store)
-        return report_of_ledger(store, query, extract_folder(), bills_folder(), sources)
-
-
-def _budgets(store: StateStore, setting: ReportContext, view: BooksView) -> tuple[BudgetUse, ...]:
-    if not store.budgets.all():
-        return ()
-    from router.app.budgets import budget_figures  # takes a while to import
-
-    return budget_figures(store, setting, view)
+        context = QueryContext(opened, store, lambda: query.now, local_operator(acting_user()))
+        return month_report(context, query)
 
 
 def _write(report: ShowbackReport, output: ShowbackFormat, out: Path | None, now: datetime) -> None:

@@ -11,16 +11,17 @@ from pricing.problems import InvalidInputError
 from router.access.identity import AccessDeniedError
 from router.console.api import jobs as jobs_api
 from router.console.api import prices as prices_api
+from router.console.api import spend as spend_api
 from router.console.error_answers import answer_error
 from router.console.guard import HEADERS, AccessGuard
-from router.console.pages import audit, jobs, plans, prices, sign_in
+from router.console.pages import audit, budgets, jobs, plans, prices, sign_in, spend
 from router.console.site import ConsoleSite
 from router.coordinator.app import installed_version
 from router.render.pages import stylesheet
 from router.state.errors import StateError
 
 # Pages and parts of the API; each makes its routes.
-_PARTS = (plans, audit, jobs, jobs_api, prices, prices_api)
+_PARTS = (plans, audit, jobs, jobs_api, prices, prices_api, spend, budgets, spend_api)
 _WEEK = 7 * 86400
 
 

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 from router.access.identity import Identity
 from router.console.answers import AnswerCache
 from router.console.error_answers import SCRIPT, STYLESHEET
+from router.console.kept_answers import KeptAnswers
 from router.console.rates import RateLimits
 from router.queries.context import QueryContext
+from router.queries.spend import spend_version
 from router.render.page_frame import NavigationLink, PageFrame
 
 if TYPE_CHECKING:
@@ -53,7 +55,8 @@ class ConsoleSite:
 
     ``identify`` returns who asks, None for somebody unknown; it may be a coroutine. One that knows people by a cookie
     notes their CSRF token as ``request.state.csrf_token``. Without ``sign_in`` there is no page to sign in,
-    and without ``oidc`` none by OpenID Connect.
+    and without ``oidc`` none by OpenID Connect. ``costs`` are answers about what was spent, which take seconds to make
+    from a large ledger.
     """
 
     context: QueryContext
@@ -62,6 +65,11 @@ class ConsoleSite:
     access: ConsoleAccess = field(default_factory=ConsoleAccess)
     sign_in: SignIn | None = None
     oidc: OidcClient | None = None
+    costs: KeptAnswers = field(init=False)
+
+    def __post_init__(self) -> None:
+        costs = KeptAnswers(lambda: spend_version(self.context, self.context.clock()))
+        object.__setattr__(self, "costs", costs)
 
     def asked_by(self, request: Request) -> QueryContext:
         """Return the context of who asks; the guard of the application has refused unknown ones before."""

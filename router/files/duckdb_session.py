@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 MEMORY = "2GB"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# Two connections of one process must not write to the same temporary files.
+_NUMBERS = count()
 
 
 @contextmanager
@@ -30,7 +33,7 @@ def connect(memory: str = MEMORY, *, ordered: bool = False) -> Iterator[duckdb.D
 
     settings: dict[str, str | bool | int | float | list[str]] = {
         "memory_limit": memory,
-        "temp_directory": str(Path(tempfile.gettempdir()) / f"stepfare-{os.getpid()}"),
+        "temp_directory": str(Path(tempfile.gettempdir()) / f"stepfare-{os.getpid()}-{next(_NUMBERS)}"),
         "autoinstall_known_extensions": False,
         "autoload_known_extensions": False,
         "preserve_insertion_order": ordered,

@@ -19,6 +19,7 @@ from pricing.money import Usd
 from pricing.units import format_count
 from router.render import figures
 from router.render.page_frame import PageFrame
+from router.showback.report.values import exact_text
 
 
 def fill_template(name: str, /, **values: object) -> str:
@@ -94,6 +95,9 @@ def template_environment(packages: tuple[str, ...]) -> Environment:
         "month_name": lambda moment: f"{moment.astimezone(UTC):%B}",
         "day_before": _day_before,
         "count_of": _count_of,
+        "dict": dict,
+        "exact": exact_text,
+        "exact_digits": lambda amount: amount != round(amount, 2),
     }
     return environment
 

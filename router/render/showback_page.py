@@ -21,6 +21,7 @@ from router.render.page_frame import PageFrame
 from router.render.pages import fill_template
 from router.render.showback_text import select_columns, total_rows
 from router.render.showback_view import MonthPage, TeamRow, month_page_of
+from router.render.spend_links import MonthChoices, SpendLinks
 from router.render.waterfall_svg import BRIDGE_MIDDLE, BRIDGE_NARROW, BRIDGE_WIDE, draw_waterfall
 from router.showback.report.values import (
     NUMBERS,
@@ -36,6 +37,8 @@ _LEAST_MONTHS = 3
 # Columns of a table that fit a screen and a sheet; with more, each row is lines of labelled values.
 _MOST_COLUMNS = 8
 _OWN_GROUPING = "By team"
+# Rows of a table of raw fields that a page of the console shows.
+_MOST_ROWS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +49,15 @@ class RawCell:
     words: str
     exact: str | None
     right: bool
+    url: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class RawTable:
-    """A section of the report with its rows and sums; ``wide``: it has more columns than fit."""
+    """A section of the report with its rows and sums.
+
+    ``wide``: it has more columns than fit; ``more``: how many rows are left out.
+    """
 
     name: str
     title: str
@@ -59,15 +66,25 @@ class RawTable:
     sums: tuple[tuple[RawCell, ...], ...]
     notes: tuple[str, ...]
     wide: bool
+    more: int = 0
 
 
-def page(report: ShowbackReport, frame: PageFrame | None = None) -> str:
-    """Return the page as HTML; the same report gives the same bytes."""
+def page(
+    report: ShowbackReport,
+    frame: PageFrame | None = None,
+    links: SpendLinks | None = None,
+    choices: MonthChoices | None = None,
+) -> str:
+    """Return the page as HTML; the same report gives the same bytes.
+
+    In the console ``links`` lead from names to their costs, ``choices`` are other months and views, and tables of raw
+    fields stop at some rows: files have all of them.
+    """
     month = month_page_of(report)
     shown = [section for section in report.sections if section.rows or section.notes]
     asked = report.section("groups")
     front = {"groups", "shared"} if asked.title != _OWN_GROUPING or report.section("shared").rows else set()
-    tables = [_raw_table(section) for section in shown]
+    tables = [_raw_table(section, links) for section in shown]
     text = fill_template(
         "month.html",
         frame=frame,
@@ -81,9 +98,18 @@ def page(report: ShowbackReport, frame: PageFrame | None = None) -> str:
         charts={} if month is None else _charts(month),
         budget_track=lambda used: Markup(_budget_track(used)),
         team_bar=lambda row, scale: Markup(_team_bar(row, scale)),
-        waste_bar=lambda part, whole: Markup(_waste_bar(part, whole)),
+        waste_bar=lambda part, whole: Markup(waste_bar(part, whole)),
+        links=links,
+        choices=choices,
+        link=lambda team, job: owner_link(links, team, job),
     )
-    return _add_content_policy(text)
+    return text if frame is not None else _add_content_policy(text)
+
+
+def owner_link(links: SpendLinks | None, team: str | None, job: str | None) -> str | None:
+    """Return the URL of the costs of a team, or of a job in it; None where there is neither, or no console."""
+    names = {kind: name for kind, name in (("team", team), ("job", job)) if name is not None}
+    return links.level(**names) if links is not None and names else None
 
 
 def _bridges(month: MonthPage) -> dict[str, list[tuple[str, Markup]]]:
@@ -147,20 +173,33 @@ def _team_bar(row: TeamRow, scale: Decimal) -> str:
     return element("svg", "".join(parts), width="100%", height=16, aria_hidden="true")
 
 
-def _waste_bar(part: Decimal | None, whole: Decimal) -> str:
+def waste_bar(part: Decimal | None, whole: Decimal) -> str:
+    """Return the bar of a waste, against the largest."""
     width = 0.0 if part is None or whole <= 0 else max(float(part / whole), 0.0) * 0.99
     bar = element("rect", y=1, height=12, width=f"{width:.2%}", cls="wh")
     return element("svg", bar, width="100%", height=14, aria_hidden="true")
 
 
-def _raw_table(section: ReportSection) -> RawTable:
+def _raw_table(section: ReportSection, links: SpendLinks | None) -> RawTable:
     columns = select_columns(section) if section.rows else ()
     places = [section.columns.index(column) for column in columns]
 
+    names = [column.name for column in section.columns]
+    rows = section.rows if links is None else section.rows[:_MOST_ROWS]
+
     def cells(row: Sequence[CellValue], *, is_sum: bool) -> tuple[RawCell, ...]:
         picked = [row[place] for place in places]
+        words = {} if is_sum else dict(zip(names, row, strict=True))
+        if section.name == "jobs":  # A row has all of the job, whose team is not always that of all its rows.
+            words.pop("team", None)
         return tuple(
-            _raw_cell(cell, column.title or "value", column.kind, is_sum=is_sum)
+            _raw_cell(
+                cell,
+                column.title or "value",
+                column.kind,
+                is_sum=is_sum,
+                url=None if links is None else links.of_row(words, column.name),
+            )
             for cell, column in zip(picked, columns, strict=True)
         )
 
@@ -168,17 +207,18 @@ def _raw_table(section: ReportSection) -> RawTable:
         name=section.name,
         title=section.title,
         columns=tuple((column.title, column.kind in NUMBERS) for column in columns),
-        rows=tuple(cells(row, is_sum=False) for row in section.rows),
+        rows=tuple(cells(row, is_sum=False) for row in rows),
         sums=tuple(cells(row, is_sum=True) for row in total_rows(section)),
         notes=() if section.name == "head" else section.notes,
         wide=len(columns) > _MOST_COLUMNS,
+        more=len(section.rows) - len(rows),
     )
 
 
-def _raw_cell(cell: CellValue, label: str, kind: CellKind, *, is_sum: bool) -> RawCell:
+def _raw_cell(cell: CellValue, label: str, kind: CellKind, *, is_sum: bool, url: str | None) -> RawCell:
     number = kind in NUMBERS
     words = "" if is_sum and cell is None else short_text(cell, kind)
-    return RawCell(label, words, exact_text(cell) if number and cell is not None else None, number)
+    return RawCell(label, words, exact_text(cell) if number and cell is not None else None, number, url)
 
 
 def _add_content_policy(text: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -72,6 +72,10 @@ class ReasonWords:
     parts: tuple[ReasonWords, ...] = ()
 
 
+# Team and job as the report names them: what a link leads to. A name is None where the row is of no single one.
+OwnerNames = tuple[str | None, str | None]
+
+
 @dataclass(frozen=True, slots=True)
 class DriverRow:
     """A driver in a sentence."""
@@ -79,6 +83,7 @@ class DriverRow:
     who: str
     difference: Decimal
     reasons: tuple[ReasonWords, ...]
+    owner: OwnerNames
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +99,15 @@ class TeamRow:
     over: bool
     others: tuple[tuple[Decimal, str], ...]
     known: bool = True
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TeamChange:
+    """The change on last month of the team that explains most of the whole change."""
+
+    team: str
+    amount: Decimal
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +120,7 @@ class WasteRow:
     owner: str
     most: Decimal | None
     action: str
+    owner_names: OwnerNames = (None, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +159,7 @@ class MonthPage:
     over: tuple[str, ...] | None
     not_billed: Decimal | None
     change: tuple[ReasonWords, ...]
+    change_team: TeamChange | None
     waste_total: Decimal | None
     teams: tuple[TeamRow, ...]
     team_scale: Decimal
@@ -155,6 +171,11 @@ class MonthPage:
     def main(self) -> CurrencyFigures:
         """Return the figures of the currency of the sentence."""
         return self.figures[0]
+
+    @property
+    def month_before(self) -> datetime:
+        """Return a moment of the month before it."""
+        return self.month.begins - timedelta(days=1)
 
     @property
     def basis(self) -> str:
@@ -208,6 +229,7 @@ def month_page_of(report: ShowbackReport) -> MonthPage | None:
         over=_over_budget(report),
         not_billed=_timing(report, currency),
         change=_change(report, currency),
+        change_team=_change_team(report, currency),
         waste_total=sum_known(row[basis] for row in waste),
         teams=teams,
         team_scale=max((*sizes, Decimal("0.01"))),
@@ -289,7 +311,8 @@ def _driver(report: ShowbackReport, driver: Record) -> DriverRow:
     else:
         reasons += waste
     reasons.sort(key=lambda each: -each.amount)
-    return DriverRow(owner_name(driver["team"], driver["job"]), driver["difference"], tuple(reasons))
+    owner = (driver["team"], driver["job"])
+    return DriverRow(owner_name(*owner), driver["difference"], tuple(reasons), owner)
 
 
 def _reason(row: Record) -> ReasonWords:
@@ -330,10 +353,22 @@ def _timing(report: ShowbackReport, currency: str) -> Decimal | None:
 
 
 def _change(report: ShowbackReport, currency: str) -> tuple[ReasonWords, ...]:
-    """Return the two largest reasons of the change on last month."""
+    """Return the reasons of the change on last month, the largest first; together they are the change."""
     rows = [row for row in _rows(report, "change", currency) if row["amount"] and abs(row["amount"]) >= _CENT]
     rows.sort(key=lambda row: -abs(row["amount"]))
-    return tuple(ReasonWords(row["amount"], _CHANGE_WORDS[row["bucket"]][row["amount"] < 0]) for row in rows[:2])
+    return tuple(ReasonWords(row["amount"], _CHANGE_WORDS[row["bucket"]][row["amount"] < 0]) for row in rows)
+
+
+def _change_team(report: ShowbackReport, currency: str) -> TeamChange | None:
+    """Return the team whose cost changed most in the way of the whole change; None where none did."""
+    whole = _rows(report, "totals", currency)[0]["change"]
+    rows = [row for row in _rows(report, "teams", currency) if row["cost"] is not None]
+    changes = [(row["cost"] - (row["last_month"] or _ZERO), str(row["team"])) for row in rows]
+    alike = [(abs(amount), team, amount) for amount, team in changes if whole and amount * whole > 0]
+    if not alike:
+        return None
+    _, team, amount = max(alike)
+    return TeamChange(owner_name(team), amount)
 
 
 def _teams(report: ShowbackReport, currency: str) -> tuple[TeamRow, ...]:
@@ -377,6 +412,7 @@ def _team_row(row: Record, rows: Sequence[Record], currency: str) -> TeamRow:
         over=row["mark"] == "over",
         others=others,
         known=row["cost"] is not None or row["currency"] is None,
+        name=str(row["team"]),
     )
 
 
@@ -384,4 +420,5 @@ def _waste_row(row: Record, basis: str) -> WasteRow:
     use = str(row["use"])
     owner = "unknown" if row["owner"] is None else owner_name(row["owner"], row["most_job"])
     name = WASTE_NAMES.get(use, use.replace("_", " ").capitalize())
-    return WasteRow(name, row[basis], row["share_of_total"], owner, row["most"], str(row["action"]))
+    names = (row["owner"], row["most_job"])
+    return WasteRow(name, row[basis], row["share_of_total"], owner, row["most"], str(row["action"]), names)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from datetime import datetime
 
-from sqlalchemy import Text, func, select, type_coerce
+from sqlalchemy import Connection, Text, func, select, type_coerce
 
 from router.ledger.entry import LedgerEntry, LedgerEntryKind
 from router.state.database import Database
@@ -14,7 +14,7 @@ from router.state.ledger_rows import parse_entry
 from router.state.ledger_table import fetch_rows, read_head, select_rows
 from router.state.records import Attempt, JournalEntry, NodeRecord, NoticeRecord, Phase
 from router.state.rows import BATCH_SIZE, RecordCache, read_records
-from router.state.tables import ATTEMPTS, JOURNAL, LEDGER, NODES, NOTICES
+from router.state.tables import ATTEMPTS, AUDIT_LOG, BUDGETS, JOURNAL, LEDGER, LEDGER_PERIODS, NODES, NOTICES
 
 _ENDED_PHASES = [phase for phase in Phase if phase.is_over]
 
@@ -49,6 +49,17 @@ class StateQueries:
             tuple(attempt for attempt in found if attempt.id not in left_out),
             tuple(node for node in machines if node.attempt not in left_out),
         )
+
+    def books_version(self) -> tuple[int, int, int, int]:
+        """Return what changes with the books: the ledger's head, closed months, and :meth:`budgets_version`."""
+        closed = select(func.coalesce(func.max(LEDGER_PERIODS.c.seq), 0))
+        with self._database.read() as connection:
+            return read_head(connection)[0], int(connection.execute(closed).scalar_one()), *_budgets_version(connection)
+
+    def budgets_version(self) -> tuple[int, int]:
+        """Return what changes with budgets: how often they were set, and the head of the audit log."""
+        with self._database.read() as connection:
+            return _budgets_version(connection)
 
     def notices(self) -> tuple[NoticeRecord, ...]:
         """Return the notices to machines of attempts that are not over, in the order in which they were heard."""
@@ -162,3 +173,9 @@ class StateQueries:
             new = (LEDGER.c.seq > after) & (LEDGER.c.seq <= head) & (LEDGER.c.kind == LedgerEntryKind.METERED)
             rows = fetch_rows(connection, select_rows(connection).where(new).order_by(LEDGER.c.seq))
             return head, tuple(parse_entry(row[1:-2]) for row in rows)
+
+
+def _budgets_version(connection: Connection) -> tuple[int, int]:
+    count = select(func.count()).select_from(BUDGETS)
+    last = select(func.coalesce(func.max(AUDIT_LOG.c.seq), 0))
+    return int(connection.execute(count).scalar_one()), int(connection.execute(last).scalar_one())

@@ -53,7 +53,8 @@ class ReportQuery:
     """A query for a month of the books as of ``now`` (UTC).
 
     ``as_of``: what was recorded after it (entries, bills, budgets, closings) is left out; None: nothing is. ``fixed``:
-    shares of 1 by group, for the method fixed alone. ValueError for a query that cannot be answered.
+    shares of 1 by group, for the method fixed alone. ``teams``: the report is of the rows of these teams alone, "" for
+    rows without a team; None: of all. ValueError for a query that cannot be answered.
     """
 
     month: Month
@@ -63,6 +64,7 @@ class ReportQuery:
     basis: CostBasis = CostBasis.EFFECTIVE
     share: SharingMethod = SharingMethod.NONE
     fixed: Mapping[Group, Decimal] | None = None
+    teams: frozenset[str] | None = None
 
     def __post_init__(self) -> None:
         unknown = [name for name in self.by if name not in GROUPS]
@@ -71,6 +73,10 @@ class ReportQuery:
             raise ValueError(f"{wrong}; there are {', '.join(GROUPS)}")
         if (self.share is SharingMethod.FIXED) != (self.fixed is not None):
             raise ValueError("fixed shares are for the method fixed, which needs them")
+
+    def admits(self, team: str | None) -> bool:
+        """Return whether rows of that team are in the report; None is no team."""
+        return self.teams is None or (team or "") in self.teams
 
     @property
     def before(self) -> Month:

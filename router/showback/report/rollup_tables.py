@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from router.files.duckdb_session import parquet_relation, rows_of
+from router.files.duckdb_session import parquet_relation, rows_of, sql_text
 from router.ledger.month import Month
 from router.showback import rollups
 from router.showback.ledger_extract import ExtractManifest
@@ -31,10 +31,26 @@ class RollupTables:
 
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self._connection = connection
+        self._shared: frozenset[str] = frozenset()
 
     def ask(self, sql: str) -> list[RollupRow]:
         """Return the rows of a query by name."""
         return rows_of(self._connection.sql(sql))
+
+    @property
+    def shared_projects(self) -> frozenset[str]:
+        """The projects in which teams have rows that :meth:`keep_teams` removed."""
+        return self._shared
+
+    def keep_teams(self, teams: Collection[str]) -> None:
+        """Remove the rows of other teams from all tables; "" keeps rows without a team."""
+        # Teams are in the keys of sums and days, so that this is the same as leaving out their facts.
+        names = ", ".join(sql_text(name) for name in sorted(teams)) or "NULL"
+        others = f"NOT coalesce(coalesce(team, '') IN ({names}), false)"
+        found = " UNION ".join(f"SELECT project FROM {table} WHERE {others}" for table in ("sums", "days"))
+        self._shared = frozenset(row["project"] for row in self.ask(found) if row["project"] is not None)
+        for table in ("sums", "days", "corrections"):
+            self._connection.execute(f"DELETE FROM {table} WHERE {others}")
 
 
 def rollups_of_extract(

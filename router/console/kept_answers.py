@@ -1,0 +1,130 @@
+"""Answers that take seconds to make: kept until what they depend on changes, and made again behind the readers.
+
+A reader waits only for an answer that nobody asked for before, or not for long. Where there is an older one it is given
+at once, and a newer one is being made. One thread makes all of them, one after another, so that the rest of the machine
+serves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+from anyio.to_thread import run_sync
+
+from router.state.errors import StateError
+
+VERSION_SECONDS = 1.0
+# An answer older than this is not given any more once it has changed; those last asked for are made again before.
+STALE_SECONDS = 900.0
+REFRESH_SECONDS = 60.0
+MOST_REFRESHED = 6
+# The most answers kept, and the most that may wait to be made.
+MOST_KEPT = 64
+MOST_WAITING = 24
+
+
+class ManyQuestionsError(StateError):
+    """More different answers are being made than a server takes on."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptAnswer:
+    """An answer, the version of what it was made from, when, and how."""
+
+    value: Any
+    version: Hashable
+    made_at: float
+    make: Callable[[], Any]
+
+
+@dataclass(slots=True)
+class KeptAnswers:
+    """The answers by question. ``version`` returns what all of them depend on, and may take a few queries."""
+
+    version: Callable[[], Hashable]
+    clock: Callable[[], float] = time.monotonic
+    _kept: OrderedDict[Hashable, KeptAnswer] = field(default_factory=OrderedDict)
+    _making: dict[Hashable, Future[KeptAnswer]] = field(default_factory=dict)
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+    _maker: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "answers"))
+    _version: tuple[float, Hashable] | None = None
+
+    async def get(self, question: Hashable, make: Callable[[], Any]) -> KeptAnswer:
+        """Return the answer, the last one where a newer is being made. Raises what ``make`` raises.
+
+        StateError where too many others wait to be made.
+        """
+        version = await self._current_version()
+        with self._lock:
+            found = self._kept.get(question)
+            if found is not None:
+                self._kept.move_to_end(question)
+                if found.version == version:
+                    return found
+            is_given = found is not None and self.clock() - found.made_at <= STALE_SECONDS
+            making = self._start(question, make, may_wait=not is_given)
+        if found is not None and is_given:
+            return found
+        assert making is not None
+        return await asyncio.shield(asyncio.wrap_future(making))
+
+    def begin(self, question: Hashable, make: Callable[[], Any]) -> Future[KeptAnswer]:
+        """Let an answer be made and return it on its way, without a reader. StateError where too many wait."""
+        with self._lock:
+            making = self._start(question, make, may_wait=True)
+        assert making is not None
+        return making
+
+    def refresh(self) -> None:
+        """Make the answers last asked for again where their version has changed. Raises what reading that raises."""
+        version = self.version()
+        with self._lock:
+            last = list(self._kept.items())[-MOST_REFRESHED:]
+            for question, kept in last:
+                if kept.version != version:
+                    self._start(question, kept.make, may_wait=False)
+
+    def close(self) -> None:
+        """Make nothing more."""
+        self._maker.shutdown(wait=True, cancel_futures=True)
+
+    def _start(self, question: Hashable, make: Callable[[], Any], *, may_wait: bool) -> Future[KeptAnswer] | None:
+        """Return the answer on its way; None where too many are, and there is an older one to give."""
+        if (making := self._making.get(question)) is not None:
+            return making
+        if len(self._making) >= MOST_WAITING:
+            if not may_wait:
+                return None
+            raise ManyQuestionsError(f"{len(self._making)} other reports are being made; ask again in a minute")
+        making = self._making[question] = self._maker.submit(self._make, question, make)
+        making.add_done_callback(lambda _: self._made(question))
+        return making
+
+    def _make(self, question: Hashable, make: Callable[[], Any]) -> KeptAnswer:
+        # The version is read first: what changes meanwhile makes the answer old, never wrong.
+        version = self.version()
+        answer = KeptAnswer(make(), version, self.clock(), make)
+        with self._lock:
+            self._kept[question] = answer  # keeps its place in the order of use
+            while len(self._kept) > MOST_KEPT:
+                self._kept.popitem(last=False)
+        return answer
+
+    def _made(self, question: Hashable) -> None:
+        with self._lock:
+            self._making.pop(question, None)
+
+    async def _current_version(self) -> Hashable:
+        known, now = self._version, self.clock()
+        if known is not None and now - known[0] < VERSION_SECONDS:
+            return known[1]
+        version = await run_sync(self.version)
+        self._version = (now, version)
+        return version

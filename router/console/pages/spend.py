@@ -1,0 +1,264 @@
+"""The pages of a month's costs: the report, the levels below it, waste and savings; and their files."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import Response
+
+from router.console.answers import CachedAnswer
+from router.console.error_answers import answer_error
+from router.console.kept_answers import KeptAnswer
+from router.console.site import ConsoleSite
+from router.console.spend_questions import (
+    BASES,
+    METHODS,
+    SpendView,
+    kept_month,
+    known_months,
+    read_month,
+    read_question,
+)
+from router.queries.spend import SpendQuestion
+from router.render.spend_links import KINDS, MonthChoices, name_of_segment
+from router.showback.report.lines import LevelPath, SpendLevel, find_level
+from router.showback.report.query import GROUPS
+from router.showback.report.values import ShowbackReport, escape_formula, exact_text
+
+HTML = "text/html; charset=utf-8"
+CSV = "text/csv; charset=utf-8"
+JSON = "application/json"
+XLSX = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
+# Groupings that people ask for, before each word by itself.
+_TOGETHER = ("team,project", "team,project,job", "team,cloud", "cloud,region")
+_LEVEL_WORDS = ("team", "project", "job", "attempt", "what")
+_WASTE_SECTIONS = ("head", "waste", "savings")
+
+
+def make_router(site: ConsoleSite) -> APIRouter:
+    """Return the routes of the pages."""
+    router = APIRouter(include_in_schema=False)
+
+    @router.get("/spend")
+    async def newest(
+        request: Request, month: str = "", by: str = "", basis: str = "", share_idle: str = ""
+    ) -> Response:
+        return await _month(site, request, month, SpendView(by, basis, share_idle))
+
+    @router.get("/spend/{month}")
+    async def of_month(request: Request, month: str, by: str = "", basis: str = "", share_idle: str = "") -> Response:
+        view, (name, dot, ending) = SpendView(by, basis, share_idle), month.partition(".")
+        if not dot:
+            return await _month(site, request, name, view)
+        if ending not in _FILES:
+            return answer_error(request, 404, "no such file", f"there are {', '.join(_FILES)}")
+        question = await read_question(site, request, str(read_month(name)), view)
+        return await _file(site, request, question, ending, lambda report: report, "showback")
+
+    @router.get("/spend/{month}/{path:path}")
+    async def level(request: Request, month: str, path: str, basis: str = "", ending: Annotated[str, Query(alias="format")] = "") -> Response:
+        view = SpendView(basis=basis)
+        question = await read_question(site, request, str(read_month(month)), view)
+        return await _level(site, request, question, path, view, ending)
+
+    @router.get("/waste")
+    async def waste(request: Request, month: str = "", basis: str = "") -> Response:
+        return await _waste(site, request, month, SpendView(basis=basis))
+
+    @router.get("/waste.{ending}")
+    async def waste_file(request: Request, ending: str, month: str = "", basis: str = "") -> Response:
+        if ending not in _FILES:
+            return answer_error(request, 404, "no such file", f"there are {', '.join(_FILES)}")
+        question = await read_question(site, request, month, SpendView(basis=basis))
+        return await _file(site, request, question, ending, _only_waste, "waste")
+
+    return router
+
+
+async def _month(site: ConsoleSite, request: Request, month: str, view: SpendView) -> Response:
+    question = await read_question(site, request, month, view)
+    kept, months = await kept_month(site, question), await known_months(site, question.teams)
+    links, choices = view.links(question.month), _choices(question, tuple(map(str, months)))
+    frame = site.frame(
+        request,
+        "/spend",
+        data_links=tuple((ending.upper(), links.file(ending)) for ending in ("csv", "json", "xlsx")),
+    )
+
+    def make() -> CachedAnswer:
+        from router.render.showback_page import page
+
+        return CachedAnswer.of(page(kept.value.report, frame, links, choices), HTML)
+
+    answer = await site.answers.get(("spend", question, kept.version, kept.made_at, frame, choices), make)
+    return answer.response(request)
+
+
+def _choices(question: SpendQuestion, months: tuple[str, ...]) -> MonthChoices:
+    month, by = str(question.month), ",".join(question.by)
+    groups = [*_TOGETHER, *GROUPS]
+    return MonthChoices(
+        months=months if month in months else (month, *months),
+        month=month,
+        by=by,
+        basis=question.basis.value,
+        share_idle=question.share.value,
+        groups=tuple(groups if by in groups else [by, *groups]),
+        bases=BASES,
+        methods=METHODS,
+    )
+
+
+async def _level(
+    site: ConsoleSite, request: Request, question: SpendQuestion, path: str, view: SpendView, ending: str
+) -> Response:
+    steps, kept = _read_path(path), await kept_month(site, question)
+    links = view.links(question.month)
+    if steps is None or ending not in ("", "csv", "json"):
+        remedy = "write /spend/2026-11/team/NAME/project/NAME/job/NAME, or some of these"
+        return answer_error(request, 404, "no such page of costs", remedy)
+
+    def make() -> CachedAnswer:
+        try:
+            found = find_level(kept.value.lines, steps)
+        except ValueError:
+            found = None
+        if found is None:
+            return CachedAnswer.of("", HTML, 404)
+        if ending:
+            return CachedAnswer.of(*((_level_csv(found), CSV) if ending == "csv" else (_level_json(found), JSON)))
+        from router.render.spend_page import level_page, page_of_month
+
+        return CachedAnswer.of(level_page(found, page_of_month(kept.value.report), links, frame), HTML)
+
+    url = links.level(**dict(steps))
+    join = "&" if "?" in url else "?"
+    frame = site.frame(
+        request, "/spend", data_links=(("CSV", f"{url}{join}format=csv"), ("JSON", f"{url}{join}format=json"))
+    )
+    answer = await site.answers.get(("level", question, kept.version, kept.made_at, steps, ending, frame), make)
+    if answer.status == 404:
+        return answer_error(request, 404, f"nothing of it has costs in {question.month}", "see /spend")
+    return answer.response(request)
+
+
+def _read_path(path: str) -> LevelPath | None:
+    words = path.split("/")
+    if len(words) % 2 or len(words) > 2 * len(KINDS):
+        return None
+    return tuple((kind, name_of_segment(name)) for kind, name in zip(words[::2], words[1::2], strict=True))
+
+
+def _level_records(level: SpendLevel) -> list[dict[str, str]]:
+    return [
+        {
+            "by": table.kind,
+            **{
+                kind: dict((*level.path, *row.words)).get(kind, "")
+                for kind in ("team", "project", "job", "attempt", "what")
+            },
+            "currency": table.currency,
+            **{name: exact_text(getattr(row, name)) for name in ("cost", "waste", "hours", "share")},
+            "first_start": exact_text(row.first),
+        }
+        for table in level.tables
+        for row in table.rows
+    ]
+
+
+def _level_csv(level: SpendLevel) -> str:
+    text, records = io.StringIO(newline=""), _level_records(level)
+    writer = csv.DictWriter(text, list(records[0]), lineterminator="\n", quoting=csv.QUOTE_ALL)
+    writer.writeheader()
+    writer.writerows({**row, **{name: escape_formula(row[name]) for name in _LEVEL_WORDS}} for row in records)
+    return text.getvalue()
+
+
+def _level_json(level: SpendLevel) -> str:
+    content = {
+        "schema_version": 1,
+        "path": dict(level.path),
+        "totals": {currency: None if amount is None else exact_text(amount) for currency, amount in level.totals},
+        "rows": [{name: value or None for name, value in row.items()} for row in _level_records(level)],
+    }
+    return json.dumps(content, indent=2, ensure_ascii=False)
+
+
+async def _waste(site: ConsoleSite, request: Request, month: str, view: SpendView) -> Response:
+    question = await read_question(site, request, month, view)
+    kept, links = await kept_month(site, question), view.links(question.month)
+    asked = f"month={question.month}" + (f"&basis={view.basis}" if view.basis else "")
+    frame = site.frame(
+        request,
+        "/waste",
+        data_links=tuple((ending.upper(), f"/waste.{ending}?{asked}") for ending in ("csv", "json", "xlsx")),
+    )
+
+    def make() -> CachedAnswer:
+        from router.render.spend_page import waste_page
+
+        return CachedAnswer.of(waste_page(kept.value.report, links, frame), HTML)
+
+    answer = await site.answers.get(("waste", question, kept.version, kept.made_at, frame), make)
+    return answer.response(request)
+
+
+def _only_waste(report: ShowbackReport) -> ShowbackReport:
+    return ShowbackReport(report.title, tuple(report.section(name) for name in _WASTE_SECTIONS))
+
+
+def _csv(report: ShowbackReport, _: KeptAnswer) -> str:
+    from router.showback.report.export_tables import report_to_csv
+
+    return report_to_csv(report)
+
+
+def _json(report: ShowbackReport, _: KeptAnswer) -> str:
+    from router.showback.report.export_json import report_to_json
+
+    return report_to_json(report)
+
+
+def _xlsx(report: ShowbackReport, kept: KeptAnswer) -> bytes:
+    from router.render.spend_page import page_of_month
+    from router.showback.report.export_tables import report_to_workbook
+
+    return report_to_workbook(report, page_of_month(kept.value.report).made_at)
+
+
+_FILES: dict[str, tuple[str, Callable[[ShowbackReport, KeptAnswer], str | bytes]]] = {
+    "csv": (CSV, _csv),
+    "json": (JSON, _json),
+    "xlsx": (XLSX, _xlsx),
+}
+
+
+async def _file(
+    site: ConsoleSite,
+    request: Request,
+    question: SpendQuestion,
+    ending: str,
+    choose: Callable[[ShowbackReport], ShowbackReport],
+    name: str,
+) -> Response:
+    """Answer with a report as a file, with the bytes that the command writes for the same query."""
+    kept = await kept_month(site, question)
+    media_type, write = _FILES[ending]
+    answer = await site.answers.get(
+        ("file", name, question, kept.version, kept.made_at, ending),
+        lambda: CachedAnswer.of(write(choose(kept.value.report), kept), media_type),
+    )
+    response = answer.response(request)
+    if ending != "json":
+        response.headers["Content-Disposition"] = f'attachment; filename="{name}-{question.month}.{ending}"'
+    return response
+
+
+async def answer_json(site: ConsoleSite, request: Request, question: SpendQuestion) -> Response:
+    """Answer with the report as JSON, as published."""
+    return await _file(site, request, question, "json", lambda report: report, "showback")

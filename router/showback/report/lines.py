@@ -1,0 +1,158 @@
+"""Break the costs of a month down by team, project, job and attempt. Each level adds up to the one above, exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import Final
+
+from router.showback.facts import UNALLOCATED
+from router.showback.report.query import WASTE, ReportContext, sql_list
+from router.showback.report.values import divide_known, strip_zeros, sum_known
+
+# The words that lead down, in their order.
+KINDS: Final = ("team", "project", "job", "attempt")
+WHAT: Final = "what"
+LevelPath = tuple[tuple[str, str], ...]
+_LINE_WORDS: Final = ("currency", "team", "project", "job", "attempt", "what")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostLine:
+    """The costs of a month in a currency with the same owner, attempt and item; None is unknown or none.
+
+    ``waste`` and ``cost`` are on the basis of the report.
+    """
+
+    currency: str
+    team: str | None
+    project: str | None
+    job: str | None
+    attempt: str | None
+    what: str
+    cost: Decimal | None
+    waste: Decimal | None
+    hours: Decimal | None
+    first: datetime
+    rows: int
+
+
+def query_lines(context: ReportContext) -> tuple[CostLine, ...]:
+    """Return the costs of the month by owner, attempt and item, the dearest first."""
+    words = ", ".join(_LINE_WORDS)
+    rows = context.cubes.ask(
+        f"SELECT {words}, sum({context.cost}) AS cost, sum({context.cost}) FILTER (use IN {sql_list(WASTE)}) AS waste, "
+        f"sum(hours) AS hours, min(first_start) AS first, sum(facts)::BIGINT AS rows FROM sums "
+        f"WHERE {context.spent} GROUP BY {words} ORDER BY currency, cost DESC NULLS LAST, {words}"
+    )
+    return tuple(CostLine(**row) for row in rows)
+
+
+@dataclass(frozen=True, slots=True)
+class LevelRow:
+    """A part of a level: its words by kind, :data:`UNALLOCATED` where nobody is named, and its sums; None is unknown.
+
+    ``path`` leads to the level of the part, None where there is none below.
+    """
+
+    words: tuple[tuple[str, str], ...]
+    cost: Decimal | None
+    waste: Decimal | None
+    hours: Decimal | None
+    share: Decimal | None
+    first: datetime
+    path: LevelPath | None
+
+
+@dataclass(frozen=True, slots=True)
+class LevelTable:
+    """The parts of a level in one currency by one kind of word, the dearest first, and their sums."""
+
+    kind: str
+    currency: str
+    rows: tuple[LevelRow, ...]
+    cost: Decimal | None
+    waste: Decimal | None
+    hours: Decimal | None
+
+
+@dataclass(frozen=True, slots=True)
+class SpendLevel:
+    """A level of a month's costs. ``totals`` and ``above`` are by currency: of the level, and of the one above it."""
+
+    path: LevelPath
+    tables: tuple[LevelTable, ...]
+    totals: tuple[tuple[str, Decimal | None], ...]
+    above: tuple[tuple[str, Decimal | None], ...]
+
+
+def find_level(lines: Sequence[CostLine], path: LevelPath) -> SpendLevel | None:
+    """Return the level of that path; None where the month has nothing of it. ValueError for a path that leads nowhere.
+
+    A path is team, project and job in this order, each at most once; some may be left out.
+    """
+    kinds = [kind for kind, _ in path]
+    if not path or any(kind not in KINDS[:-1] for kind in kinds) or kinds != sorted(set(kinds), key=KINDS.index):
+        raise ValueError(f"{'/'.join(kinds) or 'nothing'} leads nowhere: name team, project and job in this order")
+    above = _lines_of(lines, path[:-1])
+    here = _lines_of(above, path[-1:])
+    if not here:
+        return None
+    last = KINDS.index(kinds[-1])
+    below = KINDS[last + 1 : -1] or (KINDS[-1], WHAT)
+    tables = [
+        table for kind in below for currency in _currencies(here) for table in (_table(here, path, kind, currency),)
+    ]
+    return SpendLevel(path, tuple(tables), _totals(here), _totals(above))
+
+
+def _sum(amounts: Iterable[Decimal | None]) -> Decimal | None:
+    """Return the sum of the known amounts in one form, whatever scale they had; None where none is known."""
+    total = sum_known(amounts)
+    return None if total is None else strip_zeros(total)
+
+
+def _lines_of(lines: Iterable[CostLine], path: LevelPath) -> list[CostLine]:
+    return [line for line in lines if all((getattr(line, kind) or UNALLOCATED) == name for kind, name in path)]
+
+
+def _currencies(lines: Iterable[CostLine]) -> list[str]:
+    return sorted({line.currency for line in lines})
+
+
+def _totals(lines: Sequence[CostLine]) -> tuple[tuple[str, Decimal | None], ...]:
+    return tuple(
+        (currency, _sum(line.cost for line in lines if line.currency == currency)) for currency in _currencies(lines)
+    )
+
+
+def _table(lines: Sequence[CostLine], path: LevelPath, kind: str, currency: str) -> LevelTable:
+    known = {name for name, _ in path}
+    order = KINDS[: KINDS.index(kind) + 1] if kind in KINDS else (kind,)
+    words = tuple(each for each in order if each not in known)
+    groups: dict[tuple[str, ...], list[CostLine]] = {}
+    for line in lines:
+        if line.currency == currency:
+            groups.setdefault(tuple(getattr(line, word) or UNALLOCATED for word in words), []).append(line)
+    own = [line for group in groups.values() for line in group]
+    whole = _sum(line.cost for line in own)
+    rows = [_row(tuple(zip(words, key, strict=True)), group, whole, path) for key, group in groups.items()]
+    rows.sort(key=lambda row: (row.cost is None, -(row.cost or Decimal(0)), [name for _, name in row.words]))
+    return LevelTable(kind, currency, tuple(rows), whole, _sum(r.waste for r in own), _sum(r.hours for r in own))
+
+
+def _row(words: LevelPath, lines: Sequence[CostLine], whole: Decimal | None, path: LevelPath) -> LevelRow:
+    cost = _sum(line.cost for line in lines)
+    leads = words[-1][0] in KINDS[:-1]
+    full = sorted((*path, *words), key=lambda each: KINDS.index(each[0])) if leads else ()
+    return LevelRow(
+        words=words,
+        cost=cost,
+        waste=_sum(line.waste for line in lines),
+        hours=_sum(line.hours for line in lines),
+        share=divide_known(cost, whole),
+        first=min(line.first for line in lines),
+        path=tuple(full) if leads else None,
+    )

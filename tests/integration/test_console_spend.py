@@ -1,0 +1,333 @@
+"""The console's pages of a month's costs say what the command line says, and to each reader only what is theirs."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from router.access.identity import Identity
+from router.app.showback import MonthAnswer
+from router.ledger.month import Month
+from router.queries.context import QueryContext
+from router.queries.spend import SpendQuestion, month_answer
+from router.render.spend_links import SpendLinks, name_of_segment, path_segment
+from router.showback.report.export_json import report_to_json
+from router.showback.report.export_tables import report_to_csv, report_to_workbook
+from router.showback.report.lines import CostLine, find_level
+from tests.support.command import run
+from tests.support.console import OPERATOR, console_client, identity_with
+from tests.support.spent_month import MADE_AT, MONTH, TEAMS, WHEN, spent_month
+
+PAGE = {"Accept": "text/html"}
+TOTAL = Decimal("26750.96")
+
+
+@pytest.fixture(scope="module")
+def context(tmp_path_factory: pytest.TempPathFactory) -> Iterator[QueryContext]:
+    with spent_month(tmp_path_factory.mktemp("november")) as opened:
+        yield opened
+
+
+class Readers:
+    """One console, asked as whoever is set."""
+
+    def __init__(self, context: QueryContext) -> None:
+        self.who: Identity | None = OPERATOR
+        self._client = console_client(context, lambda: self.who)
+
+    def asked_by(self, *grants: str) -> TestClient:
+        self.who = identity_with(*grants) if grants else OPERATOR
+        return self._client
+
+
+@pytest.fixture(scope="module")
+def readers(context: QueryContext) -> Readers:
+    return Readers(context)
+
+
+@pytest.fixture(scope="module")
+def answers(context: QueryContext) -> dict[str, MonthAnswer]:
+    """The answer for each team alone, for rows without one (""), and for all ("*")."""
+    whole = SpendQuestion(month=Month.parse(MONTH))
+    each = {team: month_answer(context, replace(whole, teams=frozenset({team}))) for team in (*TEAMS, "")}
+    return {**each, "*": month_answer(context, whole)}
+
+
+def printed(*words: str) -> str:
+    done = run("showback", "--month", MONTH, "--now", WHEN, *words)
+    assert done.exit_code == 0, done.output
+    return done.stdout.removesuffix("\n")
+
+
+def without_as_of(text: str) -> list[str]:
+    """Lines but for the values of as_of, which only ``--now`` sets, and of the hash with that in it."""
+    lines = text.removesuffix("\n").split("\n")
+    head = [number for number, line in enumerate(lines) if re.search(r"\b(as_of|input_hash)\b", line)]
+    values = {number + 1 for number in head} if text.startswith("{") else set(head)
+    return [line for number, line in enumerate(lines) if number not in values]
+
+
+def amounts(text: str) -> list[Decimal]:
+    return [Decimal(found) for found in re.findall(r'<data value="([^"]+)">', text)]
+
+
+def test_the_first_screen_answers_what_was_spent_why_and_who_is_over(readers: Readers) -> None:
+    shown = readers.asked_by().get("/spend", headers=PAGE).text
+    top = shown[shown.index("<h1>") : shown.index("<dl")]
+    assert "$26,751</data> spent" in top
+    assert re.search(r"speech is over its budget|research, speech are over|nobody is over", top)
+    lead = top[top.index('<p class="lead">') :]
+    assert "more than October" in lead
+    change, *reasons = amounts(lead)
+    # The last amount is of a team; each is rounded by itself.
+    assert abs(change - sum(reasons[:-1])) <= Decimal("0.02")
+    assert "As of 3 Dec 2026, 09:00 UTC" in shown
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ("", ()),
+        ("by=team,project&basis=billed", ("--by", "team,project", "--basis", "billed")),
+        ("by=job&share_idle=weighted", ("--by", "job", "--share-idle", "weighted")),
+    ],
+)
+def test_files_and_the_api_are_the_bytes_of_the_command(readers: Readers, query: str, words: tuple[str, ...]) -> None:
+    client = readers.asked_by()
+    as_json = client.get(f"/spend/{MONTH}.json?{query}").text
+    assert without_as_of(as_json) == without_as_of(printed(*words, "-o", "json"))
+    assert client.get(f"/api/v1/showback?month={MONTH}&{query}").text == as_json
+    as_csv = client.get(f"/spend/{MONTH}.csv?{query}").text
+    assert without_as_of(as_csv) == without_as_of(printed(*words, "-o", "csv"))
+    totals = json.loads(as_json)["sections"]["totals"]["rows"]
+    assert round(sum(Decimal(row["effective"]) for row in totals if row["currency"] == "USD"), 2) == TOTAL
+
+
+def test_files_are_written_as_the_command_writes_a_report(readers: Readers, answers: Any) -> None:
+    client, report = readers.asked_by(), answers["*"].report
+    assert client.get(f"/spend/{MONTH}.json").text == report_to_json(report)
+    assert client.get(f"/spend/{MONTH}.csv").text == report_to_csv(report)
+    workbook = client.get(f"/spend/{MONTH}.xlsx")
+    assert workbook.content == report_to_workbook(report, MADE_AT)
+    assert f"showback-{MONTH}.xlsx" in workbook.headers["Content-Disposition"]
+
+
+def test_every_link_of_the_month_leads_down_and_each_level_adds_up(readers: Readers, answers: Any) -> None:
+    client, lines = readers.asked_by(), answers["*"].lines
+    waiting, seen = [f"/spend/{MONTH}?by=team,project,job"], set[str]()
+    attempts = 0
+    while waiting:
+        url = waiting.pop()
+        shown = client.get(url, headers=PAGE)
+        assert shown.status_code == 200, url
+        for link in re.findall(rf'href="(/spend/{MONTH}/[^"]+)"', shown.text):
+            if link not in seen and "format=" not in link:
+                seen.add(link)
+                waiting.append(link)
+        attempts += shown.text.count('href="/attempts/')
+    assert attempts > 30
+    for link in seen:
+        words = link.removeprefix(f"/spend/{MONTH}/").split("/")
+        path = tuple(zip(words[::2], map(name_of_segment, map(name_of_segment, words[1::2])), strict=True))
+        level = find_level(lines, path)
+        assert level is not None, link
+        for table in level.tables:
+            assert sum(row.cost for row in table.rows if row.cost is not None) == (table.cost or 0), link
+            assert table.cost == dict(level.totals)[table.currency], link
+
+
+def test_levels_add_up_to_the_report(answers: Any) -> None:
+    report, lines = answers["*"].report, answers["*"].lines
+    for row in report.section("totals").records():
+        own = [line.cost for line in lines if line.currency == row["currency"] and line.cost is not None]
+        assert sum(own) == row["effective"]
+    for row in report.section("teams").records():
+        level = find_level(lines, (("team", row["team"]),))
+        spent = None if level is None else dict(level.totals).get(row["currency"])
+        assert (spent or 0) == (row["cost"] or 0), row["team"]
+
+
+def test_a_jobs_page_lists_its_attempts_with_all_digits_and_as_files(readers: Readers) -> None:
+    client = readers.asked_by()
+    url = f"/spend/{MONTH}/team/research/project/code/job/code-34b-pretrain"
+    shown = client.get(url, headers=PAGE).text
+    assert '<a href="/attempts/' in shown
+    assert shown.index(f'href="/spend/{MONTH}"') < shown.index('aria-current="page">code-34b-pretrain')
+    told = client.get(f"{url}?format=json").json()
+    by_attempt = [row for row in told["rows"] if row["by"] == "attempt"]
+    assert sum(Decimal(row["cost"]) for row in by_attempt) == Decimal(told["totals"]["USD"])
+    rows = list(csv.DictReader(io.StringIO(client.get(f"{url}?format=csv").text)))
+    assert [row["cost"] for row in rows] == [row["cost"] for row in told["rows"]]
+    assert all(row["cost"] in shown for row in by_attempt if len(row["cost"].partition(".")[2]) > 2)
+
+
+def test_restricted_reports_add_up_to_the_whole(answers: Any) -> None:
+    parts = [answers[team].report for team in (*TEAMS, "")]
+    whole = answers["*"].report
+    for section, keys, fields in (
+        ("totals", ("currency",), ("billed", "effective", "list", "facts", "last_month")),
+        ("groups", ("currency", "team"), ("billed", "effective", "planned", "waste")),
+        ("teams", ("currency", "team"), ("cost", "waste", "last_month")),
+        ("waste", ("currency", "use"), ("billed", "effective", "hours")),
+        ("savings", ("currency", "market"), ("cost", "on_demand", "saved")),
+        ("movement", ("currency", "what", "cloud", "region", "route"), ("billed", "quantity")),
+        ("days", ("currency", "day"), ("billed", "effective", "hours")),
+        ("months", ("currency", "month"), ("cost",)),
+        ("bridge", ("currency", "side", "step"), ("amount",)),
+        ("corrections", ("origin", "row"), ("billed",)),
+    ):
+
+        def add(to: dict[tuple[object, ...], Decimal], report: Any, what: Any = (section, keys, fields)) -> None:
+            for row in report.section(what[0]).records():
+                if row.get("side") == "bill":  # a team that has nothing but bills has no bridge
+                    continue
+                for field in what[2]:
+                    key = (*(row[name] for name in what[1]), field)
+                    to[key] = to.get(key, Decimal(0)) + Decimal(row[field] or 0)
+
+        got: dict[tuple[object, ...], Decimal] = {}
+        for report in parts:
+            add(got, report)
+        wanted: dict[tuple[object, ...], Decimal] = {}
+        add(wanted, whole)
+        differing = {key for key in got.keys() | wanted.keys() if got.get(key, 0) != wanted.get(key, 0)}
+        assert differing == set(), section
+        assert wanted, section
+
+
+def owned(answers: Any) -> dict[str, set[str]]:
+    """Names and exact sums that each team's own lines have."""
+    words: dict[str, set[str]] = {}
+    for team in TEAMS:
+        lines: tuple[CostLine, ...] = answers[team].lines
+        words[team] = {team} | {w for line in lines for w in (line.project, line.job, line.attempt) if w}
+    return words
+
+
+@pytest.mark.parametrize(
+    "team", ["speech", *(pytest.param(team, marks=pytest.mark.slow) for team in TEAMS if team != "speech")]
+)
+def test_a_reader_of_one_team_sees_no_name_or_sum_of_another(readers: Readers, answers: Any, team: str) -> None:
+    client, words = readers.asked_by(f"viewer:{team}"), owned(answers)
+    others = set().union(*(words[other] for other in TEAMS if other != team)) - words[team]
+    sums = {
+        f"{level:,.2f}"
+        for other in TEAMS
+        if other != team
+        for line in answers[other].report.section("teams").records()
+        if (level := line["cost"])
+    } | {f"{TOTAL:,}"}
+    sums -= {"400.00"}  # a transfer from research to search, which is on both sides
+    bodies = [
+        client.get(url, headers=PAGE).text
+        for url in (
+            "/spend",
+            f"/spend/{MONTH}?by=team,project,job,attempt&share_idle=weighted",
+            "/waste",
+            "/budgets?month=2026-11",
+            f"/spend/{MONTH}/team/{team}",
+            f"/spend/{MONTH}.csv?by=team,project,job,attempt&share_idle=weighted",
+            f"/spend/{MONTH}.json",
+            "/waste.csv",
+            "/budgets.csv",
+            f"/api/v1/showback?month={MONTH}",
+            f"/api/v1/budgets?month={MONTH}",
+        )
+    ]
+    for body in bodies:
+        # Words of sentences and of columns, such as "search" in a menu, are no names: names stand alone.
+        told = set(re.findall(r"[\w.:/@-]+", re.sub(r"</?code>", "", body)))
+        assert told & others == set()
+        figures = set(re.findall(r"[\d.,]*\d", body))
+        assert figures & (sums | {amount.replace(",", "") for amount in sums}) == set()
+
+
+def test_another_teams_urls_are_as_if_they_were_not(readers: Readers) -> None:
+    client = readers.asked_by("viewer:speech")
+    for path in ("team/research", "job/code-34b-pretrain", "project/code", "team/__unallocated__", "team/nobody"):
+        told = client.get(f"/spend/{MONTH}/{path}", headers=PAGE)
+        assert told.status_code == 404
+        assert "nothing of it has costs" in told.text
+    assert readers.asked_by("viewer:nowhere").get("/spend", headers=PAGE).status_code == 200
+    assert "26,7" not in readers.asked_by("viewer:nowhere").get("/spend", headers=PAGE).text
+
+
+def test_a_reader_without_the_permission_is_refused(readers: Readers) -> None:
+    client = readers.asked_by()
+    readers.who = identity_with()
+    for url in (
+        "/spend",
+        "/waste",
+        "/budgets",
+        f"/spend/{MONTH}/team/speech",
+        "/api/v1/showback",
+        f"/spend/{MONTH}.csv",
+    ):
+        assert client.get(url).status_code == 403
+
+
+def test_waste_and_savings_are_those_of_the_report(readers: Readers, answers: Any) -> None:
+    shown = readers.asked_by().get("/waste", headers=PAGE).text
+    report = answers["*"].report
+    told = {f"{amount:.2f}" for amount in amounts(shown)}
+    for row in report.section("waste").records():
+        if row["currency"] == "USD":
+            assert f"{row['effective']:.2f}" in told
+    for row in report.section("savings").records():
+        if row["currency"] == "USD":
+            assert {f"{row[name]:.2f}" for name in ("saved", "saved_net") if row[name] is not None} <= told
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "/spend/2026-13", "/spend/0001-01", "/spend/9999-12", "/spend?by=nothing", "/spend?by=team,team",
+        "/spend?basis=cash", "/spend?share_idle=fixed", "/spend?month=%00", "/waste?month=x",
+        "/api/v1/showback?month=1",
+        "/budgets?month=99999999999-1", f"/spend?by={'x' * 5000}", "/spend/2026-11.exe", "/spend/2026-11/team",
+        "/spend/2026-11/job/x/team/y", "/spend/2026-11/team/%00", "/spend/2026-11/attempt/a", "/spend/2026-11//",
+        "/spend/2026-11/team/research?format=exe", f"/spend/2026-11/team/{'%25' * 900}",
+    ],
+)  # fmt: skip
+def test_odd_questions_are_refused_in_words(readers: Readers, url: str) -> None:
+    told = readers.asked_by().get(url, headers=PAGE)
+    assert told.status_code in (400, 404)
+    assert "Traceback" not in told.text
+
+
+def test_a_month_without_costs_says_so(readers: Readers) -> None:
+    assert "Nothing is in the books of 2026-01." in readers.asked_by().get("/spend/2026-01", headers=PAGE).text
+
+
+@pytest.mark.parametrize("name", ["a/b", "..", ".", "a b", "100%", "<b>", "é", "x?y#z", "%2F", "'\"&"])
+def test_any_name_is_one_segment_of_a_url(name: str) -> None:
+    segment = path_segment(name)
+    assert not set(segment) & set('/?#<>" ')
+    assert segment not in (".", "..")
+    assert name_of_segment(name_of_segment(segment)) == name
+    assert SpendLinks(MONTH).level(team=name).count("/") == 4
+
+
+def test_a_report_is_made_once_for_all_who_may_see_the_same(context: QueryContext) -> None:
+    readers = Readers(context)
+    first = readers.asked_by().get("/spend")
+    assert readers.asked_by("finance").get(f"/spend/{MONTH}").status_code == 200
+    again = readers.asked_by().get("/spend", headers={"If-None-Match": first.headers["ETag"]})
+    assert again.status_code == 304
+    assert context.clock() == MADE_AT
+
+
+def test_exports_of_a_restricted_report_name_what_it_is_of(answers: Any) -> None:
+    head = dict(answers["speech"].report.section("head").rows)
+    assert head["made_from"] == "rows of speech"
+    for text in (report_to_csv(answers["speech"].report), report_to_json(answers["speech"].report)):
+        assert "research" not in text
