@@ -18,7 +18,7 @@ from router.files.duckdb_session import connect, rows_of
 from router.showback.bill_store import file_sha256
 from router.showback.ledger_extract import ExtractManifest, LedgerExtract
 from router.showback.report.build import build_report
-from router.showback.report.lines import CostLine, query_lines
+from router.showback.report.lines import SpendLine, query_lines
 from router.showback.report.query import JobVariance, ReportContext, ReportInputs, ReportQuery
 from router.showback.report.rollup_tables import report_months, rollups_of_facts
 from router.showback.report.values import CellValue, ShowbackReport
@@ -79,7 +79,7 @@ class MonthAnswer:
     """The report of a month, and the lines that add up to its totals."""
 
     report: ShowbackReport
-    lines: tuple[CostLine, ...]
+    lines: tuple[SpendLine, ...]
 
 
 def report_of_ledger(

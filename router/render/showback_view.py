@@ -104,7 +104,7 @@ class TeamRow:
 
 @dataclass(frozen=True, slots=True)
 class TeamChange:
-    """The change on last month of the team that explains most of the whole change."""
+    """The change on last month of the team that changed most in the way of the whole change."""
 
     team: str
     amount: Decimal

@@ -97,10 +97,13 @@ def test_a_failure_is_told_to_who_waits_and_not_kept(world: World) -> None:
 def test_a_failure_behind_readers_leaves_the_old_one(world: World) -> None:
     world.get()
     world.version, world.now = 2, 2.0
-    make: Callable[[], int] = lambda: 1 // 0  # noqa: E731
+    world.free.clear()
+    make: Callable[[], int] = lambda: world.free.wait(10) // 0  # noqa: E731
     assert asyncio.run(world.kept.get("month", make)).value == 1
+    (making,) = world.kept._making.values()
+    world.free.set()
     with pytest.raises(ZeroDivisionError):
-        world.settle()
+        making.result(10)
     assert world.get() == 1
 
 

@@ -61,7 +61,9 @@ def make_router(site: ConsoleSite) -> APIRouter:
         return await _file(site, request, question, ending, lambda report: report, "showback")
 
     @router.get("/spend/{month}/{path:path}")
-    async def level(request: Request, month: str, path: str, basis: str = "", ending: Annotated[str, Query(alias="format")] = "") -> Response:
+    async def level(
+        request: Request, month: str, path: str, basis: str = "", ending: Annotated[str, Query(alias="format")] = ""
+    ) -> Response:
         view = SpendView(basis=basis)
         question = await read_question(site, request, str(read_month(month)), view)
         return await _level(site, request, question, path, view, ending)

@@ -20,7 +20,7 @@ _LINE_WORDS: Final = ("currency", "team", "project", "job", "attempt", "what")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CostLine:
+class SpendLine:
     """The costs of a month in a currency with the same owner, attempt and item; None is unknown or none.
 
     ``waste`` and ``cost`` are on the basis of the report.
@@ -39,7 +39,7 @@ class CostLine:
     rows: int
 
 
-def query_lines(context: ReportContext) -> tuple[CostLine, ...]:
+def query_lines(context: ReportContext) -> tuple[SpendLine, ...]:
     """Return the costs of the month by owner, attempt and item, the dearest first."""
     words = ", ".join(_LINE_WORDS)
     rows = context.cubes.ask(
@@ -47,7 +47,7 @@ def query_lines(context: ReportContext) -> tuple[CostLine, ...]:
         f"sum(hours) AS hours, min(first_start) AS first, sum(facts)::BIGINT AS rows FROM sums "
         f"WHERE {context.spent} GROUP BY {words} ORDER BY currency, cost DESC NULLS LAST, {words}"
     )
-    return tuple(CostLine(**row) for row in rows)
+    return tuple(SpendLine(**row) for row in rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class SpendLevel:
     above: tuple[tuple[str, Decimal | None], ...]
 
 
-def find_level(lines: Sequence[CostLine], path: LevelPath) -> SpendLevel | None:
+def find_level(lines: Sequence[SpendLine], path: LevelPath) -> SpendLevel | None:
     """Return the level of that path; None where the month has nothing of it. ValueError for a path that leads nowhere.
 
     A path is team, project and job in this order, each at most once; some may be left out.
@@ -114,25 +114,25 @@ def _sum(amounts: Iterable[Decimal | None]) -> Decimal | None:
     return None if total is None else strip_zeros(total)
 
 
-def _lines_of(lines: Iterable[CostLine], path: LevelPath) -> list[CostLine]:
+def _lines_of(lines: Iterable[SpendLine], path: LevelPath) -> list[SpendLine]:
     return [line for line in lines if all((getattr(line, kind) or UNALLOCATED) == name for kind, name in path)]
 
 
-def _currencies(lines: Iterable[CostLine]) -> list[str]:
+def _currencies(lines: Iterable[SpendLine]) -> list[str]:
     return sorted({line.currency for line in lines})
 
 
-def _totals(lines: Sequence[CostLine]) -> tuple[tuple[str, Decimal | None], ...]:
+def _totals(lines: Sequence[SpendLine]) -> tuple[tuple[str, Decimal | None], ...]:
     return tuple(
         (currency, _sum(line.cost for line in lines if line.currency == currency)) for currency in _currencies(lines)
     )
 
 
-def _table(lines: Sequence[CostLine], path: LevelPath, kind: str, currency: str) -> LevelTable:
+def _table(lines: Sequence[SpendLine], path: LevelPath, kind: str, currency: str) -> LevelTable:
     known = {name for name, _ in path}
     order = KINDS[: KINDS.index(kind) + 1] if kind in KINDS else (kind,)
     words = tuple(each for each in order if each not in known)
-    groups: dict[tuple[str, ...], list[CostLine]] = {}
+    groups: dict[tuple[str, ...], list[SpendLine]] = {}
     for line in lines:
         if line.currency == currency:
             groups.setdefault(tuple(getattr(line, word) or UNALLOCATED for word in words), []).append(line)
@@ -143,7 +143,7 @@ def _table(lines: Sequence[CostLine], path: LevelPath, kind: str, currency: str)
     return LevelTable(kind, currency, tuple(rows), whole, _sum(r.waste for r in own), _sum(r.hours for r in own))
 
 
-def _row(words: LevelPath, lines: Sequence[CostLine], whole: Decimal | None, path: LevelPath) -> LevelRow:
+def _row(words: LevelPath, lines: Sequence[SpendLine], whole: Decimal | None, path: LevelPath) -> LevelRow:
     cost = _sum(line.cost for line in lines)
     leads = words[-1][0] in KINDS[:-1]
     full = sorted((*path, *words), key=lambda each: KINDS.index(each[0])) if leads else ()
