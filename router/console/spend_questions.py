@@ -146,7 +146,8 @@ def keep_costs_current(site: ConsoleSite) -> Iterator[None]:
                 site.costs.refresh()
 
     def start() -> None:
-        with suppress(StateError, InvalidInputError, OSError, CancelledError):
+        # RuntimeError: the server ends, and nothing more is made.
+        with suppress(StateError, InvalidInputError, OSError, CancelledError, RuntimeError):
             run()
 
     thread = threading.Thread(target=start, name="costs", daemon=True)

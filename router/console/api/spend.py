@@ -8,10 +8,10 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, Field
 
-from router.console.pages.budgets import budget_rows
-from router.console.pages.spend import answer_json
 from router.console.site import ConsoleSite
+from router.console.spend_files import answer_file
 from router.console.spend_questions import SpendView, kept_budgets, read_question
+from router.queries.budgets import budget_record
 
 _MonthName = Annotated[str, Query(description="A month such as 2026-11; without one, the newest with costs.")]
 _Basis = Annotated[str, Query(description="effective (default) or billed.")]
@@ -56,13 +56,15 @@ def make_router(site: ConsoleSite) -> APIRouter:
     ) -> Response:
         """Return the report of a month, as `stepfare showback -o json` prints it: see its published schema."""
         question = await read_question(site, request, month, SpendView(by, basis, share_idle))
-        return await answer_json(site, request, question)
+        return await answer_file(site, request, question, "json", lambda report: report, "showback")
 
     @router.get("/budgets", summary="The budgets of a month")
     async def budgets(request: Request, month: _MonthName = "", basis: _Basis = "effective") -> BudgetUses:
         """Return each budget in force with its use, as `stepfare budget check -o json` prints them."""
         question = await read_question(site, request, month, SpendView(basis=basis))
         _, found = (await kept_budgets(site, question)).value
-        return BudgetUses.model_validate({"budgets": budget_rows(found, question.basis.value)})
+        return BudgetUses.model_validate(
+            {"budgets": [budget_record(each, question.basis.value) for each in found.standings]}
+        )
 
     return router

@@ -14,7 +14,6 @@ from fastapi.responses import RedirectResponse, Response
 from pricing.money import Usd
 from pricing.problems import InvalidInputError
 from router.access.identity import Permission
-from router.app.budgets import MonthBudgets
 from router.console.answers import CachedAnswer
 from router.console.error_answers import answer_error
 from router.console.site import ConsoleSite
@@ -164,11 +163,6 @@ def _read_budget(context: QueryContext, scope: Scope, name: str, fields: Mapping
     except ValueError as error:
         remedy = "write dollars such as 12000 or 12,000.50, and whole percents such as 50,80,100"
         raise InvalidInputError.single(str(error)[:300], field="budget", remedy=remedy) from None
-
-
-def budget_rows(found: MonthBudgets, basis: str) -> list[dict[str, object]]:
-    """Return a JSON object for each budget, as `budget check -o json` prints them."""
-    return [budget_record(each, basis) for each in found.standings]
 
 
 def _csv(standings: tuple[BudgetStatus, ...], basis: str) -> str:

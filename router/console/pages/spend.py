@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
@@ -13,8 +12,8 @@ from fastapi.responses import Response
 
 from router.console.answers import CachedAnswer
 from router.console.error_answers import answer_error
-from router.console.kept_answers import KeptAnswer
 from router.console.site import ConsoleSite
+from router.console.spend_files import CSV, FILES, JSON, answer_file
 from router.console.spend_questions import (
     BASES,
     METHODS,
@@ -31,9 +30,6 @@ from router.showback.report.query import GROUPS
 from router.showback.report.values import ShowbackReport, escape_formula, exact_text
 
 HTML = "text/html; charset=utf-8"
-CSV = "text/csv; charset=utf-8"
-JSON = "application/json"
-XLSX = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
 # Groupings that people ask for, before each word by itself.
 _TOGETHER = ("team,project", "team,project,job", "team,cloud", "cloud,region")
 _LEVEL_WORDS = ("team", "project", "job", "attempt", "what")
@@ -55,10 +51,10 @@ def make_router(site: ConsoleSite) -> APIRouter:
         view, (name, dot, ending) = SpendView(by, basis, share_idle), month.partition(".")
         if not dot:
             return await _month(site, request, name, view)
-        if ending not in _FILES:
-            return answer_error(request, 404, "no such file", f"there are {', '.join(_FILES)}")
+        if ending not in FILES:
+            return answer_error(request, 404, "no such file", f"there are {', '.join(FILES)}")
         question = await read_question(site, request, str(read_month(name)), view)
-        return await _file(site, request, question, ending, lambda report: report, "showback")
+        return await answer_file(site, request, question, ending, lambda report: report, "showback")
 
     @router.get("/spend/{month}/{path:path}")
     async def level(
@@ -74,10 +70,10 @@ def make_router(site: ConsoleSite) -> APIRouter:
 
     @router.get("/waste.{ending}")
     async def waste_file(request: Request, ending: str, month: str = "", basis: str = "") -> Response:
-        if ending not in _FILES:
-            return answer_error(request, 404, "no such file", f"there are {', '.join(_FILES)}")
+        if ending not in FILES:
+            return answer_error(request, 404, "no such file", f"there are {', '.join(FILES)}")
         question = await read_question(site, request, month, SpendView(basis=basis))
-        return await _file(site, request, question, ending, _only_waste, "waste")
+        return await answer_file(site, request, question, ending, _only_waste, "waste")
 
     return router
 
@@ -212,55 +208,3 @@ async def _waste(site: ConsoleSite, request: Request, month: str, view: SpendVie
 
 def _only_waste(report: ShowbackReport) -> ShowbackReport:
     return ShowbackReport(report.title, tuple(report.section(name) for name in _WASTE_SECTIONS))
-
-
-def _csv(report: ShowbackReport, _: KeptAnswer) -> str:
-    from router.showback.report.export_tables import report_to_csv
-
-    return report_to_csv(report)
-
-
-def _json(report: ShowbackReport, _: KeptAnswer) -> str:
-    from router.showback.report.export_json import report_to_json
-
-    return report_to_json(report)
-
-
-def _xlsx(report: ShowbackReport, kept: KeptAnswer) -> bytes:
-    from router.render.spend_page import page_of_month
-    from router.showback.report.export_tables import report_to_workbook
-
-    return report_to_workbook(report, page_of_month(kept.value.report).made_at)
-
-
-_FILES: dict[str, tuple[str, Callable[[ShowbackReport, KeptAnswer], str | bytes]]] = {
-    "csv": (CSV, _csv),
-    "json": (JSON, _json),
-    "xlsx": (XLSX, _xlsx),
-}
-
-
-async def _file(
-    site: ConsoleSite,
-    request: Request,
-    question: SpendQuestion,
-    ending: str,
-    choose: Callable[[ShowbackReport], ShowbackReport],
-    name: str,
-) -> Response:
-    """Answer with a report as a file, with the bytes that the command writes for the same query."""
-    kept = await kept_month(site, question)
-    media_type, write = _FILES[ending]
-    answer = await site.answers.get(
-        ("file", name, question, kept.version, kept.made_at, ending),
-        lambda: CachedAnswer.of(write(choose(kept.value.report), kept), media_type),
-    )
-    response = answer.response(request)
-    if ending != "json":
-        response.headers["Content-Disposition"] = f'attachment; filename="{name}-{question.month}.{ending}"'
-    return response
-
-
-async def answer_json(site: ConsoleSite, request: Request, question: SpendQuestion) -> Response:
-    """Answer with the report as JSON, as published."""
-    return await _file(site, request, question, "json", lambda report: report, "showback")
