@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from pricing.problems import InvalidInputError
 from router.cli import console
 from router.cli.console import ExitCode
 from router.cli.options import wall_clock
@@ -20,6 +21,10 @@ def serve(
     open_access: Annotated[
         bool, typer.Option("--open-access", help="Let everybody on this machine look, without signing in.")
     ] = False,
+    demo: Annotated[bool, typer.Option("--demo", help="Show made-up data in a home of its own.")] = False,
+    folder: Annotated[
+        Path | None, typer.Option("--dir", metavar="FOLDER", help="With --demo: the home to make and leave there.")
+    ] = None,
     deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
     clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
 ) -> ExitCode:
@@ -29,6 +34,7 @@ def serve(
     `console` of the deploy file: who may sign in, and https.
 
     \b
+    stepfare serve --demo
     stepfare serve
     stepfare serve --port 9000 --open-access
     stepfare serve --host 0.0.0.0 --deploy deploy.yaml
@@ -42,6 +48,11 @@ def serve(
     from router.console.spend_questions import keep_costs_current
     from router.queries.context import QueryContext
 
+    if demo or folder is not None:
+        _check_demo(host, demo=demo, others=open_access or deploy is not None or clouds is not None)
+        from router.cli.serve_demo import serve_demo
+
+        return serve_demo(host, port, folder)
     with open_state_store(deploy, clouds) as (opened, store):
         entry = opened.deploy.console
         check_exposure(entry, host, open_access=open_access)
@@ -58,3 +69,15 @@ def serve(
         with keep_costs_current(opened_console.site):
             run_server(make_console(opened_console.site), host, port, announce, tls=tls, proxies=entry.trusted_proxies)
     return ExitCode.OK
+
+
+def _check_demo(host: str, *, demo: bool, others: bool) -> None:
+    """Raise InvalidInputError for options that do not go together."""
+    from router.console.access import is_loopback
+
+    if not demo:
+        raise InvalidInputError.single("is the home of a demo", field="--dir", remedy="add --demo")
+    if others:
+        raise InvalidInputError.single("has files and access of its own", field="--demo", remedy="leave the others out")
+    if not is_loopback(host):
+        raise InvalidInputError.single("is for this machine alone", field="--host", remedy="leave it out with --demo")

@@ -20,8 +20,9 @@ from router.coordinator.app import installed_version
 from router.render.pages import stylesheet
 from router.state.errors import StateError
 
-# Pages and parts of the API; each makes its routes.
-_PARTS = (plans, audit, jobs, jobs_api, prices, prices_api, spend, budgets, spend_api)
+# Pages and parts of the API; each makes its routes. The first are about a night.
+_NIGHT_PARTS = (plans, prices, prices_api)
+_PARTS = (audit, jobs, jobs_api, spend, budgets, spend_api)
 _WEEK = 7 * 86400
 
 
@@ -65,6 +66,8 @@ def make_console(site: ConsoleSite) -> FastAPI:
 
     if site.sign_in is not None:
         app.include_router(sign_in.make_router(site, site.sign_in))
+    for part in _NIGHT_PARTS:
+        app.include_router(part.make_router(site.at_night()))
     for part in _PARTS:
         app.include_router(part.make_router(site))
     return app

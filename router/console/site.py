@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ from router.console.kept_answers import KeptAnswers
 from router.console.rates import RateLimits
 from router.queries.context import QueryContext
 from router.queries.spend import spend_version
+from router.render.figures import day_clock
 from router.render.page_frame import NavigationLink, PageFrame
 
 if TYPE_CHECKING:
@@ -65,11 +66,17 @@ class ConsoleSite:
     access: ConsoleAccess = field(default_factory=ConsoleAccess)
     sign_in: SignIn | None = None
     oidc: OidcClient | None = None
+    night: QueryContext | None = None
+    banner: str = ""
     costs: KeptAnswers = field(init=False)
 
     def __post_init__(self) -> None:
         costs = KeptAnswers(lambda: spend_version(self.context, self.context.clock()))
         object.__setattr__(self, "costs", costs)
+
+    def at_night(self) -> ConsoleSite:
+        """Return the site for plans and quotes, which a demo looks at as of another moment than jobs and books."""
+        return self if self.night is None else replace(self, context=self.night, night=None)
 
     def asked_by(self, request: Request) -> QueryContext:
         """Return the context of who asks; the guard of the application has refused unknown ones before."""
@@ -97,4 +104,5 @@ class ConsoleSite:
             actions=actions or Markup(),
             data_links=data_links,
             csrf_token=getattr(request.state, "csrf_token", ""),
+            banner=f"{self.banner}, as of {day_clock(self.context.clock())} UTC" if self.banner else "",
         )

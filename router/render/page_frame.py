@@ -32,6 +32,7 @@ class PageFrame:
     actions: Markup = field(default_factory=Markup)
     data_links: tuple[tuple[str, str], ...] = ()
     csrf_token: str = ""
+    banner: str = ""
 
     def navigation(self) -> Markup:
         """Return the links as a list that marks the page that is shown, "" without links."""

@@ -111,3 +111,10 @@ def command_json(home: Path, *words: object) -> Any:
 
 def _axe() -> str:
     return axe_script().read_text(encoding="utf-8")
+
+
+def is_on_first_screen(page: Page, selector: str) -> bool:
+    """Return whether the element is seen whole without scrolling."""
+    box = page.locator(selector).first.bounding_box()
+    height = page.viewport_size["height"]
+    return box is not None and box["y"] >= 0 and box["y"] + box["height"] <= height

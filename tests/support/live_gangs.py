@@ -47,27 +47,28 @@ def play_night(folder: Path, *, odd: bool = True) -> dict[str, str]:
                  step=6000, saved=6000),
         )  # fmt: skip
         store = playing.store
-        ids = {WHISPER.name: _resumed(store, plans[WHISPER.name], taken.id), TTS.name: waiting.id, SWEEP.name: done.id}
+        again = resume_whisper(store, taken.id, datetime(2026, 11, 25, 20, 10, tzinfo=UTC), NOW)
+        ids = {WHISPER.name: again, TTS.name: waiting.id, SWEEP.name: done.id}
         if odd:
             ids[ODD] = _odd(store)
     return ids
 
 
-def _resumed(store: StateStore, plan: str, before: str) -> str:
-    """The second attempt of whisper, which trains in the west."""
+def resume_whisper(store: StateStore, before: str, made: datetime, now: datetime, plan: str = "") -> str:
+    """The second attempt of whisper, which was made then, and trains in the west now."""
     first = store.attempts.get(before)
     assert first is not None
-    store.plans.put_jobs({WHISPER.digest: job_json(WHISPER)}, NOW)
-    made = datetime(2026, 11, 25, 20, 10, tzinfo=UTC)
+    store.plans.put_jobs({WHISPER.digest: job_json(WHISPER)}, now)
     rate = UsdPerHour.parse("27.50")
     again = replace(
         first, id=f"{before[:-1]}9", number=2, choice=1, region="us-west-2", usd_per_hour=rate, created_at=made,
         made_at=made, met_at=made + 12 * MINUTE, gone_at=None, phase=Phase.RUNNING, result="", result_at=None,
-        reason="", message="", resumes=before, first_step=1500, last_step=None, kept_step=None, version=1,
+        reason="", message="", plan=plan or first.plan, resumes=before, first_step=1500, last_step=None,
+        kept_step=None, version=1,
     )  # fmt: skip
     machine = node(
         again.id, zone="us-west-2a", usd_per_hour=rate, machine_id="i-0abc", made_at=made, agent="running",
-        heard_at=NOW - timedelta(seconds=4), step=3100, saved_step=3000, step_seconds=3.6, market=Market.SPOT,
+        heard_at=now - timedelta(seconds=4), step=3100, saved_step=3000, step_seconds=3.6, market=Market.SPOT,
     )  # fmt: skip
     store.attempts.add(again, [machine])
     store.journal.note(again.id, "provisioning", made, disk_gib=500)

@@ -1,0 +1,62 @@
+"""Serve made-up data from a home of its own: nothing of the user's is read, and nothing is left behind."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from pricing.problems import InvalidInputError
+from router.cli import console
+from router.cli.console import ExitCode
+from router.cli.site_options import open_state_store
+
+
+def serve_demo(host: str, port: int, folder: Path | None) -> ExitCode:
+    """Serve the demo until Ctrl-C; its home is ``folder``, which stays, or a new one, which goes."""
+    from router.access.identity import Grant, Identity, Role
+    from router.app.console_demo import BOOKS_AT, DEMO_USER, NIGHT_AT, clock_from, write_demo_home
+    from router.console.answers import AnswerCache
+    from router.console.app import make_console
+    from router.console.server import run_server
+    from router.console.site import ConsoleSite
+    from router.console.spend_questions import keep_costs_current
+    from router.queries.context import QueryContext
+
+    with _new_home(folder) as home:
+        write_demo_home(home)
+        began = time.monotonic()
+
+        def elapsed() -> float:
+            return time.monotonic() - began
+
+        with open_state_store(home / "deploy.yaml", None) as (opened, store):
+            user = Identity(DEMO_USER, (Grant(Role.ADMIN),))
+            context = QueryContext(opened, store, clock_from(BOOKS_AT, elapsed), user)
+            night = QueryContext(opened, store, clock_from(NIGHT_AT, elapsed), user)
+            site = ConsoleSite(context, lambda _: user, AnswerCache(), night=night, banner="Demo: made-up data")
+
+            def announce(url: str) -> None:
+                console.note(f"demo home: {home}")
+                console.note(f"listening on {url} (Ctrl-C stops it)")
+
+            with keep_costs_current(site):
+                run_server(make_console(site), host, port, announce)
+    return ExitCode.OK
+
+
+@contextmanager
+def _new_home(folder: Path | None) -> Iterator[Path]:
+    """Make the home that all of this process reads. InvalidInputError for a folder that holds something."""
+    if folder is not None and folder.exists() and any(folder.iterdir()):
+        raise InvalidInputError.single(f"{folder} is not empty", field="--dir", remedy="name a new folder")
+    with TemporaryDirectory(prefix="stepfare-demo-") as scratch:
+        home = Path(scratch) / "home" if folder is None else folder
+        for name in ("STEPFARE_DEPLOY", "STEPFARE_SANDBOX"):
+            os.environ.pop(name, None)  # noqa: TID251  the process is the demo's alone
+        os.environ["STEPFARE_HOME"] = str(home)  # noqa: TID251
+        os.environ["STEPFARE_CLOUDS"] = str(home / "clouds.yaml")  # noqa: TID251
+        yield home

@@ -1,0 +1,112 @@
+"""The data of ``stepfare serve --demo``: two nights' plans, a quote, the example month and a gang that runs.
+
+``python -m tests.support.demo_console`` writes them anew into ``router/demo/console``.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from pricing.money import Usd
+from router.app.console_demo import BOOKS_AT, BUDGETS, NIGHT_AT
+from router.config.added_file import read_added_entries
+from router.config.job_files import read_jobs
+from router.config.limits_file import read_limits
+from router.controller.plan_limits import store_limits
+from router.controller.workspaces import job_json
+from router.ledger.budget import Budget
+from router.ledger.month import Month
+from router.planning.plan_json import plan_content, plan_from_json
+from tests.support.example_month import CODE, EAST, TTS, WHISPER, ExampleMonth
+from tests.support.example_quotes import keep_promises
+from tests.support.live_gangs import resume_whisper
+from tests.support.metered_stage import planned, stage
+from tests.support.night import NOW
+from tests.support.repository import ROOT
+
+DATA = ROOT / "router" / "demo" / "console"
+NIGHTLY = ROOT / "examples" / "nightly"
+MONTH = ROOT / "examples" / "showback"
+BILLS = ("bill-aws.csv", "bill-gcp.csv", "bill-azure.csv")
+QUOTED = "llama2-13b-sft-legal"
+STEPFARE = Path(sys.executable).with_name("stepfare")
+_HOUR = timedelta(hours=1)
+
+
+def make_files(folder: Path) -> None:
+    """Write all files into a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in BILLS:
+        shutil.copyfile(MONTH / name, folder / name)
+    with tempfile.TemporaryDirectory() as scratch:
+        home = Path(scratch) / "home"
+        tonight = _plan(Path(scratch), NOW)
+        for name, text in (("plan", tonight), ("plan-before", _plan(Path(scratch), NOW - 24 * _HOUR))):
+            (folder / f"{name}.json.gz").write_bytes(gzip.compress(text.encode(), 9, mtime=0))
+        _play(home, tonight, folder / "state.backup")
+        _quote(home)
+        shutil.rmtree(folder / "quotes", ignore_errors=True)
+        shutil.copytree(home / "quotes", folder / "quotes", copy_function=shutil.copyfile)
+
+
+def _play(home: Path, tonight: str, backup: Path) -> None:
+    """Play the example month and a night after it, and write the state as a backup."""
+    start = BOOKS_AT - 5 * _HOUR
+    with stage(home, datetime(2026, 10, 1, tzinfo=UTC)) as playing:
+        month = ExampleMonth(playing)
+        month.play()
+        keep_promises(home, month.plans, CODE, TTS)
+        store = playing.store
+        store.ledger.add(
+            read_added_entries(MONTH / "added.yaml", "finance@demo", datetime(2026, 12, 2, 10, tzinfo=UTC))
+        )
+        for scope, name, dollars in BUDGETS:
+            at = datetime(2026, 11, 1, tzinfo=UTC)
+            usd = Usd.parse(dollars)
+            store.budgets.put(Budget(scope=scope, name=name, since=Month(2026, 11), usd=usd, who="finance@demo", at=at))
+        plan = playing.accept(start - _HOUR, [WHISPER], [planned(WHISPER, EAST, start, 6, steps=WHISPER.steps)])
+        # The last night of the month, begun again: what runs is in no month's books yet.
+        last = max(store.attempts.find(job=WHISPER.name), key=lambda each: each.created_at)
+        resume_whisper(store, last.id, start, BOOKS_AT, plan=plan)
+        jobs = read_jobs([NIGHTLY], NOW)
+        store.plans.put_jobs({job.digest: job_json(job) for job in jobs}, NIGHT_AT)
+        digest = plan_content(plan_from_json(tonight, "tonight"))["digest"]
+        store_limits(store, digest, read_limits(NIGHTLY / "limits.yaml"))
+        backup.unlink(missing_ok=True)
+        store.whole.write(backup, ())
+    backup.chmod(0o644)
+
+
+def _plan(scratch: Path, now: datetime) -> str:
+    """Return the plan that ``make plan`` prints, or that of another night, as a file."""
+    (recipe,) = [
+        line.strip().removeprefix("@$(BIN)/stepfare ")
+        for line in (ROOT / "Makefile").read_text(encoding="utf-8").splitlines()
+        if line.startswith("\t@$(BIN)/stepfare plan ")
+    ]
+    file = scratch / f"plan-{now:%d}.json"
+    _run(scratch / "planned", [*shlex.split(recipe.replace("$(NOW)", now.isoformat())), "--out", str(file)])
+    return file.read_text(encoding="utf-8")
+
+
+def _quote(home: Path) -> None:
+    limits = ["--limits", str(NIGHTLY / "limits.yaml")]
+    words = ["quote", str(NIGHTLY / f"{QUOTED}.yaml"), "--book", "embedded", *limits, "--now", NOW.isoformat()]
+    _run(home, words)
+
+
+def _run(home: Path, words: list[str]) -> None:
+    environment = {**os.environ, "STEPFARE_HOME": str(home)}
+    subprocess.run([str(STEPFARE), *words], cwd=ROOT, env=environment, check=True, stdout=subprocess.DEVNULL)
+
+
+if __name__ == "__main__":
+    make_files(DATA)
