@@ -39,6 +39,7 @@ def serve(
     from router.console.access import check_certificate, check_exposure, open_console
     from router.console.app import make_console
     from router.console.server import run_server
+    from router.console.work import ProcessWorker, TaskRunner
     from router.queries.context import QueryContext
 
     with open_state_store(deploy, clouds) as (opened, store):
@@ -54,5 +55,7 @@ def serve(
             console.note(f"listening on {url} (Ctrl-C stops it)")
 
         tls = None if entry.certificate is None or entry.key is None else (entry.certificate, entry.key)
-        run_server(make_console(opened_console.site), host, port, announce, tls=tls, proxies=entry.trusted_proxies)
+        app = make_console(opened_console.site)
+        with TaskRunner(store, ProcessWorker(opened), wall_clock).running():
+            run_server(app, host, port, announce, tls=tls, proxies=entry.trusted_proxies)
     return ExitCode.OK
