@@ -11,7 +11,9 @@ from pricing.problems import InvalidInputError
 from router.access.identity import AccessDeniedError
 from router.console.api import jobs as jobs_api
 from router.console.api import me as me_api
+from router.console.api import offers as offers_api
 from router.console.api import openapi
+from router.console.api import plans as plans_api
 from router.console.api import prices as prices_api
 from router.console.api import tasks as tasks_api
 from router.console.api.errors import ERRORS, install_errors
@@ -21,11 +23,12 @@ from router.console.idempotency import IdempotentRequests
 from router.console.pages import audit, jobs, plans, prices, sign_in
 from router.console.site import ConsoleSite
 from router.coordinator.app import installed_version
+from router.queries.approvals import ApprovalRefusedError
 from router.render.pages import stylesheet
 from router.state.errors import StateError
 
 # Pages and parts of the API; each makes its routes.
-_PARTS = (plans, audit, jobs, jobs_api, prices, prices_api, me_api, tasks_api)
+_PARTS = (plans, audit, jobs, jobs_api, prices, prices_api, me_api, tasks_api, offers_api, plans_api)
 _WEEK = 7 * 86400
 
 
@@ -59,6 +62,8 @@ def make_console(site: ConsoleSite) -> FastAPI:
 
     install_errors(app)
     app.add_exception_handler(tasks_api.TaskNotFoundError, tasks_api.answer_missing_task)
+    app.add_exception_handler(plans_api.PlanNotFoundError, plans_api.answer_missing_plan)
+    app.add_exception_handler(ApprovalRefusedError, plans_api.answer_refused_approval)
 
     @app.get("/", include_in_schema=False)
     async def front() -> Response:
