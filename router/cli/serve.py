@@ -39,6 +39,7 @@ def serve(
     from router.console.access import check_certificate, check_exposure, open_console
     from router.console.app import make_console
     from router.console.server import run_server
+    from router.console.webhooks import WebhookSender, open_webhooks
     from router.console.work import ProcessWorker, TaskRunner
     from router.queries.context import QueryContext
 
@@ -56,6 +57,8 @@ def serve(
 
         tls = None if entry.certificate is None or entry.key is None else (entry.certificate, entry.key)
         app = make_console(opened_console.site)
-        with TaskRunner(store, ProcessWorker(opened), wall_clock).running():
+        hooks = open_webhooks(opened.deploy.webhooks, opened.environment)
+        runner, sender = TaskRunner(store, ProcessWorker(opened), wall_clock), WebhookSender(store, hooks, wall_clock)
+        with runner.running(), sender.running():
             run_server(app, host, port, announce, tls=tls, proxies=entry.trusted_proxies)
     return ExitCode.OK
