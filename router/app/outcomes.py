@@ -85,7 +85,7 @@ def quote_results(
 
     InvalidInputError for a damaged file.
     """
-    if not any(folder.glob("quote-*.json")):
+    if not any(folder.glob("quote-*.json")) and not store.quotes.find(count=1):
         return ()
     return tuple(
         each for each in _of_month(_all(store, folder), month) if _had_happened(each.done_at or each.deadline, as_of)
@@ -93,9 +93,10 @@ def quote_results(
 
 
 def _all(store: StateStore, folder: Path) -> Iterable[QuoteResult]:
-    from router.config.plan_files import stored_quotes
+    from router.app.stored_quotes import list_stored_quotes
 
-    for name, quote, accepted in stored_quotes(folder):
+    for stored in reversed(list_stored_quotes(folder, store)):
+        name, quote, accepted = stored.name, stored.quote, stored.acceptance
         outcome = None if accepted is None else quote_ending(quote, accepted, store)
         if outcome is not None:
             p50, p90 = quote.usd.p50, quote.usd.p90

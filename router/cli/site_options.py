@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from router.app.budgets import BudgetConstraints
     from router.app.learned import RunReader
     from router.app.settings import AppSettings
+    from router.app.stored_quotes import StoredQuote
     from router.controller.context import ControllerContext, Reporter
     from router.controller.plan_limits import BudgetSource
     from router.jobs.experience import Experience, RunRecords
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from router.jobs.spec import Job
     from router.planning.inputs import LimitSource
     from router.planning.plan import Plan
+    from router.queries.context import QueryContext
     from router.state.records import Shortage
     from router.state.store import StateStore
 
@@ -75,6 +77,68 @@ def open_state_store(
             check_not_lost(opened)
         url = f"sqlite:///{stack.enter_context(TemporaryDirectory(prefix='stepfare-'))}/state.db"
         yield opened, stack.enter_context(StateStore.open(url, now=wall_clock()))
+
+
+@contextmanager
+def open_query_context(moment: datetime) -> Iterator[QueryContext]:
+    """Open the state for queries of whoever runs the command; a missing state is not created.
+
+    If the state cannot be read, an empty one replaces it; this is reported.
+    """
+    from router.access.identity import local_operator
+    from router.app.settings import AppSettings
+    from router.controller.deploy_settings import Deploy
+    from router.prices.cloud_settings import Clouds, LoadedClouds
+    from router.prices.data_folders import data_folder
+    from router.queries.context import QueryContext
+    from router.state.store import StateStore
+
+    with ExitStack() as stack:
+        try:
+            settings, store = stack.enter_context(open_state_store(None, None, makes=False))
+        except (CommandError, InvalidInputError) as error:
+            console.note(f"what the state holds is not known: {error}", "warning")
+            settings = AppSettings(Deploy(), LoadedClouds(Clouds(), {}), data_folder(), {})
+            url = f"sqlite:///{stack.enter_context(TemporaryDirectory(prefix='stepfare-'))}/state.db"
+            store = stack.enter_context(StateStore.open(url, now=wall_clock()))
+        with translate_errors():
+            yield QueryContext(settings, store, lambda: moment, local_operator(acting_user()))
+
+
+def list_own_quotes(job: str | None = None) -> tuple[StoredQuote, ...]:
+    """Return the stored quotes of that job, None is all, the oldest first. Without a state only files are read."""
+    from router.app.stored_quotes import list_stored_quotes
+    from router.prices.data_folders import quotes_folder
+
+    if not _has_state():
+        return list_stored_quotes(quotes_folder(), None, job=job)[::-1]
+    from router.queries.quotes import list_quotes
+
+    with open_query_context(wall_clock()) as context:
+        return list_quotes(context, job)[::-1]
+
+
+def find_own_quote(name: str) -> StoredQuote:
+    """Return a stored quote by its id or first digits. InvalidInputError. Without a state only files are read."""
+    from router.app.stored_quotes import find_stored_quote
+    from router.prices.data_folders import quotes_folder
+
+    if not _has_state():
+        return find_stored_quote(quotes_folder(), None, name)
+    from router.queries.quotes import find_quote
+
+    with open_query_context(wall_clock()) as context:
+        return find_quote(context, name)
+
+
+def _has_state() -> bool:
+    """Return whether there is a state; where the settings cannot be read, opening it says so."""
+    from router.app.settings import SettingsFiles, read_settings
+
+    try:
+        return read_settings(SettingsFiles(None, None), dict(os.environ)).has_state  # noqa: TID251
+    except InvalidInputError:
+        return True
 
 
 def store_planned_jobs(

@@ -47,6 +47,7 @@ class StateStore:
         from router.state.periods import LedgerPeriods
         from router.state.plans import NamedValues, Plans
         from router.state.queries import StateQueries
+        from router.state.quotes import StateQuotes
         from router.state.state_backup import StateBackup
         from router.state.tasks import Tasks
         from router.state.versions import STATE_ID
@@ -61,6 +62,7 @@ class StateStore:
         self.tasks = Tasks(database)
         self.idempotency = IdempotencyKeys(database)
         self.webhooks = WebhookDeliveries(database)
+        self.quotes = StateQuotes(database)
         self.attempts = Attempts(database)
         self.journal = AttemptJournal(database)
         self.notices = NoticeRecords(database)

@@ -344,7 +344,7 @@ MADE_PLANS = Table(
     Index("made_plans_by_as_of", "as_of"),
 )
 
-# Quotes that were asked for at a server; those of the command line lie in files.
+# Quotes with the jobs that they are for, as written; those of the command line lie in files, too.
 QUOTES = Table(
     "quotes",
     METADATA,
@@ -352,7 +352,9 @@ QUOTES = Table(
     _text("job"),
     _text("team"),
     _moment("asked_at"),
+    _text("asked_by"),
     _text("text"),
+    _text("document"),
     _text("acceptance", null=True),
     Index("quotes_by_asked_at", "asked_at"),
 )

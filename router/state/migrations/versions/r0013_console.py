@@ -55,7 +55,9 @@ def upgrade() -> None:
         _text("job"),
         _text("team"),
         _moment("asked_at"),
+        _text("asked_by"),
         _text("text"),
+        _text("document"),
         _text("acceptance", null=True),
         sa.PrimaryKeyConstraint("id"),
     )
