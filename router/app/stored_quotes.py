@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pricing.problems import InvalidInputError
 from router.config.plan_files import (
     QuoteAcceptance,
+    StoredQuote,
     quote_paths,
     read_acceptance,
     read_quote,
@@ -31,20 +32,6 @@ _REMEDY = "`stepfare quotes list` shows them"
 
 class NoSuchQuoteError(InvalidInputError):
     """No stored quote that may be seen has this name."""
-
-
-@dataclass(frozen=True, slots=True)
-class StoredQuote:
-    """A quote with its id, and its acceptance where it was accepted.
-
-    ``document`` is the job as it was written, None for a quote that lies in files alone.
-    """
-
-    name: str
-    quote: Quote
-    acceptance: QuoteAcceptance | None
-    document: str | None = None
-    asked_by: str = ""
 
 
 def list_stored_quotes(

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from router.app.budgets import BudgetConstraints
     from router.app.learned import RunReader
     from router.app.settings import AppSettings
-    from router.app.stored_quotes import StoredQuote
+    from router.config.plan_files import StoredQuote
     from router.controller.context import ControllerContext, Reporter
     from router.controller.plan_limits import BudgetSource
     from router.jobs.experience import Experience, RunRecords

@@ -134,7 +134,8 @@ def load_jobs(sources: Sequence[JobSource], now: datetime, *, own_deadlines: boo
     texts = [source for source in sources if isinstance(source, JobText)]
     problems: list[Problem] = []
     loaded: list[tuple[Job, YamlDocument]] = []
-    for file in (*(find_files(paths).jobs if paths or not texts else ()), *texts):
+    files: list[Path | JobText] = [*(find_files(paths).jobs if paths or not texts else ()), *texts]
+    for file in files:
         try:
             documents = parse_documents(file.text, file.name) if isinstance(file, JobText) else read_documents(file)
         except InvalidInputError as error:

@@ -67,6 +67,20 @@ class QuoteAcceptance:
     ceiling_usd: str
 
 
+@dataclass(frozen=True, slots=True)
+class StoredQuote:
+    """A quote with its id, and its acceptance where it was accepted.
+
+    ``document`` is the job as it was written, None for a quote that lies in files alone.
+    """
+
+    name: str
+    quote: Quote
+    acceptance: QuoteAcceptance | None
+    document: str | None = None
+    asked_by: str = ""
+
+
 def store_quotes(folder: Path, quotes: list[Quote]) -> tuple[str, ...]:
     """Store the quotes, and return their ids. OSError where the folder cannot be written."""
     ids = []

@@ -15,12 +15,14 @@ from router.console.api import offers as offers_api
 from router.console.api import openapi
 from router.console.api import plans as plans_api
 from router.console.api import prices as prices_api
+from router.console.api import quotes as quotes_api
 from router.console.api import tasks as tasks_api
 from router.console.api.errors import ERRORS, install_errors
 from router.console.error_answers import answer_error
 from router.console.guard import HEADERS, AccessGuard
 from router.console.idempotency import IdempotentRequests
-from router.console.pages import audit, jobs, plans, prices, sign_in
+from router.console.pages import audit, jobs, plans, prices, quotes, sign_in
+from router.console.quote_errors import add_quote_errors
 from router.console.site import ConsoleSite
 from router.coordinator.app import installed_version
 from router.queries.approvals import ApprovalRefusedError
@@ -28,7 +30,20 @@ from router.render.pages import stylesheet
 from router.state.errors import StateError
 
 # Pages and parts of the API; each makes its routes.
-_PARTS = (plans, audit, jobs, jobs_api, prices, prices_api, me_api, tasks_api, offers_api, plans_api)
+_PARTS = (
+    plans,
+    audit,
+    jobs,
+    jobs_api,
+    prices,
+    prices_api,
+    me_api,
+    tasks_api,
+    offers_api,
+    plans_api,
+    quotes,
+    quotes_api,
+)
 _WEEK = 7 * 86400
 
 
@@ -61,6 +76,7 @@ def make_console(site: ConsoleSite) -> FastAPI:
         return response
 
     install_errors(app)
+    add_quote_errors(app)
     app.add_exception_handler(tasks_api.TaskNotFoundError, tasks_api.answer_missing_task)
     app.add_exception_handler(plans_api.PlanNotFoundError, plans_api.answer_missing_plan)
     app.add_exception_handler(ApprovalRefusedError, plans_api.answer_refused_approval)

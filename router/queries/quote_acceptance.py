@@ -13,10 +13,10 @@ from router.access.identity import Permission
 from router.app.budgets import BooksFolders, BudgetConstraints, budget_constraints
 from router.app.learned import RunReader, read_no_runs
 from router.app.quotes import plan_request_of, with_quoted_policy
-from router.app.stored_quotes import StoredQuote, put_acceptance, put_quote
+from router.app.stored_plan import store_plan_inputs
+from router.app.stored_quotes import put_acceptance, put_quote
 from router.config.limits_file import read_limits
-from router.config.plan_files import QuoteAcceptance
-from router.controller.plan_limits import store_limits
+from router.config.plan_files import QuoteAcceptance, StoredQuote
 from router.controller.workspaces import job_json
 from router.jobs.limits import Limits
 from router.planning.plan import Plan
@@ -97,12 +97,8 @@ def prepare_acceptance(
     stored = find_quote(context, name)
     quote = stored.quote
     context.identity.require(Permission.ACCEPT_QUOTES, quote.team or None)
-    if inputs.now > quote.valid_until:
-        raise QuoteStaleError(f"{stored.name} was valid until {quote.valid_until:%Y-%m-%d %H:%MZ}")
-    limit = ceiling if ceiling is not None else quote.usd.p90
-    if limit is None:
-        what = "the quote names no upper cost: the job may never be done on spot alone"
-        raise InvalidInputError.single(what, field="--ceiling", remedy="say what it may cost")
+    _check_valid(stored, inputs.now)
+    limit = _ceiling_of(stored, ceiling)
     reads_files = bool(quote.files) and (inputs.reads_files or stored.document is None)
     request = plan_request_of(
         quote,
@@ -160,7 +156,7 @@ def accept_quote(
 
     Raises what :func:`prepare_acceptance`, :func:`plan_quote` and :func:`record_acceptance` raise.
     """
-    check_not_accepted(context, name)
+    check_acceptable(context, name, ceiling, inputs.now)
     prepared = prepare_acceptance(context, name, ceiling, inputs)
     stored, (job,) = prepared.stored, prepared.request.jobs
     progress(f"planning {job.name}")
@@ -171,20 +167,38 @@ def accept_quote(
         # In the state only one of several servers can accept it.
         put_quote(store, stored.quote, job_json(job), stored.asked_by)
         prepared = replace(prepared, stored=replace(stored, document=job_json(job)))
-    store.plans.put_jobs({job.digest: job_json(job)}, inputs.now)
-    limits = prepared.limits_to_store
-    if limits is not None:
-        store_limits(store, digest, limits)
-    store.made_plans.put(digest, plan_to_json(plan), plan.as_of, at, context.identity.name)
+    store_plan_inputs(store, (job,), digest, prepared.limits_to_store, inputs.now)
+    who = context.identity.name
+    store.made_plans.put(digest, plan_to_json(plan), plan.as_of, at, who, quote=stored.name)
     return record_acceptance(context, prepared, plan, replaces=False)
 
 
-def check_not_accepted(context: QueryContext, name: str) -> StoredQuote:
-    """Return a quote that was not accepted yet. QuoteAcceptedError; others as :func:`find_quote`."""
+def check_acceptable(context: QueryContext, name: str, ceiling: Usd | None, now: datetime) -> StoredQuote:
+    """Return a quote that may be accepted now for the first time, as far as that is known without a plan.
+
+    QuoteAcceptedError and what :func:`prepare_acceptance` raises.
+    """
     stored = find_quote(context, name)
+    context.identity.require(Permission.ACCEPT_QUOTES, stored.quote.team or None)
     if stored.acceptance is not None:
         raise _accepted_before(stored)
+    _check_valid(stored, now)
+    _ceiling_of(stored, ceiling)
     return stored
+
+
+def _check_valid(stored: StoredQuote, now: datetime) -> None:
+    until = stored.quote.valid_until
+    if now > until:
+        raise QuoteStaleError(f"{stored.name} was valid until {until:%Y-%m-%d %H:%MZ}")
+
+
+def _ceiling_of(stored: StoredQuote, ceiling: Usd | None) -> Usd:
+    limit = ceiling if ceiling is not None else stored.quote.usd.p90
+    if limit is None:
+        what = "the quote names no upper cost: the job may never be done on spot alone"
+        raise InvalidInputError.single(what, field="--ceiling", remedy="say what it may cost")
+    return limit
 
 
 def present_budgets(context: QueryContext, now: datetime) -> BudgetConstraints:

@@ -2,41 +2,43 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
 from pricing.money import Usd
-from pricing.problems import InvalidInputError, Problem
+from pricing.problems import InvalidInputError
 from router.access.identity import Permission
 from router.app.learned import RunReader
 from router.app.plan import load_inputs
 from router.app.quotes import QuoteAnswer, QuoteOptions, make_quotes, prepare_quotes
 from router.app.stored_quotes import put_quote
-from router.config.job_files import JobText, LoadedJobs
+from router.config.job_files import JobText, load_jobs
 from router.controller.run_records import read_runs
 from router.controller.workspaces import job_json
 from router.jobs.quantities import TOO_FAR, Moment, is_beyond_planning
-from router.jobs.spec import SECRET_FROM_ENVIRONMENT, SECRET_FROM_FILE, Job
+from router.jobs.spec import Job
 from router.prices.books import load_book
 from router.queries.context import QueryContext
-from router.queries.quotes import list_quotes
+from router.queries.plan_making import job_references
+from router.queries.quotes import find_quote, list_quotes
 from router.quotes.quote import Quote
 
 MAX_DOCUMENT = 100_000
 _MAX_SHORT = 40
-_REMOTE = re.compile(r"(?:https?|ssh|git)://[^/]|[\w.-]+@[\w.-]+:", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class QuoteQuestion:
-    """A job as somebody wrote it, and by when, or for how much money, it is to be done; as text.
+    """A job, and by when, or for how much money, it is to be done; as text.
 
-    ``by`` "" is the job's own deadline; with ``budget`` the question is how far that goes.
+    The job is a ``document`` that somebody wrote, the one of the quote ``again``, or the ``job`` of that name that was
+    quoted or planned last. ``by`` "" is its own deadline; with ``budget`` the question is how far that goes.
     """
 
-    document: str
+    document: str = ""
+    again: str = ""
+    job: str = ""
     by: str = ""
     budget: str = ""
 
@@ -67,23 +69,49 @@ def check_question(context: QueryContext, question: QuoteQuestion) -> CheckedQue
     context.identity.require(Permission.MAKE_QUOTES)
     now = context.clock()
     by, budget = _parse_deadline(question.by, now), _parse_budget(question.budget)
-    if len(question.document) > MAX_DOCUMENT:
-        what = f"has {len(question.document):,} characters"
-        raise InvalidInputError.single(what, field="job", remedy=f"write at most {MAX_DOCUMENT:,}")
-    if not _is_storable(question.document):
-        raise InvalidInputError.single("has characters that are no text", field="job", remedy="write plain text")
-    loaded, _ = load_inputs((JobText(question.document),), None, now, load_book("latest"), own_deadlines=by is None)
+    document = _document_of(context, question)
+    loaded, _ = load_inputs((JobText(document),), None, now, load_book("latest"), own_deadlines=by is None)
     if len(loaded.jobs) != 1:
         second = loaded.documents[1].where()
         raise InvalidInputError.single("a quote is for one job", where=second, remedy="ask for each on its own")
     (job,) = loaded.jobs
     context.identity.require(Permission.MAKE_QUOTES, job.team)
-    problems = list(_references(job, loaded))
+    # What is in the state was put there by who may refer to files and secrets of this server.
+    problems = list(job_references(loaded)) if question.document else []
     if problems:
         raise InvalidInputError(problems)
     if by is None and job.deadline is None:
         raise InvalidInputError.single("has no deadline to quote for", field="by", remedy="give one, e.g. +36h")
-    return CheckedQuestion(job, question.document, by, budget)
+    return CheckedQuestion(job, document, by, budget)
+
+
+def _document_of(context: QueryContext, question: QuoteQuestion) -> str:
+    """Return the job as it was written. InvalidInputError unless exactly one is named."""
+    if sum(map(bool, (question.document, question.again, question.job))) != 1:
+        raise InvalidInputError.single("one job is needed", field="job", remedy="write it, or name one that is known")
+    if question.document:
+        _check_text(question.document)
+        return question.document
+    if question.again:
+        stored = find_quote(context, question.again)
+        if stored.document is None:
+            what = f"the job of {stored.name} is known by its file alone"
+            raise InvalidInputError.single(what, field="again", remedy="paste the job")
+        return stored.document
+    found = find_document(context, question.job)
+    if found is None:
+        raise InvalidInputError.single(f"no job {question.job[:100]!r} is known", field="job", remedy="paste the job")
+    return found
+
+
+def _check_text(document: str) -> None:
+    if len(document) > MAX_DOCUMENT:
+        what = f"has {len(document):,} characters"
+        raise InvalidInputError.single(what, field="job", remedy=f"write at most {MAX_DOCUMENT:,}")
+    try:
+        document.encode()
+    except UnicodeEncodeError:
+        raise InvalidInputError.single("has characters that are no text", field="job", remedy="write text") from None
 
 
 def ask_quote(context: QueryContext, question: CheckedQuestion, progress: Callable[[str], None]) -> AskedQuote:
@@ -99,13 +127,19 @@ def ask_quote(context: QueryContext, question: CheckedQuestion, progress: Callab
     return AskedQuote(answer, put_quote(context.store, answer, question.document, context.identity.name))
 
 
+def prepare_question(context: QueryContext, document: str, by: Moment | None, budget: Usd | None) -> CheckedQuestion:
+    """Return a question that was checked before, its job read again. InvalidInputError."""
+    jobs = load_jobs((JobText(document),), context.clock(), own_deadlines=by is None).jobs
+    return CheckedQuestion(jobs[0], document, by, budget)
+
+
 def find_document(context: QueryContext, job: str) -> str | None:
     """Return how a job of that name was written that was quoted or planned last; None where none may be seen."""
     for stored in list_quotes(context, job):
         if stored.document is not None:
             return stored.document
     teams = context.identity.require(Permission.MAKE_QUOTES)
-    newest = context.store.made_plans.newest(1)
+    newest = context.store.made_plans.newest(1, of_nights=True)
     text = context.store.made_plans.text(newest[0].digest) if newest else None
     if text is None:
         return None
@@ -155,32 +189,3 @@ def parse_amount(text: str, field: str) -> Usd:
     if amount is None or amount.nanos <= 0 or amount.dollars() > 1e9:
         raise InvalidInputError.single("is no amount of dollars", field=field, remedy="write e.g. 1250.00")
     return amount
-
-
-def _is_storable(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return "\0" not in text
-
-
-def _references(job: Job, loaded: LoadedJobs) -> Iterator[Problem]:
-    """Yield a problem for each file or secret of a server that the job refers to."""
-    run = job.run
-    if run is not None:
-        for name, value in run.env:
-            if value.startswith((SECRET_FROM_ENVIRONMENT, SECRET_FROM_FILE)):
-                yield _reference(loaded, job, ("run", "env", name), "refers to a secret")
-        code = run.code
-        if code is not None and code.archive is not None and not code.archive.startswith(("http://", "https://")):
-            yield _reference(loaded, job, ("run", "code", "archive"), "refers to a file")
-        if code is not None and code.git is not None and not _REMOTE.match(code.git):
-            yield _reference(loaded, job, ("run", "code", "git"), "refers to a file")
-    if job.data is not None and job.data.uri.lower().startswith("file:"):
-        yield _reference(loaded, job, ("data", "uri"), "refers to a file")
-
-
-def _reference(loaded: LoadedJobs, job: Job, path: tuple[str, ...], what: str) -> Problem:
-    remedy = "leave it out, or ask on the command line of the machine that has it"
-    return Problem(loaded.where(job.name, path), ".".join(path), f"{what} of this server", remedy)

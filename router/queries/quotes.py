@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
+from pricing.problems import InvalidInputError
 from router.access.identity import Permission, TeamFilter
-from router.app.stored_quotes import StoredQuote, find_stored_quote, list_stored_quotes
+from router.app.stored_quotes import find_stored_quote, list_stored_quotes
+from router.config.plan_files import StoredQuote
 from router.queries.context import QueryContext
 
 MOST_LISTED = 200
+_MAX_MOMENT = 40
 
 
 def list_quotes(
@@ -30,6 +33,18 @@ def find_quote(context: QueryContext, name: str) -> StoredQuote:
     """
     teams = _seen_teams(context.identity.require(Permission.READ_QUOTES))
     return find_stored_quote(quotes_folder_of(context), context.store, name, teams)
+
+
+def parse_before(text: str) -> datetime | None:
+    """Return the moment in the URL of a later page; "" is none. InvalidInputError for what is no moment."""
+    if not text:
+        return None
+    try:
+        # A plus sign of a URL is read as a space.
+        moment = datetime.fromisoformat(text[:_MAX_MOMENT].replace(" ", "+")).astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise InvalidInputError.single("is no moment", field="before", remedy="follow the link of a list") from None
+    return moment
 
 
 def quotes_folder_of(context: QueryContext) -> Path:

@@ -341,6 +341,7 @@ MADE_PLANS = Table(
     _moment("made_at"),
     _text("made_by"),
     _text("summary"),
+    _text("quote"),
     Index("made_plans_by_as_of", "as_of"),
 )
 

@@ -46,6 +46,7 @@ def upgrade() -> None:
         _moment("made_at"),
         _text("made_by"),
         _text("summary"),
+        _text("quote"),
         sa.PrimaryKeyConstraint("digest"),
     )
     op.create_index("made_plans_by_as_of", "made_plans", ["as_of"])
