@@ -73,7 +73,8 @@ class QuoteActions:
             return f"the fastest place is done by {day_clock(quote.earliest)} at the earliest"
         mark = "" if figure.is_exact else "~"
         most = "" if figure.p90 is None else f"9 of 10 up to {mark}{money(figure.p90)}, "
-        known = f"{most}on time {mark}{chance(figure.on_time)}"
+        likely = chance(figure.on_time)
+        known = f"{most}on time {likely if likely.startswith('>') else mark + likely}"
         if figure.is_exact:
             return f"{known}; simulated"
         if figure.after is None:

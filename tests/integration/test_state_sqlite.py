@@ -20,6 +20,7 @@ from tests.support.state_suite_lists import AppendOnlySuite, AuditSuite, LedgerS
 from tests.support.state_suite_many import ManySuite
 from tests.support.state_suite_notices import NoticesSuite
 from tests.support.state_suite_overview import OverviewSuite
+from tests.support.state_suite_quotes import QuotesSuite
 from tests.support.state_suite_whole import WholeSuite
 from tests.support.state_values import NOW
 
@@ -67,6 +68,10 @@ class TestMany(ManySuite):
 
 
 class TestLedger(LedgerSuite):
+    pass
+
+
+class TestQuotes(QuotesSuite):
     pass
 
 

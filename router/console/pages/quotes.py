@@ -25,6 +25,7 @@ from router.queries.quote_questions import MAX_DOCUMENT, QuoteQuestion, parse_am
 from router.queries.quotes import find_quote, list_quotes, parse_before
 from router.queries.tasks import find_task
 from router.quotes.other_deadline import deadline_figure
+from router.render.figures import day_clock
 from router.render.page_frame import PageFrame
 from router.render.quote_form_page import (
     QuoteFormView,
@@ -87,10 +88,10 @@ def make_router(site: ConsoleSite) -> APIRouter:
         return _progress(site, request, task_id)
 
     @router.get("/quotes/{name}")
-    async def quote(request: Request, name: str, by: str = "", message: str = "") -> Response:
+    async def quote(request: Request, name: str, by: str = "") -> Response:
         context = site.asked_by(request)
         stored = await run_sync(find_quote, context, name)
-        return await _quote_answer(site, request, stored, by, _MESSAGES.get(message, ""))
+        return await _quote_answer(site, request, stored, by)
 
     @router.post("/quotes/{name}/acceptance")
     async def accept(request: Request, name: str) -> Response:
@@ -98,10 +99,6 @@ def make_router(site: ConsoleSite) -> APIRouter:
         return await run_sync(_accept, site, request, name, values.get("ceiling", ""))
 
     return router
-
-
-# Messages are chosen by a word, so that a link cannot put words of its own on a page.
-_MESSAGES = {"accepted": "The quote is accepted, and its plan is made. Nothing is ordered before the plan is applied."}
 
 
 def _new(site: ConsoleSite, request: Request, again: str, job: str, by: str) -> Response:
@@ -161,9 +158,9 @@ def _progress(site: ConsoleSite, request: Request, task_id: str) -> Response:
     return Response(quote_progress_page(_progress_view(task), frame), media_type=HTML)
 
 
-async def _quote_answer(site: ConsoleSite, request: Request, stored: StoredQuote, by: str, message: str) -> Response:
+async def _quote_answer(site: ConsoleSite, request: Request, stored: StoredQuote, by: str) -> Response:
     context, quote = site.asked_by(request), stored.quote
-    now = context.clock()
+    now, message = context.clock(), ""
     try:
         deadline = _moment_of(by, now) if by else _tomorrow_noon(now)
     except InvalidInputError as error:
@@ -229,15 +226,19 @@ def _progress_view(task: TaskRow) -> QuoteProgressView:
 
 
 def _remedy_words(refused: Mapping[str, object]) -> str:
-    earliest = f"At the earliest {refused['earliest']}. " if refused.get("earliest") else ""
-    return f"{earliest}{refused.get('remedy', '')}"
+    remedy = str(refused.get("remedy") or "").removesuffix(" with --by")
+    if not refused.get("earliest"):
+        return remedy
+    at = day_clock(datetime.fromisoformat(str(refused["earliest"])))
+    cost = f" for about ${refused['earliest_usd']}" if refused.get("earliest_usd") else ""
+    return f"At the earliest it is done by {at} UTC{cost}: {remedy}"
 
 
 def _result_url(task: TaskRow) -> str:
     """Return where the result of a task that is done is shown; "" where the progress says all."""
     result = json.loads(task.result) if task.state is TaskState.DONE and task.result else {}
     if task.kind == QUOTE_ACCEPTANCE and result:
-        return f"/quotes/{result['quote']}?message=accepted"
+        return f"/plans/{result['plan']}?done=quote"
     return f"/quotes/{result['quote']}" if result.get("quote") else ""
 
 
