@@ -6,8 +6,7 @@ All of it is made up; ``router/demo/console`` holds it, and ``tests/support/demo
 from __future__ import annotations
 
 import gzip
-from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
 
@@ -35,11 +34,6 @@ approvers:
 - {{name: ana}}
 max_age: 24h
 """
-
-
-def clock_from(begin: datetime, elapsed: Callable[[], float]) -> Callable[[], datetime]:
-    """Return a clock that stood at ``begin`` when ``elapsed`` (seconds) was zero."""
-    return lambda: begin + timedelta(seconds=elapsed())
 
 
 def write_demo_home(home: Path) -> None:

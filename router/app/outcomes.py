@@ -91,7 +91,7 @@ def quote_results(
 
     InvalidInputError for a damaged file.
     """
-    if not any(folder.glob("quote-*.json")):
+    if not any(folder.glob("quote-*.json")) and not store.quotes.find(count=1):
         return ()
     return tuple(
         each
@@ -101,9 +101,10 @@ def quote_results(
 
 
 def _all(store: StateStore, folder: Path, admits: Callable[[str], bool]) -> Iterable[QuoteResult]:
-    from router.config.plan_files import stored_quotes
+    from router.app.stored_quotes import list_stored_quotes
 
-    for name, quote, accepted in stored_quotes(folder):
+    for stored in reversed(list_stored_quotes(folder, store)):
+        name, quote, accepted = stored.name, stored.quote, stored.acceptance
         if accepted is None or not all(admits(a.team) for a in store.attempts.find(plan=accepted.plan, job=quote.job)):
             continue
         outcome = quote_ending(quote, accepted, store)

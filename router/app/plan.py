@@ -13,7 +13,7 @@ from pricing.problems import InvalidInputError, Problem
 from router.app.learned import RunReader, read_no_runs
 from router.app.read_quotas import QuotaChoice, running_placements, with_read_quotas
 from router.config.book_check import check_against_book, check_limits_against_book
-from router.config.job_files import LoadedJobs, load_jobs
+from router.config.job_files import JobSource, LoadedJobs, load_jobs
 from router.config.limits_file import LoadedLimits, load_limits, teams_without_jobs
 from router.controller.plan_limits import BudgetSource, budget_sources
 from router.jobs.experience import learn
@@ -25,7 +25,7 @@ from router.state.records import Shortage
 
 
 def load_inputs(
-    paths: Sequence[str], limits_file: Path | None, now: datetime, book: PriceBook, *, own_deadlines: bool = True
+    paths: Sequence[JobSource], limits_file: Path | None, now: datetime, book: PriceBook, *, own_deadlines: bool = True
 ) -> tuple[LoadedJobs, Limits]:
     """Return jobs and limits, checked against the book.
 

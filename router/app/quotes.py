@@ -15,6 +15,7 @@ from pricing.problems import InvalidInputError
 from router.app.learned import RunReader, read_no_runs
 from router.app.plan import load_inputs, recent_offers
 from router.app.read_quotas import QuotaChoice, running_placements, with_read_quotas
+from router.config.job_files import JobSource, JobText
 from router.config.plan_files import read_fit
 from router.jobs.experience import Experience, learn
 from router.jobs.limits import Limits
@@ -80,7 +81,7 @@ class QuoteBatch:
 
 
 def prepare_quotes(
-    paths: Sequence[str],
+    paths: Sequence[JobSource],
     book_name: str,
     limits_file: Path | None,
     now: datetime,
@@ -118,7 +119,8 @@ def prepare_quotes(
         if moment is None:
             asks.append(Refused(job.name, "has no deadline to quote for", "give it one, or --by +36h"))
             continue
-        asks.append(QuoteRequest(job, moment.at(now), (str(Path(document.file).absolute()),)))
+        files = () if any(isinstance(path, JobText) for path in paths) else (str(Path(document.file).absolute()),)
+        asks.append(QuoteRequest(job, moment.at(now), files))
     return QuoteBatch(tuple(asks), trade, options.budget, options.processes or _processors(), read, experience)
 
 
@@ -227,18 +229,21 @@ def plan_request_of(
     held: Callable[[Limits], Limits] = lambda limits: limits,
     quotas: str | None = None,
     runs: RunReader = read_no_runs,
+    document: str | None = None,
 ) -> PlanRequest:
     """Return a plan request for the quoted job, on today's prices; ``quotas``, ``runs`` are as in QuoteOptions.
 
-    The ceiling lowers the job's own budget, never raises it; ``held`` adds the budgets that the state knows.
+    The ceiling lowers the job's own budget, never raises it; ``held`` adds the budgets that the state knows. With a
+    ``document`` the job is read from it, and no file is read.
     InvalidInputError where the job's file is gone, or the job is not the one that was quoted.
     """
     book = load_book(book_name)
-    loaded, in_file = load_inputs(quote.files, limits_file, now, book, own_deadlines=False)
+    sources: Sequence[JobSource] = quote.files if document is None else (JobText(document, quote.job),)
+    loaded, in_file = load_inputs(sources, limits_file, now, book, own_deadlines=False)
     choice = QuotaChoice(quotas, limits_file)
     read = with_read_quotas(in_file, choice, book, now, running_placements(loaded, book))
     job = next((j for j in loaded.jobs if j.name == quote.job), None)
-    where = ", ".join(quote.files)
+    where = ", ".join(quote.files if document is None else ())
     if job is None:
         raise InvalidInputError.single(f"holds no job {quote.job} any more", where=where, remedy="quote again")
     if job.digest != quote.job_digest:

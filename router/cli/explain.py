@@ -140,15 +140,15 @@ def _quoted(plan: Plan, job: str) -> str:
 
     Empty if there is no such quote, or if both name the same cost.
     """
-    from router.config.plan_files import stored_quotes
-    from router.prices.data_folders import quotes_folder
+    from router.cli.site_options import list_own_quotes
     from router.render.quote_text import format_cost
 
     job_summary = next(summary for summary in plan.jobs if summary.job == job)
+    quotes = list_own_quotes(job)
     matching = [
-        (name, q)
-        for name, q, _ in stored_quotes(quotes_folder())
-        if (q.job, q.job_digest, q.deadline) == (job, job_summary.job_digest, job_summary.deadline)
+        (each.name, each.quote)
+        for each in quotes
+        if (each.quote.job_digest, each.quote.deadline) == (job_summary.job_digest, job_summary.deadline)
     ]
     if not matching or matching[-1][1].usd.mean == job_summary.cost_usd:
         return ""

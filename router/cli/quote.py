@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from datetime import datetime
 from enum import StrEnum
@@ -20,10 +21,9 @@ from router.cli.planning_options import AdvisoryOption, BookOption, LearnedOptio
 if TYPE_CHECKING:
     from pricing.money import Usd
     from router.app.quotes import QuoteAnswer
-    from router.jobs.limits import Limits
     from router.jobs.quantities import Moment
-    from router.planning.planner import PlanRequest
-    from router.quotes.quote import Quote
+    from router.quotes.quote import Quote, Refused
+    from router.quotes.request import QuoteRequest
 
 
 def accept_stored_quote(
@@ -43,58 +43,54 @@ def accept_stored_quote(
     ``tonight`` says that ``now`` is the present, so that budgets apply. Raises InvalidInputError and CommandError.
     """
     from router.app.budgets import BudgetConstraints
-    from router.app.quotes import plan_request_of, with_quoted_policy
     from router.cli.site_options import (
-        acting_user,
         load_shortages_and_budgets,
+        open_query_context,
         report_experience,
         run_reader,
         store_planned_jobs,
     )
-    from router.config.plan_files import QuoteAcceptance, find_quote, store_acceptance
     from router.planning.plan_json import plan_content, plan_to_json
-    from router.planning.planner import make_plan
-    from router.prices.data_folders import quotes_folder
+    from router.queries.quote_acceptance import (
+        AcceptanceInputs,
+        QuoteStaleError,
+        QuoteUnplacedError,
+        plan_quote,
+        prepare_acceptance,
+        record_acceptance,
+    )
     from router.render.plan_text import table as plan_table
 
     if out is None:
         raise InvalidInputError.single("the plan has to go somewhere", field="--out", remedy="name a file: plan.json")
-    folder = quotes_folder()
-    identity, quote = find_quote(folder, name)
-    if now > quote.valid_until:
-        what = f"{identity} was valid until {quote.valid_until:%Y-%m-%d %H:%MZ}"
-        raise CommandError(what, ExitCode.STALE, "ask for the quote again")
-    limit = ceiling if ceiling is not None else quote.usd.p90
-    if limit is None:
-        what = "the quote names no upper cost: the job may never be done on spot alone"
-        raise InvalidInputError.single(what, field="--ceiling", remedy="say what it may cost")
-    budgets = load_shortages_and_budgets(now)[1] if tonight else BudgetConstraints()
-    request = plan_request_of(
-        quote, limit, book, limits, now, budgets.limits, quotas, run_reader(learned, now, present=tonight)
-    )
-    report_experience(request.experience)
-    with console.progress(f"planning {quote.job}") as show_phase:
-        plan = make_plan(request, progress=show_phase)
-    if plan.unplaced:
-        left_out = plan.unplaced[0]
-        hints = "; ".join(f"{r.change}: {r.detail}" for r in left_out.relaxations)
-        raise CommandError(
-            f"{quote.job} cannot be planned within ${limit.dollars():,.2f}: {left_out.reason}",
-            ExitCode.UNPLACED,
-            hints or "raise --ceiling, or quote again",
+    with open_query_context(now) as context:
+        inputs = AcceptanceInputs(
+            now,
+            book,
+            limits,
+            quotas,
+            load_shortages_and_budgets(now)[1] if tonight else BudgetConstraints(),
+            run_reader(learned, now, present=tonight),
+            reads_files=True,
         )
-    plan = with_quoted_policy(plan, quote.run_policy)
-    console.write(plan_to_json(plan), out)
-    digest: str = plan_content(plan)["digest"]
-    store_planned_jobs(request.jobs, digest, _limits_to_store(request, limits), now)
-    store_acceptance(
-        folder,
-        QuoteAcceptance(
-            identity, now.isoformat().replace("+00:00", "Z"), acting_user(), digest, request.jobs[0].digest, str(limit)
-        ),
-    )
+        try:
+            prepared = prepare_acceptance(context, name, ceiling, inputs)
+            report_experience(prepared.request.experience)
+            quote = prepared.stored.quote
+            with console.progress(f"planning {quote.job}") as show_phase:
+                plan = plan_quote(prepared, show_phase)
+        except QuoteStaleError as error:
+            raise CommandError(str(error), ExitCode.STALE, error.remedy) from None
+        except QuoteUnplacedError as error:
+            raise CommandError(str(error), ExitCode.UNPLACED, error.remedy) from None
+        text = plan_to_json(plan)
+        console.write(text, out)
+        digest: str = plan_content(plan)["digest"]
+        store_planned_jobs(prepared.request.jobs, digest, prepared.limits_to_store, now)
+        record_acceptance(context, prepared, plan, replaces=True)
     console.note(
-        f"{identity} accepted: {quote.job} by {quote.deadline:%Y-%m-%d %H:%MZ} for at most ${limit.dollars():,.2f}"
+        f"{prepared.stored.name} accepted: {quote.job} by {quote.deadline:%Y-%m-%d %H:%MZ} for at most "
+        f"${prepared.ceiling.dollars():,.2f}"
     )
     if quote.run_policy is not None:
         console.note(f"run by {quote.run_policy}, which the quote was made for")
@@ -200,22 +196,11 @@ def quote(
         for answer in make_quotes(prepared):
             results.append(answer)
             show_phase(f"quoting jobs, {len(results)} of {len(prepared.asks)} done")
-    names = _store_quotes(results) if keep else {}
+    names = _store_quotes(results, prepared.asks) if keep else {}
     if html is not None:
         _write_page(results, html, names)
     _show(results, names, output)
     return int(ExitCode.OK if all(_is_answer(a) for a in results) else ExitCode.UNPLACED)
-
-
-def _limits_to_store(request: PlanRequest, limits_file: Path | None) -> Limits | None:
-    """Return the limits of file and readings, without the budgets that the state adds; None where there are none."""
-    from router.config.limits_file import read_limits
-    from router.jobs.limits import Limits as LimitsFile
-
-    if limits_file is None and not request.limit_sources:
-        return None
-    written = LimitsFile.none() if limits_file is None else read_limits(limits_file)
-    return request.limits.model_copy(update={"teams": written.teams})
 
 
 def _only_with_accept(paths: Sequence[str] | None, by: str | None, budget: str | None, html: Path | None) -> None:
@@ -235,19 +220,41 @@ def _parse_deadline(text: str | None) -> Moment | None:
         raise option_error("--by", error) from None
 
 
-def _store_quotes(results: Sequence[QuoteAnswer]) -> dict[str, str]:
+def _store_quotes(results: Sequence[QuoteAnswer], asks: Sequence[QuoteRequest | Refused]) -> dict[str, str]:
     """Store the quotes and return their ids by job. A failure to store is only reported."""
     from router.config.plan_files import store_quotes
     from router.prices.data_folders import quotes_folder
     from router.quotes.quote import Quote
 
-    quotes = [a for a in results if isinstance(a, Quote)]
+    quotes = [(a, ask) for a, ask in zip(results, asks, strict=True) if isinstance(a, Quote)]
     folder = quotes_folder()
     try:
-        return {q.job: name for q, name in zip(quotes, store_quotes(folder, quotes), strict=True)}
+        names = store_quotes(folder, [q for q, _ in quotes])
     except OSError as error:
         console.note(f"{folder}: quotes are not stored: {error.strerror or error}", "warning")
         return {}
+    _put_into_state(quotes)
+    return {q.job: name for (q, _), name in zip(quotes, names, strict=True)}
+
+
+def _put_into_state(quotes: Sequence[tuple[Quote, QuoteRequest | Refused]]) -> None:
+    """Put quotes into the state, where there is one, so that other machines see them. A failure is only reported."""
+    from router.app.settings import SettingsFiles, read_settings
+    from router.app.stored_quotes import put_quote
+    from router.cli.site_options import acting_user, open_state_store, translate_errors
+    from router.controller.workspaces import job_json
+    from router.quotes.request import QuoteRequest
+
+    try:
+        with translate_errors():
+            if not quotes or not read_settings(SettingsFiles(None, None), dict(os.environ)).has_state:  # noqa: TID251
+                return
+            with open_state_store(None, None, makes=False) as (_, store):
+                for quote, ask in quotes:
+                    if isinstance(ask, QuoteRequest):
+                        put_quote(store, quote, job_json(ask.job), acting_user())
+    except (CommandError, InvalidInputError) as error:
+        console.note(f"quotes are stored in files alone: {error}", "warning")
 
 
 def _write_page(results: Sequence[QuoteAnswer], file: Path, names: dict[str, str]) -> None:

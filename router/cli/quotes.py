@@ -12,7 +12,7 @@ import typer
 from router.cli import console
 from router.cli.console import ExitCode
 from router.cli.options import parse_now
-from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, open_state_store
+from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, find_own_quote, list_own_quotes, open_state_store
 
 if TYPE_CHECKING:
     from router.quotes.outcomes import QuoteRecord
@@ -43,18 +43,13 @@ def list_quotes(
     stepfare quotes list
     stepfare quotes list --job llama-7b -o json
     """
-    from dataclasses import asdict
-
-    from router.config.plan_files import stored_quotes
-    from router.prices.data_folders import quotes_folder
-    from router.quotes.quote_json import quote_content
+    from router.app.stored_quotes import quotes_content
     from router.render.quote_text import format_cost, format_on_time
     from router.render.tables import format_table
 
-    quotes = [each for each in stored_quotes(quotes_folder()) if job is None or each[1].job == job]
+    quotes = list_own_quotes(job)
     if output is QuoteListFormat.JSON:
-        rows = [{**quote_content(q), "accepted": asdict(a) if a is not None else None} for _, q, a in quotes]
-        console.out(json.dumps({"quotes": rows}, indent=2, sort_keys=True))
+        console.out(json.dumps(quotes_content(quotes), indent=2, sort_keys=True))
         return
     if not quotes:
         console.note("no quotes are stored" if job is None else f"no quote of {job} is stored")
@@ -62,15 +57,15 @@ def list_quotes(
     header = ("QUOTE", "ASKED", "JOB", "BY", "EXPECTED", "ON TIME", "ACCEPTED")
     rows_ = [
         (
-            name.removeprefix("quote-"),
-            f"{q.asked_at:%m-%d %H:%M}",
-            q.job,
-            f"{q.deadline:%m-%d %H:%M}",
-            format_cost(q.usd.mean),
-            format_on_time(q),
-            "" if a is None else f"${a.ceiling_usd}",
+            stored.name.removeprefix("quote-"),
+            f"{stored.quote.asked_at:%m-%d %H:%M}",
+            stored.quote.job,
+            f"{stored.quote.deadline:%m-%d %H:%M}",
+            format_cost(stored.quote.usd.mean),
+            format_on_time(stored.quote),
+            "" if stored.acceptance is None else f"${stored.acceptance.ceiling_usd}",
         )
-        for name, q, a in quotes
+        for stored in quotes
     ]
     right = frozenset({"EXPECTED", "ON TIME", "ACCEPTED"})
     console.out(format_table(header, rows_, right, {"JOB": 18}, console.screen()))
@@ -86,13 +81,11 @@ def show(
     stepfare quotes show quote-1a2b3c4d5e6f
     stepfare quotes show 1a2b -o line
     """
-    from router.config.plan_files import find_quote, read_acceptance
-    from router.prices.data_folders import quotes_folder
     from router.quotes.quote_json import quote_to_json
     from router.render.quote_text import line, text
 
-    folder = quotes_folder()
-    identity, quote = find_quote(folder, name)
+    stored = find_own_quote(name)
+    identity, quote, accepted = stored.name, stored.quote, stored.acceptance
     if output is StoredQuoteFormat.JSON:
         console.out(quote_to_json(quote))
         return
@@ -100,7 +93,6 @@ def show(
         console.out(line(quote, identity))
         return
     console.out(text(quote, identity, console.screen()))
-    accepted = read_acceptance(folder, identity)
     if accepted is not None:
         console.out(
             f"accepted {accepted.at} by {accepted.who}, ceiling ${accepted.ceiling_usd}, plan {accepted.plan[:12]}"
@@ -132,15 +124,16 @@ def calibration(
     were given up count as late.
     """
     from router.app.outcomes import quote_ending
+    from router.app.stored_quotes import list_stored_quotes
     from router.cli.console import check_output_folders, write_output_file
-    from router.config.plan_files import stored_quotes
     from router.prices.data_folders import quotes_folder
     from router.quotes.outcomes import assess_quotes
     from router.render.calibration_text import as_csv, calibration_page
 
     check_output_folders(html)
-    accepted = [(quote, how) for _, quote, how in stored_quotes(quotes_folder()) if how is not None]
     with open_state_store(deploy, clouds, makes=False) as (_, store):
+        quotes = list_stored_quotes(quotes_folder(), store)[::-1]
+        accepted = [(each.quote, each.acceptance) for each in quotes if each.acceptance is not None]
         pairs = [(quote, quote_ending(quote, how, store)) for quote, how in accepted]
     outcomes = assess_quotes([(quote, how) for quote, how in pairs if how is not None])
     if html is not None:

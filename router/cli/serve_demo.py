@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +17,7 @@ from router.cli.site_options import open_state_store
 def serve_demo(host: str, port: int, folder: Path | None) -> ExitCode:
     """Serve the demo until Ctrl-C; its home is ``folder``, which stays, or a new one, which goes."""
     from router.access.identity import Grant, Identity, Role
-    from router.app.console_demo import BOOKS_AT, DEMO_USER, NIGHT_AT, clock_from, write_demo_home
+    from router.app.console_demo import BOOKS_AT, DEMO_USER, NIGHT_AT, write_demo_home
     from router.console.answers import AnswerCache
     from router.console.app import make_console
     from router.console.server import run_server
@@ -28,15 +27,10 @@ def serve_demo(host: str, port: int, folder: Path | None) -> ExitCode:
 
     with _new_home(folder) as home:
         write_demo_home(home)
-        began = time.monotonic()
-
-        def elapsed() -> float:
-            return time.monotonic() - began
-
         with open_state_store(home / "deploy.yaml", None) as (opened, store):
             user = Identity(DEMO_USER, (Grant(Role.ADMIN),))
-            context = QueryContext(opened, store, clock_from(BOOKS_AT, elapsed), user)
-            night = QueryContext(opened, store, clock_from(NIGHT_AT, elapsed), user)
+            context = QueryContext(opened, store, lambda: BOOKS_AT, user)
+            night = QueryContext(opened, store, lambda: NIGHT_AT, user)
             site = ConsoleSite(context, lambda _: user, AnswerCache(), night=night, banner="Demo: made-up data")
 
             def announce(url: str) -> None:

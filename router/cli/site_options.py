@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from router.app.budgets import BudgetConstraints
     from router.app.learned import RunReader
     from router.app.settings import AppSettings
+    from router.config.plan_files import StoredQuote
     from router.controller.context import ControllerContext, Reporter
     from router.controller.plan_limits import BudgetSource
     from router.jobs.experience import Experience, RunRecords
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from router.jobs.spec import Job
     from router.planning.inputs import LimitSource
     from router.planning.plan import Plan
+    from router.queries.context import QueryContext
     from router.state.records import Shortage
     from router.state.store import StateStore
 
@@ -77,6 +79,68 @@ def open_state_store(
         yield opened, stack.enter_context(StateStore.open(url, now=wall_clock()))
 
 
+@contextmanager
+def open_query_context(moment: datetime) -> Iterator[QueryContext]:
+    """Open the state for queries of whoever runs the command; a missing state is not created.
+
+    If the state cannot be read, an empty one replaces it; this is reported.
+    """
+    from router.access.identity import local_operator
+    from router.app.settings import AppSettings
+    from router.controller.deploy_settings import Deploy
+    from router.prices.cloud_settings import Clouds, LoadedClouds
+    from router.prices.data_folders import data_folder
+    from router.queries.context import QueryContext
+    from router.state.store import StateStore
+
+    with ExitStack() as stack:
+        try:
+            settings, store = stack.enter_context(open_state_store(None, None, makes=False))
+        except (CommandError, InvalidInputError) as error:
+            console.note(f"what the state holds is not known: {error}", "warning")
+            settings = AppSettings(Deploy(), LoadedClouds(Clouds(), {}), data_folder(), {})
+            url = f"sqlite:///{stack.enter_context(TemporaryDirectory(prefix='stepfare-'))}/state.db"
+            store = stack.enter_context(StateStore.open(url, now=wall_clock()))
+        with translate_errors():
+            yield QueryContext(settings, store, lambda: moment, local_operator(acting_user()))
+
+
+def list_own_quotes(job: str | None = None) -> tuple[StoredQuote, ...]:
+    """Return the stored quotes of that job, None is all, the oldest first. Without a state only files are read."""
+    from router.app.stored_quotes import list_stored_quotes
+    from router.prices.data_folders import quotes_folder
+
+    if not _has_state():
+        return list_stored_quotes(quotes_folder(), None, job=job)[::-1]
+    from router.queries.quotes import list_quotes
+
+    with open_query_context(wall_clock()) as context:
+        return list_quotes(context, job)[::-1]
+
+
+def find_own_quote(name: str) -> StoredQuote:
+    """Return a stored quote by its id or first digits. InvalidInputError. Without a state only files are read."""
+    from router.app.stored_quotes import find_stored_quote
+    from router.prices.data_folders import quotes_folder
+
+    if not _has_state():
+        return find_stored_quote(quotes_folder(), None, name)
+    from router.queries.quotes import find_quote
+
+    with open_query_context(wall_clock()) as context:
+        return find_quote(context, name)
+
+
+def _has_state() -> bool:
+    """Return whether there is a state; where the settings cannot be read, opening it says so."""
+    from router.app.settings import SettingsFiles, read_settings
+
+    try:
+        return read_settings(SettingsFiles(None, None), dict(os.environ)).has_state  # noqa: TID251
+    except InvalidInputError:
+        return True
+
+
 def store_planned_jobs(
     jobs: Sequence[Job], plan: str, limits: Limits | None, moment: datetime, plan_text: str = ""
 ) -> None:
@@ -85,18 +149,13 @@ def store_planned_jobs(
     The keys are the digests of the jobs and of the plan. With ``plan_text`` the plan is the last one, which `plan
     --since last` finds. A failure is only reported.
     """
-    from router.controller.plan_limits import store_limits
-    from router.controller.previous_plan import store_last_plan
-    from router.controller.workspaces import job_json
+    from router.app.stored_plan import store_made_plan, store_plan_inputs
 
     try:
         with open_state_store(None, None) as (_, store):
-            store.plans.put_jobs({job.digest: job_json(job) for job in jobs}, moment)
-            if limits is not None:
-                store_limits(store, plan, limits)
+            store_plan_inputs(store, jobs, plan, limits, moment)
             if plan_text:
-                store_last_plan(store, plan_text)
-                store.made_plans.put(plan, plan_text, moment, wall_clock(), acting_user())
+                store_made_plan(store, plan, plan_text, moment, made_at=wall_clock(), made_by=acting_user())
     except (CommandError, InvalidInputError) as error:
         remedy = "give jobs and limits to `apply` with --jobs and --limits"
         console.note(f"what was planned was not stored, {remedy}: {error}", "warning")

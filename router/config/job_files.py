@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from pricing.problems import InvalidInputError, Problem
 from router.config.validation import problems_of
-from router.config.yamlfile import FieldPath, YamlDocument, read_documents
+from router.config.yamlfile import FieldPath, YamlDocument, parse_documents, read_documents
 from router.jobs.limits import Limits
 from router.jobs.quantities import PLANNING_SPAN, TOO_FAR, TOO_FAR_REMEDY, format_duration, is_beyond_planning
 from router.jobs.spec import Job
@@ -32,6 +32,17 @@ class FoundFiles:
 
     jobs: tuple[Path, ...]
     limits: tuple[Path, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class JobText:
+    """Jobs as text that is in no file; ``name`` is the name that messages show."""
+
+    text: str
+    name: str = "job.yaml"
+
+
+JobSource = Path | str | JobText
 
 
 def find_files(paths: Sequence[Path | str], *, limits_will_do: bool = False) -> FoundFiles:
@@ -111,26 +122,29 @@ def read_jobs(paths: Sequence[Path | str], now: datetime) -> tuple[Job, ...]:
     return load_jobs(paths, now).jobs
 
 
-def load_jobs(paths: Sequence[Path | str], now: datetime, *, own_deadlines: bool = True) -> LoadedJobs:
-    """Load the jobs of all files, folders (recursive) and globs, each with its place.
+def load_jobs(sources: Sequence[JobSource], now: datetime, *, own_deadlines: bool = True) -> LoadedJobs:
+    """Load the jobs of all files, folders (recursive), globs and texts, each with its place.
 
     A file may hold several documents; a file named limits.yaml holds none. InvalidInputError carries every problem of
     every file: no such file, not YAML, what the model refuses, two jobs of one name, a deadline that has passed at
     ``now`` (of a job that may not be late) or that lies before the earliest start, a time that is more than a year
     away. Not ``own_deadlines``: deadlines are not checked, since another one counts.
     """
-    files = find_files(paths)
+    paths = [source for source in sources if not isinstance(source, JobText)]
+    texts = [source for source in sources if isinstance(source, JobText)]
     problems: list[Problem] = []
     loaded: list[tuple[Job, YamlDocument]] = []
-    for file in files.jobs:
+    files: list[Path | JobText] = [*(find_files(paths).jobs if paths or not texts else ()), *texts]
+    for file in files:
         try:
-            documents = read_documents(file)
+            documents = parse_documents(file.text, file.name) if isinstance(file, JobText) else read_documents(file)
         except InvalidInputError as error:
             problems += error.problems
             continue
         if not documents:
             remedy = "write a job into it, or remove it; `stepfare schema job` lists the fields"
-            problems.append(Problem(str(file), "", "holds no job", remedy))
+            name = file.name if isinstance(file, JobText) else str(file)
+            problems.append(Problem(name, "", "holds no job", remedy))
         for document in documents:
             try:
                 loaded.append((_read_job(document), document))

@@ -67,6 +67,20 @@ class QuoteAcceptance:
     ceiling_usd: str
 
 
+@dataclass(frozen=True, slots=True)
+class StoredQuote:
+    """A quote with its id, and its acceptance where it was accepted.
+
+    ``document`` is the job as it was written, None for a quote that lies in files alone.
+    """
+
+    name: str
+    quote: Quote
+    acceptance: QuoteAcceptance | None
+    document: str | None = None
+    asked_by: str = ""
+
+
 def store_quotes(folder: Path, quotes: list[Quote]) -> tuple[str, ...]:
     """Store the quotes, and return their ids. OSError where the folder cannot be written."""
     ids = []
@@ -79,9 +93,13 @@ def store_quotes(folder: Path, quotes: list[Quote]) -> tuple[str, ...]:
 
 def stored_quotes(folder: Path) -> tuple[tuple[str, Quote, QuoteAcceptance | None], ...]:
     """Return all quotes by the moment at which they were asked, then id. InvalidInputError for a damaged file."""
-    paths = [p for p in sorted(folder.glob("quote-*.json")) if not p.name.endswith(_ACCEPTED)]
-    quotes = [(path.stem, read_quote(path), read_acceptance(folder, path.stem)) for path in paths]
+    quotes = [(path.stem, read_quote(path), read_acceptance(folder, path.stem)) for path in quote_paths(folder)]
     return tuple(sorted(quotes, key=lambda each: (each[1].asked_at, each[0])))
+
+
+def quote_paths(folder: Path) -> tuple[Path, ...]:
+    """Return the files of quotes in a folder, by id."""
+    return tuple(p for p in sorted(folder.glob("quote-*.json")) if not p.name.endswith(_ACCEPTED))
 
 
 def find_quote(folder: Path, name: str) -> tuple[str, Quote]:

@@ -118,7 +118,7 @@ def find_digest(context: QueryContext, name: str = "latest") -> str | None:
     """Return the digest of the plan of that name; None where there is none. Errors as :func:`find_plan`."""
     context.identity.require(Permission.READ_PLANS)
     if name == "latest":
-        rows = context.store.made_plans.newest(1)
+        rows = context.store.made_plans.newest(1, of_nights=True)
         return rows[0].digest if rows else None
     digits = name.removeprefix("plan-")
     if len(digits) < LEAST_DIGITS or not _DIGITS.fullmatch(digits):
@@ -131,7 +131,7 @@ def find_digest(context: QueryContext, name: str = "latest") -> str | None:
 
 def previous_digest(store: StateStore, as_of: datetime) -> str | None:
     """Return the digest of the latest plan of an earlier night; None without any."""
-    rows = store.made_plans.newest(1, as_of - ANOTHER_NIGHT)
+    rows = store.made_plans.newest(1, as_of - ANOTHER_NIGHT, of_nights=True)
     return rows[0].digest if rows else None
 
 

@@ -47,8 +47,11 @@ class MadePlans:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def put(self, digest: str, text: str, as_of: datetime, made_at: datetime, made_by: str) -> None:
-        """Store a plan with a summary of its JSON; repeating it is harmless."""
+    def put(self, digest: str, text: str, as_of: datetime, made_at: datetime, made_by: str, *, quote: str = "") -> None:
+        """Store a plan with a summary of its JSON; repeating it is harmless.
+
+        ``quote`` is the accepted quote that it was made of: such a plan is no night's.
+        """
         row = {
             "digest": digest,
             "text": text,
@@ -56,6 +59,7 @@ class MadePlans:
             "made_at": made_at,
             "made_by": storable_text(made_by),
             "summary": canonical_json(_summary(json.loads(text))),
+            "quote": quote,
         }
         old = select(MADE_PLANS.c.digest).order_by(MADE_PLANS.c.made_at.desc(), MADE_PLANS.c.digest).offset(PLANS_KEPT)
         with self._database.write() as connection:
@@ -77,11 +81,24 @@ class MadePlans:
             found = connection.execute(_newest().where(MADE_PLANS.c.digest == digest)).one_or_none()
         return None if found is None else _row(found)
 
-    def newest(self, count: int = 50, before: datetime | None = None) -> tuple[MadePlanRow, ...]:
-        """Return plans without their texts, the latest moment first; with ``before``, those of earlier moments."""
+    def newest(
+        self, count: int = 50, before: datetime | None = None, *, of_nights: bool = False
+    ) -> tuple[MadePlanRow, ...]:
+        """Return plans without their texts, the latest moment first; with ``before``, those of earlier moments.
+
+        ``of_nights`` leaves out those of single quotes.
+        """
         query = _newest().limit(count)
+        if of_nights:
+            query = query.where(MADE_PLANS.c.quote == "")
         if before is not None:
             query = query.where(MADE_PLANS.c.as_of < before)
+        with self._database.read() as connection:
+            return tuple(_row(row) for row in connection.execute(query))
+
+    def made_since(self, moment: datetime, count: int) -> tuple[MadePlanRow, ...]:
+        """Return plans that were made at a moment or later, without their texts."""
+        query = _newest().where(MADE_PLANS.c.made_at >= moment).limit(count)
         with self._database.read() as connection:
             return tuple(_row(row) for row in connection.execute(query))
 

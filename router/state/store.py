@@ -37,6 +37,7 @@ class StateStore:
         from router.state.attempts import Attempts
         from router.state.audit import AuditLog
         from router.state.budgets import Budgets
+        from router.state.idempotency import IdempotencyKeys
         from router.state.joint_writes import JointWrites
         from router.state.journal import AttemptJournal, NoticeRecords, Shortages
         from router.state.ledger_archive import LedgerArchives
@@ -46,8 +47,11 @@ class StateStore:
         from router.state.periods import LedgerPeriods
         from router.state.plans import NamedValues, Plans
         from router.state.queries import StateQueries
+        from router.state.quotes import StateQuotes
         from router.state.state_backup import StateBackup
+        from router.state.tasks import Tasks
         from router.state.versions import STATE_ID
+        from router.state.webhook_deliveries import WebhookDeliveries
 
         self._database = database
         self._joint = JointWrites(database)
@@ -55,6 +59,10 @@ class StateStore:
         self.plans = Plans(database)
         self.made_plans = MadePlans(database)
         self.access_tokens = AccessTokens(database)
+        self.tasks = Tasks(database)
+        self.idempotency = IdempotencyKeys(database)
+        self.webhooks = WebhookDeliveries(database)
+        self.quotes = StateQuotes(database)
         self.attempts = Attempts(database)
         self.journal = AttemptJournal(database)
         self.notices = NoticeRecords(database)

@@ -341,10 +341,11 @@ MADE_PLANS = Table(
     _moment("made_at"),
     _text("made_by"),
     _text("summary"),
+    _text("quote"),
     Index("made_plans_by_as_of", "as_of"),
 )
 
-# Quotes that were asked for at a server; those of the command line lie in files.
+# Quotes with the jobs that they are for, as written; those of the command line lie in files, too.
 QUOTES = Table(
     "quotes",
     METADATA,
@@ -352,7 +353,9 @@ QUOTES = Table(
     _text("job"),
     _text("team"),
     _moment("asked_at"),
+    _text("asked_by"),
     _text("text"),
+    _text("document"),
     _text("acceptance", null=True),
     Index("quotes_by_asked_at", "asked_at"),
 )
@@ -367,13 +370,16 @@ TASKS = Table(
     _text("team"),
     _text("request"),
     _text("state"),
-    Column("progress", DETAILS, nullable=False),
+    Column("events", DETAILS, nullable=False),
     _text("result", null=True),
+    _text("message"),
     _moment("asked_at"),
     _moment("ended_at", null=True),
     _text("worker"),
     _moment("alive_at", null=True),
+    _count("tries"),
     Index("tasks_by_state", "state", "asked_at"),
+    Index("tasks_by_subject", "subject", "asked_at"),
 )
 
 # The first answer to a request with a key, given again when the request is repeated.

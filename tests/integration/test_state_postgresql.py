@@ -19,6 +19,7 @@ from tests.support.postgres_here import PASSWORD, PASSWORD_IN_URL, USER, Postgre
 from tests.support.state_suite import AttemptsSuite, NewUrl, NotesSuite, StateSuite
 from tests.support.state_suite_books import ArchiveSuite, BooksCrashSuite, ClosingSuite
 from tests.support.state_suite_budgets import BudgetsSuite
+from tests.support.state_suite_console import IdempotencySuite, TasksSuite, WebhooksSuite
 from tests.support.state_suite_crashes import CrashSuite, VersionsSuite
 from tests.support.state_suite_earlier import EarlierSuite
 from tests.support.state_suite_leases import LeaseSuite
@@ -26,6 +27,7 @@ from tests.support.state_suite_lists import AppendOnlySuite, AuditSuite, LedgerS
 from tests.support.state_suite_many import ManySuite
 from tests.support.state_suite_notices import NoticesSuite
 from tests.support.state_suite_overview import OverviewSuite
+from tests.support.state_suite_quotes import QuotesSuite
 from tests.support.state_suite_whole import WholeSuite
 from tests.support.state_values import NOW, entry
 
@@ -74,6 +76,22 @@ class TestMany(ManySuite):
 
 
 class TestLedger(LedgerSuite):
+    pass
+
+
+class TestQuotes(QuotesSuite):
+    pass
+
+
+class TestTasks(TasksSuite):
+    pass
+
+
+class TestIdempotency(IdempotencySuite):
+    pass
+
+
+class TestWebhooks(WebhooksSuite):
     pass
 
 

@@ -12,6 +12,7 @@ from router.state.store import StateStore
 from tests.support.state_suite import AttemptsSuite, NewUrl, NotesSuite
 from tests.support.state_suite_books import ArchiveSuite, BooksCrashSuite, ClosingSuite
 from tests.support.state_suite_budgets import BudgetsSuite
+from tests.support.state_suite_console import IdempotencySuite, TasksSuite, WebhooksSuite
 from tests.support.state_suite_crashes import CrashSuite, VersionsSuite
 from tests.support.state_suite_earlier import EarlierSuite
 from tests.support.state_suite_leases import LeaseSuite
@@ -19,6 +20,7 @@ from tests.support.state_suite_lists import AppendOnlySuite, AuditSuite, LedgerS
 from tests.support.state_suite_many import ManySuite
 from tests.support.state_suite_notices import NoticesSuite
 from tests.support.state_suite_overview import OverviewSuite
+from tests.support.state_suite_quotes import QuotesSuite
 from tests.support.state_suite_whole import WholeSuite
 from tests.support.state_values import NOW
 
@@ -66,6 +68,22 @@ class TestMany(ManySuite):
 
 
 class TestLedger(LedgerSuite):
+    pass
+
+
+class TestQuotes(QuotesSuite):
+    pass
+
+
+class TestTasks(TasksSuite):
+    pass
+
+
+class TestIdempotency(IdempotencySuite):
+    pass
+
+
+class TestWebhooks(WebhooksSuite):
     pass
 
 

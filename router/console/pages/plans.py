@@ -56,7 +56,11 @@ _LONGEST_NOTE = 500
 _NONE = "no plan was made yet"
 _NO_SUCH = "no such plan is stored"
 _MAKE = "stepfare plan jobs/ --out plan.json"
-_DONE = {"approved": "Your approval is recorded.", "revoked": "Your approval is revoked."}
+_DONE = {
+    "approved": "Your approval is recorded.",
+    "revoked": "Your approval is revoked.",
+    "quote": "The quote is accepted, and this is its plan. Nothing is ordered before it is applied.",
+}
 
 
 def make_router(site: ConsoleSite) -> APIRouter:

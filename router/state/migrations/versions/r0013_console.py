@@ -46,6 +46,7 @@ def upgrade() -> None:
         _moment("made_at"),
         _text("made_by"),
         _text("summary"),
+        _text("quote"),
         sa.PrimaryKeyConstraint("digest"),
     )
     op.create_index("made_plans_by_as_of", "made_plans", ["as_of"])
@@ -55,22 +56,27 @@ def upgrade() -> None:
         _text("job"),
         _text("team"),
         _moment("asked_at"),
+        _text("asked_by"),
         _text("text"),
+        _text("document"),
         _text("acceptance", null=True),
         sa.PrimaryKeyConstraint("id"),
     )
     op.create_index("quotes_by_asked_at", "quotes", ["asked_at"])
     op.create_table(
         "tasks",
-        *(_text(name) for name in ("id", "kind", "subject", "team", "request", "state", "progress")),
+        *(_text(name) for name in ("id", "kind", "subject", "team", "request", "state", "events")),
         _text("result", null=True),
+        _text("message"),
         _moment("asked_at"),
         _moment("ended_at", null=True),
         _text("worker"),
         _moment("alive_at", null=True),
+        _count("tries"),
         sa.PrimaryKeyConstraint("id"),
     )
     op.create_index("tasks_by_state", "tasks", ["state", "asked_at"])
+    op.create_index("tasks_by_subject", "tasks", ["subject", "asked_at"])
     op.create_table(
         "idempotency_keys",
         _text("subject"),

@@ -1,0 +1,274 @@
+"""The pages of quotes: the list, the form that asks for one, its progress, and the quote with its forms."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from urllib.parse import urlencode
+
+from anyio.to_thread import run_sync
+from fastapi import APIRouter, Request
+from fastapi.responses import RedirectResponse, Response
+from starlette.datastructures import UploadFile
+
+from pricing.problems import InvalidInputError, Problem
+from router.access.identity import Permission
+from router.app.stored_quotes import NoSuchQuoteError
+from router.config.plan_files import StoredQuote
+from router.console.answers import CachedAnswer
+from router.console.error_answers import answer_error
+from router.console.quote_work import QUOTE, QUOTE_ACCEPTANCE, submit_acceptance, submit_question
+from router.console.site import ConsoleSite
+from router.jobs.quantities import Moment
+from router.queries.quote_questions import MAX_DOCUMENT, QuoteQuestion, parse_amount
+from router.queries.quotes import find_quote, list_quotes, parse_before
+from router.queries.tasks import find_task
+from router.quotes.other_deadline import deadline_figure
+from router.render.figures import day_clock
+from router.render.page_frame import PageFrame
+from router.render.quote_form_page import (
+    QuoteFormView,
+    QuoteProgressView,
+    job_of_fields,
+    quote_form_page,
+    quote_progress_page,
+)
+from router.render.quote_list_page import QuoteListView, quote_list_csv, quote_list_page
+from router.render.quote_page import QuoteActions, quotes_page
+from router.state.tasks import TaskRow, TaskState
+
+HTML = "text/html; charset=utf-8"
+HERE = "/quotes"
+_PAGE = 50
+_MAX_BODY = 4 * MAX_DOCUMENT
+_MAX_FIELDS = 40
+_FIELDS = ("name", "team", "model", "steps", "tokens", "accelerators")
+
+
+def make_router(site: ConsoleSite) -> APIRouter:
+    """Return the routes of the pages."""
+    router = APIRouter(include_in_schema=False)
+
+    @router.get("/quotes")
+    def quotes(request: Request, job: str = "", before: str = "") -> Response:
+        context = site.asked_by(request)
+        rows = list_quotes(context, job or None, parse_before(before), _PAGE + 1)
+        shown = rows[:_PAGE]
+        query = {"job": job} if job else {}
+        earlier = {**query, "before": shown[-1].quote.asked_at.isoformat()} if len(rows) > _PAGE else {}
+        view = QuoteListView(
+            shown,
+            context.clock(),
+            job,
+            f"/quotes?{urlencode(earlier)}" if earlier else "",
+            context.identity.may(Permission.MAKE_QUOTES),
+        )
+        words = f"?{urlencode(query)}" if query else ""
+        links = (("CSV", f"/quotes.csv{words}"), ("JSON", f"/api/v1/quotes{words}"))
+        frame = site.frame(request, HERE, data_links=links)
+        return Response(quote_list_page(view, frame), media_type=HTML)
+
+    @router.get("/quotes.csv")
+    def quotes_csv(request: Request, job: str = "", before: str = "") -> Response:
+        rows = list_quotes(site.asked_by(request), job or None, parse_before(before), _PAGE * 4)
+        return Response(quote_list_csv(rows), media_type="text/csv; charset=utf-8")
+
+    @router.get("/quotes/new")
+    def form(request: Request, again: str = "", job: str = "", by: str = "") -> Response:
+        return _new(site, request, again, job, by)
+
+    @router.post("/quotes")
+    async def ask(request: Request) -> Response:
+        values = await _form_values(request)
+        return await run_sync(_ask, site, request, values)
+
+    @router.get("/quotes/tasks/{task_id}")
+    def progress(request: Request, task_id: str) -> Response:
+        return _progress(site, request, task_id)
+
+    @router.get("/quotes/{name}")
+    async def quote(request: Request, name: str, by: str = "") -> Response:
+        context = site.asked_by(request)
+        stored = await run_sync(find_quote, context, name)
+        return await _quote_answer(site, request, stored, by)
+
+    @router.post("/quotes/{name}/acceptance")
+    async def accept(request: Request, name: str) -> Response:
+        values = await _form_values(request)
+        return await run_sync(_accept, site, request, name, values.get("ceiling", ""))
+
+    return router
+
+
+def _new(site: ConsoleSite, request: Request, again: str, job: str, by: str) -> Response:
+    context = site.asked_by(request)
+    context.identity.require(Permission.MAKE_QUOTES)
+    stored = find_quote(context, again) if again else None
+    values = {"job": job} if job else {}
+    try:
+        at = _moment_of(by, context.clock()) if by else _tomorrow_noon(context.clock())
+    except InvalidInputError as error:
+        return _form(site, request, values, stored, error.problems)
+    return _form(site, request, {**values, "at": at.strftime("%Y-%m-%dT%H:%M")}, stored)
+
+
+def _ask(site: ConsoleSite, request: Request, values: Mapping[str, str]) -> Response:
+    context = site.asked_by(request)
+    source = values.get("source", "document")
+    by = values.get("by", "") or values.get("within", "") or values.get("at", "")
+    fields = {name: values.get(name, "") for name in _FIELDS}
+    stored: StoredQuote | None = None
+    shown = dict(values)
+    try:
+        if source == "again":
+            stored = find_quote(context, values.get("again", ""))
+            question = QuoteQuestion(again=stored.name, by=_with_zone(by))
+        elif source == "job":
+            question = QuoteQuestion(job=values.get("job", ""), by=_with_zone(by))
+        else:
+            document = job_of_fields(fields) if source == "fields" else values.get("file") or values.get("document", "")
+            shown["document"] = document
+            question = QuoteQuestion(document=document, by=_with_zone(by))
+        task = submit_question(context, question)
+    except NoSuchQuoteError:
+        raise
+    except InvalidInputError as error:
+        return _form(site, request, shown, stored, error.problems)
+    return RedirectResponse(f"/quotes/tasks/{task.id}", 303)
+
+
+def _accept(site: ConsoleSite, request: Request, name: str, ceiling: str) -> Response:
+    context = site.asked_by(request)
+    task = submit_acceptance(context, name, parse_amount(ceiling, "ceiling") if ceiling.strip() else None)
+    return RedirectResponse(f"/quotes/tasks/{task.id}", 303)
+
+
+def _progress(site: ConsoleSite, request: Request, task_id: str) -> Response:
+    context = site.asked_by(request)
+    task = find_task(context, task_id)
+    if task is None or task.kind not in (QUOTE, QUOTE_ACCEPTANCE):
+        return answer_error(request, 404, "no such work on a quote")
+    target = _result_url(task)
+    if target and request.headers.get("HX-Request"):
+        return Response(headers={"HX-Redirect": target})
+    if target:
+        return RedirectResponse(target, 303)
+    frame = site.frame(request, HERE)
+    return Response(quote_progress_page(_progress_view(task), frame), media_type=HTML)
+
+
+async def _quote_answer(site: ConsoleSite, request: Request, stored: StoredQuote, by: str) -> Response:
+    context, quote = site.asked_by(request), stored.quote
+    now, message = context.clock(), ""
+    try:
+        deadline = _moment_of(by, now) if by else _tomorrow_noon(now)
+    except InvalidInputError as error:
+        deadline, message = _tomorrow_noon(now), str(error)
+    identity, team = context.identity, quote.team or None
+    actions = QuoteActions(
+        deadline,
+        deadline_figure(quote, deadline),
+        identity.may(Permission.MAKE_QUOTES, team),
+        identity.may(Permission.ACCEPT_QUOTES, team),
+        now > quote.valid_until,
+        stored.acceptance,
+    )
+    links = (("JSON", f"/api/v1/quotes/{stored.name}"),)
+    frame = site.frame(request, HERE, data_links=links, message=message)
+    key = ("quote", stored.name, actions, frame)
+    answer = await site.answers.get(
+        key, lambda: CachedAnswer.of(quotes_page([(stored.name, quote)], frame=frame, actions=actions), HTML)
+    )
+    return answer.response(request)
+
+
+def _form(
+    site: ConsoleSite,
+    request: Request,
+    values: Mapping[str, str],
+    again: StoredQuote | None,
+    problems: tuple[Problem, ...] = (),
+) -> Response:
+    context = site.asked_by(request)
+    recent = list_quotes(context, count=_PAGE) if context.identity.may(Permission.READ_QUOTES) else ()
+    teams = context.identity.teams(Permission.MAKE_QUOTES).teams
+    view = QuoteFormView(
+        _tomorrow_noon(context.clock()).strftime("%Y-%m-%dT%H:%M"),
+        context.clock(),
+        values,
+        problems,
+        tuple(sorted({row.quote.job for row in recent})),
+        tuple(sorted(teams if teams is not None else {row.quote.team for row in recent} - {""})),
+        "" if again is None else again.name,
+        "" if again is None else again.quote.job,
+    )
+    frame: PageFrame = site.frame(request, HERE)
+    return Response(quote_form_page(view, frame), 400 if problems else 200, media_type=HTML)
+
+
+def _progress_view(task: TaskRow) -> QuoteProgressView:
+    request = json.loads(task.request)
+    result = json.loads(task.result) if task.result else {}
+    refused = next(iter(result.get("answers", {}).get("refused", ())), None)
+    is_quote = task.kind == QUOTE
+    return QuoteProgressView(
+        f"Quote for team {task.team}" if is_quote else f"Acceptance of {request['quote']}",
+        f"/quotes/tasks/{task.id}",
+        "no quote is possible" if refused else task.state.value,
+        task.state.is_final,
+        tuple((event.at, event.text) for event in task.events),
+        task.asked_at,
+        task.message,
+        None if refused is None else (refused["what"], _remedy_words(refused)),
+        f"/api/v1/tasks/{task.id}" if task.state is TaskState.DONE else "",
+    )
+
+
+def _remedy_words(refused: Mapping[str, object]) -> str:
+    remedy = str(refused.get("remedy") or "").removesuffix(" with --by")
+    if not refused.get("earliest"):
+        return remedy
+    at = day_clock(datetime.fromisoformat(str(refused["earliest"])))
+    cost = f" for about ${refused['earliest_usd']}" if refused.get("earliest_usd") else ""
+    return f"At the earliest it is done by {at} UTC{cost}: {remedy}"
+
+
+def _result_url(task: TaskRow) -> str:
+    """Return where the result of a task that is done is shown; "" where the progress says all."""
+    result = json.loads(task.result) if task.state is TaskState.DONE and task.result else {}
+    if task.kind == QUOTE_ACCEPTANCE and result:
+        return f"/plans/{result['plan']}?done=quote"
+    return f"/quotes/{result['quote']}" if result.get("quote") else ""
+
+
+async def _form_values(request: Request) -> dict[str, str]:
+    """Return the fields of a form as text; of a file its text. InvalidInputError for a file that is none."""
+    found: dict[str, str] = {}
+    async with request.form(max_files=1, max_fields=_MAX_FIELDS, max_part_size=_MAX_BODY) as form:
+        for name, value in form.multi_items():
+            if not isinstance(value, UploadFile):
+                found[name] = value.replace("\r\n", "\n")
+                continue
+            try:
+                found[name] = (await value.read()).decode("utf-8-sig")
+            except UnicodeDecodeError:
+                raise InvalidInputError.single("is not UTF-8 text", field=name) from None
+    return found
+
+
+def _with_zone(text: str) -> str:
+    """Return a deadline as forms write it with its zone, which is UTC."""
+    text = text.strip()
+    return f"{text}Z" if len(text) in (16, 19) and "T" in text and not text.endswith("Z") else text
+
+
+def _moment_of(text: str, now: datetime) -> datetime:
+    try:
+        return Moment.parse(_with_zone(text[:40])).at(now)
+    except (ValueError, OverflowError) as error:
+        raise InvalidInputError.single(str(error), field="by") from None
+
+
+def _tomorrow_noon(now: datetime) -> datetime:
+    return (now + timedelta(days=1)).replace(hour=12, minute=0, second=0, microsecond=0)

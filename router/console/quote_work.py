@@ -1,0 +1,112 @@
+"""Long work of quotes: a quote is simulated, or the plan of an accepted one is made, in the server's worker."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from pricing.money import Usd
+from router.access.identity import Grant, Identity, Role
+from router.console.work import WorkError, open_worker_store, register_kind, submit, worker_settings
+from router.jobs.quantities import Moment
+from router.queries.context import QueryContext
+from router.queries.quote_acceptance import (
+    AcceptanceInputs,
+    QuoteAcceptedError,
+    QuoteStaleError,
+    QuoteUnplacedError,
+    accept_quote,
+    check_acceptable,
+    present_budgets,
+)
+from router.queries.quote_questions import (
+    QuoteQuestion,
+    ask_quote,
+    check_question,
+    prepare_question,
+    runs_of_state,
+)
+from router.quotes.quote_json import answers_to_json
+from router.state.tasks import TaskRow
+
+QUOTE = "quote"
+QUOTE_ACCEPTANCE = "quote_acceptance"
+
+
+def submit_question(context: QueryContext, question: QuoteQuestion) -> TaskRow:
+    """Queue a quote. AccessDeniedError, InvalidInputError, TooManyTasksError."""
+    checked = check_question(context, question)
+    request = {
+        "now": context.clock().astimezone(UTC).isoformat(),
+        "who": context.identity.name,
+        "team": checked.job.team,
+        "document": checked.document,
+        "by": question.by,
+        "budget": question.budget,
+    }
+    return submit(context, QUOTE, checked.job.team, request)
+
+
+def submit_acceptance(context: QueryContext, name: str, ceiling: Usd | None) -> TaskRow:
+    """Queue the acceptance of a quote.
+
+    AccessDeniedError, NoSuchQuoteError, QuoteAcceptedError, QuoteStaleError, InvalidInputError, TooManyTasksError.
+    """
+    now = context.clock()
+    stored = check_acceptable(context, name, ceiling, now)
+    request = {
+        "now": now.astimezone(UTC).isoformat(),
+        "who": context.identity.name,
+        "team": stored.quote.team,
+        "quote": stored.name,
+        "ceiling": "" if ceiling is None else str(ceiling),
+    }
+    return submit(context, QUOTE_ACCEPTANCE, stored.quote.team, request)
+
+
+def run_question(request: dict[str, Any], progress: Callable[[str], None]) -> dict[str, Any]:
+    """Make a quote that was checked when it was asked for; return its id and the document of the answer."""
+    now = datetime.fromisoformat(request["now"])
+    with open_worker_store(now) as store:
+        context = QueryContext(worker_settings(), store, lambda: now, _identity_of(request))
+        by = Moment.parse(request["by"]) if request["by"] else None
+        budget = Usd.parse(request["budget"]) if request["budget"] else None
+        asked = ask_quote(context, prepare_question(context, request["document"], by, budget), progress)
+    answers = json.loads(answers_to_json([asked.answer]))
+    if not asked.name:
+        return {"quote": "", "answers": answers}
+    url = f"/api/v1/quotes/{asked.name}"
+    return {"quote": asked.name, "answers": answers, "url": url, "accept": f"{url}/acceptance"}
+
+
+def run_acceptance(request: dict[str, Any], progress: Callable[[str], None]) -> dict[str, Any]:
+    """Make the plan of a quote; return its digest."""
+    now = datetime.fromisoformat(request["now"])
+    with open_worker_store(now) as store:
+        context = QueryContext(worker_settings(), store, lambda: now, _identity_of(request))
+        inputs = AcceptanceInputs(now, budgets=present_budgets(context, now), runs=runs_of_state(context))
+        ceiling = Usd.parse(request["ceiling"]) if request["ceiling"] else None
+        try:
+            acceptance = accept_quote(context, request["quote"], ceiling, inputs, progress)
+        except (QuoteStaleError, QuoteUnplacedError) as error:
+            raise WorkError(f"{error}; {error.remedy}") from None
+        except QuoteAcceptedError as error:
+            raise WorkError(str(error)) from None
+    return {
+        "quote": acceptance.quote_id,
+        "plan": acceptance.plan,
+        "ceiling_usd": acceptance.ceiling_usd,
+        "job_digest": acceptance.job_digest,
+        "url": f"/api/v1/plans/{acceptance.plan}",
+    }
+
+
+def _identity_of(request: dict[str, Any]) -> Identity:
+    """Return who asked, confined to the team for which the request was checked."""
+    return Identity(request["who"], (Grant(Role.JOB_OWNER, request["team"] or None),))
+
+
+register_kind(QUOTE, run_question)
+register_kind(QUOTE_ACCEPTANCE, run_acceptance)

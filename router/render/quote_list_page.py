@@ -1,0 +1,97 @@
+"""Draw the list of quotes, as a page and as CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from pricing.money import Usd
+from router.config.plan_files import StoredQuote
+from router.render.page_frame import PageFrame
+from router.render.pages import fill_template
+
+_COLUMNS = (
+    "quote_id",
+    "job",
+    "team",
+    "asked_at",
+    "asked_by",
+    "deadline",
+    "valid_until",
+    "expected_usd",
+    "p90_usd",
+    "on_time",
+    "accepted_at",
+    "accepted_by",
+    "ceiling_usd",
+    "plan",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class QuoteListView:
+    """The list as it is shown; ``next_url`` leads to earlier quotes, "" where there are none."""
+
+    rows: tuple[StoredQuote, ...]
+    now: datetime
+    job: str = ""
+    next_url: str = ""
+    may_ask: bool = False
+
+    @property
+    def accepted(self) -> int:
+        """Return how many were accepted."""
+        return sum(row.acceptance is not None for row in self.rows)
+
+    @property
+    def open(self) -> int:
+        """Return how many can be accepted now."""
+        return sum(row.acceptance is None and row.quote.valid_until >= self.now for row in self.rows)
+
+    @property
+    def accepted_usd(self) -> Usd:
+        """Return the expected cost of the accepted ones that have an end."""
+        accepted = (row.quote.usd.mean for row in self.rows if row.acceptance is not None)
+        return Usd.total(usd for usd in accepted if usd is not None)
+
+
+def quote_list_page(view: QuoteListView, frame: PageFrame) -> str:
+    """Return the list as HTML."""
+    return fill_template("quotes_list.html", frame=frame, page=view)
+
+
+def quote_list_csv(rows: Sequence[StoredQuote]) -> str:
+    """Return the list as CSV; what has no end or is not known is empty."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(_COLUMNS)
+    for row in rows:
+        q, made = row.quote, row.acceptance
+        writer.writerow(
+            [
+                row.name,
+                q.job,
+                _cell(q.team),
+                _stamp(q.asked_at),
+                _cell(row.asked_by),
+                _stamp(q.deadline),
+                _stamp(q.valid_until),
+                "" if q.usd.mean is None else str(q.usd.mean),
+                "" if q.usd.p90 is None else str(q.usd.p90),
+                repr(q.on_time),
+                *(("", "", "", "") if made is None else (made.at, _cell(made.who), made.ceiling_usd, made.plan)),
+            ]
+        )
+    return out.getvalue()
+
+
+def _cell(text: str) -> str:
+    """Return text that no spreadsheet takes for a formula."""
+    return f"'{text}" if text[:1] in "=+-@\t\r" and text else text
+
+
+def _stamp(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")

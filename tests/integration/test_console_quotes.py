@@ -1,0 +1,409 @@
+"""Quotes in the console: asked for, shown, accepted, each by who may; the same figures as on the command line."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+
+from router.access.identity import Identity
+from router.app.stored_quotes import put_quote
+from router.config.plan_files import store_quotes
+from router.console.work import TaskRunner, ThreadWorker
+from router.controller.workspaces import job_json
+from router.jobs.spec import Job
+from router.queries.context import QueryContext
+from router.queries.quote_acceptance import AcceptanceInputs, QuoteAcceptedError, accept_quote
+from router.quotes.quote import Quote
+from tests.support.asked_quotes import a_quote
+from tests.support.command import run, write_job
+from tests.support.console import NIGHT, OPERATOR, console_client, identity_with, query_context
+from tests.support.scenes import NORTH, NORTH_SPOT, SOUTH, a_job
+
+PAGE = {"Accept": "text/html"}
+OFFERS = [NORTH, NORTH_SPOT, SOUTH]
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("STEPFARE_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def context(home: Path) -> Iterator[QueryContext]:
+    with query_context(home) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[QueryContext]:
+    """A state for tests that are refused everything."""
+    with query_context(tmp_path_factory.mktemp("shared")) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def jobs() -> dict[str, Job]:
+    return {team: a_job(f"{team}-job", steps=900, team=team) for team in ("speech", "vision")}
+
+
+@pytest.fixture(scope="module")
+def quotes(jobs: dict[str, Job]) -> dict[str, Quote]:
+    return {team: a_quote(job, 24, OFFERS) for team, job in jobs.items()}
+
+
+def client_as(context: QueryContext, *grants: str) -> TestClient:
+    who: Identity = identity_with(*grants) if grants else OPERATOR
+    return console_client(context, lambda: who)
+
+
+def put(context: QueryContext, quote: Quote, job: Job) -> str:
+    return put_quote(context.store, quote, job_json(job), "ana@desk")
+
+
+def work(context: QueryContext, at: datetime = NIGHT) -> None:
+    assert TaskRunner(context.store, ThreadWorker(context.settings), lambda: at).run_next()
+
+
+def document(tmp_path: Path, name: str = "letters", *, steps: int = 1000) -> str:
+    """A job of team research."""
+    return write_job(tmp_path / "jobs", name, steps=steps).read_text(encoding="utf-8")
+
+
+def followed(client: TestClient, url: str) -> str:
+    """The page to which the progress of work that has ended leads."""
+    answer = client.get(url, headers=PAGE, follow_redirects=False)
+    assert answer.status_code == 303, answer.text
+    return answer.headers["Location"]
+
+
+def test_a_quote_that_is_asked_for_is_the_command_s_to_the_cent(context: QueryContext, tmp_path: Path) -> None:
+    client = client_as(context)
+    written = document(tmp_path)
+    asked = client.post(
+        "/quotes",
+        data={"source": "document", "document": written, "at": "2026-11-23T12:00"},
+        follow_redirects=False,
+        headers=PAGE,
+    )
+    assert asked.status_code == 303
+    progress = client.get(asked.headers["Location"], headers=PAGE)
+    assert '<meta http-equiv="refresh"' in progress.text
+    assert "hx-get" in progress.text
+    work(context)
+    url = followed(client, asked.headers["Location"])
+    told = json.loads(run("quotes", "show", url.rpartition("/")[2], "-o", "json").stdout)
+    assert client.get(f"/api/v1{url}").json() == told
+    page = client.get(url, headers=PAGE).text
+    for amount in (told["usd"]["p50"], told["usd"]["p90"]):
+        assert f'<data value="{amount}">' in page
+    assert f'name="ceiling" inputmode="decimal" size="12" required value="{told["usd"]["p90"]}"' in page
+    # The command makes the same quote of the same job, but for the files in which it is.
+    same = run("quote", tmp_path / "jobs", "--by", "2026-11-23T12:00Z", "--now", "2026-11-21T18:00Z", "-o", "json")
+    (other,) = json.loads(same.stdout)["quotes"]
+    assert other["usd"] == told["usd"]
+    assert other["curve"] == told["curve"]
+
+
+def test_what_tomorrow_noon_costs_is_on_the_page_of_a_quote(
+    context: QueryContext, quotes: dict[str, Quote], jobs: dict[str, Job]
+) -> None:
+    quote = quotes["speech"]
+    name = put(context, quote, jobs["speech"])
+    client = client_as(context)
+    page = client.get(f"/quotes/{name}", headers=PAGE).text
+    assert "Done by Sun 22 Nov 12:00 UTC instead: ~$" in page
+    assert 'name="by" required value="2026-11-22T12:00"' in page
+    assert page.index('id="other"') < page.index("What another deadline costs")
+    own = client.get(f"/quotes/{name}?by={quote.deadline:%Y-%m-%dT%H:%M}", headers=PAGE).text
+    assert quote.usd.mean is not None
+    assert f"instead: ${quote.usd.mean.dollars():,.2f} expected" in own
+    for point in quote.curve[1:3]:
+        assert f"again={name}&amp;by={point.deadline:%Y-%m-%dT%H:%M:%S}Z" in page
+    for odd in ("yesterday", "2026-99-99T00:00", "%00", "9" * 500, "0001-01-01T00:00", "9999-12-31T23:59"):
+        assert client.get(f"/quotes/{name}?by={odd}", headers=PAGE).status_code == 200
+
+
+def test_quotes_of_other_teams_are_neither_listed_nor_found(
+    context: QueryContext, quotes: dict[str, Quote], jobs: dict[str, Job], home: Path
+) -> None:
+    own = put(context, quotes["speech"], jobs["speech"])
+    (other,) = store_quotes(home / "quotes", [quotes["vision"]])
+    for grants in (("job_owner:speech",), ("viewer:speech", "approver:speech")):
+        client = client_as(context, *grants)
+        for path in ("/quotes", "/quotes.csv", "/api/v1/quotes"):
+            text = client.get(path, headers=PAGE).text
+            assert "speech-job" in text
+            assert "vision" not in text
+        for path in (
+            f"/quotes/{other}",
+            f"/quotes/{other[:12]}",
+            f"/quotes/new?again={other}",
+            f"/api/v1/quotes/{other}",
+            f"/api/v1/quotes/{other}/acceptance",
+        ):
+            found = client.get(path, headers=PAGE)
+            assert found.status_code in (403, 404), path
+            assert "vision" not in found.text
+    client = client_as(context, "job_owner:speech")
+    assert client.get(f"/quotes/{other}", headers=PAGE).status_code == 404
+    assert client.post(f"/quotes/{other}/acceptance", data={"ceiling": "9"}).status_code == 404
+    assert client.post(f"/api/v1/quotes/{other}/acceptance").status_code == 404
+    assert client.post("/api/v1/quotes", json={"again": other, "by": "+30h"}).status_code == 404
+    assert client.post("/api/v1/quotes", json={"job": "vision-job", "by": "+30h"}).status_code == 400
+    assert client.get(f"/quotes/{own}", headers=PAGE).status_code == 200
+    assert len(client_as(context).get("/api/v1/quotes").json()["quotes"]) == 2
+
+
+def test_only_who_may_asks_and_accepts(
+    context: QueryContext, quotes: dict[str, Quote], jobs: dict[str, Job], tmp_path: Path
+) -> None:
+    name = put(context, quotes["speech"], jobs["speech"])
+    viewer = client_as(context, "viewer:speech")
+    assert viewer.post(f"/quotes/{name}/acceptance", data={"ceiling": "9"}).status_code == 403
+    assert viewer.post(f"/api/v1/quotes/{name}/acceptance").status_code == 403
+    assert viewer.get("/quotes/new").status_code == 403
+    page = viewer.get(f"/quotes/{name}", headers=PAGE).text
+    assert "You may not accept" in page
+    assert "/quotes/new" not in page
+    owner = client_as(context, "job_owner:vision")
+    written = document(tmp_path)
+    assert owner.post("/api/v1/quotes", json={"document": written}).status_code == 403
+    assert context.store.tasks.take("w", ["quote", "quote_acceptance"], NIGHT) is None
+
+
+def test_a_quote_is_accepted_once_and_its_plan_is_kept(context: QueryContext, tmp_path: Path) -> None:
+    client = client_as(context, "job_owner:research")
+    written = document(tmp_path)
+    asked = client.post("/api/v1/quotes", json={"document": written, "by": "+48h"})
+    assert asked.status_code == 202, asked.text
+    work(context)
+    (row,) = client.get("/api/v1/quotes").json()["quotes"]
+    name = row["quote_id"]
+    assert client.get(f"/api/v1/quotes/{name}").headers["Link"].endswith(f'<{row["links"]["accept"]}>; rel="accept"')
+    first = client.post(row["links"]["accept"], json={"ceiling_usd": row["usd"]["p90"]})
+    second = client.post(f"/quotes/{name}/acceptance", data={"ceiling": row["usd"]["p90"]}, follow_redirects=False)
+    assert (first.status_code, second.status_code) == (202, 303)
+    work(context)
+    made = client.get(f"/api/v1/quotes/{name}/acceptance").json()
+    assert made["who"] == "somebody"
+    assert made["ceiling_usd"] == row["usd"]["p90"]
+    assert followed(client, f"/quotes/tasks/{first.json()['id']}") == f"/plans/{made['plan']}?done=quote"
+    work(context)  # the second, which is too late
+    late = client.get(second.headers["Location"], headers=PAGE)
+    assert "was accepted 2026-11-21T18:00:00Z by somebody" in late.text
+    assert client.post(f"/api/v1/quotes/{name}/acceptance").status_code == 409
+    assert context.store.made_plans.text(made["plan"]) is not None
+    assert context.store.plans.job(made["job_digest"]) is not None
+    assert client.get("/tonight", headers=PAGE).status_code == 404, "the plan of a quote is not the night's"
+    assert "Nothing is ordered before" in client.get(f"/plans/{made['plan']}?done=quote", headers=PAGE).text
+    shown = client.get(f"/quotes/{name}", headers=PAGE).text
+    assert f"/plans/plan-{made['plan'][:12]}" in shown
+    assert 'action="/quotes/' + name + '/acceptance"' not in shown
+    assert f"accepted {made['at']} by somebody" in run("quotes", "show", name).stdout
+
+
+@pytest.mark.slow
+def test_of_two_servers_that_accept_at_once_one_wins(
+    context: QueryContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = document(tmp_path)
+    assert client_as(context).post("/api/v1/quotes", json={"document": written, "by": "+48h"}).status_code == 202
+    work(context)
+    (row,) = context.store.quotes.find()
+    accepted: list[str] = []
+
+    def meanwhile(text: str) -> None:
+        if not accepted:
+            accepted.append(text)
+            accept_quote(context, row.id, None, AcceptanceInputs(NIGHT), lambda _: None)
+
+    with pytest.raises(QuoteAcceptedError, match="was accepted"):
+        accept_quote(context, row.id, None, AcceptanceInputs(NIGHT + timedelta(minutes=1)), meanwhile)
+    kept = context.store.quotes.get(row.id)
+    assert kept is not None
+    assert '"at": "2026-11-21T18:00:00Z"' in (kept.acceptance or "")
+
+
+def test_a_stale_quote_is_refused_and_one_that_cannot_be_placed_says_why(context: QueryContext, tmp_path: Path) -> None:
+    client = client_as(context)
+    client.post("/api/v1/quotes", json={"document": document(tmp_path), "by": "+48h"})
+    work(context)
+    (row,) = context.store.quotes.find()
+    poor = client.post(f"/quotes/{row.id}/acceptance", data={"ceiling": "0.05"}, follow_redirects=False)
+    work(context)
+    assert "cannot be planned within $0.05" in client.get(poor.headers["Location"], headers=PAGE).text
+    later = replace(context, clock=lambda: NIGHT + timedelta(days=2))
+    refused = client_as(later).post(f"/quotes/{row.id}/acceptance", data={}, headers=PAGE)
+    assert refused.status_code == 409
+    assert "was valid until 2026-11-22" in refused.text
+    assert "Ask again" in client_as(later).get(f"/quotes/{row.id}", headers=PAGE).text
+
+
+@pytest.mark.slow
+def test_the_command_accepts_what_was_asked_for_in_the_console(context: QueryContext, tmp_path: Path) -> None:
+    client_as(context).post("/api/v1/quotes", json={"document": document(tmp_path), "by": "+48h"})
+    work(context)
+    (row,) = context.store.quotes.find()
+    listed = json.loads(run("quotes", "list", "-o", "json").stdout)["quotes"]
+    assert [each["quote_id"] for each in listed] == [row.id]
+    out = tmp_path / "plan.json"
+    result = run("quote", "--accept", row.id, "--out", out, "--now", "2026-11-21T19:00Z")
+    assert result.exit_code == 0, result.stderr
+    assert out.exists()
+    (kept,) = client_as(context).get("/api/v1/quotes").json()["quotes"]
+    assert kept["accepted"]["at"] == "2026-11-21T19:00:00Z"
+
+
+@pytest.mark.slow
+def test_quotes_of_the_command_are_shown_once_and_accepted(context: QueryContext, tmp_path: Path, home: Path) -> None:
+    path = write_job(tmp_path, "letters")
+    result = run("quote", path, "--by", "+48h", "--now", "2026-11-21T18:00Z", "-o", "json")
+    assert result.exit_code == 0, result.stderr
+    name = json.loads(result.stdout)["quotes"][0]["quote_id"]
+    assert (home / "quotes" / f"{name}.json").exists()
+    client = client_as(context)
+    assert [each["quote_id"] for each in client.get("/api/v1/quotes").json()["quotes"]] == [name]
+    assert client.post(f"/api/v1/quotes/{name}/acceptance").status_code == 202
+    path.unlink()  # the state has the job
+    work(context)
+    assert client.get(f"/api/v1/quotes/{name}/acceptance").json()["quote_id"] == name
+    assert "accepted 2026-11-21T18:00:00Z by operator" in run("quotes", "show", name).stdout
+
+
+BAD = {
+    "is not YAML": "name: [",
+    "one job": "name: a\nteam: t\n",
+    "refers to a secret": "run: {command: python x.py, env: {KEY: 'secret:env:HOME'}}",
+    "run.env.KEY: refers": "run: {command: python x.py, env: {KEY: 'secret:file:/etc/passwd'}}",
+    "run.code.archive: is a file": f"run: {{command: x, code: {{archive: 'file:///etc/passwd', sha256: {'a' * 64}}}}}",
+    "run.code.git: is a file": "run: {command: x, code: {git: /srv/code.git, ref: main}}",
+    "data.uri: is a file": "data: {uri: 'file:///etc', at: aws/us-east-1, gib: 1}",
+}
+
+
+@pytest.mark.parametrize("words", BAD)
+def test_a_job_is_refused_with_its_line_and_the_text_stays(shared: QueryContext, tmp_path: Path, words: str) -> None:
+    bad = BAD[words]
+    whole = document(tmp_path)
+    written = bad if bad.startswith("name: [") else f"{whole}\n---\n{whole}" if bad.startswith("name") else whole + bad
+    client = client_as(shared)
+    expected = {"one job": "is the name of another job"}.get(words, words)
+    refused = client.post("/api/v1/quotes", json={"document": written, "by": "+48h"})
+    assert refused.status_code == 400
+    assert expected in refused.json()["error"]["message"]
+    page = client.post("/quotes", data={"source": "document", "document": written, "within": "+48h"}, headers=PAGE)
+    assert page.status_code == 400
+    assert re.search(r"<code>job\.yaml:\d+:\d+</code>", page.text)
+    assert written.split("\n")[0] in page.text
+    assert 'value="+48h"' in page.text
+    assert shared.store.tasks.take("w", ["quote"], NIGHT) is None
+
+
+ODD = [
+    "\0",
+    "\x1b[31m",
+    "\ud800",
+    "x" * 99_999,
+    "&a [*a]",
+    "name: 9" + "9" * 60,
+    "a: &x [1]\nb: [" + "*x," * 5000 + "]",
+]
+
+
+@pytest.mark.parametrize("text", ODD, ids=lambda text: repr(text[:12]))
+def test_no_text_breaks_the_server(shared: QueryContext, text: str) -> None:
+    client = client_as(shared)
+    body = json.dumps({"document": text, "by": "+48h"})
+    answer = client.post("/api/v1/quotes", content=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code in (400, 422)
+    for field in ("job", "again", "by", "budget"):
+        body = json.dumps({"document": "name: a", field: text[:40]})
+        answer = client.post("/api/v1/quotes", content=body, headers={"Content-Type": "application/json"})
+        assert answer.status_code in (400, 404, 422)
+    if text != "\ud800":
+        sent = client.post("/quotes", data={"source": "fields", "name": text, "steps": text, "within": "+2h"})
+        assert sent.status_code == 400
+        assert client.get("/quotes", params={"before": text[:50], "job": text[:50]}).status_code in (200, 400)
+        assert client.post("/quotes/quote-12345678/acceptance", data={"ceiling": text[:50]}).status_code in (400, 404)
+
+
+def test_a_text_that_is_too_long_is_refused_before_it_is_read(shared: QueryContext) -> None:
+    client = client_as(shared)
+    assert client.post("/quotes", data={"document": "x" * 2_000_000}).status_code == 413
+    assert "at most 100,000" in client.post("/quotes", data={"document": "x" * 100_001}, headers=PAGE).text
+
+
+def test_names_are_text_on_every_page(context: QueryContext, quotes: dict[str, Quote], jobs: dict[str, Job]) -> None:
+    evil = "<img src=x onerror=alert(1)>"
+    quote = replace(quotes["speech"], team=evil, policy=evil, conditions=(evil,))
+    name = put_quote(context.store, quote, job_json(jobs["speech"]), evil)
+    client = client_as(context)
+    form = client.post("/quotes", data={"source": "document", "document": f"a: {evil}</textarea>{evil}"}, headers=PAGE)
+    for text in (client.get("/quotes", headers=PAGE).text, client.get(f"/quotes/{name}", headers=PAGE).text, form.text):
+        assert "<img" not in text
+        assert "&lt;img" in text
+    assert client.get("/quotes.csv").text.count("\n") == 2
+
+
+@pytest.mark.slow
+def test_the_small_form_makes_a_job_and_lines_cannot_be_added(context: QueryContext) -> None:
+    client = client_as(context)
+    fields = {"name": "tiny", "team": "speech", "model": "Llama 3 8B", "steps": "50", "tokens": "1,048,576"}
+    asked = {"source": "fields", "accelerators": "H100:8", "within": "+48h", **fields}
+    sent = client.post("/quotes", data=asked, follow_redirects=False)
+    assert sent.status_code == 303, sent.text
+    work(context)
+    (row,) = context.store.quotes.find()
+    assert (row.job, row.team) == ("tiny", "speech")
+    added = client.post("/quotes", data={**asked, "steps": "50\nbudget: 1"})
+    assert added.status_code == 400
+
+
+@pytest.mark.slow
+def test_a_known_job_is_asked_for_again_by_name_or_quote(
+    context: QueryContext, tmp_path: Path, quotes: dict[str, Quote], jobs: dict[str, Job]
+) -> None:
+    client = client_as(context, "job_owner:research")
+    client.post("/api/v1/quotes", json={"document": document(tmp_path), "by": "+48h"})
+    work(context)
+    (row,) = context.store.quotes.find()
+    assert f'value="{row.id}"' in client.get(f"/quotes/new?again={row.id}&by=2026-11-23T06:00Z", headers=PAGE).text
+    for question in ({"again": row.id}, {"job": row.job}):
+        assert client.post("/api/v1/quotes", json={**question, "by": "+60h"}).status_code == 202
+        work(context)
+    newest = context.store.quotes.find()[0]
+    assert newest.document == row.document
+    assert len(context.store.quotes.find()) == 2, "the same question has the same answer"
+
+
+@pytest.mark.slow
+def test_a_job_that_cannot_be_done_by_then_says_when(context: QueryContext, tmp_path: Path) -> None:
+    client = client_as(context)
+    asked = client.post(
+        "/quotes",
+        data={"source": "document", "document": document(tmp_path, steps=9000), "within": "+30m"},
+        follow_redirects=False,
+    )
+    work(context)
+    page = client.get(asked.headers["Location"], headers=PAGE).text
+    assert "no quote is possible" in page
+    assert "cannot be done by then" in page
+    assert "At the earliest it is done by 2" in page
+
+
+def test_the_list_goes_on_where_it_ended(context: QueryContext, quotes: dict[str, Quote], jobs: dict[str, Job]) -> None:
+    for i in range(3):
+        put(context, replace(quotes["speech"], asked_at=NIGHT - timedelta(hours=i)), jobs["speech"])
+    client = client_as(context)
+    first = client.get("/api/v1/quotes?limit=2").json()
+    rest = client.get("/api/v1/quotes", params={"limit": 2, "before": first["next"]}).json()
+    assert [len(first["quotes"]), len(rest["quotes"]), rest["next"]] == [2, 1, None]
+    assert f'<data value="{quotes["speech"].usd.mean}">' in client.get("/quotes", headers=PAGE).text
