@@ -40,6 +40,7 @@ def serve(
     from router.console.app import make_console
     from router.console.server import run_server
     from router.console.spend_questions import keep_costs_current
+    from router.console.work import ProcessWorker, TaskRunner
     from router.queries.context import QueryContext
 
     with open_state_store(deploy, clouds) as (opened, store):
@@ -55,6 +56,7 @@ def serve(
             console.note(f"listening on {url} (Ctrl-C stops it)")
 
         tls = None if entry.certificate is None or entry.key is None else (entry.certificate, entry.key)
-        with keep_costs_current(opened_console.site):
-            run_server(make_console(opened_console.site), host, port, announce, tls=tls, proxies=entry.trusted_proxies)
+        app = make_console(opened_console.site)
+        with TaskRunner(store, ProcessWorker(opened), wall_clock).running(), keep_costs_current(opened_console.site):
+            run_server(app, host, port, announce, tls=tls, proxies=entry.trusted_proxies)
     return ExitCode.OK

@@ -47,6 +47,7 @@ class StateStore:
         from router.state.plans import NamedValues, Plans
         from router.state.queries import StateQueries
         from router.state.state_backup import StateBackup
+        from router.state.tasks import Tasks
         from router.state.versions import STATE_ID
 
         self._database = database
@@ -55,6 +56,7 @@ class StateStore:
         self.plans = Plans(database)
         self.made_plans = MadePlans(database)
         self.access_tokens = AccessTokens(database)
+        self.tasks = Tasks(database)
         self.attempts = Attempts(database)
         self.journal = AttemptJournal(database)
         self.notices = NoticeRecords(database)

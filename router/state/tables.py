@@ -367,13 +367,16 @@ TASKS = Table(
     _text("team"),
     _text("request"),
     _text("state"),
-    Column("progress", DETAILS, nullable=False),
+    Column("events", DETAILS, nullable=False),
     _text("result", null=True),
+    _text("message"),
     _moment("asked_at"),
     _moment("ended_at", null=True),
     _text("worker"),
     _moment("alive_at", null=True),
+    _count("tries"),
     Index("tasks_by_state", "state", "asked_at"),
+    Index("tasks_by_subject", "subject", "asked_at"),
 )
 
 # The first answer to a request with a key, given again when the request is repeated.

@@ -62,15 +62,18 @@ def upgrade() -> None:
     op.create_index("quotes_by_asked_at", "quotes", ["asked_at"])
     op.create_table(
         "tasks",
-        *(_text(name) for name in ("id", "kind", "subject", "team", "request", "state", "progress")),
+        *(_text(name) for name in ("id", "kind", "subject", "team", "request", "state", "events")),
         _text("result", null=True),
+        _text("message"),
         _moment("asked_at"),
         _moment("ended_at", null=True),
         _text("worker"),
         _moment("alive_at", null=True),
+        _count("tries"),
         sa.PrimaryKeyConstraint("id"),
     )
     op.create_index("tasks_by_state", "tasks", ["state", "asked_at"])
+    op.create_index("tasks_by_subject", "tasks", ["subject", "asked_at"])
     op.create_table(
         "idempotency_keys",
         _text("subject"),

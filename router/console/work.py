@@ -1,0 +1,378 @@
+"""Run long work that was asked for at a server, one task at a time, in a child process with low priority.
+
+The state holds the tasks, so any server may run what another one was asked for, and what a killed server ran is run
+again. A kind of task is a function of a module; it gets the request and a function that reports progress.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import multiprocessing
+import os
+import secrets
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnProcess
+from typing import Any, Protocol
+
+from pricing.problems import InvalidInputError
+from router.app.settings import AppSettings
+from router.queries.context import QueryContext
+from router.queries.tasks import submit_task
+from router.state.errors import StateError
+from router.state.store import StateStore
+from router.state.tasks import TaskRow
+
+Report = Callable[[str], None]
+WorkFunction = Callable[[dict[str, Any], Report], dict[str, Any]]
+
+LOG = logging.getLogger("stepfare.console")
+NICENESS = 10
+POLL_SECONDS = 0.5
+HEARTBEAT_SECONDS = 15.0
+PROGRESS_SECONDS = 0.5
+PRUNE_SECONDS = 3600.0
+_STOP_SECONDS = 5.0
+_KINDS: dict[str, WorkFunction] = {}
+
+
+class WorkError(Exception):
+    """A task cannot be done; the message is for who asked, and says what to do."""
+
+
+def register_kind(name: str, function: WorkFunction) -> None:
+    """Let tasks of this kind be done by a function, which a module has at its top level. ValueError for another one."""
+    if "<" in function.__qualname__ or _KINDS.get(name, function) is not function:
+        raise ValueError(f"{name}: {function.__qualname__} cannot be the function of this kind")
+    _KINDS[name] = function
+
+
+def submit(context: QueryContext, kind: str, team: str | None, request: Mapping[str, object]) -> TaskRow:
+    """Queue a task for who asks and return it; the caller checked that it is permitted.
+
+    KeyError for an unknown kind; TooManyTasksError. ``team`` None: it concerns no single team.
+    """
+    if kind not in _KINDS:
+        raise KeyError(kind)
+    return submit_task(context, kind, team, request)
+
+
+class Outcome(StrEnum):
+    """How the work on a task ended; a worker that was told to stop, or died, leaves it to be done again."""
+
+    DONE = "done"
+    FAILED = "failed"
+    STOPPED = "stopped"
+    DIED = "died"
+
+
+@dataclass(frozen=True, slots=True)
+class WorkResult:
+    """The end of the work on a task, with its result or a message."""
+
+    outcome: Outcome
+    result: Mapping[str, Any] = field(default_factory=dict)
+    message: str = ""
+
+
+class Worker(Protocol):
+    """Something that does the work of tasks, one after the other."""
+
+    def run(
+        self, function: WorkFunction, request: dict[str, Any], report: Report, goes_on: Callable[[], bool]
+    ) -> WorkResult:
+        """Return how the work ended; it is stopped soon after ``goes_on`` says no."""
+
+    def close(self) -> None:
+        """End what it holds."""
+
+
+@dataclass(slots=True)
+class ThreadWorker:
+    """Do the work in the thread that asks, as tests want it."""
+
+    settings: AppSettings | None = None
+
+    def run(
+        self,
+        function: WorkFunction,
+        request: dict[str, Any],
+        report: Report,
+        goes_on: Callable[[], bool],  # noqa: ARG002  this worker cannot be stopped
+    ) -> WorkResult:
+        """Return how the work ended; it is not stopped before."""
+        _CHILD.settings = self.settings
+        return _run_function(function, request, report)
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+class ProcessWorker:
+    """Do the work in a child process, which ends with this one, whatever ends it."""
+
+    def __init__(self, settings: AppSettings) -> None:
+        self._settings = settings
+        self._child: tuple[SpawnProcess, Connection] | None = None
+
+    def run(
+        self, function: WorkFunction, request: dict[str, Any], report: Report, goes_on: Callable[[], bool]
+    ) -> WorkResult:
+        """Return how the work ended. What is told to stop, or dies, takes the child process with it."""
+        try:
+            connection = self._connection()
+            connection.send((function, request))
+            while True:
+                if not goes_on():
+                    self.close()
+                    return WorkResult(Outcome.STOPPED)
+                if not connection.poll(PROGRESS_SECONDS / 2):
+                    continue
+                received = connection.recv()
+                if isinstance(received, WorkResult):
+                    return received
+                report(received)
+        except (EOFError, OSError):
+            self.close()
+            return WorkResult(Outcome.DIED)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """End the child process."""
+        if self._child is None:
+            return
+        (process, connection), self._child = self._child, None
+        process.kill()
+        process.join()
+        process.close()
+        connection.close()
+
+    @property
+    def pid(self) -> int | None:
+        """Return the number of the child process, where there is one."""
+        return None if self._child is None else self._child[0].pid
+
+    def _connection(self) -> Connection:
+        if self._child is not None and self._child[0].is_alive():
+            return self._child[1]
+        self.close()
+        # A fork would copy locks of the server's threads and connections of its database.
+        context = multiprocessing.get_context("spawn")
+        ours, theirs = context.Pipe()
+        process = context.Process(target=_serve_work, args=(theirs, self._settings), name="stepfare work", daemon=True)
+        with _interrupts_blocked():
+            process.start()
+        theirs.close()
+        self._child = process, ours
+        return ours
+
+
+class _ChildState:
+    """What a worker process was given when it began."""
+
+    settings: AppSettings | None = None
+
+
+_CHILD = _ChildState()
+
+
+def worker_settings() -> AppSettings:
+    """Return the settings of the server for which this process works. RuntimeError in any other process."""
+    if _CHILD.settings is None:
+        raise RuntimeError("no task is run here")
+    return _CHILD.settings
+
+
+@contextmanager
+def open_worker_store(now: datetime) -> Iterator[StateStore]:
+    """Open the state of the server for which this process works."""
+    with StateStore.open(worker_settings().state_url, now=now, makes=False) as store:
+        yield store
+
+
+def _serve_work(connection: Connection, settings: AppSettings) -> None:
+    """Do what is sent, until the other end is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    os.nice(NICENESS)
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    _CHILD.settings = settings
+    while True:
+        try:
+            function, request = connection.recv()
+        except (EOFError, OSError):
+            return
+        connection.send(_run_function(function, request, connection.send))
+
+
+def _end_with(parent: Any) -> None:
+    parent.join()
+    os._exit(1)
+
+
+def _run_function(function: WorkFunction, request: dict[str, Any], report: Report) -> WorkResult:
+    try:
+        return WorkResult(Outcome.DONE, function(request, report))
+    except (WorkError, InvalidInputError, StateError) as error:
+        return WorkResult(Outcome.FAILED, message=str(error))
+    except Exception as error:
+        LOG.exception("a task failed unexpectedly")
+        return WorkResult(Outcome.FAILED, message=f"failed unexpectedly ({type(error).__name__}); the log says more")
+
+
+@contextmanager
+def _interrupts_blocked() -> Iterator[None]:
+    """Start a process in here without Ctrl-C, which the server receives and answers."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+class TaskRunner:
+    """Take tasks from the state, one at a time, and store how they end.
+
+    ``clock`` is the time of day. Its thread runs between :meth:`start` and :meth:`stop`; tests call :meth:`run_next`.
+    """
+
+    def __init__(self, store: StateStore, worker: Worker, clock: Callable[[], datetime]) -> None:
+        self._store = store
+        self._worker = worker
+        self._clock = clock
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._pruned_at = float("-inf")
+
+    def start(self) -> None:
+        """Begin to take tasks, in a thread."""
+        self._thread = threading.Thread(target=self._work, name="tasks", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop; a task under way goes back to the queue."""
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join(_STOP_SECONDS)
+        self._worker.close()
+
+    @contextmanager
+    def running(self) -> Iterator[TaskRunner]:
+        """Take tasks while the block runs."""
+        self.start()
+        try:
+            yield self
+        finally:
+            self.stop()
+
+    def run_next(self) -> bool:
+        """Run the next task to its end, or until told to stop. False where there is none."""
+        name = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(8)}"
+        task = self._store.tasks.take(name, _KINDS, self._clock())
+        if task is None:
+            return False
+        link = _TaskLink(self._store, task, self._clock, self._stopping)
+        ended = self._worker.run(_KINDS[task.kind], link.request, link.report, link.goes_on)
+        link.end(ended)
+        return True
+
+    def _work(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                self._prune()
+                if self.run_next():
+                    continue
+            except StateError as error:
+                LOG.warning("tasks: %s", error)
+            self._stopping.wait(POLL_SECONDS)
+
+    def _prune(self) -> None:
+        if time.monotonic() - self._pruned_at >= PRUNE_SECONDS:
+            self._store.tasks.prune(self._clock())
+            self._pruned_at = time.monotonic()
+
+
+class _TaskLink:
+    """A task under way, as its worker reports it to the state."""
+
+    def __init__(
+        self, store: StateStore, task: TaskRow, clock: Callable[[], datetime], stopping: threading.Event
+    ) -> None:
+        self._tasks = store.tasks
+        self._task = task
+        self._clock = clock
+        self._stopping = stopping
+        self._is_own = True
+        self._written_at = time.monotonic()
+        self._reported_at = float("-inf")
+        self._pending = ""
+
+    @property
+    def request(self) -> dict[str, Any]:
+        request: dict[str, Any] = json.loads(self._task.request)
+        return request
+
+    def report(self, text: str) -> None:
+        """Write a message; of several in quick succession the last."""
+        self._pending = text
+        if time.monotonic() - self._reported_at >= PROGRESS_SECONDS:
+            self._flush()
+
+    def goes_on(self) -> bool:
+        """Return whether to go on; write what waits, and that the worker lives."""
+        if self._stopping.is_set():
+            return False
+        now = time.monotonic()
+        if self._pending and now - self._reported_at >= PROGRESS_SECONDS:
+            self._flush()
+        elif now - self._written_at >= HEARTBEAT_SECONDS:
+            # A state that is locked or away for a while costs no task; when it is back, it says whose the task is.
+            with contextlib.suppress(StateError):
+                self._is_own = self._tasks.heartbeat(self._task.id, self._task.worker, self._clock())
+            self._written_at = now
+        return self._is_own
+
+    def end(self, ended: WorkResult) -> None:
+        """Store how the work ended; nothing where the task is another worker's by now."""
+        task, at = self._task, self._clock()
+        if self._pending and ended.outcome in (Outcome.DONE, Outcome.FAILED):
+            self._flush()
+        if ended.outcome is Outcome.DONE:
+            self._tasks.finish(task.id, task.worker, ended.result, at)
+        elif ended.outcome is Outcome.FAILED:
+            self._tasks.fail(task.id, task.worker, ended.message, at)
+        else:
+            died = ended.outcome is Outcome.DIED and not self._stopping.is_set()
+            self._tasks.give_back(task.id, task.worker, at, died=died)
+
+    def _flush(self) -> None:
+        with contextlib.suppress(StateError):
+            self._is_own = self._tasks.progress(self._task.id, self._task.worker, self._pending, self._clock())
+        self._pending = ""
+        self._reported_at = self._written_at = time.monotonic()
+
+
+def wait_for_task(
+    store: StateStore, task_id: str, timeout: timedelta, *, poll_seconds: float = POLL_SECONDS
+) -> TaskRow | None:
+    """Return the task when it has ended, or as it is when the time is over; None where it does not exist."""
+    until = time.monotonic() + timeout.total_seconds()
+    while True:
+        task = store.tasks.find(task_id)
+        if task is None or task.state.is_final or time.monotonic() >= until:
+            return task
+        time.sleep(poll_seconds)

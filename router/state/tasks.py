@@ -1,0 +1,292 @@
+"""Long work that was asked for at a server. Each task is run by one worker at a time, whatever dies.
+
+A worker that takes a task has a token for it. What it writes later counts only while the task is still its own, so a
+worker that was believed dead changes nothing any more.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any
+
+from sqlalchemy import Connection, Row, delete, func, or_, select, update
+
+from router.state.canonical_form import canonical_json, storable_text
+from router.state.database import Database
+from router.state.rows import insert_or_update
+from router.state.tables import TASKS
+
+# A worker that is silent for so long has died, and another one takes its task.
+SILENT = timedelta(seconds=60)
+# A task whose workers died so often is itself the reason.
+MAX_TRIES = 3
+KEPT = timedelta(days=30)
+EVENTS_KEPT = 200
+_MAX_MESSAGE = 2000
+
+
+class TaskState(StrEnum):
+    """The state of a task, as stored."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def is_final(self) -> bool:
+        """Return whether nothing follows."""
+        return self not in (TaskState.QUEUED, TaskState.RUNNING)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskEvent:
+    """Something that happened to a task: ``what`` is "state" or "progress". Numbers rise by one from 1."""
+
+    number: int
+    at: datetime
+    what: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRow:
+    """A task. ``request`` and ``result`` are JSON text; ``message`` says why it failed.
+
+    ``team`` is "" where it concerns no single team.
+    """
+
+    id: str
+    kind: str
+    subject: str
+    team: str
+    request: str
+    state: TaskState
+    events: tuple[TaskEvent, ...]
+    result: str | None
+    message: str
+    asked_at: datetime
+    ended_at: datetime | None
+    worker: str
+    tries: int
+
+
+class Tasks:
+    """The tasks of a database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def put(self, kind: str, subject: str, team: str, request: Mapping[str, object], at: datetime) -> TaskRow:
+        """Queue a task and return it. TypeError for a request that is not JSON data."""
+        task_id = f"t{secrets.token_hex(12)}"
+        row = {
+            "id": task_id,
+            "kind": storable_text(kind),
+            "subject": storable_text(subject),
+            "team": storable_text(team),
+            "request": canonical_json(dict(request)),
+            "state": TaskState.QUEUED.value,
+            "events": [[1, at.isoformat(), "state", TaskState.QUEUED.value]],
+            "result": None,
+            "message": "",
+            "asked_at": at,
+            "ended_at": None,
+            "worker": "",
+            "alive_at": None,
+            "tries": 0,
+        }
+        with self._database.write() as connection:
+            insert_or_update(connection, TASKS, [row])
+            return _task(connection.execute(select(TASKS).where(TASKS.c.id == task_id)).one())
+
+    def take(self, worker: str, kinds: Iterable[str], at: datetime) -> TaskRow | None:
+        """Give the oldest queued task of these kinds to a worker; None where there is none.
+
+        ``worker`` names nobody else, and this worker once. Tasks of silent workers are queued again first.
+        """
+        # Workers ask often, and a transaction that writes waits for the disk.
+        if not self._has_work(at):
+            return None
+        with self._database.write() as connection:
+            _requeue(connection, at)
+            query = select(TASKS).where(TASKS.c.state == TaskState.QUEUED, TASKS.c.kind.in_(sorted(kinds)))
+            first = query.order_by(TASKS.c.asked_at, TASKS.c.id).limit(1).with_for_update(skip_locked=True)
+            row = connection.execute(first).one_or_none()
+            if row is None:
+                return None
+            changes = {"worker": storable_text(worker), "alive_at": at, "tries": row.tries + 1}
+            return _enter(connection, row, TaskState.RUNNING, at, changes)
+
+    def heartbeat(self, task_id: str, worker: str, at: datetime) -> bool:
+        """Note that the worker lives. False where the task is no longer its own: then stop."""
+        with self._database.write() as connection:
+            return connection.execute(update(TASKS).where(*_own(task_id, worker)).values(alive_at=at)).rowcount == 1
+
+    def progress(self, task_id: str, worker: str, text: str, at: datetime) -> bool:
+        """Append a message of the worker, which also notes that it lives. False as :meth:`heartbeat`."""
+        with self._database.write() as connection:
+            row = _locked(connection, _own(task_id, worker))
+            if row is None:
+                return False
+            events = _with_event(row.events, at, "progress", text)
+            connection.execute(update(TASKS).where(TASKS.c.id == task_id).values(events=events, alive_at=at))
+            return True
+
+    def finish(self, task_id: str, worker: str, result: Mapping[str, object], at: datetime) -> bool:
+        """Store the result. False, and nothing stored, where the task is no longer the worker's."""
+        return self._end(task_id, worker, TaskState.DONE, at, result=canonical_json(dict(result)))
+
+    def fail(self, task_id: str, worker: str, message: str, at: datetime) -> bool:
+        """Store why it failed for good. False as :meth:`finish`."""
+        return self._end(task_id, worker, TaskState.FAILED, at, message=storable_text(message)[:_MAX_MESSAGE])
+
+    def give_back(self, task_id: str, worker: str, at: datetime, *, died: bool) -> bool:
+        """Queue the task again, for any worker. False as :meth:`finish`.
+
+        ``died``: it ended its worker's process. That counts as a try, and after :data:`MAX_TRIES` the task has failed.
+        """
+        with self._database.write() as connection:
+            row = _locked(connection, _own(task_id, worker))
+            if row is None:
+                return False
+            _queue_again(connection, row, at, row.tries if died else row.tries - 1)
+            return True
+
+    def cancel(self, task_id: str, at: datetime) -> bool:
+        """Cancel a task that nobody runs yet. False where it is no longer queued, or does not exist."""
+        with self._database.write() as connection:
+            row = _locked(connection, (TASKS.c.id == task_id, TASKS.c.state == TaskState.QUEUED))
+            if row is None:
+                return False
+            _enter(connection, row, TaskState.CANCELLED, at, {"ended_at": at})
+            return True
+
+    def requeue_silent(self, at: datetime) -> int:
+        """Queue the tasks of silent workers again, and return how many were silent."""
+        with self._database.write() as connection:
+            return _requeue(connection, at)
+
+    def find(self, task_id: str) -> TaskRow | None:
+        """Return a task; None where it does not exist, or is pruned."""
+        with self._database.read() as connection:
+            row = connection.execute(select(TASKS).where(TASKS.c.id == task_id)).one_or_none()
+            return None if row is None else _task(row)
+
+    def newest(
+        self,
+        count: int,
+        subject: str,
+        *,
+        own_kinds: Iterable[str] | None,
+        teams: Mapping[str, frozenset[str] | None],
+        before: tuple[datetime, str] | None = None,
+    ) -> tuple[TaskRow, ...]:
+        """Return tasks of a subject and of teams, the newest first.
+
+        ``own_kinds``: the kinds of the subject's own tasks, None for all; ``teams``: by kind the teams whose tasks are
+        wanted, None for all. ``before`` is the moment and id of the last one that is known already.
+        """
+        own = TASKS.c.subject == subject
+        if own_kinds is not None:
+            own = own & TASKS.c.kind.in_(sorted(own_kinds))
+        wanted = [own]
+        for kind, names in teams.items():
+            of_kind = TASKS.c.kind == kind
+            wanted.append(of_kind if names is None else of_kind & TASKS.c.team.in_(sorted(names)))
+        query = select(TASKS).where(or_(*wanted))
+        if before is not None:
+            at, task_id = before
+            query = query.where(or_(TASKS.c.asked_at < at, (TASKS.c.asked_at == at) & (TASKS.c.id < task_id)))
+        with self._database.read() as connection:
+            ordered = query.order_by(TASKS.c.asked_at.desc(), TASKS.c.id.desc()).limit(count)
+            return tuple(_task(row) for row in connection.execute(ordered))
+
+    def count_unfinished(self, subject: str) -> int:
+        """Return how many tasks of a subject are queued or run."""
+        states = (TaskState.QUEUED.value, TaskState.RUNNING.value)
+        query = select(func.count()).where(TASKS.c.subject == subject, TASKS.c.state.in_(states))
+        with self._database.read() as connection:
+            return int(connection.execute(query.select_from(TASKS)).scalar_one())
+
+    def prune(self, now: datetime) -> int:
+        """Delete tasks that ended more than :data:`KEPT` ago, and return how many."""
+        with self._database.write() as connection:
+            return connection.execute(delete(TASKS).where(TASKS.c.ended_at < now - KEPT)).rowcount
+
+    def _has_work(self, at: datetime) -> bool:
+        silent = (TASKS.c.state == TaskState.RUNNING) & (TASKS.c.alive_at < at - SILENT)
+        query = select(TASKS.c.id).where(or_(TASKS.c.state == TaskState.QUEUED, silent)).limit(1)
+        with self._database.read() as connection:
+            return connection.execute(query).first() is not None
+
+    def _end(self, task_id: str, worker: str, state: TaskState, at: datetime, **changes: object) -> bool:
+        with self._database.write() as connection:
+            row = _locked(connection, _own(task_id, worker))
+            if row is None:
+                return False
+            _enter(connection, row, state, at, {"ended_at": at, **changes})
+            return True
+
+
+def _own(task_id: str, worker: str) -> tuple[Any, ...]:
+    return TASKS.c.id == task_id, TASKS.c.worker == worker, TASKS.c.state == TaskState.RUNNING
+
+
+def _locked(connection: Connection, which: tuple[Any, ...]) -> Row[Any] | None:
+    return connection.execute(select(TASKS).where(*which).with_for_update()).one_or_none()
+
+
+def _enter(
+    connection: Connection, row: Row[Any], state: TaskState, at: datetime, changes: Mapping[str, object]
+) -> TaskRow:
+    """Write the state with the changes, and return the task after that."""
+    values = {**changes, "state": state.value, "events": _with_event(row.events, at, "state", state.value)}
+    connection.execute(update(TASKS).where(TASKS.c.id == row.id).values(**values))
+    return _task(connection.execute(select(TASKS).where(TASKS.c.id == row.id)).one())
+
+
+def _requeue(connection: Connection, at: datetime) -> int:
+    silent = select(TASKS).where(TASKS.c.state == TaskState.RUNNING, TASKS.c.alive_at < at - SILENT)
+    rows = list(connection.execute(silent.with_for_update(skip_locked=True)))
+    for row in rows:
+        _queue_again(connection, row, at, row.tries)
+    return len(rows)
+
+
+def _queue_again(connection: Connection, row: Row[Any], at: datetime, tries: int) -> None:
+    if tries >= MAX_TRIES:
+        message = f"the process that ran it ended {tries} times"
+        _enter(connection, row, TaskState.FAILED, at, {"ended_at": at, "message": message, "tries": tries})
+        return
+    _enter(connection, row, TaskState.QUEUED, at, {"worker": "", "alive_at": None, "tries": tries})
+
+
+def _with_event(events: list[Any], at: datetime, what: str, text: str) -> list[Any]:
+    number = events[-1][0] + 1 if events else 1
+    return [*events, [number, at.isoformat(), what, storable_text(text)[:_MAX_MESSAGE]]][-EVENTS_KEPT:]
+
+
+def _task(row: Row[Any]) -> TaskRow:
+    return TaskRow(
+        id=row.id,
+        kind=row.kind,
+        subject=row.subject,
+        team=row.team,
+        request=row.request,
+        state=TaskState(row.state),
+        events=tuple(
+            TaskEvent(number, datetime.fromisoformat(at), what, text) for number, at, what, text in row.events
+        ),
+        result=row.result,
+        message=row.message,
+        asked_at=row.asked_at,
+        ended_at=row.ended_at,
+        worker=row.worker,
+        tries=row.tries,
+    )

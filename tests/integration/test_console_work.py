@@ -1,0 +1,169 @@
+"""Long work: run in a child process, its progress in the state, and taken again whatever is killed."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import psutil
+import pytest
+
+from router.access.identity import AccessDeniedError, Permission
+from router.console.work import NICENESS, ProcessWorker, TaskRunner, ThreadWorker, register_kind, submit, wait_for_task
+from router.queries.context import QueryContext
+from router.queries.tasks import (
+    MAX_UNFINISHED,
+    NotCancellableError,
+    TooManyTasksError,
+    cancel_task,
+    find_task,
+    list_tasks,
+)
+from router.state.tasks import MAX_TRIES, TaskRow, TaskState
+from tests.support import work_kinds
+from tests.support.console import NIGHT, identity_with, query_context
+
+LONG = timedelta(seconds=20)
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> Iterator[QueryContext]:
+    seconds = itertools.count()
+    # Each moment is another one, so that tasks have an order.
+    with query_context(tmp_path, clock=lambda: NIGHT + timedelta(seconds=next(seconds) / 1000)) as opened:
+        yield opened
+
+
+def here(context: QueryContext) -> TaskRunner:
+    return TaskRunner(context.store, ThreadWorker(context.settings), context.clock)
+
+
+def found(context: QueryContext, task: TaskRow) -> TaskRow:
+    row = find_task(context, task.id)
+    assert row is not None
+    return row
+
+
+def test_a_task_is_done_and_says_how_far_it_is(context: QueryContext) -> None:
+    task = submit(context, "test-sum", None, {"numbers": [1, 2]})
+    runner = here(context)
+    assert runner.run_next()
+    assert not runner.run_next()
+    row = found(context, task)
+    assert row.state is TaskState.DONE
+    assert row.result is not None
+    assert '"sum":3' in row.result
+    assert [event.text for event in row.events if event.what == "progress"] == ["adding 1", "adding 2"]
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [("input", "job: no such job"), ("work", "there is no book"), ("bug", "failed unexpectedly (KeyError)")],
+)
+def test_a_task_that_fails_says_why_and_gives_nothing_away(context: QueryContext, how: str, message: str) -> None:
+    task = submit(context, "test-wrong", None, {"how": how})
+    here(context).run_next()
+    row = found(context, task)
+    assert row.state is TaskState.FAILED
+    assert message in row.message
+    assert "secret" not in row.message
+
+
+def test_a_child_process_does_the_work_and_a_stopped_server_gives_it_back(context: QueryContext) -> None:
+    worker = ProcessWorker(context.settings)
+    try:
+        runner = TaskRunner(context.store, worker, context.clock)
+        task = submit(context, "test-sum", None, {"numbers": [1, 2]})
+        killer = submit(context, "test-wrong", None, {"how": "die"})
+        forever = submit(context, "test-forever", None, {})
+        assert runner.run_next()
+        first = found(context, task)
+        assert first.result is not None
+        assert f'"nice":{NICENESS}' in first.result
+        assert str(context.settings.folder) in first.result
+        for _ in range(MAX_TRIES):
+            # The oldest one is taken again each time, until it failed.
+            assert runner.run_next()
+        assert found(context, killer).state is TaskState.FAILED
+        thread = threading.Thread(target=runner.run_next, daemon=True)
+        thread.start()
+        child = _reported_process(context, forever)
+        runner.stop()
+        thread.join()
+        assert found(context, forever).state is TaskState.QUEUED
+        assert found(context, forever).tries == 0
+        assert not child.is_running()
+    finally:
+        worker.close()
+
+
+def _reported_process(context: QueryContext, task: TaskRow) -> psutil.Process:
+    waited = threading.Event()
+    for _ in range(400):
+        texts = [event.text for event in found(context, task).events if event.what == "progress"]
+        if texts:
+            return psutil.Process(int(texts[0].removeprefix("process ")))
+        waited.wait(0.05)
+    raise AssertionError("the task never began")
+
+
+def test_waiting_ends_when_the_task_ends_or_time_is_over(context: QueryContext) -> None:
+    task = submit(context, "test-sum", None, {"numbers": []})
+    early = wait_for_task(context.store, task.id, timedelta(0))
+    assert early is not None
+    assert early.state is TaskState.QUEUED
+    with here(context).running():
+        late = wait_for_task(context.store, task.id, LONG, poll_seconds=0.02)
+    assert late is not None
+    assert late.state is TaskState.DONE
+    assert wait_for_task(context.store, "t0", timedelta(0)) is None
+
+
+def test_functions_that_a_child_cannot_import_are_refused() -> None:
+    with pytest.raises(ValueError, match="test-lambda"):
+        register_kind("test-lambda", lambda request, report: {})
+    register_kind("test-sum", work_kinds.add_up)
+    with pytest.raises(ValueError, match="test-sum"):
+        register_kind("test-sum", work_kinds.go_wrong)
+
+
+def test_tasks_are_seen_by_who_asked_and_by_their_team(context: QueryContext) -> None:
+    ana = context.asked_by(identity_with("job_owner:red", name="ana"))
+    red = context.asked_by(identity_with("viewer:red", name="bob"))
+    blue = context.asked_by(identity_with("viewer:blue", name="eve"))
+    quote = context.store.tasks.put("quote", "ana", "red", {}, NIGHT)
+    plan = context.store.tasks.put("plan", "ana", "", {}, NIGHT + timedelta(seconds=1))
+    other = context.store.tasks.put("test-sum", "ana", "red", {}, NIGHT + timedelta(seconds=2))
+    assert [t.id for t in list_tasks(ana)] == [other.id, plan.id, quote.id]
+    assert [t.id for t in list_tasks(red)] == [quote.id]
+    assert list_tasks(blue) == ()
+    assert find_task(blue, quote.id) is None
+    assert find_task(red, plan.id) is None
+    assert cancel_task(blue, quote.id) is None
+    with pytest.raises(AccessDeniedError, match="ana"):
+        cancel_task(red, quote.id)
+    cancelled = cancel_task(ana, quote.id)
+    assert cancelled is not None
+    assert cancelled.state is TaskState.CANCELLED
+    assert cancel_task(ana, quote.id) == cancelled
+    context.store.tasks.take("w", ["plan"], NIGHT)
+    with pytest.raises(NotCancellableError, match="running"):
+        cancel_task(ana, plan.id)
+
+
+def test_a_token_for_prices_sees_no_task_of_its_owner(context: QueryContext) -> None:
+    context.store.tasks.put("quote", "ana", "red", {}, NIGHT)
+    confined = identity_with("job_owner:red", name="ana")
+    asked = context.asked_by(type(confined)(confined.name, confined.grants, frozenset({Permission.READ_PRICES})))
+    assert list_tasks(asked) == ()
+
+
+def test_nobody_fills_the_queue_alone(context: QueryContext) -> None:
+    for _ in range(MAX_UNFINISHED):
+        submit(context, "test-sum", None, {"numbers": []})
+    with pytest.raises(TooManyTasksError, match=str(MAX_UNFINISHED)):
+        submit(context, "test-sum", None, {"numbers": []})
+    submit(context.asked_by(identity_with("admin", name="other")), "test-sum", None, {"numbers": []})

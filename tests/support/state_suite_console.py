@@ -1,0 +1,118 @@
+"""What every database has to do for a console: long work is taken once, and taken again when its worker dies."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from router.state.store import StateStore
+from router.state.tasks import EVENTS_KEPT, KEPT, MAX_TRIES, SILENT, TaskState
+from tests.support.state_suite import StateSuite, together
+from tests.support.state_values import NOW
+
+SECOND = timedelta(seconds=1)
+
+
+class TasksSuite(StateSuite):
+    """Long work that was asked for at a server."""
+
+    def test_a_task_goes_from_the_queue_to_its_result(self, store: StateStore) -> None:
+        asked = store.tasks.put("quote", "ana", "red", {"job": "a\0b"}, NOW)
+        assert (asked.state, asked.tries, asked.team) == (TaskState.QUEUED, 0, "red")
+        assert store.tasks.take("w1", ["plan"], NOW) is None
+        taken = store.tasks.take("w1", ["quote", "plan"], NOW + SECOND)
+        assert taken is not None
+        assert (taken.id, taken.state, taken.worker) == (asked.id, TaskState.RUNNING, "w1")
+        assert store.tasks.progress(asked.id, "w1", "half", NOW + 2 * SECOND)
+        assert store.tasks.finish(asked.id, "w1", {"usd": "1.50"}, NOW + 3 * SECOND)
+        found = store.tasks.find(asked.id)
+        assert found is not None
+        assert (found.state, found.result, found.ended_at) == (TaskState.DONE, '{"usd":"1.50"}', NOW + 3 * SECOND)
+        assert [(e.number, e.what, e.text) for e in found.events] == [
+            (1, "state", "queued"),
+            (2, "state", "running"),
+            (3, "progress", "half"),
+            (4, "state", "done"),
+        ]
+        assert not store.tasks.cancel(asked.id, NOW)
+
+    def test_two_servers_never_run_one_task_twice(self, url: str) -> None:
+        with StateStore.open(url, now=NOW) as one, StateStore.open(url, now=NOW) as other:
+            for number in range(12):
+                one.tasks.put("quote", "ana", "", {}, NOW + number * SECOND)
+            taken: list[str] = []
+
+            def work(index: int) -> None:
+                store = (one, other)[index % 2]
+                while (task := store.tasks.take(f"w{index}.{len(taken)}", ["quote"], NOW)) is not None:
+                    taken.append(task.id)
+
+            together(4, work)
+            assert len(taken) == len(set(taken)) == 12
+
+    def test_the_task_of_a_silent_worker_is_taken_again_and_the_worker_writes_no_more(self, store: StateStore) -> None:
+        task = store.tasks.put("quote", "ana", "", {}, NOW)
+        assert store.tasks.take("w1", ["quote"], NOW) is not None
+        assert store.tasks.heartbeat(task.id, "w1", NOW + SILENT)
+        assert store.tasks.take("w2", ["quote"], NOW + 2 * SILENT) is None
+        again = store.tasks.take("w2", ["quote"], NOW + 2 * SILENT + SECOND)
+        assert again is not None
+        assert (again.worker, again.tries) == ("w2", 2)
+        assert not store.tasks.heartbeat(task.id, "w1", NOW + 2 * SILENT)
+        assert not store.tasks.progress(task.id, "w1", "late", NOW + 2 * SILENT)
+        assert not store.tasks.finish(task.id, "w1", {}, NOW + 2 * SILENT)
+        assert not store.tasks.fail(task.id, "w1", "late", NOW + 2 * SILENT)
+        assert not store.tasks.give_back(task.id, "w1", NOW + 2 * SILENT, died=False)
+
+    def test_a_task_whose_workers_always_die_fails(self, store: StateStore) -> None:
+        task = store.tasks.put("quote", "ana", "", {}, NOW)
+        at = NOW
+        for number in range(MAX_TRIES):
+            assert store.tasks.take(f"w{number}", ["quote"], at) is not None
+            at += SILENT + SECOND
+        assert store.tasks.requeue_silent(at) == 1
+        found = store.tasks.find(task.id)
+        assert found is not None
+        assert found.state is TaskState.FAILED
+        assert str(MAX_TRIES) in found.message
+
+    def test_what_a_stopped_server_gives_back_counts_as_no_try(self, store: StateStore) -> None:
+        task = store.tasks.put("quote", "ana", "", {}, NOW)
+        for number in range(MAX_TRIES + 1):
+            assert store.tasks.take(f"w{number}", ["quote"], NOW) is not None
+            assert store.tasks.give_back(task.id, f"w{number}", NOW, died=False)
+        assert store.tasks.cancel(task.id, NOW)
+        assert store.tasks.take("w", ["quote"], NOW) is None
+
+    def test_readers_see_their_own_and_those_of_their_teams(self, store: StateStore) -> None:
+        tasks = store.tasks
+        own = tasks.put("other", "ana", "", {}, NOW)
+        red = tasks.put("quote", "bob", "red", {}, NOW + SECOND)
+        blue = tasks.put("quote", "bob", "blue", {}, NOW + 2 * SECOND)
+        plan = tasks.put("plan", "bob", "", {}, NOW + 3 * SECOND)
+
+        def seen(**which: object) -> list[str]:
+            return [task.id for task in tasks.newest(9, "ana", own_kinds=None, **which)]  # type: ignore[arg-type]
+
+        assert seen(teams={"quote": frozenset({"red"}), "plan": frozenset({"red"})}) == [red.id, own.id]
+        assert seen(teams={"quote": None}) == [blue.id, red.id, own.id]
+        everything = {"quote": None, "plan": None}
+        assert seen(teams=everything) == [plan.id, blue.id, red.id, own.id]
+        assert seen(teams=everything, before=(blue.asked_at, blue.id)) == [red.id, own.id]
+        assert tasks.newest(9, "ana", own_kinds=["quote"], teams={}) == ()
+        assert tasks.count_unfinished("bob") == 3
+
+    def test_old_tasks_and_messages_go(self, store: StateStore) -> None:
+        task = store.tasks.put("quote", "ana", "", {}, NOW)
+        waiting = store.tasks.put("plan", "ana", "", {}, NOW)
+        store.tasks.take("w", ["quote"], NOW)
+        for number in range(EVENTS_KEPT + 5):
+            store.tasks.progress(task.id, "w", str(number), NOW)
+        store.tasks.finish(task.id, "w", {}, NOW)
+        found = store.tasks.find(task.id)
+        assert found is not None
+        assert len(found.events) == EVENTS_KEPT
+        assert found.events[-1].number == EVENTS_KEPT + 8
+        assert store.tasks.prune(NOW + KEPT) == 0
+        assert store.tasks.prune(NOW + KEPT + SECOND) == 1
+        assert store.tasks.find(task.id) is None
+        assert store.tasks.find(waiting.id) is not None

@@ -1,0 +1,44 @@
+"""Kinds of long work for tests; functions at the top level, as child processes import them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from pricing.problems import InvalidInputError
+from router.console.work import WorkError, register_kind, worker_settings
+
+Report = Callable[[str], None]
+
+
+def add_up(request: dict[str, Any], report: Report) -> dict[str, Any]:
+    """The sum of the numbers, with a message for each."""
+    for number in request["numbers"]:
+        report(f"adding {number}")
+    return {"sum": sum(request["numbers"]), "folder": str(worker_settings().folder), "nice": os.nice(0)}
+
+
+def go_wrong(request: dict[str, Any], report: Report) -> dict[str, Any]:
+    """Fails as the request says."""
+    if request["how"] == "input":
+        raise InvalidInputError.single("no such job", field="job")
+    if request["how"] == "work":
+        raise WorkError("there is no book")
+    if request["how"] == "die":
+        os.kill(os.getpid(), signal.SIGKILL)
+    raise KeyError("secret-of-the-server")
+
+
+def wait_for_ever(request: dict[str, Any], report: Report) -> dict[str, Any]:
+    """Says that it has begun, and never ends."""
+    report(f"process {os.getpid()}")
+    threading.Event().wait()
+    return {}
+
+
+register_kind("test-sum", add_up)
+register_kind("test-wrong", go_wrong)
+register_kind("test-forever", wait_for_ever)
