@@ -28,6 +28,7 @@ class SchemaKind(StrEnum):
     ESTIMATE = "estimate"
     SHOWBACK = "showback"
     REPORT = "report"
+    OPENAPI = "openapi"
 
 
 def schema(
@@ -37,7 +38,7 @@ def schema(
     ],
     out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write to this file.")] = None,
 ) -> None:
-    """Print the JSON Schema (draft 2020-12) of an input or output file.
+    """Print the JSON Schema (draft 2020-12) of an input or output file, or the OpenAPI description of `serve`.
 
     An editor with YAML support checks a file while you type if this is its first line (path relative to the file):
 
@@ -58,6 +59,8 @@ def schema(
         text = import_module("router.planning.estimate_json").estimate_schema_text()
     elif kind is SchemaKind.REPORT:
         text = import_module("router.showback.report.export_json").report_schema_text()
+    elif kind is SchemaKind.OPENAPI:
+        text = import_module("router.console.api.openapi").openapi_text()
     else:
         text = schema_text(build_file_schema(kind))
     write(text, out)

@@ -10,10 +10,15 @@ from fastapi.responses import RedirectResponse, Response
 from pricing.problems import InvalidInputError
 from router.access.identity import AccessDeniedError
 from router.console.api import jobs as jobs_api
+from router.console.api import me as me_api
+from router.console.api import openapi
 from router.console.api import prices as prices_api
 from router.console.api import spend as spend_api
+from router.console.api import tasks as tasks_api
+from router.console.api.errors import ERRORS, install_errors
 from router.console.error_answers import answer_error
 from router.console.guard import HEADERS, AccessGuard
+from router.console.idempotency import IdempotentRequests
 from router.console.pages import audit, budgets, jobs, plans, prices, sign_in, spend
 from router.console.site import ConsoleSite
 from router.coordinator.app import installed_version
@@ -21,7 +26,7 @@ from router.render.pages import stylesheet
 from router.state.errors import StateError
 
 # Pages and parts of the API; each makes its routes.
-_PARTS = (plans, audit, jobs, jobs_api, prices, prices_api, spend, budgets, spend_api)
+_PARTS = (plans, audit, jobs, jobs_api, prices, prices_api, spend, budgets, spend_api, me_api, tasks_api)
 _WEEK = 7 * 86400
 
 
@@ -29,6 +34,8 @@ def make_console(site: ConsoleSite) -> FastAPI:
     """Return the application; the caller opens and closes what the site holds."""
     app = FastAPI(title="stepfare", version=installed_version(), docs_url=None, redoc_url=None, openapi_url=None)
     app.state.site = site
+    # Added before the guard, and so behind it.
+    app.add_middleware(IdempotentRequests, site=site)
 
     app.add_middleware(AccessGuard, site=site)
 
@@ -51,6 +58,9 @@ def make_console(site: ConsoleSite) -> FastAPI:
         response.headers.update(HEADERS)
         return response
 
+    install_errors(app)
+    app.add_exception_handler(tasks_api.TaskNotFoundError, tasks_api.answer_missing_task)
+
     @app.get("/", include_in_schema=False)
     async def front() -> Response:
         return RedirectResponse("/tonight", 307)
@@ -66,7 +76,8 @@ def make_console(site: ConsoleSite) -> FastAPI:
     if site.sign_in is not None:
         app.include_router(sign_in.make_router(site, site.sign_in))
     for part in _PARTS:
-        app.include_router(part.make_router(site))
+        app.include_router(part.make_router(site), responses=ERRORS)
+    app.include_router(openapi.make_router())
     return app
 
 

@@ -148,6 +148,14 @@ def insert_or_update(
         connection.execute(statement.on_conflict_do_nothing(index_elements=keys), rows)
 
 
+def insert_if_absent(connection: Connection, table: Table, row: Mapping[str, Any]) -> bool:
+    """Insert a row unless its key exists, and return whether it was inserted."""
+    insert = sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert
+    keys = list(table.primary_key.columns)
+    statement = insert(table).values(**row).on_conflict_do_nothing(index_elements=[column.key for column in keys])
+    return connection.execute(statement.returning(*keys)).first() is not None
+
+
 def read_last_seq(connection: Connection, table: Table) -> int:
     """Return the number of the last row of a list; 0 when it is empty."""
     return int(connection.execute(select(func.coalesce(func.max(table.c.seq), 0))).scalar_one())

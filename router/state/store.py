@@ -37,6 +37,7 @@ class StateStore:
         from router.state.attempts import Attempts
         from router.state.audit import AuditLog
         from router.state.budgets import Budgets
+        from router.state.idempotency import IdempotencyKeys
         from router.state.joint_writes import JointWrites
         from router.state.journal import AttemptJournal, NoticeRecords, Shortages
         from router.state.ledger_archive import LedgerArchives
@@ -57,6 +58,7 @@ class StateStore:
         self.made_plans = MadePlans(database)
         self.access_tokens = AccessTokens(database)
         self.tasks = Tasks(database)
+        self.idempotency = IdempotencyKeys(database)
         self.attempts = Attempts(database)
         self.journal = AttemptJournal(database)
         self.notices = NoticeRecords(database)

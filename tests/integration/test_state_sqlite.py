@@ -12,7 +12,7 @@ from router.state.store import StateStore
 from tests.support.state_suite import AttemptsSuite, NewUrl, NotesSuite
 from tests.support.state_suite_books import ArchiveSuite, BooksCrashSuite, ClosingSuite
 from tests.support.state_suite_budgets import BudgetsSuite
-from tests.support.state_suite_console import TasksSuite
+from tests.support.state_suite_console import IdempotencySuite, TasksSuite
 from tests.support.state_suite_crashes import CrashSuite, VersionsSuite
 from tests.support.state_suite_earlier import EarlierSuite
 from tests.support.state_suite_leases import LeaseSuite
@@ -71,6 +71,10 @@ class TestLedger(LedgerSuite):
 
 
 class TestTasks(TasksSuite):
+    pass
+
+
+class TestIdempotency(IdempotencySuite):
     pass
 
 

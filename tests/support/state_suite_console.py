@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from router.state.idempotency import ABANDONED, KeyState, StoredAnswer
+from router.state.idempotency import KEPT as KEYS_KEPT
 from router.state.store import StateStore
 from router.state.tasks import EVENTS_KEPT, KEPT, MAX_TRIES, SILENT, TaskState
 from tests.support.state_suite import StateSuite, together
@@ -116,3 +118,34 @@ class TasksSuite(StateSuite):
         assert store.tasks.prune(NOW + KEPT + SECOND) == 1
         assert store.tasks.find(task.id) is None
         assert store.tasks.find(waiting.id) is not None
+
+
+class IdempotencySuite(StateSuite):
+    """Keys of requests."""
+
+    def test_the_first_answer_is_given_again_for_a_day(self, store: StateStore) -> None:
+        keys, answer = store.idempotency, StoredAnswer(202, '{"a":"ü"}', {"location": "/x"})
+        assert keys.begin("ana", "k", "d1", NOW) == (KeyState.NEW, None)
+        assert keys.begin("ana", "k", "d1", NOW) == (KeyState.UNDER_WAY, None)
+        assert keys.begin("ana", "k", "d2", NOW) == (KeyState.OTHER_REQUEST, None)
+        assert keys.begin("bob", "k", "d2", NOW) == (KeyState.NEW, None)
+        keys.answer("ana", "k", answer)
+        assert keys.begin("ana", "k", "d1", NOW + KEYS_KEPT) == (KeyState.ANSWERED, answer)
+        assert keys.begin("ana", "k", "d2", NOW + KEYS_KEPT) == (KeyState.OTHER_REQUEST, None)
+        keys.release("ana", "k")
+        assert keys.begin("ana", "k", "d1", NOW + KEYS_KEPT) == (KeyState.ANSWERED, answer)
+        assert keys.begin("ana", "k", "d2", NOW + KEYS_KEPT + SECOND) == (KeyState.NEW, None)
+
+    def test_a_key_that_made_nothing_is_free_and_so_is_one_of_a_dead_server(self, store: StateStore) -> None:
+        keys = store.idempotency
+        assert keys.begin("ana", "k", "d1", NOW) == (KeyState.NEW, None)
+        keys.release("ana", "k")
+        assert keys.begin("ana", "k", "d2", NOW) == (KeyState.NEW, None)
+        assert keys.begin("ana", "k", "d2", NOW + ABANDONED) == (KeyState.UNDER_WAY, None)
+        assert keys.begin("ana", "k", "d2", NOW + ABANDONED + SECOND) == (KeyState.NEW, None)
+
+    def test_of_requests_at_one_moment_one_is_new(self, url: str) -> None:
+        with StateStore.open(url, now=NOW) as one, StateStore.open(url, now=NOW) as other:
+            found: list[KeyState] = []
+            together(4, lambda i: found.append((one, other)[i % 2].idempotency.begin("ana", "k", "d", NOW)[0]))
+            assert sorted(found) == [KeyState.NEW, *[KeyState.UNDER_WAY] * 3]

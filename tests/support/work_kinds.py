@@ -11,6 +11,7 @@ from typing import Any
 from pricing.problems import InvalidInputError
 from router.console.work import WorkError, register_kind, worker_settings
 
+SUM = "test-sum"
 Report = Callable[[str], None]
 
 
@@ -39,6 +40,6 @@ def wait_for_ever(request: dict[str, Any], report: Report) -> dict[str, Any]:
     return {}
 
 
-register_kind("test-sum", add_up)
+register_kind(SUM, add_up)
 register_kind("test-wrong", go_wrong)
 register_kind("test-forever", wait_for_ever)
