@@ -8,17 +8,15 @@ from typing import Annotated
 
 import typer
 
-from pricing.book import PriceBook
-from pricing.book_check import did_you_mean
 from pricing.places import Market
-from pricing.problems import InvalidInputError, Problem
 from pricing.units import format_count
 from router.cli import console
 from router.cli.options import parse_duration_option, parse_now
 from router.cli.planning_options import BookOption
 from router.prices.books import load_book
+from router.queries.offers import list_offers
 from router.render import offers_text
-from router.render.offers_text import OfferFilters, OfferSortKey, select_offers, unknown_names
+from router.render.offers_text import OfferFilters, OfferSortKey
 
 
 class OffersFormat(StrEnum):
@@ -86,10 +84,9 @@ def offers(
         max_age=parse_duration_option("--max-age", max_age),
     )
     source = load_book(book)
-    _refuse_unknown(source, filters)
     machine_readable = output in {OffersFormat.JSON, OffersFormat.CSV}
     rows = limit if limit is not None else 0 if machine_readable else DEFAULT_ROWS
-    selected = select_offers(source, filters, sort, moment.date(), rows)
+    selected = list_offers(source, filters, sort, moment.date(), rows, prefix="--")
     shown = selected.rows
     if selected.too_old:
         console.note(f"left out: {format_count(selected.too_old, 'offer')} older than {max_age} or undated")
@@ -105,13 +102,3 @@ def offers(
             OffersFormat.CSV: lambda: offers_text.as_csv(shown),
         }
         console.write(writers[output](), out)
-
-
-def _refuse_unknown(book: PriceBook, filters: OfferFilters) -> None:
-    """Raise InvalidInputError for names that the book does not know, which are probably mistyped."""
-    problems = [
-        Problem("", f"--{option}", f"unknown {option.replace('-', ' ')} {value!r}", did_you_mean(value, known))
-        for option, value, known in unknown_names(book, filters)
-    ]
-    if problems:
-        raise InvalidInputError(problems)

@@ -60,7 +60,7 @@ def schema(
     elif kind is SchemaKind.REPORT:
         text = import_module("router.showback.report.export_json").report_schema_text()
     elif kind is SchemaKind.OPENAPI:
-        text = import_module("router.console.api.openapi").openapi_text()
+        text = import_module("router.console.description").openapi_text()
     else:
         text = schema_text(build_file_schema(kind))
     write(text, out)

@@ -85,18 +85,13 @@ def store_planned_jobs(
     The keys are the digests of the jobs and of the plan. With ``plan_text`` the plan is the last one, which `plan
     --since last` finds. A failure is only reported.
     """
-    from router.controller.plan_limits import store_limits
-    from router.controller.previous_plan import store_last_plan
-    from router.controller.workspaces import job_json
+    from router.app.stored_plan import store_made_plan, store_plan_inputs
 
     try:
         with open_state_store(None, None) as (_, store):
-            store.plans.put_jobs({job.digest: job_json(job) for job in jobs}, moment)
-            if limits is not None:
-                store_limits(store, plan, limits)
+            store_plan_inputs(store, jobs, plan, limits, moment)
             if plan_text:
-                store_last_plan(store, plan_text)
-                store.made_plans.put(plan, plan_text, moment, wall_clock(), acting_user())
+                store_made_plan(store, plan, plan_text, moment, made_at=wall_clock(), made_by=acting_user())
     except (CommandError, InvalidInputError) as error:
         remedy = "give jobs and limits to `apply` with --jobs and --limits"
         console.note(f"what was planned was not stored, {remedy}: {error}", "warning")

@@ -11,7 +11,9 @@ from pricing.problems import InvalidInputError
 from router.access.identity import AccessDeniedError
 from router.console.api import jobs as jobs_api
 from router.console.api import me as me_api
+from router.console.api import offers as offers_api
 from router.console.api import openapi
+from router.console.api import plans as plans_api
 from router.console.api import prices as prices_api
 from router.console.api import spend as spend_api
 from router.console.api import tasks as tasks_api
@@ -22,11 +24,13 @@ from router.console.idempotency import IdempotentRequests
 from router.console.pages import audit, budgets, jobs, plans, prices, sign_in, spend
 from router.console.site import ConsoleSite
 from router.coordinator.app import installed_version
+from router.queries.approvals import ApprovalRefusedError
 from router.render.pages import stylesheet
 from router.state.errors import StateError
 
-# Pages and parts of the API; each makes its routes.
-_PARTS = (plans, audit, jobs, jobs_api, prices, prices_api, spend, budgets, spend_api, me_api, tasks_api)
+# Each makes its routes; whoever adds one regenerates docs/schema/openapi.json (`stepfare schema openapi`).
+_PAGES = (plans, audit, jobs, prices, spend, budgets)
+_APIS = (me_api, plans_api, tasks_api, jobs_api, prices_api, offers_api, spend_api)
 _WEEK = 7 * 86400
 
 
@@ -60,6 +64,8 @@ def make_console(site: ConsoleSite) -> FastAPI:
 
     install_errors(app)
     app.add_exception_handler(tasks_api.TaskNotFoundError, tasks_api.answer_missing_task)
+    app.add_exception_handler(plans_api.PlanNotFoundError, plans_api.answer_missing_plan)
+    app.add_exception_handler(ApprovalRefusedError, plans_api.answer_refused_approval)
 
     @app.get("/", include_in_schema=False)
     async def front() -> Response:
@@ -75,7 +81,7 @@ def make_console(site: ConsoleSite) -> FastAPI:
 
     if site.sign_in is not None:
         app.include_router(sign_in.make_router(site, site.sign_in))
-    for part in _PARTS:
+    for part in (*_PAGES, *_APIS):
         app.include_router(part.make_router(site), responses=ERRORS)
     app.include_router(openapi.make_router())
     return app

@@ -28,8 +28,9 @@ from router.prices.data_folders import books_folder, history_folder
 from router.prices.history_stats import SeriesStats, compute_statistics, read_buckets, read_price_steps
 from router.prices.pool_availability import read_exposures
 from router.prices.refresh_record import RefreshRecord, read_records
+from router.queries.offers import list_offers
 from router.render.history_text import HistoryView
-from router.render.offers_text import OfferFilters, OfferRow, OfferSelection, OfferSortKey, select_offers, unknown_names
+from router.render.offers_text import OfferFilters, OfferRow, OfferSelection, OfferSortKey, select_offers
 from router.render.prices_view import (
     BookRow,
     CloudHealth,
@@ -191,11 +192,7 @@ def find_offers(
 
     InvalidInputError for names that the book does not know.
     """
-    book = find_book(sources, name)
-    for option, value, known in unknown_names(book, filters):
-        remedy = did_you_mean(value, known)
-        raise InvalidInputError.single(f"unknown {option.replace('-', ' ')} {value!r}", field=option, remedy=remedy)
-    return select_offers(book, filters, OfferSortKey.ACCELERATOR_HOUR, now.date(), limit)
+    return list_offers(find_book(sources, name), filters, OfferSortKey.ACCELERATOR_HOUR, now.date(), limit)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
-from router.console.api.openapi import openapi_text
+from router.console.description import openapi_text
 from router.console.work import TaskRunner, ThreadWorker
 from router.queries.context import QueryContext
 from tests.support import work_kinds

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any, cast
+from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import JSONResponse, Response
-
-from router.console.answers import AnswerCache
-from router.console.site import ConsoleSite
-from router.queries.context import QueryContext
 
 PREFIX = "/api/v1"
 
@@ -35,12 +30,3 @@ def openapi_document(app: FastAPI) -> dict[str, Any]:
     }
     document["security"] = [{"token": []}]
     return document
-
-
-def openapi_text() -> str:
-    """Return the description of the console's API as it is published."""
-    from router.console.app import make_console
-
-    # Describing it opens nothing, so there is no state to ask.
-    site = ConsoleSite(cast("QueryContext", None), lambda _: None, AnswerCache())
-    return json.dumps(openapi_document(make_console(site)), indent=2, ensure_ascii=False) + "\n"

@@ -1,0 +1,285 @@
+"""The API of plans: list them, read and compare them, ask for one, approve one."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Path, Query, Request
+from fastapi.responses import Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from pricing.problems import InvalidInputError
+from router.access.identity import Permission
+from router.console.api.tasks import TaskAnswer, accepted_task
+from router.console.error_answers import answer_error
+from router.console.plan_work import submit_plan
+from router.console.site import ConsoleSite
+from router.planning.plan import Plan
+from router.planning.plan_json import plan_to_json
+from router.queries.approvals import (
+    ApprovalRefusedError,
+    approval_rules,
+    approve_plan,
+    approver_name,
+    find_plan_approvals,
+    revoke_approval,
+)
+from router.queries.context import QueryContext
+from router.queries.plan_making import PlanQuestion
+from router.queries.plans import compare_plans, find_digest, find_plan, page_of_plans, previous_plan, whole_plan
+from router.render.plan_diff_text import diff_json
+
+MAX_DOCUMENT = 900_000
+MAX_LISTED = 200
+JSON = "application/json"
+_NO_SUCH, _MAKE = "no such plan is stored", "POST /api/v1/plans makes one"
+Document = dict[str, Any]
+Name = Annotated[str, Path(max_length=80, description="latest, or a digest or its first digits.")]
+
+
+class PlanAsked(BaseModel):
+    """A plan to make. Documents are text, or the same as JSON; they may name no file and no secret."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    jobs: Annotated[str, Field(max_length=MAX_DOCUMENT)] | list[Document] = Field(
+        description="Job documents as YAML, with a line --- between them, or a list of jobs."
+    )
+    limits: Annotated[str, Field(max_length=MAX_DOCUMENT)] | Document | None = None
+    book: Literal["latest", "embedded", "sandbox"] = "latest"
+    horizon: str = Field(default="24h", max_length=20)
+    slot: str = Field(default="1h", max_length=20)
+    gap: float = Field(default=0.005, ge=0, le=0.5)
+    time_limit: str = Field(default="3m", max_length=20)
+    max_age: str | None = Field(default=None, max_length=20, description="Leave out prices older than this.")
+    quotas: Literal["latest", "none"] | None = Field(default=None, description="The reading of quotas to take.")
+    advisory: bool = False
+    keep_last: bool = Field(default=False, description="Keep to the last plan, as `--since last` does.")
+
+    def question(self) -> PlanQuestion:
+        """Return the question that it asks."""
+        jobs = self.jobs if isinstance(self.jobs, str) else "".join(f"---\n{_text(job)}\n" for job in self.jobs)
+        limits = self.limits if isinstance(self.limits, str) else "" if self.limits is None else _text(self.limits)
+        options = self.model_dump(exclude={"jobs", "limits", "keep_last"})
+        return PlanQuestion(jobs=jobs, limits=limits, keeps_last=self.keep_last, **options)
+
+
+class PlanRow(BaseModel):
+    """A plan that was made. Jobs and cost are of what may be seen; the gap is the whole plan's."""
+
+    digest: str
+    plan_id: str
+    as_of: datetime
+    made_at: datetime
+    made_by: str
+    jobs: int
+    placed: int
+    cost_usd: str
+    gap: float
+    links: dict[str, str]
+
+
+class PlanList(BaseModel):
+    """Plans, the latest first. ``next`` is the ``before`` of the next part; null after the last."""
+
+    plans: list[PlanRow]
+    next: datetime | None
+
+
+class ApprovalAsked(BaseModel):
+    """A remark, which the audit log keeps."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    note: str = Field(default="", max_length=500)
+
+
+class ApprovalRow(BaseModel):
+    """One approval; ``state`` is counts, revoked, expired, not allowed, or recorded where there are no rules."""
+
+    name: str
+    at: datetime
+    until: datetime | None
+    state: str
+    note: str
+
+
+class ApprovalAnswer(BaseModel):
+    """The approvals of a plan, and what is missing before it may be applied."""
+
+    digest: str
+    at_risk_usd: str
+    needed: int | None = Field(description="How many must approve; null without rules.")
+    missing: int
+    approvers: list[str]
+    approvals: list[ApprovalRow]
+    refusals: list[str]
+    expires_at: datetime
+
+
+def make_router(site: ConsoleSite) -> APIRouter:
+    """Return the routes below ``/api/v1/plans``."""
+    router = APIRouter(prefix="/api/v1/plans", tags=["plans"])
+    _add_reading(router, site)
+    _add_approvals(router, site)
+
+    @router.post("", summary="Ask for a plan; its task has the result", status_code=202, response_model=TaskAnswer)
+    def make_plan(request: Request, asked: PlanAsked) -> Response:
+        return accepted_task(submit_plan(site.asked_by(request), asked.question()))
+
+    return router
+
+
+def _add_reading(router: APIRouter, site: ConsoleSite) -> None:
+    @router.get("", summary="List plans that were made, the latest first")
+    def list_plans(
+        request: Request,
+        limit: Annotated[int, Query(ge=1, le=MAX_LISTED)] = 50,
+        before: Annotated[str | None, Query(max_length=40, description="Only plans for earlier moments.")] = None,
+    ) -> PlanList:
+        found, following = page_of_plans(site.asked_by(request), limit, _moment(before))
+        rows = [
+            PlanRow(
+                digest=plan.digest,
+                plan_id=plan.plan_id,
+                as_of=plan.as_of,
+                made_at=plan.made_at,
+                made_by=plan.made_by,
+                jobs=plan.jobs,
+                placed=plan.placed,
+                cost_usd=str(plan.cost_usd),
+                gap=plan.gap,
+                links={"self": f"/api/v1/plans/{plan.digest}", "page": f"/plans/{plan.digest}"},
+            )
+            for plan in found
+        ]
+        return PlanList(plans=rows, next=following)
+
+    @router.get(
+        "/{name}",
+        summary="Return a plan as `stepfare plan -o json` writes it, restricted to the jobs that may be seen",
+        response_model=Document,
+    )
+    def get_plan(request: Request, name: Name) -> Response:
+        stored = find_plan(site.asked_by(request), name)
+        if stored is None:
+            return answer_error(request, 404, _NO_SUCH, _MAKE)
+        return Response(plan_to_json(stored.plan), media_type=JSON)
+
+    @router.get("/{name}/diff", summary="Return what changed, as `stepfare plan diff -o json`", response_model=Document)
+    def get_diff(
+        request: Request,
+        name: Name,
+        against: Annotated[str | None, Query(max_length=80, description="Else the plan of the night before.")] = None,
+    ) -> Response:
+        context = site.asked_by(request)
+        after = find_plan(context, name)
+        if after is None:
+            return answer_error(request, 404, _NO_SUCH, _MAKE)
+        before = previous_plan(context, after) if against is None else find_plan(context, against)
+        if before is None:
+            return answer_error(request, 404, "no such earlier plan is stored", "name one as `against`")
+        return Response(diff_json(compare_plans(context, before, after)), media_type=JSON)
+
+
+def _add_approvals(router: APIRouter, site: ConsoleSite) -> None:
+    @router.get("/{name}/approvals", summary="Return who approved a plan, and what is missing")
+    def get_approvals(request: Request, name: Name) -> ApprovalAnswer:
+        context = site.asked_by(request)
+        return _approvals(context, *_whole(context, name))
+
+    @router.post("/{name}/approvals", summary="Approve a plan as who asks, by the rules of approvals", status_code=201)
+    def approve(request: Request, name: Name, asked: ApprovalAsked | None = None) -> ApprovalAnswer:
+        context = site.asked_by(request)
+        digest, plan = _whole(context, name, Permission.APPROVE_PLANS)
+        rules, login = approval_rules(context.settings), context.identity.name
+        note = _note(asked)
+        approve_plan(context, rules, plan, digest, name=approver_name(rules, login), login=login, note=note)
+        return _approvals(context, digest, plan)
+
+    @router.delete("/{name}/approvals", summary="Revoke the approval of who asks")
+    def revoke(
+        request: Request, name: Name, note: Annotated[str, Query(max_length=500, description="A remark.")] = ""
+    ) -> ApprovalAnswer:
+        context = site.asked_by(request)
+        digest, plan = _whole(context, name, Permission.APPROVE_PLANS)
+        rules, login = approval_rules(context.settings), context.identity.name
+        revoke_approval(
+            context, plan, digest, name=approver_name(rules, login), login=login, note=_note(ApprovalAsked(note=note))
+        )
+        return _approvals(context, digest, plan)
+
+
+class PlanNotFoundError(Exception):
+    """There is no such plan that may be seen as a whole."""
+
+
+async def answer_missing_plan(request: Request, _: Exception) -> Response:
+    """Answer a request for a plan that is not there."""
+    return answer_error(request, 404, _NO_SUCH, _MAKE)
+
+
+async def answer_refused_approval(request: Request, error: Exception) -> Response:
+    """Answer a request for an approval that rules or the plan's age are against."""
+    return answer_error(request, 409, str(error), error.remedy if isinstance(error, ApprovalRefusedError) else "")
+
+
+def _whole(context: QueryContext, name: str, permission: Permission = Permission.READ_PLANS) -> tuple[str, Plan]:
+    context.identity.require(permission)
+    digest = find_digest(context, name)
+    plan = None if digest is None else whole_plan(context.store, digest)
+    if digest is None or plan is None:
+        raise PlanNotFoundError
+    return digest, plan
+
+
+def _approvals(context: QueryContext, digest: str, plan: Plan) -> ApprovalAnswer:
+    rules, login = approval_rules(context.settings), context.identity.name
+    name = approver_name(rules, login)
+    found = find_plan_approvals(context, rules, plan, digest, name=name, login=login)
+    if found is None:
+        # Approvals are of the whole plan, and who asks may see a part of it.
+        raise PlanNotFoundError
+    return ApprovalAnswer(
+        digest=digest,
+        at_risk_usd=str(found.at_risk_usd),
+        needed=found.needed,
+        missing=found.missing,
+        approvers=list(found.approvers),
+        approvals=[
+            ApprovalRow(
+                name=each.approval.name,
+                at=each.approval.at,
+                until=each.until,
+                state=each.state,
+                note=each.approval.note,
+            )
+            for each in found.approvals
+        ],
+        refusals=list(found.refusals),
+        expires_at=found.expires_at,
+    )
+
+
+def _note(asked: ApprovalAsked | None) -> str:
+    text = "" if asked is None else asked.note
+    return "".join(sign if sign.isprintable() else " " for sign in text).strip()
+
+
+def _text(document: Document) -> str:
+    return json.dumps(document, ensure_ascii=False)
+
+
+def _moment(text: str | None) -> datetime | None:
+    if text is None:
+        return None
+    try:
+        # A plus of a time zone arrives as a space where a client does not escape it.
+        moment = datetime.fromisoformat(text.replace(" ", "+"))
+        if moment.utcoffset() is not None and moment.year > 1:
+            return moment
+    except (ValueError, OverflowError):
+        pass
+    raise InvalidInputError.single("is no moment", field="before", remedy="write one such as 2026-11-21T18:00:00Z")

@@ -1,0 +1,31 @@
+"""The kind of long work that makes a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+from router.console.work import open_worker_store, register_kind, submit
+from router.queries.context import QueryContext
+from router.queries.plan_making import PlanQuestion, check_plan_question, make_asked_plan
+from router.state.tasks import TaskRow
+
+KIND = "plan"
+
+
+def submit_plan(context: QueryContext, question: PlanQuestion) -> TaskRow:
+    """Queue a plan to make, and return its task. InvalidInputError with everything wrong in the documents."""
+    team = check_plan_question(context, question)
+    request = {"question": question.content(), "now": context.clock().isoformat(), "made_by": context.identity.name}
+    return submit(context, KIND, team, request)
+
+
+def run_plan(request: dict[str, Any], progress: Callable[[str], None]) -> dict[str, Any]:
+    """Make the plan that was asked for, store it, and return what it came to."""
+    now = datetime.fromisoformat(request["now"])
+    with open_worker_store(now) as store:
+        return make_asked_plan(store, PlanQuestion.read(request["question"]), now, request["made_by"], progress)
+
+
+register_kind(KIND, run_plan)
