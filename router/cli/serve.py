@@ -40,6 +40,7 @@ def serve(
     from router.console.app import make_console
     from router.console.server import run_server
     from router.console.spend_questions import keep_costs_current
+    from router.console.webhooks import WebhookSender, open_webhooks
     from router.console.work import ProcessWorker, TaskRunner
     from router.queries.context import QueryContext
 
@@ -57,6 +58,8 @@ def serve(
 
         tls = None if entry.certificate is None or entry.key is None else (entry.certificate, entry.key)
         app = make_console(opened_console.site)
-        with TaskRunner(store, ProcessWorker(opened), wall_clock).running(), keep_costs_current(opened_console.site):
+        hooks = open_webhooks(opened.deploy.webhooks, opened.environment)
+        runner, sender = TaskRunner(store, ProcessWorker(opened), wall_clock), WebhookSender(store, hooks, wall_clock)
+        with runner.running(), sender.running(), keep_costs_current(opened_console.site):
             run_server(app, host, port, announce, tls=tls, proxies=entry.trusted_proxies)
     return ExitCode.OK

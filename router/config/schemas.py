@@ -40,6 +40,7 @@ def build_file_schema(kind: str) -> Schema:
         allow_single_item(schema["properties"], "pass_environment")
         for name in ("urls", "events"):
             allow_single_item(schema["$defs"]["NotifyEntry"]["properties"], name)
+        allow_single_item(schema["$defs"]["WebhookEntry"]["properties"], "events")
         for name in ("hosts", "trusted_proxies"):
             allow_single_item(schema["$defs"]["ConsoleEntry"]["properties"], name)
         for name in ("hosts", "scopes"):

@@ -15,6 +15,7 @@ from router.agent.protocol import LOOPBACK
 from router.checkpoints.arrow_store import S3_WORDS
 from router.controller.console_settings import ConsoleEntry
 from router.controller.notify_settings import NotifyEntry, Reference
+from router.controller.webhook_settings import WebhookEntry
 from router.jobs.fields import Count, Flag, RefusedError, Spec, Text, as_many, refuse_both_names, show_value, suggest
 from router.jobs.quantities import Duration
 from router.spot.policies.interface import QUOTED_RULE, Rule
@@ -409,6 +410,9 @@ class Deploy(Spec):
     timeouts: Timeouts = Field(default=Timeouts(), validation_alias=AliasChoices("timeouts", "patience"))
     notify: NotifyEntry = NotifyEntry()
     console: ConsoleEntry = ConsoleEntry()
+    webhooks: tuple[WebhookEntry, ...] = Field(
+        default=(), description="Programs that `stepfare serve` tells of events, by signed requests (docs/console.md)."
+    )
     clouds: dict[str, CloudDeploy] = Field(default_factory=dict)
 
     @field_validator("approval_rules")

@@ -208,8 +208,9 @@ def _job_references(loaded: LoadedJobs) -> Iterator[Problem]:
                 where, field = document.where(("run", "env", name)), f"run.env.{name}"
                 yield Problem(where, field, "refers to a secret", "plan such jobs by `stepfare plan`, or leave it out")
         code = run.code
-        for name, value in (("git", code.git), ("archive", code.archive)) if code is not None else ():
-            if value is not None and not _REMOTE.match(value) and not value.startswith("http://"):
+        sources = () if code is None else (("git", code.git), ("archive", code.archive))
+        for name, address in sources:
+            if address is not None and not _REMOTE.match(address) and not address.startswith("http://"):
                 where, field = document.where(("run", "code", name)), f"run.code.{name}"
                 yield Problem(where, field, "is a file of this server", "give an https URL")
 

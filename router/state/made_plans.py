@@ -85,6 +85,12 @@ class MadePlans:
         with self._database.read() as connection:
             return tuple(_row(row) for row in connection.execute(query))
 
+    def made_since(self, moment: datetime, count: int) -> tuple[MadePlanRow, ...]:
+        """Return plans that were made at a moment or later, without their texts."""
+        query = _newest().where(MADE_PLANS.c.made_at >= moment).limit(count)
+        with self._database.read() as connection:
+            return tuple(_row(row) for row in connection.execute(query))
+
     def digests(self, beginning: str, count: int) -> tuple[str, ...]:
         """Return digests of plans that begin so, at most ``count`` of them."""
         query = select(MADE_PLANS.c.digest).where(MADE_PLANS.c.digest.startswith(beginning, autoescape=True))

@@ -50,6 +50,7 @@ class StateStore:
         from router.state.state_backup import StateBackup
         from router.state.tasks import Tasks
         from router.state.versions import STATE_ID
+        from router.state.webhook_deliveries import WebhookDeliveries
 
         self._database = database
         self._joint = JointWrites(database)
@@ -59,6 +60,7 @@ class StateStore:
         self.access_tokens = AccessTokens(database)
         self.tasks = Tasks(database)
         self.idempotency = IdempotencyKeys(database)
+        self.webhooks = WebhookDeliveries(database)
         self.attempts = Attempts(database)
         self.journal = AttemptJournal(database)
         self.notices = NoticeRecords(database)

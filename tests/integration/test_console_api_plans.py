@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from router.cli.main import app
 from router.console import plan_work
-from router.console.work import TaskRunner, ThreadWorker
+from router.console.work import TaskRunner, ThreadWorker, submit
 from router.planning.plan_json import plan_content, plan_to_json
 from router.queries.context import QueryContext
 from tests.support.console import NIGHT, console_client, identity_with, query_context
@@ -216,14 +216,13 @@ def test_the_same_request_at_the_same_moment_is_told_to_wait(
     context: QueryContext, client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     inside, goes_on = threading.Event(), threading.Event()
-    submit = plan_work.submit
 
     def slow(*arguments: Any) -> Any:
         inside.set()
         assert goes_on.wait(10)
         return submit(*arguments)
 
-    monkeypatch.setattr(plan_work, "submit", slow)
+    monkeypatch.setattr("router.console.plan_work.submit", slow)
     answers: list[int] = []
     headers, body = {"Idempotency-Key": "k"}, {"jobs": JOB}
 

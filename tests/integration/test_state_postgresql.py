@@ -19,7 +19,7 @@ from tests.support.postgres_here import PASSWORD, PASSWORD_IN_URL, USER, Postgre
 from tests.support.state_suite import AttemptsSuite, NewUrl, NotesSuite, StateSuite
 from tests.support.state_suite_books import ArchiveSuite, BooksCrashSuite, ClosingSuite
 from tests.support.state_suite_budgets import BudgetsSuite
-from tests.support.state_suite_console import IdempotencySuite, TasksSuite
+from tests.support.state_suite_console import IdempotencySuite, TasksSuite, WebhooksSuite
 from tests.support.state_suite_crashes import CrashSuite, VersionsSuite
 from tests.support.state_suite_earlier import EarlierSuite
 from tests.support.state_suite_leases import LeaseSuite
@@ -83,6 +83,10 @@ class TestTasks(TasksSuite):
 
 
 class TestIdempotency(IdempotencySuite):
+    pass
+
+
+class TestWebhooks(WebhooksSuite):
     pass
 
 

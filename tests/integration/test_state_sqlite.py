@@ -12,7 +12,7 @@ from router.state.store import StateStore
 from tests.support.state_suite import AttemptsSuite, NewUrl, NotesSuite
 from tests.support.state_suite_books import ArchiveSuite, BooksCrashSuite, ClosingSuite
 from tests.support.state_suite_budgets import BudgetsSuite
-from tests.support.state_suite_console import IdempotencySuite, TasksSuite
+from tests.support.state_suite_console import IdempotencySuite, TasksSuite, WebhooksSuite
 from tests.support.state_suite_crashes import CrashSuite, VersionsSuite
 from tests.support.state_suite_earlier import EarlierSuite
 from tests.support.state_suite_leases import LeaseSuite
@@ -75,6 +75,10 @@ class TestTasks(TasksSuite):
 
 
 class TestIdempotency(IdempotencySuite):
+    pass
+
+
+class TestWebhooks(WebhooksSuite):
     pass
 
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from pricing.money import ZERO
 from router.state.idempotency import ABANDONED, KeyState, StoredAnswer
 from router.state.idempotency import KEPT as KEYS_KEPT
 from router.state.store import StateStore
 from router.state.tasks import EVENTS_KEPT, KEPT, MAX_TRIES, SILENT, TaskState
+from router.state.webhook_deliveries import KEPT as DELIVERIES_KEPT
+from router.state.webhook_deliveries import Delivery, DeliveryState, StateHeads
 from tests.support.state_suite import StateSuite, together
 from tests.support.state_values import NOW
 
@@ -149,3 +152,40 @@ class IdempotencySuite(StateSuite):
             found: list[KeyState] = []
             together(4, lambda i: found.append((one, other)[i % 2].idempotency.begin("ana", "k", "d", NOW)[0]))
             assert sorted(found) == [KeyState.NEW, *[KeyState.UNDER_WAY] * 3]
+
+
+class WebhooksSuite(StateSuite):
+    """The outbox of webhooks."""
+
+    def test_a_delivery_is_there_once_and_goes_through_its_states(self, store: StateStore) -> None:
+        hooks = store.webhooks
+        assert hooks.cursor() is None
+        first = Delivery("a", "plan.made", "h1", '{"x":"ü"}', NOW, NOW)
+        later = Delivery("b", "plan.made", "h1", "{}", NOW + SECOND, NOW)
+        other = Delivery("c", "plan.made", "h2", "{}", NOW + 2 * SECOND, NOW)
+        assert hooks.put([other, later, first], "c1") == 3
+        assert hooks.put([first], "c2") == 0
+        assert hooks.cursor() == "c2"
+        assert hooks.new_ids(["a", "z"]) == {"z"}
+        assert hooks.due(NOW) == (first, later, other)
+        hooks.begin("a")
+        hooks.failed("a", "it answered 500", NOW + 2 * SECOND)
+        hooks.postpone("h1", NOW + SECOND)
+        assert hooks.due(NOW) == (other,)
+        assert [each.id for each in hooks.due(NOW + SECOND)] == ["b", "c"]
+        hooks.delivered("b", NOW)
+        hooks.give_up("c", "gone", NOW)
+        (pending,) = hooks.due(NOW + 2 * SECOND)
+        assert (pending.id, pending.tries, pending.message) == ("a", 1, "it answered 500")
+        assert [each.state for each in hooks.all()] == [
+            DeliveryState.DEAD,
+            DeliveryState.DELIVERED,
+            DeliveryState.PENDING,
+        ]
+        assert hooks.prune(NOW + DELIVERIES_KEPT + SECOND) == 2
+
+    def test_heads_are_the_last_entries(self, store: StateStore) -> None:
+        assert store.webhooks.heads() == StateHeads(0, 0, 0)
+        store.audit.add("ana", "apply", "d", ZERO, NOW)
+        store.journal.note("a1", "releasing", NOW, reason="lost")
+        assert store.webhooks.heads() == StateHeads(1, 1, 0)

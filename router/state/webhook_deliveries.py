@@ -1,0 +1,173 @@
+"""The outbox of webhooks: what is to be delivered where, what was delivered, and what was given up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any
+
+from sqlalchemy import Row, delete, func, select, update
+
+from router.state.canonical_form import storable_text
+from router.state.database import Database
+from router.state.rows import BATCH_SIZE, insert_if_absent, insert_or_update
+from router.state.tables import AUDIT_LOG, FACTS, JOURNAL, LEDGER_PERIODS, WEBHOOK_DELIVERIES
+
+KEPT = timedelta(days=30)
+_CURSOR = "webhooks cursor"
+_MAX_MESSAGE = 300
+
+
+class DeliveryState(StrEnum):
+    """The state of a delivery."""
+
+    PENDING = "pending"
+    DELIVERED = "delivered"
+    DEAD = "dead"
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """An event for one hook. ``at`` is when it happened, ``next_at`` when it is tried next."""
+
+    id: str
+    event: str
+    hook: str
+    payload: str
+    at: datetime
+    next_at: datetime
+    state: DeliveryState = DeliveryState.PENDING
+    tries: int = 0
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StateHeads:
+    """The numbers of the last entries of the lists that events are derived from."""
+
+    audit: int
+    journal: int
+    periods: int
+
+
+class WebhookDeliveries:
+    """The deliveries of a database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def cursor(self) -> str | None:
+        """Return up to where events were derived, as :meth:`put` stored it; None before the first time."""
+        with self._database.read() as connection:
+            found: str | None = connection.execute(select(FACTS.c.value).where(FACTS.c.name == _CURSOR)).scalar()
+            return found
+
+    def heads(self) -> StateHeads:
+        """Return the numbers of the last entries; each list gets its numbers in the order of its commits."""
+        tables = (AUDIT_LOG, JOURNAL, LEDGER_PERIODS)
+        with self._database.snapshot() as connection:
+            last = (connection.execute(select(func.coalesce(func.max(t.c.seq), 0))).scalar_one() for t in tables)
+            return StateHeads(*map(int, last))
+
+    def new_ids(self, ids: Iterable[str]) -> set[str]:
+        """Return those of some ids that no delivery has."""
+        wanted = sorted(set(ids))
+        known: set[str] = set()
+        with self._database.read() as connection:
+            for first in range(0, len(wanted), BATCH_SIZE):
+                part = wanted[first : first + BATCH_SIZE]
+                query = select(WEBHOOK_DELIVERIES.c.id).where(WEBHOOK_DELIVERIES.c.id.in_(part))
+                known.update(connection.execute(query).scalars())
+        return set(wanted) - known
+
+    def put(self, deliveries: Iterable[Delivery], cursor: str) -> int:
+        """Add deliveries that are not there, move the cursor, both or neither; return how many were new."""
+        with self._database.write() as connection:
+            added = sum(
+                insert_if_absent(
+                    connection,
+                    WEBHOOK_DELIVERIES,
+                    {
+                        "id": each.id,
+                        "event": each.event,
+                        "hook": each.hook,
+                        "payload": storable_text(each.payload),
+                        "state": each.state.value,
+                        "tries": each.tries,
+                        "at": each.at,
+                        "next_at": each.next_at,
+                        "message": each.message,
+                    },
+                )
+                for each in deliveries
+            )
+            insert_or_update(connection, FACTS, [{"name": _CURSOR, "value": cursor}], replacing=["value"])
+            return added
+
+    def due(self, now: datetime, count: int = 100) -> tuple[Delivery, ...]:
+        """Return deliveries to try now, in the order of their events."""
+        table = WEBHOOK_DELIVERIES
+        query = select(table).where(table.c.state == DeliveryState.PENDING, table.c.next_at <= now)
+        with self._database.read() as connection:
+            rows = connection.execute(query.order_by(table.c.at, table.c.id).limit(count))
+            return tuple(_delivery(row) for row in rows)
+
+    def delivered(self, delivery_id: str, now: datetime) -> None:
+        """Note that a delivery was taken."""
+        self._change(delivery_id, state=DeliveryState.DELIVERED.value, next_at=now, message="")
+
+    def failed(self, delivery_id: str, message: str, next_at: datetime) -> None:
+        """Note why a delivery was not taken, and when it is tried again."""
+        self._change(delivery_id, next_at=next_at, message=message[:_MAX_MESSAGE])
+
+    def give_up(self, delivery_id: str, message: str, now: datetime) -> None:
+        """Note that a delivery is not tried any more."""
+        self._change(delivery_id, state=DeliveryState.DEAD.value, next_at=now, message=message[:_MAX_MESSAGE])
+
+    def begin(self, delivery_id: str) -> None:
+        """Count a try, before it is made."""
+        self._change(delivery_id, tries=WEBHOOK_DELIVERIES.c.tries + 1)
+
+    def postpone(self, hook: str, until: datetime) -> None:
+        """Try nothing of a hook before a moment, so that its events stay in their order."""
+        table = WEBHOOK_DELIVERIES
+        later = update(table).where(
+            table.c.hook == hook, table.c.state == DeliveryState.PENDING, table.c.next_at < until
+        )
+        with self._database.write() as connection:
+            connection.execute(later.values(next_at=until))
+
+    def all(self, count: int = 200) -> tuple[Delivery, ...]:
+        """Return deliveries, the newest events first."""
+        query = select(WEBHOOK_DELIVERIES).order_by(WEBHOOK_DELIVERIES.c.at.desc(), WEBHOOK_DELIVERIES.c.id)
+        with self._database.read() as connection:
+            return tuple(_delivery(row) for row in connection.execute(query.limit(count)))
+
+    def prune(self, now: datetime) -> int:
+        """Delete what was delivered or given up more than :data:`KEPT` ago, and return how many."""
+        table = WEBHOOK_DELIVERIES
+        old = delete(table).where(table.c.state != DeliveryState.PENDING, table.c.next_at < now - KEPT)
+        with self._database.write() as connection:
+            return connection.execute(old).rowcount
+
+    def _change(self, delivery_id: str, **values: object) -> None:
+        with self._database.write() as connection:
+            connection.execute(
+                update(WEBHOOK_DELIVERIES).where(WEBHOOK_DELIVERIES.c.id == delivery_id).values(**values)
+            )
+
+
+def _delivery(row: Row[Any]) -> Delivery:
+    return Delivery(
+        id=row.id,
+        event=row.event,
+        hook=row.hook,
+        payload=row.payload,
+        at=row.at,
+        next_at=row.next_at,
+        state=DeliveryState(row.state),
+        tries=row.tries,
+        message=row.message,
+    )
