@@ -118,7 +118,7 @@ def main(url: str, job_file: str, **options: object) -> int:
         plan = console.document(task["links"]["result"])
         print(f"plan-{plan['digest'][:12]} costs {plan['cost_usd']} USD, {len(plan['unplaced'])} jobs have no place")
         report = console.document("/api/v1/showback", by="team")
-        print(f"the report of {report['month']} has schema version {report['schema_version']}")
+        print(f"{report['title']}: {', '.join(report['sections'])}")
     except ApiError as error:
         print(error, file=sys.stderr)
         return 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from importlib.resources import files
 
 from fastapi import FastAPI, Request
@@ -32,6 +33,7 @@ from router.state.errors import StateError
 _PAGES = (plans, audit, jobs, prices, spend, budgets)
 _APIS = (me_api, plans_api, tasks_api, jobs_api, prices_api, offers_api, spend_api)
 _WEEK = 7 * 86400
+LOG = logging.getLogger("stepfare.console")
 
 
 def make_console(site: ConsoleSite) -> FastAPI:
@@ -53,7 +55,9 @@ def make_console(site: ConsoleSite) -> FastAPI:
 
     @app.exception_handler(StateError)
     async def unavailable(request: Request, error: StateError) -> Response:
-        return answer_error(request, 503, str(error))
+        # The error names the place of the database, which is nobody's business but the operator's.
+        LOG.warning("%s: %s", request.url.path, error)
+        return answer_error(request, 503, "the state cannot be read or written now", "try again in a while")
 
     @app.exception_handler(Exception)
     async def failed(request: Request, _: Exception) -> Response:

@@ -16,7 +16,6 @@ from types import ModuleType
 import psutil
 import pytest
 
-from router.console.description import openapi_text
 from router.console.work import TaskRunner, ThreadWorker
 from router.state.store import StateStore
 from router.state.tasks import SILENT, TaskState
@@ -47,9 +46,8 @@ def test_the_example_asks_offers_a_plan_and_a_month(tmp_path: Path, capsys: pyte
         assert "... pricing and explaining" in said.out
         digest = context.store.made_plans.newest(1)[0].digest
         assert f"plan-{digest[:12]} costs " in said.out
-        if "/api/v1/showback" in openapi_text():
-            assert (code, said.err) == (0, "")
-            assert "the report of 2026-11" in said.out
+        assert (code, said.err) == (0, "")
+        assert "2026" in said.out.splitlines()[-1]
 
 
 def test_the_example_says_what_was_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
