@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from importlib.resources import files
 
 from fastapi import FastAPI, Request
@@ -30,10 +31,12 @@ from router.queries.approvals import ApprovalRefusedError
 from router.render.pages import stylesheet
 from router.state.errors import StateError
 
-# Pages and parts of the API; each makes its routes. The first are about a night.
+# Pages and parts of the API, each makes its routes; the first are about a night. Whoever adds one regenerates
+# docs/schema/openapi.json (`stepfare schema openapi`).
 _NIGHT_PARTS = (plans, plans_api, quotes, quotes_api, prices, prices_api, offers_api)
 _PARTS = (audit, jobs, jobs_api, spend, budgets, spend_api, me_api, tasks_api)
 _WEEK = 7 * 86400
+LOG = logging.getLogger("stepfare.console")
 
 
 def make_console(site: ConsoleSite) -> FastAPI:
@@ -55,7 +58,9 @@ def make_console(site: ConsoleSite) -> FastAPI:
 
     @app.exception_handler(StateError)
     async def unavailable(request: Request, error: StateError) -> Response:
-        return answer_error(request, 503, str(error))
+        # The error names the place of the database, which is nobody's business but the operator's.
+        LOG.warning("%s: %s", request.url.path, error)
+        return answer_error(request, 503, "the state cannot be read or written now", "try again in a while")
 
     @app.exception_handler(Exception)
     async def failed(request: Request, _: Exception) -> Response:

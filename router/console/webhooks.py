@@ -28,7 +28,7 @@ from router.state.errors import LeaseHeldError, LeaseLostError, StateError
 from router.state.lease import Lease
 from router.state.lock_owner import LockOwner
 from router.state.store import StateStore
-from router.state.webhook_deliveries import Delivery
+from router.state.webhook_deliveries import WebhookDelivery
 
 LOG = logging.getLogger("stepfare.console")
 LEASE = "webhooks"
@@ -163,7 +163,7 @@ class WebhookSender:
                 resting.add(delivery.hook)
         return taken
 
-    def _try(self, delivery: Delivery) -> tuple[bool, bool]:
+    def _try(self, delivery: WebhookDelivery) -> tuple[bool, bool]:
         """Try one delivery; return whether it was taken, and whether its hook is to be left alone for now."""
         deliveries, now = self._store.webhooks, self._clock()
         hook = self._hooks.get(delivery.hook)
@@ -186,7 +186,7 @@ class WebhookSender:
         LOG.info("%s: %s %s is tried again: %s", hook.name, delivery.event, delivery.id, problem)
         return False, is_hooks
 
-    def _post(self, hook: Webhook, delivery: Delivery, now: datetime) -> tuple[str, bool]:
+    def _post(self, hook: Webhook, delivery: WebhookDelivery, now: datetime) -> tuple[str, bool]:
         """Send a delivery; return what went wrong, "" for nothing, and whether the hook as a whole does not answer."""
         body, timestamp = delivery.payload.encode(), int(now.timestamp())
         headers = {
@@ -214,11 +214,11 @@ class WebhookSender:
             return "", False
         return f"it answered {status}", status >= 500 or status in (408, 429)
 
-    def _delivery(self, event: StateEvent, hook: Webhook, now: datetime) -> Delivery | None:
+    def _delivery(self, event: StateEvent, hook: Webhook, now: datetime) -> WebhookDelivery | None:
         """Return the delivery of an event to a hook; None where the hook does not want it, or it is too old."""
         if event.kind not in hook.events or now - event.at >= DEAD_AFTER:
             return None
-        return Delivery(event.delivery_id(hook.id), event.kind.value, hook.id, event.payload(), event.at, now)
+        return WebhookDelivery(event.delivery_id(hook.id), event.kind.value, hook.id, event.payload(), event.at, now)
 
     def _work(self) -> None:
         """Deliver while this server holds the lease; else wait for it."""

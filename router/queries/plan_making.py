@@ -86,7 +86,7 @@ def check_plan_question(context: QueryContext, question: PlanQuestion) -> str | 
         try:
             loaded = load_jobs([jobs_file], context.clock())
             jobs = loaded.jobs
-            problems += job_references(loaded)
+            problems += _job_references(loaded)
         except InvalidInputError as error:
             problems += error.problems
         try:
@@ -197,11 +197,9 @@ def _without_folder(problem: Problem, folder: str) -> Problem:
     return Problem(*(part.replace(folder, "") for part in (problem.where, problem.field, problem.what, problem.remedy)))
 
 
-def job_references(loaded: LoadedJobs) -> Iterator[Problem]:
+def _job_references(loaded: LoadedJobs) -> Iterator[Problem]:
     """Yield a problem for each file or secret of this server that a job refers to."""
     for job, document in loaded:
-        if job.data is not None and job.data.uri.lower().startswith("file:"):
-            yield Problem(document.where(("data", "uri")), "data.uri", "is a file of this server", "name a bucket")
         run = job.run
         if run is None:
             continue

@@ -29,7 +29,7 @@ class DeliveryState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Delivery:
+class WebhookDelivery:
     """An event for one hook. ``at`` is when it happened, ``next_at`` when it is tried next."""
 
     id: str
@@ -82,7 +82,7 @@ class WebhookDeliveries:
                 known.update(connection.execute(query).scalars())
         return set(wanted) - known
 
-    def put(self, deliveries: Iterable[Delivery], cursor: str) -> int:
+    def put(self, deliveries: Iterable[WebhookDelivery], cursor: str) -> int:
         """Add deliveries that are not there, move the cursor, both or neither; return how many were new."""
         with self._database.write() as connection:
             added = sum(
@@ -106,7 +106,7 @@ class WebhookDeliveries:
             insert_or_update(connection, FACTS, [{"name": _CURSOR, "value": cursor}], replacing=["value"])
             return added
 
-    def due(self, now: datetime, count: int = 100) -> tuple[Delivery, ...]:
+    def due(self, now: datetime, count: int = 100) -> tuple[WebhookDelivery, ...]:
         """Return deliveries to try now, in the order of their events."""
         table = WEBHOOK_DELIVERIES
         query = select(table).where(table.c.state == DeliveryState.PENDING, table.c.next_at <= now)
@@ -139,7 +139,7 @@ class WebhookDeliveries:
         with self._database.write() as connection:
             connection.execute(later.values(next_at=until))
 
-    def all(self, count: int = 200) -> tuple[Delivery, ...]:
+    def all(self, count: int = 200) -> tuple[WebhookDelivery, ...]:
         """Return deliveries, the newest events first."""
         query = select(WEBHOOK_DELIVERIES).order_by(WEBHOOK_DELIVERIES.c.at.desc(), WEBHOOK_DELIVERIES.c.id)
         with self._database.read() as connection:
@@ -159,8 +159,8 @@ class WebhookDeliveries:
             )
 
 
-def _delivery(row: Row[Any]) -> Delivery:
-    return Delivery(
+def _delivery(row: Row[Any]) -> WebhookDelivery:
+    return WebhookDelivery(
         id=row.id,
         event=row.event,
         hook=row.hook,

@@ -10,7 +10,7 @@ from router.state.idempotency import KEPT as KEYS_KEPT
 from router.state.store import StateStore
 from router.state.tasks import EVENTS_KEPT, KEPT, MAX_TRIES, SILENT, TaskState
 from router.state.webhook_deliveries import KEPT as DELIVERIES_KEPT
-from router.state.webhook_deliveries import Delivery, DeliveryState, StateHeads
+from router.state.webhook_deliveries import DeliveryState, StateHeads, WebhookDelivery
 from tests.support.state_suite import StateSuite, together
 from tests.support.state_values import NOW
 
@@ -160,9 +160,9 @@ class WebhooksSuite(StateSuite):
     def test_a_delivery_is_there_once_and_goes_through_its_states(self, store: StateStore) -> None:
         hooks = store.webhooks
         assert hooks.cursor() is None
-        first = Delivery("a", "plan.made", "h1", '{"x":"ü"}', NOW, NOW)
-        later = Delivery("b", "plan.made", "h1", "{}", NOW + SECOND, NOW)
-        other = Delivery("c", "plan.made", "h2", "{}", NOW + 2 * SECOND, NOW)
+        first = WebhookDelivery("a", "plan.made", "h1", '{"x":"ü"}', NOW, NOW)
+        later = WebhookDelivery("b", "plan.made", "h1", "{}", NOW + SECOND, NOW)
+        other = WebhookDelivery("c", "plan.made", "h2", "{}", NOW + 2 * SECOND, NOW)
         assert hooks.put([other, later, first], "c1") == 3
         assert hooks.put([first], "c2") == 0
         assert hooks.cursor() == "c2"

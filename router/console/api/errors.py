@@ -46,6 +46,13 @@ class ErrorAnswer(BaseModel):
 ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": ErrorAnswer, "description": meaning} for status, meaning in _MEANINGS.items()
 }
+# Operations whose answer is JSON, or with ``format=csv`` a table.
+JSON_OR_CSV: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "A document, or with `format=csv` a table.",
+        "content": {"application/json": {"schema": {"type": "object"}}, "text/csv": {"schema": {"type": "string"}}},
+    }
+}
 
 
 def install_errors(app: FastAPI) -> None:

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse, Response
 
+from router.console.api.errors import JSON_OR_CSV
 from router.console.error_answers import answer_error
 from router.console.site import ConsoleSite
 from router.queries.jobs import LONGEST_NAME, find_attempt, find_job, report_jobs
@@ -21,7 +22,9 @@ def make_router(site: ConsoleSite) -> APIRouter:
     """Return the routes below ``/api/v1`` about jobs and attempts."""
     router = APIRouter(prefix="/api/v1", tags=["jobs"])
 
-    @router.get("/jobs", summary="List gangs that run, and the last one of each job that is over")
+    @router.get(
+        "/jobs", summary="List gangs that run, and the last one of each job that is over", responses=JSON_OR_CSV
+    )
     def list_jobs(
         request: Request,
         limit: Annotated[int, Query(ge=1, le=MOST_ROWS, description="Gangs, the newest ones.")] = 200,
@@ -38,7 +41,9 @@ def make_router(site: ConsoleSite) -> APIRouter:
             return answer_error(request, 404, "there is no such attempt to list gangs before", "leave `before` out")
         return JSONResponse(document)
 
-    @router.get("/jobs/{name:path}", summary="Return a job with all its attempts and what each cost")
+    @router.get(
+        "/jobs/{name:path}", summary="Return a job with all its attempts and what each cost", responses=JSON_OR_CSV
+    )
     def get_job(request: Request, name: str, format: Form = "json") -> Response:  # noqa: A002
         report = find_job(site.asked_by(request), name)
         if report is None:
@@ -47,7 +52,11 @@ def make_router(site: ConsoleSite) -> APIRouter:
             return Response(jobs_data.attempts_as_csv(report), media_type=CSV)
         return JSONResponse(jobs_data.job_document(report))
 
-    @router.get("/attempts/{name}", summary="Return an attempt with machines, notices, journal and exact costs")
+    @router.get(
+        "/attempts/{name}",
+        summary="Return an attempt with machines, notices, journal and exact costs",
+        responses=JSON_OR_CSV,
+    )
     def get_attempt(request: Request, name: str, format: Form = "json") -> Response:  # noqa: A002
         report = find_attempt(site.asked_by(request), name)
         if report is None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
 from pricing.places import Market
 from pricing.problems import InvalidInputError
+from router.console.api.errors import JSON_OR_CSV
 from router.console.site import ConsoleSite
 from router.jobs.quantities import parse_duration
 from router.queries.offers import list_offers
@@ -26,9 +27,7 @@ def make_router(site: ConsoleSite) -> APIRouter:
     """Return the route ``/api/v1/offers``."""
     router = APIRouter(prefix="/api/v1", tags=["offers"])
 
-    @router.get(
-        "/offers", summary="List offers, cheapest first, as `stepfare offers -o json`", response_model=dict[str, Any]
-    )
+    @router.get("/offers", summary="List offers, cheapest first, as `stepfare offers -o json`", responses=JSON_OR_CSV)
     def offers(
         request: Request,
         cloud: Names = [],  # noqa: B006  a parameter of the URL, never changed

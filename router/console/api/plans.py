@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Query, Request
@@ -96,7 +96,7 @@ class ApprovalAsked(BaseModel):
     note: str = Field(default="", max_length=500)
 
 
-class ApprovalRow(BaseModel):
+class PlanApproval(BaseModel):
     """One approval; ``state`` is counts, revoked, expired, not allowed, or recorded where there are no rules."""
 
     name: str
@@ -114,7 +114,7 @@ class ApprovalAnswer(BaseModel):
     needed: int | None = Field(description="How many must approve; null without rules.")
     missing: int
     approvers: list[str]
-    approvals: list[ApprovalRow]
+    approvals: list[PlanApproval]
     refusals: list[str]
     expires_at: datetime
 
@@ -249,7 +249,7 @@ def _approvals(context: QueryContext, digest: str, plan: Plan) -> ApprovalAnswer
         missing=found.missing,
         approvers=list(found.approvers),
         approvals=[
-            ApprovalRow(
+            PlanApproval(
                 name=each.approval.name,
                 at=each.approval.at,
                 until=each.until,
@@ -278,8 +278,8 @@ def _moment(text: str | None) -> datetime | None:
     try:
         # A plus of a time zone arrives as a space where a client does not escape it.
         moment = datetime.fromisoformat(text.replace(" ", "+"))
-        if moment.utcoffset() is not None and moment.year > 1:
-            return moment
+        if moment.utcoffset() is not None:
+            return moment.astimezone(UTC)
     except (ValueError, OverflowError):
         pass
     raise InvalidInputError.single("is no moment", field="before", remedy="write one such as 2026-11-21T18:00:00Z")

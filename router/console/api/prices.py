@@ -10,6 +10,7 @@ from fastapi.responses import JSONResponse, Response
 
 from pricing.places import Market
 from pricing.problems import InvalidInputError
+from router.console.api.errors import JSON_OR_CSV
 from router.console.site import ConsoleSite
 from router.jobs.quantities import parse_duration
 from router.prices.history import Selection
@@ -39,7 +40,11 @@ def make_router(site: ConsoleSite) -> APIRouter:
     """Return the routes below ``/api/v1/prices``."""
     router = APIRouter(prefix="/api/v1/prices", tags=["prices"])
 
-    @router.get("/books", summary="List stored price books, the book in use, and the health of each cloud")
+    @router.get(
+        "/books",
+        summary="List stored price books, the book in use, and the health of each cloud",
+        responses=JSON_OR_CSV,
+    )
     def books(request: Request, book: Book = "latest", format: Form = "json") -> Response:  # noqa: A002
         sources = sources_of(site.asked_by(request))
         rows = list_books(sources)
@@ -48,7 +53,9 @@ def make_router(site: ConsoleSite) -> APIRouter:
         in_use = find_book(sources, book)
         return JSONResponse(prices_data.books_document(rows, in_use, list_clouds(sources, book)))
 
-    @router.get("/latest", summary="List offers of a price book, the cheapest accelerator-hour first")
+    @router.get(
+        "/latest", summary="List offers of a price book, the cheapest accelerator-hour first", responses=JSON_OR_CSV
+    )
     def latest(
         request: Request,
         accelerator: Annotated[str | None, Query(max_length=LONGEST_TEXT)] = None,
@@ -68,7 +75,11 @@ def make_router(site: ConsoleSite) -> APIRouter:
             return Response(offers_text.as_csv(found.rows), media_type=CSV)
         return Response(offers_text.as_json(found.rows, find_book(sources, book), now), media_type=JSON)
 
-    @router.get("/history", summary="Return the history of prices and stock, a row per series, the cheapest first")
+    @router.get(
+        "/history",
+        summary="Return the history of prices and stock, a row per series, the cheapest first",
+        responses=JSON_OR_CSV,
+    )
     def history(
         request: Request,
         accelerator: Name = "",

@@ -6,7 +6,7 @@ import json
 import re
 import time
 from collections.abc import AsyncIterator
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 from anyio import sleep
@@ -196,8 +196,8 @@ def _parse_cursor(text: str | None) -> tuple[datetime, str] | None:
     match = _CURSOR.fullmatch(text.replace(" ", "+"))
     try:
         at = None if match is None else datetime.fromisoformat(match[1])
-    except ValueError:
+        if match is None or at is None or at.utcoffset() is None:
+            raise wrong
+        return at.astimezone(UTC), match[2]
+    except (ValueError, OverflowError):
         raise wrong from None
-    if match is None or at is None or at.utcoffset() is None:
-        raise wrong
-    return at, match[2]

@@ -1,0 +1,109 @@
+"""The example of a client, against a real server; and a server that is killed while it works."""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import threading
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import ModuleType
+
+import psutil
+import pytest
+
+from router.console.work import TaskRunner, ThreadWorker
+from router.state.store import StateStore
+from router.state.tasks import SILENT, TaskState
+from tests.support import work_kinds
+from tests.support.console import NIGHT, query_context
+from tests.support.live_console import live_console
+from tests.support.repository import ROOT
+
+JOB = ROOT / "examples/nightly/faq-7b-lora.yaml"
+
+
+def client_module() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("api_client", ROOT / "examples/api_client.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_example_asks_offers_a_plan_and_a_month(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    seconds = itertools.count()
+    with query_context(tmp_path, clock=lambda: NIGHT + timedelta(milliseconds=next(seconds))) as context:
+        runner = TaskRunner(context.store, ThreadWorker(context.settings), context.clock)
+        with live_console(context) as url, runner.running():
+            code = client_module().main(url, str(JOB), book="embedded")
+        said = capsys.readouterr()
+        assert "... pricing and explaining" in said.out
+        digest = context.store.made_plans.newest(1)[0].digest
+        assert f"plan-{digest[:12]} costs " in said.out
+        assert (code, said.err) == (0, "")
+        assert "2026" in said.out.splitlines()[-1]
+
+
+def test_the_example_says_what_was_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    wrong = tmp_path / "job.yaml"
+    wrong.write_text("name: x\n", encoding="utf-8")
+    with query_context(tmp_path) as context, live_console(context) as url:
+        assert client_module().main(url, str(wrong)) == 1
+        task = context.store.tasks.newest(1, "operator", own_kinds=None, teams={})
+    assert task == ()
+    assert "400: " in capsys.readouterr().err
+
+
+_SERVER = """
+import sys, threading
+from datetime import UTC, datetime
+from pathlib import Path
+from router.console.work import ProcessWorker, TaskRunner
+from router.state.store import StateStore
+from tests.support import work_kinds
+from tests.support.console import query_context
+if __name__ == "__main__":
+    clock = lambda: datetime.now(UTC)
+    with query_context(Path(sys.argv[1]), clock=clock) as context:
+        TaskRunner(context.store, ProcessWorker(context.settings), clock).start()
+        threading.Event().wait()
+"""
+
+
+@pytest.mark.slow
+def test_a_killed_server_takes_its_child_along_and_leaves_the_task_to_another(tmp_path: Path) -> None:
+    script = tmp_path / "server.py"
+    script.write_text(_SERVER, encoding="utf-8")
+    url, now = f"sqlite:///{tmp_path}/state.db", datetime.now(UTC)
+    with StateStore.open(url, now=now) as store:
+        task = store.tasks.put(work_kinds.FOREVER, "operator", "", {}, now)
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        with subprocess.Popen([sys.executable, str(script), str(tmp_path)], env=environment) as server:
+            child = _reported_process(store, task.id)
+            server.send_signal(signal.SIGKILL)
+        child.wait(10)
+        found = store.tasks.find(task.id)
+        assert found is not None
+        assert found.state is TaskState.RUNNING
+        later = datetime.now(UTC) + SILENT + timedelta(seconds=1)
+        taken = store.tasks.take("another", [work_kinds.FOREVER], later)
+        assert taken is not None
+        assert (taken.id, taken.tries) == (task.id, 2)
+
+
+def _reported_process(store: StateStore, task_id: str) -> psutil.Process:
+    waited = threading.Event()
+    for _ in range(400):
+        task = store.tasks.find(task_id)
+        assert task is not None
+        texts = [event.text for event in task.events if event.what == "progress"]
+        if texts:
+            return psutil.Process(int(texts[0].removeprefix("process ")))
+        waited.wait(0.05)
+    raise AssertionError("the task never began")
