@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 from pricing.problems import InvalidInputError
 from router.cli import console
 from router.cli.console import ExitCode
+from router.cli.options import wall_clock
 from router.cli.site_options import open_state_store
 
 
@@ -23,6 +24,7 @@ def serve_demo(host: str, port: int, folder: Path | None) -> ExitCode:
     from router.console.server import run_server
     from router.console.site import ConsoleSite
     from router.console.spend_questions import keep_costs_current
+    from router.console.work import ProcessWorker, TaskRunner
     from router.queries.context import QueryContext
 
     with _new_home(folder) as home:
@@ -37,7 +39,8 @@ def serve_demo(host: str, port: int, folder: Path | None) -> ExitCode:
                 console.note(f"demo home: {home}")
                 console.note(f"listening on {url} (Ctrl-C stops it)")
 
-            with keep_costs_current(site):
+            runner = TaskRunner(store, ProcessWorker(opened), wall_clock)
+            with runner.running(), keep_costs_current(site):
                 run_server(make_console(site), host, port, announce)
     return ExitCode.OK
 

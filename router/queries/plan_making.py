@@ -86,7 +86,7 @@ def check_plan_question(context: QueryContext, question: PlanQuestion) -> str | 
         try:
             loaded = load_jobs([jobs_file], context.clock())
             jobs = loaded.jobs
-            problems += _job_references(loaded)
+            problems += job_references(loaded)
         except InvalidInputError as error:
             problems += error.problems
         try:
@@ -197,7 +197,7 @@ def _without_folder(problem: Problem, folder: str) -> Problem:
     return Problem(*(part.replace(folder, "") for part in (problem.where, problem.field, problem.what, problem.remedy)))
 
 
-def _job_references(loaded: LoadedJobs) -> Iterator[Problem]:
+def job_references(loaded: LoadedJobs) -> Iterator[Problem]:
     """Yield a problem for each file or secret of this server that a job refers to."""
     for job, document in loaded:
         run = job.run

@@ -17,6 +17,7 @@ MAX_TASKS = 200
 KIND_PERMISSIONS: Mapping[str, Permission] = {
     "plan": Permission.READ_PLANS,
     "quote": Permission.READ_QUOTES,
+    "quote_acceptance": Permission.READ_QUOTES,
 }
 
 
