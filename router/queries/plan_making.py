@@ -200,6 +200,8 @@ def _without_folder(problem: Problem, folder: str) -> Problem:
 def job_references(loaded: LoadedJobs) -> Iterator[Problem]:
     """Yield a problem for each file or secret of this server that a job refers to."""
     for job, document in loaded:
+        if job.data is not None and job.data.uri.lower().startswith("file:"):
+            yield Problem(document.where(("data", "uri")), "data.uri", "is a file of this server", "name a bucket")
         run = job.run
         if run is None:
             continue

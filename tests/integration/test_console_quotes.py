@@ -198,9 +198,8 @@ def test_a_quote_is_accepted_once_and_its_plan_is_kept(context: QueryContext, tm
     assert made["ceiling_usd"] == row["usd"]["p90"]
     # Either may be taken first, since both were asked for at one moment.
     urls = (f"/quotes/tasks/{first.json()['id']}", second.headers["Location"])
-    ended = {
-        answer.status_code: answer for url in urls if (answer := client.get(url, headers=PAGE, follow_redirects=False))
-    }
+    answers = [client.get(url, headers=PAGE, follow_redirects=False) for url in urls]
+    ended = {answer.status_code: answer for answer in answers}
     assert ended[303].headers["Location"] == f"/plans/{made['plan']}?done=quote"
     assert "was accepted 2026-11-21T18:00:00Z by somebody" in ended[200].text
     assert client.post(f"/api/v1/quotes/{name}/acceptance").status_code == 409
