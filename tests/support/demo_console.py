@@ -16,15 +16,22 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from pricing.money import Usd
+from router.access.identity import local_operator
 from router.app.console_demo import BOOKS_AT, BUDGETS, NIGHT_AT
+from router.app.settings import AppSettings
 from router.config.added_file import read_added_entries
 from router.config.job_files import read_jobs
 from router.config.limits_file import read_limits
+from router.controller.deploy_settings import Deploy
 from router.controller.plan_limits import store_limits
 from router.controller.workspaces import job_json
 from router.ledger.budget import Budget
 from router.ledger.month import Month
 from router.planning.plan_json import plan_content, plan_from_json
+from router.prices.cloud_settings import Clouds, LoadedClouds
+from router.queries.context import QueryContext
+from router.queries.quote_questions import QuoteQuestion, ask_quote, check_question
+from router.state.store import StateStore
 from tests.support.example_month import CODE, EAST, TTS, WHISPER, ExampleMonth
 from tests.support.example_quotes import keep_promises
 from tests.support.live_gangs import resume_whisper
@@ -48,11 +55,12 @@ def make_files(folder: Path) -> None:
         shutil.copyfile(MONTH / name, folder / name)
     with tempfile.TemporaryDirectory() as scratch:
         home = Path(scratch) / "home"
+        # The latest prices of this home are the embedded ones.
+        os.environ["STEPFARE_HOME"] = str(home)
         tonight = _plan(Path(scratch), NOW)
         for name, text in (("plan", tonight), ("plan-before", _plan(Path(scratch), NOW - 24 * _HOUR))):
             (folder / f"{name}.json.gz").write_bytes(gzip.compress(text.encode(), 9, mtime=0))
         _play(home, tonight, folder / "state.backup")
-        _quote(home)
         shutil.rmtree(folder / "quotes", ignore_errors=True)
         shutil.copytree(home / "quotes", folder / "quotes", copy_function=shutil.copyfile)
 
@@ -80,6 +88,7 @@ def _play(home: Path, tonight: str, backup: Path) -> None:
         store.plans.put_jobs({job.digest: job_json(job) for job in jobs}, NIGHT_AT)
         digest = plan_content(plan_from_json(tonight, "tonight"))["digest"]
         store_limits(store, digest, read_limits(NIGHTLY / "limits.yaml"))
+        _quote(home, store)
         backup.unlink(missing_ok=True)
         store.whole.write(backup, ())
     backup.chmod(0o644)
@@ -97,10 +106,12 @@ def _plan(scratch: Path, now: datetime) -> str:
     return file.read_text(encoding="utf-8")
 
 
-def _quote(home: Path) -> None:
-    limits = ["--limits", str(NIGHTLY / "limits.yaml")]
-    words = ["quote", str(NIGHTLY / f"{QUOTED}.yaml"), "--book", "embedded", *limits, "--now", NOW.isoformat()]
-    _run(home, words)
+def _quote(home: Path, store: StateStore) -> None:
+    """Ask for a quote as the console does, so that it is in the state with its job."""
+    settings = AppSettings(Deploy(), LoadedClouds(Clouds(), {}), home, {})
+    context = QueryContext(settings, store, lambda: NOW, local_operator("ana@demo"))
+    document = (NIGHTLY / f"{QUOTED}.yaml").read_text(encoding="utf-8")
+    ask_quote(context, check_question(context, QuoteQuestion(document=document)), lambda _: None)
 
 
 def _run(home: Path, words: list[str]) -> None:
