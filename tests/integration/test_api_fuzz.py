@@ -27,7 +27,7 @@ pytestmark = pytest.mark.slow
 
 IDENTITIES = {"operator": OPERATOR, "viewer": identity_with("viewer:red", name="ana")}
 # Requests for each operation and identity, once as described and once not: about a minute altogether.
-EXAMPLES = 60
+EXAMPLES = 35
 
 
 @pytest.fixture(scope="module")

@@ -33,6 +33,13 @@ def client(context: QueryContext) -> TestClient:
     return console_client(context)
 
 
+@pytest.fixture(scope="module")
+def idle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    """A console that is asked nothing that it would do."""
+    with query_context(Path(tmp_path_factory.mktemp("idle"))) as opened:
+        yield console_client(opened)
+
+
 def run_tasks(context: QueryContext) -> None:
     runner = TaskRunner(context.store, ThreadWorker(context.settings), context.clock)
     while runner.run_next():
@@ -80,8 +87,8 @@ def test_every_operation_declares_errors_of_one_form() -> None:
         ("DELETE", "/api/v1/tasks/t0", 404),
     ],
 )
-def test_errors_have_one_form(client: TestClient, method: str, path: str, status: int) -> None:
-    answer = client.request(method, path)
+def test_errors_have_one_form(idle: TestClient, method: str, path: str, status: int) -> None:
+    answer = idle.request(method, path)
     assert answer.status_code == status
     error = answer.json()["error"]
     assert error["status"] == status

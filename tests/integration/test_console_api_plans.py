@@ -41,6 +41,13 @@ def client(context: QueryContext) -> TestClient:
     return console_client(context)
 
 
+@pytest.fixture(scope="module")
+def idle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    """A console that is asked nothing that it would do."""
+    with query_context(Path(tmp_path_factory.mktemp("idle"))) as opened:
+        yield console_client(opened)
+
+
 def run_tasks(context: QueryContext) -> None:
     runner = TaskRunner(context.store, ThreadWorker(context.settings), context.clock)
     while runner.run_next():
@@ -83,17 +90,17 @@ def test_a_plan_is_asked_for_made_and_read(context: QueryContext, client: TestCl
     ],
 )
 def test_a_job_that_names_a_file_or_secret_of_the_server_is_refused(
-    client: TestClient, change: dict[str, Any], field: str
+    idle: TestClient, change: dict[str, Any], field: str
 ) -> None:
-    answer = client.post(URL, json={"jobs": [FIELDS | change]})
+    answer = idle.post(URL, json={"jobs": [FIELDS | change]})
     assert answer.status_code == 400
     assert field in answer.json()["error"]["message"]
     assert "jobs.yaml:" in answer.json()["error"]["message"]
 
 
 @pytest.mark.parametrize("name", ["/etc/passwd", "../../state.db", "quotas.json"])
-def test_limits_that_name_a_file_are_refused(client: TestClient, name: str) -> None:
-    answer = client.post(URL, json={"jobs": JOB, "limits": {"quotas": name}})
+def test_limits_that_name_a_file_are_refused(idle: TestClient, name: str) -> None:
+    answer = idle.post(URL, json={"jobs": JOB, "limits": {"quotas": name}})
     assert answer.status_code == 400
     assert "names a file of this server" in answer.json()["error"]["message"]
     assert "root:" not in answer.text
@@ -117,17 +124,17 @@ def test_limits_that_name_a_file_are_refused(client: TestClient, name: str) -> N
     ],
 )
 def test_wrong_questions_are_refused_with_their_place(
-    client: TestClient, body: dict[str, Any], status: int, words: str
+    idle: TestClient, body: dict[str, Any], status: int, words: str
 ) -> None:
-    answer = client.post(URL, json=body)
+    answer = idle.post(URL, json=body)
     assert answer.status_code == status
     assert words in answer.json()["error"]["message"]
     assert "/tmp" not in answer.text
 
 
-def test_text_that_cannot_be_written_is_refused(client: TestClient) -> None:
+def test_text_that_cannot_be_written_is_refused(idle: TestClient) -> None:
     body = b'{"jobs": "name: \\ud800"}'
-    assert client.post(URL, content=body, headers={"Content-Type": "application/json"}).status_code in (400, 422)
+    assert idle.post(URL, content=body, headers={"Content-Type": "application/json"}).status_code in (400, 422)
 
 
 def test_only_who_plans_for_all_teams_makes_the_plan_of_the_night(context: QueryContext) -> None:
@@ -239,18 +246,18 @@ def test_the_same_request_at_the_same_moment_is_told_to_wait(
     assert client.post(URL, json=body, headers=headers).headers["Idempotency-Replayed"] == "true"
 
 
-def test_offers_are_those_of_the_command(client: TestClient) -> None:
+def test_offers_are_those_of_the_command(idle: TestClient) -> None:
     asked = ["--cloud", "gcp", "--cloud", "aws", "--accelerator", "h100", "--market", "spot", "--limit", "7"]
     command = CliRunner().invoke(
         app, ["offers", *asked, "-o", "json", "--now", NIGHT.isoformat(), "--book", "embedded"]
     )
     query = "cloud=gcp&cloud=aws&accelerator=h100&market=spot&limit=7&book=embedded"
-    answer = client.get(f"/api/v1/offers?{query}")
+    answer = idle.get(f"/api/v1/offers?{query}")
     assert answer.json()["offers"] == json.loads(command.stdout)["offers"]
     assert len(answer.json()["offers"]) == 7
-    assert client.get(f"/api/v1/offers?{query}&format=csv").text.count("\n") == 8
-    wrong = client.get("/api/v1/offers?cloud=gcq&region=nowhere&book=embedded")
+    assert idle.get(f"/api/v1/offers?{query}&format=csv").text.count("\n") == 8
+    wrong = idle.get("/api/v1/offers?cloud=gcq&region=nowhere&book=embedded")
     assert wrong.status_code == 400
     assert "gcq" in wrong.json()["error"]["message"]
     for query in ("book=/etc/passwd", "max_age=soon", "max_age=99999999999d", f"max_age={'9' * 20}d"):
-        assert client.get(f"/api/v1/offers?{query}").status_code in (400, 422)
+        assert idle.get(f"/api/v1/offers?{query}").status_code in (400, 422)
