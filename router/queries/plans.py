@@ -123,10 +123,20 @@ def find_digest(context: QueryContext, name: str = "latest") -> str | None:
     digits = name.removeprefix("plan-")
     if len(digits) < LEAST_DIGITS or not _DIGITS.fullmatch(digits):
         return None
-    found = context.store.made_plans.digests(digits, 2)
+    # A plan that was accepted elsewhere, or long ago, is stored as accepted alone.
+    found = sorted({*context.store.made_plans.digests(digits, 2), *context.store.plans.digests(digits, 2)})
     if len(found) > 1:
         raise InvalidInputError.single(f"{name} fits several plans", remedy="give more digits")
     return found[0] if found else None
+
+
+def moment_of(store: StateStore, digest: str) -> datetime | None:
+    """Return the moment that a stored plan is for; None where it is not stored."""
+    row = store.made_plans.row(digest)
+    if row is not None:
+        return row.as_of
+    plan = whole_plan(store, digest)
+    return None if plan is None else plan.as_of
 
 
 def previous_digest(store: StateStore, as_of: datetime) -> str | None:
@@ -175,7 +185,7 @@ def whole_plan(store: StateStore, digest: str) -> Plan | None:
 @lru_cache(maxsize=4)
 def _read_stored(store: StateStore, digest: str) -> Plan:
     """Return a stored plan, which never changes. KeyError where there is none, so that this is not remembered."""
-    text = store.made_plans.text(digest)
+    text = store.made_plans.text(digest) or store.plans.plan(digest)
     if text is None:
         raise KeyError(digest)
     return plan_from_json(text, f"plan-{digest[:12]}")

@@ -16,10 +16,14 @@ AUDIT_FIELDS = ("seq", "at", "who", "what", "plan", "at_risk_usd", "by", "note",
 
 @dataclass(frozen=True, slots=True)
 class AuditRow:
-    """An entry in words: the approver's name and remark, and the policies that were accepted."""
+    """An entry in words: the approver's name and remark, and the policies that were accepted.
+
+    ``has_plan`` says that the plan of its digest is stored, and can be shown.
+    """
 
     entry: AuditEntry
     policies: str
+    has_plan: bool = False
 
     @property
     def by(self) -> str:

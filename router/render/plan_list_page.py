@@ -16,7 +16,10 @@ PLAN_FIELDS = ("plan", "as_of", "made_at", "made_by", "jobs", "placed", "cost_us
 
 @dataclass(frozen=True, slots=True)
 class PlanListRow:
-    """A plan of the list; ``approvals`` is None where who asks may not see them."""
+    """A plan of the list; ``approvals`` is None where who asks may not see them.
+
+    ``has_earlier`` says that there is a plan of an earlier night to compare it with.
+    """
 
     digest: str
     as_of: datetime
@@ -27,6 +30,7 @@ class PlanListRow:
     cost_usd: Usd
     gap: float
     approvals: tuple[str, ...] | None
+    has_earlier: bool = True
 
     @property
     def plan_id(self) -> str:

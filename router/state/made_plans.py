@@ -96,6 +96,13 @@ class MadePlans:
         with self._database.read() as connection:
             return tuple(_row(row) for row in connection.execute(query))
 
+    def oldest(self) -> datetime | None:
+        """Return the earliest moment of a night that a stored plan is for; None without any."""
+        query = select(MADE_PLANS.c.as_of).where(MADE_PLANS.c.quote == "").order_by(MADE_PLANS.c.as_of).limit(1)
+        with self._database.read() as connection:
+            found: datetime | None = connection.execute(query).scalar()
+            return found
+
     def made_since(self, moment: datetime, count: int) -> tuple[MadePlanRow, ...]:
         """Return plans that were made at a moment or later, without their texts."""
         query = _newest().where(MADE_PLANS.c.made_at >= moment).limit(count)

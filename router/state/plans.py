@@ -9,7 +9,7 @@ from sqlalchemy import Table, select
 
 from router.state.database import Database
 from router.state.rows import BATCH_SIZE, insert_or_update
-from router.state.tables import FACTS, JOBS, PLANS
+from router.state.tables import FACTS, JOBS, MADE_PLANS, PLANS
 from router.state.versions import STATE_ID
 
 
@@ -45,6 +45,25 @@ class Plans:
     def plan(self, digest: str) -> str | None:
         """Return the plan of that digest."""
         return _read_value(self._database, PLANS, "digest", digest, "text")
+
+    def digests(self, beginning: str, count: int) -> tuple[str, ...]:
+        """Return digests of plans that begin so, at most ``count`` of them."""
+        query = select(PLANS.c.digest).where(PLANS.c.digest.startswith(beginning, autoescape=True))
+        with self._database.read() as connection:
+            return tuple(connection.execute(query.order_by(PLANS.c.digest).limit(count)).scalars())
+
+    def stored(self, digests: Iterable[str]) -> frozenset[str]:
+        """Return those of these digests of which a plan is stored, accepted or made."""
+        wanted, found = sorted(set(digests)), set[str]()
+        with self._database.read() as connection:
+            for first in range(0, len(wanted), BATCH_SIZE):
+                for column in (PLANS.c.digest, MADE_PLANS.c.digest):
+                    found.update(
+                        connection.execute(
+                            select(column).where(column.in_(wanted[first : first + BATCH_SIZE]))
+                        ).scalars()
+                    )
+        return frozenset(found)
 
     def newest(self) -> str | None:
         """Return the plan that was accepted last; None without any."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Request
@@ -27,7 +28,8 @@ def make_router(site: ConsoleSite) -> APIRouter:
         trail = read_audit_log(context, AuditFilter(who, what, plan))
         newest = _newest(trail, before)
         words = {name: value for name, value in (("who", who), ("what", what), ("plan", plan)) if value}
-        shown = newest[:_SHOWN]
+        stored = context.store.plans.stored(row.entry.digest for row in newest[:_SHOWN])
+        shown = tuple(replace(row, has_plan=row.entry.digest in stored) for row in newest[:_SHOWN])
         view = AuditView(
             rows=shown,
             fitting=len(trail.entries),

@@ -30,10 +30,12 @@ from router.queries.approvals import (
 )
 from router.queries.context import QueryContext
 from router.queries.plans import (
+    ANOTHER_NIGHT,
     StoredPlan,
     compare_plans,
     find_digest,
     find_plan,
+    moment_of,
     page_of_plans,
     previous_digest,
     whole_plan,
@@ -179,10 +181,10 @@ async def _plan_page(site: ConsoleSite, request: Request, name: str, *, is_long:
 def _find(context: QueryContext, name: str) -> tuple[str, str | None] | None:
     """Return the digest of a plan, and that of the plan of the night before; None where there is no such plan."""
     digest = find_digest(context, name)
-    row = None if digest is None else context.store.made_plans.row(digest)
-    if digest is None or row is None:
+    as_of = None if digest is None else moment_of(context.store, digest)
+    if digest is None or as_of is None:
         return None
-    return digest, previous_digest(context.store, row.as_of)
+    return digest, previous_digest(context.store, as_of)
 
 
 def _parts(context: QueryContext, digest: str, before: str | None, *, is_long: bool) -> PageParts:
@@ -233,6 +235,7 @@ def _list_rows(context: QueryContext, before: datetime | None) -> tuple[tuple[Pl
     approvals = None
     if context.identity.teams(Permission.READ_PLANS).is_all:
         approvals = standing_approvals(context, approval_rules(context.settings))
+    oldest = context.store.made_plans.oldest()
     rows = tuple(
         PlanListRow(
             digest=plan.digest,
@@ -244,6 +247,7 @@ def _list_rows(context: QueryContext, before: datetime | None) -> tuple[tuple[Pl
             cost_usd=plan.cost_usd,
             gap=plan.gap,
             approvals=None if approvals is None else approvals.get(plan.digest, ()),
+            has_earlier=oldest is not None and oldest <= plan.as_of - ANOTHER_NIGHT,
         )
         for plan in listed
     )
