@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
@@ -16,8 +18,11 @@ from tests.support.console_browser import (
     DESKTOP,
     PHONE,
     Findings,
+    amounts,
     axe_violations,
     chromium_browser,
+    command_json,
+    is_on_first_screen,
     scrolls_sideways,
     serving,
 )
@@ -43,11 +48,13 @@ _KINDS = (
     (r"^/prices\?", "prices of another accelerator"),
     (r"^/spend/\d{4}-\d\d/(\w+)/", r"a \1 of a month"),
     (r"^/spend/\d{4}-\d\d(\?|$)", "a month"),
-    (r"^/spend\?", "a month by another grouping"),
+    (r"^/spend\?", "a month, asked by a form"),
     (r"^/waste", "waste"),
     (r"^/budgets", "budgets"),
     (r"^/audit", "the audit log"),
 )
+# Where forms lead to, which no link does.
+_FORMS = ("/prices?accelerator=L4", "/spend?month=2026-11&by=team,project", "/audit?what=apply")
 _LEAST_KINDS = 16
 _MOST_PAGES = 150
 
@@ -98,7 +105,8 @@ def kind_of(path: str) -> str:
 @pytest.fixture(scope="module")
 def crawled(browser: Browser, demo: Demo) -> dict[str, str]:
     """One path of each kind of page that links lead to from the front; no link leads nowhere."""
-    waiting, seen, kinds = ["/"], {"/"}, dict[str, str]()
+    waiting = ["/", *_FORMS]
+    seen, kinds = set(waiting), dict[str, str]()
     with browser.new_context(base_url=demo.url) as context:
         while waiting:
             path = waiting.pop(0)
@@ -141,3 +149,111 @@ def test_every_page_can_be_read_by_everybody(
     assert wrong == []
     assert findings.errors == []
     assert findings.elsewhere == []
+
+
+def test_a_plan_is_approved_and_the_approval_revoked(page: Page) -> None:
+    page.goto("/tonight")
+    page.get_by_label("Remark").fill("as discussed <b>at noon</b>")
+    page.get_by_role("button", name="Approve this plan").click()
+    page.wait_for_url("**/plans/*done=approved*")
+    assert page.get_by_role("status").inner_text() == "Your approval is recorded."
+    page.goto("/audit?what=approve")
+    assert "as discussed <b>at noon</b>" in page.locator("main").inner_text()
+    page.goto("/tonight")
+    page.get_by_role("button", name=re.compile("Revoke")).first.click()
+    page.wait_for_url("**/plans/*done=revoked*")
+
+
+def test_a_quote_is_accepted_and_becomes_a_plan(page: Page) -> None:
+    page.goto("/quotes")
+    page.get_by_role("link", name=re.compile("llama2-13b")).first.click()
+    page.get_by_role("button", name=re.compile("Accept")).click()
+    page.wait_for_url("**/plans/*done=quote*", timeout=60_000)
+    assert "The quote is accepted" in page.get_by_role("status").inner_text()
+    assert "llama2-13b-sft-legal" in page.locator("main").inner_text()
+
+
+def test_a_month_leads_down_to_the_attempt_of_a_job_with_the_same_sums(page: Page, demo: Demo) -> None:
+    page.goto("/spend/2026-11")
+    page.locator("a[href*='/team/research']").first.click()
+    page.wait_for_url("**/team/research*")
+    team, month = map(Decimal, amounts(page, "h1"))
+    assert month == Decimal("26750.96")
+    page.locator("a[href*='/job/assistant-70b-sft']").first.click()
+    page.wait_for_url("**/job/assistant-70b-sft*")
+    assert Decimal(amounts(page, "h1")[0]) < team
+    page.locator("a[href^='/attempts/']").first.click()
+    page.wait_for_url("**/attempts/*")
+    name = urlsplit(page.url).path.rsplit("/", 1)[1]
+    entries = command_json(demo.home, "ledger", "list", "--kind", "metered", "--limit", 0)["entries"]
+    costs = [Decimal(each["usd"]) for each in entries if each["attempt"] == name and not each["unpriced"]]
+    assert costs
+    assert f"${sum(costs):,.2f}" in page.locator("main").inner_text()
+
+
+class TestFiveQuestions:
+    """Each is answered on the first screen of a phone, with the figure of the command line."""
+
+    def test_spent_this_month(self, page: Page, demo: Demo) -> None:
+        page.goto("/spend/2026-11")
+        (spent,) = [Decimal(each["spent_usd"]) for each in self._budgets(demo) if each["scope"] == "all"]
+        assert is_on_first_screen(page, "h1")
+        assert Decimal(amounts(page, "h1")[0]) == spent.quantize(Decimal("0.01"))
+
+    def test_why_more_than_last_month(self, page: Page, demo: Demo) -> None:
+        page.goto("/spend/2026-11")
+        assert is_on_first_screen(page, "p.lead")
+        assert "more than October" in page.locator("p.lead").inner_text()
+        report = command_json(demo.home, "showback", "--month", "2026-11", "--now", "2026-12-03T09:00Z")
+        (section,) = [each for each in report["sections"] if each["name"] == "movement"]
+        rows = [row for row in section["rows"] if row["currency"] == "USD"]
+        assert rows
+        shown = [Decimal(amount) for amount in amounts(page, "p.lead")]
+        for amount in shown[1:5]:
+            assert any(amount == _cents(value) for row in rows for value in row.values()), amount
+
+    def test_who_is_over_budget(self, page: Page, demo: Demo) -> None:
+        page.goto("/spend/2026-11")
+        over = [each["name"] for each in self._budgets(demo) if each["over"]]
+        assert over == ["speech"]
+        assert is_on_first_screen(page, "h1")
+        assert "speech is over its budget" in page.locator("h1").inner_text().replace("\n", " ")
+
+    def test_where_a_job_runs_and_until_when(self, page: Page, demo: Demo) -> None:
+        page.goto("/jobs/whisper-nightly")
+        gangs = command_json(demo.home, "status", "whisper-nightly")["gangs"]
+        (gang,) = [each for each in gangs if each["state"] == "running"]
+        said = page.locator("h1").inner_text().replace("\n", " ")
+        assert is_on_first_screen(page, "h1")
+        assert f"{gang['cloud']}/{gang['region']}" in said
+        assert re.search(r"until about 3 Dec \d\d:\d\d", said)
+
+    def test_what_tomorrow_noon_would_cost(self, page: Page, demo: Demo) -> None:
+        page.goto("/quotes")
+        page.get_by_role("link", name=re.compile("llama2-13b")).first.click()
+        page.wait_for_url("**/quotes/quote-*")
+        heading = page.get_by_role("heading", name=re.compile("22 Nov 12:00 UTC instead"))
+        box = heading.bounding_box()
+        assert box is not None
+        assert box["y"] + box["height"] <= PHONE["height"]
+        name = urlsplit(page.url).path.rsplit("/", 1)[1]
+        curve = command_json(demo.home, "quotes", "show", name)["curve"]
+        noon = datetime(2026, 11, 22, 12, tzinfo=UTC)
+        points = [(datetime.fromisoformat(each["deadline"]), Decimal(each["mean"])) for each in curve]
+        before = max(point for point in points if point[0] <= noon)
+        after = min(point for point in points if point[0] > noon)
+        share = Decimal((noon - before[0]).total_seconds()) / Decimal((after[0] - before[0]).total_seconds())
+        expected = before[1] + (after[1] - before[1]) * share
+        assert f"~${expected:,.2f}" in heading.inner_text()
+
+    def _budgets(self, demo: Demo) -> Any:
+        words = ("budget", "check", "--month", "2026-11", "--now", "2026-12-03T09:00Z", "--no-notify")
+        return command_json(demo.home, *words)["budgets"]
+
+
+def _cents(value: object) -> Decimal | None:
+    """The value of a cell in cents; None for one that is no number."""
+    try:
+        return Decimal(str(value)).quantize(Decimal("0.01"))
+    except InvalidOperation:
+        return None
