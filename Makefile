@@ -18,7 +18,7 @@ SOURCES := pricing providers router terraform tests docs
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: plan demo drill test check style types quick slow walk bench calibrate fit validate docs format clean help
+.PHONY: plan console demo drill test check style types quick slow walk bench calibrate fit validate docs format clean help
 
 $(READY): pyproject.toml requirements/constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -33,6 +33,9 @@ $(SLOW_READY): $(READY)
 
 plan: $(READY) ## tonight's placement of the example jobs, on the embedded prices at a fixed time
 	@$(BIN)/stepfare plan examples/nightly --book embedded --limits examples/nightly/limits.yaml --now $(NOW) --time-limit 10m
+
+console: $(READY) ## tonight's plan, a quote, jobs and a month of made-up costs in your browser
+	@$(BIN)/stepfare serve --demo
 
 demo: $(READY) ## plan, apply, train and finish on a simulated cloud on this machine
 	@$(BIN)/stepfare demo

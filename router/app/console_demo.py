@@ -6,6 +6,7 @@ All of it is made up; ``router/demo/console`` holds it, and ``tests/support/demo
 from __future__ import annotations
 
 import gzip
+from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
@@ -37,7 +38,7 @@ max_age: 24h
 
 
 def write_demo_home(home: Path) -> None:
-    """Write the demo into a folder that does not exist or is empty; ``STEPFARE_HOME`` must name it. OSError."""
+    """Write the demo into a folder that does not exist or is empty. OSError."""
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     rules = home / "approval.yaml"
     rules.write_text(_RULES, encoding="utf-8")
@@ -45,7 +46,7 @@ def write_demo_home(home: Path) -> None:
     data = files("router.demo").joinpath("console")
     backup = home / "state.backup"
     backup.write_bytes(data.joinpath("state.backup").read_bytes())
-    settings = read_settings(SettingsFiles(home / "deploy.yaml"), {})
+    settings = replace(read_settings(SettingsFiles(home / "deploy.yaml"), {}), folder=home)
     restore_state(settings, backup, BOOKS_AT, BOOKS_AT, f"{DEMO_USER}@demo")
     backup.unlink()
     with open_state(settings, BOOKS_AT) as store:
