@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 from importlib.resources import files
 
+from anyio import CapacityLimiter
+from anyio.to_thread import run_sync
 from fastapi import FastAPI, Request
-from fastapi.responses import RedirectResponse, Response
+from fastapi.responses import JSONResponse, RedirectResponse, Response
 
 from pricing.problems import InvalidInputError
 from router.access.identity import AccessDeniedError
@@ -86,6 +88,14 @@ def make_console(site: ConsoleSite) -> FastAPI:
     @app.get("/health", include_in_schema=False)
     async def health() -> dict[str, str]:
         return {"status": "ok", "version": installed_version()}
+
+    probes = CapacityLimiter(1)
+
+    @app.get("/ready", include_in_schema=False)
+    async def ready(request: Request) -> Response:
+        # One thread for all probes: where the state does not answer, they wait for it, and take no thread of others.
+        reason = await run_sync(site.readiness.reason, limiter=probes)
+        return answer_error(request, 503, reason) if reason else JSONResponse({"status": "ready"})
 
     if site.sign_in is not None:
         app.include_router(sign_in.make_router(site, site.sign_in))

@@ -19,6 +19,7 @@ from router.config.plan_files import StoredQuote
 from router.console.answers import CachedAnswer
 from router.console.error_answers import answer_error
 from router.console.quote_work import QUOTE, QUOTE_ACCEPTANCE, submit_acceptance, submit_question
+from router.console.reader_slots import fill_slots
 from router.console.site import ConsoleSite
 from router.jobs.quantities import Moment
 from router.queries.quote_questions import MAX_DOCUMENT, QuoteQuestion, parse_amount
@@ -67,7 +68,7 @@ def make_router(site: ConsoleSite) -> APIRouter:
         words = f"?{urlencode(query)}" if query else ""
         links = (("CSV", f"/quotes.csv{words}"), ("JSON", f"/api/v1/quotes{words}"))
         frame = site.frame(request, HERE, data_links=links)
-        return Response(quote_list_page(view, frame), media_type=HTML)
+        return CachedAnswer.of(quote_list_page(view, frame), HTML).response(request)
 
     @router.get("/quotes.csv")
     def quotes_csv(request: Request, job: str = "", before: str = "") -> Response:
@@ -155,7 +156,7 @@ def _progress(site: ConsoleSite, request: Request, task_id: str) -> Response:
     if target:
         return RedirectResponse(target, 303)
     frame = site.frame(request, HERE)
-    return Response(quote_progress_page(_progress_view(task), frame), media_type=HTML)
+    return Response(fill_slots(quote_progress_page(_progress_view(task), frame), request), media_type=HTML)
 
 
 async def _quote_answer(site: ConsoleSite, request: Request, stored: StoredQuote, by: str) -> Response:
@@ -204,7 +205,7 @@ def _form(
         "" if again is None else again.quote.job,
     )
     frame: PageFrame = site.frame(request, HERE)
-    return Response(quote_form_page(view, frame), 400 if problems else 200, media_type=HTML)
+    return Response(fill_slots(quote_form_page(view, frame), request), 400 if problems else 200, media_type=HTML)
 
 
 def _progress_view(task: TaskRow) -> QuoteProgressView:
