@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from router.state.errors import StateError, TooNewError
-from router.state.store import StateStore
 
 # Probes of many balancers share an answer this long.
 SHARED_SECONDS = 0.5
@@ -19,9 +18,12 @@ OTHER_VERSION = "the state was upgraded by a later version of stepfare"
 
 @dataclass(slots=True)
 class Readiness:
-    """Whether a server is ready. Reasons name no place of the state, since everybody may ask."""
+    """Whether a server is ready. ``check`` raises what :meth:`StateStore.check_version` raises.
 
-    store: StateStore
+    Reasons name no place of the state, since everybody may ask.
+    """
+
+    check: Callable[[], None]
     clock: Callable[[], float] = time.monotonic
     _is_draining: bool = False
     _last: tuple[float, str] | None = None
@@ -48,7 +50,7 @@ class Readiness:
 
     def _ask_state(self) -> str:
         try:
-            self.store.check_version()
+            self.check()
         except TooNewError:
             return OTHER_VERSION
         except StateError:

@@ -81,7 +81,7 @@ class ConsoleSite:
         costs = KeptAnswers(lambda: spend_version(self.context, self.context.clock()))
         object.__setattr__(self, "costs", costs)
         object.__setattr__(self, "cost_work", CostWork(self.context))
-        object.__setattr__(self, "readiness", Readiness(self.context.store))
+        object.__setattr__(self, "readiness", Readiness(lambda: self.context.store.check_version()))
 
     def at_night(self) -> ConsoleSite:
         """Return the site for plans and quotes, which a demo looks at as of another moment than jobs and books."""

@@ -134,6 +134,7 @@ def keep_costs_current(site: ConsoleSite) -> Iterator[None]:
     This happens in a thread while the block runs, so that readers do not wait for the ledger to be read.
     """
     ended = threading.Event()
+    site.recent.share()
     site.cost_work.start()
     site.costs.rest_seconds = REST_SECONDS
 

@@ -52,23 +52,24 @@ def make_router(site: ConsoleSite) -> APIRouter:
     router = APIRouter(include_in_schema=False)
 
     @router.get("/quotes")
-    def quotes(request: Request, job: str = "", before: str = "") -> Response:
-        context = site.asked_by(request)
-        rows = list_quotes(context, job or None, parse_before(before), _PAGE + 1)
-        shown = rows[:_PAGE]
-        query = {"job": job} if job else {}
-        earlier = {**query, "before": shown[-1].quote.asked_at.isoformat()} if len(rows) > _PAGE else {}
-        view = QuoteListView(
-            shown,
-            context.clock(),
-            job,
-            f"/quotes?{urlencode(earlier)}" if earlier else "",
-            context.identity.may(Permission.MAKE_QUOTES),
-        )
+    async def quotes(request: Request, job: str = "", before: str = "") -> Response:
+        context, moment = site.asked_by(request), parse_before(before)
+        seen = context.identity.require(Permission.READ_QUOTES)
+        may_ask, query = context.identity.may(Permission.MAKE_QUOTES), {"job": job} if job else {}
         words = f"?{urlencode(query)}" if query else ""
         links = (("CSV", f"/quotes.csv{words}"), ("JSON", f"/api/v1/quotes{words}"))
         frame = site.frame(request, HERE, data_links=links)
-        return CachedAnswer.of(quote_list_page(view, frame), HTML).response(request)
+
+        def make() -> CachedAnswer:
+            rows = list_quotes(context, job or None, moment, _PAGE + 1)
+            shown = rows[:_PAGE]
+            earlier = {**query, "before": shown[-1].quote.asked_at.isoformat()} if len(rows) > _PAGE else {}
+            older = f"/quotes?{urlencode(earlier)}" if earlier else ""
+            view = QuoteListView(shown, context.clock(), job, older, may_ask)
+            return CachedAnswer.of(quote_list_page(view, frame), HTML)
+
+        key = ("quotes", id(site), seen, may_ask, job, moment, frame)
+        return (await site.recent.get(key, make)).response(request)
 
     @router.get("/quotes.csv")
     def quotes_csv(request: Request, job: str = "", before: str = "") -> Response:
