@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +13,7 @@ import typer
 
 from pricing.problems import InvalidInputError
 from router.cli import console
-from router.cli.console import ExitCode
+from router.cli.console import CommandError, ExitCode
 from router.cli.options import wall_clock
 from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, acting_user, open_state_store
 
@@ -39,7 +42,10 @@ def serve(
     stepfare serve --port 9000 --open-access
     stepfare serve --host 0.0.0.0 --deploy deploy.yaml
 
-    Exit codes: 2 others would get in without signing in, or not over https.
+    SIGTERM or Ctrl-C ends it when the answers under way are sent, 10 s at most; a second one ends it at once.
+
+    Exit codes: 0 told to end; 1 the address is in use, or the state cannot be used; 2 others would get in without
+    signing in, or not over https; 130 told to end at once.
     """
     from router.access.identity import local_operator
     from router.console.access import check_certificate, check_exposure, open_console
@@ -55,10 +61,12 @@ def serve(
         from router.cli.serve_demo import serve_demo
 
         return serve_demo(host, port, folder)
-    with open_state_store(deploy, clouds) as (opened, store):
+    with open_state_store(deploy, clouds) as (opened, store), ExitStack() as stack:
         entry = opened.deploy.console
         check_exposure(entry, host, open_access=open_access)
         check_certificate(entry)
+        # Before a link is made and work is taken: who cannot listen leaves nothing behind.
+        listener = stack.enter_context(listen(host, port))
         context = QueryContext(opened, store, wall_clock, local_operator(acting_user()))
         opened_console = open_console(context, entry, dict(os.environ), open_access=open_access)  # noqa: TID251
 
@@ -69,11 +77,25 @@ def serve(
 
         tls = None if entry.certificate is None or entry.key is None else (entry.certificate, entry.key)
         app = make_console(opened_console.site)
+        readiness = opened_console.site.readiness
         hooks = open_webhooks(opened.deploy.webhooks, opened.environment)
         runner, sender = TaskRunner(store, ProcessWorker(opened), wall_clock), WebhookSender(store, hooks, wall_clock)
         with runner.running(), sender.running(), keep_costs_current(opened_console.site):
-            run_server(app, host, port, announce, tls=tls, proxies=entry.trusted_proxies)
+            run_server(app, listener, announce, readiness, tls=tls, proxies=entry.trusted_proxies)
     return ExitCode.OK
+
+
+@contextmanager
+def listen(host: str, port: int) -> Iterator[socket.socket]:
+    """Listen on an address while the block runs. CommandError where it cannot be had."""
+    from router.console.server import ListenError, listening
+
+    with ExitStack() as stack:
+        try:
+            opened = stack.enter_context(listening(host, port))
+        except ListenError as error:
+            raise CommandError(str(error), remedy=error.remedy) from None
+        yield opened
 
 
 def _check_demo(host: str, *, demo: bool, others: bool) -> None:

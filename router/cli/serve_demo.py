@@ -19,6 +19,7 @@ def serve_demo(host: str, port: int, folder: Path | None) -> ExitCode:
     """Serve the demo until Ctrl-C; its home is ``folder``, which stays, or a new one, which goes."""
     from router.access.identity import Grant, Identity, Role
     from router.app.console_demo import BOOKS_AT, DEMO_USER, NIGHT_AT, write_demo_home
+    from router.cli.serve import listen
     from router.console.answers import AnswerCache
     from router.console.app import make_console
     from router.console.server import run_server
@@ -27,7 +28,7 @@ def serve_demo(host: str, port: int, folder: Path | None) -> ExitCode:
     from router.console.work import ProcessWorker, TaskRunner
     from router.queries.context import QueryContext
 
-    with _new_home(folder) as home:
+    with listen(host, port) as listener, _new_home(folder) as home:
         write_demo_home(home)
         with open_state_store(home / "deploy.yaml", None) as (opened, store):
             user = Identity(DEMO_USER, (Grant(Role.ADMIN),))
@@ -41,7 +42,7 @@ def serve_demo(host: str, port: int, folder: Path | None) -> ExitCode:
 
             runner = TaskRunner(store, ProcessWorker(opened), wall_clock)
             with runner.running(), keep_costs_current(site):
-                run_server(make_console(site), host, port, announce)
+                run_server(make_console(site), listener, announce, site.readiness)
     return ExitCode.OK
 
 

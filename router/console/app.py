@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import logging
+from functools import cache
 from importlib.resources import files
 
+from anyio import CapacityLimiter
+from anyio.to_thread import run_sync
 from fastapi import FastAPI, Request
-from fastapi.responses import RedirectResponse, Response
+from fastapi.responses import JSONResponse, RedirectResponse, Response
 
 from pricing.problems import InvalidInputError
 from router.access.identity import AccessDeniedError
+from router.console.answers import CachedAnswer
 from router.console.api import jobs as jobs_api
 from router.console.api import me as me_api
 from router.console.api import offers as offers_api
@@ -87,6 +91,14 @@ def make_console(site: ConsoleSite) -> FastAPI:
     async def health() -> dict[str, str]:
         return {"status": "ok", "version": installed_version()}
 
+    probes = CapacityLimiter(1)
+
+    @app.get("/ready", include_in_schema=False)
+    async def ready(request: Request) -> Response:
+        # One thread for all probes: where the state does not answer, they wait for it, and take no thread of others.
+        reason = await run_sync(site.readiness.reason, limiter=probes)
+        return answer_error(request, 503, reason) if reason else JSONResponse({"status": "ready"})
+
     if site.sign_in is not None:
         app.include_router(sign_in.make_router(site, site.sign_in))
     for part in _NIGHT_PARTS:
@@ -98,12 +110,29 @@ def make_console(site: ConsoleSite) -> FastAPI:
 
 
 def _static_file(request: Request, name: str) -> Response:
-    caching = {"Cache-Control": f"public, max-age={_WEEK}" if request.url.query else "no-cache"}
-    if name == "pages.css":
-        return Response(stylesheet(), media_type="text/css", headers=caching)
-    kinds = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml", ".png": "image/png"}
-    kind = next((kind for end, kind in kinds.items() if name.endswith(end)), None)
-    file = files("router.console").joinpath("static", name)
-    if kind is None or "/" in name or not file.is_file():
+    found = _static_answer(name) if name in _static_names() else None
+    if found is None:
         return answer_error(request, 404, "no such file")
-    return Response(file.read_bytes(), media_type=kind, headers=caching)
+    response = found.response(request)
+    response.headers["Cache-Control"] = f"public, max-age={_WEEK}" if request.url.query else "no-cache"
+    return response
+
+
+@cache
+def _static_names() -> frozenset[str]:
+    folder = files("router.console").joinpath("static")
+    names = (file.name for file in folder.iterdir() if file.is_file())
+    return frozenset({"pages.css", *(name for name in names if _kind_of(name))})
+
+
+@cache
+def _static_answer(name: str) -> CachedAnswer:
+    """Return a file of the package, read and compressed once."""
+    if name == "pages.css":
+        return CachedAnswer.of(stylesheet(), "text/css")
+    return CachedAnswer.of(files("router.console").joinpath("static", name).read_bytes(), _kind_of(name))
+
+
+def _kind_of(name: str) -> str:
+    kinds = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml", ".png": "image/png"}
+    return next((kind for end, kind in kinds.items() if name.endswith(end)), "")

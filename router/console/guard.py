@@ -119,7 +119,17 @@ class AccessGuard:
         except _RefusedError as refused:
             await refused.response(scope, receive, send)
             return
-        await self.app(scope, receive if body is None else _replay(body, receive), send)
+        if body is None:
+            await self.app(scope, receive, send)
+            return
+
+        async def send_after_writing(message: Message) -> None:
+            # What was written is committed by now, and whoever hears of it asks next.
+            if message["type"] == "http.response.start":
+                self.site.recent.forget()
+            await send(message)
+
+        await self.app(scope, _replay(body, receive), send_after_writing)
 
     def _check_host(self, request: Request) -> None:
         """Refuse other names than ours: a page elsewhere could lead its own name to this address."""

@@ -25,6 +25,10 @@ VERSION_SECONDS = 1.0
 STALE_SECONDS = 900.0
 REFRESH_SECONDS = 60.0
 MOST_REFRESHED = 6
+# How long an answer is given although it changed, at a server whose books change all the time: so many seconds, or so
+# many times what it took to make.
+REST_SECONDS = 10.0
+REST_TIMES = 5.0
 # The most answers kept, and the most that may wait to be made.
 MOST_KEPT = 64
 MOST_WAITING = 24
@@ -42,11 +46,15 @@ class KeptAnswer:
     version: Hashable
     made_at: float
     make: Callable[[], Any]
+    took: float = 0.0
 
 
 @dataclass(slots=True)
 class KeptAnswers:
-    """The answers by question. ``version`` returns what all of them depend on, and may take a few queries."""
+    """The answers by question. ``version`` returns what all of them depend on, and may take a few queries.
+
+    An answer that changed is made again after ``rest_seconds`` at the earliest, and after some times what it took.
+    """
 
     version: Callable[[], Hashable]
     clock: Callable[[], float] = time.monotonic
@@ -54,7 +62,9 @@ class KeptAnswers:
     _making: dict[Hashable, Future[KeptAnswer]] = field(default_factory=dict)
     _lock: threading.RLock = field(default_factory=threading.RLock)
     _maker: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "answers"))
+    rest_seconds: float = 0.0
     _version: tuple[float, Hashable] | None = None
+    _asking: asyncio.Task[Hashable] | None = None
 
     async def get(self, question: Hashable, make: Callable[[], Any]) -> KeptAnswer:
         """Return the answer, the last one where a newer is being made. Raises what ``make`` raises.
@@ -66,7 +76,7 @@ class KeptAnswers:
             found = self._kept.get(question)
             if found is not None:
                 self._kept.move_to_end(question)
-                if found.version == version:
+                if found.version == version or self._rests(found):
                     return found
             is_given = found is not None and self.clock() - found.made_at <= STALE_SECONDS
             making = self._start(question, make, may_wait=not is_given)
@@ -109,8 +119,9 @@ class KeptAnswers:
 
     def _make(self, question: Hashable, make: Callable[[], Any]) -> KeptAnswer:
         # The version is read first: what changes meanwhile makes the answer old, never wrong.
-        version = self.version()
-        answer = KeptAnswer(make(), version, self.clock(), make)
+        version, began = self.version(), self.clock()
+        value, ended = make(), self.clock()
+        answer = KeptAnswer(value, version, ended, make, ended - began)
         with self._lock:
             self._kept[question] = answer  # keeps its place in the order of use
             while len(self._kept) > MOST_KEPT:
@@ -121,10 +132,16 @@ class KeptAnswers:
         with self._lock:
             self._making.pop(question, None)
 
+    def _rests(self, kept: KeptAnswer) -> bool:
+        return self.rest_seconds > 0 and self.clock() - kept.made_at < max(self.rest_seconds, REST_TIMES * kept.took)
+
     async def _current_version(self) -> Hashable:
         known, now = self._version, self.clock()
         if known is not None and now - known[0] < VERSION_SECONDS:
             return known[1]
-        version = await run_sync(self.version)
+        asking = self._asking
+        if asking is None or asking.done() or asking.get_loop() is not asyncio.get_running_loop():
+            asking = self._asking = asyncio.ensure_future(run_sync(self.version))
+        version = await asyncio.shield(asking)
         self._version = (now, version)
         return version

@@ -9,9 +9,13 @@ from typing import TYPE_CHECKING
 
 from router.access.identity import Identity
 from router.console.answers import AnswerCache
+from router.console.cost_work import CostWork
 from router.console.error_answers import SCRIPT, STYLESHEET
 from router.console.kept_answers import KeptAnswers
 from router.console.rates import RateLimits
+from router.console.reader_slots import CSRF_MARK, WHO_MARK
+from router.console.readiness import Readiness
+from router.console.recent_answers import RecentAnswers
 from router.queries.context import QueryContext
 from router.queries.spend import spend_version
 from router.render.figures import day_clock
@@ -69,10 +73,15 @@ class ConsoleSite:
     night: QueryContext | None = None
     banner: str = ""
     costs: KeptAnswers = field(init=False)
+    cost_work: CostWork = field(init=False)
+    recent: RecentAnswers = field(default_factory=RecentAnswers)
+    readiness: Readiness = field(init=False)
 
     def __post_init__(self) -> None:
         costs = KeptAnswers(lambda: spend_version(self.context, self.context.clock()))
         object.__setattr__(self, "costs", costs)
+        object.__setattr__(self, "cost_work", CostWork(self.context))
+        object.__setattr__(self, "readiness", Readiness(lambda: self.context.store.check_version()))
 
     def at_night(self) -> ConsoleSite:
         """Return the site for plans and quotes, which a demo looks at as of another moment than jobs and books."""
@@ -92,17 +101,21 @@ class ConsoleSite:
         data_links: tuple[tuple[str, str], ...] = (),
         message: str = "",
     ) -> PageFrame:
-        """Return the frame of the page whose URL in the navigation is ``here``."""
+        """Return the frame of the page whose URL in the navigation is ``here``.
+
+        It has marks where the reader's name and token go (:mod:`router.console.reader_slots`), so that those who see
+        the same rows share a page.
+        """
         from markupsafe import Markup
 
         return PageFrame(
             links=tuple(NavigationLink(title, url, url == here) for title, url in PAGES),
             stylesheet=STYLESHEET,
             script=SCRIPT,
-            who=request.state.identity.name,
+            who=WHO_MARK,
             message=message,
             actions=actions or Markup(),
             data_links=data_links,
-            csrf_token=getattr(request.state, "csrf_token", ""),
+            csrf_token=CSRF_MARK if getattr(request.state, "csrf_token", "") else "",
             banner=f"{self.banner}, as of {day_clock(self.context.clock())} UTC" if self.banner else "",
         )

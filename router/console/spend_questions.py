@@ -9,10 +9,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from anyio.to_thread import run_sync
-
 from pricing.problems import InvalidInputError
-from router.console.kept_answers import REFRESH_SECONDS, KeptAnswer
+from router.console.kept_answers import REFRESH_SECONDS, REST_SECONDS, KeptAnswer
 from router.console.site import ConsoleSite
 from router.ledger.month import Month
 from router.queries.budgets import budget_progress
@@ -99,7 +97,7 @@ async def read_question(site: ConsoleSite, request: Request, month: str, view: S
 
 async def known_months(site: ConsoleSite, teams: frozenset[str] | None) -> tuple[Month, ...]:
     """Return the months with costs, the newest first."""
-    found = await site.costs.get(("months", teams), lambda: costed_months(site.context, teams))
+    found = await site.costs.get(("months", teams), lambda: site.cost_work.ask(costed_months, teams))
     months: tuple[Month, ...] = found.value
     return months
 
@@ -112,7 +110,7 @@ async def newest_month(site: ConsoleSite, teams: frozenset[str] | None) -> Month
 
 async def kept_month(site: ConsoleSite, question: SpendQuestion) -> KeptAnswer:
     """Return the report and the lines of a month (:class:`router.app.showback.MonthAnswer`), made once for all."""
-    return await site.costs.get(question, lambda: month_answer(site.context, question))
+    return await site.costs.get(question, lambda: site.cost_work.ask(month_answer, question))
 
 
 async def kept_budgets(site: ConsoleSite, question: SpendQuestion) -> KeptAnswer:
@@ -120,11 +118,11 @@ async def kept_budgets(site: ConsoleSite, question: SpendQuestion) -> KeptAnswer
 
     What was set a moment ago is in them, whichever server was told.
     """
-    settings = await run_sync(site.context.store.overview.budgets_version)
+    settings = await site.recent.get("budgets version", site.context.store.overview.budgets_version)
 
     def make() -> object:
         now = site.context.clock()
-        return now, budget_progress(site.context, question.at(now))
+        return now, site.cost_work.ask(budget_progress, question.at(now))
 
     return await site.costs.get(("budgets", question, settings), make)
 
@@ -136,11 +134,14 @@ def keep_costs_current(site: ConsoleSite) -> Iterator[None]:
     This happens in a thread while the block runs, so that readers do not wait for the ledger to be read.
     """
     ended = threading.Event()
+    site.recent.share()
+    site.cost_work.start()
+    site.costs.rest_seconds = REST_SECONDS
 
     def run() -> None:
         months: tuple[Month, ...] = _begin_months(site).result().value
         month = months[0] if months else Month.of(site.context.clock())
-        site.costs.begin(question := SpendQuestion(month=month), lambda: month_answer(site.context, question))
+        site.costs.begin(question := SpendQuestion(month=month), lambda: site.cost_work.ask(month_answer, question))
         while not ended.wait(REFRESH_SECONDS):
             with suppress(StateError, InvalidInputError, OSError):  # a reader who asks then hears of it
                 site.costs.refresh()
@@ -156,9 +157,10 @@ def keep_costs_current(site: ConsoleSite) -> Iterator[None]:
         yield
     finally:
         ended.set()
+        site.cost_work.close()
         site.costs.close()
         thread.join()
 
 
 def _begin_months(site: ConsoleSite) -> Future[KeptAnswer]:
-    return site.costs.begin(("months", None), lambda: costed_months(site.context, None))
+    return site.costs.begin(("months", None), lambda: site.cost_work.ask(costed_months, None))

@@ -57,7 +57,7 @@ class StateQueries:
             return read_head(connection)[0], int(connection.execute(closed).scalar_one()), *_budgets_version(connection)
 
     def budgets_version(self) -> tuple[int, int]:
-        """Return what changes with budgets: how often they were set, and the head of the audit log."""
+        """Return what changes with budgets: how often they were set, and the last entry about one in the audit log."""
         with self._database.read() as connection:
             return _budgets_version(connection)
 
@@ -177,5 +177,5 @@ class StateQueries:
 
 def _budgets_version(connection: Connection) -> tuple[int, int]:
     count = select(func.count()).select_from(BUDGETS)
-    last = select(func.coalesce(func.max(AUDIT_LOG.c.seq), 0))
+    last = select(func.coalesce(func.max(AUDIT_LOG.c.seq), 0)).where(AUDIT_LOG.c.what.startswith("budget"))
     return int(connection.execute(count).scalar_one()), int(connection.execute(last).scalar_one())

@@ -106,6 +106,12 @@ class StateStore:
     ) -> None:
         self.close()
 
+    def check_version(self) -> None:
+        """Raise TooNewError where a later version has upgraded the state, StateError where it cannot be read."""
+        from router.state.versions import check_version
+
+        check_version(self._database)
+
     @property
     def id(self) -> str:
         """The identity: "s" and ten hex digits, created once; the tag ``stepfare_state`` of every machine."""

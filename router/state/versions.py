@@ -52,6 +52,14 @@ def open_database(place: DatabaseLocation, now: datetime, *, makes: bool = True)
     return database
 
 
+def check_version(database: Database) -> None:
+    """Raise TooNewError where a later version has upgraded the database, StateError where it cannot be read."""
+    with database.read() as connection:
+        version = connection.execute(text(f"SELECT version_num FROM {_VERSION_TABLE}")).scalar()
+    if version != VERSIONS[-1]:
+        raise TooNewError(f"{database.place}: its tables are of version {version}", "restart with that version")
+
+
 def _read_version(connection: Connection, place: DatabaseLocation) -> str | None:
     """Return the version of the tables; None if nothing was created yet."""
     if not inspect(connection).has_table(_VERSION_TABLE):

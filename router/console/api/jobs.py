@@ -7,6 +7,8 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse, Response
 
+from router.access.identity import Permission
+from router.console.answers import CachedAnswer
 from router.console.api.errors import JSON_OR_CSV
 from router.console.error_answers import answer_error
 from router.console.site import ConsoleSite
@@ -25,7 +27,7 @@ def make_router(site: ConsoleSite) -> APIRouter:
     @router.get(
         "/jobs", summary="List gangs that run, and the last one of each job that is over", responses=JSON_OR_CSV
     )
-    def list_jobs(
+    async def list_jobs(
         request: Request,
         limit: Annotated[int, Query(ge=1, le=MOST_ROWS, description="Gangs, the newest ones.")] = 200,
         before: Annotated[
@@ -33,13 +35,20 @@ def make_router(site: ConsoleSite) -> APIRouter:
         ] = None,
         format: Form = "json",  # noqa: A002  the name of the parameter in the URL
     ) -> Response:
-        report = report_jobs(site.asked_by(request))
-        if format == "csv":
-            return Response(jobs_data.gangs_as_csv(report), media_type=CSV)
-        document = jobs_data.jobs_document(report, limit, before)
-        if document is None:
+        context = site.asked_by(request)
+        seen = context.identity.require(Permission.READ_JOBS)
+
+        def make() -> CachedAnswer | None:
+            report = report_jobs(context)
+            if format == "csv":
+                return CachedAnswer.of(jobs_data.gangs_as_csv(report), CSV)
+            document = jobs_data.jobs_document(report, limit, before)
+            return None if document is None else CachedAnswer.of_json(document)
+
+        answer = await site.recent.get(("jobs by API", seen, limit, before, format), make)
+        if answer is None:
             return answer_error(request, 404, "there is no such attempt to list gangs before", "leave `before` out")
-        return JSONResponse(document)
+        return answer.response(request)
 
     @router.get(
         "/jobs/{name:path}", summary="Return a job with all its attempts and what each cost", responses=JSON_OR_CSV

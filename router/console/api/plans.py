@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from pricing.problems import InvalidInputError
 from router.access.identity import Permission
+from router.console.answers import CachedAnswer
 from router.console.api.tasks import TaskAnswer, accepted_task
 from router.console.error_answers import answer_error
 from router.console.plan_work import submit_plan
@@ -133,40 +134,37 @@ def make_router(site: ConsoleSite) -> APIRouter:
 
 
 def _add_reading(router: APIRouter, site: ConsoleSite) -> None:
-    @router.get("", summary="List plans that were made, the latest first")
-    def list_plans(
+    @router.get("", summary="List plans that were made, the latest first", response_model=PlanList)
+    async def list_plans(
         request: Request,
         limit: Annotated[int, Query(ge=1, le=MAX_LISTED)] = 50,
         before: Annotated[str | None, Query(max_length=40, description="Only plans for earlier moments.")] = None,
-    ) -> PlanList:
-        found, following = page_of_plans(site.asked_by(request), limit, _moment(before))
-        rows = [
-            PlanRow(
-                digest=plan.digest,
-                plan_id=plan.plan_id,
-                as_of=plan.as_of,
-                made_at=plan.made_at,
-                made_by=plan.made_by,
-                jobs=plan.jobs,
-                placed=plan.placed,
-                cost_usd=str(plan.cost_usd),
-                gap=plan.gap,
-                links={"self": f"/api/v1/plans/{plan.digest}", "page": f"/plans/{plan.digest}"},
-            )
-            for plan in found
-        ]
-        return PlanList(plans=rows, next=following)
+    ) -> Response:
+        context, moment = site.asked_by(request), _moment(before)
+        seen = context.identity.require(Permission.READ_PLANS)
+        key = ("plans by API", id(site), seen, limit, moment)
+        return (await site.recent.get(key, lambda: _plan_list(context, limit, moment))).response(request)
 
     @router.get(
         "/{name}",
         summary="Return a plan as `stepfare plan -o json` writes it, restricted to the jobs that may be seen",
         response_model=Document,
     )
-    def get_plan(request: Request, name: Name) -> Response:
-        stored = find_plan(site.asked_by(request), name)
-        if stored is None:
+    async def get_plan(request: Request, name: Name) -> Response:
+        context = site.asked_by(request)
+        seen = context.identity.require(Permission.READ_PLANS).teams
+        digest = await site.recent.get(("find digest", id(site), name), lambda: find_digest(context, name))
+
+        def write() -> CachedAnswer:
+            stored = None if digest is None else find_plan(context, digest)
+            if stored is None:
+                return CachedAnswer.of("", JSON, 404)
+            return CachedAnswer.of(plan_to_json(stored.plan), JSON)
+
+        answer = await site.answers.get(("plan as JSON", digest, seen), write)
+        if answer.status == 404:
             return answer_error(request, 404, _NO_SUCH, _MAKE)
-        return Response(plan_to_json(stored.plan), media_type=JSON)
+        return answer.response(request)
 
     @router.get("/{name}/diff", summary="Return what changed, as `stepfare plan diff -o json`", response_model=Document)
     def get_diff(
@@ -182,6 +180,26 @@ def _add_reading(router: APIRouter, site: ConsoleSite) -> None:
         if before is None:
             return answer_error(request, 404, "no such earlier plan is stored", "name one as `against`")
         return Response(diff_json(compare_plans(context, before, after)), media_type=JSON)
+
+
+def _plan_list(context: QueryContext, limit: int, before: datetime | None) -> CachedAnswer:
+    found, following = page_of_plans(context, limit, before)
+    rows = [
+        PlanRow(
+            digest=plan.digest,
+            plan_id=plan.plan_id,
+            as_of=plan.as_of,
+            made_at=plan.made_at,
+            made_by=plan.made_by,
+            jobs=plan.jobs,
+            placed=plan.placed,
+            cost_usd=str(plan.cost_usd),
+            gap=plan.gap,
+            links={"self": f"/api/v1/plans/{plan.digest}", "page": f"/plans/{plan.digest}"},
+        )
+        for plan in found
+    ]
+    return CachedAnswer.of(PlanList(plans=rows, next=following).model_dump_json(), JSON)
 
 
 def _add_approvals(router: APIRouter, site: ConsoleSite) -> None:

@@ -10,6 +10,7 @@ from fastapi.responses import JSONResponse, Response
 
 from pricing.places import Market
 from pricing.problems import InvalidInputError
+from router.console.answers import CachedAnswer
 from router.console.api.errors import JSON_OR_CSV
 from router.console.site import ConsoleSite
 from router.jobs.quantities import parse_duration
@@ -56,7 +57,7 @@ def make_router(site: ConsoleSite) -> APIRouter:
     @router.get(
         "/latest", summary="List offers of a price book, the cheapest accelerator-hour first", responses=JSON_OR_CSV
     )
-    def latest(
+    async def latest(
         request: Request,
         accelerator: Annotated[str | None, Query(max_length=LONGEST_TEXT)] = None,
         market: Market | None = None,
@@ -70,10 +71,17 @@ def make_router(site: ConsoleSite) -> APIRouter:
         filters = OfferFilters(
             clouds=_one(cloud), regions=_one(region), accelerators=_one(accelerator), markets=_one(market)
         )
-        found = find_offers(sources, now, filters, limit, book)
-        if format == "csv":
-            return Response(offers_text.as_csv(found.rows), media_type=CSV)
-        return Response(offers_text.as_json(found.rows, find_book(sources, book), now), media_type=JSON)
+        sources.require()
+
+        def make() -> CachedAnswer:
+            found = find_offers(sources, now, filters, limit, book)
+            if format == "csv":
+                return CachedAnswer.of(offers_text.as_csv(found.rows), CSV)
+            return CachedAnswer.of(offers_text.as_json(found.rows, find_book(sources, book), now), JSON)
+
+        return (await site.recent.get(("offers by API", id(site), filters, limit, book, format), make)).response(
+            request
+        )
 
     @router.get(
         "/history",

@@ -18,6 +18,7 @@ from pydantic import BaseModel, Field
 from pricing.problems import InvalidInputError
 from router.access.identity import AccessDeniedError
 from router.console.error_answers import answer_error
+from router.console.readiness import Readiness
 from router.console.site import ConsoleSite
 from router.queries.context import QueryContext
 from router.queries.tasks import MAX_TASKS, cancel_task, find_task, list_tasks
@@ -94,7 +95,8 @@ def make_router(site: ConsoleSite) -> APIRouter:
             # Browsers ask again when a stream ends; this answer tells them not to.
             return Response(status_code=204)
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-        return StreamingResponse(_stream(context, found, known), media_type=EVENTS_TYPE, headers=headers)
+        events = _stream(context, site.readiness, found, known)
+        return StreamingResponse(events, media_type=EVENTS_TYPE, headers=headers)
 
     @router.delete("/{task_id}", summary="Cancel a task that has not begun")
     def cancel(request: Request, task_id: TaskId) -> TaskAnswer:
@@ -145,7 +147,7 @@ def accepted_task(task: TaskRow) -> Response:
     )
 
 
-async def _stream(context: QueryContext, task: TaskRow | None, known: int) -> AsyncIterator[str]:
+async def _stream(context: QueryContext, readiness: Readiness, task: TaskRow | None, known: int) -> AsyncIterator[str]:
     """Yield the events after ``known``, and comments while nothing happens."""
     began = spoke = time.monotonic()
     yield f"retry: {int(POLL_SECONDS * 1000)}\n\n"
@@ -164,6 +166,8 @@ async def _stream(context: QueryContext, task: TaskRow | None, known: int) -> As
             spoke = now
             yield ": still at it\n\n"
         await sleep(POLL_SECONDS)
+        if readiness.is_draining:
+            return  # whoever listens asks again, and another server answers
         try:
             task = await run_sync(find_task, context, task.id)
         except AccessDeniedError:

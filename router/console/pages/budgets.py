@@ -66,7 +66,7 @@ async def _page(site: ConsoleSite, request: Request, month: str, basis: str, mes
     question = await read_question(site, request, month or str(Month.of(site.context.clock())), view)
     kept = await kept_budgets(site, question)
     now, found = kept.value
-    first_open = await run_sync(_first_open, context)
+    first_open = await site.recent.get("first open month", lambda: _first_open(context))
     asked = f"?month={question.month}" + (f"&basis={basis}" if basis else "")
     frame = site.frame(
         request,

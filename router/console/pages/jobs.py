@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 from anyio.to_thread import run_sync
 from fastapi import APIRouter, Query, Request
-from fastapi.responses import HTMLResponse, Response
+from fastapi.responses import Response
 
 from router.access.identity import Permission
 from router.console.answers import AnswerCache, CachedAnswer
@@ -60,7 +60,8 @@ def make_router(site: ConsoleSite) -> APIRouter:
         url = f"/api/v1/jobs/{quote(name, safe='')}"
         links = (("CSV of attempts", f"{url}?format=csv"), ("JSON", url))
         frame = site.frame(request, "/jobs", data_links=links)
-        return HTMLResponse(await run_sync(job_page, report, frame))
+        answer = await run_sync(lambda: CachedAnswer.of(job_page(report, frame), HTML))
+        return answer.response(request)
 
     @router.get("/attempts/{name}")
     async def attempt(request: Request, name: str) -> Response:
@@ -70,6 +71,7 @@ def make_router(site: ConsoleSite) -> APIRouter:
             return answer_error(request, 404, "there is no such attempt", "see /jobs for those that run")
         url = f"/api/v1/attempts/{quote(name, safe='')}"
         frame = site.frame(request, "/jobs", data_links=(("CSV of costs", f"{url}?format=csv"), ("JSON", url)))
-        return HTMLResponse(await run_sync(attempt_page, report, context.clock(), frame))
+        answer = await run_sync(lambda: CachedAnswer.of(attempt_page(report, context.clock(), frame), HTML))
+        return answer.response(request)
 
     return router

@@ -7,7 +7,6 @@ from dataclasses import astuple
 from datetime import UTC, datetime
 from typing import Annotated
 
-from anyio.to_thread import run_sync
 from fastapi import APIRouter, Form, Request
 from fastapi.responses import RedirectResponse, Response
 from markupsafe import Markup
@@ -76,14 +75,23 @@ def make_router(site: ConsoleSite) -> APIRouter:
 
 def _add_lists(router: APIRouter, site: ConsoleSite) -> None:
     @router.get("/plans")
-    def plans(request: Request, before: str = "") -> Response:
+    async def plans(request: Request, before: str = "") -> Response:
         context, moment = site.asked_by(request), _moment(before)
-        rows, last = _list_rows(context, moment)
+        seen = context.identity.require(Permission.READ_PLANS)
+        rows, last = await site.recent.get(("plans", id(site), seen, moment), lambda: _list_rows(context, moment))
         older = "" if last is None else f"/plans?before={_stamp(last)}"
         query = "" if moment is None else f"?before={_stamp(moment)}"
         links = (("CSV", f"/plans.csv{query}"), ("JSON", f"/api/v1/plans{query}"))
         frame = site.frame(request, "/tonight", data_links=links)
-        return CachedAnswer.of(plan_list_page(rows, older, context.clock(), frame), HTML).response(request)
+        now = context.clock()
+
+        def draw() -> CachedAnswer:
+            return CachedAnswer.of(plan_list_page(rows, older, now, frame), HTML)
+
+        # Drawn again each minute, since it says as of when.
+        return (await site.answers.get(("plan list", rows, older, f"{now:%Y-%m-%dT%H:%M}", frame), draw)).response(
+            request
+        )
 
     @router.get("/plans.csv")
     def plans_as_csv(request: Request, before: str = "") -> Response:
@@ -120,7 +128,9 @@ def _add_comparison(router: APIRouter, site: ConsoleSite) -> None:
     async def diff(request: Request, name: str, against: str = "") -> Response:
         context = site.asked_by(request)
         teams = context.identity.require(Permission.READ_PLANS).teams
-        found = await run_sync(_find_both, context, name, against)
+        found = await site.recent.get(
+            ("find plans", id(site), name, against), lambda: _find_both(context, name, against)
+        )
         if isinstance(found, str):
             return answer_error(request, 404, found, _MAKE)
         before, after = found
@@ -155,14 +165,15 @@ async def _plan_page(site: ConsoleSite, request: Request, name: str, *, is_long:
     """Return the page of a plan. What it says of the plan is made once for all who see the same teams."""
     context = site.asked_by(request)
     teams = context.identity.require(Permission.READ_PLANS).teams
-    found = await run_sync(_find, context, name)
+    found = await site.recent.get(("find plan", id(site), name), lambda: _find(context, name))
     if found is None:
         return answer_error(request, 404, _NONE if name == "latest" else _NO_SUCH, _MAKE)
     digest, before = found
     at = f"/plans/{digest}"
     links = (("jobs as CSV", f"{at}/jobs.csv"), ("JSON", f"/api/v1{at}"))
     frame = site.frame(request, "/tonight", data_links=links, message=_DONE.get(done, ""))
-    box = await run_sync(_approval_box, context, digest, frame)
+    asked = ("approval", id(site), digest, context.identity, frame.csrf_token)
+    box = await site.recent.get(asked, lambda: _approval_box(context, digest, frame))
 
     def make_parts() -> CachedAnswer:
         return CachedAnswer.of(json.dumps(astuple(_parts(context, digest, before, is_long=is_long))), JSON)

@@ -6,7 +6,6 @@ from datetime import timedelta
 from typing import Annotated
 from urllib.parse import urlencode
 
-from anyio.to_thread import run_sync
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
@@ -30,7 +29,8 @@ def make_router(site: ConsoleSite) -> APIRouter:
     @router.get("/prices")
     async def prices(request: Request, accelerator: Text = USUAL_ACCELERATOR, book: Text = "latest") -> Response:
         sources, now = sources_of(site.asked_by(request)), site.context.clock()
-        version = await run_sync(book_version, sources, book)
+        sources.require()
+        version = await site.recent.get(("book", id(site), book), lambda: book_version(sources, book))
         asked = urlencode({"accelerator": accelerator, "book": book})
         links = (
             ("CSV of offers", f"/api/v1/prices/latest?{asked}&format=csv"),

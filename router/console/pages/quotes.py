@@ -19,6 +19,7 @@ from router.config.plan_files import StoredQuote
 from router.console.answers import CachedAnswer
 from router.console.error_answers import answer_error
 from router.console.quote_work import QUOTE, QUOTE_ACCEPTANCE, submit_acceptance, submit_question
+from router.console.reader_slots import fill_slots
 from router.console.site import ConsoleSite
 from router.jobs.quantities import Moment
 from router.queries.quote_questions import MAX_DOCUMENT, QuoteQuestion, parse_amount
@@ -51,23 +52,24 @@ def make_router(site: ConsoleSite) -> APIRouter:
     router = APIRouter(include_in_schema=False)
 
     @router.get("/quotes")
-    def quotes(request: Request, job: str = "", before: str = "") -> Response:
-        context = site.asked_by(request)
-        rows = list_quotes(context, job or None, parse_before(before), _PAGE + 1)
-        shown = rows[:_PAGE]
-        query = {"job": job} if job else {}
-        earlier = {**query, "before": shown[-1].quote.asked_at.isoformat()} if len(rows) > _PAGE else {}
-        view = QuoteListView(
-            shown,
-            context.clock(),
-            job,
-            f"/quotes?{urlencode(earlier)}" if earlier else "",
-            context.identity.may(Permission.MAKE_QUOTES),
-        )
+    async def quotes(request: Request, job: str = "", before: str = "") -> Response:
+        context, moment = site.asked_by(request), parse_before(before)
+        seen = context.identity.require(Permission.READ_QUOTES)
+        may_ask, query = context.identity.may(Permission.MAKE_QUOTES), {"job": job} if job else {}
         words = f"?{urlencode(query)}" if query else ""
         links = (("CSV", f"/quotes.csv{words}"), ("JSON", f"/api/v1/quotes{words}"))
         frame = site.frame(request, HERE, data_links=links)
-        return Response(quote_list_page(view, frame), media_type=HTML)
+
+        def make() -> CachedAnswer:
+            rows = list_quotes(context, job or None, moment, _PAGE + 1)
+            shown = rows[:_PAGE]
+            earlier = {**query, "before": shown[-1].quote.asked_at.isoformat()} if len(rows) > _PAGE else {}
+            older = f"/quotes?{urlencode(earlier)}" if earlier else ""
+            view = QuoteListView(shown, context.clock(), job, older, may_ask)
+            return CachedAnswer.of(quote_list_page(view, frame), HTML)
+
+        key = ("quotes", id(site), seen, may_ask, job, moment, frame)
+        return (await site.recent.get(key, make)).response(request)
 
     @router.get("/quotes.csv")
     def quotes_csv(request: Request, job: str = "", before: str = "") -> Response:
@@ -155,7 +157,7 @@ def _progress(site: ConsoleSite, request: Request, task_id: str) -> Response:
     if target:
         return RedirectResponse(target, 303)
     frame = site.frame(request, HERE)
-    return Response(quote_progress_page(_progress_view(task), frame), media_type=HTML)
+    return Response(fill_slots(quote_progress_page(_progress_view(task), frame), request), media_type=HTML)
 
 
 async def _quote_answer(site: ConsoleSite, request: Request, stored: StoredQuote, by: str) -> Response:
@@ -204,7 +206,7 @@ def _form(
         "" if again is None else again.quote.job,
     )
     frame: PageFrame = site.frame(request, HERE)
-    return Response(quote_form_page(view, frame), 400 if problems else 200, media_type=HTML)
+    return Response(fill_slots(quote_form_page(view, frame), request), 400 if problems else 200, media_type=HTML)
 
 
 def _progress_view(task: TaskRow) -> QuoteProgressView:

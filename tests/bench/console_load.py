@@ -1,0 +1,277 @@
+"""How fast `stepfare serve` answers many readers over a large state while it changes.
+
+    python -m tests.bench.console_load [--readers 50] [--seconds 30] [--rows 1000000] [--database postgres]
+
+Readers ask one thing after the other without a pause, each over a connection of its own that stays open, each with its
+own token; one in five sees one team alone. Beside them the ledger and the audit log grow once a second. Every page was
+asked for once before by each kind of reader: that time is printed, and not counted. The client is one cheap process on
+the same machine. The state is made once (some minutes) and kept; see tests/bench/console_state.py.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from pricing.money import ZERO
+from router.state.access_tokens import NewToken, TokenKind
+from router.state.store import StateStore
+from tests.bench.console_state import ROWS, large_home, ledger_entry, opened
+
+READERS, SECONDS = 50, 30.0
+# What the project asks for (issue 21).
+P99_MS = 250
+_COMMAND = str(Path(sys.executable).with_name("stepfare"))
+# Paths, and how often each is asked for.
+_MIX = (
+    ("/tonight", 6),
+    ("/plans/{plan}", 3),
+    ("/plans/{plan}/diff", 1),
+    ("/plans", 2),
+    ("/jobs", 4),
+    ("/prices", 3),
+    ("/quotes", 1),
+    ("/spend/2026-11", 4),
+    ("/spend/2026-11/team/speech", 2),
+    ("/budgets?month=2026-11", 2),
+    ("/waste?month=2026-11", 1),
+    ("/api/v1/jobs", 2),
+    ("/api/v1/plans", 2),
+    ("/api/v1/plans/{plan}", 1),
+    ("/api/v1/prices/latest?accelerator=H100", 2),
+    ("/api/v1/showback?month=2026-11", 1),
+    ("/static/pages.css?v", 1),
+)
+_LENGTH = re.compile(rb"\r\ncontent-length: (\d+)", re.IGNORECASE)
+_GRANTS = (("admin",), ("viewer",), ("viewer", "finance"), ("planner",), ("viewer:speech",))
+
+
+class BadAnswerError(Exception):
+    """An answer is not of status 200; the message names it."""
+
+
+@dataclass
+class Connection(asyncio.Protocol):
+    """A connection that stays open; one question at a time."""
+
+    done: asyncio.Future[bytes] | None = None
+    transport: asyncio.Transport | None = None
+    _got: bytearray = field(default_factory=bytearray)
+    _needed: int = -1
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self._got += data
+        if self._needed < 0 and (end := self._got.find(b"\r\n\r\n")) >= 0:
+            length = _LENGTH.search(self._got, 0, end)
+            assert length is not None, bytes(self._got[:end])
+            self._needed = end + 4 + int(length[1])
+        if 0 <= self._needed <= len(self._got):
+            head, self._got, self._needed = bytes(self._got[:15]), bytearray(), -1
+            if self.done is not None and not self.done.done():
+                self.done.set_result(head)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if self.done is not None and not self.done.done():
+            self.done.set_exception(error or ConnectionError("closed"))
+
+    async def ask(self, path: str, token: str) -> None:
+        """Ask and read the whole answer. BadAnswerError for anything but 200."""
+        assert self.transport is not None
+        self.done = asyncio.get_running_loop().create_future()
+        head = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: text/html\r\nAccept-Encoding: gzip\r\n"
+        self.transport.write(f"{head}Authorization: Bearer {token}\r\n\r\n".encode())
+        answer = await self.done
+        if not answer.startswith(b"HTTP/1.1 200"):
+            raise BadAnswerError(f"{path}: {answer.decode('latin-1')}")
+
+
+@dataclass
+class Counts:
+    """Milliseconds of each answer by path, and what went wrong."""
+
+    took: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    errors: list[str] = field(default_factory=list)
+
+
+async def read(host: str, port: int, tokens: Sequence[str], paths: Sequence[str], seconds: float) -> Counts:
+    """Let one reader a token ask until the time is over."""
+    counts = Counts()
+    until = time.perf_counter() + seconds
+
+    async def one(number: int, token: str) -> None:
+        loop = asyncio.get_running_loop()
+        _, connection = await loop.create_connection(Connection, host, port)
+        at = number * 7
+        while time.perf_counter() < until:
+            path = paths[at % len(paths)]
+            at += 1
+            began = time.perf_counter()
+            try:
+                await connection.ask(path, token)
+            except (OSError, BadAnswerError) as error:
+                counts.errors.append(str(error))
+                if isinstance(error, OSError):
+                    return
+            counts.took[path].append((time.perf_counter() - began) * 1000)
+        assert connection.transport is not None
+        connection.transport.close()
+
+    await asyncio.gather(*(one(number, token) for number, token in enumerate(tokens)))
+    return counts
+
+
+async def warm(host: str, port: int, tokens: Sequence[str], paths: Sequence[str]) -> Counts:
+    """Let one reader of each kind ask for every page once, one after the other."""
+    counts = Counts()
+    loop = asyncio.get_running_loop()
+    _, connection = await loop.create_connection(Connection, host, port)
+    for path in dict.fromkeys(paths):
+        for token in tokens[: len(_GRANTS)]:
+            began = time.perf_counter()
+            try:
+                await connection.ask(path, token)
+            except BadAnswerError as error:
+                counts.errors.append(str(error))
+            counts.took[path].append((time.perf_counter() - began) * 1000)
+    return counts
+
+
+def mixed(plan: str) -> list[str]:
+    """The paths as often as they are asked for, spread evenly."""
+    total = sum(weight for _, weight in _MIX)
+    spread = [((turn + 0.5) / weight, path) for path, weight in _MIX for turn in range(weight)]
+    assert len(spread) == total
+    return [path.format(plan=plan) for _, path in sorted(spread)]
+
+
+@contextlib.contextmanager
+def serving(home: Path, *options: str) -> Iterator[tuple[int, subprocess.Popen[str]]]:
+    """Run the server, and return its port and its process."""
+    words = [_COMMAND, "serve", "--port", "0", *options]
+    environment = {**os.environ, "STEPFARE_HOME": str(home)}
+    with subprocess.Popen(words, env=environment, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stderr is not None
+            for line in process.stderr:
+                if found := re.search(r"listening on http://127\.0\.0\.1:(\d+)/", line):
+                    break
+            else:
+                raise AssertionError("the server ended")
+            threading.Thread(target=_drain, args=(process,), daemon=True).start()
+            yield int(found[1]), process
+        finally:
+            process.terminate()
+
+
+def _drain(process: subprocess.Popen[str]) -> None:
+    assert process.stderr is not None
+    for line in process.stderr:
+        print(f"  server: {line.rstrip()}", flush=True)
+
+
+@contextlib.contextmanager
+def writing(store: StateStore) -> Iterator[list[float]]:
+    """Add to the ledger and the audit log once a second, in a thread; how long each took in milliseconds."""
+    ended, took = threading.Event(), list[float]()
+    first = store.ledger.head()
+
+    def run() -> None:
+        number = first
+        while not ended.wait(1.0):
+            began = time.perf_counter()
+            store.ledger.add([ledger_entry(number)])
+            store.audit.add("bench", "load", "", ZERO, datetime.now(UTC), number=number)
+            took.append((time.perf_counter() - began) * 1000)
+            number += 1
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    try:
+        yield took
+    finally:
+        ended.set()
+        thread.join()
+
+
+def make_tokens(store: StateStore, count: int) -> list[str]:
+    """A token for each reader, valid for an hour."""
+    now = datetime.now(UTC)
+    return [
+        store.access_tokens.make(
+            NewToken(TokenKind.TOKEN, f"reader-{number}", _GRANTS[number % len(_GRANTS)], now + timedelta(hours=1)),
+            "bench",
+            now,
+        )[0]
+        for number in range(count)
+    ]
+
+
+def report(counts: Counts, seconds: float) -> Iterator[str]:
+    """The figures, and those of each path."""
+    every = sorted(each for took in counts.took.values() for each in took)
+    for path, took in sorted(counts.took.items()):
+        took.sort()
+        shown = re.sub(r"[0-9a-f]{64}", "DIGEST", path)
+        yield f"  {shown:40} {len(took):6,} {_at(took, 0.5):8.1f} {_at(took, 0.99):8.1f} {took[-1]:8.1f}"
+    yield (
+        f"  all {len(every):,} answers, {len(every) / seconds:,.0f} a second; p50 {_at(every, 0.5):.0f} ms, "
+        f"p99 {_at(every, 0.99):.0f} ms (wanted: {P99_MS} or less), worst {every[-1]:.0f} ms, "
+        f"{len(counts.errors)} errors"
+    )
+    yield from (f"  {error}" for error in counts.errors[:5])
+
+
+def _at(ordered: Sequence[float], share: float) -> float:
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print the figures."""
+    parser = argparse.ArgumentParser(description="How fast the console answers many readers.")
+    parser.add_argument("--readers", type=int, default=READERS)
+    parser.add_argument("--seconds", type=float, default=SECONDS)
+    parser.add_argument("--rows", type=int, default=ROWS)
+    asked = parser.parse_args(arguments)
+    home = large_home(asked.rows)
+    with opened(home) as store, serving(home) as (port, process):
+        plan = store.made_plans.newest(1)[0].digest
+        paths, tokens = mixed(plan), make_tokens(store, asked.readers)
+        print(f"CONSOLE ({asked.readers} readers, {store.ledger.head():,} ledger rows, load {os.getloadavg()[0]:.1f})")
+        began = time.perf_counter()
+        first = asyncio.run(warm("127.0.0.1", port, tokens, paths))
+        print(f"  first answers, one after the other: {time.perf_counter() - began:.1f} s", flush=True)
+        for line in report(first, time.perf_counter() - began):
+            print(line, flush=True)
+        with writing(store) as written:
+            counts = asyncio.run(read("127.0.0.1", port, tokens, paths, asked.seconds))
+        print("  by path: answers, p50, p99, worst (ms)")
+        for line in report(counts, asked.seconds):
+            print(line)
+        print(f"  {len(written)} writes beside them, the slowest {max(written, default=0):.0f} ms")
+        print(f"  the server's memory: {_memory(process.pid)} MiB")
+
+
+def _memory(pid: int) -> int:
+    status = Path(f"/proc/{pid}/status")
+    found = re.search(r"VmHWM:\s+(\d+)", status.read_text()) if status.exists() else None
+    return 0 if found is None else int(found[1]) // 1024
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,95 @@
+"""A home with a large state for the bench of the console: a plan of about 1,000 jobs, and a ledger of a million rows.
+
+It is made once for one size and kept in the machine's folder for temporary files; a run adds some entries to it.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import replace
+from datetime import timedelta
+from fractions import Fraction
+from pathlib import Path
+
+from pricing.money import Usd, UsdPerHour
+from router.app.plan import PlanOptions, plan_request
+from router.app.settings import AppSettings, open_state
+from router.controller.deploy_settings import Deploy
+from router.ledger.budget import Budget, Scope
+from router.ledger.entry import LedgerEntry, MachineUse
+from router.ledger.month import Month
+from router.planning.plan_json import plan_content, plan_to_json
+from router.planning.planner import make_plan
+from router.prices.cloud_settings import Clouds, LoadedClouds
+from router.state.store import StateStore
+from tests.bench.plan_page import COPIES, LESS, repeated, without
+from tests.support.console import NIGHT
+from tests.support.repository import ROOT
+from tests.support.state_values import entry
+
+ROWS = 1_000_000
+MONTHS = (Month(2026, 10), Month(2026, 11))
+TEAMS = ("research", "speech", "vision", "search", "robotics", "ads", "maps", "health")
+_VERSION = 1
+_BATCH = 10_000
+_A_LIFE = 64  # rows of an attempt: 16 machines in four stretches
+_MACHINES = 16
+_RATE, _ON_DEMAND = UsdPerHour.parse("27.52"), UsdPerHour.parse("55.04")
+
+
+def large_home(rows: int = ROWS) -> Path:
+    """Return the home, made where it is missing: minutes for a million rows."""
+    home = Path(tempfile.gettempdir()) / f"stepfare-console-load-{rows}-{_VERSION}"
+    if not (home / "ready").exists():
+        home.mkdir(exist_ok=True)
+        with opened(home) as store:
+            _fill(store, rows)
+        (home / "ready").touch()
+    return home
+
+
+def opened(home: Path) -> StateStore:
+    """Open the state of a home."""
+    return open_state(AppSettings(Deploy(), LoadedClouds(Clouds(), {}), home, {}), NIGHT)
+
+
+def ledger_entry(number: int) -> LedgerEntry:
+    """A stretch of a spot machine, by a number that nothing else has."""
+    attempt, stretch = f"a{number // _A_LIFE}", number % _A_LIFE
+    job = number // _A_LIFE % 1000
+    month = MONTHS[number // _A_LIFE % 2]
+    start = month.begins + timedelta(minutes=number * 7 % (23 * 24 * 60))
+    lasts = timedelta(seconds=2400, microseconds=number * 7919 % 10**8)
+    return entry(
+        f"load {number}",
+        rank=stretch % _MACHINES,
+        attempt=attempt,
+        job=f"job-{job}",
+        team=TEAMS[job % len(TEAMS)],
+        project=f"project-{job % 40}",
+        use=tuple(MachineUse)[number % 5],
+        start=start,
+        end=start + lasts,
+        quantity=Fraction(lasts // timedelta(microseconds=1), 3_600_000_000),
+        resource=f"i-{attempt}-{stretch % _MACHINES}",
+        usd_per_hour=_RATE,
+        usd=_RATE.over(lasts),
+        on_demand_usd_per_hour=_ON_DEMAND,
+        steps=number % 7,
+        recorded_at=start + timedelta(hours=2),
+    )
+
+
+def _fill(store: StateStore, rows: int) -> None:
+    night = ROOT / "examples" / "nightly"
+    request = plan_request([str(night)], "embedded", night / "limits.yaml", NIGHT, PlanOptions(gap=0.03)).request
+    today = repeated(make_plan(replace(request, resolve_limits=0)), COPIES)
+    for plan in (without(today, LESS), today):
+        store.made_plans.put(plan_content(plan)["digest"], plan_to_json(plan), plan.as_of, NIGHT, "bench")
+    for team in TEAMS[:3]:
+        usd = Usd.parse("2000000")
+        store.budgets.put(Budget(scope=Scope.TEAM, name=team, since=MONTHS[0], usd=usd, at=NIGHT, who="bench"))
+    for first in range(store.ledger.head(), rows, _BATCH):
+        store.ledger.append([ledger_entry(n) for n in range(first, min(first + _BATCH, rows))], after=first)
+        if first % 100_000 == 0:
+            print(f"  {first:,} ledger entries", flush=True)
