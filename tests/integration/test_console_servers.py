@@ -1,0 +1,171 @@
+"""Two servers of the console on one PostgreSQL database: they agree, also while one of them is killed."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+import requests
+
+from pricing.money import Usd
+from router.planning.plan_json import plan_content, plan_to_json
+from router.state.access_tokens import NewToken, TokenKind
+from router.state.lock_owner import LockOwner
+from router.state.store import StateStore
+from tests.support.clouds import STEPFARE
+from tests.support.postgres_here import PASSWORD, PASSWORD_IN_URL, PostgresHere, postgres_here
+from tests.support.scenes import NORTH, a_job, plan_of
+from tests.support.state_values import entry
+
+pytestmark = pytest.mark.slow
+#: How soon each server has to show what was committed, as the documentation says.
+SOON = timedelta(seconds=2)
+READ = ("/api/v1/plans", "/plans.csv", "/api/v1/budgets", "/audit.json", "/tonight")
+
+
+@dataclass
+class ServeProcess:
+    """A `stepfare serve` with a home of its own; ``port`` 0 takes a free one, which stays its own."""
+
+    folder: Path
+    state: str
+    token: str
+    port: int = 0
+    process: subprocess.Popen[str] | None = None
+
+    def start(self) -> None:
+        self.folder.mkdir(exist_ok=True)
+        deploy = self.folder / "deploy.yaml"
+        deploy.write_text(f"state: {self.state}\nconsole: {{tokens: true}}\n", encoding="utf-8")
+        environment = {**os.environ, "STEPFARE_HOME": str(self.folder), "PGPASSWORD": PASSWORD}
+        words = [str(STEPFARE), "serve", "--port", str(self.port), "--deploy", str(deploy)]
+        self.process = subprocess.Popen(words, env=environment, stderr=subprocess.PIPE, text=True)
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            if found := re.search(r"http://127\.0\.0\.1:(\d+)/", line):
+                self.port = int(found[1])
+                return
+        raise AssertionError(f"serve ended with {self.process.wait()}")
+
+    def get(self, path: str) -> requests.Response:
+        headers = {"Authorization": f"Bearer {self.token}", "Accept": "*/*"}
+        return requests.get(f"http://127.0.0.1:{self.port}{path}", headers=headers, timeout=30)
+
+    def end(self, how: signal.Signals = signal.SIGTERM) -> int:
+        assert self.process is not None
+        self.process.send_signal(how)
+        code = self.process.wait(60)
+        if self.process.stderr is not None:
+            self.process.stderr.close()
+        return code
+
+
+@dataclass
+class Reader:
+    """Reads all pages of a server again and again, and notes what went wrong."""
+
+    server: ServeProcess
+    stopping: threading.Event = field(default_factory=threading.Event)
+    wrong: list[str] = field(default_factory=list)
+    count: int = 0
+
+    def run(self) -> None:
+        while not self.stopping.is_set():
+            for path in READ:
+                try:
+                    answer = self.server.get(path)
+                except requests.RequestException as error:
+                    self.wrong.append(f"{path}: {type(error).__name__}")
+                else:
+                    self.count += 1
+                    if answer.status_code != 200:
+                        self.wrong.append(f"{path}: {answer.status_code} {answer.text[:200]}")
+
+
+@pytest.fixture(scope="module")
+def database() -> Iterator[PostgresHere]:
+    with postgres_here() as server:
+        yield server
+
+
+def write(store: StateStore, number: int) -> str:
+    """Commit a plan, an entry of the audit log and one of the ledger; return the plan's digest."""
+    now = datetime.now(UTC)
+    plan = plan_of([a_job(steps=300 + number)], [NORTH])
+    digest: str = plan_content(plan)["digest"]
+    store.ledger.add([entry(f"entry {number}")])
+    store.audit.add("ana@desk", "apply", digest, Usd(10**9 * number), now)
+    store.made_plans.put(digest, plan_to_json(plan), plan.as_of, now, "ana@desk")
+    return digest
+
+
+def wait_until_shown(servers: list[ServeProcess], digest: str) -> None:
+    until = time.monotonic() + SOON.total_seconds()
+    waiting = list(servers)
+    while waiting:
+        waiting = [server for server in waiting if digest not in server.get("/api/v1/plans").text]
+        assert not waiting or time.monotonic() < until, f"{len(waiting)} of {len(servers)} do not show {digest[:12]}"
+        if waiting:
+            time.sleep(0.05)
+
+
+def test_two_servers_agree_while_one_is_killed(database: PostgresHere, tmp_path: Path) -> None:
+    url = database.url_of_new_schema()
+    with StateStore.open(url, now=datetime.now(UTC)) as store, ExitStack() as ends:
+        new = NewToken(TokenKind.TOKEN, "ops", ("admin",), datetime.now(UTC) + timedelta(hours=1))
+        token, _ = store.access_tokens.make(new, "ana@desk", datetime.now(UTC))
+        lease = ends.enter_context(store.lease("watch", LockOwner.of_this_process(), lambda: datetime.now(UTC)))
+        without_password = url.replace(f":{PASSWORD_IN_URL}@", "@")
+        first, second = (ServeProcess(tmp_path / name, without_password, token) for name in ("first", "second"))
+        first_plan = write(store, 0)
+        for server in (first, second):
+            server.start()
+            ends.callback(server.end)
+        wait_until_shown([first, second], first_plan)
+        killed, steady = Reader(first), Reader(second)
+        threads = [threading.Thread(target=reader.run) for reader in (killed, steady)]
+        for thread in threads:
+            thread.start()
+        try:
+            for number in (1, 2, 3):
+                wait_until_shown([first, second], write(store, number))
+            assert first.get("/api/v1/plans").content == second.get("/api/v1/plans").content
+            assert first.get("/plans.csv").content == second.get("/plans.csv").content
+            assert killed.wrong == []
+            killed.stopping.set()
+            first.end(signal.SIGKILL)
+            for number in (4, 5):
+                wait_until_shown([second], write(store, number))
+            first.start()  # on the port that it had
+            wait_until_shown([first, second], write(store, 6))
+            assert first.get("/api/v1/plans").content == second.get("/api/v1/plans").content
+        finally:
+            for reader in (killed, steady):
+                reader.stopping.set()
+            for thread in threads:
+                thread.join(60)
+        assert steady.wrong == []
+        assert steady.count > 20
+        lease.check()  # it was nobody else's meanwhile
+
+
+def test_a_server_that_is_told_to_stop_says_so_and_ends_in_order(database: PostgresHere, tmp_path: Path) -> None:
+    url = database.url_of_new_schema()
+    with StateStore.open(url, now=datetime.now(UTC)) as store:
+        new = NewToken(TokenKind.TOKEN, "ops", ("admin",), datetime.now(UTC) + timedelta(hours=1))
+        token, _ = store.access_tokens.make(new, "ana@desk", datetime.now(UTC))
+    server = ServeProcess(tmp_path / "only", url.replace(f":{PASSWORD_IN_URL}@", "@"), token)
+    server.start()
+    assert server.get("/health").status_code == 200
+    assert server.get("/ready").status_code == 200
+    assert server.end() == 0
