@@ -27,7 +27,8 @@ MOST = 512
 class RecentAnswers:
     """The values by key, which has all that a value depends on but the state and the moment.
 
-    Without ``fresh_seconds`` only those share a value who ask while it is read. It belongs to one event loop. A reading that began before :meth:`forget` is given to nobody who asks after it.
+    Without ``fresh_seconds`` only those share a value who ask while it is read. It belongs to one event loop. A reading
+    that began before :meth:`forget` is given to nobody who asks after it.
     """
 
     clock: Callable[[], float] = time.monotonic

@@ -160,3 +160,27 @@ def round_moments(start: datetime, end: datetime, step_hours: int) -> Iterator[d
         if moment > start:
             yield moment
         moment += step_hours * _HOUR
+
+
+@dataclass(frozen=True, slots=True)
+class LabelBox:
+    """The room that a label takes in a drawing, so that labels never meet."""
+
+    left: float
+    top: float
+    right: float
+    bottom: float
+
+    def meets(self, other: LabelBox) -> bool:
+        """Return whether the two overlap."""
+        return (
+            self.left < other.right and other.left < self.right and self.top < other.bottom and other.top < self.bottom
+        )
+
+    def holds(self, x: float, y: float) -> bool:
+        """Return whether a point is in it."""
+        return self.left <= x <= self.right and self.top <= y <= self.bottom
+
+    def nearest(self, x: float, y: float) -> tuple[float, float]:
+        """Return the point of the box that is nearest to a point."""
+        return min(max(x, self.left), self.right), min(max(y, self.top), self.bottom)

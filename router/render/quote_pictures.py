@@ -14,7 +14,7 @@ from itertools import pairwise
 from pricing.money import Usd
 from router.quotes.quote import LEVELS, Driver, Point, Quote
 from router.render import drawing
-from router.render.drawing import TimeScale, element, line, picture, rect, text, text_width
+from router.render.drawing import LabelBox, TimeScale, element, line, picture, rect, text, text_width
 from router.render.figures import MARKET_LETTERS, cents, clock, day, day_clock, hours, money
 from router.render.quote_view import DOTS, AlternativeRow, QuoteView, cost_words, roles_of
 
@@ -57,26 +57,6 @@ STRIPS = {
     "middle": StripLayout(692, 104, 5.0, 62),
     "narrow": StripLayout(340, 0, 3.9, 48),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class _Box:
-    left: float
-    top: float
-    right: float
-    bottom: float
-
-    def meets(self, other: _Box) -> bool:
-        return (
-            self.left < other.right and other.left < self.right and self.top < other.bottom and other.top < self.bottom
-        )
-
-    def holds(self, x: float, y: float) -> bool:
-        return self.left <= x <= self.right and self.top <= y <= self.bottom
-
-    def nearest(self, x: float, y: float) -> tuple[float, float]:
-        """Return the point of the box that is nearest to a point."""
-        return min(max(x, self.left), self.right), min(max(y, self.top), self.bottom)
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +213,7 @@ class _CurveLabels:
 
     def __init__(self, q: Quote, frame: _Frame) -> None:
         self.q, self.frame = q, frame
-        self.taken: list[_Box] = []
+        self.taken: list[LabelBox] = []
         self.inked = [each for which in ("p50", "p90") for each in self._inked(which)]
 
     def _inked(self, which: str) -> Iterator[tuple[float, float]]:
@@ -256,7 +236,7 @@ class _CurveLabels:
                 self.inked += [(x, y + i) for i in range(8, int(self.frame.bottom - y), 4)]
             if roles != ("tightest",):
                 parts.append(element("circle", cx=x, cy=y, r=7.0, cls="hol inv"))
-            self.taken.append(_Box(x - 8, y - 8, x + 8, y + 8))
+            self.taken.append(LabelBox(x - 8, y - 8, x + 8, y + 8))
         order = ("asked", "knee", "tightest")
         for p in sorted(points, key=lambda p: min(order.index(role) for role in roles_of(self.q, p))):
             parts += self._label(p)
@@ -271,7 +251,7 @@ class _CurveLabels:
         width = text_width(words)
         middle = self.frame.layout.width / 2
         for x, y in sorted(list(self._inked(which))[::6], key=lambda at: abs(at[0] - middle)):
-            box = _Box(x - width / 2, y + dy - 11, x + width / 2, y + dy + 3)
+            box = LabelBox(x - width / 2, y + dy - 11, x + width / 2, y + dy + 3)
             if self._cost(box, x, y) < 12:
                 self.taken.append(box)
                 return [text(x, y + dy, words, "halo s m")]
@@ -284,7 +264,7 @@ class _CurveLabels:
         x, y = self.frame.x(p.hours), self.frame.y(_usd(p.p50))
         width = max(text_width(first, bold=True), text_width(second))
         options = [
-            (_Box(left, y + dy, left + width, y + dy + 30), anchor)
+            (LabelBox(left, y + dy, left + width, y + dy + 30), anchor)
             for dy in _LABEL_DROPS
             for left, anchor in ((x + 14, ""), (x - 14 - width, "e"), (x - width / 2, "m"))
         ]
@@ -303,7 +283,7 @@ class _CurveLabels:
             text(at, box.top + 27, second, f"halo s {anchor}".strip()),
         ]
 
-    def _cost(self, box: _Box, x: float, y: float) -> float:
+    def _cost(self, box: LabelBox, x: float, y: float) -> float:
         """Return how badly a label would lie there."""
         outside = (
             max(0.0, self.frame.layout.left + 4 - box.left)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pricing.money import Usd
 from pricing.places import Market
 from router.render import drawing
-from router.render.drawing import element, line, rect, text, text_width
+from router.render.drawing import LabelBox, element, line, rect, text, text_width
 from router.render.figures import MARKET_LETTERS, MARKET_WORDS, money
 from router.render.prices_view import RegionPrices
 
@@ -38,19 +38,6 @@ class MapLayout:
 WIDE, MIDDLE, NARROW = MapLayout(1078), MapLayout(692), MapLayout(340, narrow=True)
 
 
-@dataclass(frozen=True, slots=True)
-class _Box:
-    left: float
-    top: float
-    right: float
-    bottom: float
-
-    def meets(self, other: _Box) -> bool:
-        return (
-            self.left < other.right and other.left < self.right and self.top < other.bottom and other.top < self.bottom
-        )
-
-
 def draw_map(regions: Sequence[RegionPrices], accelerator: str, layout: MapLayout) -> str:
     """Return the map as an SVG element; regions in one place share a mark, the cheapest is named first."""
     height = layout.width * (_NORTH - _SOUTH) / (_EAST - _WEST)
@@ -60,7 +47,7 @@ def draw_map(regions: Sequence[RegionPrices], accelerator: str, layout: MapLayou
         if region.position is not None:
             places.setdefault(region.position, []).append(region)
     marks = {position: _project(position, layout, height) for position in places}
-    taken = [_Box(x - _MARK, y - _MARK, x + _MARK, y + _MARK) for x, y in marks.values()]
+    taken = [LabelBox(x - _MARK, y - _MARK, x + _MARK, y + _MARK) for x, y in marks.values()]
     labels = []
     for position, found in places.items():
         x, y = marks[position]
@@ -128,14 +115,14 @@ def _tooltip(each: RegionPrices) -> str:
 
 
 def _place_label(
-    words: str, x: float, y: float, width: float, height: float, taken: list[_Box]
+    words: str, x: float, y: float, width: float, height: float, taken: list[LabelBox]
 ) -> tuple[float, float] | None:
     """Return where a label begins, right, left, above or below its mark; None where it would meet another."""
     need = text_width(words)
     gap = _MARK + 3
     starts = ((x + gap, y + 4), (x - gap - need, y + 4), (x - need / 2, y - gap - 1), (x - need / 2, y + gap + 10))
     for left, base in starts:
-        box = _Box(left - 2, base - _LINE + 3, left + need + 2, base + 4)
+        box = LabelBox(left - 2, base - _LINE + 3, left + need + 2, base + 4)
         inside = box.left >= 0 and box.right <= width and box.top >= 0 and box.bottom <= height
         if inside and not any(box.meets(other) for other in taken):
             taken.append(box)
