@@ -148,11 +148,8 @@ class AccessGuard:
             length = int(request.headers.get("Content-Length", "0"))
         except ValueError:
             raise _RefusedError(answer_error(request, 400, "Content-Length is no number")) from None
-        too_long = _RefusedError(
-            answer_error(request, 413, f"the request is longer than {LARGEST_BODY} bytes", "send less at a time")
-        )
         if length > LARGEST_BODY:
-            raise too_long
+            raise _too_long(request)
         if request.method in _SAFE_METHODS:
             return None
         body = bytearray()
@@ -160,7 +157,7 @@ class AccessGuard:
             async for piece in request.stream():
                 body += piece
                 if len(body) > LARGEST_BODY:
-                    raise too_long
+                    raise _too_long(request)
         if waiting.cancelled_caught:
             raise _RefusedError(answer_error(request, 408, f"the request took longer than {BODY_SECONDS:.0f} s"))
         return bytes(body)
@@ -201,6 +198,11 @@ class AccessGuard:
         response = answer_error(request, 401, "sign in first", "send Authorization: Bearer TOKEN; see `stepfare token`")
         response.headers["WWW-Authenticate"] = 'Bearer realm="stepfare"'
         return response
+
+
+def _too_long(request: Request) -> _RefusedError:
+    what = f"the request is longer than {LARGEST_BODY} bytes"
+    return _RefusedError(answer_error(request, 413, what, "send less at a time"))
 
 
 def _target_of(request: Request) -> str:

@@ -11,7 +11,7 @@ import re
 import secrets
 import struct
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from markupsafe import escape
@@ -27,6 +27,7 @@ _GZIP_HEAD = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
 _LAST_BLOCK = b"\x03\x00"
 _LEVEL = 5
 _TAG_DIGITS = 24
+_MOST_CHECKS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,7 @@ class SlottedText:
     marks: tuple[bytes, ...]
     packed: tuple[bytes, ...]
     digest: bytes
+    _checks: dict[tuple[bytes, bytes], int] = field(default_factory=dict, compare=False)
 
     @classmethod
     def split(cls, text: bytes) -> SlottedText | None:
@@ -67,11 +69,18 @@ class SlottedText:
     def compressed(self, request: Request) -> bytes:
         """Return it as gzip, of the pieces that are compressed already: each is a block of its own."""
         who, token = _values(request)
-        check, size = 0, 0
-        for part in self._filled(self.pieces, who, token):
-            check, size = zlib.crc32(part, check), size + len(part)
-        blocks = self._filled(self.packed, _deflate(who), _deflate(token))
-        return b"".join((_GZIP_HEAD, *blocks, _LAST_BLOCK, struct.pack("<II", check, size & 0xFFFFFFFF)))
+        parts = self._filled(self.pieces, who, token)
+        check = self._checks.get((who, token))
+        if check is None:
+            check = 0
+            for part in parts:
+                check = zlib.crc32(part, check)
+            if len(self._checks) >= _MOST_CHECKS:
+                self._checks.clear()
+            self._checks[who, token] = check
+        size = sum(map(len, parts)) & 0xFFFFFFFF
+        blocks = self._filled(self.packed, _stored(who), _stored(token))
+        return b"".join((_GZIP_HEAD, *blocks, _LAST_BLOCK, struct.pack("<II", check, size)))
 
     def _filled(self, pieces: tuple[bytes, ...], who: bytes, token: bytes) -> list[bytes]:
         values = {WHO_MARK.encode(): who, CSRF_MARK.encode(): token}
@@ -92,6 +101,12 @@ def _values(request: Request) -> tuple[bytes, bytes]:
     identity = getattr(request.state, "identity", None)
     name = "" if identity is None else identity.name
     return str(escape(name)).encode(), str(escape(getattr(request.state, "csrf_token", ""))).encode()
+
+
+def _stored(data: bytes) -> bytes:
+    """Return the data, shorter than 64 KiB, as a block that is not compressed: it begins and ends at a whole byte."""
+    length = len(data)
+    return struct.pack("<BHH", 0, length, length ^ 0xFFFF) + data
 
 
 def _deflate(data: bytes) -> bytes:

@@ -1,8 +1,7 @@
 """What was read from the state a moment ago, shared by all who ask for the same: read once, by one thread, for many.
 
-A value is fresh for half a second. After that the next reader has it read again, and gets the older one meanwhile where
-that is young enough. What is written through this server is forgotten at once, so that whoever
-wrote sees it.
+A value is fresh for a second. After that the next reader has it read again, and gets the older one meanwhile where that
+is young enough. What is written through this server is forgotten at once, so that whoever wrote sees it.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from anyio.to_thread import run_sync
 
 T = TypeVar("T")
 # What a server that many people read sets.
-FRESH_SECONDS = 0.5
+FRESH_SECONDS = 1.0
 STALE_SECONDS = 1.5
 MOST = 512
 

@@ -7,6 +7,7 @@ import gc
 import os
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from router.console.readiness import Readiness
 
 GRACE_SECONDS = 10
 BACKLOG = 512
+SWITCH_SECONDS = 0.001
 # The exit code of a process that was told to stop twice, and left its answers unfinished.
 INTERRUPTED = 130
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -82,6 +84,8 @@ def run_server(
     # What was imported and made until here stays; the collector need not look at it again.
     gc.collect()
     gc.freeze()
+    # The loop waits at most so long for a thread that computes, each time that it has let go of the interpreter.
+    sys.setswitchinterval(SWITCH_SECONDS)
     _Server(config, readiness).run(sockets=[opened])
 
 

@@ -1,8 +1,8 @@
 """How fast `stepfare serve` answers many readers over a large state while it changes.
 
-    python -m tests.bench.console_load [--readers 50] [--seconds 30] [--rows 1000000] [--database postgres]
+    python -m tests.bench.console_load [--readers 50] [--seconds 30] [--pause 0] [--rows 1000000]
 
-Readers ask one thing after the other without a pause, each over a connection of its own that stays open, each with its
+Readers ask one thing after the other, without a pause unless one is given, each over a connection of its own that stays open, each with its
 own token; one in five sees one team alone. Beside them the ledger and the audit log grow once a second. Every page was
 asked for once before by each kind of reader: that time is printed, and not counted. The client is one cheap process on
 the same machine. The state is made once (some minutes) and kept; see tests/bench/console_state.py.
@@ -109,7 +109,9 @@ class Counts:
     errors: list[str] = field(default_factory=list)
 
 
-async def read(host: str, port: int, tokens: Sequence[str], paths: Sequence[str], seconds: float) -> Counts:
+async def read(
+    host: str, port: int, tokens: Sequence[str], paths: Sequence[str], seconds: float, pause: float
+) -> Counts:
     """Let one reader a token ask until the time is over."""
     counts = Counts()
     until = time.perf_counter() + seconds
@@ -129,6 +131,8 @@ async def read(host: str, port: int, tokens: Sequence[str], paths: Sequence[str]
                 if isinstance(error, OSError):
                     return
             counts.took[path].append((time.perf_counter() - began) * 1000)
+            if pause:
+                await asyncio.sleep(pause)
         assert connection.transport is not None
         connection.transport.close()
 
@@ -246,6 +250,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="How fast the console answers many readers.")
     parser.add_argument("--readers", type=int, default=READERS)
     parser.add_argument("--seconds", type=float, default=SECONDS)
+    parser.add_argument("--pause", type=float, default=0.0, help="seconds between an answer and the next question")
     parser.add_argument("--rows", type=int, default=ROWS)
     asked = parser.parse_args(arguments)
     home = large_home(asked.rows)
@@ -259,7 +264,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for line in report(first, time.perf_counter() - began):
             print(line, flush=True)
         with writing(store) as written:
-            counts = asyncio.run(read("127.0.0.1", port, tokens, paths, asked.seconds))
+            counts = asyncio.run(read("127.0.0.1", port, tokens, paths, asked.seconds, asked.pause))
         print("  by path: answers, p50, p99, worst (ms)")
         for line in report(counts, asked.seconds):
             print(line)

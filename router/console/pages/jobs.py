@@ -10,23 +10,19 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
 from router.access.identity import Permission
-from router.console.answers import AnswerCache, CachedAnswer
+from router.console.answers import CachedAnswer
 from router.console.error_answers import answer_error
 from router.console.site import ConsoleSite
 from router.queries.jobs import find_attempt, find_job, report_jobs
 from router.render.jobs_page import attempt_page, job_page, jobs_fragment, jobs_page
 
 HTML = "text/html; charset=utf-8"
-# Readers who refresh within this many seconds of each other share an answer.
-SHARED_SECONDS = 2
 _JOBS = (("CSV", "/api/v1/jobs?format=csv"), ("JSON", "/api/v1/jobs"))
 
 
 def make_router(site: ConsoleSite) -> APIRouter:
     """Return the routes of the pages."""
     router = APIRouter(include_in_schema=False)
-    # Answers of a moment, apart from those that stay good for long, which they would push out.
-    recent = AnswerCache(most=32)
 
     @router.get("/jobs")
     async def jobs(
@@ -47,9 +43,8 @@ def make_router(site: ConsoleSite) -> APIRouter:
             )
             return CachedAnswer.of(text, HTML)
 
-        moment = int(context.clock().timestamp()) // SHARED_SECONDS
-        key = ("jobs", moment, teams, refreshing, "live" if part == "live" else frame)
-        return (await recent.get(key, make)).response(request)
+        key = ("jobs", teams, refreshing, "live" if part == "live" else frame)
+        return (await site.recent.get(key, make)).response(request)
 
     @router.get("/jobs/{name:path}")
     async def job(request: Request, name: str) -> Response:
