@@ -2,10 +2,10 @@
 
     python -m tests.bench.console_load [--readers 50] [--seconds 30] [--pause 0] [--rows 1000000]
 
-Readers ask one thing after the other, without a pause unless one is given, each over a connection of its own that stays open, each with its
-own token; one in five sees one team alone. Beside them the ledger and the audit log grow once a second. Every page was
-asked for once before by each kind of reader: that time is printed, and not counted. The client is one cheap process on
-the same machine. The state is made once (some minutes) and kept; see tests/bench/console_state.py.
+Readers ask one thing after the other, without a pause unless one is given, each with its own token over a connection of
+its own that stays open; one in five sees one team alone. Beside them the ledger and the audit log grow once a second.
+Every page was asked for once before by each kind of reader: that time is printed, and not counted. The client is one
+cheap process on the same machine. The state is made once (some minutes) and kept; see tests/bench/console_state.py.
 """
 
 from __future__ import annotations
