@@ -23,7 +23,8 @@ class CloudRegistration:
     ``extra`` the extra of this package that installs its SDK ("" for none); ``public`` makes the provider of its public
     prices where ``factory`` needs an account ("" where it does not); ``by_default``: it is asked without being
     configured; ``fleet`` makes its fleet ("" where attempts make nothing that could be left there); ``notices`` makes
-    its queue of notices; ``sellers`` are names in its bills besides the cloud's name and title.
+    its queue of notices; ``sellers`` are names in its bills besides the cloud's name and title;
+    ``credential_places`` is where its tools keep credentials ("" where none are needed).
     """
 
     title: str
@@ -34,6 +35,7 @@ class CloudRegistration:
     fleet: str = ""
     notices: str = ""
     sellers: tuple[str, ...] = ()
+    credential_places: str = ""
 
 
 _NEOCLOUD = "providers.neoclouds.provider:make"
@@ -47,6 +49,7 @@ CLOUDS: Mapping[str, CloudRegistration] = MappingProxyType(
             fleet="providers.aws.fleet:make",
             notices="providers.aws.interruptions:make",
             sellers=("Amazon Web Services", "Amazon Web Services, Inc.", "Amazon"),
+            credential_places="providers.aws.credential_places:PLACES",
         ),
         "gcp": CloudRegistration(
             "Google Compute Engine",
@@ -55,6 +58,7 @@ CLOUDS: Mapping[str, CloudRegistration] = MappingProxyType(
             _NEOCLOUD,
             fleet="providers.gcp.fleet:make",
             sellers=("Google Cloud", "Google Cloud Platform", "Google"),
+            credential_places="providers.gcp.credential_places:PLACES",
         ),
         "azure": CloudRegistration(
             "Azure",
@@ -62,6 +66,7 @@ CLOUDS: Mapping[str, CloudRegistration] = MappingProxyType(
             "azure",
             fleet="providers.azure.fleet:make",
             sellers=("Microsoft Azure", "Microsoft", "Microsoft Corporation"),
+            credential_places="providers.azure.credential_places:PLACES",
         ),
         "lambda": CloudRegistration("Lambda", _NEOCLOUD, sellers=("Lambda Labs", "Lambda Cloud")),
         "nebius": CloudRegistration("Nebius", _NEOCLOUD, sellers=("Nebius B.V.", "Nebius AI Cloud")),

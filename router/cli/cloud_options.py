@@ -17,12 +17,13 @@ def select_clouds(names: list[str], file: Path | None) -> tuple[LoadedClouds, di
 
     Raises InvalidInputError for errors in the file and for unknown cloud names.
     """
-    _refuse_unknown(names)
+    refuse_unknown_clouds(names)
     loaded = load_clouds(file or clouds_file(), named=file is not None)
     return loaded, loaded.asked(tuple(dict.fromkeys(names)))
 
 
-def _refuse_unknown(names: list[str]) -> None:
+def refuse_unknown_clouds(names: list[str]) -> None:
+    """Raise InvalidInputError for the first name that is no cloud."""
     unknown = [name for name in names if name not in CLOUDS]
     if unknown:
         raise InvalidInputError.single(

@@ -7,6 +7,7 @@ from router.cli.groups import CommandEntry, CommandTable
 _COMMANDS = {
     "profile": CommandEntry("Propose what to measure of a job; add results.", "router.cli.profile", "profile"),
     "offers": CommandEntry("List the offers of the price book, cheapest first.", "router.cli.offers", "offers"),
+    "init": CommandEntry("Write a team's first files, with comments.", "router.cli.init", "init"),
     "validate": CommandEntry("Check job and limits files.", "router.cli.validate", "validate"),
     "plan": CommandEntry("Place jobs so that a step costs least.", "router.cli.plan", "plan"),
     "plan show": CommandEntry("Print a plan that was written with --out.", "router.cli.plan", "show"),
@@ -119,7 +120,7 @@ _GROUPS = {
     "token": "Say who may see and do what in the console.",
 }
 _SECTIONS = {
-    "Plan": ("validate", "plan", "explain", "profile", "offers", "stock", "import"),
+    "Plan": ("init", "validate", "plan", "explain", "profile", "offers", "stock", "import"),
     "Quote": ("estimate", "quote", "quotes", "backtest"),
     "Run": ("apply", "status", "logs", "watch", "destroy", "sweep", "checkpoint", "drill", "demo"),
     "Account": ("showback", "ledger", "bills", "budget"),

@@ -137,6 +137,20 @@ def ask_confirmation(question: str) -> bool:
     return answer.strip().lower() in ("y", "yes")
 
 
+def ask_text(question: str, default: str) -> str:
+    """Ask a question on stderr and return the answer, or ``default`` for an empty one.
+
+    Raises CommandError at the end of input. Stdin must be a terminal. Ctrl-C raises KeyboardInterrupt.
+    """
+    sys.stderr.write(f"{question} [{default}]: ")
+    sys.stderr.flush()
+    answer = sys.stdin.readline()
+    if not answer:
+        sys.stderr.write("\n")
+        raise CommandError("the input ended before all questions were answered", ExitCode.INVALID_INPUT)
+    return answer.strip() or default
+
+
 # The line that is on the screen, if any: others write only after it is cleared.
 _progress_lines: list[ProgressLine] = []
 
