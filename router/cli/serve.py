@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import socket
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
@@ -13,8 +11,9 @@ import typer
 
 from pricing.problems import InvalidInputError
 from router.cli import console
-from router.cli.console import CommandError, ExitCode
+from router.cli.console import ExitCode
 from router.cli.options import wall_clock
+from router.cli.serve_socket import listen
 from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, acting_user, open_state_store
 
 
@@ -83,19 +82,6 @@ def serve(
         with runner.running(), sender.running(), keep_costs_current(opened_console.site):
             run_server(app, listener, announce, readiness, tls=tls, proxies=entry.trusted_proxies)
     return ExitCode.OK
-
-
-@contextmanager
-def listen(host: str, port: int) -> Iterator[socket.socket]:
-    """Listen on an address while the block runs. CommandError where it cannot be had."""
-    from router.console.server import ListenError, listening
-
-    with ExitStack() as stack:
-        try:
-            opened = stack.enter_context(listening(host, port))
-        except ListenError as error:
-            raise CommandError(str(error), remedy=error.remedy) from None
-        yield opened
 
 
 def _check_demo(host: str, *, demo: bool, others: bool) -> None:

@@ -12,6 +12,7 @@ from pricing.problems import InvalidInputError
 from router.cli import console
 from router.cli.console import ExitCode
 from router.cli.options import wall_clock
+from router.cli.serve_socket import listen
 from router.cli.site_options import open_state_store
 
 
@@ -19,7 +20,6 @@ def serve_demo(host: str, port: int, folder: Path | None) -> ExitCode:
     """Serve the demo until Ctrl-C; its home is ``folder``, which stays, or a new one, which goes."""
     from router.access.identity import Grant, Identity, Role
     from router.app.console_demo import BOOKS_AT, DEMO_USER, NIGHT_AT, write_demo_home
-    from router.cli.serve import listen
     from router.console.answers import AnswerCache
     from router.console.app import make_console
     from router.console.server import run_server

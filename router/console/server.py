@@ -17,6 +17,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from router.console.readiness import Readiness
+from router.coordinator.server import ListenError
 
 GRACE_SECONDS = 10
 BACKLOG = 512
@@ -29,14 +30,6 @@ _REASONS = {
     errno.EADDRNOTAVAIL: ("this machine has no such address", "give --host an address of this machine"),
     errno.EACCES: ("this user may not listen there", "give a --port above 1023"),
 }
-
-
-class ListenError(Exception):
-    """An address cannot be listened on; the message says why, ``remedy`` what to do."""
-
-    def __init__(self, what: str, remedy: str) -> None:
-        super().__init__(what)
-        self.remedy = remedy
 
 
 @contextmanager

@@ -19,7 +19,8 @@ import httpx
 import pytest
 from sqlalchemy import text
 
-from router.console.server import GRACE_SECONDS, ListenError, listening
+from router.console.server import GRACE_SECONDS, listening
+from router.coordinator.server import ListenError
 from tests.support.console import console_client, query_context
 from tests.support.repository import ROOT
 
