@@ -148,7 +148,10 @@ def test_two_servers_agree_while_one_is_killed(database: PostgresHere, tmp_path:
                 wait_until_shown([second], write(store, number))
             first.start()  # on the port that it had
             wait_until_shown([first, second], write(store, 6))
-            assert first.get("/api/v1/plans").content == second.get("/api/v1/plans").content
+            for path in ("/api/v1/plans", "/tonight", "/audit.json"):
+                answers = first.get(path), second.get(path)
+                assert answers[0].content == answers[1].content, path
+                assert answers[0].headers.get("ETag") == answers[1].headers.get("ETag"), path
         finally:
             for reader in (killed, steady):
                 reader.stopping.set()
