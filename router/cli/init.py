@@ -124,7 +124,7 @@ def _choose(
             except InvalidInputError as error:
                 console.show_problems(error)
 
-    clouds = answer("cloud", "Which of them to use", default, _parse_clouds)
+    clouds = answer("cloud", "Which of them to use", default, lambda words: _parse_clouds(words, book))
     teams = answer("team", "Teams, each with =USD if it has a monthly budget", [_DEFAULT_TEAM], _parse_teams)
     allowed = answer(
         "allow", "Where jobs may run (EEA, UK, US, a region)", [_ANYWHERE], lambda w: _parse_places(w, book)
@@ -135,15 +135,21 @@ def _choose(
         [_DEFAULT_ACCELERATORS],
         lambda words: _parse_gangs(words, clouds, allowed, book),
     )
-    return StarterChoices(clouds, teams, allowed, gangs)
+    others = tuple(name for name, entry in CLOUDS.items() if entry.by_default and name not in clouds)
+    return StarterChoices(clouds, teams, allowed, gangs, others)
 
 
-def _parse_clouds(names: Sequence[str]) -> tuple[str, ...]:
+def _parse_clouds(names: Sequence[str], book: PriceBook) -> tuple[str, ...]:
     refuse_unknown_clouds(list(names))
     for name in names:
         if not CLOUDS[name].by_default:
             remedy = "it needs a file of its own: begin with examples/pool"
             raise InvalidInputError.single(f"{name} cannot be set up here", field="--cloud", remedy=remedy)
+    sold = {offer.cloud for offer in book.offers}
+    for name in names:
+        if name not in sold:
+            remedy = "leave it out; clouds.yaml takes it in once prices are fetched"
+            raise InvalidInputError.single(f"{name} has no offer in the embedded book", field="--cloud", remedy=remedy)
     if not set(names) & PROVISIONABLE_CLOUDS:
         known = ", ".join(name for name in CLOUDS if name in PROVISIONABLE_CLOUDS and CLOUDS[name].by_default)
         what = "machines can be made in none of these clouds" if names else "no cloud is named"
@@ -261,6 +267,7 @@ def _next_commands(folder: Path) -> list[str]:
         shlex.join(["stepfare", "validate", jobs, limits, "--book", "embedded"]),
         shlex.join(["stepfare", "plan", jobs, "--book", "embedded", "--limits", limits]),
         shlex.join(["stepfare", "prices", "refresh", "--clouds", clouds]),
+        "stepfare serve --demo",
     ]
 
 

@@ -56,12 +56,16 @@ _NOT_TEXT = {"true", "false", "null", "yes", "no", "on", "off"}
 
 @dataclass(frozen=True, slots=True)
 class StarterChoices:
-    """The answers: clouds, teams with their monthly budget ("" for none), allowed places, alternative gangs."""
+    """The answers: clouds, teams with their monthly budget ("" for none), allowed places, alternative gangs.
+
+    ``other_clouds`` are those that are not used: a refresh of prices would ask them too unless it is told not to.
+    """
 
     clouds: tuple[str, ...]
     teams: Mapping[str, str]
     allow: tuple[str, ...]
     accelerators: tuple[str, ...]
+    other_clouds: tuple[str, ...] = ()
 
 
 class _Text:
@@ -144,6 +148,8 @@ def _clouds(choices: StarterChoices) -> str:
         file.field(f"clouds.{cloud}.credentials", "false", used=False)
         file.field(f"clouds.{cloud}.regions", "[REGION]", used=False)
         file.field(f"clouds.{cloud}.options", "{NAME: VALUE}", used=False)
+    for cloud in choices.other_clouds:
+        file.lines.append(f"  {cloud}: {{enabled: false}}")
     file.field("refresh")
     file.field("refresh.time_limit", "5m")
     file.field("refresh.price_jump", "3")

@@ -99,7 +99,7 @@ def test_the_answer_names_files_undo_and_next_commands_that_work(
     assert "gcloud auth" in clouds["gcp"]["remedy"]
     assert [cloud for cloud, entry in clouds.items() if entry["used"]] == ["aws"]
     assert [entry["path"] for entry in document["written"]] == [str(folder / name) for name in FILE_NAMES]
-    assert len(document["next"]) == 3
+    assert len(document["next"]) == 4
     assert run(*document["next"][0].split()[1:]).exit_code == 0
     assert run(*document["next"][1].split()[1:], "--now", "2026-11-21T18:00Z").exit_code == 0
     assert os.system(document["undo"][0]) == 0
@@ -116,7 +116,10 @@ def test_questions_have_defaults_and_repeat_after_a_wrong_answer(folder: Path, m
     assert "did you mean aws?" in made.stderr
     assert "'EEB' is no place" in made.stderr
     assert "Accelerators of the example job [H100:8]" in made.stderr
-    assert list(load_clouds(folder / "clouds.yaml", named=True).clouds.clouds) == ["gcp", "azure"]
+    entries = load_clouds(folder / "clouds.yaml", named=True).clouds.clouds
+    assert [name for name, entry in entries.items() if entry.enabled is not False] == ["gcp", "azure"]
+    # A refresh asks every cloud that is not named; these were not chosen.
+    assert {"aws", "lambda", "vast"} <= entries.keys()
     limits = load_limits(folder / "limits.yaml").limits
     assert [(entry.team, str(entry.budget)) for entry in limits.teams] == [("vision", "1000.00")]
     (job,) = load_jobs((folder / "jobs/example.yaml",), NOW).jobs
@@ -236,6 +239,9 @@ def with_limits(folder: Path) -> Path:
     return folder
 
 
+OTHERS = ("lambda", "nebius", "runpod", "verda", "vast")
+
+
 @pytest.mark.parametrize("step", STEPS)
 def test_an_interrupt_between_the_files_leaves_none(
     with_limits: Path, step: int, monkeypatch: pytest.MonkeyPatch
@@ -254,7 +260,7 @@ def test_a_kill_between_the_files_is_taken_back_by_the_next_run(with_limits: Pat
         run("init", with_limits, "--yes", "--force")
         os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
-    whole = starter_files(StarterChoices(("aws", "gcp", "azure"), {"research": ""}, (), ("H100:8",)))
+    whole = starter_files(StarterChoices(("aws", "gcp", "azure"), {"research": ""}, (), ("H100:8",), OTHERS))
     left = {name: text for name, text in contents(with_limits).items() if not name.startswith(".")}
     assert all(text in ("mine", whole.get(name)) for name, text in left.items())
     assert run("init", with_limits, "--yes").exit_code == 2
@@ -380,3 +386,10 @@ def test_it_needs_no_network(folder: Path, monkeypatch: pytest.MonkeyPatch) -> N
         monkeypatch.setattr(socket.socket, name, refuse)
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
     assert run("init", folder, "--yes").exit_code == 0
+
+
+def test_a_cloud_without_offers_in_the_embedded_book_is_refused_by_its_name(tmp_path: Path) -> None:
+    refused = run("init", tmp_path / "new", "--yes", "--cloud", "aws", "--cloud", "vast")
+    assert refused.exit_code == 2
+    assert "--cloud: vast has no offer" in refused.stderr
+    assert not (tmp_path / "new").exists()
