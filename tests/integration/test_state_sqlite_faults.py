@@ -239,7 +239,8 @@ class TestDamage:
 class TestFull:
     def test_a_disk_that_is_full(self, store: StateStore) -> None:
         with store._database.read() as connection:
-            connection.exec_driver_sql("PRAGMA max_page_count = 60")
+            pages = connection.exec_driver_sql("PRAGMA page_count").scalar()
+            connection.exec_driver_sql(f"PRAGMA max_page_count = {pages + 20}")
         written, error = _fill(store)
         assert "the disk is full" in error.what
         assert "make room" in error.remedy

@@ -16,8 +16,8 @@ from tests.support.repository import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 PACKAGES = ("pricing", "providers", "router", "terraform")
-# Imported by their name at run time only: uvicorn's parser of HTTP, SQLAlchemy's driver by URL, the exporter's base.
-BY_NAME = {"httptools", "psycopg"}
+# Imported by others at run time only: uvicorn's parser of HTTP, SQLAlchemy's driver by URL, Starlette's parser of forms.
+BY_NAME = {"httptools", "psycopg", "python-multipart"}
 
 
 @cache
@@ -52,7 +52,7 @@ NAMESPACES = {
 
 def requirements() -> list[str]:
     extras = PROJECT["optional-dependencies"]
-    chosen = [text for extra, texts in extras.items() if extra not in ("all", "dev", "docs") for text in texts]
+    chosen = [text for extra, texts in extras.items() if extra not in ("all", "dev", "docs", "slow") for text in texts]
     return sorted({Requirement(text).name.lower() for text in (*PROJECT["dependencies"], *chosen)})
 
 
