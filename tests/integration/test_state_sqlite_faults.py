@@ -239,7 +239,7 @@ class TestDamage:
 class TestFull:
     def test_a_disk_that_is_full(self, store: StateStore) -> None:
         with store._database.read() as connection:
-            pages = connection.exec_driver_sql("PRAGMA page_count").scalar()
+            pages = int(connection.exec_driver_sql("PRAGMA page_count").scalar() or 0)
             connection.exec_driver_sql(f"PRAGMA max_page_count = {pages + 20}")
         written, error = _fill(store)
         assert "the disk is full" in error.what

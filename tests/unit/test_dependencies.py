@@ -16,7 +16,7 @@ from tests.support.repository import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 PACKAGES = ("pricing", "providers", "router", "terraform")
-# Imported by others at run time only: uvicorn's parser of HTTP, SQLAlchemy's driver by URL, Starlette's parser of forms.
+# Imported by others at run time: uvicorn's parser of HTTP, SQLAlchemy's driver by URL, Starlette's parser of forms.
 BY_NAME = {"httptools", "psycopg", "python-multipart"}
 
 
