@@ -79,7 +79,10 @@ def run_server(
     gc.freeze()
     # The loop waits at most so long for a thread that computes, each time that it has let go of the interpreter.
     sys.setswitchinterval(SWITCH_SECONDS)
-    _Server(config, readiness).run(sockets=[opened])
+    try:
+        _Server(config, readiness).run(sockets=[opened])
+    finally:
+        gc.unfreeze()
 
 
 class _Server(uvicorn.Server):

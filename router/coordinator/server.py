@@ -6,6 +6,7 @@ import asyncio
 import http.client
 import json
 import logging
+import random
 import resource
 import socket
 import ssl
@@ -30,6 +31,9 @@ START_SECONDS = 10.0
 GRACE_SECONDS = 1
 STOP_SECONDS = 2.0
 BACKLOG = 2048
+# Linux gives outgoing connections ports from 32768 on, other systems from 49152.
+_CHOSEN_PORTS = range(20_000, 32_768)
+_CHOICES = 20
 MAX_OPEN_FILES = 65_536
 _LARGEST_HEALTH = 4096
 
@@ -146,7 +150,8 @@ class CoordinatorServer:
         try:
             # The port of a server that was just stopped can be reused; one that is in use cannot.
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listening.bind(address)
+            if self._wanted or not _bind_below_ephemeral(listening, address):
+                listening.bind(address)
             listening.listen(BACKLOG)
         except OSError as error:
             listening.close()
@@ -183,6 +188,21 @@ def _raise_file_limit() -> None:
     wanted = MAX_OPEN_FILES if hard == resource.RLIM_INFINITY else min(MAX_OPEN_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def _bind_below_ephemeral(listening: socket.socket, address: tuple[Any, ...]) -> bool:
+    """Bind to a free port below those that systems give to outgoing connections, and return whether one was free.
+
+    Machines call this port for as long as they live: while their coordinator is down, a connection or another server
+    must not be given it.
+    """
+    for port in random.SystemRandom().sample(_CHOSEN_PORTS, _CHOICES):
+        try:
+            listening.bind((address[0], port, *address[2:]))
+        except OSError:
+            continue
+        return True
+    return False
 
 
 def _serve(server: uvicorn.Server, listening: socket.socket, ready: threading.Event, handshake: float | None) -> None:
