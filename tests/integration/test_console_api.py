@@ -12,10 +12,9 @@ import pytest
 from fastapi.testclient import TestClient
 
 from router.console.description import openapi_text
-from router.console.work import TaskRunner, ThreadWorker
 from router.queries.context import QueryContext
 from tests.support import work_kinds
-from tests.support.console import NIGHT, console_client, identity_with, query_context
+from tests.support.console import NIGHT, console_client, identity_with, query_context, run_tasks, ticking
 
 ROOT = Path(__file__).parents[2]
 KIND = work_kinds.SUM
@@ -23,8 +22,7 @@ KIND = work_kinds.SUM
 
 @pytest.fixture
 def context(tmp_path: Path) -> Iterator[QueryContext]:
-    seconds = itertools.count()
-    with query_context(tmp_path, clock=lambda: NIGHT + timedelta(seconds=next(seconds))) as opened:
+    with query_context(tmp_path, clock=ticking(timedelta(seconds=1))) as opened:
         yield opened
 
 
@@ -38,12 +36,6 @@ def idle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     """A console that is asked nothing that it would do."""
     with query_context(Path(tmp_path_factory.mktemp("idle"))) as opened:
         yield console_client(opened)
-
-
-def run_tasks(context: QueryContext) -> None:
-    runner = TaskRunner(context.store, ThreadWorker(context.settings), context.clock)
-    while runner.run_next():
-        pass
 
 
 def events_of(text: str) -> list[tuple[str, str]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import threading
 from collections.abc import Iterator
@@ -17,10 +16,10 @@ from typer.testing import CliRunner
 
 from router.cli.main import app
 from router.console import plan_work
-from router.console.work import TaskRunner, ThreadWorker, submit
+from router.console.work import submit
 from router.planning.plan_json import plan_content, plan_to_json
 from router.queries.context import QueryContext
-from tests.support.console import NIGHT, console_client, identity_with, query_context
+from tests.support.console import NIGHT, console_client, identity_with, query_context, run_tasks, ticking
 from tests.support.scenes import NORTH, a_job, plan_of
 
 ROOT = Path(__file__).parents[2]
@@ -31,8 +30,7 @@ URL = "/api/v1/plans"
 
 @pytest.fixture
 def context(tmp_path: Path) -> Iterator[QueryContext]:
-    seconds = itertools.count()
-    with query_context(tmp_path, clock=lambda: NIGHT + timedelta(milliseconds=next(seconds))) as opened:
+    with query_context(tmp_path, clock=ticking(timedelta(milliseconds=1))) as opened:
         yield opened
 
 
@@ -46,12 +44,6 @@ def idle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     """A console that is asked nothing that it would do."""
     with query_context(Path(tmp_path_factory.mktemp("idle"))) as opened:
         yield console_client(opened)
-
-
-def run_tasks(context: QueryContext) -> None:
-    runner = TaskRunner(context.store, ThreadWorker(context.settings), context.clock)
-    while runner.run_next():
-        pass
 
 
 def test_a_plan_is_asked_for_made_and_read(context: QueryContext, client: TestClient) -> None:

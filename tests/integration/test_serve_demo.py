@@ -79,7 +79,7 @@ def test_it_serves_on_loopback_until_it_is_told_to_stop_and_leaves_nothing() -> 
             with urllib.request.urlopen(f"{found[0]}{path}", timeout=60) as answer:
                 shown[path] = answer.read().decode()
         process.send_signal(signal.SIGTERM)
-        process.wait(60)
+        assert process.wait(60) == 0
     assert '<data value="20421.34">' in shown["/tonight"]
     assert "whisper-nightly" in shown["/jobs"]
     assert '<data value="26750.96">' in shown["/spend/2026-11"]

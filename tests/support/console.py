@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from fastapi.testclient import TestClient
@@ -14,6 +15,7 @@ from router.app.settings import AppSettings
 from router.console.answers import AnswerCache
 from router.console.app import make_console
 from router.console.site import ConsoleSite
+from router.console.work import TaskRunner, ThreadWorker
 from router.controller.deploy_settings import Deploy
 from router.prices.cloud_settings import Clouds, LoadedClouds
 from router.queries.context import QueryContext
@@ -42,3 +44,16 @@ def console_client(context: QueryContext, identity: Callable[[], Identity | None
     """Return a client of a console over the context; ``identity`` returns who asks, by default the context's."""
     site = ConsoleSite(context, lambda _: context.identity if identity is None else identity(), AnswerCache())
     return TestClient(make_console(site), base_url="http://127.0.0.1", raise_server_exceptions=True)
+
+
+def ticking(step: timedelta) -> Callable[[], datetime]:
+    """Return a clock that moves on by a step each time that it is read."""
+    reads = itertools.count()
+    return lambda: NIGHT + step * next(reads)
+
+
+def run_tasks(context: QueryContext) -> None:
+    """Do all queued work in this process."""
+    runner = TaskRunner(context.store, ThreadWorker(context.settings), context.clock)
+    while runner.run_next():
+        pass

@@ -25,6 +25,19 @@ class Webhook:
 
 
 @contextmanager
+def answering(handler: type[BaseHTTPRequestHandler]) -> Iterator[int]:
+    """Answer HTTP requests on loopback while the block runs; the value is the port."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+        thread.start()
+        try:
+            yield server.server_port
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@contextmanager
 def webhook() -> Iterator[Webhook]:
     """Serves while the block runs."""
     made = Webhook()
@@ -42,15 +55,9 @@ def webhook() -> Iterator[Webhook]:
         def log_message(self, *_: Any) -> None:
             """Nothing."""
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        made.url = f"json://127.0.0.1:{server.server_port}/hook"
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-        thread.start()
-        try:
-            yield made
-        finally:
-            server.shutdown()
-            thread.join()
+    with answering(Handler) as port:
+        made.url = f"json://127.0.0.1:{port}/hook"
+        yield made
 
 
 @dataclass

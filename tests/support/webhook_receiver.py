@@ -6,17 +6,18 @@ import base64
 import hashlib
 import hmac
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
+
+from tests.support.listeners import answering
 
 
 @dataclass
 class Receiver:
-    """What came: ids and contents, each tried call with the answer that it got. ``statuses`` are the next answers."""
+    """The calls received: ids and contents, each with the answer that it got. ``statuses`` are the next answers."""
 
     url: str = ""
     secret: str = ""
@@ -64,12 +65,6 @@ def webhook_receiver(secret: str) -> Iterator[Receiver]:
         def log_message(self, *_: Any) -> None:
             """Nothing."""
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        made.url = f"http://127.0.0.1:{server.server_port}/hook?token=private"
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-        thread.start()
-        try:
-            yield made
-        finally:
-            server.shutdown()
-            thread.join()
+    with answering(Handler) as port:
+        made.url = f"http://127.0.0.1:{port}/hook?token=private"
+        yield made
