@@ -1,1 +1,1 @@
-"""Who somebody is, and what they may see and do. Pure values; nothing here reads a token or a file."""
+"""Identities, their roles and their permissions. Pure values; nothing here reads a token or a file."""

@@ -1,4 +1,4 @@
-"""What was read from the state a moment ago, shared by all who ask for the same: read once, by one thread, for many.
+"""Share what was read from the state a moment ago: one thread reads it once for all who ask for the same.
 
 A value is fresh for a second. After that the next reader has it read again, and gets the older one meanwhile where that
 is young enough. What is written through this server is forgotten at once, so that whoever wrote sees it.

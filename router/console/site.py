@@ -1,4 +1,4 @@
-"""What all routes of a console share: the query context, who asks, and cached answers."""
+"""The parts that all routes of a console share: query context, identification, cached answers."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ _LONGEST = 200
 
 @dataclass(frozen=True, slots=True)
 class SpendView:
-    """What a reader chose of a month, as texts of the URL; "" is the default."""
+    """A reader's choices for a month, as texts of the URL; "" is the default."""
 
     by: str = ""
     basis: str = ""

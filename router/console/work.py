@@ -180,7 +180,7 @@ class ProcessWorker:
 
 
 class _ChildState:
-    """What a worker process was given when it began."""
+    """The settings that a worker process was started with."""
 
     settings: AppSettings | None = None
 

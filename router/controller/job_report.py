@@ -26,7 +26,7 @@ _NOTICED = (Phase.NOTICED, Phase.CHECKPOINTING, Phase.MIGRATING)
 
 @dataclass(frozen=True, slots=True)
 class PlanPromise:
-    """What an accepted plan says of a job: when it is done, and how likely in time; None is not said."""
+    """An accepted plan's statement on a job: when it is done, and how likely in time; None is not said."""
 
     finish: datetime | None = None
     chance: float | None = None

@@ -16,7 +16,7 @@ SCHEMA_VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class AuditFilter:
-    """What entries to show: parts of the names of who did what, and the beginning of a plan's digest; "" is any."""
+    """A choice of entries: parts of the names of actor and action, and the beginning of a plan's digest; "" is any."""
 
     who: str = ""
     what: str = ""

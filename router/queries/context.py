@@ -1,4 +1,4 @@
-"""What every query needs: the settings, the state, the time of day, and who asks."""
+"""The context of a query: settings, state, clock and the identity that asks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a month cost: its report, the lines below it, and which months there are, each of the teams that may be seen."""
+"""Answer what a month cost, from its report down to attempts, for the teams that may be seen."""
 
 from __future__ import annotations
 

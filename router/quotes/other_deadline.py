@@ -11,7 +11,7 @@ from router.quotes.quote import Point, Quote
 
 @dataclass(frozen=True, slots=True)
 class DeadlineFigure:
-    """What a deadline costs, by the simulated deadlines before and after it.
+    """The cost of a deadline, read between the simulated deadlines before and after it.
 
     ``is_exact``: it was simulated itself. Otherwise the figures lie on the straight line between ``before`` and
     ``after``; where ``after`` is None, the deadline is later than all of them, and the expected cost is at most that of

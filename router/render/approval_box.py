@@ -26,7 +26,7 @@ class ApprovalRow:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalBox:
-    """What the box shows; ``needed`` is None without rules. Forms are shown to who has the permission alone.
+    """The contents of the box; ``needed`` is None without rules. Forms are shown only with the permission.
 
     ``why_not`` with ``remedy`` says why the reader cannot approve all the same.
     """

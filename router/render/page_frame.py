@@ -18,7 +18,7 @@ class NavigationLink:
 
 @dataclass(frozen=True, slots=True)
 class PageFrame:
-    """What the console adds to a page. ``actions`` is markup that was escaped when it was made.
+    """The additions of the console to a page. ``actions`` is markup that was escaped when it was made.
 
     ``data_links``: titles and URLs of the same figures as CSV and JSON. ``csrf_token`` goes into a hidden field of
     every form; it is "" for whoever has no session.

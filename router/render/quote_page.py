@@ -38,7 +38,7 @@ from router.render.quote_view import (
 
 @dataclass(frozen=True, slots=True)
 class QuoteActions:
-    """What the console offers on the page of one quote: another deadline, and to accept it.
+    """The forms on the page of one quote: another deadline, and to accept it.
 
     ``figure`` is what ``deadline`` costs by the quote's curve, None before its earliest point. ``is_stale``: the quote
     is too old to be accepted.

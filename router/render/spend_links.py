@@ -68,7 +68,7 @@ class SpendLinks:
 
 @dataclass(frozen=True, slots=True)
 class MonthChoices:
-    """What a reader can choose on the page of a month: each a list of values, and the one that is shown."""
+    """The choices on the page of a month: each a list of values, and the one that is shown."""
 
     months: tuple[str, ...]
     month: str

@@ -19,7 +19,7 @@ ROWS = 100
 
 @dataclass(frozen=True, slots=True)
 class PlanUrls:
-    """Where the console has a plan's comparison, its jobs as CSV, itself as JSON, and all its rows; "" is nowhere."""
+    """The URLs of a plan's comparison, its jobs as CSV, itself as JSON, and all its rows; "" is none."""
 
     diff: str = ""
     csv: str = ""

@@ -20,7 +20,7 @@ ABANDONED = timedelta(minutes=5)
 
 
 class KeyState(StrEnum):
-    """What is known of a key when a request comes with it."""
+    """The record of a key when a request comes with it."""
 
     NEW = "new"
     ANSWERED = "answered"

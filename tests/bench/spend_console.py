@@ -1,4 +1,4 @@
-"""What the console's page of a month costs: a ledger of a million entries, read for the first time, then asked again.
+"""Time the console's page of a month over a ledger of a million entries: the first reading, then later requests.
 
     python -m tests.bench.spend_console [--rows 1000000]
 

@@ -1,4 +1,4 @@
-"""Who gets into the console, and how long: tokens, sessions, forged requests, hosts, rates, sizes."""
+"""Sign-in and the guard of the console: tokens, sessions, forged requests, hosts, rates, sizes."""
 
 from __future__ import annotations
 

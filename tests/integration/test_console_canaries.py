@@ -36,7 +36,7 @@ _MOST_PAGES = 150
 
 
 def visit(client: TestClient, paths: list[str]) -> dict[str, str]:
-    """What each path and all that its links lead to answers."""
+    """Return the answers of these paths and of all that their links lead to."""
     seen, waiting, found = set(paths), list(paths), dict[str, str]()
     while waiting:
         path = waiting.pop(0)

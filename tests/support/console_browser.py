@@ -27,7 +27,7 @@ _TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"
 
 @dataclass
 class Findings:
-    """What went wrong on the pages that a browser opened: messages of the console, requests to other hosts."""
+    """Errors on the pages that a browser opened: messages of its console, requests to other hosts."""
 
     host: str
     errors: list[str] = field(default_factory=list)

@@ -29,7 +29,7 @@ def new_key(kid: str) -> RSAKey:
 
 @dataclass
 class FakeIssuer:
-    """What the provider says next: ``claims`` replace or, as None, remove those of a good token."""
+    """The next answer of the provider: ``claims`` replace or, as None, remove those of a good token."""
 
     url: str = ""
     now: int = 0

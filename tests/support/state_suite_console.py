@@ -1,4 +1,4 @@
-"""What every database has to do for a console: long work is taken once, and taken again when its worker dies."""
+"""Tests of long work on any database: a task is taken once, and again when its worker dies."""
 
 from __future__ import annotations
 

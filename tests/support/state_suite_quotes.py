@@ -1,4 +1,4 @@
-"""What every database has to do for quotes: keep each once, find those of teams, and take one acceptance of each."""
+"""Tests of quotes on any database: each is kept once, found by team, and accepted once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What another deadline costs, read off the curve of a quote."""
+"""Read the cost of another deadline off the curve of a quote."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What changed since an earlier plan, as the page tells it: totals by kind, reasons, an exact sum."""
+"""Arrange the changes since an earlier plan for a page: totals by kind, reasons, an exact sum."""
 
 from __future__ import annotations
 

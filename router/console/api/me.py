@@ -17,7 +17,7 @@ class PermissionAnswer(BaseModel):
 
 
 class IdentityAnswer(BaseModel):
-    """Who asks."""
+    """The identity of the request, and its permissions."""
 
     name: str
     grants: list[str] = Field(description="Roles, each for all teams or written `role:team`.")
