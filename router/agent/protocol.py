@@ -62,3 +62,6 @@ LONGEST_ID = 200
 HELPER = "stepfare_checkpoint.py"
 # Hosts that are this machine: HTTP without TLS is allowed to them alone.
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
+# Ports to choose one from that others will call: Linux gives those from 32768 on to outgoing connections, other systems
+# those from 49152 on, and such a connection could take the port before its server listens or while it is down.
+CHOSEN_PORTS = range(20_000, 32_768)

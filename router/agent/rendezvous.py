@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from router.agent.calls import Backoff, CoordinatorAwayError, CoordinatorClient
 from router.agent.config import AgentConfig
+from router.agent.protocol import CHOSEN_PORTS
 from router.agent.supervise import AgentEvent
 
 
@@ -59,13 +60,12 @@ def own_address(config: AgentConfig) -> str:
 
 def find_free_port() -> int:
     """Return a TCP port that is free at this moment, as is the next one."""
-    for _ in range(100):
+    for port in random.SystemRandom().sample(CHOSEN_PORTS, 100):
         with socket.socket() as first, socket.socket() as second:
-            first.bind(("", 0))
-            port = int(first.getsockname()[1])
             try:
+                first.bind(("", port))
                 second.bind(("", port + 1))
-            except (OSError, OverflowError):
+            except OSError:
                 continue
             return port
     raise OSError("no two free ports side by side")

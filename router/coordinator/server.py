@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 import uvicorn
 from starlette.applications import Starlette
 
-from router.agent.protocol import LOOPBACK
+from router.agent.protocol import CHOSEN_PORTS, LOOPBACK
 from router.coordinator.connections import DEFAULT_LIMITS, Connection, ConnectionLimits, ConnectionRegistry
 
 _log = logging.getLogger(__name__)
@@ -31,8 +31,6 @@ START_SECONDS = 10.0
 GRACE_SECONDS = 1
 STOP_SECONDS = 2.0
 BACKLOG = 2048
-# Linux gives outgoing connections ports from 32768 on, other systems from 49152.
-_CHOSEN_PORTS = range(20_000, 32_768)
 _CHOICES = 20
 MAX_OPEN_FILES = 65_536
 _LARGEST_HEALTH = 4096
@@ -196,7 +194,7 @@ def _bind_below_ephemeral(listening: socket.socket, address: tuple[Any, ...]) ->
     Machines call this port for as long as they live: while their coordinator is down, a connection or another server
     must not be given it.
     """
-    for port in random.SystemRandom().sample(_CHOSEN_PORTS, _CHOICES):
+    for port in random.SystemRandom().sample(CHOSEN_PORTS, _CHOICES):
         try:
             listening.bind((address[0], port, *address[2:]))
         except OSError:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ import pytest
 
 from router.state.store import StateStore
 from tests.support.moto_machines import machines
+from tests.support.ports import free_port
 from tests.support.terraform_moto import IMAGE, Cloud, cloud, faults
 from tests.support.terraform_runs import needs_engine
 
@@ -91,9 +91,7 @@ def aws(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
 
 @pytest.fixture
 def desk(aws: Cloud, tmp_path: Path) -> Desk:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     (tmp_path / "home").mkdir()
     (tmp_path / "job.yaml").write_text(JOB)
     (tmp_path / "home" / "deploy.yaml").write_text(

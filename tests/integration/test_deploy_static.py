@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.support.ports import free_port
 from tests.support.terraform_hosts import ssh_host
 from tests.support.terraform_runs import needs_engine
 
@@ -34,17 +34,10 @@ run: {{engine: command, command: "{command}"}}
 """
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 def test_a_job_on_a_host_that_is_there(tmp_path: Path) -> None:
     """Started over SSH, heard, released; a second gang does not get the host that is taken; afterwards it does."""
     with ssh_host(tmp_path / "dgx") as host:
-        port = _free_port()
+        port = free_port()
         (tmp_path / "pool.yaml").write_text(POOL)
         (tmp_path / "clouds.yaml").write_text("clouds: {static: {file: pool.yaml}}")
         entry = {name: host.described[name] for name in ("port", "user", "host_key")}

@@ -13,7 +13,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -25,6 +24,7 @@ from typing import Any
 import psycopg
 from filelock import FileLock
 
+from tests.support.ports import free_port
 from tests.support.repository import ROOT
 
 REQUIREMENTS = ROOT / "tests" / "support" / "postgres" / "requirements.txt"
@@ -69,8 +69,7 @@ class PostgresHere:
         self._as: dict[str, Any] = nobody if _is_root() else {}
         self._names = (f"state{i}" for i in itertools.count())
         self._process: subprocess.Popen[bytes] | None = None
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port: int = free.getsockname()[1]
+        self.port = free_port()
 
     def make(self) -> None:
         """Makes the data and the user."""

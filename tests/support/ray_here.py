@@ -6,7 +6,6 @@ from __future__ import annotations
 import hashlib
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -18,6 +17,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
+from tests.support.ports import free_port
 from tests.support.repository import ROOT
 
 REQUIREMENTS = ROOT / "tests" / "support" / "engines" / "ray.txt"
@@ -51,7 +51,7 @@ def ray_cluster(nodes: int) -> Iterator[RayCluster]:
     """Run a cluster of so many nodes with one core each, all with the code of this repository."""
     (packages,) = ray_path().parent.glob("lib/python*/site-packages")
     environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{packages}", "RAY_USAGE_STATS_ENABLED": "0"}
-    port, client_port = _free_ports(2)
+    port, client_port = free_port(), free_port()
     with tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as folder:
         head = ["--head", f"--port={port}", f"--ray-client-server-port={client_port}", f"--temp-dir={folder}"]
         options = [[*head, "--include-dashboard=false"], *[[f"--address=127.0.0.1:{port}"]] * (nodes - 1)]
@@ -106,11 +106,3 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait(30)
-
-
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports

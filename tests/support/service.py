@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import json
 import multiprocessing
-import socket
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -13,6 +12,8 @@ from typing import Any
 from wsgiref.types import WSGIApplication
 
 from werkzeug.serving import WSGIRequestHandler, make_server
+
+from tests.support.ports import free_port
 
 
 class QuietHandler(WSGIRequestHandler):
@@ -71,6 +72,4 @@ def _serve(factory: str, options: str, ready: Any) -> None:
 
 def closed_port() -> int:
     """A loopback port on which nothing listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    return free_port()

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from tests.support.training import free_port
+from tests.support.ports import free_port
 
 PACKAGES = ("slurmctld", "slurmd", "slurm-client", "munge")
 COMMANDS = ("sinfo", "srun", "scancel", "scontrol", "squeue")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -12,17 +11,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.support.ports import free_port
 from tests.support.repository import ROOT
 
 TRAINER = ROOT / "router" / "demo" / "train.py"
 Trainer = subprocess.Popen[str]
-
-
-def free_port() -> int:
-    """A TCP port that nobody uses at this moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def start(*options: object, rank: int = 0, ranks: int = 1, port: int = 0, attempt: str = "a-1") -> Trainer:

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.ports import free_port
 from tests.support.training import (
     TRAINER,
     Trainer,
     checkpoints,
-    free_port,
     gang,
     losses,
     metrics,

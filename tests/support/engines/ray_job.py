@@ -4,9 +4,11 @@ with 0 when both ranks do."""
 from __future__ import annotations
 
 import os
+import random
 import socket
 import subprocess
 import sys
+from contextlib import suppress
 from typing import Any
 
 import ray
@@ -26,14 +28,21 @@ def train(rank: int, port: int, options: list[str]) -> tuple[str, int, str]:
     return ray.get_runtime_context().get_node_id(), done.returncode, done.stdout
 
 
+def _free_port() -> int:
+    """A port that no outgoing connection is given before rank 0 listens."""
+    for port in random.sample(range(20_000, 32_768), 100):
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise OSError("no free port")
+
+
 def main(options: list[str]) -> int:
     """The program."""
     ray.init(address=os.environ["RAY_ADDRESS"], logging_level="ERROR", log_to_driver=False)
     group = placement_group([{"CPU": 1}] * RANKS, strategy="STRICT_SPREAD")
     ray.get(group.ready(), timeout=60)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = _free_port()
     ends: list[Any] = [
         train.options(scheduling_strategy=PlacementGroupSchedulingStrategy(group, rank)).remote(rank, port, options)
         for rank in range(RANKS)
