@@ -31,7 +31,7 @@ _MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "project": "Project that the cost is reported under.",
         "owner": "Person to ask about the job.",
         "cost_center": "Cost center that the cost is reported under.",
-        "labels": "Names and values of your own.",
+        "labels": "Names and values of your own; costs can be grouped by them (`showback --group-by label:NAME`).",
         "steps_done": "Steps that are trained and saved.",
         "cloud": "Cloud in which it runs.",
         "region": "Region in which it runs.",

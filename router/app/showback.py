@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from pricing.problems import InvalidInputError
 from router.app.bill_views import BooksView, closings
 from router.app.close_month import later_corrections
+from router.app.job_labels import labels_of_jobs
 from router.app.month_books import MonthBooks, costs_before, facts_relation, open_month_books
 from router.files.duckdb_session import connect, rows_of
 from router.showback.bill_store import file_sha256
@@ -51,9 +52,14 @@ class ReportAdditions:
 def report_of_files(paths: Sequence[Path], asked: ReportQuery) -> ShowbackReport:
     """Return the report of FOCUS files alone.
 
-    InvalidInputError: one that is no FOCUS file, or the same contents twice.
+    InvalidInputError: one that is no FOCUS file, or the same contents twice; a group by a label of jobs, which files
+    do not have.
     """
     import pyarrow as pa
+
+    if asked.asks_labels:
+        what = "labels are those of jobs in the state, which files do not have"
+        raise InvalidInputError.single(what, field="--group-by", remedy="leave out --from-file, or the label")
 
     from router.showback.facts_from_focus import read_focus
 
@@ -105,6 +111,7 @@ def answer_of_ledger(
     """
     earlier = costs_before(store, asked, extracts, bills)
     with open_month_books(store, asked, extracts, bills, told.reads) as books:
+        books.cubes.add_labels(labels_of_jobs(store, books.cubes.job_digests))
         beside = replace(_report_inputs(store, asked, books, told), months=earlier)
         if books.matched is not None:
             aggregates = tuple(each for each in month_aggregates(books.matched, asked) if asked.admits(each.team))

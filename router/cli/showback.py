@@ -64,7 +64,9 @@ def showback(
     ] = None,
     by: Annotated[
         str,
-        typer.Option("--group-by", "--by", metavar="NAMES", help="Names such as team, project, cloud, with commas."),
+        typer.Option(
+            "--group-by", "--by", metavar="NAMES", help="Names such as team, project, cloud, label:NAME, with commas."
+        ),
     ] = "team",
     basis: Annotated[
         ShowbackBasisOption, typer.Option(help="Cost as billed, or with commitments spread over use.")
@@ -103,6 +105,7 @@ def showback(
     \b
     stepfare showback --month 2026-11
     stepfare showback --group-by team,project -o html --out november.html
+    stepfare showback --group-by label:phase
     stepfare showback --share-idle weighted -o xlsx --out november.xlsx
     stepfare showback --share-idle fixed --share research=0.6 --share product=0.4
     stepfare showback --from-file bill.csv.gz --from-file more.parquet

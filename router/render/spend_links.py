@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from urllib.parse import quote, unquote, urlencode
 
 from router.showback.facts import UNALLOCATED
+from router.showback.labels import label_name
 
 KINDS = ("team", "project", "job")
 
@@ -43,8 +44,9 @@ class SpendLinks:
         return f"/spend/{self.month}.{ending}{self._query(dict(self.view))}"
 
     def level(self, **names: str | None) -> str:
-        """Return the URL of the costs of a team, project or job; an empty name is what nobody is named for."""
-        path = "".join(f"/{kind}/{path_segment(names[kind] or UNALLOCATED)}" for kind in KINDS if kind in names)
+        """Return the URL of the costs of a label, team, project or job; an empty name is what nobody is named for."""
+        kinds = [*(kind for kind in names if label_name(kind) is not None), *(kind for kind in KINDS if kind in names)]
+        path = "".join(f"/{path_segment(kind)}/{path_segment(names[kind] or UNALLOCATED)}" for kind in kinds)
         basis = {name: value for name, value in self.view if name == "basis"}
         return f"/spend/{self.month}{path}{self._query(basis)}"
 
@@ -54,8 +56,12 @@ class SpendLinks:
         return path_segment(name)
 
     def of_row(self, row: Mapping[str, object], kind: str) -> str | None:
-        """Return the URL of the team, project or job in a row of the report, as exact as the row says it."""
-        if kind not in KINDS or not isinstance(row.get(kind), str):
+        """Return the URL of the label, team, project or job in a row of the report, as exact as the row says it."""
+        if not isinstance(row.get(kind), str):
+            return None
+        if label_name(kind) is not None:
+            return self.level(**{kind: str(row[kind])})
+        if kind not in KINDS:
             return None
         names = {name: str(row[name]) for name in KINDS[: KINDS.index(kind) + 1] if isinstance(row.get(name), str)}
         return self.level(**names)

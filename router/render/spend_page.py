@@ -19,6 +19,7 @@ from router.render.showback_page import owner_link, waste_bar
 from router.render.showback_view import month_page_of, owner_name
 from router.render.spend_links import SpendLinks
 from router.showback.facts import UNALLOCATED
+from router.showback.labels import label_name
 from router.showback.report.lines import LevelRow, SpendLevel
 from router.showback.report.values import ShowbackReport, replace_unprintable, sum_known
 
@@ -43,11 +44,19 @@ class PageOfMonth:
 
 def word_name(kind: str, name: str) -> str:
     """Return a team, project, job, attempt or item as a page names it."""
-    return _NO_NAMES.get(kind, "unknown") if name == UNALLOCATED else replace_unprintable(name)
+    if name == UNALLOCATED:
+        return "none" if label_name(kind) is not None else _NO_NAMES.get(kind, "unknown")
+    return replace_unprintable(name)
+
+
+def kind_title(kind: str) -> str:
+    """Return a kind of word as a title names it; a label by its own name."""
+    label = label_name(kind)
+    return KIND_TITLES[kind] if label is None else replace_unprintable(f"Label {label}:")
 
 
 def level_page(level: SpendLevel, of: PageOfMonth, links: SpendLinks, frame: PageFrame) -> str:
-    """Return the page of a team, project or job of a month as HTML."""
+    """Return the page of a label's value, team, project or job of a month as HTML."""
     kind, name = level.path[-1]
     return fill_template(
         "spend_level.html",
@@ -62,7 +71,7 @@ def level_page(level: SpendLevel, of: PageOfMonth, links: SpendLinks, frame: Pag
         above=word_name(*level.path[-2]) if len(level.path) > 1 else "the month",
         month_url=links.page(),
         links=links,
-        titles=KIND_TITLES,
+        title=kind_title,
         word=word_name,
         row_url=lambda row: _row_url(row, links),
     )

@@ -33,7 +33,7 @@ from router.state.ledger_rows import BEGINNING, Row
 from router.state.ledger_table import LedgerColumns, columns_from_rows
 
 # Increased where a column of facts or rollups, or its meaning, changes; extracts of other formats are made anew.
-FORMAT = 1
+FORMAT = 2
 
 
 _LOCK_WAIT_S = 600.0

@@ -19,6 +19,7 @@ KEYS: Final = (
     "project",
     "cost_center",
     "job",
+    "job_digest",
     "plan",
     "attempt",
     "what",

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from router.access.identity import Identity
 from router.app.showback import MonthAnswer
@@ -19,7 +20,7 @@ from router.ledger.month import Month
 from router.queries.context import QueryContext
 from router.queries.spend import SpendQuestion, month_answer
 from router.render.spend_links import SpendLinks, name_of_segment, path_segment
-from router.showback.report.export_json import report_to_json
+from router.showback.report.export_json import report_schema, report_to_json
 from router.showback.report.export_tables import report_to_csv, report_to_workbook
 from router.showback.report.lines import SpendLine, find_level
 from tests.support.command import run
@@ -110,6 +111,7 @@ def test_the_first_screen_answers_what_was_spent_why_and_who_is_over(readers: Re
             "by=team,project&basis=billed", ("--by", "team,project", "--basis", "billed"), marks=pytest.mark.slow
         ),
         pytest.param("by=job&share_idle=weighted", ("--by", "job", "--share-idle", "weighted"), marks=pytest.mark.slow),
+        ("by=label:phase,team", ("--by", "label:phase,team")),
     ],
 )
 def test_files_and_the_api_are_the_bytes_of_the_command(readers: Readers, query: str, words: tuple[str, ...]) -> None:
@@ -135,7 +137,7 @@ def test_files_are_written_as_the_command_writes_a_report(readers: Readers, answ
 @pytest.mark.slow
 def test_every_link_of_the_month_leads_down_and_each_level_adds_up(readers: Readers, answers: Answers) -> None:
     client, lines = readers.asked_by(), answers["*"].lines
-    waiting, seen = [f"/spend/{MONTH}?by=team,project,job"], set[str]()
+    waiting, seen = [f"/spend/{MONTH}?by=team,project,job", f"/spend/{MONTH}?by=label:phase"], set[str]()
     attempts = 0
     while waiting:
         url = waiting.pop()
@@ -148,8 +150,8 @@ def test_every_link_of_the_month_leads_down_and_each_level_adds_up(readers: Read
         attempts += shown.text.count('href="/attempts/')
     assert attempts > 30
     for link in seen:
-        words = link.removeprefix(f"/spend/{MONTH}/").split("/")
-        path = tuple(zip(words[::2], map(name_of_segment, map(name_of_segment, words[1::2])), strict=True))
+        words = [name_of_segment(name_of_segment(word)) for word in link.removeprefix(f"/spend/{MONTH}/").split("/")]
+        path = tuple(zip(words[::2], words[1::2], strict=True))
         level = find_level(lines, path)
         assert level is not None, link
         for table in level.tables:
@@ -166,6 +168,32 @@ def test_levels_add_up_to_the_report(answers: Answers) -> None:
         level = find_level(lines, (("team", str(row["team"])),))
         spent = None if level is None else dict(level.totals).get(str(row["currency"]))
         assert (spent or 0) == (row["cost"] or 0), row["team"]
+
+
+def test_a_label_leads_down_to_its_jobs_and_adds_up(readers: Readers, answers: Answers) -> None:
+    client, lines = readers.asked_by(), answers["*"].lines
+    whole = client.get(f"/spend/{MONTH}.json?by=label:phase").json()
+    assert not list(Draft202012Validator(report_schema()).iter_errors(whole))
+    by_phase = whole["sections"]["groups"]
+    cost = {row["label:phase"]: Decimal(row["effective"]) for row in by_phase["rows"] if row["currency"] == "USD"}
+    assert cost.keys() == {"training", "fine-tuning", "pretraining", "sweep", "__unallocated__"}
+    assert round(sum(cost.values()), 2) == TOTAL
+    shown = client.get(f"/spend/{MONTH}?by=label:phase", headers=PAGE).text
+    url = f"/spend/{MONTH}/label%253Aphase/pretraining"
+    assert f'href="{url}"' in shown
+    assert '<option value="label:phase" selected>' in shown
+    told = client.get(f"{url}?format=json").json()
+    assert Decimal(told["totals"]["USD"]) == cost["pretraining"]
+    jobs = {row["job"] for row in told["rows"] if row["by"] == "job"}
+    assert jobs == {line.job for line in lines if dict(line.labels).get("phase") == "pretraining"}
+    job = client.get(f"{url}/team/research/project/code/job/code-34b-pretrain", headers=PAGE).text
+    assert '<a href="/attempts/' in job
+    assert "Label phase: pretraining" in client.get(url, headers=PAGE).text
+    assert client.get(f"/spend/{MONTH}/label%253Aphase/sweep", headers=PAGE).status_code == 200
+    other = readers.asked_by("viewer:speech")
+    assert other.get(f"/spend/{MONTH}/label%253Aphase/sweep", headers=PAGE).status_code == 404
+    own = other.get(f"/spend/{MONTH}.json?by=label:phase").json()["sections"]["groups"]["rows"]
+    assert {row["label:phase"] for row in own} == {"training", "__unallocated__"}
 
 
 def test_a_jobs_page_lists_its_attempts_with_all_digits_and_as_files(readers: Readers) -> None:
@@ -300,7 +328,8 @@ def test_waste_and_savings_are_those_of_the_report(readers: Readers, answers: An
         "/spend?basis=cash", "/spend?share_idle=fixed", "/spend?month=%00", "/waste?month=x",
         "/api/v1/showback?month=1",
         "/budgets?month=99999999999-1", f"/spend?by={'x' * 5000}", "/spend/2026-11.exe", "/spend/2026-11/team",
-        "/spend/2026-11/job/x/team/y", "/spend/2026-11/team/%00", "/spend/2026-11/attempt/a", "/spend/2026-11//",
+        "/spend/2026-11/job/x/team/y", "/spend?by=label:", "/spend/2026-11/label:a/x/label:b/y",
+        "/spend/2026-11/team/x/label:a/y", "/spend/2026-11/team/%00", "/spend/2026-11/attempt/a", "/spend/2026-11//",
         "/spend/2026-11/team/research?format=exe", f"/spend/2026-11/team/{'%25' * 900}",
     ],
 )  # fmt: skip

@@ -38,21 +38,26 @@ _FINISHED, _TAKEN = "finished", "interrupted"
 _DISK = 500
 
 
-def _job(name: str, team: str, project: str | None, cost_center: str, steps: int, speed: int, deadline: str) -> Job:
+def _job(
+    name: str, team: str, project: str | None, cost_center: str, steps: int, speed: int, deadline: str, phase: str = ""
+) -> Job:
     more: dict[str, Any] = {"project": project, "cost_center": cost_center, "deadline": deadline}
+    if phase:
+        more["labels"] = {"phase": phase}
     more |= {"run": {"command": "python train.py"}, "checkpoint": {"size_gib": 130}, "startup_minutes": 12}
     return simple_job(name, ("H100", 8), steps=steps, steps_per_hour=speed, team=team, **more)
 
 
-WHISPER = _job("whisper-nightly", "speech", "asr", "cc-11", 4500, 1000, "+9h")
-TTS = _job("tts-voices", "speech", "tts", "cc-11", 9000, 1000, "2026-11-18T12:00Z")
-ASSISTANT = _job("assistant-70b-sft", "research", "assistants", "cc-30", 20000, 500, "2026-11-05T02:00Z")
-SMALL = _job("assistant-8b-sft", "research", "assistants", "cc-30", 15000, 500, "2026-10-15T12:00Z")
-CODE = _job("code-34b-pretrain", "research", "code", "cc-31", 36000, 500, "2026-11-13T12:00Z")
-SWEEP = _job("lr-sweep", "research", "sweeps", "cc-31", 6000, 1000, "+24h")
-RETINA = _job("retina-scan", "vision", "medical", "cc-21", 48000, 1000, "2026-11-16T00:00Z")
-EMBED = _job("embed-catalogue", "search", "catalogue", "cc-40", 18000, 1000, "+48h")
+WHISPER = _job("whisper-nightly", "speech", "asr", "cc-11", 4500, 1000, "+9h", "training")
+TTS = _job("tts-voices", "speech", "tts", "cc-11", 9000, 1000, "2026-11-18T12:00Z", "training")
+ASSISTANT = _job("assistant-70b-sft", "research", "assistants", "cc-30", 20000, 500, "2026-11-05T02:00Z", "fine-tuning")
+SMALL = _job("assistant-8b-sft", "research", "assistants", "cc-30", 15000, 500, "2026-10-15T12:00Z", "fine-tuning")
+CODE = _job("code-34b-pretrain", "research", "code", "cc-31", 36000, 500, "2026-11-13T12:00Z", "pretraining")
+SWEEP = _job("lr-sweep", "research", "sweeps", "cc-31", 6000, 1000, "+24h", "sweep")
+RETINA = _job("retina-scan", "vision", "medical", "cc-21", 48000, 1000, "2026-11-16T00:00Z", "pretraining")
+EMBED = _job("embed-catalogue", "search", "catalogue", "cc-40", 18000, 1000, "+48h", "pretraining")
 SMOKE = _job("smoke-cluster", "platform", None, "cc-50", 100, 1000, "+6h")
+JOBS = (WHISPER, TTS, ASSISTANT, SMALL, CODE, SWEEP, RETINA, EMBED, SMOKE)
 
 
 class ExampleMonth:

@@ -1,4 +1,7 @@
-"""The month of ``examples/showback`` in a state of this process, for consoles over it: the commands of its README."""
+"""The month of ``examples/showback`` in a state of this process, for consoles over it: the commands of its README.
+
+The state knows the jobs too, as one does that applied their plans; the ledger alone does not.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +16,13 @@ import pytest
 
 from router.app.settings import AppSettings
 from router.controller.deploy_settings import Deploy
+from router.controller.workspaces import job_json
 from router.prices.cloud_settings import Clouds, LoadedClouds
 from router.queries.context import QueryContext
 from router.state.store import StateStore
 from tests.support.command import run
 from tests.support.console import OPERATOR
+from tests.support.example_month import JOBS
 from tests.support.repository import ROOT
 
 README = ROOT / "examples" / "showback" / "README.md"
@@ -40,4 +45,5 @@ def spent_month(home: Path) -> Iterator[QueryContext]:
             assert done.exit_code == 0, f"{words}: {done.output}"
         settings = AppSettings(Deploy(), LoadedClouds(Clouds(), {}), home, {})
         with StateStore.open(settings.state_url, now=MADE_AT) as store:
+            store.plans.put_jobs({job.digest: job_json(job) for job in JOBS}, MADE_AT)
             yield QueryContext(settings, store, lambda: MADE_AT, OPERATOR)

@@ -26,7 +26,7 @@ from router.ledger.month import Month
 from router.showback import rollups
 from router.showback.facts_from_ledger import CATEGORIES, SCHEMA, facts_of_rows
 from router.showback.focus_from_ledger import category_of
-from router.showback.ledger_extract import ExtractManifest, LedgerExtract, read_manifest
+from router.showback.ledger_extract import FORMAT, ExtractManifest, LedgerExtract, read_manifest
 from router.state.ledger_rows import BEGINNING, chain_rows, entry_values
 from router.state.ledger_table import columns_from_rows
 from router.state.store import StateStore
@@ -248,7 +248,7 @@ def test_an_extract_of_another_format_is_made_anew(store: StateStore, tmp_path: 
     with extract.current(store.ledger):
         pass
     manifest = extract.folder / "manifest.json"
-    manifest.write_text(manifest.read_text().replace('"format": 1', '"format": 0'))
+    manifest.write_text(manifest.read_text().replace(f'"format": {FORMAT}', '"format": 0'))
     assert read_manifest(extract.folder) is None
     with extract.current(store.ledger) as again:
         assert spent(extract, again) == Decimal("82.56")

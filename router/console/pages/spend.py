@@ -25,7 +25,8 @@ from router.console.spend_questions import (
 )
 from router.queries.spend import SpendQuestion
 from router.render.spend_links import KINDS, MonthChoices, name_of_segment
-from router.showback.report.lines import LevelPath, SpendLevel, find_level
+from router.showback.labels import label_name, label_word
+from router.showback.report.lines import LevelPath, SpendLevel, find_level, label_names
 from router.showback.report.query import GROUPS
 from router.showback.report.values import ShowbackReport, escape_formula, exact_text
 
@@ -81,7 +82,8 @@ def make_router(site: ConsoleSite) -> APIRouter:
 async def _month(site: ConsoleSite, request: Request, month: str, view: SpendView) -> Response:
     question = await read_question(site, request, month, view)
     kept, months = await kept_month(site, question), await known_months(site, question.teams)
-    links, choices = view.links(question.month), _choices(question, tuple(map(str, months)))
+    links = view.links(question.month)
+    choices = _choices(question, tuple(map(str, months)), label_names(kept.value.lines))
     frame = site.frame(
         request,
         "/spend",
@@ -97,9 +99,9 @@ async def _month(site: ConsoleSite, request: Request, month: str, view: SpendVie
     return answer.response(request)
 
 
-def _choices(question: SpendQuestion, months: tuple[str, ...]) -> MonthChoices:
+def _choices(question: SpendQuestion, months: tuple[str, ...], labels: tuple[str, ...]) -> MonthChoices:
     month, by = str(question.month), ",".join(question.by)
-    groups = [*_TOGETHER, *GROUPS]
+    groups = [*_TOGETHER, *GROUPS, *map(label_word, labels)]
     return MonthChoices(
         months=months if month in months else (month, *months),
         month=month,
@@ -118,7 +120,7 @@ async def _level(
     steps, kept = _read_path(path), await kept_month(site, question)
     links = view.links(question.month)
     if steps is None or ending not in ("", "csv", "json"):
-        remedy = "write /spend/2026-11/team/NAME/project/NAME/job/NAME, or some of these"
+        remedy = "write /spend/2026-11/team/NAME/project/NAME/job/NAME, or some of these; label:NAME/VALUE before them"
         return answer_error(request, 404, "no such page of costs", remedy)
 
     def make() -> CachedAnswer:
@@ -147,19 +149,18 @@ async def _level(
 
 def _read_path(path: str) -> LevelPath | None:
     words = path.split("/")
-    if len(words) % 2 or len(words) > 2 * len(KINDS):
+    if len(words) % 2 or len(words) > 2 * (len(KINDS) + 1):
         return None
-    return tuple((kind, name_of_segment(name)) for kind, name in zip(words[::2], words[1::2], strict=True))
+    names = [name_of_segment(word) for word in words]
+    return tuple(zip(names[::2], names[1::2], strict=True))
 
 
 def _level_records(level: SpendLevel) -> list[dict[str, str]]:
     return [
         {
             "by": table.kind,
-            **{
-                kind: dict((*level.path, *row.words)).get(kind, "")
-                for kind in ("team", "project", "job", "attempt", "what")
-            },
+            **{kind: name for kind, name in level.path if label_name(kind) is not None},
+            **{kind: dict((*level.path, *row.words)).get(kind, "") for kind in _LEVEL_WORDS},
             "currency": table.currency,
             **{name: exact_text(getattr(row, name)) for name in ("cost", "waste", "hours", "share")},
             "first_start": exact_text(row.first),
@@ -171,9 +172,12 @@ def _level_records(level: SpendLevel) -> list[dict[str, str]]:
 
 def _level_csv(level: SpendLevel) -> str:
     text, records = io.StringIO(newline=""), _level_records(level)
+    words = {*_LEVEL_WORDS, *(kind for kind, _ in level.path)}
     writer = csv.DictWriter(text, list(records[0]), lineterminator="\n", quoting=csv.QUOTE_ALL)
     writer.writeheader()
-    writer.writerows({**row, **{name: escape_formula(row[name]) for name in _LEVEL_WORDS}} for row in records)
+    writer.writerows(
+        {name: escape_formula(value) if name in words else value for name, value in row.items()} for row in records
+    )
     return text.getvalue()
 
 

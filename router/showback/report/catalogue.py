@@ -7,9 +7,9 @@ from typing import Final
 
 from router.showback.report import anomalies, bridge, change, drivers, groups, jobs, outcomes, spending, teams, totals
 from router.showback.report.query import GROUPS
-from router.showback.report.values import ReportColumn
+from router.showback.report.values import ReportColumn, ShowbackReport
 
-# Of its first columns, `groups` has those that the query names.
+# Of its first columns, `groups` has those that the query names, and one for each label of jobs that it names.
 SECTIONS: Final[Mapping[str, tuple[ReportColumn, ...]]] = {
     "head": totals.HEAD,
     "totals": totals.TOTALS,
@@ -37,10 +37,13 @@ SECTIONS: Final[Mapping[str, tuple[ReportColumn, ...]]] = {
 }
 
 
-def collect_columns() -> dict[str, ReportColumn]:
-    """Return all columns of all sections by name, in their first order; one name is of one kind everywhere."""
+def collect_columns(report: ShowbackReport) -> dict[str, ReportColumn]:
+    """Return all columns that a section can have by name, in their first order, then those of the report's labels.
+
+    One name is of one kind everywhere.
+    """
     columns_by_name: dict[str, ReportColumn] = {}
-    for columns in SECTIONS.values():
+    for columns in (*SECTIONS.values(), *(section.columns for section in report.sections)):
         for column in columns:
             if columns_by_name.setdefault(column.name, column).kind is not column.kind:
                 raise ValueError(f"{column.name} is of two kinds")

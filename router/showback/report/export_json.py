@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from router.showback.labels import LABEL
 from router.showback.report.catalogue import SECTIONS
 from router.showback.report.values import (
     SCHEMA_VERSION,
@@ -18,6 +19,7 @@ from router.showback.report.values import (
 
 _JSON_KINDS = frozenset({CellKind.COUNT, CellKind.FLAG})
 _DECIMAL = r"^-?\d+(\.\d+)?$"
+_LABELS = f"^{LABEL}."
 _TYPES: dict[CellKind, dict[str, Any]] = {
     CellKind.TEXT: {"type": ["string", "null"]},
     CellKind.COUNT: {"type": ["integer", "null"]},
@@ -53,7 +55,7 @@ def _value(cell: CellValue, kind: CellKind) -> Any:
 
 def report_schema() -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of :func:`report_to_json`."""
-    sections = {name: _schema_of(columns) for name, columns in SECTIONS.items()}
+    sections = {name: _schema_of(columns, labels=name == "groups") for name, columns in SECTIONS.items()}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "A showback report of stepfare",
@@ -79,13 +81,14 @@ def report_schema_text() -> str:
     return json.dumps(report_schema(), indent=2, ensure_ascii=False) + "\n"
 
 
-def _schema_of(columns: tuple[ReportColumn, ...]) -> dict[str, Any]:
+def _schema_of(columns: tuple[ReportColumn, ...], *, labels: bool) -> dict[str, Any]:
+    names: dict[str, Any] = {"enum": [column.name for column in columns]}
     column = {
         "type": "object",
         "required": ["name", "title", "kind"],
         "additionalProperties": False,
         "properties": {
-            "name": {"enum": [column.name for column in columns]},
+            "name": {"anyOf": [names, {"pattern": _LABELS}]} if labels else names,
             "title": {"type": "string"},
             "kind": {"enum": sorted(kind.value for kind in CellKind)},
         },
@@ -94,6 +97,9 @@ def _schema_of(columns: tuple[ReportColumn, ...]) -> dict[str, Any]:
         c.name: {"title": c.title, **_TYPES.get(c.kind, {"type": ["string", "null"], "pattern": _DECIMAL})}
         for c in columns
     }
+    row: dict[str, Any] = {"type": "object", "additionalProperties": False, "properties": properties}
+    if labels:
+        row["patternProperties"] = {_LABELS: {"type": ["string", "null"]}}
     return {
         "type": "object",
         "required": ["title", "notes", "columns", "rows"],
@@ -102,9 +108,6 @@ def _schema_of(columns: tuple[ReportColumn, ...]) -> dict[str, Any]:
             "title": {"type": "string"},
             "notes": {"type": "array", "items": {"type": "string"}},
             "columns": {"type": "array", "items": column},
-            "rows": {
-                "type": "array",
-                "items": {"type": "object", "additionalProperties": False, "properties": properties},
-            },
+            "rows": {"type": "array", "items": row},
         },
     }

@@ -45,8 +45,11 @@ _SHEET = 31
 
 
 def report_to_csv(report: ShowbackReport) -> str:
-    """Return CSV: numbers with all digits and no separators, moments in UTC; the same columns in every report."""
-    columns = collect_columns()
+    """Return CSV: numbers with all digits and no separators, moments in UTC.
+
+    Every report has the same columns, and after them one for each label of its groups.
+    """
+    columns = collect_columns(report)
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     # The csv module leaves a lone carriage return bare, and readers take it for the end of the row.
@@ -63,7 +66,7 @@ def report_to_parquet(report: ShowbackReport) -> bytes:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    columns, rows = collect_columns(), list(_rows(report))
+    columns, rows = collect_columns(report), list(_rows(report))
     arrays = [pa.array([name for name, _ in rows], pa.string())]
     arrays += [pa.array([row.get(name) for _, row in rows], _arrow(column.kind)) for name, column in columns.items()]
     sink = pa.BufferOutputStream()

@@ -8,8 +8,9 @@ from decimal import Decimal
 
 from router.ledger.entry import MachineUse
 from router.showback.facts import UNALLOCATED
+from router.showback.labels import label_name
 from router.showback.report.query import OWNERS, WASTE, ReportContext, sql_list
-from router.showback.report.rollup_tables import RollupRow, zero_if_unknown
+from router.showback.report.rollup_tables import RollupRow, sql_of_label, zero_if_unknown
 from router.showback.report.values import (
     HIDDEN,
     CellKind,
@@ -102,11 +103,11 @@ def build_groups(context: ReportContext) -> tuple[ReportSection, ReportSection]:
         shares += _shared_rows(shared, currency)
     # Where costs are shared everybody has to see it, however narrow the page.
     amounts = tuple(_rank_column(column, hidden=query.share is SharingMethod.NONE) for column in AMOUNTS)
-    columns = (*(ReportColumn(name, TITLES[name], rank=0) for name in query.by), *amounts)
+    columns = (*(ReportColumn(name, group_title(name), rank=0) for name in query.by), *amounts)
     method = f"Shared, {query.share.value}: " if query.share is not SharingMethod.NONE else "Not shared: "
     note = f"{method}idle machines, and what nobody owns, by kind; with a team it is that team's."
     return (
-        build_section("groups", f"By {', '.join(TITLES[name].lower() for name in query.by)}", columns, table),
+        build_section("groups", f"By {', '.join(_lower_title(name) for name in query.by)}", columns, table),
         build_section("shared", "Shared costs", SHARED, shares, note),
     )
 
@@ -121,28 +122,51 @@ def _group_sums(context: ReportContext) -> list[RollupRow]:
     """Return sums by group; where costs are shared, unallocated ones by pot, outside all groups."""
     pot = "NULL" if context.asked.share is SharingMethod.NONE else _POT
     names = ", ".join(_group_column(name) for name in context.asked.by)
-    cost, waste = context.cost, sql_list(WASTE)
+    cost, waste, order = context.cost, sql_list(WASTE), ", ".join(map(_alias, context.asked.by))
     return context.cubes.ask(
         f"WITH spent AS (SELECT *, ({pot})::VARCHAR AS pot FROM sums WHERE {context.spent}) "
         f"SELECT {names}, currency, pot, sum(billed) AS billed, sum(effective) AS effective, "
         f"sum({cost}) FILTER (use IN {waste}) AS waste, sum(gpu_hours) AS gpu_hours, "
         f"sum({cost}) FILTER (what = 'machine' AND gpu_hours > 0) AS machines, "
         f"sum(gpu_hours) FILTER (what = 'machine' AND {cost} IS NOT NULL) AS priced_hours "
-        f"FROM spent GROUP BY ALL ORDER BY currency, sum({cost}) DESC NULLS LAST, {', '.join(context.asked.by)}, pot"
+        f"FROM spent GROUP BY ALL ORDER BY currency, sum({cost}) DESC NULLS LAST, {order}, pot"
     )
+
+
+def group_title(name: str) -> str:
+    """Return the title of a column of facts, or of a label of jobs."""
+    label = label_name(name)
+    return TITLES[name] if label is None else f"Label {label}"
+
+
+def _lower_title(name: str) -> str:
+    label = label_name(name)
+    return TITLES[name].lower() if label is None else f"label {label}"
 
 
 def _group_column(name: str) -> str:
-    owner = f"coalesce({name}, '{UNALLOCATED}')" if name in OWNERS else name
-    if name in OWNERS:
-        return f"CASE WHEN pot IS NULL THEN {owner} ELSE '{UNALLOCATED}' END AS {name}"
+    if _is_owner(name):
+        return f"CASE WHEN pot IS NULL THEN {_owner(name)} ELSE '{UNALLOCATED}' END AS {_alias(name)}"
     return f"CASE WHEN pot IS NULL THEN {name} END AS {name}"
 
 
+def _is_owner(name: str) -> bool:
+    return name in OWNERS or label_name(name) is not None
+
+
+def _owner(name: str) -> str:
+    """Return the SQL of an owner or label, :data:`UNALLOCATED` where nobody is named."""
+    label = label_name(name)
+    return f"coalesce({name if label is None else sql_of_label(label)}, '{UNALLOCATED}')"
+
+
+def _alias(name: str) -> str:
+    """Return the name of a column within SQL."""
+    return '"' + name.replace('"', '""') + '"'
+
+
 def _planned_by_group(context: ReportContext) -> Mapping[tuple[Group, str], Decimal]:
-    names = ", ".join(
-        f"coalesce({name}, '{UNALLOCATED}') AS {name}" if name in OWNERS else name for name in context.asked.by
-    )
+    names = ", ".join(f"{_owner(name)} AS {_alias(name)}" if _is_owner(name) else name for name in context.asked.by)
     rows = context.cubes.ask(
         f"SELECT {names}, currency, sum({context.cost}) AS planned FROM sums WHERE {context.planned} GROUP BY ALL"
     )

@@ -1,4 +1,7 @@
-"""Break the costs of a month down by team, project, job and attempt. Each level adds up to the one above, exactly."""
+"""Break the costs of a month down by label, team, project, job and attempt.
+
+Each level adds up to the one above, exactly.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from decimal import Decimal
 from typing import Final
 
 from router.showback.facts import UNALLOCATED
+from router.showback.labels import LABEL, label_name
 from router.showback.report.query import WASTE, ReportContext, sql_list
 from router.showback.report.values import divide_known, strip_zeros, sum_known
 
@@ -23,7 +27,7 @@ _LINE_WORDS: Final = ("currency", "team", "project", "job", "attempt", "what")
 class SpendLine:
     """The costs of a month in a currency with the same owner, attempt and item; None is unknown or none.
 
-    ``waste`` and ``cost`` are on the basis of the report.
+    ``waste`` and ``cost`` are on the basis of the report. ``labels`` are the job's, by name.
     """
 
     currency: str
@@ -37,17 +41,27 @@ class SpendLine:
     hours: Decimal | None
     first: datetime
     rows: int
+    labels: tuple[tuple[str, str], ...] = ()
+
+    def word(self, kind: str) -> str:
+        """Return its word of that kind, also of a label; :data:`UNALLOCATED` where nobody is named."""
+        label = label_name(kind)
+        found: str | None = getattr(self, kind) if label is None else dict(self.labels).get(label)
+        return found or UNALLOCATED
 
 
 def query_lines(context: ReportContext) -> tuple[SpendLine, ...]:
-    """Return the costs of the month by owner, attempt and item, the dearest first."""
-    words = ", ".join(_LINE_WORDS)
+    """Return the costs of the month by owner, attempt and item, the dearest first.
+
+    The rollups have labels (:meth:`~router.showback.report.rollup_tables.RollupTables.add_labels`).
+    """
+    words = ", ".join((*_LINE_WORDS, "labels"))
     rows = context.cubes.ask(
         f"SELECT {words}, sum({context.cost}) AS cost, sum({context.cost}) FILTER (use IN {sql_list(WASTE)}) AS waste, "
         f"sum(hours) AS hours, min(first_start) AS first, sum(facts)::BIGINT AS rows FROM sums "
         f"WHERE {context.spent} GROUP BY {words} ORDER BY currency, cost DESC NULLS LAST, {words}"
     )
-    return tuple(SpendLine(**row) for row in rows)
+    return tuple(SpendLine(**{**row, "labels": tuple(sorted(row["labels"] or ()))}) for row in rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,21 +105,33 @@ class SpendLevel:
 def find_level(lines: Sequence[SpendLine], path: LevelPath) -> SpendLevel | None:
     """Return the level of that path; None where the month has nothing of it. ValueError for a path that leads nowhere.
 
-    A path is team, project and job in this order, each at most once; some may be left out.
+    A path is a label, team, project and job in this order, each at most once; some may be left out.
     """
-    kinds = [kind for kind, _ in path]
-    if not path or any(kind not in KINDS[:-1] for kind in kinds) or kinds != sorted(set(kinds), key=KINDS.index):
-        raise ValueError(f"{'/'.join(kinds) or 'nothing'} leads nowhere: name team, project and job in this order")
+    ranks = [_rank(kind) for kind, _ in path]
+    if not path or max(ranks) == len(KINDS) or ranks != sorted(set(ranks)):
+        what = f"{'/'.join(kind for kind, _ in path) or 'nothing'} leads nowhere"
+        raise ValueError(f"{what}: name {LABEL}NAME, team, project and job in this order")
     above = _lines_of(lines, path[:-1])
     here = _lines_of(above, path[-1:])
     if not here:
         return None
-    last = KINDS.index(kinds[-1])
-    below = KINDS[last + 1 : -1] or (KINDS[-1], WHAT)
+    below = KINDS[ranks[-1] + 1 : -1] or (KINDS[-1], WHAT)
     tables = [
         table for kind in below for currency in _currencies(here) for table in (_table(here, path, kind, currency),)
     ]
     return SpendLevel(path, tuple(tables), _totals(here), _totals(above))
+
+
+def label_names(lines: Iterable[SpendLine]) -> tuple[str, ...]:
+    """Return the names of all labels that jobs of the lines have, in order."""
+    return tuple(sorted({name for line in lines for name, _ in line.labels}))
+
+
+def _rank(kind: str) -> int:
+    """Return the place of a kind in a path, a label before all; the number of kinds for one that no path has."""
+    if label_name(kind) is not None:
+        return -1
+    return KINDS.index(kind) if kind in KINDS[:-1] else len(KINDS)
 
 
 def _sum(amounts: Iterable[Decimal | None]) -> Decimal | None:
@@ -115,7 +141,7 @@ def _sum(amounts: Iterable[Decimal | None]) -> Decimal | None:
 
 
 def _lines_of(lines: Iterable[SpendLine], path: LevelPath) -> list[SpendLine]:
-    return [line for line in lines if all((getattr(line, kind) or UNALLOCATED) == name for kind, name in path)]
+    return [line for line in lines if all(line.word(kind) == name for kind, name in path)]
 
 
 def _currencies(lines: Iterable[SpendLine]) -> list[str]:
@@ -135,7 +161,7 @@ def _table(lines: Sequence[SpendLine], path: LevelPath, kind: str, currency: str
     groups: dict[tuple[str, ...], list[SpendLine]] = {}
     for line in lines:
         if line.currency == currency:
-            groups.setdefault(tuple(getattr(line, word) or UNALLOCATED for word in words), []).append(line)
+            groups.setdefault(tuple(map(line.word, words)), []).append(line)
     own = [line for group in groups.values() for line in group]
     whole = _sum(line.cost for line in own)
     rows = [_row(tuple(zip(words, key, strict=True)), group, whole, path) for key, group in groups.items()]
@@ -146,7 +172,7 @@ def _table(lines: Sequence[SpendLine], path: LevelPath, kind: str, currency: str
 def _row(words: LevelPath, lines: Sequence[SpendLine], whole: Decimal | None, path: LevelPath) -> LevelRow:
     cost = _sum(line.cost for line in lines)
     leads = words[-1][0] in KINDS[:-1]
-    full = sorted((*path, *words), key=lambda each: KINDS.index(each[0])) if leads else ()
+    full = sorted((*path, *words), key=lambda each: _rank(each[0])) if leads else ()
     return LevelRow(
         words=words,
         cost=cost,

@@ -11,12 +11,13 @@ from typing import Final
 
 from router.ledger.entry import MachineUse
 from router.ledger.month import Month
+from router.showback.labels import LABEL, label_name
 from router.showback.reconcile.aggregates import FactAggregate
 from router.showback.report.rollup_tables import RollupTables
 from router.showback.report.values import divide_known, sum_known
 from router.showback.shared_costs import Group, SharingMethod
 
-# A report can be grouped by these columns of facts.
+# A report can be grouped by these columns of facts, and by labels of jobs (router.showback.labels).
 GROUPS = (
     "team",
     "project",
@@ -67,12 +68,17 @@ class ReportQuery:
     teams: frozenset[str] | None = None
 
     def __post_init__(self) -> None:
-        unknown = [name for name in self.by if name not in GROUPS]
+        unknown = [name for name in self.by if name not in GROUPS and label_name(name) is None]
         if unknown or not self.by or len(set(self.by)) < len(self.by):
             wrong = f"{unknown[0]!r} is no group" if unknown else "one group at least, each once"
-            raise ValueError(f"{wrong}; there are {', '.join(GROUPS)}")
+            raise ValueError(f"{wrong}; there are {', '.join(GROUPS)}, and {LABEL}NAME for a label of jobs")
         if (self.share is SharingMethod.FIXED) != (self.fixed is not None):
             raise ValueError("fixed shares are for the method fixed, which needs them")
+
+    @property
+    def asks_labels(self) -> bool:
+        """Return whether a group is by a label of jobs."""
+        return any(label_name(name) is not None for name in self.by)
 
     def admits(self, team: str | None) -> bool:
         """Return whether rows of that team are in the report; None is no team."""

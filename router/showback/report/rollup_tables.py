@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -41,6 +41,24 @@ class RollupTables:
     def shared_projects(self) -> frozenset[str]:
         """The projects in which teams have rows that :meth:`keep_teams` removed."""
         return self._shared
+
+    @property
+    def job_digests(self) -> frozenset[str]:
+        """The digests of the jobs in ``sums``."""
+        rows = self.ask("SELECT DISTINCT job_digest FROM sums WHERE job_digest IS NOT NULL")
+        return frozenset(row["job_digest"] for row in rows)
+
+    def add_labels(self, labels: Mapping[str, Mapping[str, str]]) -> None:
+        """Add to ``sums`` the column ``labels``: those of the row's job, by its digest; null where it has none."""
+        import pyarrow as pa
+
+        kind = pa.map_(pa.string(), pa.string())
+        columns = {"digest": pa.array(list(labels), pa.string())}
+        columns["labels"] = pa.array([list(each.items()) for each in labels.values()], kind)
+        self._connection.register("job_labels", pa.table(columns))
+        joined = "FROM sums LEFT JOIN job_labels ON sums.job_digest = job_labels.digest"
+        self._connection.execute(f"CREATE OR REPLACE TEMP TABLE sums AS SELECT sums.*, job_labels.labels {joined}")
+        self._connection.unregister("job_labels")
 
     def keep_teams(self, teams: Collection[str]) -> None:
         """Remove the rows of other teams from all tables; "" keeps rows without a team."""
@@ -119,6 +137,11 @@ def date_of_day(number: int) -> date:
 def zero_if_unknown(amount: Decimal | None) -> Decimal:
     """Return the amount, or 0 for None, for a sum over nothing counts as 0 in a total."""
     return Decimal(0) if amount is None else amount
+
+
+def sql_of_label(name: str) -> str:
+    """Return the SQL of a label's value in ``sums``, once :meth:`RollupTables.add_labels` added labels."""
+    return f"labels[{sql_text(name)}]"
 
 
 def _put(connection: duckdb.DuckDBPyConnection, name: str, sql: str) -> None:
