@@ -33,6 +33,10 @@ class PlanPromise:
     confidence: float | None = None
 
 
+# When a plan was made, None unknown, and what it says of each job.
+_Promises = tuple[datetime | None, Mapping[str, PlanPromise]]
+
+
 @dataclass(frozen=True, slots=True)
 class GangOutlook:
     """A gang as of ``now``, with its job's deadline, what its plan said, and its end at the pace of the last report.
@@ -203,13 +207,17 @@ def run_key(attempt: Attempt) -> tuple[str, str]:
 def build_outlooks(store: StateStore, gangs: Sequence[GangReport], now: datetime) -> tuple[GangOutlook, ...]:
     """Return the outlook of each gang; what its job or its plan does not say any more is None."""
     jobs = store.plans.jobs({gang.attempt.job_digest for gang in gangs})
-    plans = {digest: store.plans.plan(digest) for digest in {gang.attempt.plan for gang in gangs}}
+    # A plan of many jobs is a long text, and to find it in a cache takes as long as to compare it: once for all gangs.
+    plans = {digest: _promises_of(store.plans.plan(digest)) for digest in {gang.attempt.plan for gang in gangs}}
     return tuple(_outlook(gang, jobs.get(gang.attempt.job_digest), plans[gang.attempt.plan], now) for gang in gangs)
 
 
-def _outlook(gang: GangReport, job: str | None, plan: str | None, now: datetime) -> GangOutlook:
-    attempt = gang.attempt
-    as_of, promises = (None, {}) if plan is None else _read_promises(plan)
+def _promises_of(plan: str | None) -> _Promises:
+    return (None, {}) if plan is None else _read_promises(plan)
+
+
+def _outlook(gang: GangReport, job: str | None, plan: _Promises, now: datetime) -> GangOutlook:
+    attempt, (as_of, promises) = gang.attempt, plan
     steps, deadline = (None, None) if job is None else _read_goal(job)
     return GangOutlook(
         gang,
@@ -241,7 +249,7 @@ def _read_goal(text: str) -> tuple[int | None, Moment | None]:
 
 
 @lru_cache(maxsize=64)
-def _read_promises(text: str) -> tuple[datetime | None, Mapping[str, PlanPromise]]:
+def _read_promises(text: str) -> _Promises:
     """Return when a plan was made and what it says of each job; an unreadable one says nothing."""
     try:
         content = json.loads(text)

@@ -98,8 +98,11 @@ def build_status_report(
 
     Of attempts that are over only the last of each job is included, unless ``everything``.
     """
-    seen = (a for a in store.attempts.find() if admits(a.team))
-    attempts = [a for a in seen if not wanted or {a.id, a.job, a.plan, a.plan[:12]} & set(wanted)]
+    if wanted:
+        found = store.attempts.named(wanted)
+    else:
+        found = store.attempts.find() if everything else store.attempts.current()
+    attempts = [attempt for attempt in found if admits(attempt.team)]
     if not everything and not wanted:
         last = {attempt.job: attempt.id for attempt in attempts}
         attempts = [a for a in attempts if not a.phase.is_over or last[a.job] == a.id]

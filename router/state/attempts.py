@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, and_, bindparam, insert, not_, or_, select, tuple_, update
+from sqlalchemy import Connection, Select, and_, bindparam, func, insert, not_, or_, select, tuple_, update
 
 from router.state.database import Database
 from router.state.errors import ConcurrentChangeError, ExistsError, MissingError, UnreadableError
@@ -17,6 +17,8 @@ from router.state.tables import ATTEMPTS, NODES
 
 # The number of machines that an error names.
 _MAX_NAMED = 3
+# The number of a digest's characters in the name of a plan.
+_SHORT_DIGEST = 12
 _ENDED_PHASES = [phase for phase in Phase if phase.is_over]
 
 
@@ -74,6 +76,35 @@ class Attempts:
             query = query.where(ATTEMPTS.c.phase.not_in(_ENDED_PHASES))
         with self._database.read() as connection:
             return tuple(read_records(connection, ATTEMPTS, query, Attempt, skipped=skipped))
+
+    def named(self, names: Collection[str]) -> tuple[Attempt, ...]:
+        """Return the attempts whose id, job, plan, or plan's first 12 characters is one of the names; as :meth:`find`.
+
+        UnreadableError.
+        """
+        one = ATTEMPTS.c
+        # Databases refuse some characters that no name has.
+        usable = sorted(name for name in names if name.isprintable())
+        columns = (one.id, one.job, one.plan, func.substr(one.plan, 1, _SHORT_DIGEST))
+        wanted = or_(*(column.in_(usable) for column in columns))
+        return self._in_order(select(ATTEMPTS).where(wanted))
+
+    def current(self) -> tuple[Attempt, ...]:
+        """Return the attempts that are not over, and the newest of each job of each team; as :meth:`find`.
+
+        UnreadableError.
+        """
+        one = ATTEMPTS.c
+        newest_first = (one.created_at.desc(), one.id.desc())
+        place = func.row_number().over(partition_by=(one.job, one.team), order_by=newest_first).label("place")
+        ranked = select(one.id, place).subquery()
+        newest = select(ranked.c.id).where(ranked.c.place == 1)
+        return self._in_order(select(ATTEMPTS).where(or_(one.phase.not_in(_ENDED_PHASES), one.id.in_(newest))))
+
+    def _in_order(self, query: Select[Any]) -> tuple[Attempt, ...]:
+        with self._database.read() as connection:
+            rows = read_records(connection, ATTEMPTS, query.order_by(ATTEMPTS.c.created_at, ATTEMPTS.c.id), Attempt)
+            return tuple(rows)
 
     def ended_last(self, since: datetime) -> tuple[Attempt, ...]:
         """Return the failed attempts, gone since ``since``, that are the newest of their job; by created_at and id.

@@ -1,4 +1,6 @@
-"""A home with a large state for the bench of the console: a plan of about 1,000 jobs, and a ledger of a million rows.
+"""A home with a large state for the bench of the console.
+
+It has a plan of about 1,000 jobs, a ledger of a million rows, 200 gangs that run and 800 jobs that are over.
 
 It is made once for one size and kept in the machine's folder for temporary files; a run adds some entries to it.
 """
@@ -10,6 +12,7 @@ from dataclasses import replace
 from datetime import timedelta
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 from pricing.money import Usd, UsdPerHour
 from router.app.plan import PlanOptions, plan_request
@@ -21,16 +24,18 @@ from router.ledger.month import Month
 from router.planning.plan_json import plan_content, plan_to_json
 from router.planning.planner import make_plan
 from router.prices.cloud_settings import Clouds, LoadedClouds
+from router.state.records import Phase
 from router.state.store import StateStore
 from tests.bench.plan_page import COPIES, LESS, repeated, without
 from tests.support.console import NIGHT
 from tests.support.repository import ROOT
-from tests.support.state_values import entry
+from tests.support.state_values import attempt, entry, node
 
 ROWS = 1_000_000
 MONTHS = (Month(2026, 10), Month(2026, 11))
 TEAMS = ("research", "speech", "vision", "search", "robotics", "ads", "maps", "health")
-_VERSION = 1
+_VERSION = 2
+GANGS, RUNNING = 1000, 200
 _BATCH = 10_000
 _A_LIFE = 64  # rows of an attempt: 16 machines in four stretches
 _MACHINES = 16
@@ -86,6 +91,7 @@ def _fill(store: StateStore, rows: int) -> None:
     today = repeated(make_plan(replace(request, resolve_limits=0)), COPIES)
     for plan in (without(today, LESS), today):
         store.made_plans.put(plan_content(plan)["digest"], plan_to_json(plan), plan.as_of, NIGHT, "bench")
+    _add_gangs(store, plan_content(today)["digest"], plan_to_json(today))
     for team in TEAMS[:3]:
         usd = Usd.parse("2000000")
         store.budgets.put(Budget(scope=Scope.TEAM, name=team, since=MONTHS[0], usd=usd, at=NIGHT, who="bench"))
@@ -93,3 +99,32 @@ def _fill(store: StateStore, rows: int) -> None:
         store.ledger.append([ledger_entry(n) for n in range(first, min(first + _BATCH, rows))], after=first)
         if first % 100_000 == 0:
             print(f"  {first:,} ledger entries", flush=True)
+
+
+def _add_gangs(store: StateStore, plan: str, text: str) -> None:
+    """Add an attempt of two machines for each job of the ledger's first ones; each fifth runs."""
+    store.plans.put_plan(plan, text, NIGHT)
+    for number in range(GANGS):
+        name, runs, made = f"a{number}", number < RUNNING, NIGHT - timedelta(hours=3 + number % 5)
+        if store.attempts.get(name) is not None:
+            continue
+        ended: dict[str, Any] = (
+            {} if runs else {"phase": Phase.FINISHED, "result": "finished", "result_at": NIGHT, "gone_at": NIGHT}
+        )
+        job: dict[str, Any] = {
+            "job": f"job-{number}",
+            "team": TEAMS[number % len(TEAMS)],
+            "project": f"project-{number % 40}",
+        }
+        gang = attempt(name, plan=plan, **job, created_at=made, made_at=made, met_at=made, start=made, **ended)
+        heard: dict[str, Any] = {
+            "machine_id": f"i-{name}",
+            "made_at": made,
+            "agent": "running",
+            "heard_at": NIGHT,
+            "step": 900,
+        }
+        nodes = [node(name, rank, **heard, saved_step=800, step_seconds=3.6) for rank in range(gang.machines)]
+        store.attempts.add(replace(gang, phase=Phase.RUNNING) if runs else gang, nodes)
+        store.journal.note(name, "provisioning", made, disk_gib=500)
+        store.journal.note(name, "met", made, ranks=gang.machines)

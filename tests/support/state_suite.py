@@ -328,6 +328,32 @@ class NotesSuite(StateSuite):
         store.attempts.add(attempt("third", plan="p2", number=1, created_at=NOW + 2 * HOUR, **gone), [])
         assert [one.id for one in store.attempts.ended_last(NOW)] == ["third"]
 
+    def test_what_runs_and_the_newest_of_each_job_of_a_team_are_current(self, store: StateStore) -> None:
+        over = {"phase": Phase.FINISHED, "gone_at": NOW + HOUR}
+        for one in (
+            attempt("runs", phase=Phase.RUNNING),
+            attempt("over", created_at=NOW + HOUR, **over),
+            attempt("between", created_at=NOW + HOUR / 2, **over),
+            attempt("theirs", team="vision", **over),
+            attempt("b-same-time", job="b", created_at=NOW + 2 * HOUR, **over),
+            attempt("a-same-time", job="b", created_at=NOW + 2 * HOUR, **over),
+        ):
+            store.attempts.add(one, [])
+        assert [one.id for one in store.attempts.current()] == ["runs", "theirs", "over", "b-same-time"]
+
+    def test_attempts_are_found_by_any_of_their_names(self, store: StateStore) -> None:
+        digest = "0123456789abcdef" * 4
+        for one in (attempt("one", plan=digest), attempt("two", job="two-job"), attempt("three", job="one")):
+            store.attempts.add(one, [])
+
+        def found(*names: str) -> list[str]:
+            return [one.id for one in store.attempts.named(names)]
+
+        assert found("one") == ["one", "three"]
+        assert found("two-job", digest[:12]) == ["one", "two"]
+        assert found(digest) == ["one"]
+        assert found(digest[:11]) == found("a\0b", "\udcff") == found() == []
+
     def test_a_closed_state_says_so(self, url: str) -> None:
         store = StateStore.open(url, now=NOW)
         store.close()

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
+from router.access.identity import Permission
 from router.console.answers import CachedAnswer
 from router.console.pages.plans import CSV, HTML, JSON
 from router.console.site import ConsoleSite
 from router.queries.audit import AuditFilter, AuditTrail, accepted_policies, audit_content, read_audit_log
+from router.queries.context import QueryContext
 from router.render.audit_page import AuditRow, AuditView, audit_csv, audit_page
 
 _SHOWN = 100
@@ -23,30 +26,21 @@ def make_router(site: ConsoleSite) -> APIRouter:
     router = APIRouter(include_in_schema=False)
 
     @router.get("/audit")
-    def audit(request: Request, who: str = "", what: str = "", plan: str = "", before: int | None = None) -> Response:
-        context = site.asked_by(request)
-        trail = read_audit_log(context, AuditFilter(who, what, plan))
-        newest = _newest(trail, before)
+    async def audit(
+        request: Request, who: str = "", what: str = "", plan: str = "", before: int | None = None
+    ) -> Response:
+        context, wanted = site.asked_by(request), AuditFilter(who, what, plan)
+        context.identity.require_for_all(Permission.READ_AUDIT)
         words = {name: value for name, value in (("who", who), ("what", what), ("plan", plan)) if value}
-        stored = context.store.plans.stored(row.entry.digest for row in newest[:_SHOWN])
-        shown = tuple(replace(row, has_plan=row.entry.digest in stored) for row in newest[:_SHOWN])
-        view = AuditView(
-            rows=shown,
-            fitting=len(trail.entries),
-            count=trail.count,
-            last_hash=trail.last_hash,
-            broken=trail.broken,
-            who=who,
-            what=what,
-            plan=plan,
-            older=f"/audit?{urlencode({**words, 'before': shown[-1].entry.seq})}" if len(newest) > _SHOWN else "",
-            now=context.clock(),
-        )
         query = f"?{urlencode(words)}" if words else ""
         frame = site.frame(
             request, "/audit", data_links=(("CSV", f"/audit.csv{query}"), ("JSON", f"/audit.json{query}"))
         )
-        return CachedAnswer.of(audit_page(view, frame), HTML).response(request)
+
+        def make() -> CachedAnswer:
+            return CachedAnswer.of(audit_page(_read_view(context, wanted, words, before), frame), HTML)
+
+        return (await site.recent.get(("audit", wanted, before, frame), make)).response(request)
 
     @router.get("/audit.csv")
     def audit_as_csv(request: Request, who: str = "", what: str = "", plan: str = "") -> Response:
@@ -59,6 +53,25 @@ def make_router(site: ConsoleSite) -> APIRouter:
         return Response(json.dumps(audit_content(trail), indent=2), media_type=JSON)
 
     return router
+
+
+def _read_view(context: QueryContext, wanted: AuditFilter, words: Mapping[str, str], before: int | None) -> AuditView:
+    trail = read_audit_log(context, wanted)
+    newest = _newest(trail, before)
+    stored = context.store.plans.stored(row.entry.digest for row in newest[:_SHOWN])
+    shown = tuple(replace(row, has_plan=row.entry.digest in stored) for row in newest[:_SHOWN])
+    return AuditView(
+        rows=shown,
+        fitting=len(trail.entries),
+        count=trail.count,
+        last_hash=trail.last_hash,
+        broken=trail.broken,
+        who=wanted.who,
+        what=wanted.what,
+        plan=wanted.plan,
+        older=f"/audit?{urlencode({**words, 'before': shown[-1].entry.seq})}" if len(newest) > _SHOWN else "",
+        now=context.clock(),
+    )
 
 
 def _newest(trail: AuditTrail, before: int | None) -> tuple[AuditRow, ...]:

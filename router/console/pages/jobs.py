@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Annotated
 from urllib.parse import quote
 
-from anyio.to_thread import run_sync
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
@@ -49,24 +48,34 @@ def make_router(site: ConsoleSite) -> APIRouter:
     @router.get("/jobs/{name:path}")
     async def job(request: Request, name: str) -> Response:
         context = site.asked_by(request)
-        report = await run_sync(find_job, context, name)
-        if report is None:
-            return answer_error(request, 404, "there is no such job", "see /jobs for those that run, or /tonight")
+        seen = context.identity.require(Permission.READ_JOBS)
         url = f"/api/v1/jobs/{quote(name, safe='')}"
         links = (("CSV of attempts", f"{url}?format=csv"), ("JSON", url))
         frame = site.frame(request, "/jobs", data_links=links)
-        answer = await run_sync(lambda: CachedAnswer.of(job_page(report, frame), HTML))
+
+        def make() -> CachedAnswer | None:
+            report = find_job(context, name)
+            return None if report is None else CachedAnswer.of(job_page(report, frame), HTML)
+
+        answer = await site.recent.get(("job", name, seen, frame), make)
+        if answer is None:
+            return answer_error(request, 404, "there is no such job", "see /jobs for those that run, or /tonight")
         return answer.response(request)
 
     @router.get("/attempts/{name}")
     async def attempt(request: Request, name: str) -> Response:
         context = site.asked_by(request)
-        report = await run_sync(find_attempt, context, name)
-        if report is None:
-            return answer_error(request, 404, "there is no such attempt", "see /jobs for those that run")
+        seen = context.identity.require(Permission.READ_JOBS)
         url = f"/api/v1/attempts/{quote(name, safe='')}"
         frame = site.frame(request, "/jobs", data_links=(("CSV of costs", f"{url}?format=csv"), ("JSON", url)))
-        answer = await run_sync(lambda: CachedAnswer.of(attempt_page(report, context.clock(), frame), HTML))
+
+        def make() -> CachedAnswer | None:
+            report = find_attempt(context, name)
+            return None if report is None else CachedAnswer.of(attempt_page(report, context.clock(), frame), HTML)
+
+        answer = await site.recent.get(("attempt", name, seen, frame), make)
+        if answer is None:
+            return answer_error(request, 404, "there is no such attempt", "see /jobs for those that run")
         return answer.response(request)
 
     return router
