@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 from pricing.problems import InvalidInputError
 from router.app.bill_views import BooksView, closings
 from router.app.close_month import later_corrections
-from router.app.job_labels import labels_of_jobs
 from router.app.month_books import MonthBooks, costs_before, facts_relation, open_month_books
 from router.files.duckdb_session import connect, rows_of
 from router.showback.bill_store import file_sha256
+from router.showback.job_labels import JobLabels
 from router.showback.ledger_extract import ExtractManifest, LedgerExtract
 from router.showback.report.build import build_report
 from router.showback.report.lines import SpendLine, query_lines
@@ -111,7 +111,7 @@ def answer_of_ledger(
     """
     earlier = costs_before(store, asked, extracts, bills)
     with open_month_books(store, asked, extracts, bills, told.reads) as books:
-        books.cubes.add_labels(labels_of_jobs(store, books.cubes.job_digests))
+        books.cubes.add_labels(JobLabels(store).of_jobs(books.cubes.job_digests))
         beside = replace(_report_inputs(store, asked, books, told), months=earlier)
         if books.matched is not None:
             aggregates = tuple(each for each in month_aggregates(books.matched, asked) if asked.admits(each.team))

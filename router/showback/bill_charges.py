@@ -24,6 +24,7 @@ from router.showback.focus.charge import Charge
 from router.showback.focus.columns import BY_NAME, FocusColumnKind
 from router.showback.focus.texts import Json, read_json
 from router.showback.focus_from_ledger import SERVICES
+from router.showback.job_labels import NO_JOBS, NO_LABELS, Labels
 
 UNKNOWN: Final = "__unknown__"
 _PLACES: Final = 24
@@ -51,24 +52,29 @@ _AMOUNTS: Final = ("billed", "effective", "list", "on_demand", "quantity", "gpu_
 Fact = Mapping[str, Any]
 
 
-def charges_of_row(row: Mapping[str, Any], row_fact: Fact, pieces: Sequence[Fact]) -> Iterator[Charge]:
+def charges_of_row(
+    row: Mapping[str, Any], row_fact: Fact, pieces: Sequence[Fact], labels: Mapping[str, Labels] = NO_JOBS
+) -> Iterator[Charge]:
     """Yield a charge for each of the ``pieces`` that a row of a bill counts as.
 
     ``pieces`` are those of :mod:`router.showback.reconcile.actual`. ``row`` has the columns of FOCUS 1.4 and ours by
-    name; ``alone`` is the row as a fact. A piece without a known cost has no charge.
+    name; ``row_fact`` is the row as a fact; ``labels`` are those of jobs by digest. A piece without a known cost has no
+    charge.
     """
     fields = _row_fields(row)
     merged = _merge_by_words(pieces)
     for piece in merged:
         costs = _costs(fields, row_fact, piece, whole=len(merged) == 1)
         if costs is not None:
-            yield Charge(**{**fields, **costs, **_words(fields, row_fact, piece)})
+            own = labels.get(piece["job_digest"] or "", NO_LABELS)
+            yield Charge(**{**fields, **costs, **_words(fields, row_fact, piece, own)})
 
 
-def charge_of_correction(fact: Fact, account: Account) -> Charge:
+def charge_of_correction(fact: Fact, account: Account, labels: Labels = NO_LABELS) -> Charge:
     """Return the charge of a fact that corrects closed months (:mod:`router.showback.corrections`).
 
-    The charge stands in the books of an open month, and its time is that of the month that it corrects.
+    The charge stands in the books of an open month, and its time is that of the month that it corrects. ``labels`` are
+    its job's.
     """
     billed, effective = fact["billed"], fact["effective"]
     billed, effective = (effective if billed is None else billed), (billed if effective is None else effective)
@@ -106,7 +112,7 @@ def charge_of_correction(fact: Fact, account: Account) -> Charge:
         service_name=getattr(account.services, what.value),
         region_id=fact["region"],
         region_name=fact["region"],
-        tags={name: fact[name] for name in _OWNERS if fact[name]} or None,
+        tags={**labels, **{name: fact[name] for name in _OWNERS if fact[name]}} or None,
         x_plan_id=fact["plan"],
         x_job_id=fact["job"],
         x_attempt=fact["attempt"],
@@ -223,7 +229,8 @@ def _share(row_fact: Fact, piece: Fact) -> Fraction:
     return Fraction((piece["end"] - piece["start"]) / whole) if whole else Fraction(1)
 
 
-def _words(fields: Mapping[str, Any], row_fact: Fact, piece: Fact) -> dict[str, Any]:
+def _words(fields: Mapping[str, Any], row_fact: Fact, piece: Fact, labels: Labels) -> dict[str, Any]:
+    allocated = fields.get("allocated_tags")
     waste_kind = piece["use"] if piece["use"] != MachineUse.WORK else None
     return {
         "x_plan_id": piece["plan"],
@@ -236,14 +243,14 @@ def _words(fields: Mapping[str, Any], row_fact: Fact, piece: Fact) -> dict[str, 
         "x_useful_units": piece["useful"],
         "x_useful_unit": piece["useful_unit"] if piece["useful"] is not None else None,
         "x_on_demand_equivalent_cost": piece["on_demand"],
-        "tags": _tagged(fields.get("tags"), row_fact, piece),
-        "allocated_tags": _tagged(fields["allocated_tags"], row_fact, piece) if fields.get("allocated_tags") else None,
+        "tags": _tagged(fields.get("tags"), row_fact, piece, labels),
+        "allocated_tags": _tagged(allocated, row_fact, piece, labels) if allocated else None,
     }
 
 
-def _tagged(tags: Json | None, row_fact: Fact, piece: Fact) -> Json | None:
-    """Return the bill's tags, with the owner replaced where metering knows better."""
-    merged = dict(tags or {})
+def _tagged(tags: Json | None, row_fact: Fact, piece: Fact, labels: Labels) -> Json | None:
+    """Return the job's labels and the bill's tags, with the owner replaced where metering knows better."""
+    merged = {**labels, **(tags or {})}
     for name, keys in _OWNERS.items():
         if piece[name] != row_fact[name]:
             merged = {key: value for key, value in merged.items() if owner_key(key) not in keys}

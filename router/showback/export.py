@@ -29,6 +29,7 @@ from router.showback.focus_from_ledger import (
     charges_of_entries,
 )
 from router.showback.focus_from_ledger import EntryPart as TimePart
+from router.showback.job_labels import JobLabels, Labels
 from router.state.ledger_rows import parse_entry
 from router.state.store import StateStore
 
@@ -92,18 +93,26 @@ def export_focus(
     """
     unpriced = UnpricedEntries()
     write = WRITERS[path.suffix.removeprefix(".").lower()]
-    all_charges = (charge for part in parts for charge in _charges(store, accounts, unpriced, part, closed))
+    labels = JobLabels(store)
+    all_charges = (charge for part in parts for charge in _charges(store, accounts, unpriced, part, closed, labels))
     return ExportResult(write(path, all_charges, version), unpriced)
 
 
 def _charges(
-    store: StateStore, accounts: Showback, unpriced: UnpricedEntries, part: ExportPart, closed: Month | None
+    store: StateStore,
+    accounts: Showback,
+    unpriced: UnpricedEntries,
+    part: ExportPart,
+    closed: Month | None,
+    labels: JobLabels,
 ) -> Iterator[Charge]:
     if part.matched is not None:
-        yield from _counted_charges(store, accounts, unpriced, part, part.matched, closed)
+        yield from _counted_charges(store, accounts, unpriced, part, part.matched, closed, labels)
         return
-    for entries, books in _entries(store, part, closed):
-        yield from charges_of_entries([entry for _, entry in entries], accounts, books, unpriced)
+    for numbered, books in _entries(store, part, closed):
+        entries = [entry for _, entry in numbered]
+        of_jobs = labels.of_jobs({entry.job_digest for entry in entries})
+        yield from charges_of_entries(entries, accounts, books, unpriced, of_jobs)
 
 
 def _entries(
@@ -125,6 +134,7 @@ def _counted_charges(
     part: ExportPart,
     matched: ReconciledFacts,
     closed: Month | None,
+    labels: JobLabels,
 ) -> Iterator[Charge]:
     """Yield unbilled charges in the order of the ledger, then the rows of each bill and correction in theirs."""
     known: dict[str, Account] = {}
@@ -134,6 +144,7 @@ def _counted_charges(
 
     for entries, books in _entries(store, part, closed):
         numbers = [seq for seq, _ in entries]
+        of_jobs = labels.of_jobs({entry.job_digest for _, entry in entries})
         pieces = _pieces(matched, "ledger", numbers[0], numbers[-1]) if numbers else {}
         for seq, entry in entries:
             if entry.kind is LedgerEntryKind.PLANNED or seq not in pieces:  # All of it is on a bill.
@@ -141,35 +152,42 @@ def _counted_charges(
             if entry.unpriced:
                 unpriced.add(entry)
                 continue
-            yield from _charges_of_entry(entry, account(entry.cloud), pieces[seq], corrects=books.corrected(entry))
+            own, corrects = of_jobs[entry.job_digest], books.corrected(entry)
+            yield from _charges_of_entry(entry, account(entry.cloud), pieces[seq], own, corrects=corrects)
     for bill, path in sorted(matched.bills.items()):
-        yield from _charges_of_bill(bill, path, part, matched)
+        yield from _charges_of_bill(bill, path, part, matched, labels)
     for name in matched.corrections:
         for facts in _pieces(matched, name, 1, _MOST_ROWS, part).values():
             for fact in facts:
-                yield charge_of_correction(fact, account(fact["cloud"] or ""))
+                digest = fact["job_digest"] or ""
+                yield charge_of_correction(fact, account(fact["cloud"] or ""), labels.of_jobs({digest})[digest])
 
 
-def _charges_of_entry(entry: LedgerEntry, account: Account, pieces: list[Fact], *, corrects: bool) -> Iterator[Charge]:
+def _charges_of_entry(
+    entry: LedgerEntry, account: Account, pieces: list[Fact], labels: Labels, *, corrects: bool
+) -> Iterator[Charge]:
     if [(piece["start"], piece["end"]) for piece in pieces] == [(entry.start, entry.end)]:
-        yield charge_of_entry(entry, account, corrects=corrects)
+        yield charge_of_entry(entry, account, corrects=corrects, labels=labels)
         return
     for piece in pieces:
         part = TimePart(piece["start"], piece["end"], piece["billed"], piece["effective"], piece["useful"])
-        yield charge_of_part(entry, account, part, corrects=corrects)
+        yield charge_of_part(entry, account, part, corrects=corrects, labels=labels)
 
 
-def _charges_of_bill(bill: str, path: Path, part: ExportPart, matched: ReconciledFacts) -> Iterator[Charge]:
+def _charges_of_bill(
+    bill: str, path: Path, part: ExportPart, matched: ReconciledFacts, labels: JobLabels
+) -> Iterator[Charge]:
     first = 1
     with pq.ParquetFile(path) as file:
         for batch in file.iter_batches(_BATCH, columns=[column.name for column in written_columns(NEWEST)]):
             table = pa.Table.from_batches([batch])
             pieces = _pieces(matched, bill, first, first + batch.num_rows - 1, part)
             if pieces:
+                of_jobs = labels.of_jobs({each["job_digest"] or "" for facts in pieces.values() for each in facts})
                 row_facts = facts_of_charges(table, bill, first, str(path))
                 for number, (row, fact) in enumerate(_rows(table, row_facts), first):
                     if number in pieces:
-                        yield from charges_of_row(row, fact, pieces[number])
+                        yield from charges_of_row(row, fact, pieces[number], of_jobs)
             first += batch.num_rows
 
 

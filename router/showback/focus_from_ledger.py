@@ -22,6 +22,7 @@ from router.ledger.month import Month
 from router.showback.accounts import UNKNOWN, Account, Showback
 from router.showback.focus.charge import Charge
 from router.showback.focus.texts import Json
+from router.showback.job_labels import NO_JOBS, NO_LABELS, Labels
 
 CURRENCY = "USD"
 STEPS = "Steps"
@@ -102,11 +103,12 @@ def charges_of_entries(
     accounts: Showback,
     books: ClosedBooks = ClosedBooks(),
     left: UnpricedEntries | None = None,
+    labels: Mapping[str, Labels] = NO_JOBS,
 ) -> Iterator[Charge]:
     """Yield a charge for each metered or added entry, in their order.
 
     An entry without a price has no charge, for a cost of 0 would be a wrong sum; ``left`` counts those. ``accounts``
-    names who bills whom.
+    names who bills whom. ``labels`` are those of jobs by digest.
     """
     account_by_cloud: dict[str, Account] = {}
     for entry in entries:
@@ -118,15 +120,18 @@ def charges_of_entries(
             continue
         if entry.cloud not in account_by_cloud:
             account_by_cloud[entry.cloud] = accounts.account(entry.cloud)
-        yield charge_of_entry(entry, account_by_cloud[entry.cloud], corrects=books.corrected(entry))
+        own = labels.get(entry.job_digest, NO_LABELS)
+        yield charge_of_entry(entry, account_by_cloud[entry.cloud], corrects=books.corrected(entry), labels=own)
 
 
-def charge_of_part(entry: LedgerEntry, account: Account, part: EntryPart, *, corrects: bool) -> Charge:
+def charge_of_part(
+    entry: LedgerEntry, account: Account, part: EntryPart, *, corrects: bool, labels: Labels = NO_LABELS
+) -> Charge:
     """Return the charge of a part of a metered entry that has a price: the part that no bill has."""
     share = Fraction((part.end - part.start) // _TICK, (entry.end - entry.start) // _TICK)
     usd = Usd(round(Fraction(part.billed) * 10**_NANO_PLACES))
     partial = replace(entry, start=part.start, end=part.end, quantity=entry.quantity * share, usd=usd)
-    charge = charge_of_entry(partial, account, corrects=corrects)
+    charge = charge_of_entry(partial, account, corrects=corrects, labels=labels)
     return replace(
         charge,
         billed_cost=part.billed,
@@ -142,8 +147,11 @@ def category_of(kind: LedgerEntryKind) -> str | None:
     return _CATEGORIES.get(kind)
 
 
-def charge_of_entry(entry: LedgerEntry, account: Account, *, corrects: bool) -> Charge:
-    """Return the charge of one entry that has a price. ``corrects``: it changes a closed month."""
+def charge_of_entry(entry: LedgerEntry, account: Account, *, corrects: bool, labels: Labels = NO_LABELS) -> Charge:
+    """Return the charge of one entry that has a price, with the labels of its job among its tags.
+
+    ``corrects``: it changes a closed month.
+    """
     category = _CATEGORIES[entry.kind]
     usd = decimal_of_usd(entry.usd)
     price = _price_of(entry, usd) if category in _PRICED else _ChargePrice(list_cost=usd, contracted_cost=usd)
@@ -199,7 +207,7 @@ def charge_of_entry(entry: LedgerEntry, account: Account, *, corrects: bool) -> 
         region_id=region,
         region_name=account.regions.get(region, region) if region else None,
         availability_zone=entry.zone or None,
-        tags={name: value for name, value in owners.items() if value} or None,
+        tags={**labels, **{name: value for name, value in owners.items() if value}} or None,
         x_plan_id=entry.plan or None,
         x_job_id=entry.job or None,
         x_attempt=entry.attempt or None,

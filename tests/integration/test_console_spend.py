@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Iterator
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -194,6 +195,22 @@ def test_a_label_leads_down_to_its_jobs_and_adds_up(readers: Readers, answers: A
     assert other.get(f"/spend/{MONTH}/label%253Aphase/sweep", headers=PAGE).status_code == 404
     own = other.get(f"/spend/{MONTH}.json?by=label:phase").json()["sections"]["groups"]["rows"]
     assert {row["label:phase"] for row in own} == {"training", "__unallocated__"}
+
+
+def test_the_months_charges_have_labels_among_their_tags(context: QueryContext, tmp_path: Path) -> None:
+    file = tmp_path / "november.csv"
+    done = run("showback", "--month", MONTH, "--now", WHEN, "-o", "focus", "--out", file)
+    assert done.exit_code == 0, done.output
+    with file.open(encoding="utf-8", newline="") as rows:
+        charges = [
+            (row["x_JobId"], json.loads(row["Tags"] or "{}"), row["x_RecordState"]) for row in csv.DictReader(rows)
+        ]
+    phases = {(job, tags.get("phase")) for job, tags, _ in charges if job}
+    assert {("code-34b-pretrain", "pretraining"), ("lr-sweep", "sweep"), ("smoke-cluster", None)} <= phases
+    assert len(phases) == len({job for job, _ in phases})
+    invoiced = [tags for job, tags, state in charges if (job, state) == ("code-34b-pretrain", "Invoiced")]
+    assert invoiced
+    assert all((tags["phase"], tags["team"]) == ("pretraining", "research") for tags in invoiced)
 
 
 def test_a_jobs_page_lists_its_attempts_with_all_digits_and_as_files(readers: Readers) -> None:

@@ -53,8 +53,8 @@ class RollupTables:
         import pyarrow as pa
 
         kind = pa.map_(pa.string(), pa.string())
-        columns = {"digest": pa.array(list(labels), pa.string())}
-        columns["labels"] = pa.array([list(each.items()) for each in labels.values()], kind)
+        given = {digest: list(each.items()) for digest, each in labels.items() if each}
+        columns = {"digest": pa.array(given, pa.string()), "labels": pa.array(given.values(), kind)}
         self._connection.register("job_labels", pa.table(columns))
         joined = "FROM sums LEFT JOIN job_labels ON sums.job_digest = job_labels.digest"
         self._connection.execute(f"CREATE OR REPLACE TEMP TABLE sums AS SELECT sums.*, job_labels.labels {joined}")

@@ -1,0 +1,34 @@
+"""Read the labels of jobs from their specifications in the state."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
+from typing import Final
+
+from router.state.store import StateStore
+
+Labels = Mapping[str, str]
+NO_LABELS: Final[Labels] = MappingProxyType({})
+NO_JOBS: Final[Mapping[str, Labels]] = MappingProxyType({})
+
+
+class JobLabels:
+    """The labels of jobs by digest, each read once."""
+
+    def __init__(self, store: StateStore) -> None:
+        self._store = store
+        self._known: dict[str, Labels] = {"": NO_LABELS}
+
+    def of_jobs(self, digests: Collection[str]) -> Mapping[str, Labels]:
+        """Return the labels of these jobs and of those asked for before; none for a job that the state does not know.
+
+        Raises StateError.
+        """
+        if unknown := set(digests) - self._known.keys():
+            specs = self._store.plans.jobs(unknown)
+            # The specification is read as plain JSON: to check it takes longer than most reports.
+            found = {digest: json.loads(spec).get("labels") or NO_LABELS for digest, spec in specs.items()}
+            self._known |= {digest: found.get(digest, NO_LABELS) for digest in unknown}
+        return self._known
