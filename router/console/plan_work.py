@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-from router.console.work import open_worker_store, register_kind, submit
+from router.console.work import Outcome, WorkResult, open_worker_store, register_kind, submit
 from router.queries.context import QueryContext
 from router.queries.plan_making import PlanQuestion, check_plan_question, make_asked_plan
 from router.state.tasks import TaskRow
@@ -21,11 +21,13 @@ def submit_plan(context: QueryContext, question: PlanQuestion) -> TaskRow:
     return submit(context, KIND, team, request)
 
 
-def run_plan(request: dict[str, Any], progress: Callable[[str], None]) -> dict[str, Any]:
-    """Make the plan that was asked for, store it, and return what it came to."""
+def run_plan(request: dict[str, Any], progress: Callable[[str], None]) -> WorkResult:
+    """Make the plan that was asked for, and return what it came to; it is stored with the end of the task."""
     now = datetime.fromisoformat(request["now"])
     with open_worker_store(now) as store:
-        return make_asked_plan(store, PlanQuestion.read(request["question"]), now, request["made_by"], progress)
+        question = PlanQuestion.read(request["question"])
+        result, writes = make_asked_plan(store, question, now, request["made_by"], progress)
+    return WorkResult(Outcome.DONE, result, writes=writes)
 
 
 register_kind(KIND, run_plan)

@@ -9,7 +9,15 @@ from typing import Any
 
 from pricing.money import Usd
 from router.access.identity import Grant, Identity, Role
-from router.console.work import WorkError, open_worker_store, register_kind, submit, worker_settings
+from router.config.plan_files import QuoteAcceptance
+from router.console.work import (
+    BEGUN_BEFORE,
+    WorkError,
+    open_worker_store,
+    register_kind,
+    submit,
+    worker_settings,
+)
 from router.jobs.quantities import Moment
 from router.queries.context import QueryContext
 from router.queries.quote_acceptance import (
@@ -28,6 +36,7 @@ from router.queries.quote_questions import (
     prepare_question,
     runs_of_state,
 )
+from router.queries.quotes import find_quote
 from router.quotes.quote_json import answers_to_json
 from router.state.tasks import TaskRow
 
@@ -93,7 +102,10 @@ def run_acceptance(request: dict[str, Any], progress: Callable[[str], None]) -> 
         except (QuoteStaleError, QuoteUnplacedError) as error:
             raise WorkError(f"{error}; {error.remedy}") from None
         except QuoteAcceptedError as error:
-            raise WorkError(str(error)) from None
+            earlier = _earlier_acceptance(context, request) if BEGUN_BEFORE in request else None
+            if earlier is None:
+                raise WorkError(str(error)) from None
+            acceptance = earlier
     return {
         "quote": acceptance.quote_id,
         "plan": acceptance.plan,
@@ -101,6 +113,14 @@ def run_acceptance(request: dict[str, Any], progress: Callable[[str], None]) -> 
         "job_digest": acceptance.job_digest,
         "url": f"/api/v1/plans/{acceptance.plan}",
     }
+
+
+def _earlier_acceptance(context: QueryContext, request: dict[str, Any]) -> QuoteAcceptance | None:
+    """Return the acceptance that this request came to before its worker was killed; None where it is another's."""
+    found = find_quote(context, request["quote"]).acceptance
+    if found is None or found.who != request["who"]:
+        return None
+    return found if datetime.fromisoformat(found.at) == context.clock() else None
 
 
 def _identity_of(request: dict[str, Any]) -> Identity:

@@ -31,10 +31,9 @@ from router.queries.context import QueryContext
 from router.queries.tasks import submit_task
 from router.state.errors import StateError
 from router.state.store import StateStore
-from router.state.tasks import TaskRow
+from router.state.tasks import TaskRow, TaskState, TaskWrites
 
 Report = Callable[[str], None]
-WorkFunction = Callable[[dict[str, Any], Report], dict[str, Any]]
 
 LOG = logging.getLogger("stepfare.console")
 NICENESS = 10
@@ -42,12 +41,38 @@ POLL_SECONDS = 0.5
 HEARTBEAT_SECONDS = 15.0
 PROGRESS_SECONDS = 0.5
 PRUNE_SECONDS = 3600.0
+# In the request of a task that another worker began: that one may have done everything but say so.
+BEGUN_BEFORE = "begun before"
 _STOP_SECONDS = 5.0
-_KINDS: dict[str, WorkFunction] = {}
+_STOPPING_SIGNALS = frozenset({signal.SIGINT, signal.SIGTERM})
 
 
 class WorkError(Exception):
     """A task cannot be done; the message is for who asked, and says what to do."""
+
+
+class Outcome(StrEnum):
+    """How the work on a task ended; a worker that was told to stop, or died, leaves it to be done again."""
+
+    DONE = "done"
+    FAILED = "failed"
+    STOPPED = "stopped"
+    DIED = "died"
+
+
+@dataclass(frozen=True, slots=True)
+class WorkResult:
+    """The end of the work on a task, with its result or a message; ``writes`` are stored with the end of the task."""
+
+    outcome: Outcome
+    result: Mapping[str, Any] = field(default_factory=dict)
+    message: str = ""
+    writes: TaskWrites | None = None
+
+
+# A function returns its result, or that with what is to be stored with the end of the task.
+WorkFunction = Callable[[dict[str, Any], Report], dict[str, Any] | WorkResult]
+_KINDS: dict[str, WorkFunction] = {}
 
 
 def register_kind(name: str, function: WorkFunction) -> None:
@@ -65,24 +90,6 @@ def submit(context: QueryContext, kind: str, team: str | None, request: Mapping[
     if kind not in _KINDS:
         raise KeyError(kind)
     return submit_task(context, kind, team, request)
-
-
-class Outcome(StrEnum):
-    """How the work on a task ended; a worker that was told to stop, or died, leaves it to be done again."""
-
-    DONE = "done"
-    FAILED = "failed"
-    STOPPED = "stopped"
-    DIED = "died"
-
-
-@dataclass(frozen=True, slots=True)
-class WorkResult:
-    """The end of the work on a task, with its result or a message."""
-
-    outcome: Outcome
-    result: Mapping[str, Any] = field(default_factory=dict)
-    message: str = ""
 
 
 class Worker(Protocol):
@@ -172,7 +179,7 @@ class ProcessWorker:
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
         process = context.Process(target=_serve_work, args=(theirs, self._settings), name="stepfare work", daemon=True)
-        with _interrupts_blocked():
+        with _stop_signals_blocked():
             process.start()
         theirs.close()
         self._child = process, ours
@@ -204,8 +211,10 @@ def open_worker_store(now: datetime) -> Iterator[StateStore]:
 
 def _serve_work(connection: Connection, settings: AppSettings) -> None:
     """Do what is sent, until the other end is closed."""
+    # Both are sent to all processes of a server at once, by terminals and by systemd; the server ends its children.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPPING_SIGNALS)
     os.nice(NICENESS)
     parent = multiprocessing.parent_process()
     if parent is not None:
@@ -226,7 +235,8 @@ def _end_with(parent: Any) -> None:
 
 def _run_function(function: WorkFunction, request: dict[str, Any], report: Report) -> WorkResult:
     try:
-        return WorkResult(Outcome.DONE, function(request, report))
+        made = function(request, report)
+        return made if isinstance(made, WorkResult) else WorkResult(Outcome.DONE, made)
     except (WorkError, InvalidInputError, StateError) as error:
         return WorkResult(Outcome.FAILED, message=str(error))
     except Exception as error:
@@ -235,9 +245,9 @@ def _run_function(function: WorkFunction, request: dict[str, Any], report: Repor
 
 
 @contextmanager
-def _interrupts_blocked() -> Iterator[None]:
-    """Start a process in here without Ctrl-C, which the server receives and answers."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+def _stop_signals_blocked() -> Iterator[None]:
+    """Start a process in here without the signals to stop, which the server receives and answers."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPPING_SIGNALS)
     try:
         yield
     finally:
@@ -263,9 +273,13 @@ class TaskRunner:
         self._thread = threading.Thread(target=self._work, name="tasks", daemon=True)
         self._thread.start()
 
+    def drain(self) -> None:
+        """Take no more tasks; the one under way goes back to the queue within a second, for another server."""
+        self._stopping.set()
+
     def stop(self) -> None:
         """Stop; a task under way goes back to the queue."""
-        self._stopping.set()
+        self.drain()
         if self._thread is not None:
             self._thread.join(_STOP_SECONDS)
         self._worker.close()
@@ -323,8 +337,10 @@ class _TaskLink:
 
     @property
     def request(self) -> dict[str, Any]:
+        """Return the request of the task, with a mark where it was begun before."""
         request: dict[str, Any] = json.loads(self._task.request)
-        return request
+        begun = sum((event.what, event.text) == ("state", TaskState.RUNNING) for event in self._task.events)
+        return {**request, BEGUN_BEFORE: True} if begun > 1 else request
 
     def report(self, text: str) -> None:
         """Write a message; of several in quick succession the last."""
@@ -352,7 +368,7 @@ class _TaskLink:
         if self._pending and ended.outcome in (Outcome.DONE, Outcome.FAILED):
             self._flush()
         if ended.outcome is Outcome.DONE:
-            self._tasks.finish(task.id, task.worker, ended.result, at)
+            self._tasks.finish(task.id, task.worker, ended.result, at, ended.writes)
         elif ended.outcome is Outcome.FAILED:
             self._tasks.fail(task.id, task.worker, ended.message, at)
         else:

@@ -11,7 +11,12 @@ _KEY = "last plan"
 
 def store_last_plan(store: StateStore, text: str) -> None:
     """Store the text of a plan that was written to a file; it replaces the one before."""
-    store.values.set(_KEY, text)
+    store.values.set(*last_plan_value(text))
+
+
+def last_plan_value(text: str) -> tuple[str, str]:
+    """Return name and value under which the text of the last plan is stored."""
+    return _KEY, text
 
 
 def last_plan(store: StateStore) -> Plan | None:

@@ -21,7 +21,7 @@ from pricing.units import format_count
 from router.access.identity import Permission
 from router.app.budgets import BooksFolders, budget_constraints, recent_use
 from router.app.plan import PlanOptions, PreparedPlan, plan_request
-from router.app.stored_plan import store_made_plan, store_plan_inputs
+from router.app.stored_plan import made_plan_writes, store_plan_inputs
 from router.config.job_files import LoadedJobs, load_jobs
 from router.config.limits_file import LoadedLimits, load_limits
 from router.controller.previous_plan import last_plan
@@ -34,6 +34,7 @@ from router.planning.planner import make_plan
 from router.prices.data_folders import bills_folder, extract_folder
 from router.queries.context import QueryContext
 from router.state.store import StateStore
+from router.state.tasks import TaskWrites
 
 MAX_HORIZON = timedelta(days=14)
 MAX_TIME_LIMIT = timedelta(minutes=10)
@@ -102,8 +103,11 @@ def check_plan_question(context: QueryContext, question: PlanQuestion) -> str | 
 
 def make_asked_plan(
     store: StateStore, question: PlanQuestion, now: datetime, made_by: str, progress: Callable[[str], None]
-) -> dict[str, Any]:
-    """Make the plan of a question that was checked, store it, and return what it came to. InvalidInputError."""
+) -> tuple[dict[str, Any], TaskWrites]:
+    """Make the plan of a question that was checked; return what it came to, and the plan to store. InvalidInputError.
+
+    What the plan was made of is stored here, under digests, so that repeating it is harmless.
+    """
     progress("reading prices")
     budgets = budget_constraints(store, now, BooksFolders(extract_folder(), bills_folder()))
 
@@ -122,8 +126,7 @@ def make_asked_plan(
     plan = make_plan(request, began=time.monotonic(), progress=progress)
     text, digest = plan_to_json(plan), str(plan_content(plan)["digest"])
     store_plan_inputs(store, request.jobs, digest, prepared.file_limits, now)
-    store_made_plan(store, digest, text, now, made_at=now, made_by=made_by)
-    return {
+    result = {
         "digest": digest,
         "plan_id": f"plan-{digest[:12]}",
         "url": f"/api/v1/plans/{digest}",
@@ -133,6 +136,7 @@ def make_asked_plan(
         "cost_usd": str(plan.cost_usd),
         "notes": list(_notes(prepared, question)),
     }
+    return result, made_plan_writes(digest, text, now, made_by)
 
 
 def _options_of(question: PlanQuestion) -> PlanOptions:

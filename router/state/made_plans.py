@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Select, delete, select
+from sqlalchemy import Connection, Select, delete, select
 
 from pricing.money import ZERO, Usd
 from router.state.canonical_form import canonical_json, storable_text
 from router.state.database import Database
-from router.state.rows import insert_or_update
+from router.state.rows import insert_or_update, record_values
 from router.state.tables import MADE_PLANS
 
 # A year of nights, and some that were made twice.
@@ -41,6 +41,27 @@ class MadePlanRow:
     teams: tuple[TeamPart, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class MadePlanEntry:
+    """A plan to store: its JSON with a summary of it, and what is known beside it. See :meth:`MadePlans.put`."""
+
+    digest: str
+    text: str
+    as_of: datetime
+    made_at: datetime
+    made_by: str
+    summary: str
+    quote: str = ""
+
+    @classmethod
+    def of(
+        cls, digest: str, text: str, as_of: datetime, made_at: datetime, made_by: str, *, quote: str = ""
+    ) -> MadePlanEntry:
+        """Return the entry of a plan. Its JSON is read here."""
+        summary = canonical_json(_summary(json.loads(text)))
+        return cls(digest, text, as_of, made_at, storable_text(made_by), summary, quote)
+
+
 class MadePlans:
     """The plans that were made; the oldest go when there are more than :data:`PLANS_KEPT`."""
 
@@ -52,21 +73,9 @@ class MadePlans:
 
         ``quote`` is the accepted quote that it was made of: such a plan is no night's.
         """
-        row = {
-            "digest": digest,
-            "text": text,
-            "as_of": as_of,
-            "made_at": made_at,
-            "made_by": storable_text(made_by),
-            "summary": canonical_json(_summary(json.loads(text))),
-            "quote": quote,
-        }
-        old = select(MADE_PLANS.c.digest).order_by(MADE_PLANS.c.made_at.desc(), MADE_PLANS.c.digest).offset(PLANS_KEPT)
+        entry = MadePlanEntry.of(digest, text, as_of, made_at, made_by, quote=quote)
         with self._database.write() as connection:
-            insert_or_update(connection, MADE_PLANS, [row])
-            digests = list(connection.execute(old).scalars())
-            if digests:
-                connection.execute(delete(MADE_PLANS).where(MADE_PLANS.c.digest.in_(digests)))
+            put_plan_in_transaction(connection, entry)
 
     def text(self, digest: str) -> str | None:
         """Return the plan of that digest, None where it was not stored or is gone."""
@@ -114,6 +123,15 @@ class MadePlans:
         query = select(MADE_PLANS.c.digest).where(MADE_PLANS.c.digest.startswith(beginning, autoescape=True))
         with self._database.read() as connection:
             return tuple(connection.execute(query.order_by(MADE_PLANS.c.digest).limit(count)).scalars())
+
+
+def put_plan_in_transaction(connection: Connection, entry: MadePlanEntry) -> None:
+    """Store a plan in the caller's transaction, and delete the oldest ones where there are too many."""
+    insert_or_update(connection, MADE_PLANS, [record_values(entry)])
+    old = select(MADE_PLANS.c.digest).order_by(MADE_PLANS.c.made_at.desc(), MADE_PLANS.c.digest).offset(PLANS_KEPT)
+    digests = list(connection.execute(old).scalars())
+    if digests:
+        connection.execute(delete(MADE_PLANS).where(MADE_PLANS.c.digest.in_(digests)))
 
 
 def _newest() -> Select[Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 
-from sqlalchemy import Table, select
+from sqlalchemy import Connection, Table, select
 
 from router.state.database import Database
 from router.state.rows import BATCH_SIZE, insert_or_update
@@ -28,7 +28,12 @@ class NamedValues:
         if name == STATE_ID:
             raise ValueError("the identity of a state never changes")
         with self._database.write() as connection:
-            insert_or_update(connection, FACTS, [{"name": name, "value": value}], replacing=["value"])
+            set_value_in_transaction(connection, name, value)
+
+
+def set_value_in_transaction(connection: Connection, name: str, value: str) -> None:
+    """Set a named value in the caller's transaction."""
+    insert_or_update(connection, FACTS, [{"name": name, "value": value}], replacing=["value"])
 
 
 class Plans:

@@ -1,14 +1,14 @@
 """Long work that was asked for at a server. Each task is run by one worker at a time, whatever dies.
 
 A worker that takes a task has a token for it. What it writes later counts only while the task is still its own, so a
-worker that was believed dead changes nothing any more.
+worker that was believed dead changes nothing any more. What a task came to is stored in the transaction that ends it.
 """
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
@@ -17,6 +17,8 @@ from sqlalchemy import Connection, Row, delete, func, or_, select, update
 
 from router.state.canonical_form import canonical_json, storable_text
 from router.state.database import Database
+from router.state.made_plans import MadePlanEntry, put_plan_in_transaction
+from router.state.plans import set_value_in_transaction
 from router.state.rows import insert_or_update
 from router.state.tables import TASKS
 
@@ -74,6 +76,24 @@ class TaskRow:
     ended_at: datetime | None
     worker: str
     tries: int
+
+
+@dataclass(frozen=True, slots=True)
+class TaskWrites:
+    """Plans and named values that a task came to; they are stored with its end, both or neither.
+
+    The plans are made when the task ends: whoever looks for new ones would miss one that was asked for long before.
+    """
+
+    plans: tuple[MadePlanEntry, ...] = ()
+    values: tuple[tuple[str, str], ...] = ()
+
+    def write(self, connection: Connection, at: datetime) -> None:
+        """Write them in the transaction that ends the task."""
+        for plan in self.plans:
+            put_plan_in_transaction(connection, replace(plan, made_at=at))
+        for name, value in self.values:
+            set_value_in_transaction(connection, name, value)
 
 
 class Tasks:
@@ -138,9 +158,16 @@ class Tasks:
             connection.execute(update(TASKS).where(TASKS.c.id == task_id).values(events=events, alive_at=at))
             return True
 
-    def finish(self, task_id: str, worker: str, result: Mapping[str, object], at: datetime) -> bool:
-        """Store the result. False, and nothing stored, where the task is no longer the worker's."""
-        return self._end(task_id, worker, TaskState.DONE, at, result=canonical_json(dict(result)))
+    def finish(
+        self,
+        task_id: str,
+        worker: str,
+        result: Mapping[str, object],
+        at: datetime,
+        writes: TaskWrites | None = None,
+    ) -> bool:
+        """Store the result, with what it came to. False, and nothing stored, where the task is not the worker's."""
+        return self._end(task_id, worker, TaskState.DONE, at, writes, result=canonical_json(dict(result)))
 
     def fail(self, task_id: str, worker: str, message: str, at: datetime) -> bool:
         """Store why it failed for good. False as :meth:`finish`."""
@@ -225,12 +252,22 @@ class Tasks:
         with self._database.read() as connection:
             return connection.execute(query).first() is not None
 
-    def _end(self, task_id: str, worker: str, state: TaskState, at: datetime, **changes: object) -> bool:
+    def _end(
+        self,
+        task_id: str,
+        worker: str,
+        state: TaskState,
+        at: datetime,
+        writes: TaskWrites | None = None,
+        **changes: object,
+    ) -> bool:
         with self._database.write() as connection:
             row = _locked(connection, _own(task_id, worker))
             if row is None:
                 return False
             _enter(connection, row, state, at, {"ended_at": at, **changes})
+            if writes is not None:
+                writes.write(connection, at)
             return True
 
 

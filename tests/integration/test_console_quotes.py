@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
@@ -15,7 +16,7 @@ from fastapi.testclient import TestClient
 from router.access.identity import Identity
 from router.app.stored_quotes import put_quote
 from router.config.plan_files import store_quotes
-from router.console.work import TaskRunner, ThreadWorker
+from router.console.work import Outcome, Report, TaskRunner, ThreadWorker, WorkFunction, WorkResult
 from router.controller.workspaces import job_json
 from router.jobs.spec import Job
 from router.queries.context import QueryContext
@@ -211,6 +212,34 @@ def test_a_quote_is_accepted_once_and_its_plan_is_kept(context: QueryContext, tm
     assert f"/plans/plan-{made['plan'][:12]}" in shown
     assert 'action="/quotes/' + name + '/acceptance"' not in shown
     assert f"accepted {made['at']} by somebody" in run("quotes", "show", name).stdout
+
+
+class StoppedWorker(ThreadWorker):
+    """Does everything, and is stopped before it can say so."""
+
+    def run(
+        self, function: WorkFunction, request: dict[str, Any], report: Report, goes_on: Callable[[], bool]
+    ) -> WorkResult:
+        ThreadWorker.run(self, function, request, report, goes_on)
+        return WorkResult(Outcome.STOPPED)
+
+
+def test_an_acceptance_whose_server_ended_before_it_could_say_so_is_done_all_the_same(
+    context: QueryContext, tmp_path: Path
+) -> None:
+    client = client_as(context, "job_owner:research")
+    client.post("/api/v1/quotes", json={"document": document(tmp_path), "by": "+48h"})
+    work(context)
+    (row,) = client.get("/api/v1/quotes").json()["quotes"]
+    asked = client.post(row["links"]["accept"], json={"ceiling_usd": row["usd"]["p90"]}).json()
+    assert TaskRunner(context.store, StoppedWorker(context.settings), lambda: NIGHT).run_next()
+    assert client.get(asked["links"]["self"]).json()["state"] == "queued"
+    made = client.get(f"/api/v1/quotes/{row['quote_id']}/acceptance").json()
+    work(context)
+    done = client.get(asked["links"]["self"]).json()
+    assert (done["state"], done["message"]) == ("done", "")
+    assert done["result"]["plan"] == made["plan"]
+    assert len(context.store.made_plans.newest()) == 1
 
 
 @pytest.mark.slow

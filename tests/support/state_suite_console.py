@@ -5,12 +5,15 @@ from __future__ import annotations
 from datetime import timedelta
 
 from pricing.money import ZERO
+from router.planning.plan_json import plan_content, plan_to_json
 from router.state.idempotency import ABANDONED, KeyState, StoredAnswer
 from router.state.idempotency import KEPT as KEYS_KEPT
+from router.state.made_plans import MadePlanEntry
 from router.state.store import StateStore
-from router.state.tasks import EVENTS_KEPT, KEPT, MAX_TRIES, SILENT, TaskState
+from router.state.tasks import EVENTS_KEPT, KEPT, MAX_TRIES, SILENT, TaskState, TaskWrites
 from router.state.webhook_deliveries import KEPT as DELIVERIES_KEPT
 from router.state.webhook_deliveries import DeliveryState, StateHeads, WebhookDelivery
+from tests.support.scenes import NORTH, a_job, plan_of
 from tests.support.state_suite import StateSuite, together
 from tests.support.state_values import NOW
 
@@ -67,6 +70,22 @@ class TasksSuite(StateSuite):
         assert not store.tasks.finish(task.id, "w1", {}, NOW + 2 * SILENT)
         assert not store.tasks.fail(task.id, "w1", "late", NOW + 2 * SILENT)
         assert not store.tasks.give_back(task.id, "w1", NOW + 2 * SILENT, died=False)
+
+    def test_what_a_task_came_to_is_stored_with_its_end_or_not_at_all(self, store: StateStore) -> None:
+        task = store.tasks.put("plan", "ana", "", {}, NOW)
+        plan = plan_of([a_job()], [NORTH])
+        digest = str(plan_content(plan)["digest"])
+        entry = MadePlanEntry.of(digest, plan_to_json(plan), plan.as_of, NOW, "ana")
+        writes = TaskWrites(plans=(entry,), values=(("last", "text"),))
+        assert store.tasks.take("w1", ["plan"], NOW) is not None
+        assert store.tasks.take("w2", ["plan"], NOW + 2 * SILENT) is not None
+        assert not store.tasks.finish(task.id, "w1", {}, NOW + 2 * SILENT, writes)
+        assert (store.made_plans.newest(), store.values.get("last")) == ((), None)
+        assert store.tasks.finish(task.id, "w2", {"digest": digest}, NOW + 2 * SILENT, writes)
+        assert not store.tasks.finish(task.id, "w2", {}, NOW + 2 * SILENT, writes)
+        (row,) = store.made_plans.newest()
+        assert (row.digest, row.made_by, store.values.get("last")) == (digest, "ana", "text")
+        assert (row.as_of, row.made_at) == (plan.as_of, NOW + 2 * SILENT)
 
     def test_a_task_whose_workers_always_die_fails(self, store: StateStore) -> None:
         task = store.tasks.put("quote", "ana", "", {}, NOW)
