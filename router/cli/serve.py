@@ -41,7 +41,8 @@ def serve(
     stepfare serve --port 9000 --open-access
     stepfare serve --host 0.0.0.0 --deploy deploy.yaml
 
-    SIGTERM or Ctrl-C ends it when the answers under way are sent, 10 s at most; a second one ends it at once.
+    SIGTERM or Ctrl-C ends it when the answers under way are sent, 10 s at most; a second one ends it at once. After
+    SIGTERM it accepts connections for 3 s more, so that a proxy hears from /ready that it stops.
 
     Exit codes: 0 told to end; 1 the address is in use, or the state cannot be used; 2 others would get in without
     signing in, or not over https; 130 told to end at once.
@@ -79,8 +80,13 @@ def serve(
         readiness = opened_console.site.readiness
         hooks = open_webhooks(opened.deploy.webhooks, opened.environment)
         runner, sender = TaskRunner(store, ProcessWorker(opened), wall_clock), WebhookSender(store, hooks, wall_clock)
+
+        def drain() -> None:
+            runner.drain()
+            sender.drain()
+
         with runner.running(), sender.running(), keep_costs_current(opened_console.site):
-            run_server(app, listener, announce, readiness, tls=tls, proxies=entry.trusted_proxies)
+            run_server(app, listener, announce, readiness, on_drain=drain, tls=tls, proxies=entry.trusted_proxies)
     return ExitCode.OK
 
 

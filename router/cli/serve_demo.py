@@ -42,7 +42,7 @@ def serve_demo(host: str, port: int, folder: Path | None) -> ExitCode:
 
             runner = TaskRunner(store, ProcessWorker(opened), wall_clock)
             with runner.running(), keep_costs_current(site):
-                run_server(make_console(site), listener, announce, site.readiness)
+                run_server(make_console(site), listener, announce, site.readiness, on_drain=runner.drain)
     return ExitCode.OK
 
 

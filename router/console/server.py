@@ -9,6 +9,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
@@ -20,6 +21,9 @@ from router.console.readiness import Readiness
 from router.coordinator.server import ListenError
 
 GRACE_SECONDS = 10
+# After SIGTERM connections are accepted for so long of the grace, so that a proxy that asks for /ready every 2 s hears
+# that the server stops before a connection is refused. Nobody waits for that after Ctrl-C.
+DRAIN_SECONDS = 3
 BACKLOG = 512
 SWITCH_SECONDS = 0.001
 # The exit code of a process that was told to stop twice, and left its answers unfinished.
@@ -54,11 +58,13 @@ def run_server(
     announce: Callable[[str], None],
     readiness: Readiness,
     *,
+    on_drain: Callable[[], None] = lambda: None,
     tls: tuple[str, str] | None = None,
     proxies: Sequence[str] = (),
 ) -> None:
     """Serve until SIGINT or SIGTERM, then finish the answers under way; a second signal ends the process at once.
 
+    ``on_drain`` is called when the first signal came, while answers go on; it must not wait.
     ``tls``: files of the certificate and its key. ``proxies``: addresses whose X-Forwarded-For is believed.
     """
     host, port = opened.getsockname()[:2]
@@ -80,7 +86,7 @@ def run_server(
     # The loop waits at most so long for a thread that computes, each time that it has let go of the interpreter.
     sys.setswitchinterval(SWITCH_SECONDS)
     try:
-        _Server(config, readiness).run(sockets=[opened])
+        _Server(config, readiness, on_drain).run(sockets=[opened])
     finally:
         gc.unfreeze()
 
@@ -88,9 +94,23 @@ def run_server(
 class _Server(uvicorn.Server):
     """Ends by a signal with the caller going on, where uvicorn's own raises the signal once more."""
 
-    def __init__(self, config: uvicorn.Config, readiness: Readiness) -> None:
+    def __init__(self, config: uvicorn.Config, readiness: Readiness, on_drain: Callable[[], None]) -> None:
         super().__init__(config)
         self._readiness = readiness
+        self._on_drain = on_drain
+        self._is_told = False
+        self._accepts_until = float("-inf")
+
+    async def on_tick(self, counter: int) -> bool:
+        """Return whether to accept no more connections; uvicorn asks ten times a second."""
+        ends = await super().on_tick(counter)
+        if not self._readiness.is_draining:
+            return ends
+        if not self._is_told:
+            # Not in the handler of the signal: it may interrupt whoever has a lock that this needs.
+            self._is_told = True
+            self._on_drain()
+        return time.monotonic() >= self._accepts_until
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -110,6 +130,9 @@ class _Server(uvicorn.Server):
         """Begin to stop; leave at once where that has begun before."""
         if self.should_exit:
             _leave(sig, frame)
+        if sig == signal.SIGTERM:
+            self._accepts_until = time.monotonic() + DRAIN_SECONDS
+            self.config.timeout_graceful_shutdown = GRACE_SECONDS - DRAIN_SECONDS
         self._readiness.drain()
         self.should_exit = True
 

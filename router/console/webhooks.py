@@ -121,9 +121,13 @@ class WebhookSender:
         try:
             yield self
         finally:
-            self._stopping.set()
+            self.drain()
             thread.join(_STOP_SECONDS)
             self._session.close()
+
+    def drain(self) -> None:
+        """Begin nothing more, and leave the rest to another server; a delivery under way is finished."""
+        self._stopping.set()
 
     def derive(self) -> int:
         """Write deliveries for what happened since the last time, and return how many.
