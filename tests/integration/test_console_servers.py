@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import re
 import signal
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -22,52 +19,15 @@ from router.planning.plan_json import plan_content, plan_to_json
 from router.state.access_tokens import NewToken, TokenKind
 from router.state.lock_owner import LockOwner
 from router.state.store import StateStore
-from tests.support.clouds import STEPFARE
-from tests.support.postgres_here import PASSWORD, PASSWORD_IN_URL, PostgresHere, postgres_here
+from tests.support.postgres_here import PASSWORD_IN_URL, PostgresHere, postgres_here
 from tests.support.scenes import NORTH, a_job, plan_of
+from tests.support.serve_process import ServeProcess
 from tests.support.state_values import entry
 
 pytestmark = pytest.mark.slow
 #: A second and a half on an idle machine, as the documentation says; many times that beside other tests.
 SOON = timedelta(seconds=30)
 READ = ("/api/v1/plans", "/plans.csv", "/api/v1/budgets", "/audit.json", "/tonight")
-
-
-@dataclass
-class ServeProcess:
-    """A `stepfare serve` with a home of its own; ``port`` 0 takes a free one, which stays its own."""
-
-    folder: Path
-    state: str
-    token: str
-    port: int = 0
-    process: subprocess.Popen[str] | None = None
-
-    def start(self) -> None:
-        self.folder.mkdir(exist_ok=True)
-        deploy = self.folder / "deploy.yaml"
-        deploy.write_text(f"state: {self.state}\nconsole: {{tokens: true}}\n", encoding="utf-8")
-        environment = {**os.environ, "STEPFARE_HOME": str(self.folder), "PGPASSWORD": PASSWORD}
-        words = [str(STEPFARE), "serve", "--port", str(self.port), "--deploy", str(deploy)]
-        self.process = subprocess.Popen(words, env=environment, stderr=subprocess.PIPE, text=True)
-        assert self.process.stderr is not None
-        for line in self.process.stderr:
-            if found := re.search(r"http://127\.0\.0\.1:(\d+)/", line):
-                self.port = int(found[1])
-                return
-        raise AssertionError(f"serve ended with {self.process.wait()}")
-
-    def get(self, path: str) -> requests.Response:
-        headers = {"Authorization": f"Bearer {self.token}", "Accept": "*/*"}
-        return requests.get(f"http://127.0.0.1:{self.port}{path}", headers=headers, timeout=30)
-
-    def end(self, how: signal.Signals = signal.SIGTERM) -> int:
-        assert self.process is not None
-        self.process.send_signal(how)
-        code = self.process.wait(60)
-        if self.process.stderr is not None:
-            self.process.stderr.close()
-        return code
 
 
 @dataclass
