@@ -52,8 +52,8 @@ def serve(
     from router.console.app import make_console
     from router.console.server import run_server
     from router.console.spend_questions import keep_costs_current
+    from router.console.task_lanes import TaskLanes
     from router.console.webhooks import WebhookSender, open_webhooks
-    from router.console.work import ProcessWorker, TaskRunner
     from router.queries.context import QueryContext
 
     if demo or folder is not None:
@@ -79,13 +79,13 @@ def serve(
         app = make_console(opened_console.site)
         readiness = opened_console.site.readiness
         hooks = open_webhooks(opened.deploy.webhooks, opened.environment)
-        runner, sender = TaskRunner(store, ProcessWorker(opened), wall_clock), WebhookSender(store, hooks, wall_clock)
+        lanes, sender = TaskLanes(store, opened, wall_clock), WebhookSender(store, hooks, wall_clock)
 
         def drain() -> None:
-            runner.drain()
+            lanes.drain()
             sender.drain()
 
-        with runner.running(), sender.running(), keep_costs_current(opened_console.site):
+        with lanes.running(), sender.running(), keep_costs_current(opened_console.site):
             run_server(app, listener, announce, readiness, on_drain=drain, tls=tls, proxies=entry.trusted_proxies)
     return ExitCode.OK
 

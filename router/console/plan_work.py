@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-from router.console.work import Outcome, WorkResult, open_worker_store, register_kind, submit
+from router.console.work import Lane, Outcome, WorkResult, open_worker_store, register_kind, submit
 from router.queries.context import QueryContext
 from router.queries.plan_making import PlanQuestion, check_plan_question, make_asked_plan
 from router.state.tasks import TaskRow
@@ -30,4 +30,4 @@ def run_plan(request: dict[str, Any], progress: Callable[[str], None]) -> WorkRe
     return WorkResult(Outcome.DONE, result, writes=writes)
 
 
-register_kind(KIND, run_plan)
+register_kind(KIND, run_plan, Lane.LONG)

@@ -47,6 +47,13 @@ _STOP_SECONDS = 5.0
 _STOPPING_SIGNALS = frozenset({signal.SIGINT, signal.SIGTERM})
 
 
+class Lane(StrEnum):
+    """How long tasks of a kind may take: minutes, or seconds."""
+
+    LONG = "long"
+    SHORT = "short"
+
+
 class WorkError(Exception):
     """A task cannot be done; the message is for who asked, and says what to do."""
 
@@ -73,13 +80,14 @@ class WorkResult:
 # A function returns its result, or that with what is to be stored with the end of the task.
 WorkFunction = Callable[[dict[str, Any], Report], dict[str, Any] | WorkResult]
 _KINDS: dict[str, WorkFunction] = {}
+_LANES: dict[str, Lane] = {}
 
 
-def register_kind(name: str, function: WorkFunction) -> None:
+def register_kind(name: str, function: WorkFunction, lane: Lane = Lane.SHORT) -> None:
     """Let tasks of this kind be done by a function, which a module has at its top level. ValueError for another one."""
     if "<" in function.__qualname__ or _KINDS.get(name, function) is not function:
         raise ValueError(f"{name}: {function.__qualname__} cannot be the function of this kind")
-    _KINDS[name] = function
+    _KINDS[name], _LANES[name] = function, lane
 
 
 def submit(context: QueryContext, kind: str, team: str | None, request: Mapping[str, object]) -> TaskRow:
@@ -255,15 +263,18 @@ def _stop_signals_blocked() -> Iterator[None]:
 
 
 class TaskRunner:
-    """Take tasks from the state, one at a time, and store how they end.
+    """Take tasks of a lane (None: of any) from the state, one at a time, and store how they end.
 
     ``clock`` is the time of day. Its thread runs between :meth:`start` and :meth:`stop`; tests call :meth:`run_next`.
     """
 
-    def __init__(self, store: StateStore, worker: Worker, clock: Callable[[], datetime]) -> None:
+    def __init__(
+        self, store: StateStore, worker: Worker, clock: Callable[[], datetime], lane: Lane | None = None
+    ) -> None:
         self._store = store
         self._worker = worker
         self._clock = clock
+        self._lane = lane
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._pruned_at = float("-inf")
@@ -296,7 +307,8 @@ class TaskRunner:
     def run_next(self) -> bool:
         """Run the next task to its end, or until told to stop. False where there is none."""
         name = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(8)}"
-        task = self._store.tasks.take(name, _KINDS, self._clock())
+        kinds = [kind for kind, lane in _LANES.items() if self._lane in (None, lane)]
+        task = self._store.tasks.take(name, kinds, self._clock())
         if task is None:
             return False
         link = _TaskLink(self._store, task, self._clock, self._stopping)

@@ -12,7 +12,17 @@ import psutil
 import pytest
 
 from router.access.identity import AccessDeniedError, Permission
-from router.console.work import NICENESS, ProcessWorker, TaskRunner, ThreadWorker, register_kind, submit, wait_for_task
+from router.console.task_lanes import TaskLanes
+from router.console.work import (
+    NICENESS,
+    Lane,
+    ProcessWorker,
+    TaskRunner,
+    ThreadWorker,
+    register_kind,
+    submit,
+    wait_for_task,
+)
 from router.queries.context import QueryContext
 from router.queries.tasks import (
     MAX_UNFINISHED,
@@ -57,6 +67,21 @@ def test_a_task_is_done_and_says_how_far_it_is(context: QueryContext) -> None:
     assert row.result is not None
     assert '"sum":3' in row.result
     assert [event.text for event in row.events if event.what == "progress"] == ["adding 1", "adding 2"]
+
+
+def test_a_short_task_waits_for_no_long_one(context: QueryContext) -> None:
+    plan = submit(context, "test-forever", None, {})
+    quote = submit(context, "test-sum", None, {"numbers": [1]})
+    lanes = TaskLanes(context.store, context.settings, context.clock)
+    with lanes.running():
+        done = wait_for_task(context.store, quote.id, LONG, poll_seconds=0.05)
+        assert done is not None
+        assert done.state is TaskState.DONE
+        _reported_process(context, plan)
+        assert found(context, plan).state is TaskState.RUNNING
+    assert found(context, plan).state is TaskState.QUEUED
+    runner = TaskRunner(context.store, ThreadWorker(context.settings), context.clock, Lane.SHORT)
+    assert not runner.run_next()
 
 
 @pytest.mark.parametrize(

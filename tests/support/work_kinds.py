@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pricing.problems import InvalidInputError
-from router.console.work import WorkError, register_kind, worker_settings
+from router.console.work import Lane, WorkError, register_kind, worker_settings
 
 SUM, FOREVER = "test-sum", "test-forever"
 Report = Callable[[str], None]
@@ -42,4 +42,4 @@ def wait_for_ever(request: dict[str, Any], report: Report) -> dict[str, Any]:
 
 register_kind(SUM, add_up)
 register_kind("test-wrong", go_wrong)
-register_kind(FOREVER, wait_for_ever)
+register_kind(FOREVER, wait_for_ever, Lane.LONG)
