@@ -45,11 +45,13 @@ def own_causes(name: str, before: PlanFacts, after: PlanFacts, fields: Sequence[
     causes += _price_causes(name, before, after, here, there)
     causes += _limit_causes(name, before, after)
     causes += _budget_causes(name, before, after)
-    if here is not None and old.start is not None and old.start < after.plan.as_of and old.start != new.start:
-        causes.append(Cause("time", "its earlier start has passed"))
     # A restart is billed too: it follows from the job that goes first, and is no change of speed.
     if not causes and here is not None and here == there and new.preemption is None:
         causes += _same_place_causes(name, before, after)
+    # From one night to the next it is true of most jobs, so that it explains only what nothing else does.
+    passed = here is not None and old.start is not None and old.start < after.plan.as_of and old.start != new.start
+    if not causes and passed:
+        causes.append(Cause("time", "its earlier start has passed"))
     return tuple(causes)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from pricing.money import Usd
+from pricing.money import ZERO, Usd
 from router.planning.change_causes import Cause, followed_causes, limit_changes, own_causes, unexplained
 from router.planning.plan import JobSummary, Plan
 from router.planning.plan_facts import JobPlacement, PlanFacts
@@ -57,12 +57,20 @@ class PlanDiff:
 
     @property
     def shown(self) -> tuple[PlacementChange, ...]:
-        """Return the changes worth a place each: each cause, then what follows from it; those without a cause last."""
-        by_name = {change.job: change for change in self.changes}
+        """Return the changes worth a place each: each cause, then what follows from it; those without a cause last.
 
-        def key(change: PlacementChange) -> tuple[bool, str, int, str]:
+        The cause that moves most money, with what follows from it, comes first.
+        """
+        by_name = {change.job: change for change in self.changes}
+        moved: dict[str, int] = {}
+        for change in self.changes:
+            root = change.root or change.job
+            more = (change.cost_after or ZERO) - (change.cost_before or ZERO)
+            moved[root] = moved.get(root, 0) + abs(more.nanos)
+
+        def key(change: PlacementChange) -> tuple[bool, int, str, int, str]:
             root = by_name[change.root or change.job]
-            return (root.unexplained, root.job, change.depth, change.job)
+            return (root.unexplained, -moved[root.job], root.job, change.depth, change.job)
 
         return tuple(sorted((c for c in self.changes if c.causes and not c.quiet), key=key))
 

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from pricing.money import ZERO, Usd
 from router.planning.changes import PlacementChange, PlanDiff
 
-# In the order in which pages and JSON list them; "same" is a job whose file alone changed.
+# In the order in which JSON lists them; "same" is a job whose file alone changed.
 KINDS = ("new", "placed", "moved", "retimed", "repriced", "same", "dropped", "gone")
+# In the order in which pages list them: a job that stays at its place has another price, cost or time.
+REASONS = ("new", "placed", "moved", "price", "cost", "time", "same", "dropped", "gone")
+_CENT = 10_000_000  # nano-dollars
 
 
 @dataclass(frozen=True, slots=True)
 class KindChange:
-    """All changes of one kind: the number of jobs, what the dearer ones cost more and the cheaper ones less.
+    """Changes of one kind or for one reason: how many, what the dearer jobs cost more and the cheaper ones less.
 
     ``more_usd`` is zero or above, ``less_usd`` zero or below. A job that a plan leaves out costs nothing there.
     """
@@ -40,11 +43,32 @@ def changes_by_kind(diff: PlanDiff) -> tuple[KindChange, ...]:
 
     Jobs that are placed as before at the same cost are left out.
     """
+    return _add_up(diff, KINDS, lambda change: change.kind)
+
+
+def changes_by_reason(diff: PlanDiff) -> tuple[KindChange, ...]:
+    """Return the same changes and sums as :func:`changes_by_kind`, arranged by :func:`reason_of`."""
+    return _add_up(diff, REASONS, reason_of)
+
+
+def reason_of(change: PlacementChange) -> str:
+    """Return why the cost changed, one of :data:`REASONS`.
+
+    A job that every night starts at another time is dearer by its price, not by its time.
+    """
+    if change.kind not in ("retimed", "repriced"):
+        return change.kind
+    if change.kind == "retimed" and abs(cost_change(change).nanos) < _CENT:
+        return "time"
+    return "price" if any(cause.kind == "price" for cause in change.causes) else "cost"
+
+
+def _add_up(diff: PlanDiff, kinds: Sequence[str], kind_of: Callable[[PlacementChange], str]) -> tuple[KindChange, ...]:
     found: dict[str, list[PlacementChange]] = {}
     for change in diff.changes:
         if change.causes or cost_change(change).nanos:
-            found.setdefault(change.kind, []).append(change)
-    return tuple(_together(kind, found[kind]) for kind in KINDS if kind in found)
+            found.setdefault(kind_of(change), []).append(change)
+    return tuple(_together(kind, found[kind]) for kind in kinds if kind in found)
 
 
 def _together(kind: str, changes: Iterable[PlacementChange]) -> KindChange:

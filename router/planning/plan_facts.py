@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 from itertools import accumulate, pairwise
@@ -23,6 +23,7 @@ class JobPlacement:
     """The place and gang on which most of a job runs; a job that is left out has none.
 
     ``mix`` tells the machines of a gang of two types, of which ``instance_type`` names one; "" for any other.
+    ``markets`` tells the same of a gang that is bought in two markets; it makes no other placement.
     """
 
     cloud: str
@@ -32,11 +33,12 @@ class JobPlacement:
     market: str
     accelerators: int
     mix: str = ""
+    markets: str = field(default="", compare=False)
 
     def __str__(self) -> str:
         zone = f"/{self.zone}" if self.zone else ""
         machines = self.mix or self.instance_type
-        return f"{self.cloud}/{self.region}{zone} {machines} {self.market} x{self.accelerators}"
+        return f"{self.cloud}/{self.region}{zone} {machines} {self.markets or f'{self.market} x{self.accelerators}'}"
 
 
 def main_placement(lines: Sequence[Line], job: str) -> JobPlacement | None:
@@ -47,9 +49,17 @@ def main_placement(lines: Sequence[Line], job: str) -> JobPlacement | None:
     best = max(own, key=lambda x: (x.kind == "order", x.hours, x.market == "spot", x.gang))
     gang = [x for x in own if x.gang == best.gang]
     mix = describe_mix((x.machines, x.instance_type) for x in gang)
-    return JobPlacement(
-        best.cloud, best.region, best.zone, best.instance_type, best.market, sum(x.accelerators for x in gang), mix
-    )
+    count = sum(x.accelerators for x in gang)
+    markets = _describe_markets(gang)
+    return JobPlacement(best.cloud, best.region, best.zone, best.instance_type, best.market, count, mix, markets)
+
+
+def _describe_markets(gang: Sequence[Line]) -> str:
+    """Return accelerators by market as ``spot x24 + on_demand x8``; "" where all are of one market."""
+    by_market: dict[str, int] = {}
+    for line in sorted(gang, key=lambda x: (-x.accelerators, x.market)):
+        by_market[line.market] = by_market.get(line.market, 0) + line.accelerators
+    return " + ".join(f"{market} x{count}" for market, count in by_market.items()) if len(by_market) > 1 else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,11 +92,10 @@ def _where(change: PlacementChange, quiet: Set[str]) -> str:
 
 
 def _plain_place(place: JobPlacement | None) -> dict[str, Any] | None:
-    """Return a placement as plain data; ``mix`` is there for gangs of two machine types alone."""
+    """Return a placement as plain data; ``mix`` and ``markets`` are there for gangs of two types or markets alone."""
     if place is None:
         return None
-    content = asdict(place)
-    return content if place.mix else {name: value for name, value in content.items() if name != "mix"}
+    return {name: value for name, value in asdict(place).items() if value or name not in ("mix", "markets")}
 
 
 def diff_json(found: PlanDiff) -> str:

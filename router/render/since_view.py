@@ -9,34 +9,41 @@ from decimal import Decimal
 from pricing.money import Usd
 from pricing.units import format_count
 from router.planning.changes import PlacementChange, PlanDiff
-from router.planning.cost_changes import KindChange, changes_by_kind, cost_change
+from router.planning.cost_changes import KindChange, changes_by_reason, cost_change, reason_of
 from router.planning.plan import Plan
 from router.render.figures import day, day_clock
 from router.render.waterfall_svg import WaterfallStep
 
 SHOWN_CHANGES = 12
+_FOLDED_AT_LEAST = 4  # fewer rows are shorter than what unfolds them
 _WORDS = {
     "new": "new",
     "placed": "placed now",
     "moved": "moved",
-    "retimed": "other time",
-    "repriced": "other cost",
+    "price": "other price",
+    "cost": "other cost",
+    "time": "other time",
     "same": "job file changed",
     "dropped": "left out now",
     "gone": "gone",
 }
+# What one job, and what several do; in the order of the sentence.
 _SENTENCE = {
-    "new": "new",
-    "gone": "gone",
-    "placed": "placed that was left out",
-    "dropped": "left out that was placed",
-    "moved": "moved",
+    "new": ("is new", "are new"),
+    "gone": ("is gone", "are gone"),
+    "placed": ("is placed now", "are placed now"),
+    "dropped": ("is left out now", "are left out now"),
+    "moved": ("moved", "moved"),
+    "price": ("has another price", "have other prices"),
+    "cost": ("has another cost", "have other costs"),
+    "same": ("has another job file", "have other job files"),
+    "time": ("changed in time alone", "changed in time alone"),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class KindRow:
-    """A kind of change in words, with what it adds to the cost and takes from it."""
+    """A reason for changes in words, with what it adds to the cost and takes from it."""
 
     words: str
     change: KindChange
@@ -82,20 +89,27 @@ class SinceView:
     @property
     def first_changes(self) -> tuple[ChangeRow, ...]:
         """Return the changes that a page shows at once."""
-        return self.changes[:SHOWN_CHANGES]
+        return self.changes[: self._shown]
 
     @property
     def other_changes(self) -> tuple[ChangeRow, ...]:
         """Return the changes that a page folds."""
-        return self.changes[SHOWN_CHANGES:]
+        return self.changes[self._shown :]
+
+    @property
+    def _shown(self) -> int:
+        few = len(self.changes) < SHOWN_CHANGES + _FOLDED_AT_LEAST
+        return len(self.changes) if few else SHOWN_CHANGES
 
 
 def bridge_of(since: SinceView) -> tuple[WaterfallStep, ...]:
-    """Return the steps of the difference, by kind of change, and their sum."""
+    """Return the steps of the difference, by reason, and their sum."""
     level, steps = Decimal(0), []
     for row in since.kinds:
         amount = _decimal(row.change.together_usd)
         level += amount
+        if row.change.kind == "time":  # less than a cent a job: no bar would be seen
+            continue
         steps.append(WaterfallStep(row.words, format_count(row.change.jobs, "job"), "reason", amount, level))
     return (*steps, WaterfallStep("all changes", "", "spent", level, level))
 
@@ -106,7 +120,7 @@ def _decimal(usd: Usd) -> Decimal:
 
 def since_view(diff: PlanDiff, before: Plan, before_digest: str, after: Plan) -> SinceView:
     """Return what a page says of the changes from one plan to the next."""
-    kinds = changes_by_kind(diff)
+    kinds = changes_by_reason(diff)
     return SinceView(
         title=_title(before, after),
         before=before,
@@ -127,16 +141,16 @@ def _title(before: Plan, after: Plan) -> str:
 
 
 def _sentence(kinds: tuple[KindChange, ...]) -> str:
-    """Return the numbers of jobs that came, went and moved, such as ``2 jobs are new, 1 is gone``."""
-    counts = {each.kind: each.jobs for each in kinds}
-    found = [(counts.pop(kind), words) for kind, words in _SENTENCE.items() if kind in counts]
-    if rest := sum(counts.values()):
-        found.append((rest, "otherwise changed"))
+    """Return the numbers of jobs that came, went and changed, such as ``2 jobs are new, 1 is gone``.
+
+    Jobs that changed in time alone are told where nothing else changed.
+    """
+    counts = {each.kind: each.jobs for each in kinds if each.kind != "time" or len(kinds) == 1}
+    found = [(counts[kind], words[counts[kind] > 1]) for kind, words in _SENTENCE.items() if kind in counts]
     if not found:
         return "No job changed"
     (first, words), *others = found
-    verbs = [f"{format_count(first, 'job')} {'is' if first == 1 else 'are'} {words}"]
-    return ", ".join([*verbs, *(f"{count:,} {'is' if count == 1 else 'are'} {words}" for count, words in others)])
+    return ", ".join([f"{format_count(first, 'job')} {words}", *(f"{count:,} {words}" for count, words in others)])
 
 
 def _row(change: PlacementChange) -> ChangeRow:
@@ -151,7 +165,7 @@ def _row(change: PlacementChange) -> ChangeRow:
     why = "; ".join(filter(None, (f"follows from {follows}" if follows else "", change.why)))
     if not why:
         why = {"new": "new job", "gone": "no longer among the jobs"}.get(change.kind, "not said")
-    return ChangeRow(change.job, _WORDS[change.kind], place, came_from, cost_change(change), why)
+    return ChangeRow(change.job, _WORDS[reason_of(change)], place, came_from, cost_change(change), why)
 
 
 def _quiet(diff: PlanDiff) -> str:

@@ -214,6 +214,13 @@ def test_what_has_a_cause_comes_before_what_has_none() -> None:
     assert next(c.job for c in plan_diff(plan, with_new).shown) == "z"
 
 
+def test_a_start_that_has_passed_is_no_cause_beside_another_one() -> None:
+    dear = offer("aws/south-1", "p9.48xlarge", "on_demand", "70")
+    after = plan_of([a_job()], [NORTH, dear], now=NOW + timedelta(hours=2))
+    rose = by_name(plan_diff(plan_of([a_job()], [NORTH, SOUTH]), after))["a"]
+    assert (rose.kind, kinds(rose)) == ("moved", ["price"])
+
+
 def test_a_start_that_has_passed_is_a_cause() -> None:
     before = plan_of([a_job()], [NORTH])
     after = plan_of([a_job()], [NORTH], now=NOW + timedelta(hours=2))

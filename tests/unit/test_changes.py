@@ -108,6 +108,7 @@ def test_the_main_place_is_where_most_is_done_and_counts_the_whole_gang() -> Non
     plan = plan_of([job], [NORTH, NORTH_SPOT])
     place = main_placement(plan.lines, "a")
     assert place == JobPlacement("aws", "north-1", None, "p9.48xlarge", "spot", 32)
+    assert str(place) == "aws/north-1 p9.48xlarge spot x24 + on_demand x8"
     assert main_placement(plan.lines, "nobody") is None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from pricing.money import Usd
+from pricing.money import Usd, UsdPerHour
 from router.planning.changes import plan_diff
 from router.planning.cost_changes import changes_by_kind
 from router.planning.plan import Plan
@@ -39,7 +39,7 @@ def test_the_kinds_add_up_to_the_difference_of_the_plans_exactly() -> None:
     assert [(row.change.kind, row.change.jobs) for row in view.kinds] == [("new", 1), ("moved", 2), ("gone", 1)]
     assert all(row.change.more_usd.nanos >= 0 >= row.change.less_usd.nanos for row in view.kinds)
     assert bridge_of(view)[-1].level * 10**9 == together.nanos
-    assert view.sentence == "1 job is new, 1 is gone, 2 are moved"
+    assert view.sentence == "1 job is new, 1 is gone, 2 moved"
 
 
 def test_the_json_of_a_comparison_has_the_same_totals() -> None:
@@ -63,6 +63,8 @@ def test_the_page_tells_what_came_went_and_moved_with_reasons_below_the_picture(
     assert "from aws/north-1" in rows["moves"]
     assert "the old place would now cost" in rows["moves"]
     assert f'<data value="{cents(view.more_usd)}">{signed_money(view.more_usd)}</data>' in text
+    (first,) = (each.words for each in page.tags("p") if each.words.startswith("Since yesterday"))
+    assert first == f"Since yesterday: {signed_money(view.more_usd)}. 1 job is new, 1 is gone, 2 moved."
 
 
 def test_without_an_earlier_plan_the_page_has_no_such_section() -> None:
@@ -73,6 +75,37 @@ def test_two_equal_plans_have_nothing_to_tell() -> None:
     view = view_of(replace(TODAY, as_of=NOW - 72 * HOUR), TODAY)
     assert (view.title, view.sentence, view.kinds, view.changes) == ("Since 18 Nov", "No job changed", (), ())
     assert "the same." in read_page(plan_diff_page(TODAY, "0" * 64, view)).tags("h1")[0].words
+
+
+def test_a_job_that_stays_is_dearer_by_its_price_and_not_by_its_time() -> None:
+    """Where a day has passed every start has; only the cost tells which job has another price."""
+    dearer = replace(NORTH, usd_per_hour=UsdPerHour.parse("63"))
+    before = plan_of([a_job("a")], [NORTH], now=NOW - 24 * HOUR)
+    view = view_of(before, plan_of([a_job("a")], [dearer]))
+    (row,) = (row for row in view.kinds if row.change.together_usd.nanos)
+    assert (row.words, row.change.kind, row.change.together_usd) == ("other price", "price", view.more_usd)
+    (change,) = view.changes
+    assert (change.words, change.why) == (
+        "other price",
+        "aws/north-1 p9.48xlarge on_demand x8 rose: $60.00 -> $63.00 an hour",
+    )
+    assert view.sentence == "1 job has another price"
+
+
+def test_jobs_that_changed_in_time_alone_are_told_where_nothing_else_did() -> None:
+    view = view_of(plan_of([a_job("a")], [NORTH], now=NOW - 24 * HOUR), plan_of([a_job("a")], [NORTH]))
+    assert (view.sentence, view.more_usd) == ("1 job changed in time alone", Usd(0))
+    assert [step.name for step in bridge_of(view)] == ["all changes"]
+
+
+def test_what_moves_most_money_comes_first() -> None:
+    view = view_of(a_night([]), plan_of([a_job("a", steps=100), a_job("b", steps=500)], [NORTH]))
+    assert [row.job for row in view.changes] == ["b", "a"]
+
+
+def test_one_row_more_is_shown_and_not_folded() -> None:
+    view = view_of(a_night([]), a_night([a_line(f"job-{i:02}", 0, 2) for i in range(SHOWN_CHANGES + 1)]))
+    assert (len(view.first_changes), view.other_changes) == (SHOWN_CHANGES + 1, ())
 
 
 def test_many_changes_are_folded_and_all_are_there() -> None:
