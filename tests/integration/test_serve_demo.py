@@ -13,12 +13,17 @@ from pathlib import Path
 
 import pytest
 
+from pricing.money import Usd
 from router.app.console_demo import write_demo_home
 from router.cli.console import ExitCode
+from router.planning.changes import plan_diff
+from router.planning.plan_json import plan_from_json
+from router.render.figures import cents
+from router.render.since_view import since_view
 from tests.support.clouds import STEPFARE
 from tests.support.command import run
 from tests.support.console_browser import command_json
-from tests.support.demo_console import BILLS, DATA, MONTH, make_files
+from tests.support.demo_console import BILLS, DATA, GONE, MONTH, NEW, make_files
 from tests.support.repository import ROOT
 
 MONTH_OPTIONS = ("--month", "2026-11", "--now", "2026-12-03T09:00Z")
@@ -39,6 +44,25 @@ def test_bills_are_those_of_the_example() -> None:
 def test_the_plan_is_the_one_of_the_readme() -> None:
     digest = json.loads(gzip.decompress((DATA / "plan.json.gz").read_bytes()))["digest"]
     assert f"plan-{digest[:12]} made for" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_night_before_differs_as_nights_do_and_its_reasons_add_up_to_the_cent() -> None:
+    before, after = (
+        plan_from_json(gzip.decompress((DATA / name).read_bytes()).decode(), name)
+        for name in ("plan-before.json.gz", "plan.json.gz")
+    )
+    diff = plan_diff(before, after)
+    view = since_view(diff, before, "0" * 64, after)
+    jobs = {kind: {each.job for each in diff.changes if each.kind == kind} for kind in ("new", "gone", "moved")}
+    assert (jobs["new"], jobs["gone"]) == (set(NEW), {GONE.stem})
+    assert any(each.before.cloud != each.after.cloud for each in diff.changes if each.before and each.after)
+    assert {cause.kind for each in diff.changes if each.kind == "moved" for cause in each.causes} == {"price"}
+    assert view.title == "Since yesterday"
+    assert view.sentence == "2 jobs are new, 1 is gone, 4 moved, 5 have other prices, 1 has another cost"
+    assert Usd.total(row.change.together_usd for row in view.kinds) == after.cost_usd - before.cost_usd
+    # As a reader adds them: each row of the page, rounded to the cent.
+    shown = [Decimal(cents(row.change.together_usd)) for row in view.kinds]
+    assert sum(shown) == Decimal(cents(view.more_usd)) == Decimal("114.19")
 
 
 @pytest.mark.slow

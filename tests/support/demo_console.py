@@ -12,10 +12,16 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 
-from pricing.money import Usd
+from pricing.book import PriceBook
+from pricing.book_file import EMBEDDED_AS_OF, embedded_book, write_book
+from pricing.money import Usd, UsdPerHour
+from pricing.places import Market
 from router.access.identity import local_operator
 from router.app.console_demo import BOOKS_AT, BUDGETS, NIGHT_AT
 from router.app.settings import AppSettings
@@ -47,6 +53,18 @@ QUOTED = "llama2-13b-sft-legal"
 STEPFARE = Path(sys.executable).with_name("stepfare")
 _HOUR = timedelta(hours=1)
 
+#: What was different the night before: a job that is done by tonight, jobs that nobody had sent yet, spot prices.
+YESTERDAY = NOW - 24 * _HOUR
+GONE = ROOT / "tests" / "support" / "night_before" / "maskrcnn-shelves.yaml"
+NEW = (QUOTED, "qwen3-30b-math")
+#: Spot prices of the night before, made up: tonight's times a factor, by cloud, region and first letters of the type.
+EARLIER_PRICES = {
+    ("aws", "us-east-1", "p6-b200."): Decimal("1.12"),
+    ("aws", "us-east-2", "p5.48xlarge"): Decimal("1.05"),
+    ("aws", "eu-south-2", "p5en."): Decimal("0.94"),
+    ("gcp", "europe-north1", "a3-highgpu-"): Decimal("0.93"),
+}
+
 
 def make_files(folder: Path) -> None:
     """Write all files into a folder."""
@@ -57,8 +75,8 @@ def make_files(folder: Path) -> None:
         home = Path(scratch) / "home"
         # The latest prices of this home are the embedded ones.
         os.environ["STEPFARE_HOME"] = str(home)
-        tonight = _plan(Path(scratch), NOW)
-        for name, text in (("plan", tonight), ("plan-before", _plan(Path(scratch), NOW - 24 * _HOUR))):
+        tonight = _plan(Path(scratch), NOW, {})
+        for name, text in (("plan", tonight), ("plan-before", plan_yesterday(Path(scratch)))):
             (folder / f"{name}.json.gz").write_bytes(gzip.compress(text.encode(), 9, mtime=0))
         _play(home, tonight, folder / "state.backup")
         shutil.rmtree(folder / "quotes", ignore_errors=True)
@@ -94,15 +112,48 @@ def _play(home: Path, tonight: str, backup: Path) -> None:
     backup.chmod(0o644)
 
 
-def _plan(scratch: Path, now: datetime) -> str:
-    """Return the plan that ``make plan`` prints, or that of another night, as a file."""
+def plan_yesterday(scratch: Path) -> str:
+    """Return the plan of the night before as a file: the recipe of tonight's, with other jobs and prices."""
+    jobs, book = scratch / "jobs", scratch / "book.parquet"
+    jobs.mkdir()
+    for file in (GONE, *sorted(NIGHTLY.glob("*.yaml"))):
+        if file.stem not in (*NEW, "limits"):
+            shutil.copyfile(file, jobs / file.name)
+    write_book(earlier_book(), book)
+    return _plan(scratch, YESTERDAY, {"examples/nightly": str(jobs), "embedded": str(book)})
+
+
+def earlier_book() -> PriceBook:
+    """Return the embedded book with the spot prices of a day before."""
+    tonight, as_of = embedded_book(), EMBEDDED_AS_OF - 24 * _HOUR
+    offers = list(tonight.offers)
+    for (cloud, region, machines), factor in EARLIER_PRICES.items():
+        changed = [
+            n
+            for n, offer in enumerate(offers)
+            if (offer.cloud, offer.region, offer.market) == (cloud, region, Market.SPOT)
+            and offer.instance_type.startswith(machines)
+        ]
+        assert changed, f"no offer of {cloud} {region} {machines}"
+        for n in changed:
+            price = UsdPerHour.parse(f"{Decimal(str(offers[n].usd_per_hour)) * factor:.4f}")
+            offers[n] = replace(
+                offers[n], usd_per_hour=price, source="made up for the demo", as_of=as_of.date(), not_before=False
+            )
+    return replace(tonight, as_of=as_of, offers=tuple(offers))
+
+
+def _plan(scratch: Path, now: datetime, instead: Mapping[str, str]) -> str:
+    """Return the plan of a night as a file, by the recipe of ``make plan``; ``instead`` replaces words of it."""
     (recipe,) = [
         line.strip().removeprefix("@$(BIN)/stepfare ")
         for line in (ROOT / "Makefile").read_text(encoding="utf-8").splitlines()
         if line.startswith("\t@$(BIN)/stepfare plan ")
     ]
     file = scratch / f"plan-{now:%d}.json"
-    _run(scratch / "planned", [*shlex.split(recipe.replace("$(NOW)", now.isoformat())), "--out", str(file)])
+    words = shlex.split(recipe.replace("$(NOW)", now.isoformat()))
+    assert instead.keys() <= set(words), recipe
+    _run(scratch / "planned", [*(instead.get(word, word) for word in words), "--out", str(file)])
     return file.read_text(encoding="utf-8")
 
 
