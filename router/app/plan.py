@@ -25,18 +25,25 @@ from router.state.records import Shortage
 
 
 def load_inputs(
-    paths: Sequence[JobSource], limits_file: Path | None, now: datetime, book: PriceBook, *, own_deadlines: bool = True
+    paths: Sequence[JobSource],
+    limits_source: Path | Limits | None,
+    now: datetime,
+    book: PriceBook,
+    *,
+    own_deadlines: bool = True,
 ) -> tuple[LoadedJobs, Limits]:
     """Return jobs and limits, checked against the book.
 
-    InvalidInputError has every problem of both. Without ``own_deadlines`` the deadlines of the jobs do not count, and
-    may have passed.
+    Limits that are no file were checked before. InvalidInputError has every problem of both. Without ``own_deadlines``
+    the deadlines of the jobs do not count, and may have passed.
     """
     problems: list[Problem] = []
     jobs, limits = LoadedJobs((), ()), LoadedLimits(Limits.none(), None)
     try:
-        if limits_file is not None:
-            limits = load_limits(limits_file)
+        if isinstance(limits_source, Limits):
+            limits = LoadedLimits(limits_source, None)
+        elif limits_source is not None:
+            limits = load_limits(limits_source)
             check_limits_against_book(limits, book)
     except InvalidInputError as error:
         problems += error.problems

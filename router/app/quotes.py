@@ -25,12 +25,13 @@ from router.jobs.spec import Job
 from router.planning.candidates import CandidateFinder
 from router.planning.plan import Plan
 from router.planning.planner import PlanRequest
+from router.planning.restricted_limits import restrict_limits
 from router.prices.books import load_book
 from router.prices.data_folders import hazard_fit_file, history_folder
 from router.prices.history_sql import list_parts
 from router.prices.pool_availability import LONGEST_GAP
 from router.prices.read_limits import MergedLimits
-from router.quotes.quote import BudgetQuote, Quote, Refused
+from router.quotes.quote import BudgetQuote, LimitsPlan, Quote, Refused
 from router.quotes.request import MarketInputs, QuoteRequest
 from router.spot.availability.observed import PoolObservation, summarise_observations
 from router.spot.live.foresight_cache import find_no_observations
@@ -53,7 +54,8 @@ class QuoteOptions:
     """The options of quotes, as on the command line.
 
     ``by`` None: each job's own deadline; ``budget``: ask how far it goes instead; ``quotas`` None: the reading that the
-    limits file names, if any. ``runs`` reads the earlier runs to learn from; by default none.
+    limits file names, if any. ``runs`` reads the earlier runs to learn from; by default none. ``limits_plan`` is the
+    plan that the limits are of.
     """
 
     by: Moment | None = None
@@ -63,6 +65,7 @@ class QuoteOptions:
     processes: int | None = None
     quotas: str | None = None
     runs: RunReader = read_no_runs
+    limits_plan: LimitsPlan | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +86,7 @@ class QuoteBatch:
 def prepare_quotes(
     paths: Sequence[JobSource],
     book_name: str,
-    limits_file: Path | None,
+    limits_source: Path | Limits | None,
     now: datetime,
     options: QuoteOptions,
     load: Callable[[str], PriceBook],
@@ -93,8 +96,8 @@ def prepare_quotes(
     InvalidInputError with every problem. A job without any deadline is refused.
     """
     book = load(book_name)
-    loaded, in_file = load_inputs(paths, limits_file, now, book, own_deadlines=options.by is None)
-    choice = QuotaChoice(options.quotas, limits_file)
+    loaded, in_file = load_inputs(paths, limits_source, now, book, own_deadlines=options.by is None)
+    choice = QuotaChoice(options.quotas, _file_of(limits_source))
     read = with_read_quotas(in_file, choice, book, now, running_placements(loaded, book))
     limits = read.limits
     offers = recent_offers(book, options.max_age, now)
@@ -114,14 +117,20 @@ def prepare_quotes(
         run_policy=default_run_policy(QUOTED_RULE),
     )
     asks: list[QuoteRequest | Refused] = []
+    given = limits_source is not None or bool(read.sources)
     for job, document in loaded:
         moment = options.by or job.deadline
         if moment is None:
             asks.append(Refused(job.name, "has no deadline to quote for", "give it one, or --by +36h"))
             continue
         files = () if any(isinstance(path, JobText) for path in paths) else (str(Path(document.file).absolute()),)
-        asks.append(QuoteRequest(job, moment.at(now), files))
+        stated = restrict_limits(limits, job.team) if given else None
+        asks.append(QuoteRequest(job, moment.at(now), files, stated, options.limits_plan))
     return QuoteBatch(tuple(asks), trade, options.budget, options.processes or _processors(), read, experience)
+
+
+def _file_of(limits_source: Path | Limits | None) -> Path | None:
+    return None if isinstance(limits_source, Limits) else limits_source
 
 
 def make_quotes(asked: QuoteBatch) -> Iterator[QuoteAnswer]:
@@ -224,7 +233,7 @@ def plan_request_of(
     quote: Quote,
     ceiling: Usd,
     book_name: str,
-    limits_file: Path | None,
+    limits_source: Path | Limits | None,
     now: datetime,
     held: Callable[[Limits], Limits] = lambda limits: limits,
     quotas: str | None = None,
@@ -239,8 +248,8 @@ def plan_request_of(
     """
     book = load_book(book_name)
     sources: Sequence[JobSource] = quote.files if document is None else (JobText(document, quote.job),)
-    loaded, in_file = load_inputs(sources, limits_file, now, book, own_deadlines=False)
-    choice = QuotaChoice(quotas, limits_file)
+    loaded, in_file = load_inputs(sources, limits_source, now, book, own_deadlines=False)
+    choice = QuotaChoice(quotas, _file_of(limits_source))
     read = with_read_quotas(in_file, choice, book, now, running_placements(loaded, book))
     job = next((j for j in loaded.jobs if j.name == quote.job), None)
     where = ", ".join(quote.files if document is None else ())

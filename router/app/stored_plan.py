@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from router.controller.plan_limits import store_limits
+from router.controller.plan_limits import store_limits, store_made_limits
 from router.controller.previous_plan import last_plan_value, store_last_plan
 from router.controller.workspaces import job_json
 from router.jobs.limits import Limits
@@ -20,6 +20,7 @@ def store_plan_inputs(
 ) -> None:
     """Store the specifications of jobs by their digests, and the limits of the plan of that digest."""
     store.plans.put_jobs({job.digest: job_json(job) for job in jobs}, moment)
+    store_made_limits(store, digest, Limits.none() if limits is None else limits)
     if limits is not None:
         store_limits(store, digest, limits)
 

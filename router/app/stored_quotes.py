@@ -19,6 +19,8 @@ from router.config.plan_files import (
     read_quote,
     store_acceptance,
 )
+from router.controller.plan_limits import put_limits
+from router.jobs.limits import Limits
 from router.quotes.quote import Quote
 from router.quotes.quote_json import quote_content, quote_from_json, quote_to_json
 
@@ -89,10 +91,12 @@ def quotes_content(quotes: Sequence[StoredQuote]) -> dict[str, Any]:
     return {"quotes": rows}
 
 
-def put_quote(store: StateStore, quote: Quote, document: str, asked_by: str) -> str:
-    """Store a quote in the state with its job as it was written, and return its id."""
+def put_quote(store: StateStore, quote: Quote, document: str, asked_by: str, limits: Limits | None = None) -> str:
+    """Store a quote in the state with its job as it was written and its limits, and return its id."""
     from router.state.quotes import QuoteRow
 
+    if limits is not None:
+        put_limits(store, limits)
     name: str = quote_content(quote)["quote_id"]
     store.quotes.put(QuoteRow(name, quote.job, quote.team, quote.asked_at, asked_by, quote_to_json(quote), document))
     return name

@@ -252,7 +252,7 @@ def _put_into_state(quotes: Sequence[tuple[Quote, QuoteRequest | Refused]]) -> N
             with open_state_store(None, None, makes=False) as (_, store):
                 for quote, ask in quotes:
                     if isinstance(ask, QuoteRequest):
-                        put_quote(store, quote, job_json(ask.job), acting_user())
+                        put_quote(store, quote, job_json(ask.job), acting_user(), ask.limits)
     except (CommandError, InvalidInputError) as error:
         console.note(f"quotes are stored in files alone: {error}", "warning")
 

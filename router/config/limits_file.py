@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from pricing.problems import InvalidInputError, Problem
 from router.config.validation import problems_of
-from router.config.yamlfile import YamlDocument, read_documents
+from router.config.yamlfile import YamlDocument, parse_documents, read_documents
 from router.jobs.fields import nearest_word
 from router.jobs.limits import Limits
 
@@ -35,7 +35,15 @@ def load_limits(path: Path) -> LoadedLimits:
     InvalidInputError carries everything that is wrong: no such file, not YAML, a second document, what the model
     refuses.
     """
-    documents = read_documents(path)
+    return _limits_of(read_documents(path))
+
+
+def parse_limits(text: str, file: str = "limits.yaml") -> LoadedLimits:
+    """Load limits of text as :func:`load_limits` does; ``file`` is the name that messages show."""
+    return _limits_of(parse_documents(text, file))
+
+
+def _limits_of(documents: Sequence[YamlDocument]) -> LoadedLimits:
     if not documents:
         return LoadedLimits(Limits.none(), None)
     if len(documents) > 1:

@@ -18,7 +18,9 @@ from router.console.work import (
     submit,
     worker_settings,
 )
+from router.jobs.limits import Limits
 from router.jobs.quantities import Moment
+from router.planning.restricted_limits import limits_text
 from router.queries.context import QueryContext
 from router.queries.quote_acceptance import (
     AcceptanceInputs,
@@ -29,6 +31,7 @@ from router.queries.quote_acceptance import (
     check_acceptable,
     present_budgets,
 )
+from router.queries.quote_limits import QuestionLimits
 from router.queries.quote_questions import (
     QuoteQuestion,
     ask_quote,
@@ -37,6 +40,7 @@ from router.queries.quote_questions import (
     runs_of_state,
 )
 from router.queries.quotes import find_quote
+from router.quotes.quote import LimitsPlan
 from router.quotes.quote_json import answers_to_json
 from router.state.tasks import TaskRow
 
@@ -47,6 +51,7 @@ QUOTE_ACCEPTANCE = "quote_acceptance"
 def submit_question(context: QueryContext, question: QuoteQuestion) -> TaskRow:
     """Queue a quote. AccessDeniedError, InvalidInputError, TooManyTasksError."""
     checked = check_question(context, question)
+    plan = checked.limits.plan
     request = {
         "now": context.clock().astimezone(UTC).isoformat(),
         "who": context.identity.name,
@@ -54,6 +59,8 @@ def submit_question(context: QueryContext, question: QuoteQuestion) -> TaskRow:
         "document": checked.document,
         "by": question.by,
         "budget": question.budget,
+        "limits": limits_text(checked.limits.limits),
+        "limits_plan": None if plan is None else {"digest": plan.digest, "as_of": plan.as_of.isoformat()},
     }
     return submit(context, QUOTE, checked.job.team, request)
 
@@ -82,7 +89,8 @@ def run_question(request: dict[str, Any], progress: Callable[[str], None]) -> di
         context = QueryContext(worker_settings(), store, lambda: now, _identity_of(request))
         by = Moment.parse(request["by"]) if request["by"] else None
         budget = Usd.parse(request["budget"]) if request["budget"] else None
-        asked = ask_quote(context, prepare_question(context, request["document"], by, budget), progress)
+        limits = _limits_of(request)
+        asked = ask_quote(context, prepare_question(context, request["document"], by, budget, limits), progress)
     answers = json.loads(answers_to_json([asked.answer]))
     if not asked.name:
         return {"quote": "", "answers": answers}
@@ -121,6 +129,15 @@ def _earlier_acceptance(context: QueryContext, request: dict[str, Any]) -> Quote
     if found is None or found.who != request["who"]:
         return None
     return found if datetime.fromisoformat(found.at) == context.clock() else None
+
+
+def _limits_of(request: dict[str, Any]) -> QuestionLimits:
+    """Return the limits that were checked; none in a request of an earlier version."""
+    text, plan = request.get("limits"), request.get("limits_plan")
+    return QuestionLimits(
+        Limits.none() if text is None else Limits.model_validate_json(text),
+        None if plan is None else LimitsPlan(plan["digest"], datetime.fromisoformat(plan["as_of"])),
+    )
 
 
 def _identity_of(request: dict[str, Any]) -> Identity:

@@ -12,6 +12,7 @@ from datetime import datetime
 from pricing.money import ZERO, Usd
 from router.jobs.limits import Limits, TeamBudget
 from router.ledger.budget import Budget, Scope, SpentByOwner
+from router.planning.restricted_limits import limits_digest, limits_text
 from router.state.store import StateStore
 
 _CENT = 10_000_000  # nano-dollars
@@ -35,8 +36,41 @@ def limits_json(store: StateStore, plan: str) -> str:
     return store.values.get(_store_key(plan)) or Limits.none().to_json()
 
 
+def store_made_limits(store: StateStore, plan: str, limits: Limits) -> None:
+    """Store the limits that a plan was made with; unlike :func:`store_limits` no acceptance changes them."""
+    store.values.set(_made_key(plan), put_limits(store, limits))
+
+
+def made_limits(store: StateStore, plan: str) -> Limits:
+    """Return the limits that a plan was made with; where an earlier version made it, those stored last with it."""
+    digest = store.values.get(_made_key(plan))
+    found = None if digest is None else find_limits(store, digest)
+    return found or Limits.model_validate_json(limits_json(store, plan))
+
+
+def put_limits(store: StateStore, limits: Limits) -> str:
+    """Store limits under their digest, and return it; repeating it is harmless."""
+    digest = limits_digest(limits)
+    store.values.set(_digest_key(digest), limits_text(limits))
+    return digest
+
+
+def find_limits(store: StateStore, digest: str) -> Limits | None:
+    """Return the limits of that digest, None where they are not stored."""
+    text = store.values.get(_digest_key(digest))
+    return None if text is None else Limits.model_validate_json(text)
+
+
 def _store_key(plan: str) -> str:
     return f"limits {plan}"
+
+
+def _made_key(plan: str) -> str:
+    return f"made limits {plan}"
+
+
+def _digest_key(digest: str) -> str:
+    return f"limits of digest {digest}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ _TIGHT = 1e-6
 def restrict_plan(plan: Plan, teams: Collection[str]) -> Plan:
     """Return the part of a plan that is about jobs of these teams; ``restricted_to`` names them."""
     kept = {job.job for job in plan.jobs if job.team in teams}
-    names = _ForeignNames.of(plan, kept, teams)
+    names = ForeignNames.of(plan, kept, teams)
     lines = tuple(line for line in plan.lines if line.job in kept)
     moves = tuple(move for move in plan.moves if move.job in kept)
     part = replace(
@@ -62,7 +62,7 @@ def restrict_plan(plan: Plan, teams: Collection[str]) -> Plan:
 
 
 @dataclass(frozen=True)
-class _ForeignNames:
+class ForeignNames:
     """The names of other teams and of their jobs, which texts about a job that is kept may hold."""
 
     jobs: frozenset[str]
@@ -70,7 +70,7 @@ class _ForeignNames:
     kept: frozenset[str]
 
     @classmethod
-    def of(cls, plan: Plan, kept: Collection[str], teams: Collection[str]) -> _ForeignNames:
+    def of(cls, plan: Plan, kept: Collection[str], teams: Collection[str]) -> ForeignNames:
         known = {job.team for job in plan.jobs} | {standing.team for standing in plan.fair_share}
         known |= {each.team for each in plan.usage.teams} if plan.usage is not None else set()
         jobs = frozenset(job.job for job in plan.jobs if job.job not in kept)
@@ -162,7 +162,7 @@ def _usage(
     usage: PlanUsage | None,
     part: Plan,
     teams: Collection[str],
-    names: _ForeignNames,
+    names: ForeignNames,
 ) -> PlanUsage | None:
     """Return the use of limits and budgets by these teams; what left a cloud before is known of all jobs alone."""
     if usage is None:

@@ -17,6 +17,7 @@ from router.app.stored_plan import store_plan_inputs
 from router.app.stored_quotes import put_acceptance, put_quote
 from router.config.limits_file import read_limits
 from router.config.plan_files import QuoteAcceptance, StoredQuote
+from router.controller.plan_limits import find_limits
 from router.controller.workspaces import job_json
 from router.jobs.limits import Limits
 from router.planning.plan import Plan
@@ -55,7 +56,7 @@ class AcceptanceInputs:
     """The inputs of a quote's plan, as on the command line.
 
     ``budgets`` and ``runs`` are what the state knows. ``reads_files``: the job's file counts where the quote names one,
-    so that a job that was changed since is refused.
+    so that a job that was changed since is refused. A ``limits_file`` or ``quotas`` replace the quote's own limits.
     """
 
     now: datetime
@@ -75,14 +76,15 @@ class PreparedAcceptance:
     ceiling: Usd
     request: PlanRequest
     inputs: AcceptanceInputs
+    limits: Path | Limits | None = None
 
     @property
     def limits_to_store(self) -> Limits | None:
-        """Return the limits of file and readings, without the budgets of the state; None where there are none."""
-        file = self.inputs.limits_file
-        if file is None and not self.request.limit_sources:
+        """Return the limits of quote, file and readings, without the budgets of the state; None without any."""
+        limits = self.limits
+        if limits is None and not self.request.limit_sources:
             return None
-        written = Limits.none() if file is None else read_limits(file)
+        written = Limits.none() if limits is None else limits if isinstance(limits, Limits) else read_limits(limits)
         return self.request.limits.model_copy(update={"teams": written.teams})
 
 
@@ -91,27 +93,28 @@ def prepare_acceptance(
 ) -> PreparedAcceptance:
     """Check that a quote can be accepted, and return the request of its plan.
 
-    The ceiling is by default the cost that 9 of 10 runs stay below. QuoteStaleError; InvalidInputError as
-    :func:`find_quote`, without a ceiling, and for a job that was changed.
+    The ceiling is by default the cost that 9 of 10 runs stay below; the limits are those of the quote. QuoteStaleError;
+    InvalidInputError as :func:`find_quote`, without a ceiling, for a job that was changed, for limits that are lost.
     """
     stored = find_quote(context, name)
     quote = stored.quote
     context.identity.require(Permission.ACCEPT_QUOTES, quote.team or None)
     _check_valid(stored, inputs.now)
     limit = _ceiling_of(stored, ceiling)
+    limits = _limits_of(context, stored, inputs)
     reads_files = bool(quote.files) and (inputs.reads_files or stored.document is None)
     request = plan_request_of(
         quote,
         limit,
         inputs.book,
-        inputs.limits_file,
+        limits,
         inputs.now,
         inputs.budgets.limits,
         inputs.quotas,
         inputs.runs,
         document=None if reads_files else stored.document,
     )
-    return PreparedAcceptance(stored, limit, request, inputs)
+    return PreparedAcceptance(stored, limit, request, inputs, limits)
 
 
 def plan_quote(prepared: PreparedAcceptance, progress: Progress) -> Plan:
@@ -184,6 +187,7 @@ def check_acceptable(context: QueryContext, name: str, ceiling: Usd | None, now:
         raise _accepted_before(stored)
     _check_valid(stored, now)
     _ceiling_of(stored, ceiling)
+    _limits_of(context, stored, AcceptanceInputs(now))
     return stored
 
 
@@ -191,6 +195,18 @@ def _check_valid(stored: StoredQuote, now: datetime) -> None:
     until = stored.quote.valid_until
     if now > until:
         raise QuoteStaleError(f"{stored.name} was valid until {until:%Y-%m-%d %H:%MZ}")
+
+
+def _limits_of(context: QueryContext, stored: StoredQuote, inputs: AcceptanceInputs) -> Path | Limits | None:
+    """Return the limits to accept a quote under. InvalidInputError where its own are not stored in this state."""
+    own = stored.quote.limits
+    if inputs.limits_file is not None or inputs.quotas is not None or own is None:
+        return inputs.limits_file
+    found = Limits.none() if own.empty else find_limits(context.store, own.digest)
+    if found is None:
+        what = f"the limits that {stored.name} was made under are not in this state"
+        raise InvalidInputError.single(what, field="--limits", remedy="give them on the command line, or quote again")
+    return found
 
 
 def _ceiling_of(stored: StoredQuote, ceiling: Usd | None) -> Usd:

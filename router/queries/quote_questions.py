@@ -6,23 +6,28 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
+from pricing.book import PriceBook
 from pricing.money import Usd
-from pricing.problems import InvalidInputError
+from pricing.problems import InvalidInputError, Problem
 from router.access.identity import Permission
 from router.app.learned import RunReader
 from router.app.plan import load_inputs
 from router.app.quotes import QuoteAnswer, QuoteOptions, make_quotes, prepare_quotes
 from router.app.stored_quotes import put_quote
-from router.config.job_files import JobText, load_jobs
+from router.config.job_files import JobText, LoadedJobs, load_jobs
 from router.controller.run_records import read_runs
 from router.controller.workspaces import job_json
+from router.jobs.limits import Limits
 from router.jobs.quantities import TOO_FAR, Moment, is_beyond_planning
 from router.jobs.spec import Job
+from router.planning.restricted_limits import restrict_limits
 from router.prices.books import load_book
 from router.queries.context import QueryContext
 from router.queries.plan_making import job_references
+from router.queries.quote_limits import NONE, SOURCES, QuestionLimits, limits_of_last_plan, parse_own_limits
 from router.queries.quotes import find_quote, list_quotes
 from router.quotes.quote import Quote
+from router.quotes.request import QuoteRequest
 
 MAX_DOCUMENT = 100_000
 _MAX_SHORT = 40
@@ -33,7 +38,8 @@ class QuoteQuestion:
     """A job, and by when, or for how much money, it is to be done; as text.
 
     The job is a ``document`` that somebody wrote, the one of the quote ``again``, or the ``job`` of that name that was
-    quoted or planned last. ``by`` "" is its own deadline; with ``budget`` the question is how far that goes.
+    quoted or planned last. ``by`` "" is its own deadline; with ``budget`` the question is how far that goes. Limits are
+    those that somebody wrote (``limits``), none (``limits_of`` "none"), or those of the last plan.
     """
 
     document: str = ""
@@ -41,16 +47,19 @@ class QuoteQuestion:
     job: str = ""
     by: str = ""
     budget: str = ""
+    limits: str = ""
+    limits_of: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedQuestion:
-    """A question that can be answered: its job, the moment and the money."""
+    """A question that can be answered: its job, the moment, the money and the limits."""
 
     job: Job
     document: str
     by: Moment | None
     budget: Usd | None
+    limits: QuestionLimits
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,20 +78,45 @@ def check_question(context: QueryContext, question: QuoteQuestion) -> CheckedQue
     context.identity.require(Permission.MAKE_QUOTES)
     now = context.clock()
     by, budget = _parse_deadline(question.by, now), _parse_budget(question.budget)
-    document = _document_of(context, question)
-    loaded, _ = load_inputs((JobText(document),), None, now, load_book("latest"), own_deadlines=by is None)
+    document, book = _document_of(context, question), load_book("latest")
+    problems: list[Problem] = []
+    own: Limits | None = None
+    loaded = LoadedJobs((), ())
+    try:
+        own = _own_limits(question, book)
+    except InvalidInputError as error:
+        problems += error.problems
+    try:
+        loaded, _ = load_inputs((JobText(document),), None, now, book, own_deadlines=by is None)
+    except InvalidInputError as error:
+        problems += error.problems
+    if problems:
+        raise InvalidInputError(problems)
     if len(loaded.jobs) != 1:
         second = loaded.documents[1].where()
         raise InvalidInputError.single("a quote is for one job", where=second, remedy="ask for each on its own")
     (job,) = loaded.jobs
     context.identity.require(Permission.MAKE_QUOTES, job.team)
     # What is in the state was put there by who may refer to files and secrets of this server.
-    problems = list(job_references(loaded)) if question.document else []
+    problems += job_references(loaded) if question.document else ()
     if problems:
         raise InvalidInputError(problems)
     if by is None and job.deadline is None:
         raise InvalidInputError.single("has no deadline to quote for", field="by", remedy="give one, e.g. +36h")
-    return CheckedQuestion(job, document, by, budget)
+    limits = limits_of_last_plan(context, job.team) if own is None else QuestionLimits(restrict_limits(own, job.team))
+    return CheckedQuestion(job, document, by, budget, limits)
+
+
+def _own_limits(question: QuoteQuestion, book: PriceBook) -> Limits | None:
+    """Return the limits of a question itself; None where those of the last plan count. InvalidInputError."""
+    if question.limits_of not in ("", *SOURCES):
+        raise InvalidInputError.single("is no choice", field="limits_of", remedy=f"write one of {', '.join(SOURCES)}")
+    if question.limits and question.limits_of:
+        what = "does not go with limits that are written"
+        raise InvalidInputError.single(what, field="limits_of", remedy="give one of the two")
+    if question.limits:
+        return parse_own_limits(question.limits, book)
+    return Limits.none() if question.limits_of == NONE else None
 
 
 def _document_of(context: QueryContext, question: QuoteQuestion) -> str:
@@ -117,20 +151,29 @@ def _check_text(document: str) -> None:
 def ask_quote(context: QueryContext, question: CheckedQuestion, progress: Callable[[str], None]) -> AskedQuote:
     """Make the quote of a question on the latest prices, and store it with its job. InvalidInputError."""
     now = context.clock()
-    options = QuoteOptions(by=question.by, budget=question.budget, processes=1, runs=runs_of_state(context))
+    options = QuoteOptions(
+        by=question.by,
+        budget=question.budget,
+        processes=1,
+        runs=runs_of_state(context),
+        limits_plan=question.limits.plan,
+    )
     progress(f"reading prices for {question.job.name}")
-    batch = prepare_quotes((JobText(question.document),), "latest", None, now, options, load_book)
+    batch = prepare_quotes((JobText(question.document),), "latest", question.limits.limits, now, options, load_book)
     progress(f"simulating {question.job.name}")
     (answer,) = make_quotes(batch)
     if not isinstance(answer, Quote):
         return AskedQuote(answer, "")
-    return AskedQuote(answer, put_quote(context.store, answer, question.document, context.identity.name))
+    stated = next((ask.limits for ask in batch.asks if isinstance(ask, QuoteRequest)), None)
+    return AskedQuote(answer, put_quote(context.store, answer, question.document, context.identity.name, stated))
 
 
-def prepare_question(context: QueryContext, document: str, by: Moment | None, budget: Usd | None) -> CheckedQuestion:
+def prepare_question(
+    context: QueryContext, document: str, by: Moment | None, budget: Usd | None, limits: QuestionLimits
+) -> CheckedQuestion:
     """Return a question that was checked before, its job read again. InvalidInputError."""
     jobs = load_jobs((JobText(document),), context.clock(), own_deadlines=by is None).jobs
-    return CheckedQuestion(jobs[0], document, by, budget)
+    return CheckedQuestion(jobs[0], document, by, budget, limits)
 
 
 def find_document(context: QueryContext, job: str) -> str | None:

@@ -65,6 +65,7 @@ def make_budget_quote(ask: QuoteRequest, budget: Usd, trade: MarketInputs) -> Bu
         book_digest=trade.book.digest,
         run_policy=trade.run_policy,
         learned=find_learned(asking),
+        limits=ask.quoted_limits,
     )
 
 

@@ -171,6 +171,7 @@ class _QuoteBuilder:
             hour_earlier=self._hour_point(offered, earlier=True),
             hour_later=self._hour_point(offered, earlier=False),
             evidence=describe_evidence(menu, stage.availability, trade.fit),
+            limits=ask.quoted_limits,
         )
 
     @property

@@ -174,6 +174,27 @@ class QuoteLearned:
 
 
 @dataclass(frozen=True, slots=True)
+class LimitsPlan:
+    """A plan whose limits a quote was made under: its digest, and the moment that it is for."""
+
+    digest: str
+    as_of: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class QuoteLimits:
+    """The limits that a quote was made under, as far as they concern its team; acceptance keeps to the same.
+
+    ``digest`` is the SHA-256 of their canonical JSON. ``plan`` is absent where they are of no plan. ``empty``: nothing
+    is limited.
+    """
+
+    digest: str
+    empty: bool
+    plan: LimitsPlan | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Quote:
     """A quote: the cost of finishing a job by ``deadline``, as a distribution.
 
@@ -185,7 +206,8 @@ class Quote:
     earlier version. ``policy`` is the same in words. ``learned`` is absent where no earlier run was counted.
     ``hour_earlier`` and ``hour_later`` are deadlines about an hour before and after: a whole number of the simulation's
     ticks, so that ``hours`` says how far. The earlier one is absent where the fastest is not done by then, and both and
-    ``evidence`` in quotes made before they were stored.
+    ``evidence`` in quotes made before they were stored. ``limits`` is absent where none were asked for on the command
+    line, and in earlier quotes.
     """
 
     job: str
@@ -230,6 +252,7 @@ class Quote:
     hour_earlier: Point | None = None
     hour_later: Point | None = None
     evidence: QuoteEvidence | None = None
+    limits: QuoteLimits | None = None
 
     @property
     def knee(self) -> Point | None:
@@ -255,7 +278,8 @@ class Reach:
 class BudgetQuote:
     """A budget quote: how many steps a budget pays for.
 
-    ``steps`` is what the job has left to do. ``policy``, ``run_policy`` and ``learned`` are as in a quote.
+    ``steps`` is what the job has left to do. ``policy``, ``run_policy``, ``learned`` and ``limits`` are as in a
+    quote.
     """
 
     job: str
@@ -273,6 +297,7 @@ class BudgetQuote:
     book_digest: str
     run_policy: RunPolicy | None = None
     learned: QuoteLearned | None = None
+    limits: QuoteLimits | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,9 @@ from router.jobs.spec import Job
 from router.planning.candidates import Candidate, CandidateFinder, DroppedListing, steps_to_do
 from router.planning.derived_placement import find_for_plan
 from router.planning.remaining_work import transfer_usd
+from router.planning.restricted_limits import limits_digest
 from router.planning.transfers import checkpoint_transfer
-from router.quotes.quote import Refused, Somewhere
+from router.quotes.quote import LimitsPlan, QuoteLimits, Refused, Somewhere
 from router.quotes.runner import PolicyFactory, QuoteClock, ScenarioRunner
 from router.quotes.statistics import QuoteLevels, to_usd
 from router.spot.availability.fit import AvailabilityFit
@@ -38,12 +39,22 @@ OptionObservations = Callable[[Sequence[QuoteOption]], Mapping[str, PoolObservat
 class QuoteRequest:
     """A request: one job by one deadline.
 
-    ``files`` are where the job is written, to find it again when the quote is accepted.
+    ``files`` are where the job is written, to find it again when the quote is accepted. ``limits`` are those to accept
+    it under, and ``limits_plan`` the plan that they are of; None where no limits were asked for.
     """
 
     job: Job
     deadline: datetime
     files: tuple[str, ...] = ()
+    limits: Limits | None = None
+    limits_plan: LimitsPlan | None = None
+
+    @property
+    def quoted_limits(self) -> QuoteLimits | None:
+        """Return what the quote says of its limits."""
+        if self.limits is None:
+            return None
+        return QuoteLimits(limits_digest(self.limits), self.limits == Limits.none(), self.limits_plan)
 
 
 @dataclass(frozen=True, slots=True)

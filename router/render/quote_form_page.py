@@ -7,8 +7,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from pricing.problems import Problem
+from router.quotes.quote import LimitsPlan
 from router.render.page_frame import PageFrame
 from router.render.pages import fill_template
+
+# The choice of limits that are written in the form.
+OWN = "own"
 
 # Public shapes of models: parameters, layers, width, length of a sequence.
 MODELS: Mapping[str, tuple[str, int, int, int]] = {
@@ -25,6 +29,7 @@ class QuoteFormView:
     """The form: what was written in it, what is wrong with that, and what may be chosen.
 
     ``again`` is the id of a quote whose job is asked for again; ``deadline`` is what the form begins with.
+    ``limits_plan`` is the last plan, whose limits count by default; None where none was made.
     """
 
     deadline: str
@@ -35,6 +40,7 @@ class QuoteFormView:
     teams: tuple[str, ...] = ()
     again: str = ""
     again_job: str = ""
+    limits_plan: LimitsPlan | None = None
 
     def value(self, name: str, default: str = "") -> str:
         """Return what was written in a field."""

@@ -18,8 +18,10 @@ from router.quotes.quote import (
     QuoteLearned,
     QuoteLearnedRate,
     QuoteLearnedSpeed,
+    QuoteLimits,
     Refused,
 )
+from router.render.quoted_limits import limits_words
 from router.render.tables import (
     MARKETS,
     PLAIN,
@@ -153,6 +155,7 @@ def _quote(q: Quote, name: str, screen: Screen) -> str:
         _places(q),
         _conditions(q.conditions),
         wrap_text(f"run by {q.run_policy}: `apply` runs the same policy") if q.run_policy else "",
+        _limits(q.limits),
         f"valid until {format_timestamp(q.valid_until)}"
         + (f"; stepfare quote --accept {name} --out plan.json" if name else ""),
     ]
@@ -262,6 +265,11 @@ def _places(q: Quote | BudgetQuote) -> str:
     if len(q.places) > _PLACES:
         lines.append(f"  and {len(q.places) - _PLACES} more")
     return "\n".join(lines)
+
+
+def _limits(limits: QuoteLimits | None) -> str:
+    words = limits_words(limits)
+    return wrap_text(f"made under {words}; accepted under the same") if words else ""
 
 
 def _conditions(conditions: Sequence[str]) -> str:

@@ -15,6 +15,7 @@ from pricing.units import format_count
 from router.quotes.quote import LEVELS, Leg, Other, Point, Quote, Refused
 from router.quotes.quote_json import quote_content
 from router.render.figures import MARKET_LETTERS, MARKET_WORDS, chance, day_clock, hours, money, percent
+from router.render.quoted_limits import limits_words
 
 SHOWN_ALTERNATIVES = 8
 DOTS = tuple(range(0, len(LEVELS), 2))  # 2.5 %, 7.5 %, ... 97.5 %: the middles of 20 parts of one run in 20
@@ -83,6 +84,7 @@ class QuoteView:
     legs: tuple[LegRow, ...]
     trust: tuple[str, ...]
     fields: tuple[tuple[str, str], ...]
+    limits: str
 
     @property
     def price(self) -> Usd | None:
@@ -196,6 +198,7 @@ def quote_view(q: Quote, name: str, anchor: str = "q1") -> QuoteView:
         legs=tuple(_leg_row(leg) for leg in q.run),
         trust=_trust(q),
         fields=_raw_fields(q),
+        limits=limits_words(q.limits),
     )
 
 

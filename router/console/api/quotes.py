@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import json
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
@@ -14,6 +15,7 @@ from router.console.api.tasks import TaskAnswer, accepted_task
 from router.console.error_answers import answer_error
 from router.console.quote_work import submit_acceptance, submit_question
 from router.console.site import ConsoleSite
+from router.queries.quote_limits import MAX_LIMITS
 from router.queries.quote_questions import MAX_DOCUMENT, QuoteQuestion, parse_amount
 from router.queries.quotes import MOST_LISTED, find_quote, list_quotes, parse_before
 from router.quotes.quote_json import quote_to_json
@@ -33,6 +35,25 @@ class QuoteAsked(BaseModel):
     job: str = Field(default="", max_length=100, description="Name of a job that was quoted or planned before.")
     by: str = Field(default="", max_length=40, description="2026-11-25T09:00Z or +36h; else the job's own deadline.")
     budget: str = Field(default="", max_length=40, description="Dollars: ask how many steps they pay for.")
+    limits: Annotated[str, Field(max_length=MAX_LIMITS)] | dict[str, Any] | None = Field(
+        default=None, description="A limits file as YAML or JSON text, or the same as JSON. It may name no file."
+    )
+    limits_of: Literal["last", "none"] | None = Field(
+        default=None, description="Where no `limits` are given: those of the last plan (by default), or none."
+    )
+
+    def question(self) -> QuoteQuestion:
+        """Return the question that it asks."""
+        written = json.dumps(self.limits, ensure_ascii=False) if isinstance(self.limits, dict) else self.limits or ""
+        return QuoteQuestion(
+            document=self.document,
+            again=self.again,
+            job=self.job,
+            by=self.by,
+            budget=self.budget,
+            limits=written,
+            limits_of=self.limits_of or "",
+        )
 
 
 class AcceptanceAsked(BaseModel):
@@ -75,8 +96,7 @@ def make_router(site: ConsoleSite) -> APIRouter:
 
     @router.post("/quotes", status_code=202, summary="Ask for a quote", response_model=TaskAnswer)
     def ask(request: Request, asked: QuoteAsked) -> Response:
-        question = QuoteQuestion(asked.document, asked.again, asked.job, asked.by, asked.budget)
-        return accepted_task(submit_question(site.asked_by(request), question))
+        return accepted_task(submit_question(site.asked_by(request), asked.question()))
 
     @router.get("/quotes/{name}", summary="Read a quote, as `stepfare quotes show -o json` prints it")
     def quote(request: Request, name: str) -> Response:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from urllib.parse import urlencode
 
@@ -22,6 +23,7 @@ from router.console.quote_work import QUOTE, QUOTE_ACCEPTANCE, submit_acceptance
 from router.console.reader_slots import fill_slots
 from router.console.site import ConsoleSite
 from router.jobs.quantities import Moment
+from router.queries.quote_limits import find_limits_plan
 from router.queries.quote_questions import MAX_DOCUMENT, QuoteQuestion, parse_amount
 from router.queries.quotes import find_quote, list_quotes, parse_before
 from router.queries.tasks import find_task
@@ -29,6 +31,7 @@ from router.quotes.other_deadline import deadline_figure
 from router.render.figures import day_clock
 from router.render.page_frame import PageFrame
 from router.render.quote_form_page import (
+    OWN,
     QuoteFormView,
     QuoteProgressView,
     job_of_fields,
@@ -119,25 +122,37 @@ def _ask(site: ConsoleSite, request: Request, values: Mapping[str, str]) -> Resp
     context = site.asked_by(request)
     source = values.get("source", "document")
     by = values.get("by", "") or values.get("within", "") or values.get("at", "")
+    limits_of = values.get("limits_of", "")
+    written = (values.get("limits", ""), "") if limits_of == OWN else ("", limits_of)
     fields = {name: values.get(name, "") for name in _FIELDS}
     stored: StoredQuote | None = None
     shown = dict(values)
     try:
         if source == "again":
             stored = find_quote(context, values.get("again", ""))
-            question = QuoteQuestion(again=stored.name, by=_with_zone(by))
+            question = QuoteQuestion(again=stored.name)
         elif source == "job":
-            question = QuoteQuestion(job=values.get("job", ""), by=_with_zone(by))
+            question = QuoteQuestion(job=values.get("job", ""))
         else:
             document = job_of_fields(fields) if source == "fields" else values.get("file") or values.get("document", "")
             shown["document"] = document
-            question = QuoteQuestion(document=document, by=_with_zone(by))
+            question = QuoteQuestion(document=document)
+        _check_choice(limits_of, values.get("limits", ""))
+        question = replace(question, by=_with_zone(by), limits=written[0], limits_of=written[1])
         task = submit_question(context, question)
     except NoSuchQuoteError:
         raise
     except InvalidInputError as error:
         return _form(site, request, shown, stored, error.problems)
     return RedirectResponse(f"/quotes/tasks/{task.id}", 303)
+
+
+def _check_choice(limits_of: str, written: str) -> None:
+    if limits_of == OWN and not written.strip():
+        raise InvalidInputError.single("is empty", field="limits", remedy="write limits, or choose none")
+    if limits_of != OWN and written.strip():
+        remedy = "choose those that are written here, or empty the text"
+        raise InvalidInputError.single("are written, and others are chosen", field="limits", remedy=remedy)
 
 
 def _accept(site: ConsoleSite, request: Request, name: str, ceiling: str) -> Response:
@@ -204,6 +219,7 @@ def _form(
         tuple(sorted(teams if teams is not None else {row.quote.team for row in recent} - {""})),
         "" if again is None else again.name,
         "" if again is None else again.quote.job,
+        find_limits_plan(context) if context.identity.may(Permission.MAKE_QUOTES) else None,
     )
     frame: PageFrame = site.frame(request, HERE)
     return Response(fill_slots(quote_form_page(view, frame), request), 400 if problems else 200, media_type=HTML)

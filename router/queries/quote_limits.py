@@ -1,0 +1,84 @@
+"""Find the limits that a quote is asked for under: those of the last plan, none, or those that somebody wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pricing.book import PriceBook
+from pricing.problems import InvalidInputError, Problem
+from router.access.identity import Permission
+from router.app.read_quotas import NO_QUOTAS
+from router.config.book_check import check_limits_against_book
+from router.config.limits_file import LoadedLimits, parse_limits
+from router.controller.plan_limits import made_limits
+from router.jobs.limits import Limits
+from router.planning.restricted_limits import limits_text, restrict_limits
+from router.prices.allowance_store import LATEST
+from router.queries.context import QueryContext
+from router.quotes.quote import LimitsPlan
+
+LAST, NONE = "last", "none"
+SOURCES = (LAST, NONE)
+READINGS = (LATEST, NO_QUOTAS)
+MAX_LIMITS = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionLimits:
+    """The limits of a question, and the plan that they are of; None where they are of none."""
+
+    limits: Limits
+    plan: LimitsPlan | None = None
+
+
+def find_limits_plan(context: QueryContext) -> LimitsPlan | None:
+    """Return the plan whose limits quotes are made under by default: the last night's; None without any."""
+    context.identity.require(Permission.MAKE_QUOTES)
+    newest = context.store.made_plans.newest(1, of_nights=True)
+    return LimitsPlan(newest[0].digest, newest[0].as_of) if newest else None
+
+
+def limits_of_last_plan(context: QueryContext, team: str) -> QuestionLimits:
+    """Return what of the last plan's limits concerns a team; no limits where no plan was made."""
+    plan = find_limits_plan(context)
+    row = None if plan is None else context.store.made_plans.row(plan.digest)
+    if plan is None or row is None:
+        return QuestionLimits(Limits.none())
+    limits = made_limits(context.store, plan.digest)
+    if limits.quotas not in READINGS:
+        # An earlier version may have stored the name of a file beside the limits file; what it held is not known here.
+        limits = limits.model_copy(update={"quotas": None})
+    return QuestionLimits(restrict_limits(limits, team, {part.team for part in row.teams}), plan)
+
+
+def parse_own_limits(text: str, book: PriceBook) -> Limits:
+    """Return limits that somebody wrote, checked against the book. InvalidInputError with every problem."""
+    if len(text) > MAX_LIMITS:
+        what = f"has {len(text):,} characters"
+        raise InvalidInputError.single(what, field="limits", remedy=f"write at most {MAX_LIMITS:,}")
+    if not text.strip():
+        raise InvalidInputError.single("is empty", field="limits", remedy="write limits, or ask for none")
+    no_text = InvalidInputError.single("has characters that are no text", field="limits", remedy="write text")
+    try:
+        text.encode()
+        loaded = parse_limits(text)
+        # Escapes may write characters that cannot be stored.
+        limits_text(loaded.limits).encode()
+    except ValueError as error:
+        if isinstance(error, InvalidInputError):
+            raise
+        raise no_text from None
+    check_limits_against_book(loaded, book)
+    problems = list(limit_references(loaded))
+    if problems:
+        raise InvalidInputError(problems)
+    return loaded.limits
+
+
+def limit_references(loaded: LoadedLimits) -> Iterator[Problem]:
+    """Yield a problem where the limits name a file of this server."""
+    name = loaded.limits.quotas
+    if name is not None and name not in READINGS and loaded.document is not None:
+        where = loaded.document.where(("quotas",))
+        yield Problem(where, "quotas", "names a file of this server", "write latest or none")
