@@ -23,7 +23,7 @@ from router.app.budgets import BooksFolders, budget_constraints, recent_use
 from router.app.plan import PlanOptions, PreparedPlan, plan_request
 from router.app.stored_plan import made_plan_writes, store_plan_inputs
 from router.config.job_files import LoadedJobs, load_jobs
-from router.config.limits_file import load_limits
+from router.config.limits_file import LoadedLimits, load_limits
 from router.controller.previous_plan import last_plan
 from router.controller.run_records import read_runs
 from router.jobs.limits import Limits
@@ -33,13 +33,13 @@ from router.planning.plan_json import plan_content, plan_to_json
 from router.planning.planner import make_plan
 from router.prices.data_folders import bills_folder, extract_folder
 from router.queries.context import QueryContext
-from router.queries.quote_limits import READINGS, limit_references
 from router.state.store import StateStore
 from router.state.tasks import TaskWrites
 
 MAX_HORIZON = timedelta(days=14)
 MAX_TIME_LIMIT = timedelta(minutes=10)
 BOOKS = ("latest", "embedded", "sandbox")
+READINGS = ("latest", "none")
 _JOBS, _LIMITS = "jobs.yaml", "limits.yaml"
 _REMOTE = re.compile(r"(?:https|ssh|git)://[^/]|[\w.-]+@[\w.-]+:(?!//)", re.ASCII)
 
@@ -219,6 +219,14 @@ def job_references(loaded: LoadedJobs) -> Iterator[Problem]:
             if address is not None and not _REMOTE.match(address) and not address.startswith("http://"):
                 where, field = document.where(("run", "code", name)), f"run.code.{name}"
                 yield Problem(where, field, "is a file of this server", "give an https URL")
+
+
+def limit_references(loaded: LoadedLimits) -> Iterator[Problem]:
+    """Yield a problem where the limits name a file of this server."""
+    name = loaded.limits.quotas
+    if name is not None and name not in READINGS and loaded.document is not None:
+        where = loaded.document.where(("quotas",))
+        yield Problem(where, "quotas", "names a file of this server", "write latest or none")
 
 
 def _notes(prepared: PreparedPlan, question: PlanQuestion) -> Iterator[str]:

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
+from pydantic_core import PydanticSerializationError
+
 from pricing.book import PriceBook
-from pricing.problems import InvalidInputError, Problem
+from pricing.problems import InvalidInputError
 from router.access.identity import Permission
-from router.app.read_quotas import NO_QUOTAS
 from router.config.book_check import check_limits_against_book
-from router.config.limits_file import LoadedLimits, parse_limits
+from router.config.limits_file import parse_limits
 from router.controller.plan_limits import made_limits
 from router.jobs.limits import Limits
 from router.planning.restricted_limits import limits_text, restrict_limits
-from router.prices.allowance_store import LATEST
 from router.queries.context import QueryContext
+from router.queries.plan_making import READINGS, limit_references
 from router.quotes.quote import LimitsPlan
 
 LAST, NONE = "last", "none"
 SOURCES = (LAST, NONE)
-READINGS = (LATEST, NO_QUOTAS)
 MAX_LIMITS = 100_000
 
 
@@ -59,26 +58,16 @@ def parse_own_limits(text: str, book: PriceBook) -> Limits:
         raise InvalidInputError.single(what, field="limits", remedy=f"write at most {MAX_LIMITS:,}")
     if not text.strip():
         raise InvalidInputError.single("is empty", field="limits", remedy="write limits, or ask for none")
-    no_text = InvalidInputError.single("has characters that are no text", field="limits", remedy="write text")
     try:
         text.encode()
         loaded = parse_limits(text)
         # Escapes may write characters that cannot be stored.
         limits_text(loaded.limits).encode()
-    except ValueError as error:
-        if isinstance(error, InvalidInputError):
-            raise
-        raise no_text from None
+    except (UnicodeEncodeError, PydanticSerializationError):
+        what = "has characters that are no text"
+        raise InvalidInputError.single(what, field="limits", remedy="write text") from None
     check_limits_against_book(loaded, book)
     problems = list(limit_references(loaded))
     if problems:
         raise InvalidInputError(problems)
     return loaded.limits
-
-
-def limit_references(loaded: LoadedLimits) -> Iterator[Problem]:
-    """Yield a problem where the limits name a file of this server."""
-    name = loaded.limits.quotas
-    if name is not None and name not in READINGS and loaded.document is not None:
-        where = loaded.document.where(("quotas",))
-        yield Problem(where, "quotas", "names a file of this server", "write latest or none")

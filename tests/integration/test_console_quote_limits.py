@@ -12,8 +12,9 @@ import pytest
 from fastapi.testclient import TestClient
 
 from pricing.problems import InvalidInputError
+from router.app.stored_plan import store_plan_inputs
 from router.console.work import TaskRunner, ThreadWorker
-from router.controller.plan_limits import made_limits
+from router.controller.plan_limits import made_limits, store_limits
 from router.jobs.limits import Limits
 from router.planning.restricted_limits import limits_digest, restrict_limits
 from router.queries.context import QueryContext
@@ -48,6 +49,12 @@ def context(folder: Path) -> Iterator[QueryContext]:
     with pytest.MonkeyPatch.context() as patch, query_context(folder / "home") as opened:
         patch.setenv("STEPFARE_HOME", str(folder / "home"))
         yield opened
+
+
+@pytest.fixture(scope="module")
+def client(context: QueryContext) -> TestClient:
+    """A client of who may do everything."""
+    return client_as(context)
 
 
 @pytest.fixture(scope="module")
@@ -167,6 +174,15 @@ def test_nothing_of_the_limits_of_other_teams_is_told(context: QueryContext, las
         assert f"plan-{last['of'][:12]} as of 21 Nov 18:00 UTC" in page
 
 
+def test_limits_that_are_applied_do_not_change_those_that_a_plan_was_made_with(context: QueryContext) -> None:
+    store, clouds = context.store, make_limits({"clouds": ["aws"]})
+    store_plan_inputs(store, (), "p" * 64, None, NIGHT)
+    store_limits(store, "p" * 64, clouds)
+    assert made_limits(store, "p" * 64) == Limits.none()
+    store_limits(store, "of an earlier version", clouds)
+    assert made_limits(store, "of an earlier version") == clouds
+
+
 def test_names_that_are_hidden_stay_unique_and_the_part_of_a_part_is_the_same() -> None:
     entry = {"cloud": "aws", "amount": 1, "unit": "machines"}
     names = ("red one", "blue one", "another team one", "own")
@@ -203,20 +219,22 @@ BAD = {
 
 
 @pytest.mark.parametrize("words", BAD)
-def test_own_limits_are_refused_with_their_line(context: QueryContext, job: Path, words: str) -> None:
+def test_own_limits_are_refused_with_their_line(
+    context: QueryContext, client: TestClient, job: Path, words: str
+) -> None:
     body = {"document": job.read_text(encoding="utf-8"), "by": f"{BY}Z", "limits": BAD[words]}
-    answer = client_as(context).post("/api/v1/quotes", json=body)
+    answer = client.post("/api/v1/quotes", json=body)
     assert answer.status_code == (422 if len(BAD[words]) > 100_000 else 400), answer.text
     assert words in answer.text or answer.status_code == 422
     assert context.store.tasks.take("w", ["quote"], NIGHT) is None
 
 
-def test_own_limits_with_an_error_stay_in_the_form(context: QueryContext, job: Path) -> None:
+def test_own_limits_with_an_error_stay_in_the_form(client: TestClient, job: Path) -> None:
     text = job.read_text(encoding="utf-8")
-    for words in ("limits.yaml:2:", "is empty", "at most 100,000"):
+    for words in ("limits.yaml:2:", "is empty"):
         written = BAD[words]
         fields = {"source": "document", "document": text, "at": BY, "limits_of": "own", "limits": written}
-        page = client_as(context).post("/quotes", data=fields, headers=PAGE)
+        page = client.post("/quotes", data=fields, headers=PAGE)
         assert page.status_code == 400
         assert words in page.text
         assert 'value="own" checked' in page.text
@@ -228,9 +246,9 @@ ODD = ["\0", "\x1b[31m", "\ud800", ESCAPED, "&a [*a]", "teams: [{team: x, budget
 
 
 @pytest.mark.parametrize("text", ODD, ids=lambda text: repr(text[:12]))
-def test_no_limits_break_the_server(context: QueryContext, job: Path, text: str) -> None:
+def test_no_limits_break_the_server(client: TestClient, job: Path, text: str) -> None:
     body = json.dumps({"document": job.read_text(encoding="utf-8"), "by": "+48h", "limits": text})
-    answer = client_as(context).post("/api/v1/quotes", content=body, headers={"Content-Type": "application/json"})
+    answer = client.post("/api/v1/quotes", content=body, headers={"Content-Type": "application/json"})
     assert answer.status_code in (400, 422), answer.text
 
 
@@ -240,8 +258,9 @@ def test_errors_of_job_and_limits_are_said_together(context: QueryContext) -> No
     assert {problem.where.partition(":")[0] for problem in caught.value.problems} == {"job.yaml", "limits.yaml"}
 
 
-def test_the_form_asks_under_the_limits_that_are_chosen(context: QueryContext, digest: str, job: Path) -> None:
-    client = client_as(context)
+def test_the_form_asks_under_the_limits_that_are_chosen(
+    context: QueryContext, client: TestClient, digest: str, job: Path
+) -> None:
     assert 'value="last" checked' in client.get("/quotes/new", headers=PAGE).text
     fields = {"source": "document", "document": job.read_text(encoding="utf-8"), "at": BY}
     expected = {"last": ("aws", "azure"), "none": None, "own": ("gcp",)}
