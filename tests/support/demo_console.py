@@ -34,9 +34,12 @@ from router.controller.workspaces import job_json
 from router.ledger.budget import Budget
 from router.ledger.month import Month
 from router.planning.plan_json import plan_content, plan_from_json
+from router.planning.restricted_limits import restrict_limits
 from router.prices.cloud_settings import Clouds, LoadedClouds
 from router.queries.context import QueryContext
+from router.queries.quote_limits import QuestionLimits
 from router.queries.quote_questions import QuoteQuestion, ask_quote, check_question
+from router.quotes.quote import LimitsPlan
 from router.state.store import StateStore
 from tests.support.example_month import CODE, EAST, TTS, WHISPER, ExampleMonth
 from tests.support.example_quotes import keep_promises
@@ -106,7 +109,7 @@ def _play(home: Path, tonight: str, backup: Path) -> None:
         store.plans.put_jobs({job.digest: job_json(job) for job in jobs}, NIGHT_AT)
         digest = plan_content(plan_from_json(tonight, "tonight"))["digest"]
         store_limits(store, digest, read_limits(NIGHTLY / "limits.yaml"))
-        _quote(home, store)
+        _quote(home, store, digest)
         backup.unlink(missing_ok=True)
         store.whole.write(backup, ())
     backup.chmod(0o644)
@@ -157,12 +160,16 @@ def _plan(scratch: Path, now: datetime, instead: Mapping[str, str]) -> str:
     return file.read_text(encoding="utf-8")
 
 
-def _quote(home: Path, store: StateStore) -> None:
-    """Ask for a quote as the console does, so that it is in the state with its job."""
+def _quote(home: Path, store: StateStore, plan: str) -> None:
+    """Ask for a quote under the limits of tonight's plan as the console does; it is in the state with its job."""
     settings = AppSettings(Deploy(), LoadedClouds(Clouds(), {}), home, {})
     context = QueryContext(settings, store, lambda: NOW, local_operator("ana@demo"))
     document = (NIGHTLY / f"{QUOTED}.yaml").read_text(encoding="utf-8")
-    ask_quote(context, check_question(context, QuoteQuestion(document=document)), lambda _: None)
+    checked = check_question(context, QuoteQuestion(document=document))
+    # The plan itself is put into the state when the demo begins.
+    limits = restrict_limits(read_limits(NIGHTLY / "limits.yaml"), checked.job.team)
+    checked = replace(checked, limits=QuestionLimits(limits, LimitsPlan(plan, NOW)))
+    ask_quote(context, checked, lambda _: None)
 
 
 def _run(home: Path, words: list[str]) -> None:
