@@ -17,13 +17,13 @@ from router.app.stored_plan import store_plan_inputs
 from router.app.stored_quotes import put_acceptance, put_quote
 from router.config.limits_file import read_limits
 from router.config.plan_files import QuoteAcceptance, StoredQuote
-from router.controller.plan_limits import find_limits
 from router.controller.workspaces import job_json
 from router.jobs.limits import Limits
 from router.planning.plan import Plan
 from router.planning.plan_json import plan_content, plan_to_json
 from router.planning.planner import PlanRequest, make_plan
 from router.queries.context import QueryContext
+from router.queries.quote_limits import limits_of_quote
 from router.queries.quotes import find_quote, quotes_folder_of
 
 Progress = Callable[[str], None]
@@ -199,14 +199,13 @@ def _check_valid(stored: StoredQuote, now: datetime) -> None:
 
 def _limits_of(context: QueryContext, stored: StoredQuote, inputs: AcceptanceInputs) -> Path | Limits | None:
     """Return the limits to accept a quote under. InvalidInputError where its own are not stored in this state."""
-    own = stored.quote.limits
-    if inputs.limits_file is not None or inputs.quotas is not None or own is None:
+    if inputs.limits_file is not None or inputs.quotas is not None or stored.quote.limits is None:
         return inputs.limits_file
-    found = Limits.none() if own.empty else find_limits(context.store, own.digest)
-    if found is None:
-        what = f"the limits that {stored.name} was made under are not in this state"
-        raise InvalidInputError.single(what, field="--limits", remedy="give them on the command line, or quote again")
-    return found
+    try:
+        return limits_of_quote(context, stored).limits
+    except InvalidInputError as error:
+        remedy = "give them on the command line, or quote again"
+        raise InvalidInputError.single(error.problems[0].what, field="--limits", remedy=remedy) from None
 
 
 def _ceiling_of(stored: StoredQuote, ceiling: Usd | None) -> Usd:

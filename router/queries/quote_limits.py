@@ -1,4 +1,4 @@
-"""Find the limits that a quote is asked for under: those of the last plan, none, or those that somebody wrote."""
+"""Find the limits that a quote is asked for under: of the last plan, of another quote, none, or what somebody wrote."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from pricing.problems import InvalidInputError
 from router.access.identity import Permission
 from router.config.book_check import check_limits_against_book
 from router.config.limits_file import parse_limits
-from router.controller.plan_limits import made_limits
+from router.config.plan_files import StoredQuote
+from router.controller.plan_limits import find_limits, made_limits
 from router.jobs.limits import Limits
 from router.planning.restricted_limits import limits_text, restrict_limits
 from router.queries.context import QueryContext
 from router.queries.plan_making import READINGS, limit_references
 from router.quotes.quote import LimitsPlan
 
-LAST, NONE = "last", "none"
-SOURCES = (LAST, NONE)
+LAST, NONE, QUOTE = "last", "none", "quote"
+SOURCES = (LAST, NONE, QUOTE)
 MAX_LIMITS = 100_000
 
 
@@ -49,6 +50,18 @@ def limits_of_last_plan(context: QueryContext, team: str) -> QuestionLimits:
         # An earlier version may have stored the name of a file beside the limits file; what it held is not known here.
         limits = limits.model_copy(update={"quotas": None})
     return QuestionLimits(restrict_limits(limits, team, {part.team for part in row.teams}), plan)
+
+
+def limits_of_quote(context: QueryContext, stored: StoredQuote) -> QuestionLimits:
+    """Return the limits that a quote was made under. InvalidInputError where they are not stored in this state."""
+    own = stored.quote.limits
+    if own is None or own.empty:
+        return QuestionLimits(Limits.none(), None if own is None else own.plan)
+    found = find_limits(context.store, own.digest)
+    if found is None:
+        what = f"the limits that {stored.name} was made under are not in this state"
+        raise InvalidInputError.single(what, field="limits", remedy="write them, or choose others")
+    return QuestionLimits(found, own.plan)
 
 
 def parse_own_limits(text: str, book: PriceBook) -> Limits:

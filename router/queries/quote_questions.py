@@ -24,7 +24,15 @@ from router.planning.restricted_limits import restrict_limits
 from router.prices.books import load_book
 from router.queries.context import QueryContext
 from router.queries.plan_making import job_references
-from router.queries.quote_limits import NONE, SOURCES, QuestionLimits, limits_of_last_plan, parse_own_limits
+from router.queries.quote_limits import (
+    NONE,
+    QUOTE,
+    SOURCES,
+    QuestionLimits,
+    limits_of_last_plan,
+    limits_of_quote,
+    parse_own_limits,
+)
 from router.queries.quotes import find_quote, list_quotes
 from router.quotes.quote import Quote
 from router.quotes.request import QuoteRequest
@@ -39,7 +47,8 @@ class QuoteQuestion:
 
     The job is a ``document`` that somebody wrote, the one of the quote ``again``, or the ``job`` of that name that was
     quoted or planned last. ``by`` "" is its own deadline; with ``budget`` the question is how far that goes. Limits are
-    those that somebody wrote (``limits``), none (``limits_of`` "none"), or those of the last plan.
+    those that somebody wrote (``limits``), none (``limits_of`` "none"), those of the quote ``again`` ("quote"), or
+    those of the last plan.
     """
 
     document: str = ""
@@ -103,14 +112,23 @@ def check_question(context: QueryContext, question: QuoteQuestion) -> CheckedQue
         raise InvalidInputError(problems)
     if by is None and job.deadline is None:
         raise InvalidInputError.single("has no deadline to quote for", field="by", remedy="give one, e.g. +36h")
-    limits = limits_of_last_plan(context, job.team) if own is None else QuestionLimits(restrict_limits(own, job.team))
-    return CheckedQuestion(job, document, by, budget, limits)
+    return CheckedQuestion(job, document, by, budget, _limits_of(context, question, own, job.team))
+
+
+def _limits_of(context: QueryContext, question: QuoteQuestion, own: Limits | None, team: str) -> QuestionLimits:
+    if own is not None:
+        return QuestionLimits(restrict_limits(own, team))
+    if question.limits_of == QUOTE:
+        return limits_of_quote(context, find_quote(context, question.again))
+    return limits_of_last_plan(context, team)
 
 
 def _own_limits(question: QuoteQuestion, book: PriceBook) -> Limits | None:
-    """Return the limits of a question itself; None where those of the last plan count. InvalidInputError."""
+    """Return the limits of a question itself; None where those of a plan or quote count. InvalidInputError."""
     if question.limits_of not in ("", *SOURCES):
         raise InvalidInputError.single("is no choice", field="limits_of", remedy=f"write one of {', '.join(SOURCES)}")
+    if question.limits_of == QUOTE and not question.again:
+        raise InvalidInputError.single("needs a quote", field="limits_of", remedy="ask a quote again, or choose others")
     if question.limits and question.limits_of:
         what = "does not go with limits that are written"
         raise InvalidInputError.single(what, field="limits_of", remedy="give one of the two")

@@ -284,6 +284,23 @@ def test_the_form_asks_under_the_limits_that_are_chosen(
     assert check_question(context, as_json).limits.limits.clouds == ("gcp",)
 
 
+def test_another_deadline_of_a_quote_is_asked_under_its_limits(
+    context: QueryContext, client: TestClient, last: dict[str, Any], free: dict[str, Any]
+) -> None:
+    for quote, clouds in ((last["quote"], ("aws", "azure")), (free["quote"], None)):
+        shown = client.get(f"/quotes/{quote}", headers=PAGE).text
+        assert '<input type="hidden" name="limits_of" value="quote">' in shown
+        again = QuoteQuestion(again=quote, by="+48h", limits_of="quote")
+        checked = check_question(context, again).limits
+        assert checked.limits.clouds == clouds
+        assert (checked.plan is not None) is (quote == last["quote"])
+    form = client.get(f"/quotes/new?again={free['quote']}", headers=PAGE).text
+    assert "Those of the quote that is asked again" in form
+    assert "Those of the quote" not in client.get("/quotes/new", headers=PAGE).text
+    asked_new = {"document": "name: a", "by": "+48h", "limits_of": "quote"}
+    assert "needs a quote" in client.post("/api/v1/quotes", json=asked_new).text
+
+
 def test_acceptance_keeps_to_the_limits_of_the_quote(
     context: QueryContext, last: dict[str, Any], free: dict[str, Any], job: Path, folder: Path
 ) -> None:

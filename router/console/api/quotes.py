@@ -38,8 +38,9 @@ class QuoteAsked(BaseModel):
     limits: Annotated[str, Field(max_length=MAX_LIMITS)] | dict[str, Any] | None = Field(
         default=None, description="A limits file as YAML or JSON text, or the same as JSON. It may name no file."
     )
-    limits_of: Literal["last", "none"] | None = Field(
-        default=None, description="Where no `limits` are given: those of the last plan (by default), or none."
+    limits_of: Literal["last", "none", "quote"] | None = Field(
+        default=None,
+        description="Where no `limits` are given: those of the last plan (by default), of the quote `again`, or none.",
     )
 
     def question(self) -> QuoteQuestion:
