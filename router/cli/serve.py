@@ -50,6 +50,7 @@ def serve(
     from router.access.identity import local_operator
     from router.console.access import check_certificate, check_exposure, open_console
     from router.console.app import make_console
+    from router.console.job_work import draw_jobs_in_child
     from router.console.server import run_server
     from router.console.spend_questions import keep_costs_current
     from router.console.task_lanes import TaskLanes
@@ -85,7 +86,8 @@ def serve(
             lanes.drain()
             sender.drain()
 
-        with lanes.running(), sender.running(), keep_costs_current(opened_console.site):
+        site = opened_console.site
+        with lanes.running(), sender.running(), keep_costs_current(site), draw_jobs_in_child(site):
             run_server(app, listener, announce, readiness, on_drain=drain, tls=tls, proxies=entry.trusted_proxies)
     return ExitCode.OK
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from router.access.identity import Identity
 from router.console.answers import AnswerCache
-from router.console.cost_work import CostWork
 from router.console.error_answers import SCRIPT, STYLESHEET
 from router.console.kept_answers import KeptAnswers
+from router.console.query_work import QueryWork
 from router.console.rates import RateLimits
 from router.console.reader_slots import CSRF_MARK, WHO_MARK
 from router.console.readiness import Readiness
@@ -73,14 +73,17 @@ class ConsoleSite:
     night: QueryContext | None = None
     banner: str = ""
     costs: KeptAnswers = field(init=False)
-    cost_work: CostWork = field(init=False)
+    cost_work: QueryWork = field(init=False)
+    job_work: QueryWork = field(init=False)
     recent: RecentAnswers = field(default_factory=RecentAnswers)
     readiness: Readiness = field(init=False)
 
     def __post_init__(self) -> None:
         costs = KeptAnswers(lambda: spend_version(self.context, self.context.clock()))
         object.__setattr__(self, "costs", costs)
-        object.__setattr__(self, "cost_work", CostWork(self.context))
+        object.__setattr__(self, "cost_work", QueryWork(self.context))
+        # Readers wait for what is drawn of jobs, as they wait for the server itself.
+        object.__setattr__(self, "job_work", QueryWork(self.context, niceness=0))
         object.__setattr__(self, "readiness", Readiness(lambda: self.context.store.check_version()))
 
     def at_night(self) -> ConsoleSite:

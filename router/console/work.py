@@ -136,8 +136,9 @@ class ThreadWorker:
 class ProcessWorker:
     """Do the work in a child process, which ends with this one, whatever ends it."""
 
-    def __init__(self, settings: AppSettings) -> None:
+    def __init__(self, settings: AppSettings, niceness: int = NICENESS) -> None:
         self._settings = settings
+        self._niceness = niceness
         self._child: tuple[SpawnProcess, Connection] | None = None
 
     def run(
@@ -186,7 +187,8 @@ class ProcessWorker:
         # A fork would copy locks of the server's threads and connections of its database.
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
-        process = context.Process(target=_serve_work, args=(theirs, self._settings), name="stepfare work", daemon=True)
+        about = (theirs, self._settings, self._niceness)
+        process = context.Process(target=_serve_work, args=about, name="stepfare work", daemon=True)
         with _stop_signals_blocked():
             process.start()
         theirs.close()
@@ -217,13 +219,13 @@ def open_worker_store(now: datetime) -> Iterator[StateStore]:
         yield store
 
 
-def _serve_work(connection: Connection, settings: AppSettings) -> None:
+def _serve_work(connection: Connection, settings: AppSettings, niceness: int) -> None:
     """Do what is sent, until the other end is closed."""
     # Both are sent to all processes of a server at once, by terminals and by systemd; the server ends its children.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPPING_SIGNALS)
-    os.nice(NICENESS)
+    os.nice(niceness)
     parent = multiprocessing.parent_process()
     if parent is not None:
         threading.Thread(target=_end_with, args=(parent,), daemon=True).start()

@@ -35,6 +35,8 @@ class PlanPromise:
 
 # When a plan was made, None unknown, and what it says of each job.
 _Promises = tuple[datetime | None, Mapping[str, PlanPromise]]
+_PROMISES: dict[str, _Promises] = {}
+_MOST_PLANS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,13 +209,21 @@ def run_key(attempt: Attempt) -> tuple[str, str]:
 def build_outlooks(store: StateStore, gangs: Sequence[GangReport], now: datetime) -> tuple[GangOutlook, ...]:
     """Return the outlook of each gang; what its job or its plan does not say any more is None."""
     jobs = store.plans.jobs({gang.attempt.job_digest for gang in gangs})
-    # A plan of many jobs is a long text, and to find it in a cache takes as long as to compare it: once for all gangs.
-    plans = {digest: _promises_of(store.plans.plan(digest)) for digest in {gang.attempt.plan for gang in gangs}}
+    plans = {digest: _promises_of(store, digest) for digest in {gang.attempt.plan for gang in gangs}}
     return tuple(_outlook(gang, jobs.get(gang.attempt.job_digest), plans[gang.attempt.plan], now) for gang in gangs)
 
 
-def _promises_of(plan: str | None) -> _Promises:
-    return (None, {}) if plan is None else _read_promises(plan)
+def _promises_of(store: StateStore, digest: str) -> _Promises:
+    # The text of a plan of many jobs takes long to read, and what a digest stands for never changes.
+    found = _PROMISES.get(digest)
+    if found is None:
+        text = store.plans.plan(digest)
+        if text is None:
+            return None, {}
+        found = _PROMISES[digest] = _read_promises(text)
+        while len(_PROMISES) > _MOST_PLANS:
+            _PROMISES.pop(next(iter(_PROMISES)), None)
+    return found
 
 
 def _outlook(gang: GangReport, job: str | None, plan: _Promises, now: datetime) -> GangOutlook:
@@ -248,7 +258,6 @@ def _read_goal(text: str) -> tuple[int | None, Moment | None]:
     return job.steps, job.deadline
 
 
-@lru_cache(maxsize=64)
 def _read_promises(text: str) -> _Promises:
     """Return when a plan was made and what it says of each job; an unreadable one says nothing."""
     try:

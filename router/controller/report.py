@@ -96,21 +96,21 @@ def build_status_report(
 ) -> StatusReport:
     """Return the report of these jobs, attempts or plans (none: all), of the teams that ``admits`` lets pass.
 
-    Of attempts that are over only the last of each job is included, unless ``everything``.
+    Of attempts that are over only the last of each job of a team is included, unless ``everything``.
     """
-    if wanted:
-        found = store.attempts.named(wanted)
+    if everything or wanted:
+        found = store.attempts.named(wanted) if wanted else store.attempts.find()
+        nodes = store.overview.nodes(attempt.id for attempt in found if admits(attempt.team))
     else:
-        found = store.attempts.find() if everything else store.attempts.current()
+        found, nodes = store.overview.current()
     attempts = [attempt for attempt in found if admits(attempt.team)]
     if not everything and not wanted:
-        last = {attempt.job: attempt.id for attempt in attempts}
-        attempts = [a for a in attempts if not a.phase.is_over or last[a.job] == a.id]
+        last = {(attempt.team, attempt.job): attempt.id for attempt in attempts}
+        attempts = [a for a in attempts if not a.phase.is_over or last[a.team, a.job] == a.id]
     waiting_ids = {
         chain.last.id
         for chain in resumable_histories(store, _recently_ended(store, now, timeouts), crashes=timeouts.max_crashes)
     }
-    nodes = store.overview.nodes(attempt.id for attempt in attempts)
     gangs = tuple(
         report_gang(attempt, tuple(nodes.get(attempt.id, ())), now, waits=attempt.id in waiting_ids)
         for attempt in attempts

@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from router.controller.job_report import AttemptReport, CostLine, GangOutlook, JobReport, JobsReport
@@ -46,7 +47,7 @@ def jobs_document(report: JobsReport, limit: int, before: str | None = None) -> 
     end = len(ids) if before is None else ids.index(before)
     start = max(0, end - limit)
     return {
-        **status_document(report.status),
+        **status_document(replace(report.status, gangs=())),
         "gangs": [outlook_document(each) for each in report.outlooks[start:end]],
         "before": ids[start] if start else None,
     }

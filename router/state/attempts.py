@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Select, and_, bindparam, func, insert, not_, or_, select, tuple_, update
+from sqlalchemy import Connection, and_, bindparam, func, insert, not_, or_, select, tuple_, update
 
 from router.state.database import Database
 from router.state.errors import ConcurrentChangeError, ExistsError, MissingError, UnreadableError
@@ -87,24 +87,9 @@ class Attempts:
         usable = sorted(name for name in names if name.isprintable())
         columns = (one.id, one.job, one.plan, func.substr(one.plan, 1, _SHORT_DIGEST))
         wanted = or_(*(column.in_(usable) for column in columns))
-        return self._in_order(select(ATTEMPTS).where(wanted))
-
-    def current(self) -> tuple[Attempt, ...]:
-        """Return the attempts that are not over, and the newest of each job of each team; as :meth:`find`.
-
-        UnreadableError.
-        """
-        one = ATTEMPTS.c
-        newest_first = (one.created_at.desc(), one.id.desc())
-        place = func.row_number().over(partition_by=(one.job, one.team), order_by=newest_first).label("place")
-        ranked = select(one.id, place).subquery()
-        newest = select(ranked.c.id).where(ranked.c.place == 1)
-        return self._in_order(select(ATTEMPTS).where(or_(one.phase.not_in(_ENDED_PHASES), one.id.in_(newest))))
-
-    def _in_order(self, query: Select[Any]) -> tuple[Attempt, ...]:
+        query = select(ATTEMPTS).where(wanted).order_by(one.created_at, one.id)
         with self._database.read() as connection:
-            rows = read_records(connection, ATTEMPTS, query.order_by(ATTEMPTS.c.created_at, ATTEMPTS.c.id), Attempt)
-            return tuple(rows)
+            return tuple(read_records(connection, ATTEMPTS, query, Attempt))
 
     def ended_last(self, since: datetime) -> tuple[Attempt, ...]:
         """Return the failed attempts, gone since ``since``, that are the newest of their job; by created_at and id.

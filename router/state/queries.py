@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from datetime import datetime
 
-from sqlalchemy import Connection, Text, func, select, type_coerce
+from sqlalchemy import Connection, Text, func, or_, select, type_coerce
 
 from router.ledger.entry import LedgerEntry, LedgerEntryKind
 from router.state.database import Database
@@ -27,6 +27,7 @@ class StateQueries:
         self.unreadable: tuple[UnreadableError, ...] = ()
         self._alive = RecordCache(ATTEMPTS, Attempt), RecordCache(NODES, NodeRecord)
         self._notices = RecordCache(NOTICES, NoticeRecord)
+        self._current = RecordCache(ATTEMPTS, Attempt), RecordCache(NODES, NodeRecord)
         self._history = RecordCache(ATTEMPTS, Attempt), RecordCache(NODES, NodeRecord)
 
     def alive(self) -> tuple[tuple[Attempt, ...], tuple[NodeRecord, ...]]:
@@ -49,6 +50,27 @@ class StateQueries:
             tuple(attempt for attempt in found if attempt.id not in left_out),
             tuple(node for node in machines if node.attempt not in left_out),
         )
+
+    def current(self) -> tuple[tuple[Attempt, ...], dict[str, list[NodeRecord]]]:
+        """Return the attempts that are not over, and the newest of each job of each team, with machines by attempt.
+
+        They are as of one moment, by creation time and id. UnreadableError.
+        """
+        one, (the_attempts, the_nodes) = ATTEMPTS.c, self._current
+        newest_first = (one.created_at.desc(), one.id.desc())
+        place = func.row_number().over(partition_by=(one.job, one.team), order_by=newest_first).label("place")
+        ranked = select(one.id, place).subquery()
+        newest = select(ranked.c.id).where(ranked.c.place == 1)
+        wanted = or_(one.phase.not_in(_ENDED_PHASES), one.id.in_(newest))
+        attempts = the_attempts.select().where(wanted).order_by(one.created_at, one.id)
+        ids = select(one.id).where(wanted)
+        machines = the_nodes.select().where(NODES.c.attempt.in_(ids)).order_by(NODES.c.attempt, NODES.c.rank)
+        nodes: dict[str, list[NodeRecord]] = {}
+        with self._database.read() as connection:
+            found = the_attempts.records(connection, [attempts])
+            for node in the_nodes.records(connection, [machines]):
+                nodes.setdefault(node.attempt, []).append(node)
+        return tuple(found), nodes
 
     def books_version(self) -> tuple[int, int, int, int]:
         """Return what changes with the books: the ledger's head, closed months, and :meth:`budgets_version`."""

@@ -339,7 +339,7 @@ class NotesSuite(StateSuite):
             attempt("a-same-time", job="b", created_at=NOW + 2 * HOUR, **over),
         ):
             store.attempts.add(one, [])
-        assert [one.id for one in store.attempts.current()] == ["runs", "theirs", "over", "b-same-time"]
+        assert [one.id for one in store.overview.current()[0]] == ["runs", "theirs", "over", "b-same-time"]
 
     def test_attempts_are_found_by_any_of_their_names(self, store: StateStore) -> None:
         digest = "0123456789abcdef" * 4

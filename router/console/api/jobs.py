@@ -11,8 +11,9 @@ from router.access.identity import Permission
 from router.console.answers import CachedAnswer
 from router.console.api.errors import JSON_OR_CSV
 from router.console.error_answers import answer_error
+from router.console.job_work import list_gangs, list_gangs_as_csv
 from router.console.site import ConsoleSite
-from router.queries.jobs import LONGEST_NAME, find_attempt, find_job, report_jobs
+from router.queries.jobs import LONGEST_NAME, find_attempt, find_job
 from router.render import jobs_data
 
 CSV = "text/csv; charset=utf-8"
@@ -39,10 +40,9 @@ def make_router(site: ConsoleSite) -> APIRouter:
         seen = context.identity.require(Permission.READ_JOBS)
 
         def make() -> CachedAnswer | None:
-            report = report_jobs(context)
             if format == "csv":
-                return CachedAnswer.of(jobs_data.gangs_as_csv(report), CSV)
-            document = jobs_data.jobs_document(report, limit, before)
+                return CachedAnswer.of(site.job_work.ask_for(context, list_gangs_as_csv), CSV)
+            document = site.job_work.ask_for(context, list_gangs, limit, before)
             return None if document is None else CachedAnswer.of_json(document)
 
         answer = await site.recent.get(("jobs by API", seen, limit, before, format), make)

@@ -11,9 +11,8 @@ from fastapi.responses import Response
 from router.access.identity import Permission
 from router.console.answers import CachedAnswer
 from router.console.error_answers import answer_error
+from router.console.job_work import draw_attempt, draw_job, draw_jobs
 from router.console.site import ConsoleSite
-from router.queries.jobs import find_attempt, find_job, report_jobs
-from router.render.jobs_page import attempt_page, job_page, jobs_fragment, jobs_page
 
 HTML = "text/html; charset=utf-8"
 _JOBS = (("CSV", "/api/v1/jobs?format=csv"), ("JSON", "/api/v1/jobs"))
@@ -32,17 +31,12 @@ def make_router(site: ConsoleSite) -> APIRouter:
         refreshing = refresh != "off"
         frame = site.frame(request, "/jobs", data_links=_JOBS)
 
-        def make() -> CachedAnswer:
-            report = report_jobs(context)
-            live = part == "live"
-            text = (
-                jobs_fragment(report, refreshing=refreshing)
-                if live
-                else jobs_page(report, frame, refreshing=refreshing)
-            )
-            return CachedAnswer.of(text, HTML)
+        drawn = None if part == "live" else frame
 
-        key = ("jobs", teams, refreshing, "live" if part == "live" else frame)
+        def make() -> CachedAnswer:
+            return CachedAnswer.of(site.job_work.ask_for(context, draw_jobs, drawn, refreshing), HTML)
+
+        key = ("jobs", teams, refreshing, drawn)
         return (await site.recent.get(key, make)).response(request)
 
     @router.get("/jobs/{name:path}")
@@ -54,8 +48,8 @@ def make_router(site: ConsoleSite) -> APIRouter:
         frame = site.frame(request, "/jobs", data_links=links)
 
         def make() -> CachedAnswer | None:
-            report = find_job(context, name)
-            return None if report is None else CachedAnswer.of(job_page(report, frame), HTML)
+            text = site.job_work.ask_for(context, draw_job, name, frame)
+            return None if text is None else CachedAnswer.of(text, HTML)
 
         answer = await site.recent.get(("job", name, seen, frame), make)
         if answer is None:
@@ -70,8 +64,8 @@ def make_router(site: ConsoleSite) -> APIRouter:
         frame = site.frame(request, "/jobs", data_links=(("CSV of costs", f"{url}?format=csv"), ("JSON", url)))
 
         def make() -> CachedAnswer | None:
-            report = find_attempt(context, name)
-            return None if report is None else CachedAnswer.of(attempt_page(report, context.clock(), frame), HTML)
+            text = site.job_work.ask_for(context, draw_attempt, name, frame)
+            return None if text is None else CachedAnswer.of(text, HTML)
 
         answer = await site.recent.get(("attempt", name, seen, frame), make)
         if answer is None:
