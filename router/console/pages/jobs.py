@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated
 from urllib.parse import quote
 
@@ -13,6 +14,8 @@ from router.console.answers import CachedAnswer
 from router.console.error_answers import answer_error
 from router.console.job_work import draw_attempt, draw_job, draw_jobs
 from router.console.site import ConsoleSite
+from router.queries.context import QueryContext
+from router.render.page_frame import PageFrame
 
 HTML = "text/html; charset=utf-8"
 _JOBS = (("CSV", "/api/v1/jobs?format=csv"), ("JSON", "/api/v1/jobs"))
@@ -41,35 +44,37 @@ def make_router(site: ConsoleSite) -> APIRouter:
 
     @router.get("/jobs/{name:path}")
     async def job(request: Request, name: str) -> Response:
-        context = site.asked_by(request)
-        seen = context.identity.require(Permission.READ_JOBS)
         url = f"/api/v1/jobs/{quote(name, safe='')}"
-        links = (("CSV of attempts", f"{url}?format=csv"), ("JSON", url))
-        frame = site.frame(request, "/jobs", data_links=links)
-
-        def make() -> CachedAnswer | None:
-            text = site.job_work.ask_for(context, draw_job, name, frame)
-            return None if text is None else CachedAnswer.of(text, HTML)
-
-        answer = await site.recent.get(("job", name, seen, frame), make)
+        answer = await _draw(site, request, draw_job, name, (("CSV of attempts", f"{url}?format=csv"), ("JSON", url)))
         if answer is None:
             return answer_error(request, 404, "there is no such job", "see /jobs for those that run, or /tonight")
         return answer.response(request)
 
     @router.get("/attempts/{name}")
     async def attempt(request: Request, name: str) -> Response:
-        context = site.asked_by(request)
-        seen = context.identity.require(Permission.READ_JOBS)
         url = f"/api/v1/attempts/{quote(name, safe='')}"
-        frame = site.frame(request, "/jobs", data_links=(("CSV of costs", f"{url}?format=csv"), ("JSON", url)))
-
-        def make() -> CachedAnswer | None:
-            text = site.job_work.ask_for(context, draw_attempt, name, frame)
-            return None if text is None else CachedAnswer.of(text, HTML)
-
-        answer = await site.recent.get(("attempt", name, seen, frame), make)
+        answer = await _draw(site, request, draw_attempt, name, (("CSV of costs", f"{url}?format=csv"), ("JSON", url)))
         if answer is None:
             return answer_error(request, 404, "there is no such attempt", "see /jobs for those that run")
         return answer.response(request)
 
     return router
+
+
+async def _draw(
+    site: ConsoleSite,
+    request: Request,
+    draw: Callable[[QueryContext, str, PageFrame], str | None],
+    name: str,
+    data_links: tuple[tuple[str, str], ...],
+) -> CachedAnswer | None:
+    """Return the page of a job or an attempt, shared for a moment; None where there is none that may be seen."""
+    context = site.asked_by(request)
+    seen = context.identity.require(Permission.READ_JOBS)
+    frame = site.frame(request, "/jobs", data_links=data_links)
+
+    def make() -> CachedAnswer | None:
+        text = site.job_work.ask_for(context, draw, name, frame)
+        return None if text is None else CachedAnswer.of(text, HTML)
+
+    return await site.recent.get((draw.__name__, name, seen, frame), make)
