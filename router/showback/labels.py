@@ -9,7 +9,10 @@ _LONGEST: Final = 200
 
 
 def label_name(word: str) -> str | None:
-    """Return the name in the word of a label, None for any other word and for a name that no list of words can hold."""
+    """Return the name of the label that a word stands for; None for any other word.
+
+    A name has 1 to 200 printable characters and no comma, which separates words.
+    """
     name = word.removeprefix(LABEL)
     if name == word or not 0 < len(name) <= _LONGEST or not name.isprintable() or "," in name:
         return None

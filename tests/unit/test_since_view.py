@@ -78,7 +78,7 @@ def test_two_equal_plans_have_nothing_to_tell() -> None:
 
 
 def test_a_job_that_stays_is_dearer_by_its_price_and_not_by_its_time() -> None:
-    """Where a day has passed every start has; only the cost tells which job has another price."""
+    """A day later every start has passed, so only the cost tells which job has another price."""
     dearer = replace(NORTH, usd_per_hour=UsdPerHour.parse("63"))
     before = plan_of([a_job("a")], [NORTH], now=NOW - 24 * HOUR)
     view = view_of(before, plan_of([a_job("a")], [dearer]))
