@@ -7,8 +7,10 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 SLOW_READY := $(VENV)/.ready-slow
 SEEDS ?= 100
-# Many tests wait for machines to come up: twice as many workers as there are cores.
-WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(2 * (os.cpu_count() or 1), 24))')
+# Many tests wait for machines to come up, the slow ones most: as many workers for each core.
+A_CORE := 2
+slow: A_CORE := 3
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min($(A_CORE) * (os.cpu_count() or 1), 24))')
 # Files in their order: the longest tests are alone in theirs, and would else come last.
 PYTEST = $(BIN)/pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 NOW := 2026-11-21T18:00:00Z
@@ -32,7 +34,7 @@ $(SLOW_READY): $(READY)
 	@touch $@
 
 plan: $(READY) ## tonight's placement of the example jobs, on the embedded prices at a fixed time
-	@$(BIN)/stepfare plan examples/nightly --book embedded --limits examples/nightly/limits.yaml --now $(NOW) --time-limit 10m
+	@$(BIN)/stepfare plan examples/nightly --book embedded --limits examples/nightly/limits.yaml --now $(NOW) --gap 0.01 --time-limit 1h
 
 console: $(READY) ## tonight's plan, a quote, jobs and a month of made-up costs in your browser
 	@$(BIN)/stepfare serve --demo
@@ -70,8 +72,9 @@ walk: $(READY) ## faults at every stage of apply and destroy and of a migration 
 bench: $(READY) ## time to plan, to read prices, to make 1,000 nodes beside plain Terraform, to answer them
 	@$(BIN)/python -m tests.bench.run
 
-calibrate: $(READY) ## whether quotes hold on recorded availability that no model saw (a quarter of an hour)
+calibrate: $(READY) ## whether quotes and plans hold on recorded availability that no model saw (some twenty minutes)
 	@$(BIN)/python -m tests.bench.calibrate
+	@$(BIN)/python -m tests.bench.promises
 
 fit: $(READY) ## fit the speed model on published runs (../shared/facts; skipped without) and store its coefficients
 	@$(BIN)/python -m tests.bench.fit_speed

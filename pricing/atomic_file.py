@@ -20,6 +20,16 @@ DEFAULT_MODE = 0o666
 _CANNOT_SYNC_FOLDERS = {errno.EBADF, errno.EINVAL, errno.ENOTSUP}
 
 
+def make_private_folder(folder: Path) -> None:
+    """Make a folder, and those above it that are missing, for this user alone. Raises OSError.
+
+    ``Path.mkdir`` gives its mode to the last one only: whatever came first made a home that others could read.
+    """
+    for each in (*reversed(folder.parents), folder):
+        if not each.is_dir():
+            each.mkdir(mode=0o700, exist_ok=True)
+
+
 @contextmanager
 def open_atomic(path: Path, mode: int = DEFAULT_MODE, *, durable: bool = True) -> Iterator[IO[bytes]]:
     """Yield a stream whose content replaces ``path`` when the block ends without an error.

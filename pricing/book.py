@@ -15,8 +15,9 @@ from pricing.machines import Accelerator, Machine
 from pricing.money import UsdPerHour
 from pricing.offers import Offer, OfferKey
 from pricing.places import Market, Region, RegionId
+from pricing.pool_experience import PoolExperience
 from pricing.problems import InvalidInputError
-from pricing.risk import RiskPrior, RiskTable
+from pricing.risk import RiskPrior, RiskSignal, RiskTable
 from pricing.sale_rules import explain_unsold, find_sale_rule
 
 
@@ -44,6 +45,8 @@ class PriceBook:
     regions: tuple[Region, ...]
     tariffs: tuple[Tariff, ...]
     priors: tuple[RiskPrior, ...]
+    signals: tuple[RiskSignal, ...] = ()
+    records: tuple[PoolExperience, ...] = ()
     in_order: InitVar[bool] = False
 
     def __post_init__(self, in_order: bool) -> None:
@@ -58,6 +61,8 @@ class PriceBook:
         sort(self, "regions", tuple(sorted(self.regions, key=lambda r: r.id)))
         sort(self, "tariffs", tuple(sorted(self.tariffs, key=lambda t: t.meter)))
         sort(self, "priors", tuple(sorted(self.priors)))
+        sort(self, "signals", tuple(sorted(self.signals)))
+        sort(self, "records", tuple(sorted(self.records, key=lambda r: (r.pool, r.machines, r.kind))))
 
     @cached_property
     def digest(self) -> str:
@@ -75,6 +80,8 @@ class PriceBook:
             "regions": map(astuple, self.regions),
             "tariffs": map(astuple, self.tariffs),
             "priors": map(astuple, self.priors),
+            "signals": map(astuple, self.signals),
+            "records": map(astuple, self.records),
         }
         for name, rows in tables.items():
             content[name] = list(rows)
@@ -100,8 +107,26 @@ class PriceBook:
 
     @cached_property
     def risk(self) -> RiskTable:
-        """Return the interruption priors, from which the risk of a gang is computed."""
-        return RiskTable(self.priors)
+        """Return priors, signals and records of interruptions, from which the risk of a gang is computed."""
+        return RiskTable(
+            self.priors,
+            self.signals,
+            {a.name: a.generation for a in self.accelerators},
+            self.as_of.date(),
+            self.records,
+            self._usual_shares,
+            {key: machine.accelerator for key, machine in self._machines.items()},
+        )
+
+    @cached_property
+    def _usual_shares(self) -> Mapping[tuple[str, str], float]:
+        """Return the mean share of preempted machines by cloud and accelerator, where any offer states one."""
+        found: dict[tuple[str, str], list[float]] = {}
+        for offer in self.offers:
+            machine = self.machine(offer.cloud, offer.instance_type)
+            if offer.preempted_share is not None and machine is not None:
+                found.setdefault((offer.cloud, machine.accelerator), []).append(offer.preempted_share)
+        return {key: sum(shares) / len(shares) for key, shares in found.items()}
 
     def machine(self, cloud: str, instance_type: str) -> Machine | None:
         """Return the machine of that name; None when the book does not know it."""
@@ -183,6 +208,7 @@ class PriceBook:
             self.regions,
             self.tariffs,
             self.priors,
+            self.signals,
             places or {},
         )
         if problems:
@@ -199,6 +225,8 @@ def _offer_row(offer: Offer) -> tuple[object, ...]:
         offer.machines_cap,
         offer.interruptions_per_hour,
         offer.interruption_band,
+        offer.band_as_of,
+        offer.preempted_share,
         offer.price_basis,
         offer.weak,
     )

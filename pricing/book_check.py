@@ -9,12 +9,13 @@ from difflib import get_close_matches
 from itertools import pairwise
 
 from pricing.egress import Tariff
+from pricing.hazard import HazardShape
 from pricing.machines import Accelerator, Machine
 from pricing.money import UsdPerHour
 from pricing.offers import Offer, OfferKey
 from pricing.places import Market, Region
 from pricing.problems import Problem
-from pricing.risk import BAND_UPPER_EDGES, RiskPrior
+from pricing.risk import BANDS, RiskPrior, RiskSignal
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
@@ -30,6 +31,7 @@ def find_problems(
     regions: Sequence[Region],
     tariffs: Sequence[Tariff],
     priors: Sequence[RiskPrior],
+    signals: Sequence[RiskSignal],
     places: Mapping[OfferKey, str],
 ) -> tuple[Problem, ...]:
     """Return all problems, in a fixed order.
@@ -44,6 +46,7 @@ def find_problems(
         *_check_machines(machines, accelerators),
         *_check_tiers(tariffs),
         *_check_priors(priors),
+        *_check_signals(signals),
     )
 
 
@@ -94,8 +97,11 @@ def _check_offers(offers: Sequence[Offer], places: Mapping[OfferKey, str]) -> It
         rate = offer.interruptions_per_hour
         if rate is not None and not (math.isfinite(rate) and rate >= 0):
             yield Problem(where, "interruptions_per_hour", f"{_label(offer)}: {rate} is no rate per hour")
-        if offer.interruption_band and offer.interruption_band not in BAND_UPPER_EDGES:
-            known = ", ".join(BAND_UPPER_EDGES)
+        share = offer.preempted_share
+        if share is not None and not 0 <= share <= 1:
+            yield Problem(where, "preempted_share", f"{_label(offer)}: {share} is no share between 0 and 1")
+        if offer.interruption_band and offer.interruption_band not in BANDS:
+            known = ", ".join(BANDS)
             what = f"{_label(offer)}: {offer.interruption_band!r} is not one of {known}"
             yield Problem(where, "interruption_band", what)
 
@@ -163,14 +169,34 @@ def _check_tiers(tariffs: Sequence[Tariff]) -> Iterator[Problem]:
             yield Problem("", "tariffs", f"{tariff.meter}: a negative price")
 
 
+def _check_levels(rows: Sequence[RiskPrior | RiskSignal], table: str) -> Iterator[Problem]:
+    for row in rows:
+        label = (
+            f"{row.cloud} {row.accelerator} {row.market}" if isinstance(row, RiskPrior) else f"{row.cloud} {row.band}"
+        )
+        if row.shape not in set(HazardShape):
+            yield Problem("", table, f"{label}: {row.shape!r} is not one of {', '.join(HazardShape)}")
+        if isinstance(row, RiskPrior) and row.market != Market.SPOT.value and row.level == 0:
+            continue
+        if not (math.isfinite(row.high) and 0 < row.low < row.level < row.high):
+            what = (
+                f"{label}: the level {row.level} is not between {row.low} and {row.high}, above 0; never zero on spot"
+            )
+            yield Problem("", table, what)
+
+
 def _check_priors(priors: Sequence[RiskPrior]) -> Iterator[Problem]:
+    yield from _check_levels(priors, "priors")
     for prior in priors:
         label = f"{prior.cloud} {prior.accelerator} {prior.market}"
-        rate = prior.interruptions_per_machine_hour
-        spot = prior.market == Market.SPOT.value
-        if not math.isfinite(rate) or rate < 0 or (spot and rate == 0):
-            yield Problem("", "priors", f"{label}: {rate} interruptions per machine-hour; never zero on spot")
-        if not 0 <= prior.pool_exponent <= 1:
-            yield Problem("", "priors", f"{label}: a pool exponent lies between 0 and 1")
+        if not 0 <= prior.refusal_probability < 1:
+            yield Problem("", "priors", f"{label}: a probability of refusal lies between 0 and 1")
         if not math.isfinite(prior.recovery_hours) or prior.recovery_hours < 0:
             yield Problem("", "priors", f"{label}: {prior.recovery_hours} is no recovery time")
+
+
+def _check_signals(signals: Sequence[RiskSignal]) -> Iterator[Problem]:
+    yield from _check_levels(signals, "signals")
+    for signal in signals:
+        if not signal.memory_months > 0:
+            yield Problem("", "signals", f"{signal.cloud} {signal.band}: a memory is above 0 months")

@@ -29,15 +29,16 @@ from pricing.offer_csv import read_rows
 from pricing.offer_records import has_record_header, read_records
 from pricing.offers import Offer
 from pricing.places import Market, Region
+from pricing.pool_experience import PoolExperience
 from pricing.problems import InvalidInputError, Problem
-from pricing.risk import RiskPrior
+from pricing.risk import RiskPrior, RiskSignal
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pydantic import TypeAdapter
 
 EMBEDDED_AS_OF = datetime(2026, 11, 21, tzinfo=UTC)
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 # Column, Arrow type, nullable. Money is whole nano-dollars in int64: room for 9.2 billion dollars an hour.
 _COLUMNS = (
     ("cloud", "string", False),
@@ -52,6 +53,8 @@ _COLUMNS = (
     ("machines_cap", "int64", True),
     ("interruptions_per_hour", "double", True),
     ("interruption_band", "string", True),
+    ("band_as_of", "date32[day]", True),
+    ("preempted_share", "double", True),
     ("price_basis", "string", False),
     ("weak", "string", False),
 )
@@ -71,7 +74,13 @@ def embedded_book() -> PriceBook:
         regions=table_rows.parse_regions(_table("regions")),
         tariffs=table_rows.parse_tariffs(_table("egress")),
         priors=table_rows.parse_priors(_table("interruption_priors")),
+        signals=table_rows.parse_signals(_table("interruption_signals")),
     )
+
+
+def accelerator_names() -> tuple[str, ...]:
+    """Return the names of the embedded book's accelerators, in its order, without reading the rest of it."""
+    return tuple(row["accelerator"] for row in _table("accelerators"))
 
 
 def _table(name: str) -> Iterator[dict[str, str]]:
@@ -130,6 +139,7 @@ def _read_csv(path: Path) -> PriceBook:
         regions=base.regions,
         tariffs=base.tariffs,
         priors=base.priors,
+        signals=base.signals,
     )
     book.check(found.places)
     return book
@@ -161,6 +171,8 @@ def _small_table_adapters() -> Mapping[str, TypeAdapter[Any]]:
         "regions": TypeAdapter(tuple[Region, ...]),
         "tariffs": TypeAdapter(tuple[Tariff, ...]),
         "priors": TypeAdapter(tuple[RiskPrior, ...]),
+        "signals": TypeAdapter(tuple[RiskSignal, ...]),
+        "records": TypeAdapter(tuple[PoolExperience, ...]),
     }
 
 

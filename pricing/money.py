@@ -16,6 +16,7 @@ from fractions import Fraction
 from typing import Self
 
 NANOS = 1_000_000_000
+NANOS_PER_CENT = NANOS // 100
 _MICROSECONDS_PER_HOUR = 3_600_000_000
 _LARGEST_POWER_OF_TEN = 15
 

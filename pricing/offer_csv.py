@@ -19,7 +19,7 @@ from pricing.money import UsdPerHour
 from pricing.offers import Offer, OfferKey, remove_rounding_excess
 from pricing.places import Market
 from pricing.problems import InvalidInputError, Problem
-from pricing.risk import BAND_UPPER_EDGES
+from pricing.risk import BANDS
 
 COLUMNS = (
     "cloud",
@@ -166,8 +166,8 @@ class RowReader:
         band = self.cell("interruption_band") or None
         as_of, not_before = self.day("as_of")
         spot_as_of, spot_not_before = self.day("spot_as_of")
-        if band is not None and band not in BAND_UPPER_EDGES:
-            self.wrong("interruption_band", f"{band!r} is not one of {', '.join(BAND_UPPER_EDGES)}")
+        if band is not None and band not in BANDS:
+            self.wrong("interruption_band", f"{band!r} is not one of {', '.join(BANDS)}")
         if rate is not None and cheapest is None:
             self.wrong("interruptions_per_hour", "is for the spot offer, and the row has no spot price")
         if len(self.problems) > before:
@@ -210,6 +210,7 @@ class RowReader:
                     machines_cap=cap,
                     interruptions_per_hour=rate,
                     interruption_band=band,
+                    band_as_of=spot_as_of if band else None,
                     price_basis="az-spot-median" if by_median else basis,
                     weak=_join(
                         spot_source.startswith("SkyPilot catalog v6 azure") and WEAK_AZURE_SPOT,

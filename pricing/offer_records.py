@@ -15,7 +15,7 @@ from pricing.offer_csv import OfferRows, RowReader
 from pricing.offers import Offer
 from pricing.places import Market
 from pricing.problems import InvalidInputError, Problem
-from pricing.risk import BAND_UPPER_EDGES
+from pricing.risk import BANDS
 
 REQUIRED_COLUMNS = (
     "cloud",
@@ -33,6 +33,8 @@ OPTIONAL_RECORD_COLUMNS = (
     "not_before",
     "price_basis",
     "interruption_band",
+    "band_as_of",
+    "preempted_share",
     "interruptions_per_hour",
     "machines_cap",
     "weak",
@@ -61,9 +63,11 @@ class _RecordReader(RowReader):
         price = self.price("usd_per_hour")
         cap, rate = self.whole("machines_cap", 0), self.number("interruptions_per_hour")
         band = self.cell("interruption_band") or None
-        if band is not None and band not in BAND_UPPER_EDGES:
-            self.wrong("interruption_band", f"{band!r} is not one of {', '.join(BAND_UPPER_EDGES)}")
+        if band is not None and band not in BANDS:
+            self.wrong("interruption_band", f"{band!r} is not one of {', '.join(BANDS)}")
         as_of, open_ended = self.day("as_of")
+        band_as_of, _ = self.day("band_as_of")
+        share = self.number("preempted_share")
         not_before = self.cell("not_before").lower()
         if not_before not in {"", "true", "false"}:
             self.wrong("not_before", f"{not_before!r} is neither true nor false")
@@ -83,6 +87,8 @@ class _RecordReader(RowReader):
                 machines_cap=cap,
                 interruptions_per_hour=rate,
                 interruption_band=band,
+                band_as_of=band_as_of,
+                preempted_share=share,
                 price_basis=self.cell("price_basis") or "list",
                 weak=self.cell("weak"),
             )

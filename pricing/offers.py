@@ -16,9 +16,11 @@ class Offer:
     """One machine type for sale in one place and market.
 
     ``zone`` None is a region-level offer. ``machines_cap`` None is unknown capacity, taken as unlimited and shown so.
-    ``interruptions_per_hour`` is the rate at which one such machine is preempted, where a source states it (None: the
-    dated prior applies). ``as_of`` None is undated: weak, and it fails any ``--max-age``. ``not_before`` marks a date
-    known only as "on or after". ``weak`` holds the reason to doubt the row ("" when there is none).
+    ``interruptions_per_hour`` is the rate at which one such machine is preempted, where its owner states it.
+    ``interruption_band`` is what the cloud publishes of it, of the day ``band_as_of``, and ``preempted_share`` the
+    share of stopped machines that were preempted (:mod:`pricing.risk`). ``as_of`` None is undated: weak, and it fails
+    any ``--max-age``. ``not_before`` marks a date known only as "on or after". ``weak`` holds the reason to doubt the
+    row ("" when there is none).
     """
 
     cloud: str
@@ -33,6 +35,8 @@ class Offer:
     machines_cap: int | None = None
     interruptions_per_hour: float | None = None
     interruption_band: str | None = None
+    band_as_of: date | None = None
+    preempted_share: float | None = None
     price_basis: str = "list"
     weak: str = ""
 

@@ -1,34 +1,66 @@
-"""Interruption rates from a user's own machines: how often gangs of a pool were interrupted, against the book's rate.
-
-The book's rate of a gang is multiplied by a factor f with a Gamma prior of mean 1 that weighs as much as
-``PRIOR_INTERRUPTIONS`` interruptions. Where the book expects E interruptions in the time that gangs of the pool were
-held, and n were counted, the posterior mean is
-
-    E[f] = (PRIOR_INTERRUPTIONS + n) / (PRIOR_INTERRUPTIONS + E)
-
-A factor keeps what the book says of gang sizes: E sums, over the sizes that were held, hours times the book's rate.
-"""
+"""Records of interruptions by pool: how long gangs (or probes) lived there, how often that ended, and why."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Final
 
-from pricing.machines import Machine
+from pricing.hazard import HazardShape, operational_time
 from pricing.offers import Offer
-from pricing.risk import RiskTable
+from pricing.units import hours
 
-# A factor of this prior has a standard deviation of 0.7: the book may be off by two either way.
-PRIOR_INTERRUPTIONS = 2.0
+#: What was seen so long ago counts half. A day or more predicts alike (docs/design/071-interruption-risk.md).
+HALF_LIFE: Final = timedelta(days=7)
+_NONE: Final = timedelta(0)
+
+
+class ExperienceKind(StrEnum):
+    """The origin of a record: gangs that were held, or observations of whether machines could be had."""
+
+    GANGS = "gangs"
+    AVAILABILITY = "availability"
+
+
+class LossReason(StrEnum):
+    """A reason for the loss of machines. Only losses of capacity say something of the pool's hazard."""
+
+    CAPACITY = "capacity"
+    PRICE = "price_limit"
+    MAINTENANCE = "maintenance"
+    HOST = "host"
+
+
+@dataclass(frozen=True, slots=True)
+class PoolLosses:
+    """How often gangs of one pool were lost for one reason; older losses count less.
+
+    ``reason`` None: none is recorded, so that they count as losses of capacity.
+    """
+
+    cloud: str
+    region: str
+    zone: str | None
+    instance_type: str
+    market: str
+    reason: LossReason | None
+    losses: float
+
+    def concerns(self, offer: Offer) -> bool:
+        """Return whether they are of the offer's pool, or one of them is of the whole region."""
+        return _is_same_pool((self.cloud, self.region, self.zone, self.instance_type, self.market), offer)
 
 
 @dataclass(frozen=True, slots=True)
 class PoolExperience:
-    """The hours in which gangs of ``machines`` machines of one pool were held, and how often they were interrupted.
+    """The time in which gangs of ``machines`` machines of one pool lived, and how often they were interrupted.
 
-    Older hours and interruptions count less, both alike. ``runs`` is the number of gangs, ``first_at`` and ``last_at``
-    when the earliest and the latest of them ended.
+    ``hours`` is that time; ``exposure`` is the same in operational time (:func:`pricing.hazard.operational_time`, every
+    life from its own age 0). ``interruptions`` are losses of capacity alone (:class:`LossReason`). Older lives and
+    interruptions count less, both alike. ``runs`` is the number of lives, ``first_at`` and ``last_at`` when the
+    earliest and the latest of them ended.
     """
 
     cloud: str
@@ -38,32 +70,77 @@ class PoolExperience:
     market: str
     machines: int
     hours: float
+    exposure: float
     interruptions: float
     runs: int
     first_at: datetime
     last_at: datetime
+    kind: ExperienceKind = ExperienceKind.GANGS
 
     def concerns(self, offer: Offer) -> bool:
         """Return whether it says something of the offer: the same pool, or one of them is of the whole region."""
-        own = (self.cloud, self.region, self.instance_type, self.market)
-        same = own == (offer.cloud, offer.region, offer.instance_type, offer.market.value)
-        return same and (self.zone is None or offer.zone is None or self.zone == offer.zone)
+        return _is_same_pool((self.cloud, self.region, self.zone, self.instance_type, self.market), offer)
+
+    @property
+    def pool(self) -> tuple[str, str, str, str, str]:
+        """Return cloud, region, zone ("" where unknown), type and market."""
+        return (self.cloud, self.region, self.zone or "", self.instance_type, self.market)
 
 
-def rate_factor(expected: float, counted: float) -> float:
-    """Return by how much the book's rate is multiplied after ``counted`` interruptions where it expects ``expected``.
+def _is_same_pool(pool: tuple[str, str, str | None, str, str], offer: Offer) -> bool:
+    cloud, region, zone, instance_type, market = pool
+    same = (cloud, region, instance_type, market) == (
+        offer.cloud,
+        offer.region,
+        offer.instance_type,
+        offer.market.value,
+    )
+    return same and (zone is None or offer.zone is None or zone == offer.zone)
 
-    Above zero and finite. ValueError for a negative number.
+
+@dataclass(frozen=True, slots=True)
+class Exposure:
+    """Hours in which a machine could be had, the same as operational time, how often that ended, and lives seen."""
+
+    hours: float = 0.0
+    losses: float = 0.0
+    operational: float = 0.0
+    lives: int = 0
+
+
+def memory_weight(at: datetime, now: datetime) -> float:
+    """Return what something of that moment counts now: a half after :data:`HALF_LIFE`."""
+    return float(2.0 ** (-((now - at) / HALF_LIFE)))
+
+
+def measure_exposure(
+    observations: Iterable[tuple[datetime, bool]], longest_gap: timedelta, now: datetime | None = None
+) -> Exposure:
+    """Return the exposure of one pool, observed at strictly increasing moments (ValueError otherwise).
+
+    An observation holds until the next: an available one counts its whole interval, at the age that it has since the
+    pool came back, and a loss when the next is not available. An interval longer than ``longest_gap`` counts neither,
+    since nobody observed the pool, and ages begin anew after it. With ``now``, what is older counts less
+    (:func:`memory_weight`). A probe asks for a fresh machine, and a pool that has none to give may leave running ones
+    alone; where both were recorded, the two agree (docs/interruptions.md).
     """
-    if not (expected >= 0 and counted >= 0):
-        raise ValueError("interruptions are counted from 0 on")
-    return (PRIOR_INTERRUPTIONS + counted) / (PRIOR_INTERRUPTIONS + expected)
-
-
-def pool_rate_factor(rows: Iterable[PoolExperience], offer: Offer, machine: Machine, risk: RiskTable) -> float:
-    """Return the factor of an offer's rate by the rows that concern it; 1 where none does."""
-    known = [row for row in rows if row.concerns(offer)]
-    if not known:
-        return 1.0
-    expected = sum(row.hours * risk.gang(offer, machine, row.machines).interruptions_per_hour for row in known)
-    return rate_factor(expected, sum(row.interruptions for row in known))
+    exposed = lost = operational = 0.0
+    lives, born = 0, None
+    before: tuple[datetime, bool] | None = None
+    for at, available in observations:
+        gap = _NONE if before is None else at - before[0]
+        if before is not None and gap <= _NONE:
+            raise ValueError(f"observations are not in the order of time at {at.isoformat()}")
+        if before is None or gap > longest_gap:
+            born = at if available else None
+            lives += available
+        else:
+            if before[1] and born is not None:
+                weight = 1.0 if now is None else memory_weight(before[0], now)
+                exposed += weight * hours(gap)
+                operational += weight * operational_time(HazardShape.FALLING, hours(gap), hours(before[0] - born))
+                lost += 0.0 if available else weight
+            if available and not before[1]:
+                born, lives = at, lives + 1
+        before = (at, available)
+    return Exposure(exposed, lost, operational, lives)

@@ -14,11 +14,13 @@ from pricing.machines import Accelerator, Machine
 from pricing.money import UsdPerGb, UsdPerHour
 from pricing.offers import Offer
 from pricing.places import Market, Region, RegionId
-from pricing.risk import RiskPrior
+from pricing.risk import RiskPrior, RiskSignal
 from pricing.units import gb_to_bytes
 
 Row = Mapping[str, str]
 UNDATED = "undated"
+# The bands of the embedded offers equal the advisor file of this day, whatever day their prices were read.
+EMBEDDED_BANDS_OF = date(2025, 6, 28)
 
 
 def _float(cell: str) -> float | None:
@@ -48,6 +50,7 @@ def parse_offers(rows: Iterable[Row]) -> tuple[Offer, ...]:
             as_of=_date(row["as_of"]) if row["as_of"] else None,
             not_before=row["not_before"] == "yes",
             interruption_band=row["interruption_band"] or None,
+            band_as_of=EMBEDDED_BANDS_OF if row["interruption_band"] else None,
             price_basis=row["price_basis"],
             weak=row["weak"],
         )
@@ -155,12 +158,33 @@ def parse_priors(rows: Iterable[Row]) -> tuple[RiskPrior, ...]:
             cloud=row["cloud"],
             accelerator=row["accelerator"],
             market=row["market"],
-            interruptions_per_machine_hour=float(row["interruptions_per_machine_hour"]),
-            pool_exponent=float(row["pool_exponent"]),
+            shape=row["shape"],
+            level=float(row["level"]),
+            low=float(row["low"]),
+            high=float(row["high"]),
             recovery_hours=float(row["recovery_hours"]),
+            refusal_probability=float(row["refusal_probability"]),
             source=row["source"],
             as_of=row["as_of"],
             weak=row["weak"],
+        )
+        for row in rows
+    )
+
+
+def parse_signals(rows: Iterable[Row]) -> tuple[RiskSignal, ...]:
+    """Parse ``interruption_signals.csv``."""
+    return tuple(
+        RiskSignal(
+            cloud=row["cloud"],
+            band=row["band"],
+            shape=row["shape"],
+            level=float(row["level"]),
+            low=float(row["low"]),
+            high=float(row["high"]),
+            memory_months=float(row["memory_months"]),
+            source=row["source"],
+            as_of=row["as_of"],
         )
         for row in rows
     )

@@ -27,6 +27,10 @@ IS_WORKER = "PYTEST_XDIST_WORKER" in os.environ
 if not IS_WORKER:
     os.environ["STEPFARE_TESTS_SHARED"] = tempfile.mkdtemp(prefix="stepfare-tests-shared-")
 
+# One thread of linear algebra a process: threads of several processes on the same cores wait for each other, and small
+# products then take four times as long.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 # Also for the commands that tests start: they inherit it.
 os.environ["STEPFARE_HOME"] = tempfile.mkdtemp(prefix="stepfare-tests-")
 os.environ["STEPFARE_CLOUDS"] = os.path.join(os.environ["STEPFARE_HOME"], "no-clouds.yaml")  # noqa: PTH118
@@ -64,6 +68,11 @@ def pytest_collection(session: pytest.Session) -> Iterator[None]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the tests of integration last: the longest files of the others would end alone, these mostly wait."""
+    items.sort(key=lambda item: "integration" in item.path.parts)
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -91,7 +91,8 @@ class AwsAccount:
         names = known if sold is None else (known & sold.keys()) | {machine.instance_type for machine in new}
         current, history = self._spot_rows(region, names, since, attempt)
         listing = attempt(ON_DEMAND, lambda: self._on_demand_prices(region, names, complete=sold is not None))
-        advised = attempt(BANDS, lambda: fetch_advice(self._cloud, self._files, region, names), elsewhere=True)
+        today = self._session.now.date()
+        advised = attempt(BANDS, lambda: fetch_advice(self._cloud, self._files, region, names, today), elsewhere=True)
         advice, written = advised or (_NO_ADVICE, None)
 
         now = spot.read_history(self._cloud, region, current, zones, names, self._session.now)
@@ -100,10 +101,9 @@ class AwsAccount:
         agreed = {key: price for key, price in now.current.items() if key in past.current}
         if attempt.failed(SPOT) and not attempt.failed(HISTORY):
             agreed = dict(past.current)
-        today = self._session.now.date()
         prices = listing.prices if listing is not None else {}
         offers = build_on_demand_offers(self._cloud, region, prices, sold or {}, products.SOURCE, today)
-        offers += build_spot_offers(self._cloud, region, agreed, prices, advice.bands, today)
+        offers += build_spot_offers(self._cloud, region, agreed, prices, advice, today)
         if attempt.forbidden(SPOT):
             as_of = min(written, today) if written else None
             offers += build_estimated_spot_offers(self._cloud, region, prices, advice, products.SOURCE, as_of)

@@ -43,7 +43,7 @@ class PublicCatalogue:
         dropped = listed.dropped
         attempt = RegionCalls()
         advised = attempt(
-            "estimated spot prices", lambda: fetch_advice(cloud, self._files, region, frozenset(listed.prices))
+            "estimated spot prices", lambda: fetch_advice(cloud, self._files, region, frozenset(listed.prices), today)
         )
         if advised is not None:
             advice, written = advised

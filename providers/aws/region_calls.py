@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import date
 from typing import TypeVar
 
@@ -58,10 +59,16 @@ class RegionCalls:
         return result
 
 
-def fetch_advice(cloud: str, files: PublicFiles, region: str, wanted: frozenset[str]) -> tuple[SpotAdvice, date | None]:
-    """Return what the Spot Advisor says of ``wanted`` in one region, and the day it was written."""
+def fetch_advice(
+    cloud: str, files: PublicFiles, region: str, wanted: frozenset[str], today: date
+) -> tuple[SpotAdvice, date | None]:
+    """Return what the Spot Advisor says of ``wanted`` in one region, and the day it was written.
+
+    Its bands are dated that day, or ``today`` where it is not stated or later.
+    """
     advised = files.advice()
-    return read_advice(cloud, region, advised.document, wanted), advised.written
+    advice = read_advice(cloud, region, advised.document, wanted)
+    return replace(advice, as_of=min(advised.written or today, today)), advised.written
 
 
 def find_new_region(cloud: str, session: Session, region: str, source: str) -> tuple[Region, ...]:

@@ -1,13 +1,15 @@
 """Azure adapter.
 
 Prices are public. With the option ``subscription`` and an identity in Azure's own chain, the subscription's SKUs say in
-which zones it may start what, and which sizes the price book does not know yet. There are no stock hints (Spot
+which zones it may start what, and which sizes the price book does not know yet, and
+Azure Resource Graph how often spot machines are evicted. There are no stock hints (Spot
 Placement Scores need an SDK package that this adapter does not use), and no notices: Azure sends them inside the
 machine only, as Scheduled Events.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -15,8 +17,9 @@ from datetime import datetime, timedelta
 
 from pricing.machines import Machine
 from providers.azure import client
-from providers.azure.calls import AzureCalls
+from providers.azure.calls import AzureCalls, Row
 from providers.azure.parse.allowances import family_key, place_of, read_quotas, read_reservations, region_of
+from providers.azure.parse.evictions import EvictionRates, read_eviction_rates, set_bands
 from providers.azure.parse.identity import parse_identity
 from providers.azure.parse.prices import read_prices
 from providers.azure.parse.region import RegionContext, read_locations, read_points, read_region
@@ -38,7 +41,11 @@ from providers.protocol import (
 )
 from providers.session import Session
 
-_WITH_ACCOUNT = "which zones and sizes the subscription may use, and sizes that the price book does not know yet"
+_WITH_ACCOUNT = (
+    "which zones and sizes the subscription may use, sizes that the price book does not know yet, and eviction rates"
+)
+_RATES = "eviction rates of spot machines"
+_WITH_RATES = "how often Azure says that spot machines are evicted"
 _ZONES = "zones, restrictions and new machine types"
 _AT_ONCE = 8
 _PUBLIC = "none: public"
@@ -64,6 +71,8 @@ class AzureProvider:
         self._retail = RetailPrices(self._calls)
         self._account = client.AzureAccount(self._calls, credential)
         self._skus: dict[str, SkuList] = {}
+        self._rates_lock = threading.Lock()
+        self._rates: list[Row] | ProviderError | None = None
         self._unseen_regions: tuple[PartialFailure, ...] = ()
 
     @property
@@ -88,10 +97,14 @@ class AzureProvider:
         # Rows of the region must not replace older rows by zone only because the SKUs failed today.
         whole = skus is not None or not self._account.subscription
         result = read_region(self._context, region, prices, skus, whole=whole)
+        rates, rate_gaps = self._try_rates(region)
         return replace(
             result,
+            offers=set_bands(result.offers, rates, self._session.now.date()),
             points=() if history_since is None else read_points(self._context, region, prices, history_since),
-            gaps=(*gaps, *self._unseen_regions),
+            dropped=(*result.dropped, *rates.dropped),
+            gaps=(*gaps, *rate_gaps, *self._unseen_regions),
+            rows_read=result.rows_read + rates.rows_read,
         )
 
     def stock(self, wanted: Sequence[GangQuery]) -> Sequence[StockHint]:  # noqa: ARG002
@@ -153,6 +166,27 @@ class AzureProvider:
         self._skus[region] = skus
         return skus, ()
 
+    def _try_rates(self, region: str) -> tuple[EvictionRates, tuple[PartialFailure, ...]]:
+        """Return the region's eviction rates, or why there are none; that there is no account is said already."""
+        rows = self._rate_rows() if self._account.subscription else []
+        if isinstance(rows, ProviderError):
+            return read_eviction_rates((), region), (PartialFailure(_RATES, rows, _WITH_RATES),)
+        return read_eviction_rates(rows, region), ()
+
+    def _rate_rows(self) -> list[Row] | ProviderError:
+        """Return the rates of all regions asked for, or the error: one query serves, and fails, for all of them."""
+        with self._rates_lock:
+            if self._rates is None:
+                try:
+                    self._rates = self._account.eviction_rates(self._session.settings.regions)
+                except ProviderError as error:
+                    self._rates = error
+            if isinstance(self._rates, list) and not self._rates:
+                what = "the table SpotResources of Azure Resource Graph has no rows for this identity"
+                remedy = f"grant {client.READ_GRAPH} on the subscription: providers/azure/role.json lists all"
+                self._rates = ProviderError(self._cloud, what, remedy=remedy)
+            return self._rates
+
     def _no_account(self, subject: str) -> PartialFailure:
         error: ProviderError
         if self._session.settings.credentials:
@@ -209,6 +243,7 @@ class AzureProvider:
         account = self._account
         yield _check(client.READ_LOCATIONS, "regions newer than the price book", account.locations)
         yield _check(client.READ_SKUS, _ZONES, lambda: account.skus(region))
+        yield _check(client.READ_GRAPH, _RATES, lambda: account.eviction_rates((region,)))
         yield _check(client.READ_USAGES, "quotas", lambda: account.usages(region))
         groups: list[dict[str, object]] = []
         yield _check(client.READ_GROUPS, "capacity reservations", lambda: groups.extend(account.reservation_groups()))
@@ -227,6 +262,8 @@ class AzureProvider:
             sources.append("zones, restrictions and new machine types from the subscription's SKUs")
         else:
             sources.append("no zones: machines that the price book knows, wherever a price is listed")
+        if client.READ_GRAPH in works:
+            sources.append("eviction rates by region and machine type from Azure Resource Graph")
         sources.append("no stock and no notices: Azure tells of interruptions inside the machine only")
         return tuple(sources)
 

@@ -222,6 +222,16 @@ class GcpClient:
             permissions.HISTORY, "CapacityHistoryAdviceRequest", "capacity_history", region, body, where
         )
 
+    def preemption_history(self, region: str, zone: str, machine_type: str) -> Row:
+        """Return the daily shares of stopped Spot machines of one type in a zone that were preempted."""
+        properties = {"machine_type": machine_type, "scheduling": {"provisioning_model": "SPOT"}}
+        place = {"location": f"zones/{zone}"}
+        body = {"instance_properties": properties, "location_policy": place, "types": ["PREEMPTION"]}
+        where = f" for {machine_type} in {zone}"
+        return self._advise(
+            permissions.HISTORY, "CapacityHistoryAdviceRequest", "capacity_history", region, body, where
+        )
+
     def skus(self) -> Iterator[Sequence[Mapping[str, Any]]]:
         """Yield the price catalogue of Compute Engine, page by page."""
         token = ""

@@ -63,5 +63,5 @@ def _sources(works: set[str]) -> tuple[str, ...]:
         return ("nothing: regions, machine types and prices are all needed",)
     found = ["on-demand and Spot prices of every zone, from the Cloud Billing catalogue"]
     if permissions.HISTORY.needed_for in works:
-        found.append("Spot prices of the past year")
+        found.append("Spot prices of the past year, and the share of stopped Spot machines that were preempted")
     return tuple(found)

@@ -41,7 +41,12 @@ ACCELERATOR_TYPES = ApiCall(
     "naming the accelerators that are left out",
 )
 SKUS = ApiCall(BILLING, "services.skus.list", "", "prices")
-HISTORY = ApiCall(COMPUTE, "advice.capacityHistory", "compute.advice.capacityHistory", "spot prices of the past year")
+HISTORY = ApiCall(
+    COMPUTE,
+    "advice.capacityHistory",
+    "compute.advice.capacityHistory",
+    "spot prices of the past year, and how often Spot machines are preempted",
+)
 ADVICE = ApiCall(COMPUTE, "advice.capacity", "compute.advice.capacity", "how likely Spot machines can be obtained")
 PROJECT = ApiCall(COMPUTE, "projects.get", "compute.projects.get", "the quota over all regions")
 RESERVATIONS = ApiCall(

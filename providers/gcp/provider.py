@@ -13,10 +13,12 @@ from __future__ import annotations
 import importlib.util
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pricing.history import PricePoint
+from pricing.offers import Offer
 from pricing.places import Market, RegionId
 from providers.errors import (
     CredentialsError,
@@ -120,7 +122,8 @@ class GcpProvider:
     def fetch(self, scope: Scope, history_since: datetime | None) -> FetchResult:
         """Return offers of a region, one for each zone that lists the machine type, at the region's price.
 
-        Google prices Spot and on-demand machines by region. Spot prices of the past come from advice.capacityHistory.
+        Google prices Spot and on-demand machines by region. Spot prices of the past, and the share of preempted among
+        stopped Spot machines of a zone, come from advice.capacityHistory.
         """
         region = scope.region
         zones = self._zones(region)
@@ -130,17 +133,18 @@ class GcpProvider:
         book = self._session.book
         found = parse.find_offers(self._cloud, region, listed, table, book, today)
         points, history_gaps = self._history(region, found, history_since)
+        offers, odd_shares, share_gaps = self._with_shares(region, found.offers)
         left_out, other_gaps = self._left_out(listed)
         known = book.region(RegionId(self._cloud, region)) is not None
         covered = [] if gaps else [market for market in parse.MARKETS if market not in found.doubtful]
         return FetchResult(
-            offers=found.offers,
+            offers=offers,
             covered=frozenset((region, market) for market in covered),
             machines=found.machines,
             regions=() if known else (make_unknown_region(self._cloud, region, parse.MACHINE_SOURCE, today),),
             points=tuple(points),
-            dropped=(*found.dropped, *left_out),
-            gaps=(*gaps, *history_gaps, *other_gaps),
+            dropped=(*found.dropped, *odd_shares, *left_out),
+            gaps=(*gaps, *history_gaps, *share_gaps, *other_gaps),
             rows_read=rows_read + len(points),
         )
 
@@ -268,6 +272,41 @@ class GcpProvider:
             else:
                 points += signals.read_spot_prices(self._cloud, region, answer, since, self._session.now)
         return points, gaps
+
+    def _with_shares(
+        self, region: str, offers: tuple[Offer, ...]
+    ) -> tuple[tuple[Offer, ...], list[DroppedRow], list[PartialFailure]]:
+        """Return the offers, those of Spot with the share of preempted machines where Google publishes it."""
+        subject, would_add = "shares of preempted Spot machines", "how often Spot machines of each zone are preempted"
+        if self._no_history is not None:
+            return offers, [], [PartialFailure(subject, self._no_history, would_add)]
+        shares: dict[tuple[str | None, str], float | None] = {}
+        dropped: list[DroppedRow] = []
+        gaps: list[PartialFailure] = []
+        for zone, name in sorted({(o.zone or "", o.instance_type) for o in offers if o.market is Market.SPOT}):
+            try:
+                answer = self._client.get().preemption_history(region, zone, name)
+            except (NotForSaleError, RegionOffError):
+                continue  # Google publishes no share of this type there.
+            except ProviderError as error:
+                gaps = [PartialFailure(subject, error, would_add)]
+                if isinstance(error, PermissionDeniedError):
+                    self._no_history = error
+                if isinstance(error, _LASTING):
+                    break  # The calls for other places would fail as well.
+            else:
+                shares[zone, name], odd = signals.read_preempted_share(zone, name, answer)
+                dropped += odd
+        return (
+            tuple(
+                replace(offer, preempted_share=shares.get((offer.zone, offer.instance_type)))
+                if offer.market is Market.SPOT
+                else offer
+                for offer in offers
+            ),
+            dropped,
+            gaps,
+        )
 
     def _left_out(self, listed: Mapping[str, list[dict[str, Any]]]) -> tuple[list[DroppedRow], list[PartialFailure]]:
         try:

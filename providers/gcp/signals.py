@@ -1,4 +1,4 @@
-"""Parser of Google's signals over time: spot prices of the past year, obtainability, preemptions."""
+"""Parser of Google's signals over time: spot prices of the past year, preemptions, obtainability."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from pricing.history import PricePoint
 from pricing.money import NANOS, UsdPerHour
 from pricing.places import Market
 from providers.gcp.allowances import last_segment, parse_moment, region_of
-from providers.protocol import GangQuery, NoticeKind, ProviderNotice, StockHint
+from providers.protocol import DroppedRow, GangQuery, NoticeKind, ProviderNotice, StockHint
 
 HISTORY_SOURCE = "Google Compute Engine advice.capacityHistory"
 STOCK_SOURCE = "Google Compute Engine advice.capacity"
+NO_SHARE = "a share of preempted machines that is not between 0 and 1"
 # Older preemptions are not reported as notices.
 NOTICE_WINDOW = timedelta(days=1)
 
@@ -24,8 +25,7 @@ def read_spot_prices(
     """Return price changes of one machine type in a region, from ``priceHistory`` of advice.capacityHistory.
 
     Each is at the moment from which it held, the one in force at ``since`` included. Prices not in USD or not above 0
-    are left out. (``preemptionHistory`` is the share of stops that were preemptions: no rate per hour can be made of
-    it.)
+    are left out.
     """
     points = []
     for record in answer.get("priceHistory", ()):
@@ -51,6 +51,25 @@ def read_spot_prices(
             )
         )
     return sorted(points, key=lambda p: p.at)
+
+
+def read_preempted_share(
+    zone: str, machine_type: str, answer: Mapping[str, Any]
+) -> tuple[float | None, tuple[DroppedRow, ...]]:
+    """Return the mean share of preempted among stopped Spot machines over the days published, and unusable days.
+
+    None where no day is. ``preemptionHistory`` of advice.capacityHistory has a record a day; on a day without a rate no
+    machine stopped. Hours are not published: no rate an hour follows from a share alone.
+    """
+    shares: list[float] = []
+    dropped: list[DroppedRow] = []
+    for record in answer.get("preemptionHistory", ()):
+        share = record.get("preemptionRate")
+        if isinstance(share, int | float) and 0 <= share <= 1:
+            shares.append(float(share))
+        elif share is not None:
+            dropped.append(DroppedRow(f"{zone}/{machine_type}/{Market.SPOT.value}", NO_SHARE))
+    return (sum(shares) / len(shares) if shares else None), tuple(dropped)
 
 
 def read_stock_hint(region: str, wanted: GangQuery, answer: Mapping[str, Any]) -> StockHint | None:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from pricing.atomic_file import write_atomic
+from pricing.atomic_file import make_private_folder, write_atomic
 
 FILE = "stock"
 _LOCK = "stock.lock"
@@ -105,7 +105,7 @@ class StockFile:
 
     @contextmanager
     def _lock(self) -> Iterator[None]:
-        self._folder.mkdir(parents=True, exist_ok=True)
+        make_private_folder(self._folder)
         with (self._folder / _LOCK).open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield

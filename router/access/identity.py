@@ -116,7 +116,9 @@ class Identity:
     def require(self, permission: Permission, team: str | None = None) -> TeamFilter:
         """Return the teams for which it has the permission. AccessDeniedError where it has it for none of those."""
         if not self.may(permission, team):
-            where = "" if team is None else f" for team {team}"
+            # A plan or a quote may be of teams that who asks does not know of.
+            is_known = any(grant.team == team for grant in self.grants)
+            where = "" if team is None else f" for team {team}" if is_known else " for all teams that this is about"
             raise AccessDeniedError(f"{self.name} has no permission {permission.value}{where}")
         return self.teams(permission)
 

@@ -11,9 +11,11 @@ from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
 
+from pricing.atomic_file import make_private_folder
 from router.app.settings import SettingsFiles, open_state, read_settings, restore_state
 from router.ledger.budget import Scope
-from router.planning.plan_json import plan_content, plan_from_json
+from router.planning.plan_json import plan_content, plan_from_json, plan_to_json
+from router.planning.plan_names import NIGHT
 from router.showback.bill_import import import_bills
 from router.showback.bill_store import BillStore
 
@@ -39,7 +41,7 @@ max_age: 24h
 
 def write_demo_home(home: Path) -> None:
     """Write the demo into a folder that does not exist or is empty. OSError."""
-    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private_folder(home)
     rules = home / "approval.yaml"
     rules.write_text(_RULES, encoding="utf-8")
     (home / "deploy.yaml").write_text(f"approval_rules: {rules.resolve()}\n", encoding="utf-8")
@@ -52,8 +54,9 @@ def write_demo_home(home: Path) -> None:
     with open_state(settings, BOOKS_AT) as store:
         for name in _PLANS:
             text = gzip.decompress(data.joinpath(name).read_bytes()).decode()
-            plan = plan_from_json(text, name)
-            store.made_plans.put(plan_content(plan)["digest"], text, plan.as_of, plan.as_of, f"nightly@{DEMO_USER}")
+            plan = replace(plan_from_json(text, name), name=NIGHT)
+            digest = plan_content(plan)["digest"]
+            store.made_plans.put(digest, plan_to_json(plan), plan.as_of, plan.as_of, f"nightly@{DEMO_USER}", plan.name)
     quotes = home / "quotes"
     quotes.mkdir(exist_ok=True)
     for quote in data.joinpath("quotes").iterdir():

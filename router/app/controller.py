@@ -21,6 +21,7 @@ from providers.notices import QUEUE_OPTION, NoticeQueue
 from providers.registry import open_fleet, open_notices
 from providers.session import Session
 from providers.static.pool import Pool
+from router import installed_version
 from router.app.settings import SANDBOX, AppSettings
 from router.controller.context import ControllerContext, Reporter
 from router.controller.deploy_settings import CoordinatorEntry, HostEntry
@@ -222,7 +223,7 @@ def open_coordinator(
     One that serves the same state already is used, and replaced by our own once it ends; else our own is started.
     Raises ListenError, InvalidInputError.
     """
-    from router.coordinator.app import installed_version, make_app
+    from router.coordinator.app import make_app
     from router.coordinator.metrics import Metrics
     from router.coordinator.server import CoordinatorServer, ListenError, is_serving
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pricing.book import PriceBook
+from pricing.pool_experience import LossReason
 from pricing.problems import InvalidInputError
 from pricing.units import format_count
 from router.jobs.experience import Experience, PoolRun, RunRecords, SpeedRun
@@ -83,4 +84,5 @@ def _run(kind: type[T], row: dict[str, Any]) -> T:
     at = datetime.fromisoformat(row["at"])
     if unknown or at.tzinfo is None:
         raise ValueError(f"unknown fields: {', '.join(sorted(unknown))}" if unknown else f"{at} has no time zone")
-    return kind(**{**row, "at": at})
+    stated = {"reason": LossReason(row["reason"])} if row.get("reason") is not None else {}
+    return kind(**{**row, "at": at, **stated})

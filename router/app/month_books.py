@@ -10,8 +10,9 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from router.app.bill_views import BooksView, seals, segments, view_of
-from router.app.reconcile import open_matched_books
+from router.app.bill_views import BooksView, Segment, seals, segments, view_of
+from router.app.open_costs import open_costs, total_costs
+from router.app.reconcile import define_facts, ended_jobs, open_extract, open_matched_books, planned_until
 from router.files.duckdb_session import connect, parquet_relation, rows_of, sql_text
 from router.ledger.entry import LedgerEntryKind
 from router.ledger.month import Month
@@ -22,7 +23,6 @@ from router.showback.ledger_extract import ExtractManifest, LedgerExtract
 from router.showback.report.query import MonthCost, ReportQuery
 from router.showback.report.rollup_tables import (
     RollupTables,
-    planned_relation,
     report_months,
     rollups_of_extract,
     rollups_of_facts,
@@ -85,17 +85,21 @@ def open_month_books(
         past = later or later_entries
         if view.is_empty:
             with connect() as connection:
+                facts = view.known(
+                    facts_relation(connection, extract.folder, manifest, {str(month) for month in months})
+                )
+                ended = ended_jobs(store, connection, facts, asked.now, view.as_of)
                 if later_entries:
-                    facts = facts_relation(connection, extract.folder, manifest, {str(month) for month in months})
-                    cubes = rollups_of_facts(connection, view.known(facts), months, asked.now)
+                    cubes = rollups_of_facts(connection, facts, months, asked.now, ended)
                 else:  # nothing is added to closed books, so they hold what they were closed with
-                    cubes = rollups_of_extract(connection, extract.folder, manifest, months, asked.now)
+                    cubes = rollups_of_extract(connection, extract.folder, manifest, months, asked.now, ended)
                 _keep_teams(cubes, asked)
                 yield MonthBooks(cubes=cubes, view=view, manifest=_manifest_upto(manifest, view.head, store), past=past)
             return
     # `open_matched_books` locks the folder itself, and also reads entries that were added meanwhile.
     with open_matched_books(store, extracts, bills, months[-1], view) as (connection, standing, head, _):
-        cubes = rollup_matched(connection, months, asked.now)
+        ended = ended_jobs(store, connection, "facts", asked.now, view.as_of)
+        cubes = rollup_matched(connection, months, asked.now, ended)
         _keep_teams(cubes, asked)
         known = _manifest_upto(manifest, head, store)
         yield MonthBooks(cubes=cubes, view=view, manifest=known, bills=standing, matched=connection, past=past)
@@ -181,16 +185,19 @@ def month_costs(
     if not months:
         return {}, False
     *sealed, still_open = segments(store, bills, as_of)
-    with open_matched_books(store, extracts, bills, min(months), still_open.view) as (connection, _, _, archived):
-        planned, spent = [], _sums(connection, "actual", basis, f"source <> 'planned' AND {sql_of_teams(teams)}")
+    spent = _spent(store, months, extracts, bills, still_open, basis, teams)
+    with open_extract(store, extracts) as (connection, folder, manifest):
+        define_facts(connection, store, bills, folder, manifest, str(min(months)), still_open.view, ())
+        archived = sum(last - first + 1 for first, last in manifest.gaps)
+        planned: list[dict[str, Any]] = []
         books = rows_of(connection.sql(_BOOKS))
         for segment in (*sealed, still_open):
             if segment_months := [month for month in months if segment.holds(month)]:
-                facts = planned_relation(connection, segment.view.known(_PLANNED), segment_months, now)
+                facts = planned_until(store, connection, segment.view.known(_PLANNED), segment_months, now, as_of)
                 planned += _sums(connection, facts, basis, sql_of_teams(teams))
     figures = {
         month: MonthCosts(
-            _of(planned, month), _of(spent, month), _kinds(row for row in books if row["month"] == str(month))
+            _of(planned, month), spent.get(month, {}), _kinds(row for row in books if row["month"] == str(month))
         )
         for month in months
     }
@@ -199,6 +206,32 @@ def month_costs(
             at_close = _closed_with(store, segment_months, extracts, bills, segment.view, basis, teams)
             figures |= {month: replace(figures[month], spent=at_close[month], sealed=True) for month in segment_months}
     return figures, archived > 0
+
+
+def _spent(
+    store: StateStore,
+    months: Sequence[Month],
+    extracts: Path,
+    bills: Path,
+    still_open: Segment,
+    basis: str,
+    teams: frozenset[str] | None,
+) -> dict[Month, dict[str, Decimal]]:
+    """Return what was spent by currency in those months that are open: of the ledger alone where no bill counts."""
+    if not still_open.view.is_empty:
+        costs = open_costs(store, months, extracts, bills, still_open)
+        return {month: total_costs(each, basis, teams) for month, each in costs.items()}
+    wanted = {str(month) for month in months if still_open.holds(month)}
+    as_of = still_open.view.as_of
+    with open_extract(store, extracts) as (connection, folder, manifest):
+        which = f"source <> 'planned' AND {sql_of_teams(teams)}"
+        parts = manifest.of_months(wanted)
+        if parts and (as_of is None or not _recorded_after(folder, manifest, as_of)):
+            rows = _sums(connection, parquet_relation([part.path(folder, "sums") for part in parts]), basis, which)
+        else:
+            facts = still_open.view.known(facts_relation(connection, folder, manifest, wanted))
+            rows = _sums(connection, facts, basis, which)
+    return {month: _of(rows, month) for month in months if str(month) in wanted}
 
 
 def costs_before(store: StateStore, asked: ReportQuery, extracts: Path, bills: Path) -> tuple[MonthCost, ...]:
@@ -220,16 +253,16 @@ def costs_before(store: StateStore, asked: ReportQuery, extracts: Path, bills: P
     held = _months_held(store, extracts, bills)
     by_report = {month for month in months[:2] if all(period < month for period in sealed)}
     others = [month for month in months if month not in by_report | sealed.keys() and str(month) in held]
-    figures, _ = month_costs(
-        store,
-        others,
-        extracts,
-        bills,
-        basis=asked.basis.value,
-        now=asked.now,
-        as_of=asked.as_of,
-        teams=asked.teams,
-    )
+    *_, still_open = segments(store, bills, asked.as_of)
+    basis, teams = asked.basis.value, asked.teams
+    spent = _spent(store, others, extracts, bills, still_open, basis, teams)
+    costs += [
+        MonthCost(month=str(month), currency=currency, cost=cost)
+        for month, by_currency in spent.items()
+        for currency, cost in by_currency.items()
+    ]
+    closed = [month for month in others if not still_open.holds(month)]
+    figures, _ = month_costs(store, closed, extracts, bills, basis=basis, now=asked.now, as_of=asked.as_of, teams=teams)
     for month, each in figures.items():
         costs += [
             MonthCost(month=str(month), currency=currency, cost=cost, sealed=each.sealed)

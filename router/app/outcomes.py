@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import cache
@@ -18,16 +18,14 @@ from router.ledger.month import Month
 from router.quotes.outcomes import JobEnding
 from router.quotes.quote import Quote
 from router.showback.report.query import JobDue, QuoteResult
-from router.state.store import StateStore
 
 if TYPE_CHECKING:
+    from router.showback.report.rollup_tables import PlannedJob
     from router.state.records import Attempt
     from router.state.store import StateStore
 
 
 _FINISHED, _STOPPED = "finished", "stopped"
-
-_FINISHED = "finished"
 _NANO = Decimal("0.000000001")
 
 
@@ -63,6 +61,21 @@ def job_deadlines(
         deadline = _deadline(specs.get(last.job_digest), planned_at(last.plan) or last.created_at)
         outcomes[job] = JobDue(job=job, deadline=deadline, done_at=min(done, default=None), known=is_over)
     return outcomes
+
+
+def ended_of_plans(store: StateStore, planned: Collection[PlannedJob], as_of: datetime | None) -> frozenset[PlannedJob]:
+    """Return those of the planned jobs that finished by ``as_of``, or ended so that no attempt follows."""
+    attempts: dict[PlannedJob, list[Attempt]] = {}
+    for attempt in store.attempts.named({plan for plan, _ in planned}):
+        attempts.setdefault((attempt.plan, attempt.job), []).append(attempt)
+    return frozenset(job for job, of_job in attempts.items() if job in planned and _has_ended(of_job, as_of))
+
+
+def _has_ended(attempts: list[Attempt], as_of: datetime | None) -> bool:
+    if any(each.result == _FINISHED and _had_happened(each.result_at, as_of) for each in attempts):
+        return True
+    last = attempts[-1]
+    return last.phase.is_over and last.reason not in RESUMABLE_REASONS and _had_happened(last.gone_at, as_of)
 
 
 def _had_happened(moment: datetime | None, as_of: datetime | None) -> bool:

@@ -1,4 +1,4 @@
-"""Rebuild the request of a stored plan from its files, so that the plan can be made again under one change."""
+"""Rebuild the request of a stored plan, so that the plan, or one of its gangs, can be made again under one change."""
 
 from __future__ import annotations
 
@@ -7,10 +7,16 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 
+from pricing.book import PriceBook
 from pricing.problems import InvalidInputError, Problem
 from router.app.plan import PlanOptions, plan_request
+from router.controller.plan_limits import made_limits
+from router.controller.workspaces import read_job
 from router.planning.plan import Plan
+from router.planning.plan_json import plan_content
 from router.planning.planner import PlanRequest
+from router.prices.books import load_book
+from router.state.store import StateStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +40,7 @@ def rebuild_request(plan: Plan, files: PlanFiles, slot: timedelta, time_limit: t
         slot=slot,
         gap=plan.gap_asked,
         time_limit=time_limit,
-        advisory=any(not line.provisionable for line in plan.lines),
+        advisory=_orders_advisory(plan),
     )
     request = plan_request(files.jobs, files.book, files.limits, plan.as_of, options).request
     problems = [*_other_jobs(plan, request)]
@@ -46,6 +52,42 @@ def rebuild_request(plan: Plan, files: PlanFiles, slot: timedelta, time_limit: t
         raise InvalidInputError(problems)
     same = plan.inputs is None or plan.inputs.limits_digest == request.limits.digest
     return replace(request, resolve_limits=0, experience=plan.learned), same
+
+
+def stored_request(plan: Plan, job: str, book: str, store: StateStore) -> PlanRequest:
+    """Return a request for one job of the plan, from the specification and the limits that the state has of it.
+
+    The price book is the one called ``book`` or else the stored one of the plan. InvalidInputError where the plan, its
+    jobs or its book are not known here.
+    """
+    summary = next(each for each in plan.jobs if each.job == job)
+    digest = plan_content(plan)["digest"]
+    specified = read_job(store.plans.job(summary.job_digest))
+    if specified is None or store.made_plans.text(digest) is None:
+        raise InvalidInputError.single("the state does not know this plan and its jobs")
+    return PlanRequest(
+        jobs=(specified,),
+        book=_book_of(plan, book),
+        limits=made_limits(store, digest),
+        now=plan.as_of,
+        advisory=_orders_advisory(plan),
+        experience=plan.learned,
+    )
+
+
+def _book_of(plan: Plan, name: str) -> PriceBook:
+    book = load_book(name)
+    if book.digest == plan.book_digest:
+        return book
+    try:
+        return load_book(plan.book_digest)
+    except InvalidInputError:
+        what = f"the price book {plan.book_digest[:12]} of the plan is not stored here"
+        raise InvalidInputError.single(what, field="--book", remedy="name it") from None
+
+
+def _orders_advisory(plan: Plan) -> bool:
+    return any(not line.provisionable for line in plan.lines)
 
 
 def _other_jobs(plan: Plan, request: PlanRequest) -> Sequence[Problem]:

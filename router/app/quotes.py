@@ -11,6 +11,7 @@ from pathlib import Path
 
 from pricing.book import PriceBook
 from pricing.money import Usd
+from pricing.places import Market
 from pricing.problems import InvalidInputError
 from router.app.learned import RunReader, read_no_runs
 from router.app.plan import load_inputs, recent_offers
@@ -31,7 +32,7 @@ from router.prices.data_folders import hazard_fit_file, history_folder
 from router.prices.history_sql import list_parts
 from router.prices.pool_availability import LONGEST_GAP
 from router.prices.read_limits import MergedLimits
-from router.quotes.quote import BudgetQuote, LimitsPlan, Quote, Refused
+from router.quotes.quote import BudgetQuote, LimitsPlan, Quote, Refused, Somewhere
 from router.quotes.request import MarketInputs, QuoteRequest
 from router.spot.availability.observed import PoolObservation, summarise_observations
 from router.spot.live.foresight_cache import find_no_observations
@@ -242,7 +243,8 @@ def plan_request_of(
 ) -> PlanRequest:
     """Return a plan request for the quoted job, on today's prices; ``quotas``, ``runs`` are as in QuoteOptions.
 
-    The ceiling lowers the job's own budget, never raises it; ``held`` adds the budgets that the state knows. With a
+    The ceiling lowers the job's own budget, never raises it; ``held`` adds the budgets that the state knows. The job
+    may use the gangs and markets of the quote alone, and so no reservation that the quote does not count on. With a
     ``document`` the job is read from it, and no file is read.
     InvalidInputError where the job's file is gone, or the job is not the one that was quoted.
     """
@@ -259,11 +261,13 @@ def plan_request_of(
         raise InvalidInputError.single(
             f"job {quote.job} was changed since it was quoted", where=where, remedy="quote again"
         )
-    capped = cap_job(job, quote.deadline, ceiling)
+    capped = keep_to_places(cap_job(job, quote.deadline, ceiling), quote.places)
+    reserved = any(place.market == Market.RESERVED.value for place in quote.places)
+    limits = read.limits if reserved else read.limits.model_copy(update={"reservations": ()})
     return PlanRequest(
         jobs=(capped,),
         book=book,
-        limits=held(read.limits),
+        limits=held(limits),
         now=now,
         limit_sources=read.sources,
         experience=learn(runs(book), (capped,), book, now),
@@ -274,6 +278,17 @@ def cap_job(job: Job, deadline: datetime, ceiling: Usd) -> Job:
     """Return the job with this deadline, which has to hold, and with no larger budget than the ceiling."""
     budget = ceiling if job.budget is None else min(ceiling, job.budget)
     return job.model_copy(update={"deadline": Moment(absolute=deadline), "late": "never", "budget": budget})
+
+
+def keep_to_places(job: Job, places: Sequence[Somewhere]) -> Job:
+    """Return the job with the gangs and markets of a quote's places: an accepted quote is planned as it was quoted."""
+    quoted = {(place.accelerator, place.accelerators) for place in places}
+    options = tuple(option for option in job.gang.options if (option.accelerator, option.count) in quoted)
+    if options and not job.gang.mixed:
+        job = job.model_copy(update={"gang": job.gang.model_copy(update={"options": options})})
+    if places and not any(place.market == Market.SPOT.value for place in places):
+        job = job.model_copy(update={"market": job.market.model_copy(update={"spot": "never"})})
+    return job
 
 
 def with_quoted_policy(plan: Plan, policy: RunPolicy | None) -> Plan:

@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pricing.problems import InvalidInputError
 from router.app.bill_views import BooksView, Span, bills_in, corrections_in, view_of
 from router.files.duckdb_session import connect, parquet_relation
 from router.ledger.month import Month
-from router.showback.facts import COLUMNS
+from router.showback.bills import ImportedBill
+from router.showback.facts import COLUMNS, MONEY
 from router.showback.facts_from_focus import facts_of_charges
 from router.showback.focus.versions import NEWEST, written_columns
-from router.showback.ledger_extract import LedgerExtract
+from router.showback.ledger_extract import ExtractManifest, LedgerExtract
 from router.showback.reconcile.aggregates import FactAggregate, ReconcileBasis, aggregate_facts
+from router.showback.reconcile.exact import MONEY_SQL
 from router.showback.reconcile.matching import reconcile
 from router.showback.reconcile.outcome import MatchOutcome, read_outcome
-from router.showback.report.rollup_tables import RollupTables, report_months, rollups_of_facts
+from router.showback.report.rollup_tables import (
+    PlannedJob,
+    RollupTables,
+    planned_relation,
+    report_months,
+    rollups_of_facts,
+)
 
 if TYPE_CHECKING:
     import duckdb
@@ -61,11 +70,11 @@ def reconcile_month(
     """
     since = report_months(month)[-1]  # as far back as a report looks, so that both see the same
     view = view_of(store, bills, month, as_of)
-    with open_matched_books(store, extracts, bills, since, view) as (connection, standing, head, archived):
-        until = max(min(now, month.ends), month.begins)
+    with open_matched_books(store, extracts, bills, since, view, levels=True) as (connection, standing, head, archived):
+        planned = planned_until(store, connection, "facts", [month], now, as_of)
         return MonthReconciliation(
             outcome=read_outcome(connection, basis, str(month)),
-            grains=aggregate_facts(connection, basis, month=str(month), since=month.begins, until=until),
+            grains=aggregate_facts(connection, basis, planned=planned, month=str(month)),
             bills=standing,
             head=head,
             archived=archived,
@@ -74,62 +83,133 @@ def reconcile_month(
 
 @contextmanager
 def open_matched_books(
-    store: StateStore, extracts: Path, bills: Path, since: Month, view: BooksView
+    store: StateStore, extracts: Path, bills: Path, since: Month, view: BooksView, *, levels: bool = False
 ) -> Iterator[tuple[duckdb.DuckDBPyConnection, tuple[str, ...], int, int]]:
     """Yield a connection with ``facts`` and ``actual`` of the books from a month on.
 
     With it come the ids of the bills and corrections in it, the ledger's head, and how many entries had been archived
     unread. Later months are included, because entries that were metered late stand in them. What does not count in the
-    ``view`` is left out.
+    ``view`` is left out. Without bills nothing is matched, unless the ``levels`` of matching are asked for.
     """
-    import duckdb
-
-    bills_counted = tuple(bills_in(view, bills))
-    correction_paths = corrections_in(view, store, bills)
-    first = str(since)
-    with LedgerExtract(extracts, store.id).current(store.ledger) as manifest, connect() as connection:
-        connection.execute(f"SET memory_limit = '{_MEMORY}'")
-        with suppress(duckdb.Error):  # in a notebook without widgets there is no bar to disable
-            connection.execute("SET enable_progress_bar = false")
-        connection.register("no_facts", COLUMNS.empty_table())
-        connection.execute("CREATE TABLE bill_facts AS FROM no_facts")
-        for standing, path, spans in bills_counted:
-            _insert_bill(connection, path, standing.bill.id, first, spans)
-        for path in correction_paths:
-            connection.execute(
-                f"INSERT INTO bill_facts BY NAME FROM {parquet_relation([path])} WHERE month >= $1", [first]
-            )
-        folder = LedgerExtract(extracts, store.id).folder
-        parts = [part.path(folder, "facts") for part in manifest.parts if part.month >= first]
-        ledger_facts = view.known(parquet_relation(parts) if parts else "no_facts")
-        connection.execute(f"CREATE VIEW facts AS FROM {ledger_facts} UNION ALL BY NAME FROM bill_facts")
-        reconcile(connection, "facts")
+    with open_extract(store, extracts) as (connection, folder, manifest):
+        define_facts(connection, store, bills, folder, manifest, str(since), view)
+        if levels or not view.is_empty:
+            reconcile(connection, "facts")
+        else:
+            connection.execute("CREATE TEMP VIEW actual AS FROM facts WHERE source <> 'planned'")
         names = tuple(sorted((*view.spans, *(each.id for each in view.corrections))))
         head = manifest.head if view.head is None else view.head
         yield connection, names, head, sum(last - first + 1 for first, last in manifest.gaps)
 
 
-def _insert_bill(
-    connection: duckdb.DuckDBPyConnection, path: Path, name: str, since: str, spans: Sequence[Span]
+@contextmanager
+def open_extract(
+    store: StateStore, extracts: Path
+) -> Iterator[tuple[duckdb.DuckDBPyConnection, Path, ExtractManifest]]:
+    """Yield a connection, and the ledger's extract, brought up to date: its folder, which is locked, and manifest."""
+    import duckdb
+
+    extract = LedgerExtract(extracts, store.id)
+    with extract.current(store.ledger) as manifest, connect() as connection:
+        connection.execute(f"SET memory_limit = '{_MEMORY}'")
+        with suppress(duckdb.Error):  # in a notebook without widgets there is no bar to disable
+            connection.execute("SET enable_progress_bar = false")
+        yield connection, extract.folder, manifest
+
+
+def define_facts(
+    connection: duckdb.DuckDBPyConnection,
+    store: StateStore,
+    bills: Path,
+    folder: Path,
+    manifest: ExtractManifest,
+    first: str,
+    view: BooksView,
+    only: Collection[str] | None = None,
 ) -> None:
-    """Insert the rows of a bill in those months, in batches: a bill may be a gigabyte."""
+    """Create the view ``facts`` of the books from the month ``first`` on, as far as they count in the view.
+
+    Of bills and corrections those whose ids are in ``only``, where it is given.
+    """
+    connection.register("no_facts", COLUMNS.empty_table())
+    connection.execute("CREATE TABLE bill_facts AS FROM no_facts")
+    for standing, path, spans in bills_in(view, bills):
+        if only is None or standing.bill.id in only:
+            _insert_bill(connection, path, standing.bill, first, spans)
+    corrections = [each for each in view.corrections if each.rows]
+    for correction, path in zip(corrections, corrections_in(view, store, bills), strict=True):
+        if only is None or correction.id in only:
+            connection.execute(
+                f"INSERT INTO bill_facts BY NAME FROM {parquet_relation([path])} WHERE month >= $1", [first]
+            )
+    parts = [part.path(folder, "facts") for part in manifest.parts if part.month >= first]
+    ledger_facts = view.known(parquet_relation(parts) if parts else "no_facts")
+    # DuckDB rounds a union to the places of the narrower decimal, which is the ledger's.
+    money = ", ".join(f"{field.name}::{MONEY_SQL} AS {field.name}" for field in COLUMNS if field.type == MONEY)
+    ledger_facts = f"(SELECT * REPLACE ({money}) FROM {ledger_facts})"
+    connection.execute(f"CREATE VIEW facts AS FROM {ledger_facts} UNION ALL BY NAME FROM bill_facts")
+
+
+def _insert_bill(
+    connection: duckdb.DuckDBPyConnection, path: Path, bill: ImportedBill, since: str, spans: Sequence[Span]
+) -> None:
+    """Insert the rows of a bill in those months, in batches: a bill may be a gigabyte.
+
+    Raises InvalidInputError, which names the command that takes the bill out, where it cannot be read.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    name, month = bill.id, None if bill.start is None else bill.start[:7]
+    if month is not None and (month < since or not any(after < month <= upto for after, upto in spans)):
+        return  # All rows of a bill are in the books of its billing period.
     columns, row = [column.name for column in written_columns(NEWEST)], 1
     counts = " OR ".join(f"(month > ${2 * n + 2} AND month <= ${2 * n + 3})" for n in range(len(spans)))
     ends = [end for span in spans for end in span]
-    with pq.ParquetFile(path) as file:
-        for batch in file.iter_batches(_BATCH, columns=columns):
-            connection.register("some_rows", facts_of_charges(pa.Table.from_batches([batch]), name, row, str(path)))
-            connection.execute(
-                f"INSERT INTO bill_facts FROM some_rows WHERE month >= $1 AND ({counts})", [since, *ends]
-            )
-            row += batch.num_rows
+    try:
+        with pq.ParquetFile(path) as file:
+            for batch in file.iter_batches(_BATCH, columns=columns):
+                connection.register("some_rows", facts_of_charges(pa.Table.from_batches([batch]), name, row, name))
+                connection.execute(
+                    f"INSERT INTO bill_facts FROM some_rows WHERE month >= $1 AND ({counts})", [since, *ends]
+                )
+                row += batch.num_rows
+    except (InvalidInputError, pa.ArrowException) as error:
+        what = error.problems[0].what if isinstance(error, InvalidInputError) else str(error).splitlines()[0]
+        where = f"{name}: row {row} or later"
+        remedy = f"stepfare bills remove {name} --reason WHY takes it out; then import its file again"
+        raise InvalidInputError.single(f"this stored bill {what}", where=where, remedy=remedy) from None
     connection.unregister("some_rows")
 
 
-def rollup_matched(connection: duckdb.DuckDBPyConnection, months: Sequence[Month], now: datetime) -> RollupTables:
+def rollup_matched(
+    connection: duckdb.DuckDBPyConnection, months: Sequence[Month], now: datetime, done: Collection[PlannedJob]
+) -> RollupTables:
     """Return the cubes of matched facts (:func:`router.app.reconcile.open_matched_books`)."""
     connection.execute("CREATE TEMP VIEW counted AS FROM actual UNION ALL BY NAME FROM facts WHERE source = 'planned'")
-    return rollups_of_facts(connection, "counted", months, now)
+    return rollups_of_facts(connection, "counted", months, now, done)
+
+
+def planned_until(
+    store: StateStore,
+    connection: duckdb.DuckDBPyConnection,
+    facts: str,
+    months: Sequence[Month],
+    now: datetime,
+    as_of: datetime | None,
+) -> str:
+    """Return what was planned for each month until ``now``, whole for jobs that had ended: a relation of facts."""
+    return planned_relation(connection, facts, months, now, ended_jobs(store, connection, facts, now, as_of))
+
+
+def ended_jobs(
+    store: StateStore, connection: duckdb.DuckDBPyConnection, facts: str, now: datetime, as_of: datetime | None
+) -> frozenset[PlannedJob]:
+    """Return the jobs of plans for after ``now`` that have ended, by what was known at ``as_of``."""
+    later = "source = 'planned' AND \"end\" > $1 AND plan IS NOT NULL AND job IS NOT NULL"
+    rows = connection.execute(f"SELECT DISTINCT plan, job FROM {facts} WHERE {later}", [now]).fetchall()
+    if not rows:
+        return frozenset()
+    from router.app.outcomes import ended_of_plans  # takes a while to import
+
+    return ended_of_plans(store, rows, as_of)

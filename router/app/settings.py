@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from pricing.atomic_file import publish_file, write_atomic
+from pricing.atomic_file import make_private_folder, publish_file, write_atomic
 from pricing.money import Usd
 from router.config.clouds_file import load_clouds
 from router.config.deploy_file import deploy_path, load_deploy
@@ -105,7 +105,7 @@ class StateIdentity:
             lines = self.file.read_text(encoding="utf-8").split() if self.file.exists() else []
             if lines[-1:] == [state_id]:
                 return
-            self.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private_folder(self.file.parent)
             write_atomic(self.file, "".join(f"{line}\n" for line in (*lines, state_id)))
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or "is no text"

@@ -114,11 +114,12 @@ def answer_of_ledger(
         books.cubes.add_labels(JobLabels(store).of_jobs(books.cubes.job_digests))
         beside = replace(_report_inputs(store, asked, books, told), months=earlier)
         if books.matched is not None:
-            aggregates = tuple(each for each in month_aggregates(books.matched, asked) if asked.admits(each.team))
+            month_facts = month_aggregates(store, books.matched, asked)
+            aggregates = tuple(each for each in month_facts if asked.admits(each.team))
             beside = replace(
                 beside,
                 bills_through=_billed_through(books.matched, asked),
-                variance=_variance_by_job(aggregates),
+                variance=variance_by_job(aggregates),
                 aggregates=aggregates,
             )
         if told.budgets is not None:
@@ -198,28 +199,19 @@ def _billed_through(connection: duckdb.DuckDBPyConnection, asked: ReportQuery) -
     return through
 
 
-def variance_of(connection: duckdb.DuckDBPyConnection, asked: ReportQuery) -> tuple[JobVariance, ...]:
-    """Return the variance by job, from facts and actual facts in the connection.
-
-    See :mod:`router.showback.reconcile.matching`.
-    """
-    return _variance_by_job(month_aggregates(connection, asked))
-
-
-def month_aggregates(connection: duckdb.DuckDBPyConnection, asked: ReportQuery) -> tuple[FactAggregate, ...]:
+def month_aggregates(
+    store: StateStore, connection: duckdb.DuckDBPyConnection, asked: ReportQuery
+) -> tuple[FactAggregate, ...]:
     """Return the aggregates of the month's matched facts, on the basis of the report."""
+    from router.app.reconcile import planned_until
     from router.showback.reconcile.aggregates import ReconcileBasis, aggregate_facts
 
-    return aggregate_facts(
-        connection,
-        ReconcileBasis(asked.basis.value),
-        month=str(asked.month),
-        since=asked.month.begins,
-        until=max(min(asked.now, asked.month.ends), asked.month.begins),
-    )
+    planned = planned_until(store, connection, "facts", [asked.month], asked.now, asked.as_of)
+    return aggregate_facts(connection, ReconcileBasis(asked.basis.value), planned=planned, month=str(asked.month))
 
 
-def _variance_by_job(aggregates: Sequence[FactAggregate]) -> tuple[JobVariance, ...]:
+def variance_by_job(aggregates: Sequence[FactAggregate]) -> tuple[JobVariance, ...]:
+    """Return the variance of each job."""
     from router.showback.reconcile.variance import VarianceBucket, compute_variances
 
     return tuple(

@@ -128,6 +128,7 @@ def _plans(store: StateStore, since: datetime) -> Iterator[StateEvent]:
     for row in store.made_plans.made_since(since, _PLANS_READ):
         data = {
             "digest": row.digest,
+            "name": row.name,
             "as_of": _stamp(row.as_of),
             "made_by": row.made_by,
             "jobs": sum(part.jobs for part in row.teams),

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from router.app.parallel import Advance, Engine, run_tasks
 from router.planning.plan import Plan
 from router.planning.planner import PlanRequest, make_plan
-from router.planning.what_if import Change, Variant, apply_changes
-from router.planning.what_if_comparison import WhatIf, compare_variants
+from router.planning.what_if import Change, InterruptionChange, Variant, apply_changes
+from router.planning.what_if_comparison import VariantResult, WhatIf, compare_variants
 
 
 def _silent(_done: int, _total: int) -> None:
@@ -33,6 +33,13 @@ def run_what_if(
     tasks: list[tuple[Change, ...]] = [(), *(variant.changes for variant in variants)]
     base, *plans = run_tasks(_plan, request, tasks, engine or Engine(None, 1), advance)
     return compare_variants(base, list(zip(variants, plans, strict=True)))
+
+
+def compare_lower_end(request: PlanRequest, plan: Plan) -> VariantResult:
+    """Return the plan of the same request with every spot pool at the lower end of its interval, beside its plan."""
+    change = InterruptionChange("low")
+    variant = Variant(str(change), (change,))
+    return compare_variants(plan, [(variant, _plan(request, variant.changes))]).variants[0]
 
 
 def _plan(request: PlanRequest, changes: tuple[Change, ...]) -> Plan:

@@ -13,7 +13,7 @@ import typer
 from pricing.problems import InvalidInputError
 from pricing.units import format_count
 from router.cli import console
-from router.cli.approval_rules import RULES_HELP, load_binding_rules
+from router.cli.approval_rules import find_known_plan, load_binding_rules
 from router.cli.completion import complete_books
 from router.cli.console import CommandError, ExitCode
 from router.cli.options import parse_usd_option
@@ -76,7 +76,6 @@ def apply(
         str | None, typer.Option(metavar="USD", help="Require an approver above this amount.")
     ] = None,
     approved_by: Annotated[str, typer.Option(metavar="WHO", help="Name of the approver.")] = "",
-    rules: Annotated[Path | None, typer.Option(metavar="FILE", help=RULES_HELP)] = None,
     override_policy: Annotated[
         bool, typer.Option("--override-policy", help="Run the deploy file's policy instead of the quoted one.")
     ] = False,
@@ -103,7 +102,7 @@ def apply(
     stepfare apply plan.json --yes --max-cost 5000 --follow
     stepfare apply plan.json --dry-run
 
-    With rules of approvals (--rules, or `approval_rules` in the deploy file), the plan needs the approvals that
+    With rules of approvals (`approvals set`), the state must have made the plan, and the plan needs the approvals that
     `plan approve` recorded.
 
     A job of an accepted quote runs under the quoted policy. If the deploy file names another policy, the job is refused
@@ -136,7 +135,7 @@ def apply(
             jobs or [],
             tries,
             override_policy=override_policy,
-            rules=load_binding_rules(opened, rules),
+            rules=load_binding_rules(opened, site.store),
         )
         accepted, prices, refused = work.evaluate(guard)
         if not accepted.requests:
@@ -146,8 +145,12 @@ def apply(
         if refused:
             return _refusal_code(refused)
         if dry_run:
+            if unreachable := work.unreachable(accepted):
+                console.note(f"to apply it: {unreachable}", "warning")
             console.note("dry run: nothing was made or written")
             return ExitCode.OK
+        if unreachable := work.unreachable(accepted):
+            raise unreachable
         if not work.was_confirmed(accepted) and not _confirm(accepted, yes):
             console.note("not applied")
             return ExitCode.OVER_BUDGET
@@ -179,18 +182,21 @@ class _Work:
     ) -> None:
         from router.config.limits_file import read_limits
         from router.controller.orders import orders_of
-        from router.controller.plan_limits import limits_json
+        from router.controller.plan_limits import knows_limits, limits_json
         from router.jobs.limits import Limits
         from router.planning.plan_json import plan_content
         from router.prices.books import load_book
 
+        self._digest: str = plan_content(plan)["digest"]
+        if rules is not None:
+            plan = find_known_plan(site.store, self._digest)
         self._site, self._opened, self._plan, self._tries = site, opened, plan, tries
         self._override, self._rules = override_policy, rules
-        self._digest: str = plan_content(plan)["digest"]
         self._book, self._book_name = load_book(book), book
         # The limits that the plan was made with are known if it was planned on this machine.
         stored_limits = Limits.model_validate_json(limits_json(site.store, self._digest))
         self._limits = stored_limits if limits is None else read_limits(limits)
+        self._knows_limits = limits is not None or knows_limits(site.store, plan, self._digest)
         self._orders: tuple[Order, ...] = orders_of(plan)
         self._jobs = self._known_jobs(jobs)
 
@@ -199,10 +205,8 @@ class _Work:
 
         Raises InvalidInputError.
         """
-        from pricing.money import Usd
         from router.controller.accept import budget_refusals, requests_of
         from router.controller.guardrails import current_prices, find_refusals
-        from router.controller.placement_options import maximum_cost
         from router.controller.provision_order import existing_result
         from router.controller.run_policies import assign_policy, policy_refusals
         from router.controller.secret_refs import resolve_environment
@@ -220,7 +224,6 @@ class _Work:
             self._limits,
             lambda order, job: assign_policy(order, job, site.deploy, override=self._override),
         )
-        self._check_reach(accepted)
         open_orders = [
             o for o in self._orders if (s := existing_result(site, self._digest, o)) is None or s.attempt is None
         ]
@@ -232,9 +235,10 @@ class _Work:
             return accepted, prices, ()
         accepted_before = site.store.plans.plan(self._digest) is not None
         now = site.clock()
-        at_risk = Usd.total(maximum_cost(e.choices) for e in accepted.requests if e.order in open_orders)
-        guard, approvals = self._with_approvals(guard, accepted_before=accepted_before)
-        refused = find_refusals(plan, prices, guard, now, at_risk=at_risk, book=self._book)
+        guard, approvals = self._with_approvals(accepted, guard, accepted_before=accepted_before)
+        refused = find_refusals(
+            plan, prices, guard, now, at_risk=accepted.at_risk_usd, book=self._book, knows_limits=self._knows_limits
+        )
         # A plan accepted while it was fresh may be applied later; prices are checked each time.
         refused = tuple(refusal for refusal in refused if not (accepted_before and refusal.is_age))
         budgets = budget_refusals(
@@ -250,25 +254,53 @@ class _Work:
         policies = policy_refusals(open_orders, self._jobs, site.deploy, override=self._override)
         return accepted, prices, (*refused, *approvals, *policies, *budgets)
 
-    def _with_approvals(self, guard: CostLimits, *, accepted_before: bool) -> tuple[CostLimits, tuple[Refusal, ...]]:
-        """Return the guard with the recorded approvers, where no other is named, and what the rules have against it."""
+    def _with_approvals(
+        self, accepted: AcceptedOrders, guard: CostLimits, *, accepted_before: bool
+    ) -> tuple[CostLimits, tuple[Refusal, ...]]:
+        """Return the guard with the recorded approvers, and what the rules have against it.
+
+        InvalidInputError where an approver is named beside rules: those of the rules are recorded.
+        """
         from dataclasses import replace
 
-        from router.controller.approval import approvals_of, judge_approvals
+        from router.controller.accept import hash_environments
+        from router.controller.approval import (
+            PlanPeople,
+            approvals_of,
+            environment_refusals,
+            exposure_of,
+            judge_approvals,
+        )
+        from router.queries.approvals import maker_of
 
         if self._rules is None:
             return guard, ()
-        site = self._site
+        if guard.approved_by:
+            raise InvalidInputError.single(
+                "rules of approvals hold here, and `plan approve` records who approves",
+                field="--approved-by",
+                remedy="leave it out",
+            )
+        store, now = self._site.store, self._site.clock()
+        entries = store.audit.entries()
+        jobs = (request.job for request in accepted.requests)
+        environments = hash_environments(store, jobs)
         judged = judge_approvals(
             self._rules,
-            self._plan,
+            exposure_of(accepted.at_risk_by_team, self._digest, entries, now),
             self._digest,
-            approvals_of(site.store.audit.entries()),
-            acting_user(),
-            site.clock(),
+            approvals_of(entries),
+            PlanPeople(
+                maker_of(store, self._digest),
+                acting_user(),
+                store.administration.session.get("database_user", ""),
+            ),
+            now,
+            environments=environments,
             accepted_before=accepted_before,
         )
-        return replace(guard, approved_by=guard.approved_by or ", ".join(judged.approvers)), judged.refusals
+        refused = (*judged.refusals, *environment_refusals(entries, self._digest, environments))
+        return replace(guard, approved_by=", ".join(judged.approvers)), refused
 
     def was_confirmed(self, accepted: AcceptedOrders) -> bool:
         """Return whether this plan was confirmed before, with at least as much money as is at risk now."""
@@ -296,7 +328,7 @@ class _Work:
             if refused := self.evaluate(guard)[2]:
                 raise CommandError(refused[0].what, _refusal_code(refused), refused[0].remedy)
             accepted_before = self._site.store.plans.plan(self._digest) is not None
-            approved_by = self._with_approvals(guard, accepted_before=accepted_before)[0].approved_by
+            approved_by = self._with_approvals(accepted, guard, accepted_before=accepted_before)[0].approved_by
             specs = {request.digest: job_json(request.job) for request in accepted.requests}
             record_acceptance(
                 self._site, accepted, plan_to_json(self._plan), acting_user(), approved_by, specs, self._limits
@@ -317,27 +349,28 @@ class _Work:
 
     def _known_jobs(self, paths: Sequence[str]) -> dict[str, Job]:
         from router.config.job_files import load_jobs
-        from router.controller.workspaces import parse_job
+        from router.controller.workspaces import read_job
 
         loaded = {job.name: job for job in load_jobs(paths, self._plan.as_of).jobs} if paths else {}
         stored = {
             job.job: self._site.store.plans.job(job.job_digest) for job in self._plan.jobs if job.job not in loaded
         }
-        return {**{name: parse_job(text) for name, text in stored.items() if text is not None}, **loaded}
+        return {**{name: job for name, text in stored.items() if (job := read_job(text)) is not None}, **loaded}
 
-    def _check_reach(self, accepted: AcceptedOrders) -> None:
-        """Raise InvalidInputError if remote machines could only call this machine's loopback address."""
+    def unreachable(self, accepted: AcceptedOrders) -> InvalidInputError | None:
+        """Return the error to raise if remote machines could only call this machine's loopback address."""
         from terraform.module_metadata import is_local
 
         if self._opened.deploy.coordinator.url is not None:
-            return
+            return None
         clouds = sorted({c.cloud for e in accepted.requests for c in e.choices if not is_local(c.cloud)})
-        if clouds:
-            raise InvalidInputError.single(
-                f"machines of {', '.join(clouds)} have to reach this program, and no address is known for it",
-                field="coordinator.url",
-                remedy="write `coordinator: {listen: ..., url: https://...}` into the deploy file (docs/accounts.md)",
-            )
+        if not clouds:
+            return None
+        return InvalidInputError.single(
+            f"machines of {', '.join(clouds)} have to reach this program, and no address is known for it",
+            field="coordinator.url",
+            remedy="write `coordinator: {listen: ..., url: https://...}` into the deploy file (docs/accounts.md)",
+        )
 
 
 def _this_month(site: ControllerContext) -> tuple[LedgerEntry, ...]:

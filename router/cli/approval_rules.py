@@ -1,47 +1,82 @@
-"""Find the rules of approvals for a command: the deploy file's, or those of ``--rules``."""
+"""Find the rules of approvals that bind a command: the state's, or the deploy file's where the state has none."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pricing.problems import InvalidInputError
 from router.cli import console
 from router.cli.console import CommandError, ExitCode
+from router.cli.options import VARIABLE
 
 if TYPE_CHECKING:
     from router.app.settings import AppSettings
     from router.controller.approval import ApprovalRules
+    from router.planning.plan import Plan
+    from router.state.store import StateStore
 
-RULES_HELP = "Rules of approvals (YAML); default: `approval_rules` of the deploy file."
+_ASK_ADMINISTRATOR = "ask an administrator of the state (docs/guides/platform-team.md)"
 
 
-def find_rules(opened: AppSettings, given: Path | None) -> Path | None:
-    """Return the path of the rules in force, None without any.
+def load_binding_rules(opened: AppSettings, store: StateStore) -> ApprovalRules | None:
+    """Return the rules in force for a command that approves or applies, None without any.
 
-    InvalidInputError where the deploy file names other rules than ``--rules``: an option does not set rules aside.
+    CommandError with exit code 4 where the user of this process can change them, since they would bind nobody, or
+    where the clock of the command is not the real one.
     """
+    from router.queries.approvals import approval_rules, state_rules
+
+    held = state_rules(store)
     named = opened.deploy.approval_rules
-    if named is None:
-        return given
-    if given is not None and given.resolve() != Path(named).resolve():
-        raise InvalidInputError.single(
-            f"the deploy file names other rules, {named}", field="--rules", remedy="leave the option out"
+    if held is None:
+        if named is not None:
+            _check_binding(Path(named))
+        return approval_rules(opened, store)
+    if named is not None:
+        console.note(
+            f"{named} is not read: the rules that {held.who} set for the state at {held.at:%Y-%m-%d %H:%MZ} hold"
         )
-    return Path(named)
+    if not store.administration.problem():
+        console.note("you can change the rules of approvals: they bind only who applies as another user", "warning")
+    elif os.environ.get(VARIABLE):  # noqa: TID251
+        raise CommandError(
+            f"{VARIABLE} is set, and rules of approvals hold by the real time",
+            ExitCode.OVER_BUDGET,
+            f"unset {VARIABLE}",
+        )
+    return held.rules
 
 
-def load_binding_rules(opened: AppSettings, given: Path | None) -> ApprovalRules | None:
-    """Return the rules in force for a command that applies, None without any.
+def require_administrator(store: StateStore, what: str) -> None:
+    """Raise CommandError with exit code 7 where the state has rules that somebody else administers."""
+    from router.queries.approvals import state_rules
 
-    CommandError with exit code 4 where the user of this process can change them: they would bind nobody.
-    """
-    from router.config.approval_file import ProcessIdentity, change_problem, load_approval_rules
+    if state_rules(store) is not None and (problem := store.administration.problem()):
+        raise CommandError(
+            f"only an administrator of a state with rules of approvals {what}: {problem}",
+            ExitCode.CREDENTIALS,
+            _ASK_ADMINISTRATOR,
+        )
 
-    path = find_rules(opened, given)
-    if path is None:
-        return None
-    rules = load_approval_rules(path)
+
+def find_known_plan(store: StateStore, digest: str) -> Plan:
+    """Return the plan of that digest as the state has it. CommandError with exit code 4 where it has none."""
+    from router.queries.plans import whole_plan
+
+    known = whole_plan(store, digest)
+    if known is None:
+        raise CommandError(
+            f"plan-{digest[:12]} was not made with this state, as rules of approvals require",
+            ExitCode.OVER_BUDGET,
+            "make it anew with this state: `stepfare plan ... --out FILE`",
+        )
+    return known
+
+
+def _check_binding(path: Path) -> None:
+    from router.config.approval_file import ProcessIdentity, change_problem
+
     identity = ProcessIdentity.of_process()
     if identity is None:
         console.note(f"{path}: whether you could change these rules cannot be told on this system", "warning")
@@ -51,6 +86,5 @@ def load_binding_rules(opened: AppSettings, given: Path | None) -> ApprovalRules
         raise CommandError(
             f"{path}: these rules bind nobody: {problem}",
             ExitCode.OVER_BUDGET,
-            "give the file and the folders above it to another user, writable by that user alone",
+            "have an administrator set them for the state (`stepfare approvals set`), or give the file to another user",
         )
-    return rules

@@ -29,13 +29,15 @@ def audit(
 ) -> ExitCode:
     """Print the audit log: who did what, with how much money at risk.
 
-    Each entry carries the hash of the one before. The exit code is 1 if an entry was changed or removed.
+    Each entry carries the hash of the one before. The exit code is 1 if an entry was changed or removed, or if the
+    months that it says were closed are not those that are.
 
     \b
     stepfare audit
     stepfare audit -o json
     """
     from router.access.identity import local_operator
+    from router.cli.ledger import check_closings
     from router.cli.options import chosen_clock
     from router.queries.audit import accepted_policies, audit_content, read_audit_log
     from router.queries.context import QueryContext
@@ -72,4 +74,5 @@ def audit(
             console.out("nothing was done yet")
         if trail.broken is not None:
             raise CommandError(f"entry {trail.broken} is not what was written: somebody changed or removed one")
+        check_closings(store)
     return ExitCode.OK

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Iterator
 from datetime import datetime
 from decimal import Decimal
@@ -19,6 +20,7 @@ from router.cli import console
 from router.cli.console import ExitCode
 from router.cli.options import parse_now
 from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, acting_user, open_state_store
+from router.showback.bills import DeliveryKind
 
 if TYPE_CHECKING:
     from router.showback.bill_import import BillImport
@@ -206,6 +208,73 @@ def remove(
     return ExitCode.OK
 
 
+def duplicates(
+    issuer: Annotated[str | None, typer.Argument(metavar="[ISSUER]", help="Issuer as `bills list` shows it.")] = None,
+    allow: Annotated[
+        bool | None, typer.Option("--permit/--refuse", help="Accept charges that occur twice, or refuse them again.")
+    ] = None,
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Reason, for the audit log.")] = "",
+    output: Output = BillFormat.TABLE,
+    deploy: DeployFile = None,
+    clouds: CloudsFile = None,
+    now: Now = None,
+) -> None:
+    """List charges that two bills in force share, or keep a rule for an issuer whose duplicates are meant.
+
+    A charge is shared if resource, time, meter and amount are the same. An import with rows that occur twice, or with
+    charges of another bill, is refused unless the issuers of both are allowed.
+
+    \b
+    stepfare bills duplicates
+    stepfare bills duplicates Oracle --permit --reason "equal lines of one hour"
+    stepfare bills duplicates Oracle --refuse --reason "no longer so"
+    """
+    from dataclasses import asdict
+
+    from pricing.money import ZERO
+    from router.prices.data_folders import bills_folder
+    from router.showback.bill_store import BillStore
+    from router.showback.duplicates import describe_shared, find_shared_charges
+
+    bills, moment = BillStore(bills_folder()), parse_now(now)
+    if (issuer is None) is not (allow is None):
+        what = "is missing" if allow is None else "needs an ISSUER"
+        raise InvalidInputError.single(
+            what, field="--permit", remedy="give ISSUER and --permit, ISSUER and --refuse, or none"
+        )
+    if issuer is not None and allow is not None:
+        if not reason.strip():
+            raise InvalidInputError.single("is empty", field="--reason", remedy="say why: it stands in the audit log")
+        with open_state_store(deploy, clouds) as (_, store):
+            rule = bills.set_rule(issuer, reason, acting_user(), moment, allowed=allow)
+            what = f"bills duplicates {'allow' if allow else 'refuse'}"
+            store.audit.add(acting_user(), what, "", ZERO, moment, issuer=issuer, reason=reason)
+        console.note(f"charges that occur twice are {'accepted' if rule.allowed else 'refused'} for {issuer!r}")
+        return
+    shared = find_shared_charges({}, {bills.path(each): each.bill for each in bills.standing()})
+    if output is BillFormat.JSON:
+        record = {
+            "schema_version": SCHEMA_VERSION,
+            "shared": [
+                {
+                    "bills": [each.first.id, each.second.id],
+                    "rows": each.rows,
+                    "billed": {currency: str(amount) for currency, amount in each.billed.items()},
+                }
+                for each in shared
+            ],
+            "rules": [asdict(each) for each in bills.rules()],
+        }
+        console.out(json.dumps(record, indent=2))
+        return
+    for each in shared:
+        console.out(f"{each.second.id} has {describe_shared(each)}")
+    for rule in bills.rules():
+        console.out(f"{rule.issuer!r}: {'accepted' if rule.allowed else 'refused'} since {rule.at}: {rule.reason}")
+    if not shared:
+        console.note("no two bills in force share a charge")
+
+
 def _decide(
     what: BillDecisionKind, identity: str, reason: str, deploy: Path | None, clouds: Path | None, now: str | None
 ) -> tuple[BillStanding, ...]:
@@ -281,8 +350,14 @@ def _say(standing: BillStanding, what: str) -> None:
 
 
 def import_files(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="CSV, CSV in gzip, or Parquet.")],
-    allow_duplicates: Annotated[bool, typer.Option("--allow-duplicates", help="Accept rows that occur twice.")] = False,
+    files: Annotated[
+        list[Path],
+        typer.Argument(metavar="FILE...", help="CSV, gzip, Parquet, zip; a folder of them, or a cloud's manifest."),
+    ],
+    kind: Annotated[
+        DeliveryKind | None,
+        typer.Option("--as", help="A further part of the bill in force, or a version that replaces it."),
+    ] = None,
     output: Annotated[BillFormat, typer.Option("--output", "-o", help="Format.")] = BillFormat.TABLE,
     now: Annotated[str | None, typer.Option(metavar="TIME", help="Time of the import (ISO, with zone).")] = None,
     deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
@@ -290,26 +365,35 @@ def import_files(
 ) -> None:
     """Import bills: FOCUS 1.0 to 1.4 Cost and Usage, as AWS, Google Cloud, Azure and others export it.
 
-    The files of one command are one delivery: give all parts of a bill at once. A bill replaces the one with the same
-    issuer, account and billing period; importing the same bill again changes nothing. Rows or sums that fall are
-    reported with both figures, and duplicate rows are refused. Columns that a file lacks or writes differently from
-    FOCUS are listed and never invented. Changes to a closed month are booked as a correction in an open one. See
-    docs/bills.md.
+    The files of one command are one delivery: give all parts of a bill at once, their folder, or the manifest that the
+    cloud wrote. A bill replaces the one with the same issuer, account and billing period; importing the same bill again
+    changes nothing. Without a manifest, a delivery with less than half of the lines in force asks what it is (--as).
+    Rows or sums that fall are reported with both figures; duplicate rows, and charges of another bill, are refused.
+    Columns that a file lacks or writes differently from FOCUS are listed and never invented. Changes to a closed month
+    are booked as a correction in an open one. See docs/bills.md.
 
     \b
     stepfare bills import aws-2026-11.csv.gz
+    stepfare bills import exports/focus/BILLING_PERIOD=2026-11/Manifest.json
     stepfare bills import azure/part-0.parquet azure/part-1.parquet -o json
     """
     from dataclasses import asdict
 
     from router.prices.data_folders import bills_folder
     from router.render.bills_text import as_record, gap_lines, table
-    from router.showback.bill_import import import_bills
+    from router.showback.bill_import import UnclearDeliveryError, import_bills
     from router.showback.bill_store import BillStore
 
-    store = BillStore(bills_folder())
-    with console.progress("reading"):
-        imported = import_bills(files, store, parse_now(now), duplicates=allow_duplicates)
+    store, moment = BillStore(bills_folder()), parse_now(now)
+
+    def take(kind: DeliveryKind | None) -> BillImport:
+        with console.progress("reading"):
+            return import_bills(files, store, moment, kind=kind)
+
+    try:
+        imported = take(kind)
+    except UnclearDeliveryError as error:
+        imported = take(_ask_kind(error))
     all_bills = store.bills()
     standings = [each for each in all_bills if each.bill.id in imported.delivery.concerned]
     changed = [each for each in standings if imported.new and each.bill.id not in imported.delivery.same]
@@ -329,6 +413,8 @@ def import_files(
                 for each in fallen
             ],
             "rows_twice": 0 if imported.twice is None else imported.twice.rows,
+            "joined": list(imported.joined),
+            "unread": [str(path) for path in imported.unread],
         }
         console.out(json.dumps(record, indent=2))
     else:
@@ -343,6 +429,18 @@ def import_files(
         correct_closed_months(deploy, clouds)
     if imported.new and output is BillFormat.TABLE:
         console.note(f"stored in {store.folder}")
+
+
+def _ask_kind(error: InvalidInputError) -> DeliveryKind:
+    """Ask what the delivery is. Raises the error where nobody can be asked, or for any other answer."""
+    if not sys.stdin.isatty():
+        raise error
+    for problem in error.problems:
+        console.note(f"{problem.where} {problem.what}")
+    answer = console.ask_text("a further part of the bill, a version that takes its place, or neither?", "neither")
+    if answer not in list(DeliveryKind):
+        raise error
+    return DeliveryKind(answer)
 
 
 def _find_falls(
@@ -361,6 +459,9 @@ def _report(imported: BillImport, standings: list[BillStanding], changed: list[B
     from router.render.bills_text import format_sums
     from router.showback.duplicates import describe_duplicates
 
+    if imported.unread:
+        count = format_count(len(imported.unread), "file")
+        console.note(f"{count} not read, for no current manifest names them, first {imported.unread[0]}", "warning")
     if not imported.new:
         at = max((each.delivery.imported_at for each in standings), default=imported.delivery.imported_at)
         console.note(f"nothing changed: this was imported at {at}, and stands")
@@ -370,7 +471,8 @@ def _report(imported: BillImport, standings: list[BillStanding], changed: list[B
             at = each.delivery.imported_at
             console.note(f"{each.bill.id} stands again, as imported at {at}: {format_sums(each.bill)}")
         if each.replaces is not None:
-            console.note(f"{each.bill.id} replaces {each.replaces}")
+            verb = "holds the rows of" if each.replaces in imported.joined else "replaces"
+            console.note(f"{each.bill.id} {verb} {each.replaces}")
     for identity in imported.delivery.same:
         console.note(f"{identity} stands as it did")
     if imported.twice is not None:

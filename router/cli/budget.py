@@ -285,11 +285,9 @@ def _row(each: Budget, output: LedgerFormat) -> dict[str, object]:
     }
     if output is LedgerFormat.JSON:
         return row
-    from router.showback.report.values import escape_formula
-
     row["warn"] = ",".join(map(str, each.warn))
     if output is LedgerFormat.CSV:
-        return {name: escape_formula(value) if isinstance(value, str) else value for name, value in row.items()}
+        return row
     kind = "removed" if each.usd is None else "hard" if each.hard else "soft"
     usd = "" if each.usd is None else format_usd(each.usd)
     author = escape_unprintable(each.who)[:24]
@@ -369,11 +367,9 @@ def _standing_row(each: BudgetStatus, basis: BudgetBasisOption, output: LedgerFo
     budget, row = each.budget, budget_record(each, basis.value)
     if output is LedgerFormat.JSON:
         return row
-    from router.showback.report.values import escape_formula
-
     row["passed"] = ",".join(map(str, each.passed))
     if output is LedgerFormat.CSV:
-        return {name: escape_formula(value) if isinstance(value, str) else value for name, value in row.items()}
+        return row
     return {
         "budget_of": escape_unprintable(budget.title)[:28],
         "budget": format_usd(each.usd),

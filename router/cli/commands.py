@@ -11,6 +11,9 @@ _COMMANDS = {
     "validate": CommandEntry("Check job and limits files.", "router.cli.validate", "validate"),
     "plan": CommandEntry("Place jobs so that a step costs least.", "router.cli.plan", "plan"),
     "plan show": CommandEntry("Print a plan that was written with --out.", "router.cli.plan", "show"),
+    "plan list": CommandEntry(
+        "List the names of plans, with the last plan of each.", "router.cli.plan_list", "list_plans"
+    ),
     "plan diff": CommandEntry("Compare two plans and explain the changes.", "router.cli.plan_diff", "diff"),
     "plan what-if": CommandEntry(
         "Compare plans under other limits, prices or deadlines.", "router.cli.what_if", "what_if"
@@ -32,6 +35,8 @@ _COMMANDS = {
     "profile forget": CommandEntry("Ignore earlier runs, or count them again.", "router.cli.profile_runs", "forget"),
     "apply": CommandEntry("Provision the machines of a plan, start its jobs.", "router.cli.apply", "apply"),
     "serve": CommandEntry("Show plans, jobs and costs in a browser; answer programs.", "router.cli.serve", "serve"),
+    "approvals set": CommandEntry("Set the rules of approvals of the state.", "router.cli.approvals", "set_rules"),
+    "approvals show": CommandEntry("Show the rules of approvals, and who set them.", "router.cli.approvals", "show"),
     "token make": CommandEntry("Make a token for the console and its API.", "router.cli.token", "make"),
     "token list": CommandEntry("List tokens, without the tokens themselves.", "router.cli.token", "list_tokens"),
     "token revoke": CommandEntry("Revoke a token and end its sessions.", "router.cli.token", "revoke"),
@@ -82,6 +87,7 @@ _COMMANDS = {
     "prices use": CommandEntry("Make a stored price book the latest again.", "router.cli.prices", "use_book"),
     "prices diff": CommandEntry("Compare two price books.", "router.cli.prices", "diff"),
     "prices history": CommandEntry("Show the history of prices and stock.", "router.cli.prices_history", "history"),
+    "prices risk": CommandEntry("Show how often spot is interrupted, and why.", "router.cli.prices_risk", "risk"),
     "prices accelerators": CommandEntry(
         "List the rates of accelerators, and what is missing.", "router.cli.prices_accelerators", "list_accelerators"
     ),
@@ -91,6 +97,9 @@ _COMMANDS = {
     "bills show": CommandEntry("Show one bill: sums, files and gaps.", "router.cli.bills", "show"),
     "bills restore": CommandEntry("Restore an earlier version of a bill.", "router.cli.bills", "restore"),
     "bills remove": CommandEntry("Remove a bill that should not count.", "router.cli.bills", "remove"),
+    "bills duplicates": CommandEntry(
+        "List charges on two bills, or accept an issuer's.", "router.cli.bills", "duplicates"
+    ),
     "bills reconcile": CommandEntry(
         "Reconcile bills with planned and metered costs.", "router.cli.bills_reconcile", "reconcile"
     ),
@@ -108,6 +117,7 @@ _COMMANDS = {
 }
 
 _GROUPS = {
+    "approvals": "Say who must approve plans before they are applied.",
     "bills": "Import the bills of clouds and reconcile them.",
     "budget": "Set and check what a month may cost.",
     "checkpoint": "Keep checkpoints on durable storage.",
@@ -124,7 +134,7 @@ _SECTIONS = {
     "Quote": ("estimate", "quote", "quotes", "backtest"),
     "Run": ("apply", "status", "logs", "watch", "destroy", "sweep", "checkpoint", "drill", "demo"),
     "Account": ("showback", "ledger", "bills", "budget"),
-    "Operate": ("serve", "token", "prices", "doctor", "quotas", "state", "audit", "schema", "completion"),
+    "Operate": ("serve", "token", "approvals", "prices", "doctor", "quotas", "state", "audit", "schema", "completion"),
 }
 #: `plan show FILE` is a command of its own although `plan PATH` is one too.
 TABLE = CommandTable(_COMMANDS, _GROUPS, _SECTIONS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
@@ -54,8 +55,31 @@ def complete_books(incomplete: str) -> list[str]:
     return _beginning(names, incomplete)
 
 
-def complete_plan_paths(incomplete: str) -> list[str]:
+def complete_accelerators(incomplete: str) -> list[str]:
+    """Return the accelerators that the product knows and that begin with a text."""
+    from pricing.book_file import accelerator_names
+
+    return _beginning(accelerator_names(), incomplete)
+
+
+def complete_plan_jobs(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the jobs of the plan file that stands before, as far as they begin with a text."""
+    names: list[str] = []
+    with contextlib.suppress(Exception):
+        plan = json.loads(Path(ctx.params["file"]).read_text(encoding="utf-8"))
+        names = [job["job"] for job in plan["jobs"]]
+    return _beginning(names, incomplete)
+
+
+def complete_plan_words(incomplete: str) -> list[str]:
     """Return what may follow ``stepfare plan``: the words of its subcommands, and files and folders."""
+    from router.cli.commands import TABLE
+
+    return [*_beginning(TABLE.children("plan"), incomplete), *complete_paths(incomplete)]
+
+
+def complete_paths(incomplete: str) -> list[str]:
+    """Return files and folders that begin with a text; hidden ones where the text does."""
     parent, _, start = incomplete.rpartition("/")
     folder = Path(f"{parent}/" if parent or incomplete.startswith("/") else ".")
     found: list[str] = []
@@ -64,7 +88,7 @@ def complete_plan_paths(incomplete: str) -> list[str]:
             if path.name.startswith(start) and (start.startswith(".") or not path.name.startswith(".")):
                 shown = f"{incomplete.removesuffix(start)}{path.name}"
                 found.append(f"{shown}/" if path.is_dir() else shown)
-    return [*_beginning(("show", "diff", "check"), incomplete), *found]
+    return found
 
 
 def complete_jobs(incomplete: str) -> list[str]:

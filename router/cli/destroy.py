@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from router.controller.context import ControllerContext
     from router.state.errors import UnreadableError
     from router.state.records import Attempt
+    from router.state.rows import SalvagedRow
 
 _DESTROYED = "destroyed on request"
 
@@ -70,9 +71,9 @@ def destroy(
     # Agents may report while their machines are released; their last reports must not be lost.
     with open_controller_session(deploy, clouds, listen=True, makes=False) as (_, site):
         now, lock = site.clock(), lock_provisioning(site, wait)
-        alive = _select_attempts(site, wanted or [])
+        alive, damaged = _select_attempts(site, wanted or [])
         waiting = _select_waiting(site, wanted or [])
-        if not alive and not waiting:
+        if not alive and not waiting and not damaged:
             console.out("nothing runs that fits")
             return ExitCode.OK
         rows = [
@@ -86,6 +87,7 @@ def destroy(
             )
             for a in alive
         ]
+        rows += [(row.values.get("job", "?"), "unreadable", "?", "?", "?", row.key[0]) for row in damaged]
         console.note(
             format_table(
                 ("JOB", "STATE", "PLACE", "MACHINES", "SPENT", "ATTEMPT"),
@@ -97,17 +99,21 @@ def destroy(
         )
         for chain in waiting:
             console.note(f"{chain.last.job} waits for a place, and will not be made again")
-        if not yes and not _confirm(len(alive) + len(waiting)):
+        if not yes and not _confirm(len(alive) + len(waiting) + len(damaged)):
             console.note("nothing was released")
             return ExitCode.OK
         with lock:
             # The previous lock owner may have moved gangs, or placed those that waited.
-            alive, waiting = _select_attempts(site, wanted or []), _select_waiting(site, wanted or [])
-            site.store.audit.add(acting_user(), "destroy", "", Usd(0), now, attempts=[a.id for a in alive])
+            (alive, damaged), waiting = _select_attempts(site, wanted or []), _select_waiting(site, wanted or [])
+            names = [*(a.id for a in alive), *(row.key[0] for row in damaged)]
+            site.store.audit.add(acting_user(), "destroy", "", Usd(0), now, attempts=names)
             for chain in waiting:
                 give_up(site.store, chain, "stopped", _DESTROYED, now)
-            failed = _release(site, alive)
-        console.out(f"{len(alive) - failed} released" + (f", {failed} not" if failed else ""))
+            mended, failed = _mend(site, damaged)
+            alive += mended
+            released = len(alive) + failed
+            failed += _release(site, alive)
+        console.out(f"{released - failed} released" + (f", {failed} not" if failed else ""))
         return ExitCode.PARTIAL if failed else ExitCode.OK
 
 
@@ -121,19 +127,40 @@ def _spent(site: ControllerContext, attempt: Attempt) -> str:
         return "?"  # the release reports the error
 
 
-def _select_attempts(site: ControllerContext, wanted: list[str]) -> list[Attempt]:
+def _select_attempts(site: ControllerContext, wanted: list[str]) -> tuple[list[Attempt], list[SalvagedRow]]:
+    """Return the attempts that are not over, and those whose row cannot be read and has to be mended first."""
     names = {_plan_or_name(text) for text in wanted}
     unreadable: list[UnreadableError] = []
     attempts = site.store.attempts.find(skipped=unreadable)
-    for error in unreadable:
-        console.note(f"{error}: it is left as it is ({error.remedy})", "warning")
+    damaged = [site.store.attempts.salvage(error.key[0])[0] for error in unreadable]
     alive = [a for a in attempts if not a.phase.is_over]
     known = {name for a in attempts for name in (a.id, a.job, a.plan, f"plan-{a.plan[:12]}")}
+    known |= {name for row in damaged for name in _names_of(row)}
     for name in sorted(names - known):
         raise InvalidInputError.single(
             f"no plan, job or attempt is called {name}", remedy="see `stepfare status --all`"
         )
-    return [a for a in alive if not names or names & {a.id, a.job, a.plan, f"plan-{a.plan[:12]}"}]
+    alive = [a for a in alive if not names or names & {a.id, a.job, a.plan, f"plan-{a.plan[:12]}"}]
+    return alive, [row for row in damaged if not names or names & _names_of(row)]
+
+
+def _names_of(row: SalvagedRow) -> set[str]:
+    plan = row.values.get("plan", "")
+    return {row.key[0], *(name for name in (row.values.get("job"), plan, plan and f"plan-{plan[:12]}") if name)}
+
+
+def _mend(site: ControllerContext, damaged: list[SalvagedRow]) -> tuple[list[Attempt], int]:
+    """Return the attempts whose rows were mended, and how many could not be."""
+    from router.controller.damaged_rows import mend_gang
+    from router.state.errors import StateError
+
+    mended = []
+    for row in damaged:
+        try:
+            mended.append(mend_gang(site, row.key[0]))
+        except StateError as error:
+            site.tell(row.key[0], f"not released: {error} ({error.remedy})")
+    return mended, len(damaged) - len(mended)
 
 
 def _select_waiting(site: ControllerContext, wanted: list[str]) -> list[AttemptHistory]:
@@ -179,7 +206,8 @@ def _release(site: ControllerContext, attempts: list[Attempt]) -> int:
             release(site, attempt, reason, _DESTROYED)
         except (NotReleasedError, StateError, OSError) as error:
             # A gang that cannot be released or read must not stop the release of the others.
-            site.tell(attempt.job, f"not released: {error}")
+            remedy = f" ({error.remedy})" if isinstance(error, StateError) and error.remedy else ""
+            site.tell(attempt.job, f"not released: {error}{remedy}")
             return False
         return True
 

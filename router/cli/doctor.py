@@ -10,12 +10,14 @@ from typing import Annotated, Any
 
 import typer
 
+from pricing.places import SIMULATED_CLOUDS
 from pricing.units import format_count
 from providers.errors import CredentialsError, PermissionDeniedError, ProviderError
 from providers.protocol import CallCheck, Diagnosis
 from providers.registry import CLOUDS
 from router.cli import console
 from router.cli.console import ExitCode
+from router.cli.offer_options import CloudOption
 from router.cli.options import parse_duration_option, parse_now
 from router.render.tables import WIDTH, format_timestamp, wrap_text
 
@@ -33,14 +35,15 @@ class DoctorFormat(StrEnum):
 
 
 def doctor(
-    cloud: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only this cloud; repeatable.")] = None,
+    cloud: CloudOption = None,
     clouds: Annotated[Path | None, typer.Option(metavar="FILE", help="The clouds file.")] = None,
     time_limit: Annotated[str, typer.Option(metavar="DURATION", help="Time limit.")] = "30s",
     output: Annotated[DoctorFormat, typer.Option("--output", "-o", help="Format.")] = DoctorFormat.TABLE,
 ) -> ExitCode:
     """Check identity and permissions in each cloud, without changing anything or showing secrets.
 
-    Exit codes: 7 a cloud named here or in the clouds file lacks an identity or a permission; 5 one cannot be reached.
+    Exit codes: 7 a cloud named here or in the clouds file lacks an identity or a permission; 5 one cannot be reached,
+    or where none is named, none at all.
 
     \b
     stepfare doctor
@@ -71,7 +74,11 @@ def doctor(
         lines = [f"{format_timestamp(book.as_of)} price book with {offers}, {book.digest[:12]}\n{folders}"]
         lines += [wrap_text(f"warning: {warning}") + "\n" for warning in warnings]
         console.out("\n".join([*lines, *(as_text(name, found[name], counts[name]) for name in asked)]))
-    return _exit_code({name: found[name] for name, must in asked.items() if must})
+    named = {name: found[name] for name, must in asked.items() if must}
+    real = [one for name, one in found.items() if name not in SIMULATED_CLOUDS]
+    if not named and real and all(_errors(one) for one in real):
+        return ExitCode.PARTIAL
+    return _exit_code(named)
 
 
 def _errors(found: Diagnosis | ProviderError) -> tuple[ProviderError, ...]:

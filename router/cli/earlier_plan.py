@@ -19,7 +19,7 @@ AgainstOption = Annotated[
     str | None,
     typer.Option(
         metavar="last|FILE",
-        help="Show on the page of --html what changed since an earlier plan: the last of another night, or a file.",
+        help="Show on the page of --html what changed since the plan of its name of the night before, or a file.",
     ),
 ]
 
@@ -44,7 +44,7 @@ def changes_since(against: str | None, plan: Plan) -> SinceView | None:
 
     before = _last_plan(plan) if against == "last" else read_plan(Path(against))
     if before is None:
-        console.note("no plan of an earlier night is stored: the page says nothing of changes")
+        console.note(f"no plan named {plan.name} of an earlier night is stored: the page says nothing of changes")
         return None
     diff = plan_diff(before, plan, find_changed_fields(before, plan))
     return since_view(diff, before, plan_content(before)["digest"], plan)
@@ -54,7 +54,7 @@ def _last_plan(plan: Plan) -> Plan | None:
     from router.queries.plans import previous_digest, whole_plan
 
     with open_state_store(None, None, makes=False) as (_, store):
-        digest = previous_digest(store, plan.as_of)
+        digest = previous_digest(store, plan.as_of, plan.name)
         return None if digest is None else whole_plan(store, digest)
 
 

@@ -13,13 +13,14 @@ import typer
 from pricing.book_check import did_you_mean
 from pricing.problems import InvalidInputError
 from router.cli import console
-from router.cli.completion import complete_books, complete_plan_paths
+from router.cli.completion import complete_books, complete_paths, complete_plan_jobs
 from router.cli.options import parse_length_option
 
 if TYPE_CHECKING:
-    from router.app.plan_rerun import PlanFiles
     from router.planning.constraint_prices import ConstraintPrice
+    from router.planning.gang_worth import GangWorth
     from router.planning.plan import Plan
+    from router.planning.planner import PlanRequest
 
 
 class ExplainFormat(StrEnum):
@@ -31,24 +32,27 @@ class ExplainFormat(StrEnum):
 
 def explain(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A plan (JSON).")],
-    job: Annotated[str | None, typer.Argument(metavar="[JOB]", help="Explain this job in full.")] = None,
+    job: Annotated[
+        str | None,
+        typer.Argument(metavar="[JOB]", autocompletion=complete_plan_jobs, help="Explain this job in full."),
+    ] = None,
     jobs: Annotated[
         list[str] | None,
         typer.Option(
             metavar="PATH",
-            autocompletion=complete_plan_paths,
+            autocompletion=complete_paths,
             help="Job files of the plan: plan again without each rule of JOB; repeatable.",
         ),
     ] = None,
     limits: Annotated[Path | None, typer.Option(metavar="FILE", help="Limits file of the plan, beside --jobs.")] = None,
     book: Annotated[
-        str, typer.Option(metavar="BOOK", autocompletion=complete_books, help="Price book of the plan, beside --jobs.")
+        str, typer.Option(metavar="BOOK", autocompletion=complete_books, help="Price book of the plan, if not stored.")
     ] = "latest",
     slot: Annotated[str, typer.Option(metavar="DURATION", help="Slot of the plan, beside --jobs.")] = "1h",
     time_limit: Annotated[str, typer.Option(metavar="DURATION", help="Time limit of each plan, beside --jobs.")] = "3m",
     output: Annotated[ExplainFormat, typer.Option("--output", "-o", help="Format.")] = ExplainFormat.TABLE,
 ) -> None:
-    """Explain where jobs are placed and why, the runner-up, the rejected offers, and what each rule costs.
+    """Explain where jobs are placed and why, the runner-up, the rejected offers, and what rules and changes are worth.
 
     \b
     stepfare explain plan.json
@@ -56,6 +60,9 @@ def explain(
     stepfare explain plan.json llama3-70b-sft-code -o json
     stepfare explain plan.json llama3-70b-sft-code --jobs jobs/ --limits l.yaml
 
+    For a job on spot under the deadline guard it shows, too, what an hour of deadline, a point of confidence and better
+    knowledge of the pool (the ends of the 80 % interval of its interruptions) are worth on the gang that was chosen:
+    for this gang alone, other jobs held fixed. The state has to know the plan, or --jobs its files.
     With --jobs the night is planned again without each rule of the job, one rule at a time, and the whole plans are
     compared: other jobs may move. That takes as long as a plan for each rule. Nothing is stored.
     """
@@ -63,6 +70,7 @@ def explain(
     from router.planning.plan_json import plan_content
     from router.render.constraint_prices_text import price_content, prices_text
     from router.render.explain_text import job_text, plan_text
+    from router.render.gang_worth_text import unknown_text, worth_content, worth_text
 
     plan = read_plan(file)
     names = [summary.job for summary in plan.jobs]
@@ -70,7 +78,9 @@ def explain(
         raise InvalidInputError.single(
             f"the plan has no job {job!r}", where=str(file), field="JOB", remedy=did_you_mean(job, names)
         )
-    prices = _constraint_prices(plan, job, jobs, limits, book, slot, time_limit)
+    request = _request_of_files(plan, job, jobs, limits, book, slot, time_limit)
+    prices = None if request is None or job is None else _constraint_prices(request, job)
+    worth, unknown = (None, "") if job is None else _gang_worth(plan, job, request, book)
     if output is ExplainFormat.JSON:
         content = plan_content(plan)
         chosen = [j for j in content["jobs"] if job in (None, j["job"])]
@@ -89,50 +99,69 @@ def explain(
         for name in ("cost_terms", "placement_types"):
             if name in content.get("usage", {}):
                 document[name] = [each for each in content["usage"][name] if job in (None, each["job"])]
+        if worth is not None or unknown:
+            document["gang_worth"] = {"unknown": unknown} if worth is None else worth_content(worth)
         if prices is not None:
             document["constraint_prices"] = [price_content(price) for price in prices]
         console.out(json.dumps(document, indent=2, ensure_ascii=False))
         return
-    text = plan_text(plan) if job is None else job_text(plan, job, _quoted(plan, job), console.screen())
-    console.out(text if prices is None else f"{text}\n{prices_text(prices)}")
+    parts = [plan_text(plan) if job is None else job_text(plan, job, _quoted(plan, job), console.screen())]
+    if worth is not None or unknown:
+        parts.append(unknown_text(unknown) if worth is None else worth_text(worth, console.screen()))
+    if prices is not None:
+        parts.append(prices_text(prices))
+    console.out("\n".join(parts))
 
 
-def _constraint_prices(
+def _request_of_files(
     plan: Plan, job: str | None, jobs: list[str] | None, limits: Path | None, book: str, slot: str, time_limit: str
-) -> tuple[ConstraintPrice, ...] | None:
-    """Return the prices of the job's rules by planning again; None where that was not asked for."""
+) -> PlanRequest | None:
+    """Return the request of the plan from its files; None where none are named."""
     if not jobs:
         if limits is not None:
             raise InvalidInputError.single("counts only beside job files", field="--limits", remedy="add --jobs PATH")
         return None
     if job is None:
         raise InvalidInputError.single("prices the rules of one job", field="--jobs", remedy="name JOB")
-    from router.app.plan_rerun import PlanFiles
+    from router.app.plan_rerun import PlanFiles, rebuild_request
 
-    return _planned_again(
+    request, same_limits = rebuild_request(
         plan,
-        job,
         PlanFiles(tuple(jobs), book, limits),
         parse_length_option("--slot", slot, timedelta(minutes=5)),
         parse_length_option("--time-limit", time_limit, timedelta(seconds=1)),
     )
-
-
-def _planned_again(
-    plan: Plan, job: str, files: PlanFiles, slot: timedelta, time_limit: timedelta
-) -> tuple[ConstraintPrice, ...]:
-    """Return the prices of the job's rules, with progress on stderr."""
-    from router.app.plan_rerun import rebuild_request
-    from router.planning.constraint_prices import constraint_prices
-
-    request, same_limits = rebuild_request(plan, files, slot, time_limit)
     if not same_limits:
         console.note(
             "the limits are not those of the plan: it counted hard budgets, spending or shortages that no file has, "
             "or --limits is missing or was changed"
         )
+    return request
+
+
+def _constraint_prices(request: PlanRequest, job: str) -> tuple[ConstraintPrice, ...]:
+    """Return the prices of the job's rules by planning again, with progress on stderr."""
+    from router.planning.constraint_prices import constraint_prices
+
     with console.progress(f"planning again without each rule of {job}"):
         return constraint_prices(request, job)
+
+
+def _gang_worth(plan: Plan, job: str, request: PlanRequest | None, book: str) -> tuple[GangWorth | None, str]:
+    """Return what changes are worth to the job on its spot gang; None with the reason, "" where it has no such gang."""
+    from router.app.plan_rerun import stored_request
+    from router.cli.site_options import open_state_store
+    from router.planning.gang_worth import gang_worth, spot_gang
+
+    if not spot_gang([line for line in plan.lines if line.job == job]):
+        return None, ""
+    if request is None:
+        try:
+            with open_state_store(None, None, makes=False) as (_, store):
+                request = stored_request(plan, job, book, store)
+        except (console.CommandError, InvalidInputError) as error:
+            return None, str(error)
+    return gang_worth(request, plan, job), ""
 
 
 def _quoted(plan: Plan, job: str) -> str:
@@ -153,8 +182,13 @@ def _quoted(plan: Plan, job: str) -> str:
     if not matching or matching[-1][1].usd.mean == job_summary.cost_usd:
         return ""
     name, quote = matching[-1]
-    return (
+    told = (
         f"{name} expects {format_cost(quote.usd.mean)}, the mean of {quote.draws} simulated runs that may wait, move "
-        f"and go "
-        f"on demand; the plan expects {format_cost(job_summary.cost_usd)} of the lines above"
+        f"and go on demand; the plan expects {format_cost(job_summary.cost_usd)} of the lines above"
+    )
+    if quote.place_usd is None or quote.plan_usd is None:
+        return told
+    return (
+        f"{told}. On the place of a plan of this job alone, such runs cost {format_cost(quote.place_usd)} where the "
+        f"plan expects {format_cost(quote.plan_usd)}; what else the quote saves, its other places save"
     )

@@ -6,7 +6,7 @@ import difflib
 import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -24,6 +24,41 @@ class CommandEntry:
     function: str
 
 
+#: What SkyPilot, dstack, Slurm and container tools call what is done here by another command.
+WORDS_OF_OTHERS: Final = {
+    "ps": "status",
+    "queue": "status",
+    "squeue": "status",
+    "list": "status",
+    "up": "apply",
+    "launch": "apply",
+    "run": "apply",
+    "submit": "apply",
+    "sbatch": "apply",
+    "down": "destroy",
+    "stop": "destroy",
+    "kill": "destroy",
+    "cancel": "destroy",
+    "scancel": "destroy",
+    "delete": "destroy",
+    "attach": "logs",
+    "cost": "showback",
+    "costs": "showback",
+    "cost-report": "showback",
+    "report": "showback",
+    "show-gpus": "offers",
+    "gpus": "offers",
+    "gpu": "offers",
+    "offer": "offers",
+    "price": "estimate",
+    "optimize": "plan",
+    "check": "doctor",
+    "server": "serve",
+    "ui": "serve",
+    "dashboard": "serve",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class CommandTable:
     """All commands by their words ("plan", "plan show"), groups by their word, sections of help by their title."""
@@ -39,13 +74,28 @@ class CommandTable:
     def suggestion(self, words: str) -> str:
         """Return "; did you mean ...?" for a command that does not exist, or nothing."""
         first = words.split(maxsplit=1)[0]
+        meant = WORDS_OF_OTHERS.get(words)
+        if meant is not None:
+            return f"; what other tools call {words} is here: stepfare {meant}"
         known = [name for name in self.commands if name.startswith(f"{first} ")] if " " in words else []
         near = difflib.get_close_matches(words, known or [*self.commands, *self.groups], n=1)
         return f"; did you mean {' or '.join(near or known)}?" if near or known else ""
 
 
 class Command(TyperCommand):
-    """A command that knows how many words stood behind ``--``, which the parser takes out."""
+    """A command that knows how many words stood behind ``--``, which the parser takes out.
+
+    ``further`` are the commands that begin with its own word, each with its line of help.
+    """
+
+    further: Sequence[tuple[str, str]] = ()
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """Write the further commands below the options."""
+        if self.further:
+            with formatter.section("Further commands"):
+                formatter.write_dl(list(self.further))
+        super().format_epilog(ctx, formatter)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Remember the words behind ``--``, then parse."""
@@ -125,7 +175,9 @@ def load_command(table: CommandTable, name: str) -> Any:
         return None
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
     app.command(name=name, cls=Command)(getattr(importlib.import_module(entry.module), entry.function))
-    return get_command(app)
+    command: Any = get_command(app)
+    command.further = [(f"{name} {child}", table.commands[f"{name} {child}"].help) for child in table.children(name)]
+    return command
 
 
 def load_group(table: CommandTable, word: str) -> CommandGroup:

@@ -81,6 +81,8 @@ def list_entries(
 ) -> ExitCode:
     """List the entries of the ledger: planned, metered and added by hand.
 
+    Planned entries are whole lines of plans. `showback` counts those of jobs that still run until now.
+
     \b
     stepfare ledger list --month 2026-11 --team research
     stepfare ledger list --kind metered --limit 0 -o csv
@@ -223,8 +225,9 @@ def verify(
 ) -> ExitCode:
     """Verify the hash chain of the ledger, and the bills, budgets and report that each closed month was sealed with.
 
-    The exit code is 1 if anything was changed. Entries missing at the end show only in the printed hash: compare it
-    with one that was noted elsewhere. The second hash is that of the last seal.
+    Closed months are compared with the audit log, so that a closing that was deleted is found. The exit code is 1 if
+    anything was changed. Entries missing at the end show only in the printed hash: compare it with one that was noted
+    elsewhere. The second hash is that of the last seal.
 
     \b
     stepfare ledger verify
@@ -240,6 +243,7 @@ def verify(
         if checked.problems:
             raise CommandError("\n".join(checked.problems), remedy="compare with a backup: `stepfare ledger restore`")
         seals = _check_seals(store)
+        check_closings(store)
     archived = f", {checked.archived} of them archived" if checked.archived else ""
     entries = format_count(checked.entries + checked.archived, "entry", "entries")
     console.note(f"{entries}{archived}, each as it was written; the last one's hash:")
@@ -257,6 +261,17 @@ def verify(
     if seals:
         console.out(seals[-1].closing.seal_hash)
     return ExitCode.OK
+
+
+def check_closings(store: StateStore) -> None:
+    """Raise CommandError where a closing that the audit log knows is gone or changed; note one it does not know."""
+    from router.state.closing_check import CLOSE_ACTION, compare_closings
+
+    found = compare_closings(store.periods.closings(), store.audit.entries(CLOSE_ACTION))
+    if found.problems:
+        raise CommandError("\n".join(found.problems), remedy="compare with a backup: `stepfare ledger restore`")
+    for note in found.notes:
+        console.note(note, "warning")
 
 
 def _check_seals(store: StateStore) -> tuple[SealCheck, ...]:

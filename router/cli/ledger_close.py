@@ -214,6 +214,7 @@ def close(
     """
     from pricing.money import Usd
     from router.cli.options import parse_now
+    from router.state.closing_check import CLOSE_ACTION
 
     period, moment = parse_month("MONTH", month), parse_now(now)
     with open_state_store(deploy, clouds) as (_, store):
@@ -231,7 +232,7 @@ def close(
         closing = _seal_month(store, period, moment)
         store.audit.add(
             closing.who,
-            "ledger close",
+            CLOSE_ACTION,
             closing.hash,
             Usd(0),
             moment,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -14,6 +12,7 @@ from pricing.money import Usd
 from router.cli import console
 from router.cli.console import CommandError
 from router.cli.options import option_error
+from router.files.csv_text import records_csv
 from router.render.tables import format_table
 
 if TYPE_CHECKING:
@@ -63,11 +62,7 @@ def print_rows(
     if output is LedgerFormat.JSON:
         console.out(json.dumps({"schema_version": SCHEMA_VERSION, name: rows}, indent=2))
     elif output is LedgerFormat.CSV:
-        text = io.StringIO(newline="")
-        writer = csv.DictWriter(text, list(rows[0]) if rows else list(table), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-        console.out(text.getvalue())
+        console.out(records_csv(list(rows[0] if rows else table), rows))
     elif not rows:
         console.out(empty)
     else:

@@ -52,7 +52,7 @@ app = typer.Typer(
 Examples:
   stepfare validate examples/nightly
   stepfare plan examples/nightly --limits examples/nightly/limits.yaml
-  stepfare explain plan.json llama-7b
+  stepfare explain plan.json llama2-7b-sft-chat
 \b
 Exit codes: 0 done, 1 failure, 2 usage or invalid input, 3 a job could not be
 placed, 4 over budget or guardrail, 5 partial, 6 stale plan or price moved,

@@ -11,6 +11,14 @@ import typer
 from pricing.places import Market
 from pricing.units import format_count
 from router.cli import console
+from router.cli.offer_options import (
+    AcceleratorOption,
+    CloudOption,
+    LimitOption,
+    MachineTypeOption,
+    RegionOption,
+    count_rows,
+)
 from router.cli.options import parse_duration_option, parse_now
 from router.cli.planning_options import BookOption
 from router.prices.books import load_book
@@ -28,20 +36,12 @@ class OffersFormat(StrEnum):
     CSV = "csv"
 
 
-# Default number of rows for people; json and csv have no limit.
-DEFAULT_ROWS = 30
-
-
 def offers(
-    cloud: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only this cloud; repeatable.")] = None,
-    region: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Only this region: us-east-1 or aws/us-east-1.")
-    ] = None,
-    accelerator: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Only this accelerator, such as H100.")
-    ] = None,
+    cloud: CloudOption = None,
+    region: RegionOption = None,
+    accelerator: AcceleratorOption = None,
     market: Annotated[list[Market] | None, typer.Option(metavar="on_demand|spot", help="Only this market.")] = None,
-    instance_type: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only this machine type.")] = None,
+    instance_type: MachineTypeOption = None,
     provisionable: Annotated[
         bool, typer.Option("--provisionable", help="Only offers that can be provisioned from here.")
     ] = False,
@@ -51,12 +51,7 @@ def offers(
     sort: Annotated[
         OfferSortKey, typer.Option(help="Price to sort by, cheapest first.")
     ] = OfferSortKey.ACCELERATOR_HOUR,
-    limit: Annotated[
-        int | None,
-        typer.Option(
-            min=0, metavar="N", help=f"Rows to show; 0 is all. Default: {DEFAULT_ROWS}, all for json and csv."
-        ),
-    ] = None,
+    limit: LimitOption = None,
     book: BookOption = "latest",
     now: Annotated[
         str | None, typer.Option(metavar="TIME", help="Moment from which ages are counted (ISO, with zone).")
@@ -85,7 +80,7 @@ def offers(
     )
     source = load_book(book)
     machine_readable = output in {OffersFormat.JSON, OffersFormat.CSV}
-    rows = limit if limit is not None else 0 if machine_readable else DEFAULT_ROWS
+    rows = count_rows(limit, machine_readable=machine_readable)
     selected = list_offers(source, filters, sort, moment.date(), rows, prefix="--")
     shown = selected.rows
     if selected.too_old:

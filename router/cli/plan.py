@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
+from difflib import get_close_matches
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,9 +16,9 @@ import typer
 from pricing.problems import InvalidInputError
 from pricing.units import format_count
 from router.cli import console
-from router.cli.completion import complete_plan_paths
+from router.cli.completion import complete_plan_words
 from router.cli.earlier_plan import AgainstOption, changes_since, check_against
-from router.cli.options import parse_duration_option, parse_length_option, parse_now, parse_usd_option
+from router.cli.options import option_error, parse_duration_option, parse_length_option, parse_now, parse_usd_option
 from router.cli.planning_options import (
     AdvisoryOption,
     BookOption,
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
     from router.jobs.limits import Limits
     from router.planning.plan import Plan
     from router.planning.planner import PlanRequest, Timings
+    from router.planning.what_if_comparison import VariantResult
 
 
 class PlanFormat(StrEnum):
@@ -40,6 +44,13 @@ class PlanFormat(StrEnum):
     GANTT = "gantt"
 
 
+class SumsBy(StrEnum):
+    """Grouping of a plan's sums."""
+
+    TEAM = "team"
+    POOL = "pool"
+
+
 HtmlFile = Annotated[
     Path | None,
     typer.Option("--html", metavar="FILE", help="Also write a page: timetable, budgets, risk, limits, jobs."),
@@ -49,7 +60,7 @@ HtmlFile = Annotated[
 def plan(
     paths: Annotated[
         list[str],
-        typer.Argument(metavar="PATH...", autocompletion=complete_plan_paths, help="Job files, folders or globs."),
+        typer.Argument(metavar="PATH...", autocompletion=complete_plan_words, help="Job files, folders or globs."),
     ],
     book: BookOption = "latest",
     limits: LimitsOption = None,
@@ -65,9 +76,15 @@ def plan(
     time_limit: Annotated[str, typer.Option(metavar="DURATION", help="Time limit of planning.")] = "3m",
     max_age: MaxAgeOption = None,
     solver: Annotated[str, typer.Option(metavar="NAME", help="Any installed PuLP solver.")] = "highs",
+    name: Annotated[
+        str,
+        typer.Option(metavar="NAME", help="Plans of one name follow each other; the console shows those of `night`."),
+    ] = "trial",
     since: Annotated[
         str | None,
-        typer.Option(metavar="last|FILE", help="Keep to an earlier plan: the last one written or applied, or a file."),
+        typer.Option(
+            metavar="last|FILE", help="Keep to an earlier plan: the last of this name, written or applied, or a file."
+        ),
     ] = None,
     least_saving: Annotated[
         str | None,
@@ -77,6 +94,10 @@ def plan(
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the plan (JSON) to this file too.")] = None,
     html: HtmlFile = None,
     against: AgainstOption = None,
+    optimistic: Annotated[
+        bool,
+        typer.Option("--optimistic", help="Show beside it the plan with calm spot pools; it takes as long again."),
+    ] = False,
     metrics: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Append a line of JSON with figures of this planning.")
     ] = None,
@@ -94,12 +115,16 @@ def plan(
     stepfare plan jobs/ --limits limits.yaml --out plan.json --html tonight.html
     stepfare plan show plan.json -o gantt
     stepfare plan diff yesterday.json plan.json
-    stepfare plan jobs/ --since last --out plan.json --prometheus plan.prom
+    stepfare plan jobs/ --name night --since last --out plan.json
+    stepfare plan jobs/ --out plan.json --optimistic
 
+    With --name, --since last and the console compare a plan with the one of that name before it.
     With --since, a job that has not started keeps the place and start that the earlier plan gave it, as long as limits,
     budgets and deadline allow that, unless moving it saves at least --least-saving, or staying exceeds --gap.
     Where the state has earlier runs of a job, their speeds and interruptions count instead of what job and book state.
     With --now, and with --learned none, they do not.
+    With --optimistic the same is planned again with the interruptions of every spot pool at the lower end of their
+    80 % interval: the total and each job that differs are shown. What is written and stored stays the plan itself.
     The exit code is 3 if a job could not be placed; the plan is written nevertheless.
     """
     began = time.monotonic()
@@ -112,13 +137,18 @@ def plan(
         report_experience,
         report_read_quotas,
         run_reader,
-        store_planned_jobs,
+        store_plan,
     )
-    from router.planning.plan_json import plan_content, plan_to_json
+    from router.planning.plan_json import plan_to_json
+    from router.planning.plan_names import parse_plan_name
     from router.planning.planner import Timings, make_plan
 
     check_against(against, html)
     console.check_output_folders(html)
+    try:
+        plan_name = parse_plan_name(name)
+    except ValueError as error:
+        raise option_error("--name", error) from None
     moment = parse_now(now)
     options = PlanOptions(
         horizon=parse_length_option("--horizon", horizon, timedelta(hours=1)),
@@ -152,30 +182,36 @@ def plan(
     report_experience(prepared.request.experience)
     for each in prepared.idle:
         console.warn(each)
-    request = _with_previous(prepared.request, since, least_saving)
+    request = _with_previous(prepared.request, since, least_saving, plan_name)
     timings = Timings()
     if prepared.offers_too_old:
         console.note(f"left out: {format_count(prepared.offers_too_old, 'offer')} older than {max_age} or undated")
-    for name in prepared.finished:
-        console.note(f"{name} has no steps left and is left out")
+    for job in prepared.finished:
+        console.note(f"{job} has no steps left and is left out")
     jobs = format_count(len(request.jobs), "job")
     with console.progress(f"planning {jobs} over {len(request.book.offers):,} offers") as show_phase:
-        placement_plan = make_plan(request, timings=timings, began=began, progress=show_phase)
+        placement_plan = replace(make_plan(request, timings=timings, began=began, progress=show_phase), name=plan_name)
     if out is not None:
         document = plan_to_json(placement_plan)
         console.write(document, out)
-        digest: str = plan_content(placement_plan)["digest"]
-        store_planned_jobs(request.jobs, digest, prepared.file_limits, moment, document)
+        store_plan(placement_plan, document, request.jobs, prepared.file_limits)
     _write_page(placement_plan, html, against)
-    console.out(_text_of(placement_plan, output))
+    lower = _lower_end(request, placement_plan) if optimistic else None
+    console.out(_text_of(placement_plan, output, lower))
     _write_metrics(placement_plan, timings, began, metrics, prometheus)
     return int(console.ExitCode.UNPLACED if placement_plan.unplaced else console.ExitCode.OK)
 
 
-def _with_previous(request: PlanRequest, since: str | None, least_saving: str | None) -> PlanRequest:
-    """Return the request with the earlier plan to keep to; as it is without one."""
-    from dataclasses import replace
+def _lower_end(request: PlanRequest, plan: Plan) -> VariantResult:
+    """Return the plan with every spot pool at the lower end of its interval, beside the plan, with progress."""
+    from router.app.what_if import compare_lower_end
 
+    with console.progress("planning again with every spot pool at the lower end of its interval"):
+        return compare_lower_end(request, plan)
+
+
+def _with_previous(request: PlanRequest, since: str | None, least_saving: str | None, name: str) -> PlanRequest:
+    """Return the request with the earlier plan to keep to; as it is without one."""
     from router.cli.site_options import load_previous_plan
 
     least = parse_usd_option("--least-saving", least_saving)
@@ -185,9 +221,9 @@ def _with_previous(request: PlanRequest, since: str | None, least_saving: str | 
                 "counts only beside an earlier plan", field="--least-saving", remedy="--since"
             )
         return request
-    previous = load_previous_plan(since)
+    previous = load_previous_plan(since, name, request.now)
     if previous is None:
-        console.note("no earlier plan is stored: this one is made afresh")
+        console.note(f"no earlier plan named {name} is stored: this one is made afresh")
     return replace(request, previous=previous, least_saving=least)
 
 
@@ -212,11 +248,16 @@ def show(
     output: Annotated[PlanFormat, typer.Option("--output", "-o", help="Format.")] = PlanFormat.TABLE,
     html: HtmlFile = None,
     against: AgainstOption = None,
+    team: Annotated[list[str] | None, typer.Option(help="Show only the jobs of this team; may be repeated.")] = None,
+    job: Annotated[list[str] | None, typer.Option(help="Show only this job; may be repeated.")] = None,
+    by: Annotated[SumsBy | None, typer.Option("--group-by", help="Show sums instead of jobs.")] = None,
 ) -> None:
     """Print a plan that was written with --out, or draw it: when each job runs where, under which limits.
 
     \b
     stepfare plan show plan.json
+    stepfare plan show plan.json --team research
+    stepfare plan show plan.json --group-by pool
     stepfare plan show plan.json -o gantt
     stepfare plan show plan.json --html tonight.html --against last
     """
@@ -226,11 +267,46 @@ def show(
     console.check_output_folders(html)
     plan = read_plan(file)
     _write_page(plan, html, against)
-    console.out(_text_of(plan, output))
+    console.out(_part_of(plan, output, team or [], job or [], by) if team or job or by else _text_of(plan, output))
 
 
-def _text_of(plan: Plan, output: PlanFormat) -> str:
-    """Return the plan in the format asked for; tables and pictures take the width of the terminal."""
+def _part_of(plan: Plan, output: PlanFormat, teams: Sequence[str], names: Sequence[str], by: SumsBy | None) -> str:
+    """Return some jobs of a plan, or sums over them. Raises InvalidInputError for what the plan does not have."""
+    from router.render.plan_sums_text import jobs_of, jobs_text, sums_json, sums_text
+
+    for option, asked, known in (
+        ("--team", teams, sorted({each.team for each in plan.jobs})),
+        ("--job", names, [each.job for each in plan.jobs]),
+    ):
+        missing = next((each for each in asked if each not in known), None)
+        if missing is not None:
+            near = get_close_matches(missing, known, 3) or known[:5]
+            raise InvalidInputError.single(
+                f"the plan has no {missing}", field=option, remedy=f"it has {', '.join(near)}"
+            )
+    chosen = jobs_of(plan, teams, names)
+    if by is not None and output is PlanFormat.JSON:
+        return sums_json(plan, chosen, by.value)
+    if output is not PlanFormat.TABLE:
+        raise InvalidInputError.single(
+            f"{output} shows a plan whole",
+            field="--output",
+            remedy="leave --team and --job out, and --group-by but for json",
+        )
+    return sums_text(plan, chosen, by.value, console.screen()) if by else jobs_text(plan, chosen, console.screen())
+
+
+def _text_of(plan: Plan, output: PlanFormat, lower: VariantResult | None = None) -> str:
+    """Return the plan in the format asked for; tables and pictures take the width of the terminal.
+
+    ``lower`` is the plan at the lower end of the interval of interruptions, to be shown beside it.
+    """
+    if lower is not None:
+        from router.render.optimistic_text import optimistic_text, with_optimistic
+
+        if output is PlanFormat.JSON:
+            return with_optimistic(plan, lower)
+        return f"{_text_of(plan, output)}\n{optimistic_text(plan, lower, console.screen())}"
     if output is PlanFormat.JSON:
         from router.planning.plan_json import plan_to_json
 

@@ -1,10 +1,11 @@
-"""Command ``stepfare plan approve``: record in the audit log who approves a plan, by the rules of a file."""
+"""Command ``stepfare plan approve``: record in the audit log who approves a plan, by the rules of approvals."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import asdict
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,7 +13,7 @@ import typer
 
 from pricing.problems import InvalidInputError
 from router.cli import console
-from router.cli.approval_rules import RULES_HELP, find_rules
+from router.cli.approval_rules import find_known_plan, load_binding_rules
 from router.cli.console import CommandError, ExitCode
 from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, acting_user, open_state_store
 from router.render.tables import format_table, format_timestamp, format_usd
@@ -35,33 +36,33 @@ class ApprovalFormat(StrEnum):
 def approve(
     file: Annotated[Path | None, typer.Argument(metavar="FILE", help="A plan (JSON).")] = None,
     by: Annotated[
-        str, typer.Option("--approved-by", "--by", metavar="WHO", help="Name of the approver, as in the rules.")
+        str, typer.Option("--approved-by", "--by", metavar="WHO", help="Your name in the rules, where it is no login.")
     ] = "",
     note: Annotated[str, typer.Option(metavar="TEXT", help="Remark for the audit log.")] = "",
     revoke: Annotated[bool, typer.Option("--revoke", help="Revoke the approvals of WHO for this plan.")] = False,
     list_all: Annotated[bool, typer.Option("--list", help="List approvals, of this plan or of all.")] = False,
-    rules: Annotated[Path | None, typer.Option(metavar="FILE", help=RULES_HELP)] = None,
     deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
     clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
     output: Annotated[ApprovalFormat, typer.Option("--output", "-o", help="Format.")] = ApprovalFormat.TABLE,
 ) -> ExitCode:
     """Record who approves a plan, with the money at risk, in the audit log.
 
-    Rules in a file say who may approve how much, whether two people must, and how long an approval holds. `apply`
-    refuses a plan that the rules require an approval for. An approval is of one plan: after a change it is needed anew.
+    Rules (`approvals set`) say who may approve how much, whether two people must, and how long an approval holds.
+    `apply` refuses a plan that lacks an approval. You approve as the account that runs the command. An approval is of
+    one plan: after a change it is needed anew.
 
     \b
-    stepfare plan approve plan.json --approved-by ana --note "as discussed"
-    stepfare plan approve plan.json --approved-by ana --revoke
+    stepfare plan approve plan.json --note "as discussed"
+    stepfare plan approve plan.json --revoke
     stepfare plan approve --list
 
     Exit codes: 4 the rules do not let WHO approve this plan; 6 the plan is too old.
     """
     from router.access.identity import local_operator
     from router.cli.options import chosen_clock
-    from router.config.approval_file import load_approval_rules
     from router.config.plan_files import read_plan
     from router.planning.plan_json import plan_content
+    from router.queries.approvals import NO_RULES, NO_RULES_REMEDY, approval_rules, approver_name
     from router.queries.context import QueryContext
 
     _check_words(file, by, note, revoke=revoke, list_all=list_all)
@@ -69,18 +70,15 @@ def approve(
     digest: str = "" if plan is None else plan_content(plan)["digest"]
     with open_state_store(deploy, clouds, makes=not list_all) as (opened, store):
         context = QueryContext(opened, store, chosen_clock(), local_operator(acting_user()))
-        path = find_rules(opened, rules)
-        in_force = None if path is None else load_approval_rules(path)
         if list_all:
-            _list(context, in_force, digest, output)
-        elif plan is not None and revoke:
-            _revoke(context, plan, digest, by.strip(), note)
-        elif plan is not None:
+            _list(context, approval_rules(opened, store), digest, output)
+        else:
+            in_force = load_binding_rules(opened, store)
             if in_force is None:
-                raise InvalidInputError.single(
-                    "there are no rules to approve by", field="--rules", remedy="name a file, or see `schema deploy`"
-                )
-            _approve(context, in_force, plan, digest, by.strip(), note)
+                raise InvalidInputError.single(NO_RULES, remedy=NO_RULES_REMEDY)
+            name = by.strip() or approver_name(in_force, context.identity.name, is_account=True)
+            known = find_known_plan(store, digest)
+            (_revoke if revoke else partial(_approve, in_force))(context, known, digest, name, note)
     return ExitCode.OK
 
 
@@ -92,11 +90,9 @@ def _check_words(file: Path | None, by: str, note: str, *, revoke: bool, list_al
         return
     if file is None:
         raise InvalidInputError.single("which plan?", field="FILE", remedy="name the plan's file, or --list")
-    if not by.strip():
-        raise InvalidInputError.single("who approves?", field="--approved-by", remedy="write a name of the rules")
 
 
-def _approve(context: QueryContext, rules: ApprovalRules, plan: Plan, digest: str, name: str, note: str) -> None:
+def _approve(rules: ApprovalRules, context: QueryContext, plan: Plan, digest: str, name: str, note: str) -> None:
     """Record the approval. CommandError where the rules or the plan's age are against it."""
     from router.queries.approvals import ApprovalRefusedError, approve_plan
 

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -22,6 +22,9 @@ from router.controller.orders import Order
 from router.planning.plan import Plan
 from router.render.plan_text import late_lines
 from router.render.tables import format_day_time, format_table, format_usd, wrap_text
+
+if TYPE_CHECKING:
+    from router.jobs.limits import Limits
 
 SCHEMA_VERSION = 1
 
@@ -45,7 +48,7 @@ def check(
     ] = "latest",
     limits: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="The limits file the plan was made with: discounts, reservations."),
+        typer.Option(metavar="FILE", help="The limits of the plan [default: those that it was made with here]."),
     ] = None,
     max_cost: Annotated[str | None, typer.Option(metavar="USD", help="Refuse if more than this is at risk.")] = None,
     approve_above: Annotated[
@@ -60,14 +63,13 @@ def check(
     Exit codes: 0 yes; 6 the plan is too old or a price is above its ceiling; 4 more money at risk than allowed.
 
     \b
-    stepfare plan check plan.json --limits limits.yaml
+    stepfare plan check plan.json
     stepfare plan check plan.json --max-cost 5000 -o json
     """
     from router.config.limits_file import read_limits
     from router.config.plan_files import read_plan
     from router.controller.guardrails import current_prices, find_refusals
     from router.controller.orders import orders_of
-    from router.jobs.limits import Limits
     from router.prices.books import load_book
 
     plan = read_plan(file)
@@ -79,15 +81,31 @@ def check(
     )
     orders = orders_of(plan)
     prices_book = load_book(book)
-    prices = current_prices(orders, prices_book, Limits.none() if limits is None else read_limits(limits))
-    at_risk = Usd.total(order.at_risk_usd for order in orders)
-    found = find_refusals(plan, prices, guard, moment, at_risk=at_risk, book=prices_book)
+    known_limits, knows_limits, at_risk = _ask_state(plan)
+    if limits is not None:
+        known_limits, knows_limits = read_limits(limits), True
+    prices = current_prices(orders, prices_book, known_limits)
+    found = find_refusals(plan, prices, guard, moment, at_risk=at_risk, book=prices_book, knows_limits=knows_limits)
     console.out(
-        _json(plan, orders, prices, found)
+        _json(plan, orders, prices, found, at_risk)
         if output is PlanCheckFormat.JSON
-        else _text(plan, orders, prices, found, moment)
+        else _text(plan, orders, prices, found, at_risk, moment)
     )
     return exit_code(found)
+
+
+def _ask_state(plan: Plan) -> tuple[Limits, bool, Usd]:
+    """Return the limits that the plan was made with, whether the state knows them, and the money at risk."""
+    from router.cli.site_options import open_state_store
+    from router.controller.approval import at_risk_by_team
+    from router.controller.plan_limits import knows_limits, made_limits
+    from router.planning.plan_json import plan_content
+    from router.queries.approvals import stored_jobs
+
+    digest: str = plan_content(plan)["digest"]
+    with open_state_store(None, None, makes=False) as (_, store):
+        at_risk = Usd.total(at_risk_by_team(plan, stored_jobs(store, plan)).values())
+        return made_limits(store, digest), knows_limits(store, plan, digest), at_risk
 
 
 def exit_code(found: tuple[Refusal, ...]) -> ExitCode:
@@ -103,6 +121,7 @@ def _text(
     orders: tuple[Order, ...],
     prices: tuple[CurrentPrice, ...],
     found: tuple[Refusal, ...],
+    at_risk: Usd,
     now: datetime,
 ) -> str:
     rows = [
@@ -126,8 +145,11 @@ def _text(
     lines = [table if rows else "the plan orders nothing", ""]
     if any(price.unsure for price in prices):
         lines.append("~ could not be refreshed: the last known price")
-    expected, at_risk = (Usd.total(getattr(o, name) for o in orders) for name in ("expected_usd", "at_risk_usd"))
-    lines.append(f"{format_count(len(orders), 'gang')}, expected {format_usd(expected)}, at most {format_usd(at_risk)}")
+    expected = Usd.total(order.expected_usd for order in orders)
+    lines.append(
+        f"{format_count(len(orders), 'gang')}, expected {format_usd(expected)}, "
+        f"at risk up to {format_usd(at_risk)} (next places included)"
+    )
     lines += late_lines(plan)
     for refusal in found:
         job = f"{refusal.job}: " if refusal.job else ""
@@ -136,12 +158,14 @@ def _text(
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _json(plan: Plan, orders: tuple[Order, ...], prices: tuple[CurrentPrice, ...], found: tuple[Refusal, ...]) -> str:
+def _json(
+    plan: Plan, orders: tuple[Order, ...], prices: tuple[CurrentPrice, ...], found: tuple[Refusal, ...], at_risk: Usd
+) -> str:
     document: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
         "gangs": len(orders),
         "expected_usd": str(Usd.total(order.expected_usd for order in orders)),
-        "at_risk_usd": str(Usd.total(order.at_risk_usd for order in orders)),
+        "at_risk_usd": str(at_risk),
         "prices": [
             {
                 "job": price.line.job,

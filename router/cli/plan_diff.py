@@ -17,6 +17,7 @@ class PlanDiffFormat(StrEnum):
     TABLE = "table"
     WIDE = "wide"
     JSON = "json"
+    MARKDOWN = "markdown"
 
 
 def diff(
@@ -34,15 +35,18 @@ def diff(
     stepfare plan diff yesterday.json today.json
     stepfare plan diff a.json b.json -o wide
     stepfare plan diff a.json b.json -o json
+    stepfare plan diff base.json change.json -o markdown
     """
     from router.cli.earlier_plan import find_changed_fields
     from router.config.plan_files import read_plan
     from router.planning.changes import plan_diff
-    from router.render.plan_diff_text import diff_json, diff_text
+    from router.render.plan_diff_text import diff_json, diff_markdown, diff_text
 
     old, new = read_plan(before), read_plan(after)
     found = plan_diff(old, new, find_changed_fields(old, new))
     if output is PlanDiffFormat.JSON:
         console.out(diff_json(found))
+    elif output is PlanDiffFormat.MARKDOWN:
+        console.out(diff_markdown(found))
     else:
         console.out(diff_text(found, console.screen(), wide=output is PlanDiffFormat.WIDE))

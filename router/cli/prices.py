@@ -15,6 +15,7 @@ from pricing.offers import Offer
 from pricing.problems import InvalidInputError
 from pricing.units import format_count
 from router.cli import console
+from router.cli.offer_options import CloudOption
 from router.cli.options import parse_now
 from router.cli.site_options import acting_user
 from router.prices.books import SANDBOX, BookDiff, PriceChange, load_book
@@ -115,7 +116,7 @@ class BookDiffFormat(StrEnum):
 def diff(
     before: Annotated[str, typer.Argument(metavar="A", help="The older book.")],
     after: Annotated[str, typer.Argument(metavar="B", help="The newer book.")] = "latest",
-    cloud: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only this cloud; repeatable.")] = None,
+    cloud: CloudOption = None,
     limit: Annotated[int, typer.Option(min=0, metavar="N", help="Rows to show of each kind; 0 is all.")] = DEFAULT_ROWS,
     output: Annotated[BookDiffFormat, typer.Option("--output", "-o", help="Format.")] = BookDiffFormat.TABLE,
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write to this file.")] = None,

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,11 +16,16 @@ from pricing.places import Market
 from pricing.problems import InvalidInputError
 from router.cli import console
 from router.cli.completion import complete_books
+from router.cli.offer_options import AcceleratorOption, LimitOption, RegionOption, count_rows
 from router.cli.options import parse_duration_option, parse_now
 from router.cli.site_options import acting_user
 from router.prices import history as store
 from router.render import history_text
 from router.render.tables import format_timestamp
+
+if TYPE_CHECKING:
+    from pricing.book import PriceBook
+    from router.queries.prices import PriceSources
 
 
 class HistoryFormat(StrEnum):
@@ -32,32 +37,19 @@ class HistoryFormat(StrEnum):
     CSV = "csv"
 
 
-# Default number of rows for people; json and csv have no limit.
-DEFAULT_ROWS = 30
-
-
 def history(
     instance_type: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="Only this machine type; repeatable.")
     ] = None,
-    accelerator: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Only machines with this accelerator, such as H100.")
-    ] = None,
+    accelerator: AcceleratorOption = None,
     cloud: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only this cloud.")] = None,
-    region: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Only this region: us-east-1 or aws/us-east-1.")
-    ] = None,
+    region: RegionOption = None,
     zone: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only this zone.")] = None,
     market: Annotated[
         list[Market] | None, typer.Option(metavar="on_demand|spot|reserved", help="Only this market.")
     ] = None,
     since: Annotated[str, typer.Option(metavar="DURATION", help="Length of the history, up to now.")] = "30d",
-    limit: Annotated[
-        int | None,
-        typer.Option(
-            min=0, metavar="N", help=f"Rows to show; 0 is all. Default: {DEFAULT_ROWS}, all for json and csv."
-        ),
-    ] = None,
+    limit: LimitOption = None,
     plot: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also plot the first series into this .png or .html file.")
     ] = None,
@@ -86,7 +78,6 @@ def history(
     stepfare prices history --region aws/us-east-1 --since 90d -o wide
     stepfare prices history --instance-type p5.48xlarge --plot p5.html
     """
-    from router.prices.books import load_book
     from router.queries.prices import HistoryRequest, local_sources, read_history
 
     until = parse_now(now)
@@ -106,13 +97,13 @@ def history(
         until,
         selection,
         tuple(accelerator or ()),
-        limit=limit if limit is not None else 0 if machine_readable else DEFAULT_ROWS,
+        limit=count_rows(limit, machine_readable=machine_readable),
         buckets=0 if machine_readable else blocks,
     )
     sources = local_sources(acting_user(), folder)
     history_dir = sources.history
     with console.progress("reading the price history"):
-        answer = read_history(sources, request, lambda: load_book(book))
+        answer = read_history(sources, request, lambda: _books(sources, book))
     view, series = answer.view, answer.view.series
     if not series:
         _explain_empty_result(
@@ -130,6 +121,14 @@ def history(
         console.write(writers[output](), out)
     if draw is not None and series:
         draw(history_dir, view)
+
+
+def _books(sources: PriceSources, name: str) -> tuple[PriceBook, ...]:
+    """Return the book of that name; beside the latest, that of the sandbox."""
+    from router.prices.books import LATEST, load_book
+    from router.queries.prices import history_books
+
+    return history_books(sources) if name == LATEST else (load_book(name),)
 
 
 def _length(since: str) -> timedelta:

@@ -17,6 +17,7 @@ from providers.errors import CredentialsError, PermissionDeniedError, ProviderEr
 from providers.protocol import AccountAllowances
 from router.cli import console
 from router.cli.console import ExitCode
+from router.cli.offer_options import CloudOption
 from router.cli.options import parse_duration_option, parse_now
 from router.render.tables import Screen, format_table, wrap_text
 
@@ -33,7 +34,7 @@ class QuotasFormat(StrEnum):
 
 
 def quotas(
-    cloud: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only this cloud; repeatable.")] = None,
+    cloud: CloudOption = None,
     clouds: Annotated[Path | None, typer.Option(metavar="FILE", help="The clouds file.")] = None,
     time_limit: Annotated[str, typer.Option(metavar="DURATION", help="Time limit.")] = "2m",
     now: Annotated[str | None, typer.Option(metavar="TIME", help="Date of the reading (ISO, with zone).")] = None,

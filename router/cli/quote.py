@@ -14,6 +14,7 @@ import typer
 from pricing.problems import InvalidInputError
 from pricing.units import format_count
 from router.cli import console
+from router.cli.completion import complete_paths
 from router.cli.console import CommandError, ExitCode
 from router.cli.options import option_error, parse_duration_option, parse_now, parse_usd_option
 from router.cli.planning_options import AdvisoryOption, BookOption, LearnedOption, MaxAgeOption, QuotasOption
@@ -48,9 +49,9 @@ def accept_stored_quote(
         open_query_context,
         report_experience,
         run_reader,
-        store_planned_jobs,
+        store_plan,
     )
-    from router.planning.plan_json import plan_content, plan_to_json
+    from router.planning.plan_json import plan_to_json
     from router.queries.quote_acceptance import (
         AcceptanceInputs,
         QuoteStaleError,
@@ -85,8 +86,7 @@ def accept_stored_quote(
             raise CommandError(str(error), ExitCode.UNPLACED, error.remedy) from None
         text = plan_to_json(plan)
         console.write(text, out)
-        digest: str = plan_content(plan)["digest"]
-        store_planned_jobs(prepared.request.jobs, digest, prepared.limits_to_store, now)
+        store_plan(plan, text, prepared.request.jobs, prepared.limits_to_store)
         record_acceptance(context, prepared, plan, replaces=True)
     console.note(
         f"{prepared.stored.name} accepted: {quote.job} by {quote.deadline:%Y-%m-%d %H:%MZ} for at most "
@@ -110,12 +110,16 @@ class QuoteFormat(StrEnum):
 
 
 def quote(
-    paths: Annotated[list[str] | None, typer.Argument(metavar="JOB...", help="Job files, folders or globs.")] = None,
+    paths: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="JOB...", autocompletion=complete_paths, help="Job files, folders or globs."),
+    ] = None,
     by: Annotated[str | None, typer.Option(metavar="TIME", help="Deadline. Default: each job's own.")] = None,
     budget: Annotated[str | None, typer.Option(metavar="USD", help="Ask how many steps this money buys.")] = None,
     accept: Annotated[str | None, typer.Option(metavar="QUOTE", help="Make a plan of this quote.")] = None,
     ceiling: Annotated[
-        str | None, typer.Option(metavar="USD", help="With --accept: cost ceiling. Default: the 90 % figure.")
+        str | None,
+        typer.Option(metavar="USD", help="With --accept: cost ceiling. Default: the 90 % figure, or a plan's."),
     ] = None,
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="With --accept: file of the plan.")] = None,
     html: Annotated[

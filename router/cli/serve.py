@@ -11,6 +11,7 @@ import typer
 
 from pricing.problems import InvalidInputError
 from router.cli import console
+from router.cli.approval_rules import require_administrator
 from router.cli.console import ExitCode
 from router.cli.options import wall_clock
 from router.cli.serve_socket import listen
@@ -66,6 +67,9 @@ def serve(
         entry = opened.deploy.console
         check_exposure(entry, host, open_access=open_access)
         check_certificate(entry)
+        if entry.oidc is not None:
+            # Whoever names the identity provider decides who is who.
+            require_administrator(store, "serves a console with console.oidc")
         # Before a link is made and work is taken: who cannot listen leaves nothing behind.
         listener = stack.enter_context(listen(host, port))
         context = QueryContext(opened, store, wall_clock, local_operator(acting_user()))

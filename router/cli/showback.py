@@ -29,6 +29,7 @@ class ShowbackFormat(StrEnum):
     """Output format of the report."""
 
     TABLE = "table"
+    WIDE = "wide"
     MARKDOWN = "markdown"
     HTML = "html"
     CSV = "csv"
@@ -99,11 +100,12 @@ def showback(
 ) -> ExitCode:
     """Report the costs of a month: planned, metered and invoiced, by team, project and job.
 
-    The report includes unit costs, waste, savings by spot, and the reasons for the change from last month. All formats
-    have the same numbers. See docs/showback.md.
+    The table is the answer: a sentence, a few figures, the groups. -o wide adds unit costs, waste, savings by spot, and
+    the reasons for the change from last month. All formats have the same numbers. See docs/showback.md.
 
     \b
     stepfare showback --month 2026-11
+    stepfare showback --month 2026-11 -o wide
     stepfare showback --group-by team,project -o html --out november.html
     stepfare showback --group-by label:phase
     stepfare showback --share-idle weighted -o xlsx --out november.xlsx
@@ -254,6 +256,8 @@ def _text(report: ShowbackReport, output: ShowbackFormat, screen: Screen) -> str
         from router.render.showback_page import page
 
         return page(report)
-    from router.render.showback_text import as_markdown, as_table
+    from router.render.showback_text import as_markdown, as_table, as_wide
 
-    return as_markdown(report) if output is ShowbackFormat.MARKDOWN else as_table(report, screen)
+    if output is ShowbackFormat.MARKDOWN:
+        return as_markdown(report)
+    return (as_wide if output is ShowbackFormat.WIDE else as_table)(report, screen)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import os
 import signal
 import socket
@@ -44,11 +43,22 @@ WAIT_HELP = "How long to wait while another command provisions or releases machi
 
 def acting_user() -> str:
     """Return the acting user and machine, as the audit log records them."""
+    return f"{_account_name()}@{socket.gethostname()}"
+
+
+def _account_name() -> str:
+    """Return the account of the real user id; for root the one that ran sudo. No other variable is believed."""
+    if not hasattr(os, "getuid"):
+        return os.getlogin()
+    from pwd import getpwuid
+
+    uid = os.getuid()
+    if uid == 0 and (sudo_user := os.environ.get("SUDO_USER")):  # noqa: TID251
+        return sudo_user
     try:
-        user = getpass.getuser()
-    except (OSError, KeyError):
-        user = str(os.getuid())
-    return f"{user}@{socket.gethostname()}"
+        return getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
 
 
 def job_message_printer(clock: Callable[[], datetime]) -> Callable[[str, str], None]:
@@ -141,28 +151,26 @@ def _has_state() -> bool:
         return True
 
 
-def store_planned_jobs(
-    jobs: Sequence[Job], plan: str, limits: Limits | None, moment: datetime, plan_text: str = ""
-) -> None:
-    """Store job specifications and the limits of a plan, so that `apply` needs only the plan.
+def store_plan(plan: Plan, plan_text: str, jobs: Sequence[Job], limits: Limits | None) -> None:
+    """Store a plan that was written, its jobs and its limits, so that `apply` and later plans of its name find them.
 
-    The keys are the digests of the jobs and of the plan. With ``plan_text`` the plan is the last one, which `plan
-    --since last` finds. A failure is only reported.
+    A failure is only reported.
     """
-    from router.app.stored_plan import store_made_plan, store_plan_inputs
+    from router.app.stored_plan import store_plan_inputs
+    from router.planning.plan_json import plan_content
 
+    digest: str = plan_content(plan)["digest"]
     try:
         with open_state_store(None, None) as (_, store):
-            store_plan_inputs(store, jobs, plan, limits, moment)
-            if plan_text:
-                store_made_plan(store, plan, plan_text, moment, made_at=wall_clock(), made_by=acting_user())
+            store_plan_inputs(store, jobs, digest, limits, plan.as_of)
+            store.made_plans.put(digest, plan_text, plan.as_of, wall_clock(), acting_user(), plan.name)
     except (CommandError, InvalidInputError) as error:
         remedy = "give jobs and limits to `apply` with --jobs and --limits"
         console.note(f"what was planned was not stored, {remedy}: {error}", "warning")
 
 
-def load_previous_plan(since: str) -> Plan | None:
-    """Return the plan in a file, or with ``last`` the last one in the state; None where the state has none.
+def load_previous_plan(since: str, name: str, now: datetime) -> Plan | None:
+    """Return the plan in a file, or with ``last`` the last one of that name; None where the state has none.
 
     InvalidInputError for a file that is no plan; CommandError for a state that cannot be read.
     """
@@ -172,7 +180,7 @@ def load_previous_plan(since: str) -> Plan | None:
     if since != "last":
         return read_plan(Path(since))
     with open_state_store(None, None, makes=False) as (_, store):
-        return last_plan(store)
+        return last_plan(store, name, now)
 
 
 def load_shortages_and_budgets(moment: datetime) -> tuple[tuple[Shortage, ...], BudgetConstraints]:

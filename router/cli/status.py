@@ -52,7 +52,6 @@ def status(
     stepfare status -o json
     """
     from router.access.identity import local_operator
-    from router.app.controller import is_coordinator_reachable
     from router.cli.options import chosen_clock
     from router.queries.context import QueryContext
     from router.queries.jobs import report_status
@@ -70,10 +69,12 @@ def status(
             raise CommandError(
                 f"nothing was ever made for {', '.join(wanted)}", ExitCode.INVALID_INPUT, "see `status --all`"
             )
-        if any(gang.waits or not gang.attempt.phase.is_over for gang in first.gangs) and not is_coordinator_reachable(
-            opened, store
-        ):
-            console.note("nobody listens to these gangs: run `stepfare watch`", "warning")
+        if any(gang.waits or not gang.attempt.phase.is_over for gang in first.gangs):
+            # It imports what provisioning needs.
+            from router.app.controller import is_coordinator_reachable
+
+            if not is_coordinator_reachable(opened, store):
+                console.note("nobody listens to these gangs: run `stepfare watch`", "warning")
         write: Callable[[StatusReport], str] = {
             StatusFormat.JSON: status_text.as_json,
             StatusFormat.WIDE: lambda found: status_text.as_wide(found, console.screen()),

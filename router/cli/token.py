@@ -14,6 +14,7 @@ import typer
 from pricing.money import ZERO
 from pricing.problems import InvalidInputError
 from router.cli import console
+from router.cli.approval_rules import require_administrator
 from router.cli.console import CommandError, ExitCode
 from router.cli.options import parse_length_option, wall_clock
 from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, acting_user, open_state_store
@@ -81,6 +82,7 @@ def make(
     if not new.subject:
         raise InvalidInputError.single("is empty", field="NAME", remedy="write who uses the token")
     with open_state_store(deploy, clouds) as (_, store):
+        require_administrator(store, "makes tokens")
         secret, record = draw_token(new, acting_user(), now)
         shown = _row(record, now)
         # Written first, so that no token is in use that the log does not know.

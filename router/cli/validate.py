@@ -14,11 +14,13 @@ import typer
 from pricing.book import PriceBook
 from pricing.problems import InvalidInputError, Problem
 from pricing.units import format_count
+from router.cli.completion import complete_paths
 from router.cli.console import ExitCode, note, out, show_problems
 from router.cli.options import parse_now
 from router.config.book_check import check_against_book, check_limits_against_book
 from router.config.job_files import FoundFiles, LoadedJobs, find_files, load_jobs
 from router.config.limits_file import load_limits, teams_without_jobs
+from router.jobs.literal_secrets import find_literal_secrets
 from router.prices.books import load_book
 
 SCHEMA_VERSION = 1
@@ -33,7 +35,10 @@ class ValidateFormat(StrEnum):
 
 
 def validate(
-    paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="Files, folders or globs of YAML.")],
+    paths: Annotated[
+        list[str],
+        typer.Argument(metavar="PATH...", autocompletion=complete_paths, help="Files, folders or globs of YAML."),
+    ],
     book: Annotated[
         str, typer.Option(help="Book to look names up in: latest, sandbox, embedded, a file, or none.")
     ] = "latest",
@@ -44,6 +49,10 @@ def validate(
 
     All errors are shown at once with file, line and column. Regions, accelerators, machines and gang sizes are looked
     up in a price book as well. The exit code is 2 if there are errors.
+
+    Values of `env` are named that look like secrets written out: the name ends with TOKEN, SECRET, PASSWORD, API_KEY,
+    ACCESS_KEY, PRIVATE_KEY or CREDENTIALS, or the value is like a key of AWS, Google, GitHub, GitLab, Hugging Face,
+    OpenAI or Slack, a private key in PEM, or a URL with a password.
 
     \b
     Examples:
@@ -94,6 +103,9 @@ def _notes(jobs: LoadedJobs, now: datetime) -> Iterator[Problem]:
         if job.checkpoint is None:
             what = f"{job.name} has no checkpoint: interrupted, it starts over"
             yield Problem(document.where(("checkpoint",)), "checkpoint", what, "add `checkpoint: {size_gib: ...}`")
+        for name in find_literal_secrets(job.run.env if job.run else ()):
+            what = f"{job.name} seems to hold a secret itself: the state keeps it, and its backups"
+            yield Problem(document.where(("run", "env", name)), f"run.env.{name}", what, "write secret:env:NAME")
         if job.steps_left == 0:
             yield Problem(document.where(("status", "steps_done")), "status", f"{job.name} has no step left to do")
         if job.deadline is not None and job.deadline.at(now) - now < _SHORT_NOTICE:

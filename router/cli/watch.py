@@ -56,13 +56,19 @@ def watch(
     from router.controller.cloud_notices import listen_for_notices
     from router.controller.notify import run_notifier
     from router.prices.books import load_book
+    from router.queries.approvals import approval_rules
+    from router.queries.plan_news import find_plan_news
 
     # A missing price book must be reported now, not when a gang is lost.
     load_book(book)
     with (
         open_service_log(log, chosen_clock()) as service_log,
         open_controller_session(deploy, clouds, listen=True, tell=service_log.tell) as (opened, site),
-        run_notifier(site, service_log.event),
+        run_notifier(
+            site,
+            service_log.event,
+            lambda now: find_plan_news(site.store, approval_rules(opened, site.store), now),
+        ),
         listen_for_notices(
             site.store, interruption_queues(opened, site.wall_clock), site.clock, site.wall_clock, site.tell
         ),

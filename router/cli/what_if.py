@@ -1,4 +1,4 @@
-"""Command ``stepfare plan what-if``: compare plans under other limits, prices, regions, deadlines or budgets."""
+"""Command ``stepfare plan what-if``: compare plans under other limits, prices, deadlines, budgets or interruptions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import typer
 from pricing.problems import InvalidInputError, Problem
 from pricing.units import format_count
 from router.cli import console
-from router.cli.completion import complete_plan_paths
+from router.cli.completion import complete_paths
 from router.cli.options import parse_duration_option, parse_length_option, parse_now
 from router.cli.planning_options import (
     AdvisoryOption,
@@ -48,7 +48,7 @@ class WhatIfFormat(StrEnum):
 def what_if(
     paths: Annotated[
         list[str],
-        typer.Argument(metavar="PATH...", autocompletion=complete_plan_paths, help="Job files, folders or globs."),
+        typer.Argument(metavar="PATH...", autocompletion=complete_paths, help="Job files, folders or globs."),
     ],
     limit: Annotated[
         list[str] | None,
@@ -73,6 +73,10 @@ def what_if(
     confidence: Annotated[
         list[str] | None,
         typer.Option(metavar="JOB=SHARE", help="How sure a deadline must hold (all: all jobs); repeatable."),
+    ] = None,
+    interruptions: Annotated[
+        list[str] | None,
+        typer.Option(metavar="low|high", help="Interruptions of all spot pools at an end of their 80 % intervals."),
     ] = None,
     drop_job: Annotated[
         list[str] | None, typer.Option(metavar="JOB", help="Plan without this job; repeatable.")
@@ -115,6 +119,7 @@ def what_if(
     \b
     stepfare plan what-if jobs/ --limits limits.yaml --limit 'aws p5 spot+384'
     stepfare plan what-if jobs/ --drop-region aws/us-east-1 --price 'spot*1.2'
+    stepfare plan what-if jobs/ --interruptions high
     stepfare plan what-if jobs/ --sweep 'deadline all +0h,+6h,+12h' --plot d.svg
     stepfare plan what-if jobs/ --limits limits.yaml -o csv --out grid.csv \\
       --sweep 'limit "aws p5 spot" 384,768,1536' --sweep 'price aws 0.8,1.0,1.2'
@@ -138,6 +143,7 @@ def what_if(
         "--deadline": deadline,
         "--budget": budget,
         "--confidence": confidence,
+        "--interruptions": interruptions,
         "--drop-job": drop_job,
         "--carbon": carbon,
     }

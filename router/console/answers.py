@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from anyio.to_thread import run_sync
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 
 from router.console.reader_slots import SlottedText
 
@@ -20,6 +20,13 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
 _LEAST_COMPRESSED = 1024
+
+
+def lead_on(request: Request, url: str) -> Response:
+    """Return the answer to a form that was done: it leads to the page with what came of it."""
+    if request.headers.get("HX-Request"):
+        return Response(status_code=204, headers={"HX-Redirect": url})
+    return RedirectResponse(url, 303)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,9 +22,10 @@ _TITLES = {
     429: "Too many requests",
     503: "Not available now",
 }
-STYLESHEET, SCRIPT = "/static/pages.css", "/static/htmx.min.js"
+STYLESHEET = "/static/pages.css"
+SCRIPTS = ("/static/htmx.min.js", "/static/console.js")
 # For pages before anybody is known: its files, and no navigation.
-BARE_FRAME = PageFrame((), STYLESHEET, SCRIPT)
+BARE_FRAME = PageFrame((), STYLESHEET, SCRIPTS)
 
 
 def answer_error(request: Request, status: int, what: str, remedy: str = "") -> Response:

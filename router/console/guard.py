@@ -5,6 +5,7 @@ It is plain ASGI, without a task and a stream for each request.
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from inspect import isawaitable
 from typing import TYPE_CHECKING
@@ -19,6 +20,8 @@ from starlette.responses import RedirectResponse, Response
 
 from router.console.error_answers import answer_error
 from router.console.sign_in.credentials import CSRF_FIELD, CSRF_HEADER, is_equal
+from router.coordinator.bodies import BODY_SECONDS, BodyMemory, body_size, drain, read_body
+from router.coordinator.connections import ADMIT, REFUSE, tell_connection
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -48,7 +51,8 @@ _OPEN_FOLDER = "/static/"
 _SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 _FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 LARGEST_BODY = 1 << 20
-BODY_SECONDS = 20.0
+# Whoever has not signed in sends a token, or a code of the identity provider.
+LARGEST_OPEN_BODY = 1 << 12
 
 
 class _RefusedError(Exception):
@@ -66,6 +70,7 @@ class AccessGuard:
     app: ASGIApp
     site: ConsoleSite
     _headers: dict[str, str] = field(default_factory=dict)
+    _memory: BodyMemory = field(default_factory=BodyMemory)
 
     def __post_init__(self) -> None:
         self._headers = HEADERS | (_SECURE_HEADERS if self.site.access.is_secure else {})
@@ -114,22 +119,46 @@ class AccessGuard:
         request = Request(scope, receive)
         try:
             self._check_host(request)
-            body = await self._read_body(request)
-            await self._admit(request, body)
+            size = _stated_size(request)
+            identity = await self._admit(request)
         except _RefusedError as refused:
+            tell_connection(request, REFUSE)
+            await drain(request, LARGEST_BODY)
             await refused.response(scope, receive, send)
             return
-        if body is None:
+        # Whoever is on an open path has shown nothing.
+        tell_connection(request, REFUSE if identity is None else ADMIT)
+        if request.method in _SAFE_METHODS:
             await self.app(scope, receive, send)
             return
+        try:
+            await self._answer_change(request, identity, size, send)
+        except _RefusedError as refused:
+            await refused.response(scope, receive, send)
 
-        async def send_after_writing(message: Message) -> None:
-            # What was written is committed by now, and whoever hears of it asks next.
-            if message["type"] == "http.response.start":
-                self.site.recent.forget()
-            await send(message)
+    async def _answer_change(self, request: Request, identity: Identity | None, size: int, send: Send) -> None:
+        """Answer a request that may change something, once its body has room in memory and is read."""
+        most = LARGEST_OPEN_BODY if identity is None else LARGEST_BODY
+        async with AsyncExitStack() as stack:
+            try:
+                if identity is not None:
+                    await stack.enter_async_context(self._memory.reserved(identity.name, size))
+                body = await read_body(request, most)
+            except TimeoutError:
+                what = f"the request took longer than {BODY_SECONDS:.0f} s"
+                raise _RefusedError(answer_error(request, 408, what)) from None
+            if body is None:
+                await drain(request, LARGEST_BODY)
+                raise _too_long(request, most)
+            await _check_form(request, body)
 
-        await self.app(scope, _replay(body, receive), send_after_writing)
+            async def send_after_writing(message: Message) -> None:
+                # What was written is committed by now, and whoever hears of it asks next.
+                if message["type"] == "http.response.start":
+                    self.site.recent.forget()
+                await send(message)
+
+            await self.app(request.scope, _replay(body, request.receive), send_after_writing)
 
     def _check_host(self, request: Request) -> None:
         """Refuse other names than ours: a page elsewhere could lead its own name to this address."""
@@ -142,45 +171,21 @@ class AccessGuard:
         remedy = "list the name under console.hosts of the deploy file"
         raise _RefusedError(answer_error(request, 421, "this host name is not served here", remedy))
 
-    async def _read_body(self, request: Request) -> bytes | None:
-        """Return the body of a request that may change something, None of one that may not."""
-        try:
-            length = int(request.headers.get("Content-Length", "0"))
-        except ValueError:
-            raise _RefusedError(answer_error(request, 400, "Content-Length is no number")) from None
-        if length > LARGEST_BODY:
-            raise _too_long(request)
-        if request.method in _SAFE_METHODS:
-            return None
-        body = bytearray()
-        with anyio.move_on_after(BODY_SECONDS) as waiting:
-            async for piece in request.stream():
-                body += piece
-                if len(body) > LARGEST_BODY:
-                    raise _too_long(request)
-        if waiting.cancelled_caught:
-            raise _RefusedError(answer_error(request, 408, f"the request took longer than {BODY_SECONDS:.0f} s"))
-        return bytes(body)
-
-    async def _admit(self, request: Request, body: bytes | None) -> None:
-        """Note who asks, or refuse."""
+    async def _admit(self, request: Request) -> Identity | None:
+        """Return who asks, having noted it, None on a path that is open to everybody; or refuse."""
         has_bearer = "Authorization" in request.headers
-        if body is not None and not has_bearer:
+        if request.method not in _SAFE_METHODS and not has_bearer:
             _check_origin(request, is_secure=self.site.access.is_secure)
         path = request.scope["path"]
         if path in _OPEN_PATHS or path.startswith(_OPEN_FOLDER):
-            return
-        address = address_of(request)
+            return None
         identity = await self._identify(request)
         if identity is None:
-            raise _RefusedError(self._unknown(request, address, has_bearer=has_bearer))
+            raise _RefusedError(self._unknown(request, address_of(request), has_bearer=has_bearer))
         if seconds := self.site.access.rates.count_request(identity.name):
             raise _RefusedError(answer_too_many(request, seconds))
-        expected = getattr(request.state, "csrf_token", "")
-        if body is not None and expected and not is_equal(await _given_token(request, body), expected):
-            message = "this form is not of your session"
-            raise _RefusedError(answer_error(request, 403, message, "open the page again and send it from there"))
         request.state.identity = identity
+        return identity
 
     async def _identify(self, request: Request) -> Identity | None:
         found = self.site.identify(request)
@@ -200,8 +205,27 @@ class AccessGuard:
         return response
 
 
-def _too_long(request: Request) -> _RefusedError:
-    what = f"the request is longer than {LARGEST_BODY} bytes"
+def _stated_size(request: Request) -> int:
+    """Return the length of the body that a request states, or refuse it."""
+    try:
+        size = body_size(request, LARGEST_BODY)
+    except ValueError as error:
+        raise _RefusedError(answer_error(request, 400, str(error))) from None
+    if size > LARGEST_BODY:
+        raise _too_long(request, LARGEST_BODY)
+    return size
+
+
+async def _check_form(request: Request, body: bytes) -> None:
+    """Refuse a form that is not of the session of who asks."""
+    expected = getattr(request.state, "csrf_token", "")
+    if expected and not is_equal(await _given_token(request, body), expected):
+        message = "this form is not of your session"
+        raise _RefusedError(answer_error(request, 403, message, "open the page again and send it from there"))
+
+
+def _too_long(request: Request, most: int) -> _RefusedError:
+    what = f"the request is longer than {most} bytes"
     return _RefusedError(answer_error(request, 413, what, "send less at a time"))
 
 

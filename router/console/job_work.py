@@ -50,12 +50,12 @@ def _jobs(context: QueryContext) -> JobsReport:
     return report_jobs(context, _LAST.report)
 
 
-def draw_jobs(context: QueryContext, frame: PageFrame | None, refreshing: bool) -> str:
-    """Return the page of all gangs; without a frame the part of it that changes."""
+def draw_jobs(context: QueryContext, frame: PageFrame | None, refreshing: bool, wanted: str) -> str:
+    """Return the page of the gangs that hold the words ``wanted``; without a frame the part of it that changes."""
     report = _jobs(context)
     if frame is None:
-        return jobs_fragment(report, refreshing=refreshing)
-    return jobs_page(report, frame, refreshing=refreshing)
+        return jobs_fragment(report, refreshing=refreshing, wanted=wanted)
+    return jobs_page(report, frame, refreshing=refreshing, wanted=wanted)
 
 
 def draw_job(context: QueryContext, name: str, frame: PageFrame) -> str | None:

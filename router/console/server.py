@@ -12,19 +12,24 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from types import FrameType
+from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
 
 from router.console.readiness import Readiness
-from router.coordinator.server import ListenError
+from router.coordinator.connections import DEFAULT_LIMITS, Connection, ConnectionLimits, ConnectionRegistry
+from router.coordinator.server import ACCEPT_AT_ONCE, BACKLOG, ListenError, limit_handshake, raise_file_limit
 
 GRACE_SECONDS = 10
 # After SIGTERM connections are accepted for so long of the grace, so that a proxy that asks for /ready every 2 s hears
 # that the server stops before a connection is refused. Nobody waits for that after Ctrl-C.
 DRAIN_SECONDS = 3
-BACKLOG = 512
+# Browsers come a few at a time; thousands of agents never call here.
+LIMITS = replace(DEFAULT_LIMITS, per_address=512, strangers=1024, storm_seconds=0.0, token_path=b"/")
 SWITCH_SECONDS = 0.001
 # The exit code of a process that was told to stop twice, and left its answers unfinished.
 INTERRUPTED = 130
@@ -39,6 +44,7 @@ _REASONS = {
 @contextmanager
 def listening(host: str, port: int) -> Iterator[socket.socket]:
     """Listen on an address while the block runs. ListenError where it cannot be had."""
+    raise_file_limit()
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP) as opened:
         try:
@@ -50,6 +56,34 @@ def listening(host: str, port: int) -> Iterator[socket.socket]:
             what, remedy = _REASONS.get(number or 0, ("is no address of this machine", "give --host an IP address"))
             raise ListenError(f"{_shown(host)}:{port}: {what}", remedy) from None
         yield opened
+
+
+def server_config(
+    app: FastAPI, tls: tuple[str, str] | None = None, proxies: Sequence[str] = (), limits: ConnectionLimits = LIMITS
+) -> uvicorn.Config:
+    """Return how uvicorn serves a console: behind the limits that the coordinator has too.
+
+    ``tls``, ``proxies``: see :func:`run_server`.
+    """
+    # All clients of a proxy have its address.
+    limits = replace(limits, per_address=limits.strangers) if proxies else limits
+    # uvicorn accepts any callable that creates a connection.
+    connection: Any = partial(Connection, ConnectionRegistry(limits))
+    return uvicorn.Config(
+        app,
+        loop="asyncio",
+        http=connection,
+        ws="none",
+        backlog=ACCEPT_AT_ONCE,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=bool(proxies),
+        forwarded_allow_ips=list(proxies),
+        ssl_certfile=tls[0] if tls else None,
+        ssl_keyfile=tls[1] if tls else None,
+        timeout_graceful_shutdown=GRACE_SECONDS,
+    )
 
 
 def run_server(
@@ -68,17 +102,7 @@ def run_server(
     ``tls``: files of the certificate and its key. ``proxies``: addresses whose X-Forwarded-For is believed.
     """
     host, port = opened.getsockname()[:2]
-    config = uvicorn.Config(
-        app,
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        proxy_headers=bool(proxies),
-        forwarded_allow_ips=list(proxies),
-        ssl_certfile=tls[0] if tls else None,
-        ssl_keyfile=tls[1] if tls else None,
-        timeout_graceful_shutdown=GRACE_SECONDS,
-    )
+    config = server_config(app, tls, proxies)
     announce(f"{'https' if tls else 'http'}://{_shown(host)}:{port}/")
     # What was imported and made until here stays; the collector need not look at it again.
     gc.collect()
@@ -100,6 +124,13 @@ class _Server(uvicorn.Server):
         self._on_drain = on_drain
         self._is_told = False
         self._accepts_until = float("-inf")
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to accept connections."""
+        limit_handshake(LIMITS.head_seconds if self.config.is_ssl else None)
+        await super().startup(sockets)
+        for each in sockets or ():
+            each.listen(BACKLOG)
 
     async def on_tick(self, counter: int) -> bool:
         """Return whether to accept no more connections; uvicorn asks ten times a second."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from router.access.identity import Identity
 from router.console.answers import AnswerCache
-from router.console.error_answers import SCRIPT, STYLESHEET
+from router.console.error_answers import SCRIPTS, STYLESHEET
 from router.console.kept_answers import KeptAnswers
 from router.console.query_work import QueryWork
 from router.console.rates import RateLimits
@@ -114,7 +114,7 @@ class ConsoleSite:
         return PageFrame(
             links=tuple(NavigationLink(title, url, url == here) for title, url in PAGES),
             stylesheet=STYLESHEET,
-            script=SCRIPT,
+            scripts=SCRIPTS,
             who=WHO_MARK,
             message=message,
             actions=actions or Markup(),

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from pricing.book import PriceBook
-from pricing.money import Usd
+from pricing.money import ZERO, Usd
 from pricing.problems import InvalidInputError, Problem
 from router.controller.context import ControllerContext
 from router.controller.guardrails import Refusal, RefusalReason
 from router.controller.metering import planned_entries
 from router.controller.orders import Order
-from router.controller.placement_options import maximum_cost, placements_of
+from router.controller.placement_options import order_at_risk, placements_of
 from router.controller.plan_limits import apply_hard_budgets, has_limits, store_limits
 from router.controller.provision_order import ProvisionRequest
 from router.controller.run_policies import AssignedPolicy
@@ -25,22 +28,38 @@ from router.ledger.month import Month
 from router.planning.listings import listings_by_accelerator
 from router.planning.plan import Plan
 from router.state.records import Attempt
+from router.state.store import StateStore
 
 APPLY = "apply"  # The name of the action in the audit log.
+# The detail of approvals and acceptances that has the hash of values in environments, and the name of its key.
+ENVIRONMENTS, _ENVIRONMENTS_KEY = "environments", "environments_key"
 
 
 @dataclass(frozen=True, slots=True)
 class AcceptedOrders:
-    """Provision requests that somebody accepted, with their expected cost and the most they may cost.
+    """Provision requests that somebody accepted, with their expected cost and the most that each may cost.
 
-    The amount at risk includes the fallback placements. ``policies``: the policy that runs each job, where one was
+    The amounts at risk include every place of the plan. ``policies``: the policy that runs each job, where one was
     asked for.
     """
 
     requests: tuple[ProvisionRequest, ...]
     expected_usd: Usd
-    at_risk_usd: Usd
+    at_risk: tuple[Usd, ...]
     policies: Mapping[str, AssignedPolicy] = field(default_factory=dict)
+
+    @property
+    def at_risk_usd(self) -> Usd:
+        """Return the most that all requests may cost."""
+        return Usd.total(self.at_risk)
+
+    @property
+    def at_risk_by_team(self) -> dict[str, Usd]:
+        """Return the most that the requests of each team may cost."""
+        found: dict[str, Usd] = {}
+        for request, usd in zip(self.requests, self.at_risk, strict=True):
+            found[request.job.team] = found.get(request.job.team, ZERO) + usd
+        return found
 
     @property
     def secrets(self) -> tuple[tuple[str, str, tuple[tuple[str, str], ...]], ...]:
@@ -74,12 +93,12 @@ def requests_of(
     says which policy runs a job.
     """
     problems = []
-    planned_digests = {job.job: job.job_digest for job in plan.jobs}
+    summaries = {job.job: job for job in plan.jobs}
     for name in sorted({order.job for order in orders}):
         job = jobs.get(name)
         if job is None:
             what, remedy = "the specification of this job is not known", "give its file with --jobs PATH"
-        elif job.digest != planned_digests[name]:
+        elif job.digest != summaries[name].job_digest:
             what, remedy = "the job was changed since it was planned", "plan again, or give the file that was planned"
         elif job.run is None:
             what, remedy = "has no `run`: there is nothing to start", "add `run:` with a `command:`, and plan again"
@@ -96,7 +115,7 @@ def requests_of(
             order,
             placements_of(order, plan, jobs[order.job], market, tries),
             jobs[order.job],
-            planned_digests[order.job],
+            summaries[order.job].job_digest,
             book,
             policies=_recorded_texts(policies.get(order.job)),
         )
@@ -105,9 +124,24 @@ def requests_of(
     return AcceptedOrders(
         requests,
         Usd.total(order.expected_usd for order in orders),
-        Usd.total(maximum_cost(request.choices) for request in requests),
+        tuple(order_at_risk(order, plan, summaries[order.job], jobs[order.job]) for order in orders),
         policies,
     )
+
+
+def hash_environments(store: StateStore, jobs: Iterable[Job]) -> str:
+    """Return HMAC-SHA256 (hex), under a key of the state, of the plain values in ``run.env`` by job; "" without any.
+
+    They are in no digest, because some are secret all the same.
+    """
+    values: dict[str, dict[str, str]] = {}
+    for job in jobs:
+        if job.run is not None and (plain := dict(set(job.run.env) - set(job.run.references))):
+            values[job.name] = plain
+    if not values:
+        return ""
+    text = json.dumps(values, sort_keys=True, separators=(",", ":"))
+    return hmac.new(store.values.key(_ENVIRONMENTS_KEY), text.encode(), hashlib.sha256).hexdigest()
 
 
 def _recorded_texts(assigned_policy: AssignedPolicy | None) -> tuple[str, str]:
@@ -216,6 +250,7 @@ def record_acceptance(
             job: found.overridden.content for job, found in policies if found.overridden is not None
         },
         "secrets": {name: dict(pairs) for name, _, pairs in accepted.secrets},
+        ENVIRONMENTS: hash_environments(site.store, (request.job for request in requests)),
     }
     site.store.audit.add(
         who,
@@ -226,5 +261,7 @@ def record_acceptance(
         gangs=len(requests),
         expected_usd=str(accepted.expected_usd),
         approved_by=approved_by,
+        at_risk_by_team={team: str(usd) for team, usd in accepted.at_risk_by_team.items()},
+        **site.store.administration.session,
         **{name: value for name, value in details.items() if value},
     )

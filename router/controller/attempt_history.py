@@ -16,7 +16,8 @@ from router.controller.lifecycle import (
     confirmed_step,
     is_transient,
 )
-from router.controller.workspaces import ResumePoint, parse_job
+from router.controller.workspaces import ResumePoint, read_job
+from router.state.errors import BusyError, StateError, UnreadableError
 from router.state.records import Attempt, NodeRecord, Phase
 from router.state.store import StateStore
 
@@ -210,15 +211,35 @@ def plan_time(store: StateStore, attempt: Attempt) -> datetime:
     return attempt.created_at if plan is None else datetime.fromisoformat(json.loads(plan)["as_of"]).astimezone(UTC)
 
 
-def deadline_of(store: StateStore, attempt: Attempt) -> datetime | None:
+def deadline_of(store: StateStore, attempt: Attempt, skipped: list[StateError] | None = None) -> datetime | None:
     """Return the deadline of the attempt's job, or None.
 
-    None where the job has none, or where its specification is not in the state or cannot be read any more.
+    The plan says it where the job's specification is not in the state or cannot be read any more; None where it has
+    none, or neither can be read. What cannot be read is added to ``skipped``. BusyError.
     """
-    text = store.plans.job(attempt.job_digest)
+    trouble: list[StateError] = [] if skipped is None else skipped
+    unreadable: list[UnreadableError] = []
     try:
-        deadline = None if text is None else parse_job(text).deadline
-        return None if deadline is None else deadline.at(plan_time(store, attempt))
-    except (ValueError, KeyError):
-        # Released machines are metered even without a readable specification.
-        return None
+        text = store.plans.job(attempt.job_digest, unreadable)
+        job = read_job(text)
+        if text is not None and job is None:
+            unreadable.append(UnreadableError("jobs", (attempt.job_digest,)))
+        trouble += unreadable
+        if job is None:
+            return _planned_deadline(store, attempt)
+        return None if job.deadline is None else job.deadline.at(plan_time(store, attempt))
+    except BusyError:
+        raise
+    except StateError as error:
+        trouble.append(error)
+    except (ValueError, KeyError, TypeError):
+        trouble.append(UnreadableError("plans", (attempt.plan,)))
+    # Released machines are metered even where nobody can read any more when their job had to be done.
+    return None
+
+
+def _planned_deadline(store: StateStore, attempt: Attempt) -> datetime | None:
+    plan = store.plans.plan(attempt.plan)
+    jobs = [] if plan is None else json.loads(plan)["jobs"]
+    deadline = next((job["deadline"] for job in jobs if job["job"] == attempt.job), None)
+    return None if deadline is None else datetime.fromisoformat(deadline).astimezone(UTC)

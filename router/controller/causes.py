@@ -73,7 +73,7 @@ _PATTERNS: Final[Mapping[FailureCause, str]] = {
         r"|exceeding approved .* [Qq]uota|exceeding quota limits|without additional quota|AddressLimitExceeded"
         r"|VpcLimitExceeded"
     ),
-    FailureCause.PRICE: r"SpotMaxPriceTooLow|price-too-low",
+    FailureCause.PRICE: r"SpotMaxPriceTooLow|price-too-low|instance-(?:terminated|stopped)-by-price",
     FailureCause.THROTTLED: (
         r"RequestLimitExceeded|Throttling|rateLimitExceeded|TooManyRequests|429 Too Many Requests|RequestsThrottled"
         r"|RATE_LIMIT_EXCEEDED|SlowDown"
@@ -98,7 +98,12 @@ def cause_of(error: TerraformError) -> FailureCause:
         text = " ".join(f"{d.summary} {d.detail}" for d in error.diagnostics if d.is_error)
         if _DISK_FULL.search(text):
             return FailureCause.HERE
-        for cause, pattern in _COMPILED.items():
-            if pattern.search(text):
-                return cause
+        cause = cause_in(text)
+        if cause is not None:
+            return cause
     return FailureCause.UNHEALTHY if isinstance(error, TimedOutError) else FailureCause.FAILED
+
+
+def cause_in(text: str) -> FailureCause | None:
+    """Return the cause that a cloud's own words in the text name; None where they name none."""
+    return next((cause for cause, pattern in _COMPILED.items() if pattern.search(text)), None)

@@ -28,8 +28,7 @@ from router.controller.metering import COPIED, NOT_COPIED, transfer_entries
 from router.controller.plan_limits import limits_json
 from router.controller.workspaces import ResumePoint
 from router.jobs.limits import Limits
-from router.planning.remaining_work import transfer_usd
-from router.planning.transfers import tariff_of
+from router.planning.transfers import tariff_of, transfer_usd
 from router.state.records import Attempt, Phase
 
 # Seconds between checks whether the site is to stop, and whether the attempt is still wanted.

@@ -16,6 +16,7 @@ from router.access.identity import Grant, Role
 from router.agent.protocol import LOOPBACK
 from router.controller.notify_settings import resolve_reference
 from router.jobs.fields import Flag, RefusedError, Spec, Text, as_many, suggest
+from router.planning.plan_names import NIGHT, parse_plan_name
 
 _FILE_PREFIX = "file:"
 _REFERENCE = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*|file:(?:~?/)[^\0]*[^/\0]")
@@ -137,6 +138,10 @@ class ConsoleEntry(Spec):
         default=(),
         description="Addresses of that proxy; X-Forwarded-For counts from them alone.",
         examples=["10.0.0.5"],
+    )
+    night: Annotated[Text, AfterValidator(parse_plan_name)] = Field(
+        default=NIGHT,
+        description="Name of the plans (`stepfare plan --name`) that Tonight shows, and whose limits quotes are under.",
     )
     requests: Rate = Field(default="6000/minute", description="The most requests of one identity, at each server.")
     failed_sign_ins: Rate = Field(default="10/minute", description="The most failed sign-ins from one address.")

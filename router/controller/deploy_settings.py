@@ -403,8 +403,8 @@ class Deploy(Spec):
     )
     approval_rules: Text | None = Field(
         default=None,
-        description="Absolute path of the rules of approvals (docs/guides/platform-team.md); left out: plans need "
-        "none. Whoever applies must not be able to change that file, or this one.",
+        description="Absolute path of the rules of approvals where the state has none (docs/guides/platform-team.md). "
+        "Whoever applies must not be able to change that file, or this one.",
         examples=["/etc/stepfare/approval.yaml"],
     )
     timeouts: Timeouts = Field(default=Timeouts(), validation_alias=AliasChoices("timeouts", "patience"))

@@ -28,7 +28,10 @@ class EventLevel(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class GangEvent:
-    """Something that people may want to hear of, reported once for each ``attempt`` and ``what``."""
+    """Something that people may want to hear of, reported once for each ``attempt`` and ``what``.
+
+    Of a plan ``attempt`` is ``plan-`` and the beginning of its digest, and ``job`` its name.
+    """
 
     attempt: str
     job: str
@@ -93,8 +96,8 @@ def render_message(events: Sequence[GangEvent], most: int) -> tuple[str, str, Ev
     jobs = sorted({event.job for event in events})
     if len(events) == 1:
         return f"stepfare: {jobs[0]}: {events[0].what.value}", events[0].text, level
-    whose = jobs[0] if len(jobs) == 1 else f"{len(jobs)} jobs"
-    return f"stepfare: {whose}: {len(events)} events", "\n".join(_lines(events, most)), level
+    whose = f"{jobs[0]}: " if len(jobs) == 1 else ""
+    return f"stepfare: {whose}{len(events)} events", "\n".join(_lines(events, most)), level
 
 
 def _lines(events: Sequence[GangEvent], most: int) -> Iterator[str]:

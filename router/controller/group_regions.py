@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pricing.money import Usd
 from pricing.places import RegionId
 from router.jobs.spec import Job
-from router.planning.candidates import Candidate, steps_to_do
+from router.planning.candidate import Candidate, steps_to_do
 
 MOST_REGIONS = 6
 

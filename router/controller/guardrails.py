@@ -19,6 +19,9 @@ from router.jobs.limits import Limits
 from router.planning.listings import OfferListing, listings_by_accelerator
 from router.planning.plan import Line, Plan
 
+_PLAN_AGAIN = "plan again"
+_NAME_LIMITS = f"{_PLAN_AGAIN}, or name the plan's limits, which this state does not know, with --limits"
+
 
 class RefusalReason(StrEnum):
     """Why an order is refused."""
@@ -99,17 +102,25 @@ def _price_now(line: Line, by_place: dict[tuple[str, str, str, str], list[OfferL
 
 
 def find_refusals(
-    plan: Plan, prices: Sequence[CurrentPrice], guard: CostLimits, now: datetime, *, at_risk: Usd, book: PriceBook
+    plan: Plan,
+    prices: Sequence[CurrentPrice],
+    guard: CostLimits,
+    now: datetime,
+    *,
+    at_risk: Usd,
+    book: PriceBook,
+    knows_limits: bool = True,
 ) -> tuple[Refusal, ...]:
     """Return every reason against applying orders now that put ``at_risk`` at stake; empty when there is none.
 
-    ``book`` is where ``prices`` are from.
+    ``book`` is where ``prices`` are from. ``knows_limits`` False: they lack the discounts and reservations that the
+    plan may have had, and the remedy says so.
     """
     return (
         *_expired(plan, now),
         *_part_of_a_plan(plan),
         *_outdated_book(plan, book),
-        *_price_refusals(prices, book),
+        *_price_refusals(prices, book, _PLAN_AGAIN if knows_limits else _NAME_LIMITS),
         *_cost_refusals(at_risk, guard),
     )
 
@@ -134,20 +145,20 @@ def _outdated_book(plan: Plan, book: PriceBook) -> Iterator[Refusal]:
         yield Refusal(RefusalReason.BOOK, "", what, "check with the book it was made with, or a newer one (--book)")
 
 
-def _price_refusals(prices: Sequence[CurrentPrice], book: PriceBook) -> Iterator[Refusal]:
+def _price_refusals(prices: Sequence[CurrentPrice], book: PriceBook, plan_again: str) -> Iterator[Refusal]:
     known = {region.id.cloud for region in book.regions}
     for price in prices:
         line = price.line
         place = "/".join(filter(None, (line.cloud, line.region, line.zone, line.instance_type, line.market)))
         if price.usd_per_hour is None:
             elsewhere = line.cloud in SIMULATED_CLOUDS - known
-            remedy = f"prices of {line.cloud}, a made-up cloud, are in --book sandbox" if elsewhere else "plan again"
+            remedy = f"prices of {line.cloud}, a made-up cloud, are in --book sandbox" if elsewhere else plan_again
             yield Refusal(RefusalReason.GONE, line.job, f"{place} is no longer in the price book", remedy)
         elif price.usd_per_hour > line.max_usd_per_hour:
             what = (
                 f"{place} costs ${price.usd_per_hour} an hour now, above the plan's ceiling of ${line.max_usd_per_hour}"
             )
-            yield Refusal(RefusalReason.PRICE, line.job, what, "plan again")
+            yield Refusal(RefusalReason.PRICE, line.job, what, plan_again)
 
 
 def _cost_refusals(at_risk: Usd, guard: CostLimits) -> Iterator[Refusal]:

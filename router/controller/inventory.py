@@ -58,7 +58,8 @@ class MachineInventory:
 
         Terraform may still destroy what it could not create, because it remembers what it tried.
         """
-        return {e.details.get("rank") for e in self.site.store.journal.entries(self.attempt.id) if e.what == _REFUSED}
+        refusals = self.site.store.journal.entries(self.attempt.id, what=(_REFUSED,), skipped=[])
+        return {entry.details.get("rank") for entry in refusals}
 
 
 def record_found_machines(site: ControllerContext, attempt: Attempt) -> None:

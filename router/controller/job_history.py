@@ -15,7 +15,7 @@ from router.controller.attempt_history import AttemptHistory
 from router.controller.causes import FailureCause
 from router.controller.lifecycle import ReleaseReason
 from router.jobs.spec import Job
-from router.planning.candidates import Candidate
+from router.planning.candidate import Candidate
 from router.spot.policies.interface import AvailabilityAnswer, PastAttempt
 from router.state.records import Attempt, NodeRecord, Shortage
 

@@ -13,7 +13,7 @@ from itertools import groupby
 
 from pricing.money import ZERO, Usd, UsdPerHour
 from router.controller.report import GangReport, StatusReport
-from router.controller.workspaces import parse_job
+from router.controller.workspaces import read_job
 from router.jobs.quantities import Moment
 from router.ledger.entry import CostItem, LedgerEntry, LedgerEntryKind
 from router.state.records import Attempt, JournalEntry, NoticeRecord, Phase
@@ -43,7 +43,7 @@ _MOST_PLANS = 64
 class GangOutlook:
     """A gang as of ``now``, with its job's deadline, what its plan said, and its end at the pace of the last report.
 
-    ``paced_end`` is None unless it trains and says how long a step takes.
+    ``paced_end`` is None unless it trains and says how long a step takes; ``steps`` are those of the whole job.
     """
 
     gang: GangReport
@@ -51,6 +51,25 @@ class GangOutlook:
     promise: PlanPromise
     paced_end: datetime | None
     now: datetime
+    steps: int | None = None
+
+    @property
+    def done(self) -> float | None:
+        """Return the share of the job's steps that are done; None where nobody said how many."""
+        if self.gang.attempt.result == "finished":
+            return 1.0
+        if not self.steps or self.gang.step is None:
+            return None
+        return min(self.gang.step / self.steps, 1.0)
+
+    @property
+    def early(self) -> timedelta | None:
+        """Return how long before its deadline the training finished, negative after it; None where it did not."""
+        attempt = self.gang.attempt
+        ended = attempt.result_at or attempt.gone_at
+        if self.deadline is None or attempt.result != "finished" or ended is None:
+            return None
+        return self.deadline - ended
 
     @property
     def is_live(self) -> bool:
@@ -235,6 +254,7 @@ def _outlook(gang: GangReport, job: str | None, plan: _Promises, now: datetime) 
         promises.get(attempt.job, PlanPromise()),
         None if steps is None else _paced_end(gang, steps, now),
         now,
+        steps,
     )
 
 
@@ -251,11 +271,8 @@ def _paced_end(gang: GangReport, steps: int, now: datetime) -> datetime | None:
 @lru_cache(maxsize=4096)
 def _read_goal(text: str) -> tuple[int | None, Moment | None]:
     """Return the steps and the deadline of a job's specification; an unreadable one says neither."""
-    try:
-        job = parse_job(text)
-    except ValueError:
-        return None, None
-    return job.steps, job.deadline
+    job = read_job(text)
+    return (None, None) if job is None else (job.steps, job.deadline)
 
 
 def _read_promises(text: str) -> _Promises:

@@ -1,4 +1,4 @@
-"""Notify people of events of gangs, once each. A failing channel never stops or delays anything else."""
+"""Notify people of events of gangs and plans, once each. A failing channel never stops or delays anything else."""
 
 from __future__ import annotations
 
@@ -173,6 +173,7 @@ TOLD = "told"
 
 # Reports to a person, at most twice per failing channel: when it begins to fail, and when events are dropped.
 ReportTrouble = Callable[[str], None]
+FindEvents = Callable[[datetime], Iterable[GangEvent]]
 
 
 @dataclass(slots=True)
@@ -188,8 +189,9 @@ class _Queue:
 class Notifier:
     """Reports events to channels. For one thread, except :meth:`tell`.
 
-    ``wanted``: the kinds that go to the channels. ``heard`` receives every event once, wanted or not. What was reported
-    is in the journal, so that a restart reports nothing twice.
+    ``wanted``: the kinds that go to the channels. ``heard`` receives every event once, wanted or not. ``find_more``
+    finds events beside those of gangs; StateError. What was reported is in the journal, so that a restart reports
+    nothing twice.
     """
 
     def __init__(
@@ -201,9 +203,11 @@ class Notifier:
         note: ReportTrouble,
         heard: Callable[[GangEvent], None] = lambda _: None,
         ticks: Callable[[], float] = time.monotonic,
+        find_more: FindEvents = lambda _: (),
     ) -> None:
         self._store, self._wanted, self._clock = store, frozenset(wanted), clock
         self._note, self._heard, self._ticks = note, heard, ticks
+        self._find_more = find_more
         self._queues = [_Queue(channel) for channel in to]
         self._lock = threading.Lock()
         self._told: set[tuple[str, str]] | None = None
@@ -227,6 +231,7 @@ class Notifier:
         attempts_known = [attempt for attempt in (*ended, *attempts) if attempt.id not in gave_up_long_ago]
         self.tell(find_events(attempts_known, by_attempt, self._store.notices.find(since=since), lately, now))
         self._seq = max([self._seq, *(note.seq for note in notes)])
+        self.tell(self._find_more(now))
 
     def tell(self, events: Iterable[GangEvent]) -> None:
         """Queue the events that were not reported before; waits for nothing but the state. StateError."""
@@ -295,15 +300,27 @@ class Notifier:
 
 
 @contextmanager
-def run_notifier(site: ControllerContext, heard: Callable[[GangEvent], None] = lambda _: None) -> Iterator[Notifier]:
+def run_notifier(
+    site: ControllerContext,
+    heard: Callable[[GangEvent], None] = lambda _: None,
+    find_more: FindEvents = lambda _: (),
+) -> Iterator[Notifier]:
     """Find and report events in a thread of its own while the block runs.
 
-    Events that wait at the end have a few seconds. ``heard`` receives every event. InvalidInputError for an address
-    that is missing or that nothing can be sent to.
+    Events that wait at the end have a few seconds. ``heard`` receives every event, ``find_more`` finds some beside
+    those of gangs. InvalidInputError for an address that is missing or that nothing can be sent to.
     """
     notify = site.deploy.notify
     to = open_channels(notify.addresses(site.environment))
-    notifier = Notifier(site.store, to, notify.events, site.clock, lambda text: site.tell("notify", text), heard)
+    notifier = Notifier(
+        site.store,
+        to,
+        notify.events,
+        site.clock,
+        lambda text: site.tell("notify", text),
+        heard,
+        find_more=find_more,
+    )
     stop = threading.Event()
     thread = threading.Thread(target=_notify_until_stopped, args=(notifier, site, stop), name="notify", daemon=True)
     thread.start()

@@ -41,7 +41,7 @@ def resolve_reference(reference: str, environment: Mapping[str, str], field: str
 
 
 class EventKind(StrEnum):
-    """The kinds of events that people can be notified of."""
+    """The kinds of events that people can be notified of: those of gangs, then those of plans."""
 
     FAILED = "failed"
     INTERRUPTED = "interrupted"
@@ -49,6 +49,9 @@ class EventKind(StrEnum):
     LATE = "late"
     BUDGET = "budget"
     UNHEALTHY = "unhealthy"
+    PLAN = "plan"
+    LEFT_OUT = "left_out"
+    APPROVAL = "approval"
 
 
 class NotifyEntry(Spec):

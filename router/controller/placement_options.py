@@ -16,10 +16,10 @@ from pricing.money import Usd, UsdPerHour
 from pricing.places import Market, RegionId
 from router.controller.orders import Order
 from router.jobs.spec import Job
-from router.planning.candidates import Candidate
+from router.planning.candidate import Candidate
 from router.planning.costing import day_of
 from router.planning.listings import OfferListing
-from router.planning.plan import Alternative, Line, Plan
+from router.planning.plan import Alternative, JobSummary, Line, Plan
 from router.state.records import Shortage
 
 _SPOT_CEILING = Fraction(5, 4)
@@ -113,6 +113,17 @@ def placements_of(
         if _is_for_sale(choice.seats[0], choice, market.get(alternative.accelerator, ()), job):
             found.append(choice)
     return tuple(found[:tries])
+
+
+def order_at_risk(order: Order, plan: Plan, summary: JobSummary, job: Job | None) -> Usd:
+    """Return the most that a gang may cost in the plan's places, however many of them are tried.
+
+    ``summary`` is the job's in the plan. Where the job itself is not known (None), no place of it is left out.
+    """
+    own = _planned_placement(order)
+    fallbacks = (_fallback_placement(order, plan, job, alternative, 1) for alternative in summary.alternatives)
+    others = [choice for choice in fallbacks if choice is not None and not _has_same_machines(choice, own)]
+    return max(order.at_risk_usd, maximum_cost([own, *others]))
 
 
 def placement_from(candidate: Candidate, start: datetime, end: datetime) -> GangPlacement:
@@ -247,12 +258,12 @@ def _split_price(rate: UsdPerHour, machines: int) -> list[UsdPerHour]:
 
 
 def _fallback_placement(
-    order: Order, plan: Plan, job: Job, alternative: Alternative, rank: int
+    order: Order, plan: Plan, job: Job | None, alternative: Alternative, rank: int
 ) -> GangPlacement | None:
     market, spot = Market(alternative.market), alternative.market == Market.SPOT
     if not alternative.provisionable or alternative.lacks or alternative.finish is None or alternative.mix:
         return None
-    if spot and job.gang.on_demand_share > 0:
+    if spot and job is not None and job.gang.on_demand_share > 0:
         return None  # The core has other machines at another price, which an alternative does not describe.
     reserved = market is Market.RESERVED
     price_of_all = (alternative.amortised_usd_per_hour or _FREE) if reserved else alternative.usd_per_hour
@@ -272,7 +283,8 @@ def _fallback_placement(
         )
         for price in _split_price(price_of_all, alternative.machines)
     )
-    earliest = plan.as_of if job.earliest_start is None else max(job.earliest_start.at(plan.as_of), plan.as_of)
+    asked = None if job is None else job.earliest_start
+    earliest = plan.as_of if asked is None else max(asked.at(plan.as_of), plan.as_of)
     # The gang needs no longer than in the plan, whenever it begins.
     end = max(order.end, order.start + (alternative.finish - earliest))
     return GangPlacement(rank, alternative.cloud, alternative.region, seats, order.start, end)

@@ -9,13 +9,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
-from pricing.money import ZERO, Usd
+from pricing.money import NANOS_PER_CENT, ZERO, Usd
 from router.jobs.limits import Limits, TeamBudget
 from router.ledger.budget import Budget, Scope, SpentByOwner
+from router.planning.plan import Plan
 from router.planning.restricted_limits import limits_digest, limits_text
 from router.state.store import StateStore
-
-_CENT = 10_000_000  # nano-dollars
 
 
 def store_limits(store: StateStore, plan: str, limits: Limits) -> None:
@@ -43,9 +42,21 @@ def store_made_limits(store: StateStore, plan: str, limits: Limits) -> None:
 
 def made_limits(store: StateStore, plan: str) -> Limits:
     """Return the limits that a plan was made with; where an earlier version made it, those stored last with it."""
+    return _find_made_limits(store, plan) or Limits.none()
+
+
+def _find_made_limits(store: StateStore, plan: str) -> Limits | None:
     digest = store.values.get(_made_key(plan))
     found = None if digest is None else find_limits(store, digest)
-    return found or Limits.model_validate_json(limits_json(store, plan))
+    if found is None and has_limits(store, plan):
+        return Limits.model_validate_json(limits_json(store, plan))
+    return found
+
+
+def knows_limits(store: StateStore, plan: Plan, digest: str) -> bool:
+    """Return whether the limits that a plan was made with are stored, or it was made without any."""
+    stated = plan.inputs is not None and plan.inputs.limits_digest != Limits.none().digest
+    return not stated or _find_made_limits(store, digest) is not None
 
 
 def put_limits(store: StateStore, limits: Limits) -> str:
@@ -120,7 +131,7 @@ def fill_recent_use(limits: Limits, used: Iterable[tuple[str, datetime, Usd]], n
         if team and team not in fair.recent_usd:
             age = max(0.0, (now - at) / fair.half_life)
             totals[team] = totals.get(team, 0.0) + usd.nanos * 2.0**-age
-    counted = {team: Usd(round(nanos / _CENT) * _CENT) for team, nanos in sorted(totals.items())}
+    counted = {team: Usd(round(nanos / NANOS_PER_CENT) * NANOS_PER_CENT) for team, nanos in sorted(totals.items())}
     recent = {**{team: usd for team, usd in counted.items() if usd > ZERO}, **fair.recent_usd}
     return limits.model_copy(update={"fair_share": fair.model_copy(update={"recent_usd": recent})})
 

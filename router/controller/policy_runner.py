@@ -175,7 +175,7 @@ class Adviser:
             build_option(replace(here, running=True), job, limits),
             leaves_in,
             saved=saved,
-            unsaved_hours=unsaved / here.on_time_steps_per_hour,
+            unsaved_hours=here.run_hours(unsaved),
             checkpoint_transfer_hours=checkpoint_transfer_hours(here),
         )
         save = timedelta(0)

@@ -1,29 +1,27 @@
-"""Remember the last plan that was written or applied, for the next one to keep to."""
+"""Find the last plan of a name that was written or applied, for the next one to keep to."""
 
 from __future__ import annotations
+
+from datetime import datetime, timedelta
 
 from router.planning.plan import Plan
 from router.planning.plan_json import plan_from_json
 from router.state.store import StateStore
 
-_KEY = "last plan"
+_NO_TIME = timedelta(microseconds=1)
 
 
-def store_last_plan(store: StateStore, text: str) -> None:
-    """Store the text of a plan that was written to a file; it replaces the one before."""
-    store.values.set(*last_plan_value(text))
+def last_plan(store: StateStore, name: str, now: datetime) -> Plan | None:
+    """Return the later one of the last plan of a name that was written and the last that was applied; None without any.
 
-
-def last_plan_value(text: str) -> tuple[str, str]:
-    """Return name and value under which the text of the last plan is stored."""
-    return _KEY, text
-
-
-def last_plan(store: StateStore) -> Plan | None:
-    """Return the later one of the last plan that was written and the last that was applied; None without any.
-
-    Later is the plan made for the later moment. Raises InvalidInputError for a plan that this version cannot read.
+    Later is the plan made for the later moment; those for moments after ``now`` do not count. Raises InvalidInputError
+    for a plan that this version cannot read.
     """
-    texts = [text for text in (store.values.get(_KEY), store.plans.newest()) if text is not None]
-    plans = [plan_from_json(text, "the last plan in the state") for text in texts]
+    written = store.made_plans.newest(1, before=now + _NO_TIME, name=name)
+    texts = [store.made_plans.text(row.digest) for row in written]
+    applied = store.plans.newest()
+    plans = [plan_from_json(text, "the last plan in the state") for text in texts if text is not None]
+    if applied is not None:
+        plan = plan_from_json(applied, "the last applied plan in the state")
+        plans += [plan] if plan.name == name and plan.as_of <= now else []
     return max(plans, key=lambda plan: plan.as_of, default=None)

@@ -12,7 +12,7 @@ from pricing.offers import Offer
 from pricing.places import Market
 from router.controller.context import ControllerContext
 from router.controller.placement_options import MachineSpec
-from router.planning.candidates import Candidate
+from router.planning.candidate import Candidate
 from router.spot.live.pool_backoff import BACKOFF_MEMORY, compute_backoff_end, is_backing_off, models_availability
 from router.spot.policies.interface import Policy
 from router.state.records import Attempt, NodeRecord, Shortage

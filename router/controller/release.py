@@ -19,6 +19,7 @@ from router.agent.config import AgentConfig
 from router.controller.attempt_history import deadline_of
 from router.controller.bootstrap import SECRET_FILES
 from router.controller.context import ControllerContext
+from router.controller.damaged_rows import RELEASED, mend_gang
 from router.controller.errors import NotReleasedError
 from router.controller.inventory import MachineInventory, record_found_machines
 from router.controller.lifecycle import confirmed_step, last_step
@@ -35,6 +36,7 @@ from router.controller.time_use import training_record_of
 from router.controller.workspaces import GRACE_SECONDS, build_release_workspace
 from router.coordinator.saves import SAVED
 from router.ledger.entry import CostItem, LedgerEntryKind
+from router.state.errors import StateError, UnreadableError
 from router.state.records import Attempt, NodeRecord, Phase
 from terraform.errors import RunDirectoryError, StateLockedError, StateLostError, TerraformError
 from terraform.module_metadata import BootMethod, find_boot_method, needs_hosts
@@ -57,6 +59,9 @@ def release(site: ControllerContext, attempt: Attempt, reason: str, message: str
 
     ``reason`` ``finished`` ends it as finished, any other as failed. NotReleasedError: the attempt stays in RELEASING.
     """
+    if attempt.phase.is_over:
+        return attempt
+    attempt = mend_gang(site, attempt.id)
     if attempt.phase.is_over:
         return attempt
     if attempt.phase is not Phase.RELEASING:
@@ -236,10 +241,13 @@ def _meter(site: ControllerContext, attempt: Attempt, nodes: Sequence[NodeRecord
 
     Reports that arrived meanwhile would split a machine's time another way.
     """
-    journal = site.store.journal.entries(attempt.id, what=(SAVED, PROVISIONING, COPIED, NOT_COPIED))
-    course = training_record_of(
-        attempt, nodes, [note.details for note in journal if note.what == SAVED], deadline_of(site.store, attempt)
-    )
+    unreadable: list[UnreadableError] = []
+    journal = site.store.journal.entries(attempt.id, what=(SAVED, PROVISIONING, COPIED, NOT_COPIED), skipped=unreadable)
+    trouble: list[StateError] = [*unreadable]
+    deadline = deadline_of(site.store, attempt, trouble)
+    course = training_record_of(attempt, nodes, [note.details for note in journal if note.what == SAVED], deadline)
+    for error in trouble:
+        site.tell(attempt.job, f"{error}; {attempt.id} is metered by what else is known of it ({error.remedy})")
     metered_ranks = {
         entry.rank
         for entry in site.store.ledger.entries(attempt=attempt.id, kind=LedgerEntryKind.METERED)
@@ -270,7 +278,7 @@ def _close(site: ControllerContext, attempt: Attempt) -> Attempt:
 
     attempt = site.store.attempts.update(attempt.id, counted)
     _meter(site, attempt, nodes, now)
-    site.store.journal.note(attempt.id, "released", now, reason=attempt.reason)
+    site.store.journal.note(attempt.id, RELEASED, now, reason=attempt.reason)
     phase = Phase.FINISHED if attempt.reason == "finished" else Phase.FAILED
 
     def closed(current: Attempt) -> Attempt | None:

@@ -32,7 +32,7 @@ from router.controller.provision_order import (
     record_attempts,
 )
 from router.controller.quarantine import current_shortages
-from router.controller.workspaces import parse_job
+from router.controller.workspaces import read_job
 from router.coordinator.saves import SaveAnswers, save_answers_by_attempt
 from router.jobs.experience import Experience
 from router.jobs.limits import Limits
@@ -40,7 +40,8 @@ from router.jobs.spec import Job
 from router.ledger.budget import budgets_in_force
 from router.ledger.entry import LedgerEntryKind
 from router.ledger.month import Month
-from router.planning.candidates import Candidate, CandidateFinder
+from router.planning.candidate import Candidate
+from router.planning.candidates import CandidateFinder
 from router.planning.current_use import RunningMachines, running_use
 from router.planning.remaining_work import fits_reservations, interval_at, remaining_job
 from router.planning.replacement import PlacementRequest, place_gangs
@@ -229,7 +230,7 @@ class Replanner:
             return frozenset()
         others = [attempt for attempt in alive if attempt.job != job.name]
         texts = self.site.store.plans.jobs({attempt.job_digest for attempt in others})
-        groups = {digest: _read_job(text).group for digest, text in texts.items()}
+        groups = {digest: mate.group for digest, text in texts.items() if (mate := read_job(text)) is not None}
         return frozenset(RegionId(a.cloud, a.region) for a in others if groups.get(a.job_digest) == job.group)
 
     def _spent_on(self, job: Job, alive: AliveGangs, now: datetime) -> Usd:
@@ -285,19 +286,19 @@ class Replanner:
 
     def stated_job(self, attempt: Attempt) -> Job | None:
         """Return the attempt's job as it is stored; None where its specification is not known."""
-        text = self.site.store.plans.job(attempt.job_digest)
-        return None if text is None else _read_job(text)
+        return read_job(self.site.store.plans.job(attempt.job_digest))
 
     def limits_of(self, attempt: Attempt) -> Limits:
         """Return the limits that the attempt's plan was accepted with."""
         return Limits.model_validate_json(limits_json(self.site.store, attempt.plan))
 
     def _remaining_work(self, chain: AttemptHistory, text: str | None) -> Job | None:
-        if text is None:
+        job = read_job(text)
+        if job is None:
             return None
         step, where = chain.before.step, chain.saved_by
         there = RegionId(where.cloud, where.region) if step else None
-        job, book = _read_job(text), self.book()
+        book = self.book()
         earlier = () if self.earlier is None else self.earlier.speeds(job, book)
         job = job_as_measured(job, chain, book, earlier)
         return remaining_job(job, step, there, self._plan_time(chain.last))
@@ -315,7 +316,7 @@ class Replanner:
         if want.chain.in_vain >= self.site.deploy.timeouts.tries:
             return PlacementRejected(f"given up: {format_count(want.chain.in_vain, 'gang')} in a row saved nothing")
         return self._remaining_work(want.chain, jobs.get(want.last.job_digest)) or PlacementRejected(
-            "its specification is not in the state"
+            "its specification is not in the state, or cannot be read (`stepfare state restore`)"
         )
 
     def lately(self) -> tuple[Shortage, ...]:
@@ -324,8 +325,8 @@ class Replanner:
 
     def has_time(self, attempt: Attempt) -> bool:
         """Return whether the attempt's job has a deadline that is still ahead."""
-        text = self.site.store.plans.job(attempt.job_digest)
-        deadline = None if text is None else _read_job(text).deadline
+        job = self.stated_job(attempt)
+        deadline = None if job is None else job.deadline
         return deadline is not None and deadline.at(self._plan_time(attempt)) > self.site.clock()
 
     def _ask_policy(
@@ -371,25 +372,19 @@ class Replanner:
         order = Order(last.job, last.gang, last.start, choice.end, ())
         policies = (last.policy, last.quoted_policy)
         request = ProvisionRequest(last.plan, order, (choice,), job, last.job_digest, book, policies=policies)
-        return PlacementAccepted(request, choice, self._save_interval(last, job, chosen, book, saved.get(last.id)))
+        return PlacementAccepted(request, choice, _save_interval(last, job, chosen, saved.get(last.id)))
 
-    def _save_interval(
-        self, last: Attempt, job: Job, chosen: Candidate, book: PriceBook, answers: SaveAnswers | None
-    ) -> float | None:
-        """Return how often the job is to save there, in seconds.
 
-        The interval is halved where the time of a notice was too short to save.
-        """
-        part = chosen.parts[-1]
-        if part.offer.instance_type == chosen.parts[0].offer.instance_type:
-            risk = self.counted_pools(book).gang_risk(part.offer, part.machine, chosen.machines, book)
-            best = interval_at(job, risk.interruptions_per_hour)
-        else:
-            best = interval_at(job, chosen.risk.interruptions_per_hour)
-        intervals = [s for s in (best.total_seconds() if best else None, last.checkpoint_seconds) if s is not None]
-        if answers is not None and answers.step is None:
-            return max(MIN_CHECKPOINT_INTERVAL_S, min(intervals or [_trained_seconds(last)]) / 2)
-        return min(intervals, default=None)
+def _save_interval(last: Attempt, job: Job, chosen: Candidate, answers: SaveAnswers | None) -> float | None:
+    """Return how often the job is to save there at first, in seconds.
+
+    The interval is halved where the time of a notice was too short to save.
+    """
+    best = interval_at(job, chosen.gang_risk.per_hour_at(0.0))
+    intervals = [s for s in (best.total_seconds() if best else None, last.checkpoint_seconds) if s is not None]
+    if answers is not None and answers.step is None:
+        return max(MIN_CHECKPOINT_INTERVAL_S, min(intervals or [_trained_seconds(last)]) / 2)
+    return min(intervals, default=None)
 
 
 def _use_of_limits(
@@ -406,10 +401,6 @@ def _use_of_limits(
 
 # Jobs are immutable and slow to parse.
 @lru_cache(maxsize=2048)
-def _read_job(text: str) -> Job:
-    return parse_job(text)
-
-
 def _trained_seconds(attempt: Attempt) -> float:
     """Return how long the attempt trained, for one that saved when it liked."""
     if attempt.met_at is None or attempt.gone_at is None:

@@ -8,16 +8,22 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 
 from pricing.book import PriceBook
+from pricing.pool_experience import LossReason
+from router.agent import protocol
+from router.controller.causes import FailureCause, cause_in
 from router.controller.lifecycle import ReleaseReason
 from router.controller.measured_speeds import measure_speed
-from router.controller.workspaces import parse_job
+from router.controller.workspaces import read_job
 from router.jobs.experience import LONGEST_MEMORY, PoolRun, RunRecords, SpeedRun, job_signature
-from router.state.records import Attempt, NodeRecord
+from router.state.records import Attempt, NodeRecord, NoticeRecord
 from router.state.store import StateStore
 
 _KEY = "forgotten runs"
 _INTERRUPTED = frozenset({ReleaseReason.INTERRUPTED.value, ReleaseReason.LOST.value})
 _HOUR = timedelta(hours=1)
+_IN_WORDS = {FailureCause.PRICE: LossReason.PRICE, FailureCause.SHORT: LossReason.CAPACITY}
+#: A machine that was lost so long about what was announced was lost by that.
+_ANNOUNCED_WITHIN = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +40,7 @@ def read_runs(store: StateStore, book: PriceBook, now: datetime) -> RunRecords:
 
     Gangs on machines of several types or places are left out, and so are speeds of jobs whose file is not stored.
     """
-    attempts, nodes = store.overview.runs(now - LONGEST_MEMORY, now)
+    attempts, nodes, notices = store.overview.runs(now - LONGEST_MEMORY, now)
     forgotten = {mark.name: mark.before for mark in forgotten_runs(store)}
     signatures = _signatures(store, attempts)
     speeds: list[SpeedRun] = []
@@ -47,7 +53,7 @@ def read_runs(store: StateStore, book: PriceBook, now: datetime) -> RunRecords:
         speed = _speed_run(attempt, machines, ended, signatures, book)
         if speed is not None and not _is_forgotten(forgotten, attempt.job, ended):
             speeds.append(speed)
-        stay = _pool_run(attempt, machines, ended)
+        stay = _pool_run(attempt, machines, ended, notices.get(attempt.id, ()))
         if stay is not None and not _is_forgotten(forgotten, pool_name(stay), ended):
             pools.append(stay)
     return RunRecords(
@@ -97,19 +103,40 @@ def is_interrupted(attempt: Attempt) -> bool:
     return attempt.phase.is_over and attempt.reason in _INTERRUPTED
 
 
+def loss_reason(attempt: Attempt, notices: Sequence[NoticeRecord], ended: datetime) -> LossReason | None:
+    """Return why an attempt that ended lost machines, by the notices to them; None where none says, or it lost none.
+
+    A notice of preemption says nothing of the reason unless it has the cloud's word for it. Maintenance and unhealthy
+    accelerators explain a loss about their time that no preemption announced; whoever leaves an unhealthy machine has
+    lost it too, but who moves away from maintenance has not.
+    """
+    if not attempt.phase.is_over:
+        return None
+    near = [n for n in notices if abs(ended - n.heard_at - timedelta(seconds=n.seconds or 0.0)) <= _ANNOUNCED_WITHIN]
+    kinds = {notice.kind for notice in near}
+    if is_interrupted(attempt):
+        preempted = [notice for notice in near if notice.kind == protocol.INTERRUPTION]
+        for notice in preempted:
+            reason = _IN_WORDS.get(cause_in(notice.what) or FailureCause.FAILED)
+            if reason is not None:
+                return reason
+        # Without time left, a cloud only reports that the machine goes down, whatever the reason.
+        if any(notice.seconds != 0 for notice in preempted):
+            return None
+        if protocol.MAINTENANCE in kinds:
+            return LossReason.MAINTENANCE
+    left = is_interrupted(attempt) or attempt.reason == ReleaseReason.MOVED
+    return LossReason.HOST if left and protocol.HEALTH in kinds else None
+
+
 def _is_forgotten(forgotten: Mapping[str, datetime], name: str, ended: datetime) -> bool:
     return name in forgotten and ended <= forgotten[name]
 
 
 def _signatures(store: StateStore, attempts: Sequence[Attempt]) -> dict[str, str]:
     """Return the signatures of jobs by their digest; none of a job that this version cannot read."""
-    found = {}
-    for digest, text in store.plans.jobs(a.job_digest for a in attempts if a.met_at is not None).items():
-        try:
-            found[digest] = job_signature(parse_job(text))
-        except ValueError:
-            continue
-    return found
+    texts = store.plans.jobs(a.job_digest for a in attempts if a.met_at is not None)
+    return {digest: job_signature(job) for digest, text in texts.items() if (job := read_job(text)) is not None}
 
 
 def _speed_run(
@@ -134,12 +161,15 @@ def _speed_run(
     )
 
 
-def _pool_run(attempt: Attempt, nodes: Sequence[NodeRecord], ended: datetime) -> PoolRun | None:
+def _pool_run(
+    attempt: Attempt, nodes: Sequence[NodeRecord], ended: datetime, notices: Sequence[NoticeRecord]
+) -> PoolRun | None:
     pools = {(node.zone, node.instance_type, node.market) for node in nodes}
     begun = min((node.made_at for node in nodes if node.made_at is not None), default=attempt.made_at)
     if len(pools) != 1 or begun is None or ended <= begun:
         return None
     zone, instance_type, market = pools.pop()
+    reason = loss_reason(attempt, notices, ended)
     return PoolRun(
         attempt=attempt.id,
         cloud=attempt.cloud,
@@ -149,6 +179,7 @@ def _pool_run(attempt: Attempt, nodes: Sequence[NodeRecord], ended: datetime) ->
         market=market.value,
         machines=len(nodes),
         hours=(ended - begun) / _HOUR,
-        interrupted=is_interrupted(attempt),
+        interrupted=is_interrupted(attempt) or reason is not None,
         at=ended,
+        reason=reason,
     )

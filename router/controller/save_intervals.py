@@ -1,23 +1,25 @@
-"""Adapt how often running gangs save: to the interruptions that were counted, and to how long their saves take."""
+"""Tell running gangs how often to save: by their age, counted interruptions, and how long their saves take."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from statistics import median
+from typing import NamedTuple
 
 from pricing.book import PriceBook
 from pricing.offers import Offer
+from pricing.risk import GangRisk, join_risks
 from router.agent import protocol
 from router.controller.attempt_history import MIN_CHECKPOINT_INTERVAL_S, history_of
 from router.controller.context import ControllerContext
 from router.controller.replanner import TICK, Replanner
 from router.coordinator.saves import SAVED, save_answers_by_attempt
-from router.jobs.experience import Experience
-from router.jobs.spec import Checkpoint
+from router.jobs.spec import Checkpoint, Job
 from router.planning.checkpoint_times import interval_hours, measured_write_hours
+from router.planning.gang_rates import stated_risk
 from router.state.records import Attempt, NodeRecord, Phase
 
 #: The journal's word for another interval of a running gang.
@@ -31,9 +33,15 @@ _MOST_IN_ONE_PASS = 20  # gangs, because a pass is short
 _Pool = tuple[str, str, str | None, str, str]
 
 
+class _Part(NamedTuple):
+    """The machines of a gang that are bought as one offer."""
+
+    offer: Offer
+
+
 @dataclass(slots=True)
 class SaveIntervals:
-    """Looks at each running gang once a tick; one thread calls :meth:`adapt`."""
+    """Looks at each running gang once a tick, and at once where it has no interval; one thread calls :meth:`adapt`."""
 
     site: ControllerContext
     replanner: Replanner
@@ -42,41 +50,53 @@ class SaveIntervals:
     _offers: Mapping[_Pool, Offer] = field(default_factory=dict)
 
     def adapt(self, alive: Sequence[Attempt], nodes: Mapping[str, Sequence[NodeRecord]]) -> None:
-        """Write another interval for each running gang whose own is far from the best. StateError."""
+        """Write an interval for each running gang that has none, or one far from the best. StateError."""
         now = self.site.clock()
         names = {attempt.id for attempt in alive}
         self._looked_at = {name: at for name, at in self._looked_at.items() if name in names}
-        due = [a for a in alive if a.phase is Phase.RUNNING and now - self._looked_at.setdefault(a.id, now) >= TICK]
+        due = [a for a in alive if a.phase is Phase.RUNNING and self._is_due(a, now)]
         for attempt in due[:_MOST_IN_ONE_PASS]:
             self._looked_at[attempt.id] = now
             self._adapt_one(attempt, nodes.get(attempt.id, ()))
+
+    def _is_due(self, attempt: Attempt, now: datetime) -> bool:
+        if attempt.checkpoint_seconds is None and attempt.id not in self._looked_at:
+            return True
+        return now - self._looked_at.setdefault(attempt.id, now) >= TICK
 
     def _adapt_one(self, attempt: Attempt, nodes: Sequence[NodeRecord]) -> None:
         job = self.replanner.stated_job(attempt)
         if job is None or job.checkpoint is None or job.checkpoint.interval is not None:
             return  # what cannot save, or states its interval, keeps to that
-        book = self.replanner.book()
-        planned_rate = self._rate(attempt, nodes, book, Experience())
-        rate = self._rate(attempt, nodes, book, self.replanner.counted_pools(book))
-        if not planned_rate or not rate:
+        risk = self._risk(job, attempt, nodes)
+        if risk is None:
             return
-        own = attempt.checkpoint_seconds or 3600 * interval_hours(job.checkpoint, planned_rate)
+        begun = attempt.made_at or attempt.met_at  # lives are counted from their first machine on
+        age_hours = 0.0 if begun is None else max(0.0, (self.site.clock() - begun) / timedelta(hours=1))
+        rate = risk.per_hour_at(age_hours)
+        own = attempt.checkpoint_seconds
         seconds = self._save_seconds(attempt)
         best = best_interval_s(job.checkpoint, rate, seconds)
-        if not is_worth_changing(own, best) or (best > own and self._has_lost_a_save(attempt)):
+        if own is not None and (not is_worth_changing(own, best) or (best > own and self._has_lost_a_save(attempt))):
             return
         self._write(attempt, own, best, rate, None if seconds is None else seconds[0])
 
-    def _rate(self, attempt: Attempt, nodes: Sequence[NodeRecord], book: PriceBook, counted: Experience) -> float:
-        """Return the interruptions an hour of the gang; 0 where the book does not know all of its machines."""
-        parts = Counter((attempt.cloud, attempt.region, n.zone, n.instance_type, n.market.value) for n in nodes)
-        rate = 0.0
-        for pool, machines in parts.items():
+    def _risk(self, job: Job, attempt: Attempt, nodes: Sequence[NodeRecord]) -> GangRisk | None:
+        """Return the gang's interruption risk as a plan computes it; None where the book does not know all machines."""
+        book = self.replanner.book()
+        counted = self.replanner.counted_pools(book)
+        pools = Counter((attempt.cloud, attempt.region, n.zone, n.instance_type, n.market.value) for n in nodes)
+        parts, risks = [], []
+        for pool, machines in pools.items():
             offer, machine = self._offer(book, pool), book.machine(attempt.cloud, pool[3])
             if offer is None or machine is None:
-                return 0.0
-            rate += counted.gang_risk(offer, machine, machines, book).interruptions_per_hour
-        return rate
+                return None
+            parts.append(_Part(offer))
+            risks.append(counted.gang_risk(offer, machine, machines, book))
+        if not risks:
+            return None
+        risk = join_risks(risks)
+        return stated_risk(job, parts, risk) or risk
 
     def _offer(self, book: PriceBook, pool: _Pool) -> Offer | None:
         if self._book != book.digest:
@@ -104,7 +124,7 @@ class SaveIntervals:
         orders = {a.id: a.order_id for a in earlier if a.order_id and a.order_reason == protocol.INTERRUPTION}
         return any(not answers.is_saved for answers in save_answers_by_attempt(self.site.store, orders).values())
 
-    def _write(self, attempt: Attempt, own: float, best: float, rate: float, seconds: float | None) -> None:
+    def _write(self, attempt: Attempt, own: float | None, best: float, rate: float, seconds: float | None) -> None:
         def with_interval(current: Attempt) -> Attempt | None:
             if current.phase is not Phase.RUNNING or current.result:
                 return None
@@ -116,7 +136,8 @@ class SaveIntervals:
         self.site.store.journal.note(
             attempt.id, INTERVAL, self.site.clock(), before_seconds=own, checkpoint_seconds=best, **about
         )
-        self.site.tell(attempt.job, f"{attempt.id} is to save every {best / 60:,.0f} min instead of {own / 60:,.0f}")
+        before = "" if own is None else f" instead of {own / 60:,.0f}"
+        self.site.tell(attempt.job, f"{attempt.id} is to save every {best / 60:,.0f} min{before}")
 
 
 def best_interval_s(checkpoint: Checkpoint, rate: float, measured: tuple[float, bool] | None) -> float:

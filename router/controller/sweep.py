@@ -74,7 +74,7 @@ def find_orphans(
         for a in known
         if is_half_done(a) and not others_work
     ]
-    gaps = [str(error) for error in skipped]
+    gaps = [_unreadable(error) for error in skipped]
     seen: set[tuple[str, str]] = set()
     asked: set[str] = set()
     for cloud in clouds:
@@ -95,14 +95,24 @@ def find_orphans(
     if adopted:
         orphans += _adopted_directories(site, attempts, adopted)
     orphans += _orphaned_processes(site, attempts)
-    lost = [
-        (attempt.id, node.rank)
-        for attempt in known
-        if not attempt.phase.is_over and not is_half_done(attempt) and attempt.cloud in asked
-        for node in site.store.attempts.nodes(attempt.id)
-        if node.machine_id is not None and node.gone_at is None and (attempt.id, node.machine_id) not in seen
-    ]
+    lost = []
+    for attempt in known:
+        if not attempt.phase.is_over and not is_half_done(attempt) and attempt.cloud in asked:
+            try:
+                nodes = site.store.attempts.nodes(attempt.id)
+            except UnreadableError as error:
+                gaps.append(_unreadable(error))
+                continue
+            lost += [
+                (attempt.id, node.rank)
+                for node in nodes
+                if node.machine_id is not None and node.gone_at is None and (attempt.id, node.machine_id) not in seen
+            ]
     return OrphanReport(tuple(orphans), tuple(gaps), tuple(lost) if not gaps else ())
+
+
+def _unreadable(error: UnreadableError) -> str:
+    return f"{error} (`stepfare destroy {error.key[0]}` settles it by what else is known; or {error.remedy})"
 
 
 def release_orphans(site: ControllerContext, orphans: Iterable[Orphan]) -> tuple[tuple[Orphan, str], ...]:

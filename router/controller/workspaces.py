@@ -322,3 +322,11 @@ def job_json(job: Job) -> str:
 def parse_job(text: str) -> Job:
     """Return the job that :func:`job_json` wrote."""
     return Job.model_validate_json(text)
+
+
+def read_job(text: str | None) -> Job | None:
+    """Return the job of a stored specification; None where there is none, or nobody can read it any more."""
+    try:
+        return None if text is None else parse_job(text)
+    except ValueError:
+        return None

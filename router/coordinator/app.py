@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
 import logging
 import re
 import traceback
-from contextlib import suppress
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 from anyio import CapacityLimiter
@@ -20,8 +17,10 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from router import installed_version
 from router.coordinator import messages
-from router.coordinator.connections import ADMIT, REFUSE
+from router.coordinator.bodies import BodyMemory, body_size, drain, read_body
+from router.coordinator.connections import ADMIT, REFUSE, tell_connection
 from router.coordinator.handlers import AgentMessageHandler, AgentReply
 from router.coordinator.long_poll import LongPoll
 from router.state.errors import StateError
@@ -37,9 +36,6 @@ THREADS = 16
 # Messages that machines have only seconds for must not wait behind the others: hundreds of gangs that are told in one
 # second save in the next one.
 _URGENT = ("notice", "orders")
-# Seconds to wait for a body, and for one that nobody wants.
-BODY_SECONDS = 20.0
-DRAIN_SECONDS = 2.0
 # Requests with an unverified token wait for one another, and for nobody else.
 STRANGERS = 8
 # The most that is read and dropped of a body that is too long or has no token, so that the client sees the answer.
@@ -63,6 +59,7 @@ def make_app(attendance: AgentMessageHandler, agent: bytes, state_id: str, metri
     threads: dict[bool | None, CapacityLimiter] = {}
     long_poll = LongPoll(attendance.look_again)
     attendance.changed, app.state.close = long_poll.ring, long_poll.close
+    memory = BodyMemory()
 
     async def take(request: Request) -> Response:
         attempt, rank, message = (request.path_params[name] for name in ("attempt", "rank", "message"))
@@ -75,22 +72,27 @@ def make_app(attendance: AgentMessageHandler, agent: bytes, state_id: str, metri
         if not attendance.knows(attempt, authorization):
             refusal = await run_sync(attendance.refusal, attempt, authorization, limiter=threads[None])
             if refusal is not None:
-                _notify_connection(request, REFUSE)
-                await _drain(request)
+                tell_connection(request, REFUSE)
+                await drain(request, DRAINED_BYTES)
                 return _json(*refusal)
-        _notify_connection(request, ADMIT)
+        tell_connection(request, ADMIT)
+        size = body_size(request, messages.LARGEST_BODY)
+        if size > messages.LARGEST_BODY:
+            await drain(request, DRAINED_BYTES)
+            return _json(413, {"error": "body"})
         try:
-            async with asyncio.timeout(BODY_SECONDS):
-                data = await _read_body(request)
+            async with memory.reserved(attempt, size):
+                data = await read_body(request, messages.LARGEST_BODY)
+                if data is None:
+                    await drain(request, DRAINED_BYTES)
+                    return _json(413, {"error": "body"})
+                work = partial(_answer, attendance, attempt, rank, message, authorization, data)
+                ask = partial(run_sync, work, limiter=threads[message in _URGENT])
+                seconds, seen = _longest_wait(message, data)
+                peek = partial(attendance.peek, attempt, rank, seen)
+                return _json(*await long_poll.answer(attempt, seconds, ask, peek))
         except TimeoutError:
             return _json(408, {})
-        if data is None:
-            return _json(413, {"error": "body"})
-        work = partial(_answer, attendance, attempt, rank, message, authorization, data)
-        ask = partial(run_sync, work, limiter=threads[message in _URGENT])
-        seconds, seen = _longest_wait(message, data)
-        peek = partial(attendance.peek, attempt, rank, seen)
-        return _json(*await long_poll.answer(attempt, seconds, ask, peek))
 
     async def get_agent(request: Request) -> Response:
         if request.path_params["sha256"] != digest:
@@ -158,38 +160,6 @@ def _longest_wait(message: str, data: bytes) -> tuple[float, str]:
     return (0.0, "") if poll is None else (poll.wait, poll.seen)
 
 
-async def _read_body(request: Request) -> bytes | None:
-    """Return the body, or None when it is too long."""
-    data, size, more = bytearray(), 0, True
-    while more and size <= DRAINED_BYTES:
-        # If the client disconnects, the body stays incomplete, and nobody sees the answer to it.
-        part = await request.receive()
-        chunk, more = part.get("body", b""), part.get("more_body", False)
-        size += len(chunk)
-        if size <= messages.LARGEST_BODY:
-            data += chunk
-    return bytes(data) if size <= messages.LARGEST_BODY else None
-
-
-async def _drain(request: Request) -> None:
-    """Read the rest of the body and drop it.
-
-    A client that is still sending when the connection ends would see no answer.
-    """
-    size, more = 0, True
-    with suppress(TimeoutError):
-        async with asyncio.timeout(DRAIN_SECONDS):
-            while more and size <= DRAINED_BYTES:
-                part = await request.receive()
-                size, more = size + len(part.get("body", b"")), part.get("more_body", False)
-
-
-def _notify_connection(request: Request, what: str) -> None:
-    """Tell the connection about the token, where it asked for that."""
-    if (tell := request.scope.get("extensions", {}).get(what)) is not None:
-        tell()
-
-
 def _http_error(_: Request, error: Exception) -> Response:
     """Return an answer for unknown paths and methods that no agent takes for a final one."""
     assert isinstance(error, HTTPException)
@@ -198,11 +168,3 @@ def _http_error(_: Request, error: Exception) -> Response:
 
 def _json(status: int, content: dict[str, Any]) -> Response:
     return Response(json.dumps(content), status_code=status, media_type="application/json")
-
-
-def installed_version() -> str:
-    """Return the version of this program, "" where it runs without being installed."""
-    try:
-        return version("stepfare")
-    except PackageNotFoundError:
-        return ""

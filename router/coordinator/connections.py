@@ -1,4 +1,7 @@
-"""Connections with limits on heads, times and numbers until their client has shown a token."""
+"""Connections with limits on heads, bytes, times and numbers until their client has shown a token.
+
+The coordinator and the console are both behind them.
+"""
 
 from __future__ import annotations
 
@@ -6,21 +9,26 @@ import asyncio
 import logging
 import resource
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from router.coordinator.messages import LARGEST_BODY
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
 
 _log = logging.getLogger(__name__)
 _log.addHandler(logging.NullHandler())
 
 # Names of the extensions by which the application tells the connection that its token was right, or was not.
 ADMIT, REFUSE = "stepfare.admit", "stepfare.refuse"
-_WITH_TOKEN = b"/v1/attempts/"
+_TOKEN_HEADERS = (b"authorization", b"cookie")
 _TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
-# The rest of the files that the process may open is for its database and logs.
-_SHARE_OF_FILES = 0.9
+# Files for the database and logs, and for connections that were accepted and are about to be closed.
+_OTHER_FILES = 256
+# The most that is read at a time from a client before its token was right, and after that.
+_STRANGER_READ, _READ = 4 * 1024, 64 * 1024
 # Seconds between warnings during a flood of connections.
 _SAY_SECONDS = 60.0
 
@@ -33,9 +41,12 @@ class ConnectionLimits:
     ``strangers`` of them at a time, each for ``stranger_seconds`` at most. Connections whose token is being checked are
     counted separately, ``strangers`` at most, because thousands of agents may call at once from one address.
 
+    ``stranger_bytes``: what the process holds of all their heads and bodies. ``token_path``: how paths begin whose
+    requests show a token.
+
     ``storm_seconds``: how long there may be more than ``per_address``, because after an outage agents call back all at
-    once. ``head_seconds``: until the head of the request is complete. ``message_bytes``: of all that follows the head,
-    as it is sent. ``connections``: in total; None: as many as files allow.
+    once. ``head_seconds``: until the head of a request is complete. ``message_bytes``: of all that follows the head, as
+    it is sent. ``connections``: in total; None: as many as files allow.
     """
 
     head_bytes: int = 32 * 1024
@@ -46,9 +57,17 @@ class ConnectionLimits:
     per_address: int = 1024
     strangers: int = 4096
     connections: int | None = None
+    stranger_bytes: int = 16 * 1024 * 1024
+    token_path: bytes = b"/v1/attempts/"
 
 
 DEFAULT_LIMITS = ConnectionLimits()
+
+
+def tell_connection(request: Request, what: str) -> None:
+    """Tell the connection of a request about its token, :data:`ADMIT` or :data:`REFUSE`, where it asked for that."""
+    if (tell := request.scope.get("extensions", {}).get(what)) is not None:
+        tell()
 
 
 @dataclass(slots=True)
@@ -59,10 +78,14 @@ class ConnectionRegistry:
     # The strangers by address, with their start, oldest first.
     _strangers: dict[str, dict[Connection, float]] = field(default_factory=dict)
     _checking: set[Connection] = field(default_factory=set)
+    # Those with a valid token whose body is not complete yet, oldest first.
+    _sending: dict[Connection, None] = field(default_factory=dict)
     _count: int = 0
     _open: int = 0
     _most: int = 0
     _warned_at: float | None = None
+    _held: dict[Connection, int] = field(default_factory=dict)
+    _held_bytes: int = 0
 
     def enter(self, connection: Connection) -> bool:
         """Count the connection, and return whether it may stay.
@@ -71,14 +94,32 @@ class ConnectionRegistry:
         longer than one that is about to show a token.
         """
         if not self._most:
-            files = int(resource.getrlimit(resource.RLIMIT_NOFILE)[0] * _SHARE_OF_FILES)
-            self._most = self.limits.connections or files
+            files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+            self._most = self.limits.connections or max(files - _OTHER_FILES, files // 2)
         self._make_room(connection.address)
         if self._open >= self._most:
             return False
         self._add(connection)
         self._open += 1
         return True
+
+    def hold(self, connection: Connection, size: int) -> None:
+        """Note how many bytes the process holds for a connection that has shown no valid token.
+
+        Where all of them hold too much, those are closed, oldest first, that hold at least as much as the others.
+        """
+        self._held_bytes += size - self._held.get(connection, 0)
+        self._held[connection] = size
+        while self._held_bytes > self.limits.stranger_bytes:
+            mean = self._held_bytes / len(self._held)
+            heavy = next(each for each, held in self._held.items() if held >= mean)
+            self._drop(heavy, "with long requests and without a token")
+
+    def begin_again(self, connection: Connection) -> None:
+        """Count the connection as a stranger, because another request may come on it."""
+        self._forget(connection)
+        self._make_room(connection.address)
+        self._add(connection)
 
     def check(self, connection: Connection) -> bool:
         """Count a connection whose token is about to be checked, and return whether it may be; False: too many are."""
@@ -95,10 +136,24 @@ class ConnectionRegistry:
             self._make_room(connection.address)
             self._add(connection)
 
-    def admit(self, connection: Connection) -> None:
-        """Stop counting the connection as a stranger, because its token was right."""
+    def admit(self, connection: Connection, *, is_complete: bool) -> None:
+        """Stop counting the connection as a stranger, because its token was right.
+
+        Until its body ``is_complete`` it may have to leave all the same, where no files are left.
+        """
+        self._forget(connection)
+        if not is_complete:
+            self._sending[connection] = None
+
+    def complete(self, connection: Connection) -> None:
+        """Note that the body of the connection's request is complete."""
+        self._sending.pop(connection, None)
+
+    def _forget(self, connection: Connection) -> None:
         self._checking.discard(connection)
+        self._sending.pop(connection, None)
         self._remove(connection)
+        self._held_bytes -= self._held.pop(connection, 0)
 
     def _make_room(self, address: str) -> None:
         same = self._strangers.get(address, {})
@@ -109,11 +164,13 @@ class ConnectionRegistry:
             and len(same) >= self.limits.per_address
             and now - same[oldest] >= self.limits.storm_seconds
         ):
-            self._drop(oldest, "of one address")
+            self._drop(oldest, "of one address without a token")
+        elif self._open >= self._most and len(self._sending) > self._count:
+            self._drop(next(iter(self._sending)), "with half a body")
         elif self._count >= self.limits.strangers or (self._open >= self._most and self._count):
             # The address with the most strangers loses one, so that others do not suffer for it.
             largest = max(self._strangers.values(), key=len)
-            self._drop(next(iter(largest)), "in all")
+            self._drop(next(iter(largest)), "in all without a token")
 
     def _add(self, connection: Connection) -> None:
         self._strangers.setdefault(connection.address, {})[connection] = connection.loop.time()
@@ -129,7 +186,7 @@ class ConnectionRegistry:
 
     def leave(self, connection: Connection) -> None:
         """Stop counting a connection that has ended."""
-        self.admit(connection)
+        self._forget(connection)
         self._open -= 1
 
     def is_stranger(self, connection: Connection) -> bool:
@@ -140,14 +197,15 @@ class ConnectionRegistry:
         now = connection.loop.time()
         if self._warned_at is None or now - self._warned_at >= _SAY_SECONDS:
             self._warned_at = now
-            _log.warning("too many connections %s without a token: the oldest are closed", which)
+            _log.warning("too many connections %s: the oldest are closed", which)
         connection.drop()
 
 
 class Connection(HttpToolsProtocol):
-    """A connection that carries one request.
+    """A connection that carries one request after the other, if the server lets it stay open.
 
-    Its head is parsed only up to the permitted length, and its body is not read before the application asks for it.
+    Before each it counts as a stranger. Its head is parsed only up to the permitted length, and its body is not read
+    before the application asks for it.
     """
 
     # None until the head of a request came, although uvicorn does not declare it so.
@@ -157,10 +215,9 @@ class Connection(HttpToolsProtocol):
         super().__init__(**arguments)
         self._crowd, self._limits = crowd, crowd.limits
         self.address = ""
-        self._head_left = self._limits.head_bytes
-        self._rest_left = self._limits.message_bytes
-        self._has_head = self._is_complete = self._entered = False
+        self._entered = False
         self._timers: list[asyncio.TimerHandle] = []
+        self._expect_request()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Count the connection and start its timers. Called by asyncio."""
@@ -170,6 +227,16 @@ class Connection(HttpToolsProtocol):
             transport.abort()
             return
         self._entered = True
+        self._start_timers()
+
+    def _expect_request(self) -> None:
+        self._head_left = self._limits.head_bytes
+        self._rest_left = self._limits.message_bytes
+        self._has_head = self._is_complete = False
+
+    def _start_timers(self) -> None:
+        self._read_at_most(_STRANGER_READ)
+        self._stop_timers()
         self._timers = [
             self.loop.call_later(self._limits.head_seconds, self._close_without_head),
             self.loop.call_later(self._limits.stranger_seconds, self._close_stranger),
@@ -177,12 +244,19 @@ class Connection(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop the timers and stop counting the connection. Called by asyncio."""
-        for timer in self._timers:
-            timer.cancel()
+        self._stop_timers()
         if self._entered:
             self._entered = False
             self._crowd.leave(self)
         super().connection_lost(exc)
+
+    def _stop_timers(self) -> None:
+        for timer in self._timers:
+            timer.cancel()
+
+    def _read_at_most(self, size: int) -> None:
+        # Its own limit of 256 KiB is too much for thousands of clients that pause after their first piece.
+        self.transport.max_size = size  # type: ignore[attr-defined]
 
     def drop(self) -> None:
         """End the connection at once and stop counting it."""
@@ -193,7 +267,9 @@ class Connection(HttpToolsProtocol):
 
     def admit(self) -> None:
         """Report that the client showed a known token."""
-        self._crowd.admit(self)
+        if self._entered:
+            self._crowd.admit(self, is_complete=self._is_complete)
+            self._read_at_most(_READ)
 
     def refuse(self) -> None:
         """Report that the client showed an unknown token."""
@@ -202,8 +278,18 @@ class Connection(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Parse received data; of a head never more than its limit is parsed and stored. Called by asyncio."""
-        if self.transport.is_closing() or self._is_complete:
-            return  # Only one request is answered.
+        if self.transport.is_closing():
+            return
+        if self._is_complete:
+            # Whoever sends the next request before this one is answered sends it once more.
+            self.cycle.keep_alive = False
+            return
+        self._feed(data)
+        if self._entered and not self.transport.is_closing() and self._crowd.is_stranger(self):
+            head = self._limits.head_bytes - self._head_left
+            self._crowd.hold(self, head + (len(self.cycle.body) if self._has_head else 0))
+
+    def _feed(self, data: bytes) -> None:
         if not self._has_head:
             first, data = data[: self._head_left], data[self._head_left :]
             self._head_left -= len(first)
@@ -224,7 +310,9 @@ class Connection(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         """Pass the begin of the request on. Called by the parser."""
-        if not self._is_complete:
+        if self._is_complete:
+            self.cycle.keep_alive = False
+        else:
             super().on_message_begin()
 
     def on_url(self, url: bytes) -> None:
@@ -243,7 +331,9 @@ class Connection(HttpToolsProtocol):
             return
         self._has_head = True
         self.scope["extensions"] = {ADMIT: self.admit, REFUSE: self.refuse}  # type: ignore[dict-item]
-        shows_token = self.url.startswith(_WITH_TOKEN) and any(name == b"authorization" for name, _ in self.headers)
+        shows_token = self.url.startswith(self._limits.token_path) and any(
+            name in _TOKEN_HEADERS for name, _ in self.headers
+        )
         if shows_token and self._entered and not self._crowd.check(self):
             self._is_complete = True
             self.drop()
@@ -262,9 +352,23 @@ class Connection(HttpToolsProtocol):
         if not self._is_complete:
             super().on_message_complete()
             self._is_complete = True
+            self._crowd.complete(self)
+
+    def on_response_complete(self) -> None:
+        """Expect another request, unless the connection ends. Called when a response was written."""
+        super().on_response_complete()
+        if self.transport.is_closing() or not self._entered:
+            return
+        if not self._is_complete:
+            # What still comes of the body would be taken for the next head.
+            self.transport.close()
+            return
+        self._crowd.begin_again(self)
+        self._expect_request()
+        self._start_timers()
 
     def _close_without_head(self) -> None:
-        if self.cycle is None and not self.transport.is_closing():
+        if not self._has_head and not self.transport.is_closing():
             self.transport.close()
 
     def _close_stranger(self) -> None:

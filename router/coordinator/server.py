@@ -12,6 +12,7 @@ import socket
 import ssl
 import threading
 import urllib.request
+from asyncio import sslproto
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
@@ -31,9 +32,12 @@ START_SECONDS = 10.0
 GRACE_SECONDS = 1
 STOP_SECONDS = 2.0
 BACKLOG = 2048
+# Connections that the loop accepts at a time: those that are too many are closed afterwards, and need files until then.
+ACCEPT_AT_ONCE = 64
 _CHOICES = 20
 MAX_OPEN_FILES = 65_536
 _LARGEST_HEALTH = 4096
+_TLS_BUFFER = 16 * 1024
 
 
 class ListenError(Exception):
@@ -105,7 +109,7 @@ class CoordinatorServer:
             access_log=False,
             proxy_headers=False,
             server_header=False,
-            backlog=BACKLOG,
+            backlog=ACCEPT_AT_ONCE,
             timeout_graceful_shutdown=GRACE_SECONDS,
             headers=[("Connection", "close")],
             **files,
@@ -136,7 +140,7 @@ class CoordinatorServer:
         self._thread.join(STOP_SECONDS)
 
     def _listen(self) -> socket.socket:
-        _raise_file_limit()
+        raise_file_limit()
         where = f"{self._host}:{self._wanted}"
         try:
             family, kind, protocol, _, address = socket.getaddrinfo(
@@ -177,7 +181,7 @@ class CoordinatorServer:
             raise ListenError(f"{files}: {reason or type(error).__name__}", remedy) from None
 
 
-def _raise_file_limit() -> None:
+def raise_file_limit() -> None:
     """Raise the limit of open files, because each agent holds a connection open.
 
     Many systems let a process open 1,024 files until it asks for more.
@@ -205,13 +209,11 @@ def _bind_below_ephemeral(listening: socket.socket, address: tuple[Any, ...]) ->
 
 def _serve(server: uvicorn.Server, listening: socket.socket, ready: threading.Event, handshake: float | None) -> None:
     async def run() -> None:
-        if handshake is not None:
-            # uvicorn's default is a minute, during which nobody counts the connection.
-            loop: Any = asyncio.get_running_loop()
-            loop.create_server = partial(loop.create_server, ssl_handshake_timeout=handshake)
+        limit_handshake(handshake)
         serving = asyncio.ensure_future(server.serve([listening]))
         while not (server.started or serving.done()):
             await asyncio.sleep(0.005)
+        listening.listen(BACKLOG)
         ready.set()
         await serving
         for connection in list(server.server_state.connections):
@@ -225,6 +227,19 @@ def _serve(server: uvicorn.Server, listening: socket.socket, ready: threading.Ev
         _log.error("coordinator: %s", type(error).__name__)
     finally:
         ready.set()
+
+
+def limit_handshake(seconds: float | None) -> None:
+    """Limit the time of handshakes in the running loop, and the memory of encrypted connections; None: there are none.
+
+    The default is a minute, during which nobody counts the connection.
+    """
+    if seconds is not None:
+        loop: Any = asyncio.get_running_loop()
+        loop.create_server = partial(loop.create_server, ssl_handshake_timeout=seconds)
+        # Each connection has such a buffer from its first moment. One record fits; the default is 1 GiB for 4,096.
+        protocol: Any = sslproto.SSLProtocol
+        protocol.max_size = _TLS_BUFFER
 
 
 def is_serving(url: str, state_id: str, timeout: float, ca_file: str | None = None) -> bool:

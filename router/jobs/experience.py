@@ -9,16 +9,17 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Any, TypeVar
 
 from pricing.book import PriceBook
+from pricing.hazard import HazardShape, operational_time
 from pricing.machines import Machine
 from pricing.offers import Offer
-from pricing.pool_experience import PoolExperience, pool_rate_factor
-from pricing.risk import GangRisk
+from pricing.pool_experience import LossReason, PoolExperience, PoolLosses, memory_weight
+from pricing.risk import GangRisk, RiskTable
 from router.jobs.goodput import to_digits
 from router.jobs.measured_speed import RELATIVE_ERROR, MeasuredSpeed, correct_workload
 from router.jobs.spec import Job
@@ -50,7 +51,10 @@ class SpeedRun:
 
 @dataclass(frozen=True, slots=True)
 class PoolRun:
-    """The hours in which one attempt held its gang in one pool, and whether it was interrupted at the end."""
+    """The hours in which one attempt held its gang in one pool, and whether it lost machines at the end.
+
+    ``reason``: why, as far as it is recorded; None where it is not, and where it lost none.
+    """
 
     attempt: str
     cloud: str
@@ -62,6 +66,12 @@ class PoolRun:
     hours: float
     interrupted: bool
     at: datetime
+    reason: LossReason | None = None
+
+    @property
+    def lost_capacity(self) -> bool:
+        """Return whether the pool took the gang back: a loss without a recorded reason counts so."""
+        return self.interrupted and self.reason in (None, LossReason.CAPACITY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +138,15 @@ class Experience:
         return {name: tuple(rows) for name, rows in _grouped(self.speeds, lambda row: row.job).items()}
 
     @cached_property
-    def _pools_by_type(self) -> Mapping[tuple[str, str, str], tuple[PoolExperience, ...]]:
-        found = _grouped(self.pools, lambda row: (row.cloud, row.region, row.instance_type))
-        return {key: tuple(rows) for key, rows in found.items()}
+    def _tables(self) -> dict[str, RiskTable]:
+        return {}
+
+    def risk(self, book: PriceBook) -> RiskTable:
+        """Return the risk of gangs by the book and by what was counted in pools."""
+        table = self._tables.get(book.digest)
+        if table is None:
+            table = self._tables[book.digest] = book.risk.with_records(self.pools)
+        return table
 
     def job(self, job: Job, book: PriceBook) -> Job:
         """Return the job with the speeds of its earlier runs; as it is where there are none."""
@@ -138,15 +154,9 @@ class Experience:
         known = [row for row in rows if row is not None]
         return job.model_copy(update={"workload": correct_workload(job.workload, known, book)}) if known else job
 
-    def rate_factor(self, offer: Offer, machine: Machine, book: PriceBook) -> float:
-        """Return by how much the book's interruption rate of an offer is multiplied; 1 where nothing is known."""
-        rows = self._pools_by_type.get((offer.cloud, offer.region, offer.instance_type), ())
-        return pool_rate_factor(rows, offer, machine, book.risk)
-
     def gang_risk(self, offer: Offer, machine: Machine, machines: int, book: PriceBook) -> GangRisk:
-        """Return the risk of a gang by the book, corrected by what was counted in its pool."""
-        risk, factor = book.risk.gang(offer, machine, machines), self.rate_factor(offer, machine, book)
-        return risk if factor == 1 else replace(risk, interruptions_per_hour=risk.interruptions_per_hour * factor)
+        """Return the risk of a gang by the book and by what was counted in its pool and in those like it."""
+        return self.risk(book).gang(offer, machine, machines)
 
 
 def job_signature(job: Job) -> str:
@@ -188,11 +198,24 @@ def learn(records: RunRecords, jobs: Sequence[Job], book: PriceBook, now: dateti
 
 
 def learn_pools(runs: Iterable[PoolRun], now: datetime) -> tuple[PoolExperience, ...]:
-    """Return the hours and interruptions of each pool and size of gang by the runs up to ``now``, sorted."""
+    """Return the hours and interruptions of each pool and size of gang by the runs up to ``now``, sorted.
+
+    Losses for other reasons than capacity end a life without an interruption; :func:`count_losses` has them.
+    """
     counted = [run for run in runs if _counts(run.at, now)]
     alike = _grouped(counted, lambda r: (r.cloud, r.region, r.zone, r.instance_type, r.market, r.machines))
     rows = (_pool_row(each, now) for each in alike.values())
     return tuple(sorted(rows, key=lambda p: (p.cloud, p.region, p.zone or "", p.instance_type, p.market, p.machines)))
+
+
+def count_losses(runs: Iterable[PoolRun], now: datetime) -> tuple[PoolLosses, ...]:
+    """Return how often gangs of each pool were lost for each reason by the runs up to ``now``, sorted."""
+    lost = [run for run in runs if run.interrupted and _counts(run.at, now)]
+    alike = _grouped(lost, lambda r: (r.cloud, r.region, r.zone, r.instance_type, r.market, r.reason))
+    rows = (_loss_row(each, now) for each in alike.values())
+    return tuple(
+        sorted(rows, key=lambda p: (p.cloud, p.region, p.zone or "", p.instance_type, p.market, p.reason or ""))
+    )
 
 
 def _accelerator_of(run: PoolRun, book: PriceBook) -> str | None:
@@ -239,6 +262,8 @@ def _speed_row(job: str, runs: Sequence[SpeedRun], now: datetime) -> LearnedSpee
 
 def _pool_row(runs: Sequence[PoolRun], now: datetime) -> PoolExperience:
     one = runs[0]
+    weights = [memory_weight(run.at, now) for run in runs]
+    lived = [operational_time(HazardShape.FALLING, run.hours) for run in runs]
     return PoolExperience(
         cloud=one.cloud,
         region=one.region,
@@ -246,12 +271,19 @@ def _pool_row(runs: Sequence[PoolRun], now: datetime) -> PoolExperience:
         instance_type=one.instance_type,
         market=one.market,
         machines=one.machines,
-        hours=to_digits(sum(_weight(run.at, now) * run.hours for run in runs)),
-        interruptions=to_digits(sum(_weight(run.at, now) for run in runs if run.interrupted)),
+        hours=to_digits(sum(w * run.hours for w, run in zip(weights, runs, strict=True))),
+        exposure=to_digits(sum(w * x for w, x in zip(weights, lived, strict=True))),
+        interruptions=to_digits(sum(w for w, run in zip(weights, runs, strict=True) if run.lost_capacity)),
         runs=len(runs),
         first_at=min(run.at for run in runs),
         last_at=max(run.at for run in runs),
     )
+
+
+def _loss_row(runs: Sequence[PoolRun], now: datetime) -> PoolLosses:
+    one = runs[0]
+    losses = to_digits(sum(memory_weight(run.at, now) for run in runs))
+    return PoolLosses(one.cloud, one.region, one.zone, one.instance_type, one.market, one.reason, losses)
 
 
 def _counts(at: datetime, now: datetime) -> bool:

@@ -83,6 +83,16 @@ def round_risk(risk: GangRunRisk) -> GangRunRisk:
     return replace(risk, **figures)
 
 
+def replace_rate(risk: GangRunRisk, interruptions_per_hour: float) -> GangRunRisk:
+    """Return the same run at another rate of interruptions."""
+    return replace(risk, interruptions_per_hour=interruptions_per_hour)
+
+
+def normal_quantile(probability: float) -> float:
+    """Return how many standard deviations a normal stays below with this probability."""
+    return _NORMAL.inv_cdf(probability)
+
+
 def best_interval_hours(interruptions_per_hour: float, stall_hours: float, least_hours: float) -> float:
     """Return the compute time between checkpoints that maximises the useful share.
 

@@ -126,6 +126,16 @@ def budgets_in_force(budgets: Iterable[Budget], month: Month) -> tuple[Budget, .
     return tuple(each for each in ordered if each.usd is not None)
 
 
+def budgets_removed(budgets: Iterable[Budget], month: Month) -> tuple[tuple[Budget, Budget], ...]:
+    """Return the budgets that end with a month: the removal that holds, and the budget that it ended."""
+    own: dict[tuple[Scope, str], list[Budget]] = {}
+    for budget in sorted(budgets, key=lambda each: (each.since, each.at)):
+        if budget.since <= month:
+            own.setdefault((budget.scope, budget.name), []).append(budget)
+    ended = [(each[-1], next((b for b in reversed(each) if b.usd is not None), None)) for each in own.values()]
+    return tuple((last, before) for last, before in ended if last.usd is None and last.since == month and before)
+
+
 def spent_of(budget: Budget, spent: SpentByOwner) -> Usd:
     """Return the part of the money that counts towards the budget."""
     return Usd.total(usd for (team, project), usd in spent.items() if budget.counts(team, project))

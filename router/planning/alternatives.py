@@ -10,8 +10,8 @@ from pricing.money import Usd
 from pricing.places import RegionId
 from router.jobs.limits import Maintenance
 from router.jobs.spec import Job
-from router.planning.candidates import Candidate, steps_to_do
-from router.planning.costing import Volumes, amortised_usd, cost_beside, grams_over, per_step
+from router.planning.candidate import Candidate, steps_to_do
+from router.planning.costing import Volumes, amortised_usd, compute_usd, cost_beside, grams_over, per_step
 from router.planning.egress_caps import full_cap
 from router.planning.egress_rows import allowance_left, already_moved
 from router.planning.job_groups import mates_region
@@ -122,8 +122,7 @@ def evaluate_single_run(here: JobContext, candidate: Candidate, slots: Sequence[
     runs = runs_of(problem, job, holds)
     if here.moved is not None:
         moves = cost_beside(problem, here.moved, f"{runs[0].start:%Y-%m}", candidate.transfers)
-    parts = candidate.parts
-    compute = Usd.total(p.offer.usd_per_hour.times(p.machines).over(run.billed) for run in runs for p in parts)
+    compute = compute_usd(runs)
     run_costs = [amortised_usd(run) for run in runs]
     amortised = (
         None

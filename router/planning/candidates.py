@@ -3,166 +3,40 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cached_property
 
 from pricing.book import PriceBook
-from pricing.machines import Accelerator, Machine
-from pricing.money import UsdPerHour
-from pricing.offers import Offer
+from pricing.machines import Accelerator
+from pricing.money import Usd, UsdPerHour
 from pricing.places import Market, RegionId
-from pricing.risk import describe_risk
+from pricing.risk import GangRisk, RiskTable, describe_risk, join_risks
 from router.jobs.experience import Experience
-from router.jobs.goodput import GangRunRisk
-from router.jobs.limits import Limits, Maintenance
+from router.jobs.limits import Limits
 from router.jobs.spec import GangOption, Job
 from router.jobs.speed import Speed, UnknownSpeed, gang_speed
+from router.planning.candidate import Candidate, GangPart, steps_to_do
 from router.planning.emissions import GangCarbon, emission_table, gang_carbon
+from router.planning.fallbacks import FallbackFinder
 from router.planning.feasibility import ListingRefusal, covers, refusal
-from router.planning.gang_rates import GangInterruptions, GangRates, gang_rates, stated_rate
+from router.planning.gang_rates import GangRates, RateFinder, RunTerms, stated_risk
 from router.planning.listings import OfferListing, listings_by_accelerator, spreads
 from router.planning.machine_mixes import MachinePair, machine_pairs, mixed_gangs, running_split
 from router.planning.placement_rule import placement_refusal
-from router.planning.transfers import Transfer, UnknownTariff, cap_exceeded, cloud_cap_exceeded, transfers_into
+from router.planning.transfers import (
+    Transfer,
+    UnknownTariff,
+    cap_exceeded,
+    cloud_cap_exceeded,
+    transfers_into,
+)
 
+_HOUR = timedelta(hours=1)
+_FREE = UsdPerHour(0)
 ENOUGH = 10**15  # an amount of any limit that is never used up
-
-
-@dataclass(frozen=True, slots=True)
-class GangPart:
-    """``machines`` machines of one offer, whose price is the marginal one after discounts."""
-
-    offer: Offer
-    machine: Machine
-    machines: int
-    listing: OfferListing
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A gang that could run a job: one offer, an on-demand core (first part) with the rest on spot, or several parts.
-
-    Several parts are of several zones, or of two machine types (the cheaper one last).
-
-    Rates as in design note 003: ``steps_per_hour`` g is expected, ``on_time_steps_per_hour`` g(α) is reached with the
-    job's confidence (equal without a deadline), ``billed_share`` b of run time is billed. ``running`` marks where the
-    job runs now. ``weak`` says why to doubt price or risk, ``risk_basis`` how often the gang is interrupted, within
-    which interval and by which evidence. ``carbon`` is None where the limits state no weight of it; where they do, the
-    objective counts ``carbon.usd_per_hour`` beside the price, which budgets do not.
-    """
-
-    key: str
-    job: str
-    region: RegionId
-    parts: tuple[GangPart, ...]
-    accelerator: str
-    accelerators: int
-    usd_per_hour: UsdPerHour
-    amortised_usd_per_hour: UsdPerHour | None
-    steps_per_hour: float
-    on_time_steps_per_hour: float
-    billed_share: float
-    startup: timedelta
-    risk: GangRunRisk
-    transfers: tuple[Transfer, ...]
-    running: bool
-    speed_basis: str
-    weak: str
-    carbon: GangCarbon | None = None
-    risk_basis: str = ""
-
-    @property
-    def startup_hours(self) -> float:
-        """Return the start-up time in hours."""
-        return self.startup / timedelta(hours=1)
-
-    @property
-    def billed_per_reserved(self) -> float:
-        """Return κ, the hours expected to be billed for each productive hour reserved."""
-        return self.billed_share * self.on_time_steps_per_hour / self.steps_per_hour
-
-    @property
-    def usd_per_reserved_hour(self) -> float:
-        """Return the expected marginal dollars for each productive hour reserved; for the program only."""
-        return self.usd_per_hour.dollars() * self.billed_per_reserved
-
-    @cached_property
-    def objective_per_hour(self) -> float:
-        """Return the dollars an hour that the objective counts: the price, and carbon where it has a weight."""
-        more = 0 if self.carbon is None else self.carbon.usd_per_hour.nanos
-        return UsdPerHour(self.usd_per_hour.nanos + more).dollars()
-
-    @property
-    def objective_per_reserved_hour(self) -> float:
-        """Return what the objective counts for each productive hour reserved; for the program only."""
-        return self.objective_per_hour * self.billed_per_reserved
-
-    @property
-    def usd_per_step(self) -> float:
-        """Return the marginal dollars a step without start-up and moves; for ranking only."""
-        return self.usd_per_hour.dollars() * self.billed_share / self.steps_per_hour
-
-    @property
-    def objective_per_step(self) -> float:
-        """Return what the objective counts for a step, without start-up and moves; for ranking only."""
-        return self.objective_per_hour * self.billed_share / self.steps_per_hour
-
-    @cached_property
-    def dates(self) -> tuple[datetime | None, datetime | None]:
-        """Return from when until when all parts are available; None is open."""
-        starts = [p.listing.start for p in self.parts if p.listing.start is not None]
-        ends = [p.listing.until for p in self.parts if p.listing.until is not None]
-        return max(starts, default=None), min(ends, default=None)
-
-    @cached_property
-    def closed(self) -> tuple[Maintenance, ...]:
-        """Return the maintenance windows of all parts, each once, in order of time."""
-        windows = dict.fromkeys(window for part in self.parts for window in part.listing.closed)
-        return tuple(sorted(windows, key=lambda window: (window.start, window.until, window.name)))
-
-    def covers(self, start: datetime, end: datetime) -> bool:
-        """Return whether all parts are available from ``start`` until ``end``."""
-        return all(part.listing.covers(start, end) for part in self.parts)
-
-    @property
-    def amortised_usd_per_step(self) -> float | None:
-        """Return the dollars a step at amortised prices, as ``usd_per_step``; None where a price is unknown."""
-        rate = self.amortised_usd_per_hour
-        return None if rate is None else rate.dollars() * self.billed_share / self.steps_per_hour
-
-    @property
-    def provisionable(self) -> bool:
-        """Return whether every part can be ordered."""
-        return all(part.offer.provisionable for part in self.parts)
-
-    @property
-    def market(self) -> Market:
-        """Return the market of the part with the larger risk: spot for a mix."""
-        return self.parts[-1].offer.market
-
-    @property
-    def machines(self) -> int:
-        """Return the number of machines of all parts."""
-        return sum(part.machines for part in self.parts)
-
-    @cached_property
-    def offer(self) -> Offer:
-        """Return the last part's offer, which names place, type and market."""
-        return self.parts[-1].offer
-
-    def reserved_hours(self, steps: float) -> float:
-        """Return the hours to hold for ``steps`` in one run, start-up included."""
-        return self.startup_hours + steps / self.on_time_steps_per_hour
-
-    def expected_usd(self, steps: float) -> float:
-        """Return the marginal dollars of ``steps`` in one run, start-up included, moves excluded; for ranking only."""
-        return self.usd_per_hour.dollars() * self.startup_hours + self.usd_per_step * steps
-
-    def expected_objective(self, steps: float) -> float:
-        """Return the same as the objective counts it, carbon included."""
-        return self.objective_per_hour * self.startup_hours + self.objective_per_step * steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,20 +47,19 @@ class GangOffer:
     parts: tuple[GangPart, ...]
     usd_per_hour: UsdPerHour
     amortised_usd_per_hour: UsdPerHour | None
-    interruptions_per_hour: float
-    recovery_hours: float
+    risk: GangRisk
     weak: str
     carbon: GangCarbon | None
     risk_basis: str
 
 
 class _JobFindings:
-    """Results that the candidates of one job share: transfers by region, speeds by machine, rates by risk."""
+    """Results that the candidates of one job share: transfers by region, speeds by machine, rates, fallbacks."""
 
-    def __init__(self) -> None:
+    def __init__(self, rates: RateFinder, fallbacks: FallbackFinder) -> None:
+        self.rates, self.fallbacks = rates, fallbacks
         self.moves: dict[RegionId, tuple[Transfer, ...] | UnknownTariff] = {}
         self.speeds: dict[tuple[str, str, int], Speed | UnknownSpeed] = {}
-        self.rates: dict[tuple[float, float, float, float, int], GangRates | ListingRefusal] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +90,7 @@ class CandidateFinder:
     """Finds candidates for many jobs against one book and caches what depends on the book alone.
 
     With ``experience`` the speeds and interruption rates of earlier runs count instead of what jobs and book state.
+    With ``risk_quantile`` the interruptions of each spot pool count as known, at this quantile of what is believed.
     """
 
     def __init__(
@@ -228,8 +102,10 @@ class CandidateFinder:
         advisory: bool,
         experience: Experience | None = None,
         orders_advisory: bool | None = None,
+        risk_quantile: float | None = None,
     ) -> None:
         self._book = book
+        self._risk_quantile = risk_quantile
         # A plan finds what it cannot order, too, and shows it without choosing it.
         self.orders_advisory = advisory if orders_advisory is None else orders_advisory
         self.experience = experience or Experience()
@@ -240,6 +116,7 @@ class CandidateFinder:
         # Keyed by identity because listings are slow to hash; these live as long as the finder.
         self._emissions = emission_table(book, limits)
         self._gangs: dict[tuple[tuple[int, int], ...], GangOffer] = {}
+        self._rates: dict[RunTerms, RateFinder] = {}
         self._covering = {
             id(listing): tuple(limit for limit in limits.limits if covers(limit, listing))
             for listings in self._listings.values()
@@ -251,14 +128,22 @@ class CandidateFinder:
         """Return the same finder with every limit of the file raised beyond need; caps of offers stay."""
         unlimited = tuple(limit.model_copy(update={"amount": ENOUGH}) for limit in self._limits.limits)
         limits = self._limits.model_copy(update={"limits": unlimited})
-        return CandidateFinder(
+        raised = CandidateFinder(
             self._book,
             limits,
             self.now,
             advisory=self._advisory,
             experience=self.experience,
             orders_advisory=self.orders_advisory,
+            risk_quantile=self._risk_quantile,
         )
+        raised._rates = self._rates
+        return raised
+
+    @cached_property
+    def _risk(self) -> RiskTable:
+        """Return the risk of gangs by the book and by what was counted in pools."""
+        return self.experience.risk(self._book).at_quantile(self._risk_quantile)
 
     @property
     def book(self) -> PriceBook:
@@ -269,24 +154,47 @@ class CandidateFinder:
         """Return the job with the speeds of its earlier runs."""
         return self.experience.job(job, self._book)
 
-    def find(self, job: Job) -> tuple[tuple[Candidate, ...], tuple[DroppedListing, ...]]:
-        """Return candidates and dropped listings of one job, as :func:`candidates_for`."""
+    def find(
+        self, job: Job, *, most_spot: int | None = None
+    ) -> tuple[tuple[Candidate, ...], tuple[DroppedListing, ...]]:
+        """Return candidates and dropped listings of one job, as :func:`candidates_for`.
+
+        With ``most_spot`` only gangs on one offer are looked at, and for each option no more once so many are on spot,
+        the cheapest: they take most of the time.
+        """
         candidates: list[Candidate] = []
         dropped: list[DroppedListing] = []
-        findings = _JobFindings()
+        rates = self._rates_of(job)
+        findings = _JobFindings(rates, FallbackFinder(rates.terms.window_hours, self._book, self._limits))
         job = self.with_learned_speeds(job)
+        found = [(option, each) for option in job.gang.options for each in self._listings.get(option.accelerator, ())]
+        found.sort(key=lambda pair: _order_of_look(pair[1]))
+        on_spot: Counter[GangOption] = Counter()
+        for option, listing in found:
+            if most_spot is not None and on_spot[option] == most_spot:
+                continue
+            result = self._evaluate_listing(job, option, listing, findings)
+            if isinstance(result, DroppedListing):
+                dropped.append(result)
+                continue
+            candidates.append(result)
+            on_spot[option] += result.market is Market.SPOT
+            if result.market is Market.ON_DEMAND and result.provisionable:
+                findings.fallbacks.add(result)
         for option in job.gang.options:
-            for listing in self._listings.get(option.accelerator, ()):
-                result = self._evaluate_listing(job, option, listing, findings)
-                if isinstance(result, Candidate):
-                    candidates.append(result)
-                elif result is not None:
-                    dropped.append(result)
-            if not job.gang.same_zone:
+            if most_spot is None and not job.gang.same_zone:
                 candidates += self._over_zones(job, option, findings)
-        if job.gang.mixed:
+        if most_spot is None and job.gang.mixed:
             candidates += self._over_types(job, findings)
+        findings.rates.forget_figures()
         return _with_running(job, sorted(candidates, key=lambda c: c.key), self.now), tuple(dropped)
+
+    def _rates_of(self, job: Job) -> RateFinder:
+        """Return the rates of all jobs with these terms: a variant of a job with another rule has the same ones."""
+        terms = RunTerms(
+            job.checkpoint, job.interruptions, job.restart_time, job.confidence, _window_hours(job, self.now)
+        )
+        return self._rates.setdefault(terms, RateFinder(terms))
 
     def _evaluate_listing(
         self,
@@ -294,7 +202,7 @@ class CandidateFinder:
         option: GangOption,
         listing: OfferListing,
         findings: _JobFindings,
-    ) -> Candidate | DroppedListing | None:
+    ) -> Candidate | DroppedListing:
         """Return the candidate for one listing, or why it is dropped."""
         refused = refusal(job, option, listing, self._limits, self._covering[id(listing)])
         if refused is not None:
@@ -324,9 +232,9 @@ class CandidateFinder:
             if placement_refusal(job, option, tuple(zone for zone, _ in spread), self._book) is not None:
                 continue
             parts = tuple(GangPart(zone.offer, zone.machine, count, zone) for zone, count in spread)
-            candidate = self._evaluate_gang(job, option, parts, findings)
-            if isinstance(candidate, Candidate):
-                candidates.append(candidate)
+            found = self._evaluate_gang(job, option, parts, findings)
+            if not isinstance(found, DroppedListing):
+                candidates.append(found)
         return candidates
 
     def _over_types(self, job: Job, findings: _JobFindings) -> list[Candidate]:
@@ -349,9 +257,9 @@ class CandidateFinder:
             )
             for gang in mixed_gangs(pair, machines, self._limits, running_split(job, pair)):
                 parts = tuple(GangPart(each.offer, each.machine, number, each) for each, number in gang)
-                candidate = self._evaluate_gang(job, option, parts, findings)
-                if isinstance(candidate, Candidate):
-                    candidates.append(candidate)
+                found = self._evaluate_gang(job, option, parts, findings)
+                if not isinstance(found, DroppedListing):
+                    candidates.append(found)
         return candidates
 
     @cached_property
@@ -393,8 +301,8 @@ class CandidateFinder:
         above = cloud_cap_exceeded(self._limits, transfers, place)
         if above:
             return drop("egress cap of a cloud", above)
-        candidate = self._with_rates(job, option, parts, speed, transfers, findings)
-        return drop(candidate.code, candidate.reason) if isinstance(candidate, ListingRefusal) else candidate
+        found = self._with_rates(job, option, parts, speed, transfers, findings)
+        return drop(found.code, found.reason) if isinstance(found, ListingRefusal) else found
 
     def _split_on_demand_core(
         self, job: Job, listing: OfferListing, machines: int
@@ -431,15 +339,24 @@ class CandidateFinder:
     ) -> Candidate | ListingRefusal:
         """Return the candidate with its rates, or why it is too slow or too risky."""
         gang = self._gang(parts, option.count)
-        steps = steps_to_do(job, running=_runs_here(job, parts, self.now))
-        stated = stated_rate(job, gang.parts)
-        rate = gang.interruptions_per_hour if stated is None else stated
-        key = (speed.steps_per_hour, speed.relative_error, rate, gang.recovery_hours, steps)
-        rates = findings.rates.get(key)
-        if rates is None:
-            rates = findings.rates[key] = gang_rates(job, speed, GangInterruptions(rate, gang.recovery_hours), steps)
+        here = _runs_here(job, parts, self.now)
+        steps = steps_to_do(job, running=here)
+        stated = stated_risk(job, gang.parts, gang.risk)
+        risk = gang.risk if stated is None else stated
+        spot = parts[-1].offer.market is Market.SPOT
+        behind = findings.fallbacks.find(job, parts[-1].listing.region.id, steps) if spot else None
+        rates = findings.rates.rates(
+            speed,
+            risk,
+            steps,
+            gang.usd_per_hour.dollars(),
+            None if behind is None else behind.gang,
+            spot=spot,
+            age_hours=_age_hours(job, self.now) if here else 0.0,
+        )
         if isinstance(rates, ListingRefusal):
             return rates
+        guarded = behind if rates.guard is not None else None
         return Candidate(
             key=gang.name,
             job=job.name,
@@ -454,12 +371,16 @@ class CandidateFinder:
             billed_share=rates.billed_share,
             startup=job.start_time,
             risk=rates.risk,
+            gang_risk=risk,
             transfers=transfers,
             running=False,
             speed_basis=speed.basis,
             weak=gang.weak if stated is None else _join_doubts(p.offer.weak for p in gang.parts),
             carbon=gang.carbon,
-            risk_basis=gang.risk_basis if stated is None else f"interrupted {stated:g} times an hour: the job file",
+            risk_basis=gang.risk_basis if stated is None else _stated_basis(job),
+            guard=rates.guard,
+            fallback=None if guarded is None else guarded.candidate,
+            fallback_moves=_FREE if guarded is None else _moves_rate(rates, guarded.moved, steps),
         )
 
     def _gang(self, parts: tuple[GangPart, ...], accelerators: int) -> GangOffer:
@@ -467,15 +388,14 @@ class CandidateFinder:
         key = tuple((id(part.listing), part.machines) for part in parts)
         gang = self._gangs.get(key)
         if gang is None:
-            risks = [self.experience.gang_risk(p.offer, p.machine, p.machines, self._book) for p in parts]
+            risks = [self._risk.gang(p.offer, p.machine, p.machines) for p in parts]
             doubts = [*(p.offer.weak for p in parts), *(r.weak for r in risks)]
             gang = self._gangs[key] = GangOffer(
                 name=f"{parts[-1].listing.name}x{accelerators}{_kind(parts)}",
                 parts=parts,
                 usd_per_hour=_sum_rates(p.offer.usd_per_hour.times(p.machines) for p in parts),
                 amortised_usd_per_hour=_amortised(parts),
-                interruptions_per_hour=sum(r.interruptions_per_hour for r in risks),
-                recovery_hours=max(r.recovery_hours for r in risks),
+                risk=join_risks(risks),
                 weak=_join_doubts(doubts),
                 carbon=None
                 if self._emissions is None
@@ -485,6 +405,12 @@ class CandidateFinder:
                 risk_basis=describe_risk(risks),
             )
         return gang
+
+
+def _order_of_look(listing: OfferListing) -> tuple[bool, float]:
+    """Return where a listing stands in the look at offers: gangs on spot, cheapest first, fall back on those before."""
+    spot = listing.offer.market is Market.SPOT
+    return spot, listing.offer.usd_per_hour.nanos / listing.machine.accelerator_count if spot else 0.0
 
 
 def _speed_of(
@@ -508,6 +434,28 @@ def _speed_of(
         return found[slowest]
     error = max(speed.relative_error for speed in found.values())
     return Speed(found[slowest].steps_per_hour, error, f"that of {slowest} alone: {found[slowest].basis}")
+
+
+def _window_hours(job: Job, now: datetime) -> float | None:
+    """Return the hours from the end of the first start-up to the deadline; None without a deadline."""
+    if job.deadline is None:
+        return None
+    first = max(now, job.earliest_start.at(now)) if job.earliest_start else now
+    started = timedelta(0) if job.status is not None and job.status.running is not None else job.start_time
+    return (job.deadline.at(now) - first - started) / _HOUR
+
+
+def _moves_rate(rates: GangRates, moved: Usd, steps: int) -> UsdPerHour:
+    """Return what moving to the fallback is expected to cost for each productive hour reserved."""
+    if rates.guard is None or not moved.nanos:
+        return _FREE
+    reserved = steps / rates.on_time_steps_per_hour
+    return UsdPerHour(round(moved.nanos * rates.guard.probability / reserved))
+
+
+def _stated_basis(job: Job) -> str:
+    stated = job.interruptions.per_hour if job.interruptions is not None else None
+    return f"interrupted {stated:g} times an hour: the job file"
 
 
 def _join_doubts(doubts: Iterable[str]) -> str:
@@ -537,11 +485,6 @@ def _sum_rates(rates: Iterator[UsdPerHour]) -> UsdPerHour:
     return UsdPerHour(sum(rate.nanos for rate in rates))
 
 
-def steps_to_do(job: Job, *, running: bool) -> int:
-    """Return the steps left where the job resumes or keeps running; all steps where it must start over."""
-    return job.steps_left if running or job.checkpoint is not None else job.steps
-
-
 def _runs_here(job: Job, parts: tuple[GangPart, ...], now: datetime) -> bool:
     """Return whether the job's status says that it runs on exactly these parts (an unknown zone fits any).
 
@@ -560,6 +503,12 @@ def _runs_here(job: Job, parts: tuple[GangPart, ...], now: datetime) -> bool:
         placement.accelerators_by_type,
     )
     return same and (placement.zone is None or offer.zone is None or placement.zone == offer.zone)
+
+
+def _age_hours(job: Job, now: datetime) -> float:
+    """Return how long the job has run where it runs now; 0 where its status does not say since when."""
+    since = None if job.status is None or job.status.running is None else job.status.running.since
+    return 0.0 if since is None else max(0.0, (now - since) / _HOUR)
 
 
 def _with_running(job: Job, candidates: list[Candidate], now: datetime) -> tuple[Candidate, ...]:

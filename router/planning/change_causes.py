@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from pricing.money import Usd
+from pricing.money import NANOS_PER_CENT, Usd
 from router.planning.inputs import LimitAmount
 from router.planning.plan_facts import JobPlacement, LimitHold, PlanFacts
 from router.planning.plan_usage import TeamUsage
@@ -20,7 +20,6 @@ CauseKind = Literal[
     "new", "gone", "job", "price", "place", "limit", "budget", "time", "speed", "moves", "displaced", "freed", "gap"
 ]
 _SLACK = 1e-6
-_CENT = 10_000_000  # nano-dollars
 _LONGEST = 60  # characters of two values that are shown
 
 
@@ -101,7 +100,7 @@ def unexplained(name: str, before: PlanFacts, after: PlanFacts) -> Cause:
         return Cause("price", f"the prices changed; {there} was not among its best before")
     more = new.cost_usd - old.cost_usd
     allowed = Usd(round(after.plan.gap_asked * after.plan.cost_usd.nanos))
-    if abs(more.nanos) <= max(allowed.nanos, _CENT):
+    if abs(more.nanos) <= max(allowed.nanos, NANOS_PER_CENT):
         return Cause("gap", f"equal within the gap ({_signed(more)}; {_usd(allowed)} of the plan are within it)")
     return Cause("gap", "neither plan shows a cause; both are within their gap")
 
@@ -222,12 +221,21 @@ def _budget_causes(name: str, before: PlanFacts, after: PlanFacts) -> Iterator[C
 
 
 def _same_place_causes(name: str, before: PlanFacts, after: PlanFacts) -> Iterator[Cause]:
-    """Yield why a job costs something else at the same place and price: billed time, or moves."""
+    """Yield why a job costs something else at the same place and price: billed time, its fallback, or moves."""
     hours = [sum(float(line.hours) for line in facts.lines[name]) for facts in (before, after)]
-    if abs(hours[0] - hours[1]) > 1e-3:
+    # At one moment and on one book a job is as fast and as often interrupted as before: it only runs at other hours.
+    same = (before.plan.as_of, before.plan.book_digest) == (after.plan.as_of, after.plan.book_digest)
+    if abs(hours[0] - hours[1]) > 1e-3 and not same:
         yield Cause("speed", f"it is expected to be billed {hours[1]:,.2f} h, not {hours[0]:,.2f} h (speed or risk)")
+    behind = [
+        Usd.total(line.fallback.cost_usd for line in facts.lines[name] if line.fallback is not None)
+        for facts in (before, after)
+    ]
+    if abs((behind[0] - behind[1]).nanos) > NANOS_PER_CENT and not same:
+        text = f"its fallback on demand is expected to cost {_usd(behind[0])} -> {_usd(behind[1])} (time or risk)"
+        yield Cause("speed", text)
     moves = [facts.move_costs.get(name, Usd(0)) for facts in (before, after)]
-    if abs((moves[0] - moves[1]).nanos) > _CENT:
+    if abs((moves[0] - moves[1]).nanos) > NANOS_PER_CENT:
         yield Cause("moves", f"moving its data costs {_usd(moves[0])} -> {_usd(moves[1])}")
 
 

@@ -6,14 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from pricing.money import ZERO, Usd
+from pricing.money import NANOS_PER_CENT, ZERO, Usd
 from router.planning.change_causes import Cause, followed_causes, limit_changes, own_causes, unexplained
 from router.planning.plan import JobSummary, Plan
 from router.planning.plan_facts import JobPlacement, PlanFacts
 from router.planning.takers import Takers
 
 ChangeKind = str
-_CENT = 10_000_000  # nano-dollars
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +113,7 @@ def _change(name: str, before: PlanFacts, after: PlanFacts) -> PlacementChange:
     old, new = before.jobs.get(name), after.jobs.get(name)
     here, there = before.placements.get(name), after.placements.get(name)
     kind = _kind(old, new, here, there)
-    less_than_a_cent = old is not None and new is not None and abs((old.cost_usd - new.cost_usd).nanos) < _CENT
+    less_than_a_cent = old is not None and new is not None and abs((old.cost_usd - new.cost_usd).nanos) < NANOS_PER_CENT
     return PlacementChange(
         job=name,
         kind=kind,

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from pricing.places import RegionId
 from pricing.units import BYTES_PER_GB
 from router.jobs.spec import Job
-from router.planning.candidates import Candidate, steps_to_do
+from router.planning.candidate import Candidate, steps_to_do
 from router.planning.commitment_rows import commitment_row
 from router.planning.commitments import buyable_by_place, cover_rate
 from router.planning.effort import Effort

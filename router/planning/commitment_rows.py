@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from router.jobs.spec import Job
-from router.planning.candidates import Candidate
+from router.planning.candidate import Candidate
 from router.planning.commitments import CoverRate, Place, buyable_by_place, cover_rate, fill_rank
 from router.planning.problem import PlacementProblem
 from router.planning.program import ProgramBuilder

@@ -15,7 +15,7 @@ from fractions import Fraction
 from pricing.money import Usd, UsdPerHour
 from router.jobs.limits import Commitment, Limits
 from router.jobs.spec import Job
-from router.planning.candidates import Candidate
+from router.planning.candidate import Candidate
 from router.planning.listings import commitment_of
 from router.planning.problem import PlacementProblem, Slot
 

@@ -9,7 +9,7 @@ from typing import Literal
 
 from pricing.money import ZERO, Usd
 from router.jobs.spec import Job, MarketRule
-from router.planning.derived_placement import rules_by_placement
+from router.planning.derived_placement import find_for_plan, rules_by_placement
 from router.planning.plan import Plan
 from router.planning.plan_facts import main_placement
 from router.planning.planner import PlanRequest, make_plan
@@ -68,7 +68,7 @@ def _without_each_rule(job: Job, request: PlanRequest) -> Iterator[tuple[str, Jo
     """Yield each rule of the job with the job that lacks it; nothing that was allowed is forbidden then."""
     if job.residency.allow or job.residency.deny:
         yield "residency", without_residency(job)
-    if rules_by_placement(job, request.finder()):
+    if rules_by_placement(job, find_for_plan(request.finder(), job)[1]):
         yield "placement", without_placement(job)
     if job.data is not None and job.data.egress_cap is not None:
         yield "egress cap", without_egress_cap(job)

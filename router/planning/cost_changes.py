@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from pricing.money import ZERO, Usd
+from pricing.money import NANOS_PER_CENT, ZERO, Usd
 from router.planning.changes import PlacementChange, PlanDiff
 
 # In the order in which JSON lists them; "same" is a job whose file alone changed.
 KINDS = ("new", "placed", "moved", "retimed", "repriced", "same", "dropped", "gone")
 # In the order in which pages list them: a job that stays at its place has another price, cost or time.
 REASONS = ("new", "placed", "moved", "price", "cost", "time", "same", "dropped", "gone")
-_CENT = 10_000_000  # nano-dollars
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +57,7 @@ def reason_of(change: PlacementChange) -> str:
     """
     if change.kind not in ("retimed", "repriced"):
         return change.kind
-    if change.kind == "retimed" and abs(cost_change(change).nanos) < _CENT:
+    if change.kind == "retimed" and abs(cost_change(change).nanos) < NANOS_PER_CENT:
         return "time"
     return "price" if any(cause.kind == "price" for cause in change.causes) else "cost"
 

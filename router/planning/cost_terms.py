@@ -48,6 +48,7 @@ def _job_terms(
     )
     restarts, idle_again = _split_idle(job, restarts, job.restart_time)
     startups, idle_once = _split_idle(job, startups, job.start_time)
+    fallback = Usd.total(line.fallback.cost_usd for line in lines if line.fallback is not None)
     terms = JobCostTerms(
         job=job.name,
         compute_usd=compute,
@@ -58,6 +59,7 @@ def _job_terms(
         moves_usd=Usd.total(move.cost_usd for move in moves if move.what != "stream"),
         stream_usd=Usd.total(move.cost_usd for move in moves if move.what == "stream"),
         idle_usd=idle_again + idle_once,
+        fallback_usd=fallback,
     )
     return replace(terms, stated=tuple(stated_quantities(job, runs)))
 
@@ -74,8 +76,10 @@ def _split_lines(runs: Sequence[ScheduledRun], lines: Sequence[Line]) -> Iterato
     """Yield each line's cost as compute, lost work, checkpoints, restarts, start-ups."""
     parts = ((run, line) for run, line in zip(_by_part(runs), lines, strict=True))
     for run, line in parts:
-        weights = _weights(run, billed_shares(run.candidate.risk))
-        yield line.cost_usd.split(weights) if any(weights) else (line.cost_usd, *[ZERO] * 4)
+        guard = run.candidate.guard
+        weights = _weights(run, billed_shares(run.candidate.risk) if guard is None else guard.shares)
+        own = line.cost_usd if line.fallback is None else line.cost_usd - line.fallback.cost_usd
+        yield own.split(weights) if any(weights) else (own, *[ZERO] * 4)
 
 
 def _by_part(runs: Sequence[ScheduledRun]) -> Iterator[ScheduledRun]:

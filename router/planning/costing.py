@@ -8,15 +8,15 @@ from datetime import timedelta
 from fractions import Fraction
 
 from pricing.egress import Tariff, compute_meter_costs
-from pricing.money import Usd, UsdPerHour, divide_half_even
+from pricing.money import ZERO, Usd, UsdPerHour, divide_half_even
 from pricing.offers import Offer
 from pricing.places import Market, RegionId
 from router.jobs.spec import Job
-from router.planning.candidates import GangPart
+from router.planning.candidate import GangPart
 from router.planning.egress_rows import allowance_left, already_moved
 from router.planning.emissions import GangCarbon, carbon_rate
 from router.planning.feasibility import covers
-from router.planning.plan import Capacity, Line, PlannedMove
+from router.planning.plan import Capacity, Line, LineFallback, PlannedMove
 from router.planning.problem import PlacementProblem
 from router.planning.schedule import ScheduledRun
 from router.planning.transfers import Transfer, checkpoint_home, checkpoint_transfer
@@ -25,18 +25,22 @@ _MICRO = timedelta(microseconds=1)
 
 
 def lines_of(problem: PlacementProblem, runs: Sequence[ScheduledRun]) -> tuple[Line, ...]:
-    """Return one line for each run and part, in time order; each cost is rate x billed time, rounded once."""
+    """Return one line for each run and part, in time order; each cost is rate x billed time, rounded once.
+
+    What the fallback of a guarded run is expected to cost stands on the line of its last part.
+    """
     lines: list[Line] = []
     for number, run in enumerate(runs, start=1):
         lines += [
-            _line(problem, run, part, f"{run.job}/{number}", first=index == 0)
-            for index, part in enumerate(run.candidate.parts)
+            _line(problem, run, part, f"{run.job}/{number}", index) for index, part in enumerate(run.candidate.parts)
         ]
     return tuple(lines)
 
 
-def _line(problem: PlacementProblem, run: ScheduledRun, part: GangPart, gang: str, *, first: bool) -> Line:
+def _line(problem: PlacementProblem, run: ScheduledRun, part: GangPart, gang: str, index: int) -> Line:
     offer, c = part.offer, run.candidate
+    fallback = _fallback_of(problem, run) if index == len(c.parts) - 1 else None
+    extra = ZERO if fallback is None else fallback.cost_usd
     rate = offer.usd_per_hour.times(part.machines)
     billed = run.billed
     carbon = part_carbon(problem, part)
@@ -63,20 +67,52 @@ def _line(problem: PlacementProblem, run: ScheduledRun, part: GangPart, gang: st
         startup=run.startups > 0,
         usd_per_hour=rate,
         amortised_usd_per_hour=amortised,
-        steps=run.steps if first else 0,
+        steps=run.steps if index == 0 else 0,
         steps_per_hour=c.steps_per_hour,
         on_time_steps_per_hour=c.on_time_steps_per_hour,
         billed_share=c.billed_share,
-        usd_per_step=None if amortised is None else per_step(amortised.over(billed), run.steps),
-        cost_usd=rate.over(billed),
+        usd_per_step=None if amortised is None else per_step(amortised.over(billed) + extra, run.steps),
+        cost_usd=rate.over(billed) + extra,
         price_as_of=day_of(offer),
         price_source=offer.source,
         weak=c.weak,
         reservation_cost=part.listing.cost or "",
         capacity=capacity_of(problem, part),
-        grams_co2e=None if carbon is None else grams_over(carbon, billed),
-        carbon_usd=None if carbon is None else carbon.usd_per_hour.over(billed),
+        grams_co2e=None if carbon is None else grams_over(carbon, billed, run if fallback is not None else None),
+        carbon_usd=None if carbon is None else carbon.usd_per_hour.over(billed) + _fallback_carbon(run, fallback),
         carbon_doubt="" if carbon is None else carbon.doubt,
+        fallback=fallback,
+    )
+
+
+def _fallback_carbon(run: ScheduledRun, fallback: LineFallback | None) -> Usd:
+    behind = None if fallback is None or run.candidate.fallback is None else run.candidate.fallback.carbon
+    return ZERO if behind is None else behind.usd_per_hour.over(run.fallback_billed)
+
+
+def _fallback_of(problem: PlacementProblem, run: ScheduledRun) -> LineFallback | None:
+    """Return the fallback of a guarded run as its line shows it; None without one."""
+    c = run.candidate
+    if c.fallback is None or c.guard is None:
+        return None
+    part = c.fallback.parts[-1]
+    ceiling = UsdPerHour(sum(price_ceiling(problem, each).nanos for each in c.fallback.parts))
+    return LineFallback(
+        cloud=part.offer.cloud,
+        region=part.offer.region,
+        zone=part.offer.zone,
+        instance_type=part.offer.instance_type,
+        market=part.offer.market.value,
+        machines=c.fallback.machines,
+        accelerator=c.fallback.accelerator,
+        accelerators=c.fallback.accelerators,
+        usd_per_hour=c.fallback.usd_per_hour,
+        max_usd_per_hour=ceiling,
+        hours=Fraction(run.fallback_billed // _MICRO, 3_600_000_000),
+        cost_usd=run.fallback_usd,
+        probability=c.guard.probability,
+        refusal_probability=c.guard.refusal_probability,
+        reserved=c.guard.reserves_fallback,
     )
 
 
@@ -89,9 +125,13 @@ def part_carbon(problem: PlacementProblem, part: GangPart) -> GangCarbon | None:
     return GangCarbon(grams, carbon_rate(grams, problem.limits), each.doubt)
 
 
-def grams_over(carbon: GangCarbon, billed: timedelta) -> int:
-    """Return the grams that are emitted in the time billed, to the gram."""
-    return round(carbon.grams_per_hour * Fraction(billed // _MICRO, 3_600_000_000))
+def grams_over(carbon: GangCarbon, billed: timedelta, guarded: ScheduledRun | None = None) -> int:
+    """Return the grams that are emitted in the time billed, and by the fallback of a guarded run, to the gram."""
+    grams = carbon.grams_per_hour * Fraction(billed // _MICRO, 3_600_000_000)
+    behind = None if guarded is None or guarded.candidate.fallback is None else guarded.candidate.fallback.carbon
+    if guarded is not None and behind is not None:
+        grams += behind.grams_per_hour * Fraction(guarded.fallback_billed // _MICRO, 3_600_000_000)
+    return round(grams)
 
 
 def capacity_of(problem: PlacementProblem, part: GangPart) -> Capacity:
@@ -102,16 +142,20 @@ def capacity_of(problem: PlacementProblem, part: GangPart) -> Capacity:
 
 def compute_usd(runs: Sequence[ScheduledRun]) -> Usd:
     """Return the cost of the runs without moves: each part's rate times billed time."""
-    return Usd.total(
+    own = [
         part.offer.usd_per_hour.times(part.machines).over(run.billed) for run in runs for part in run.candidate.parts
-    )
+    ]
+    return Usd.total([*own, *(run.fallback_usd for run in runs)])
 
 
 def carbon_usd(runs: Sequence[ScheduledRun]) -> Usd:
     """Return what the carbon of the runs counts; nothing where the limits state no weight of it."""
-    return Usd.total(
-        run.candidate.carbon.usd_per_hour.over(run.billed) for run in runs if run.candidate.carbon is not None
-    )
+    own = [run.candidate.carbon.usd_per_hour.over(run.billed) for run in runs if run.candidate.carbon is not None]
+    behind = [(run, run.candidate.fallback) for run in runs]
+    own += [
+        f.carbon.usd_per_hour.over(run.fallback_billed) for run, f in behind if f is not None and f.carbon is not None
+    ]
+    return Usd.total(own)
 
 
 def objective_usd(runs: Sequence[ScheduledRun]) -> Usd:
@@ -266,4 +310,4 @@ def amortised_per_step(runs: Sequence[ScheduledRun], moves: Sequence[PlannedMove
 def amortised_usd(run: ScheduledRun) -> Usd | None:
     """Return the cost of a run with reservations at their amortised price; None where that is not known."""
     rate = run.candidate.amortised_usd_per_hour
-    return None if rate is None else rate.over(run.billed)
+    return None if rate is None else rate.over(run.billed) + run.fallback_usd

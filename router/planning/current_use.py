@@ -1,16 +1,17 @@
-"""Compute what machines that keep running take of the shared limits, so that it is not given away twice. Pure."""
+"""Compute what machines that run or are promised take of shared limits, so that it is not given away twice. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from pricing.book import PriceBook
 from pricing.money import UsdPerHour
 from pricing.offers import Offer
 from pricing.places import Market, RegionId
 from router.jobs.limits import Limits
-from router.planning.candidates import GangPart
+from router.planning.candidate import GangPart
 from router.planning.listings import OfferListing, listings_by_accelerator
 from router.planning.shared_limits import LimitUse, use_of_parts
 
@@ -38,6 +39,50 @@ def running_use(held: Iterable[RunningMachines], book: PriceBook, limits: Limits
     listings = listings_by_accelerator(book, limits)
     parts = [part for part in (_part(item, book, listings) for item in held) if part is not None]
     return use_of_parts(parts, limits)
+
+
+@dataclass(frozen=True, slots=True)
+class PromisedMachines:
+    """Machines that a job holds, or is planned to hold, from ``start`` to ``end``.
+
+    ``fallback``: those that are kept free for it meanwhile; None without any.
+    """
+
+    job: str
+    machines: RunningMachines
+    start: datetime
+    end: datetime
+    fallback: RunningMachines | None = None
+
+
+def peak_use(
+    promised: Iterable[PromisedMachines], start: datetime, end: datetime, book: PriceBook, limits: Limits
+) -> LimitUse:
+    """Return by limit the most that these machines take of it together at any moment from ``start`` to ``end``.
+
+    A gang falls back after it is given up: a limit on both counts the larger of the two.
+    """
+    listings = listings_by_accelerator(book, limits)
+
+    def use(item: RunningMachines | None) -> LimitUse:
+        part = None if item is None else _part(item, book, listings)
+        return {} if part is None else use_of_parts((part,), limits)
+
+    changes: list[tuple[datetime, int, LimitUse]] = []
+    for each in promised:
+        begin, over = max(each.start, start), min(each.end, end)
+        if begin < over:
+            own, behind = use(each.machines), use(each.fallback)
+            taken: LimitUse = {**own, **{name: max(amount, own.get(name, 0)) for name, amount in behind.items()}}
+            changes += [(begin, 1, taken), (over, -1, taken)]
+    held: dict[str, int] = {}
+    peak: dict[str, int] = {}
+    # What ends at a moment is free for what begins then.
+    for _, sign, taken in sorted(changes, key=lambda change: change[:2]):
+        for name, amount in taken.items():
+            held[name] = held.get(name, 0) + sign * amount
+            peak[name] = max(peak.get(name, 0), held[name])
+    return {name: amount for name, amount in sorted(peak.items()) if amount}
 
 
 def _part(item: RunningMachines, book: PriceBook, listings: Mapping[str, Sequence[OfferListing]]) -> GangPart | None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
 from pricing.book import PriceBook
 from router.jobs.limits import Limits
 from router.jobs.spec import GangOption, Job
-from router.planning.candidates import Candidate, CandidateFinder, DroppedListing, steps_to_do
+from router.planning.candidate import Candidate, steps_to_do
+from router.planning.candidates import CandidateFinder, DroppedListing
 from router.planning.placement_rule import placement_refusal
 from router.planning.placement_type import TimedGang, find_placement_type
 from router.planning.plan_usage import JobPlacementType
@@ -56,13 +57,13 @@ def _timed_gangs(
             yield TimedGang(drop.listing.machine, drop.accelerators, drop.listing.accelerator, None)
 
 
-def find_for_plan(finder: CandidateFinder, job: Job) -> Found:
+def find_for_plan(finder: CandidateFinder, job: Job, *, most_spot: int | None = None) -> Found:
     """Return what the finder finds, without the gangs that the job's derived type forbids.
 
     They stay where the type is advice, and where no other gang serves the job within its deadline and budget. A gang on
     which the job runs now stays in any case: a type that nobody stated moves nothing.
     """
-    candidates, dropped = finder.find(job)
+    candidates, dropped = finder.find(job, most_spot=most_spot)
     if job.placement is not None or job.workload.transformer is None:
         return candidates, dropped
     kind = placement_type_of(finder, job, candidates, dropped)
@@ -111,13 +112,11 @@ def _serves(job: Job, candidate: Candidate, now: datetime) -> bool:
     return candidate.reserved_hours(steps) - (candidate.startup_hours if candidate.running else 0.0) <= hours
 
 
-def rules_by_placement(job: Job, finder: CandidateFinder) -> bool:
-    """Return whether the job's placement, stated or derived, rules gangs out or may."""
+def rules_by_placement(job: Job, dropped: Iterable[DroppedListing]) -> bool:
+    """Return whether the job's placement rules gangs out or may: stated, or derived by what a plan dropped."""
     if job.placement is not None:
         return job.placement not in ("none", "compute")
-    if job.workload.transformer is None:
-        return False
-    return any(drop.code == "placement" for drop in find_for_plan(finder, job)[1])
+    return job.workload.transformer is not None and any(drop.code == "placement" for drop in dropped)
 
 
 def plan_candidates(job: Job, book: PriceBook, limits: Limits, now: datetime, *, advisory: bool) -> Found:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,11 +19,13 @@ from numpy.typing import NDArray
 from pricing.places import RegionId
 from router.jobs.limits import Limits, Maintenance
 from router.jobs.spec import Job
-from router.planning.candidates import Candidate
+from router.planning.candidate import Candidate
 from router.planning.commitments import cover_rate
 from router.planning.shared_limits import LimitUse
 
+_FEW = 20  # names of which all subsets may be gone through
 Matrix = NDArray[np.bool_]
+Indexes = NDArray[np.intp]
 
 
 def drop_dominated(
@@ -35,67 +38,139 @@ def drop_dominated(
     """Return the candidates that the program needs, in the order given; committed spend is that of ``limits``."""
     if len(candidates) < 2:
         return tuple(candidates)
-    better = _better(job, candidates, use, binding)
-    if limits is not None and limits.commitments:
-        better &= _no_less_covered(limits, candidates)
-    regions = [c.region for c in candidates]
-    same = np.array([[a == b for b in regions] for a in regions])
-    dropped = (better & same).any(axis=0)
-    indexes = [i for i in range(len(candidates)) if not dropped[i]]
+    order = _Order(job, candidates, use, binding, limits)
+    members: dict[RegionId, list[int]] = {}
+    for i, candidate in enumerate(candidates):
+        members.setdefault(candidate.region, []).append(i)
+    for region, found in members.items():
+        rows = np.array(found)
+        members[region] = rows[~order.better(rows, rows).any(axis=0)].tolist()
     if job.gang.regions == 1 and job.group is None:
-        indexes = _without_poor_regions(candidates, indexes, better)
-    return tuple(candidates[i] for i in indexes)
+        members = _without_poor_regions(candidates, members, order)
+    return tuple(candidates[i] for i in sorted(i for found in members.values() for i in found))
 
 
-def _better(
-    job: Job, candidates: Sequence[Candidate], use: Mapping[tuple[str, str], LimitUse], binding: frozenset[str]
-) -> Matrix:
-    """Return a matrix whose ``[a, b]`` is true if a is at least as good as b in everything.
+class _Order:
+    """Says which candidates of a job are at least as good as which others in everything.
 
-    Among equals the first by key is the better one.
+    Candidate a takes no more of any binding limit than b only if b touches all that a touches. Candidates that touch
+    the same are compared together, so that limits of single offers, of which there may be thousands, cost nothing.
     """
-    columns = [
-        [float(c.usd_per_hour.nanos) for c in candidates],
-        [c.usd_per_step for c in candidates],
-        [-c.steps_per_hour for c in candidates],
-        [-c.on_time_steps_per_hour for c in candidates],
-    ]
-    if any(c.carbon is not None for c in candidates):  # the objective counts more than the price, budgets do not
-        columns += [[c.objective_per_hour for c in candidates], [c.objective_per_step for c in candidates]]
-    names = sorted({name for c in candidates for name in use[job.name, c.key]} & binding)
-    columns += [[float(use[job.name, c.key].get(name, 0)) for c in candidates] for name in names]
-    columns += _dates(candidates)
-    figures = np.array(columns)
-    no_worse = np.ones((len(candidates), len(candidates)), dtype=np.bool_)
-    equal = no_worse.copy()
-    for row in figures:
-        no_worse &= row[:, None] <= row[None, :]
-        equal &= row[:, None] == row[None, :]
-    running = np.array([c.running for c in candidates])
-    order = np.arange(len(candidates))
-    first = (order[:, None] < order[None, :]) | running[:, None]
-    better: Matrix = no_worse & (~equal | first)
-    better[:, running] = False
-    np.fill_diagonal(better, val=False)
-    return better
+
+    def __init__(
+        self,
+        job: Job,
+        candidates: Sequence[Candidate],
+        use: Mapping[tuple[str, str], LimitUse],
+        binding: frozenset[str],
+        limits: Limits | None,
+    ) -> None:
+        figures = [
+            [float(c.usd_per_hour.nanos) for c in candidates],
+            [c.usd_per_step for c in candidates],
+            [-c.steps_per_hour for c in candidates],
+            [-c.on_time_steps_per_hour for c in candidates],
+        ]
+        if any(c.carbon is not None for c in candidates):  # the objective counts more than the price, budgets do not
+            figures += [[c.objective_per_hour for c in candidates], [c.objective_per_step for c in candidates]]
+        figures += _dates(candidates)
+        self._figures = np.array(figures)
+        self._running = np.array([c.running for c in candidates])
+        self._taken = [
+            {name: float(amount) for name, amount in use[job.name, c.key].items() if name in binding and amount}
+            for c in candidates
+        ]
+        self._touched = [frozenset(taken) for taken in self._taken]
+        self._cover = _Cover(limits, candidates) if limits is not None and limits.commitments else None
+        self._everything = np.arange(len(candidates))
+        self._groups = self._by_touched(self._everything)
+
+    def betters_of(self, row: int) -> Indexes:
+        """Return all candidates that are at least as good as this one."""
+        one, names = np.array([row]), self._touched[row]
+        return np.concatenate(
+            [
+                rows[self._compare(rows, one, sorted(fewer), fewer == names)[:, 0]]
+                for fewer, rows in self._fewer(self._groups, names)
+            ]
+        )
+
+    def better(self, rows: Indexes, others: Indexes) -> Matrix:
+        """Return a matrix that is true where a candidate of ``rows`` is at least as good as one of ``others``.
+
+        Among equals the first is the better one.
+        """
+        found = np.zeros((len(rows), len(others)), dtype=np.bool_)
+        mine = self._by_touched(rows)
+        for names, theirs in self._by_touched(others).items():
+            for fewer, own in self._fewer(mine, names):
+                same = fewer == names
+                found[np.ix_(own, theirs)] = self._compare(rows[own], others[theirs], sorted(fewer), same)
+        return found
+
+    def _by_touched(self, rows: Indexes) -> dict[frozenset[str], Indexes]:
+        """Return the places in ``rows`` by the binding limits that their candidates touch."""
+        places: dict[frozenset[str], list[int]] = {}
+        for place, row in enumerate(rows.tolist()):
+            places.setdefault(self._touched[row], []).append(place)
+        return {names: np.array(found) for names, found in places.items()}
+
+    def _fewer(
+        self, groups: Mapping[frozenset[str], Indexes], names: frozenset[str]
+    ) -> Iterator[tuple[frozenset[str], Indexes]]:
+        """Yield the groups that touch nothing beside these limits."""
+        parts = 2 ** len(names) if len(names) < _FEW else math.inf
+        if parts < len(groups):
+            for size in range(len(names) + 1):
+                for chosen in combinations(sorted(names), size):
+                    part = frozenset(chosen)
+                    if part in groups:
+                        yield part, groups[part]
+        else:
+            yield from ((fewer, found) for fewer, found in groups.items() if fewer <= names)
+
+    def _compare(self, rows: Indexes, others: Indexes, names: Sequence[str], same: bool) -> Matrix:
+        """Return :meth:`better` of candidates of which all of ``rows`` touch ``names``, and ``others`` these too."""
+        no_worse = np.ones((len(rows), len(others)), dtype=np.bool_)
+        equal = np.full_like(no_worse, same)
+        mine, theirs = self._figures[:, rows], self._figures[:, others]
+        if names:
+            mine = np.concatenate([mine, self._amounts(rows, names)])
+            theirs = np.concatenate([theirs, self._amounts(others, names)])
+        for left, right in zip(mine, theirs, strict=True):
+            no_worse &= left[:, None] <= right[None, :]
+            equal &= left[:, None] == right[None, :]
+        first = (rows[:, None] < others[None, :]) | self._running[rows][:, None]
+        better: Matrix = no_worse & (~equal | first) & (rows[:, None] != others[None, :])
+        better &= ~self._running[others][None, :]
+        return better if self._cover is None else better & self._cover.may_replace(rows, others)
+
+    def _amounts(self, rows: Indexes, names: Sequence[str]) -> NDArray[np.float64]:
+        return np.array([[self._taken[row][name] for row in rows.tolist()] for name in names])
 
 
-def _no_less_covered(limits: Limits, candidates: Sequence[Candidate]) -> Matrix:
-    """Return a matrix whose ``[a, b]`` is true unless committed spend could make b the cheaper one.
+class _Cover:
+    """Says where committed spend could not make the worse candidate the cheaper one.
 
-    It could where b uses committed spend and a uses none, that of another pool, or part of a dearer gang's price.
+    It could where the worse one uses committed spend and the better one none, that of another pool, or part of a dearer
+    gang's price.
     """
-    rates = [cover_rate(limits, c) for c in candidates]
 
-    def may_replace(a: int, b: int) -> bool:
-        mine, other = rates[a], rates[b]
-        if other is None:
-            return True
-        whole = mine is not None and mine.usd_per_hour == candidates[a].usd_per_hour
-        return whole and mine is not None and mine.pool == other.pool
+    def __init__(self, limits: Limits, candidates: Sequence[Candidate]) -> None:
+        rates = [cover_rate(limits, c) for c in candidates]
+        self._pool = np.array([-1 if rate is None else rate.pool for rate in rates])
+        self._whole = np.array(
+            [
+                rate is not None and rate.usd_per_hour == candidate.usd_per_hour
+                for rate, candidate in zip(rates, candidates, strict=True)
+            ]
+        )
 
-    order = range(len(candidates))
-    return np.array([[may_replace(a, b) for b in order] for a in order])
+    def may_replace(self, rows: Indexes, others: Indexes) -> Matrix:
+        """Return a matrix that is true where one of ``rows`` may replace one of ``others``."""
+        theirs = self._pool[others][None, :]
+        found: Matrix = (theirs < 0) | (self._whole[rows][:, None] & (self._pool[rows][:, None] == theirs))
+        return found
 
 
 def _dates(candidates: Sequence[Candidate]) -> list[list[float]]:
@@ -115,25 +190,24 @@ def _windows(candidates: Sequence[Candidate]) -> Iterator[Maintenance]:
     return (window for c in candidates for window in c.closed)
 
 
-def _without_poor_regions(candidates: Sequence[Candidate], indexes: list[int], better: Matrix) -> list[int]:
-    """Return the indexes without those of regions that another region replaces."""
-    members: dict[RegionId, list[int]] = {}
-    for i in indexes:
-        members.setdefault(candidates[i].region, []).append(i)
-    remaining_regions = dict(members)
+def _without_poor_regions(
+    candidates: Sequence[Candidate], members: Mapping[RegionId, list[int]], order: _Order
+) -> dict[RegionId, list[int]]:
+    """Return the candidates by region, without regions that another region replaces."""
+    remaining = dict(members)
     for poor in sorted(members):
-        rivals = [r for r in remaining_regions if r != poor]
-        if any(_covers(candidates, remaining_regions[r], members[poor], better) for r in rivals):
-            del remaining_regions[poor]
-    remaining = {i for rows in remaining_regions.values() for i in rows}
-    return [i for i in indexes if i in remaining]
+        # What replaces a region replaces the candidate that is cheapest there.
+        cheapest = min(members[poor], key=lambda i: candidates[i].usd_per_step)
+        better = {candidates[i].region for i in order.betters_of(cheapest).tolist()} - {poor}
+        if any(_covers(candidates, remaining[r], members[poor], order) for r in remaining if r in better):
+            del remaining[poor]
+    return remaining
 
 
-def _covers(candidates: Sequence[Candidate], rich: list[int], poor: list[int], better: Matrix) -> bool:
+def _covers(candidates: Sequence[Candidate], rich: list[int], poor: list[int], order: _Order) -> bool:
     """Return whether the rich region's candidates replace all of the poor one's at no higher moving cost."""
-    if not bool(better[np.ix_(rich, poor)].any(axis=0).all()):
-        return False
     poor_transfers = {(t.what, t.tariff.meter, t.volume_bytes) for t in candidates[poor[0]].transfers}
-    return all(
+    free = all(
         t.free or (t.what, t.tariff.meter, t.volume_bytes) in poor_transfers for t in candidates[rich[0]].transfers
     )
+    return free and bool(order.better(np.array(rich), np.array(poor)).any(axis=0).all())

@@ -15,7 +15,7 @@ from datetime import timedelta
 
 from pricing.money import Usd
 from router.jobs.spec import Job
-from router.planning.candidates import Candidate
+from router.planning.candidate import Candidate
 from router.planning.costing import compute_usd, objective_usd
 from router.planning.cover import committed_jobs
 from router.planning.effort import Effort

@@ -49,6 +49,14 @@ class Effort:
         part._cuts = self._cuts
         return part
 
+    def from_now(self, limit: timedelta) -> Effort:
+        """Return a part that has so much time from now on, whatever of the whole is left; its cuts are the whole's."""
+        part = Effort(self.solver, limit, clock=self._clock)
+        part._work = self._work
+        part._parent = self
+        part._cuts = self._cuts
+        return part
+
     @property
     def cuts(self) -> tuple[Cut, ...]:
         """Return the phases cut short so far, each once, in order of phase and reason."""

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from pricing.places import RegionId
 from pricing.units import BYTES_PER_GB, gb_to_bytes
 from router.jobs.limits import Limits
-from router.planning.candidates import Candidate
+from router.planning.candidate import Candidate
 from router.planning.problem import PlacementProblem
 from router.planning.transfers import Transfer
 

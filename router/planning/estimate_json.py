@@ -50,6 +50,7 @@ class EstimateCostTerms:
     moves_usd: Money
     stream_usd: Money
     idle_usd: Money
+    fallback_usd: Money
 
 
 @dataclass(frozen=True)
@@ -75,8 +76,16 @@ class EstimateAnswer:
     parts: tuple[EstimatePart, ...]
     machines: int
     usd_per_hour: Annotated[str, Field(description="Price of all machines, dollars an hour.")]
-    nominal_steps_per_hour: Annotated[float, Field(description="Speed between checkpoints and interruptions.")]
-    steps_per_hour: Annotated[FigureInterval, Field(description="Checkpoints and interruptions counted.")]
+    nominal_steps_per_hour: Annotated[
+        float, Field(description="Speed while it runs, between checkpoints and interruptions.")
+    ]
+    running_share: Annotated[
+        float,
+        Field(description="Share of the time in which it makes steps; the rest are waits, starts, saves, lost work."),
+    ]
+    steps_per_hour: Annotated[
+        FigureInterval, Field(description="Over all the time: waits, checkpoints and interruptions counted.")
+    ]
     tokens_per_s: Annotated[FigureInterval | None, Field(description="Likewise; null where no transformer is stated.")]
     relative_error: Annotated[float, Field(description="Standard deviation of the run time, as a share of it.")]
     speed_basis: Annotated[str, Field(description="Source of the speed: measured points, the shape, or both.")]
@@ -287,6 +296,7 @@ def _answer(answer: GangAnswer) -> EstimateAnswer:
         machines=answer.machines,
         usd_per_hour=str(answer.usd_per_hour),
         nominal_steps_per_hour=answer.nominal_steps_per_hour,
+        running_share=answer.running_share,
         steps_per_hour=_interval(answer.steps_per_hour),
         tokens_per_s=None if answer.tokens_per_s is None else _interval(answer.tokens_per_s),
         relative_error=answer.relative_error,

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pricing.places import RegionId
 from pricing.units import BYTES_PER_GB, gib_to_bytes
 from router.jobs.spec import Job
-from router.planning.candidates import Candidate, steps_to_do
+from router.planning.candidate import Candidate, steps_to_do
 from router.planning.commitment_rows import CommitmentRows
 from router.planning.egress_caps import cap_name, cap_place, cap_room_gb, leaving_gb, may_combine, month_matters
 from router.planning.egress_rows import add_egress

@@ -24,7 +24,8 @@ from router.jobs.goodput import billed_share, run_share, useful_share
 from router.jobs.limits import Limits
 from router.jobs.spec import GangOption, Job
 from router.jobs.speed import UnknownSpeed
-from router.planning.candidates import Candidate, CandidateFinder, DroppedListing, GangPart, steps_to_do
+from router.planning.candidate import Candidate, steps_to_do
+from router.planning.candidates import CandidateFinder, DroppedListing
 from router.planning.cost_terms import cost_terms_of
 from router.planning.costing import compute_usd, day_of, lines_of, moves_of
 from router.planning.listings import OfferListing
@@ -35,6 +36,7 @@ from router.planning.schedule import ScheduledRun
 #: Standard deviations that hold the middle 80 % of a normal distribution.
 DEVIATIONS: Final = 1.2815515655446004
 _MILLION: Final = 1_000_000
+_LEAST_RATE: Final = 1e-9
 _LEAST: Final = 0.2  # no run takes less than this share of its expected time, as for speeds
 # How far an offer came before it was dropped, the farthest first: that reason says most.
 _FARTHEST_FIRST: Final = (
@@ -95,7 +97,8 @@ class EstimatedPart:
 class GangAnswer:
     """The figures of a gang on the cheapest offer that can serve it.
 
-    ``steps_per_hour`` counts checkpoints and interruptions, ``nominal_steps_per_hour`` does not; ``terms`` are of the
+    ``steps_per_hour`` and ``tokens_per_s`` count checkpoints, interruptions and waits for machines, the figures whose
+    names begin with ``nominal`` are of the time while it runs, a ``running_share`` of all. ``terms`` are of the
     whole job and add up to ``cost_usd``, ``step_terms`` of a step, to ``usd_per_step``. Token figures are None where
     the job does not say how many tokens a step has.
     """
@@ -116,6 +119,17 @@ class GangAnswer:
     usd_per_step: UsdSpan
     step_terms: JobCostTerms
     usd_per_million_tokens: UsdSpan | None
+
+    @property
+    def running_share(self) -> float:
+        """Return the share of the time in which it makes steps: the rest are waits, starts, saves and work lost."""
+        return min(1.0, self.steps_per_hour.expected / self.nominal_steps_per_hour)
+
+    @property
+    def nominal_tokens_per_s(self) -> float | None:
+        """Return the tokens a second while it runs; None where the job does not say how many a step has."""
+        tokens = self.tokens_per_s
+        return None if tokens is None else tokens.expected / self.running_share
 
     @property
     def machines(self) -> int:
@@ -190,22 +204,6 @@ class EstimateInputs:
         """Return the planner's finder of candidates in these circumstances."""
         return CandidateFinder(self.book, self.limits, self.now, advisory=self.advisory, experience=self.experience)
 
-    def rate_interval(self, parts: Sequence[GangPart]) -> tuple[float | None, float | None]:
-        """Return the interval of a gang's interruptions an hour; None for an edge that the evidence does not give."""
-        lows: list[float | None] = []
-        highs: list[float | None] = []
-        for part in parts:
-            risk = self.book.risk.gang(part.offer, part.machine, part.machines)
-            factor = self.experience.rate_factor(part.offer, part.machine, self.book)
-            lows.append(None if risk.low_per_hour is None else risk.low_per_hour * factor)
-            highs.append(None if risk.high_per_hour is None else risk.high_per_hour * factor)
-        return _sum_known(lows), _sum_known(highs)
-
-
-def _sum_known(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if len(known) == len(values) else None
-
 
 def estimate_gangs(
     job: Job, options: Sequence[GangOption], markets: Sequence[Market], inputs: EstimateInputs
@@ -239,7 +237,7 @@ def _option_rows(job: Job, option: GangOption, markets: Sequence[Market], inputs
     for market in markets:
         own = [candidate for candidate in candidates if candidate.market is market]
         if own:
-            rows.append(_answered(job, option, market, own, problem, inputs))
+            rows.append(_answered(job, option, market, own, problem))
         else:
             refused = [drop for drop in dropped if drop.listing.offer.market is market]
             refusal = _refusal(option, market, refused)
@@ -270,13 +268,12 @@ def _answered(
     market: Market,
     candidates: Sequence[Candidate],
     problem: PlacementProblem,
-    inputs: EstimateInputs,
 ) -> GangEstimate:
     """Return the row of the candidate on which the whole job costs least, moves included."""
     runs = {candidate.key: whole_run(job, candidate, problem) for candidate in candidates}
-    chosen = min(candidates, key=lambda candidate: (_whole_usd(problem, runs[candidate.key]), candidate.key))
+    chosen = min(candidates, key=lambda candidate: (whole_usd(problem, runs[candidate.key]), candidate.key))
     layout = _layout(job, chosen.parts[-1].listing, chosen.machines)
-    return GangEstimate(option, market, _answer(job, runs[chosen.key], problem, inputs), None, layout)
+    return GangEstimate(option, market, _answer(job, runs[chosen.key], problem), None, layout)
 
 
 def whole_run(job: Job, candidate: Candidate, problem: PlacementProblem) -> ScheduledRun:
@@ -298,16 +295,17 @@ def whole_run(job: Job, candidate: Candidate, problem: PlacementProblem) -> Sche
     )
 
 
-def _whole_usd(problem: PlacementProblem, run: ScheduledRun) -> Usd:
+def whole_usd(problem: PlacementProblem, run: ScheduledRun) -> Usd:
+    """Return what the run is expected to cost, moves included."""
     moves = moves_of(problem, {run.job: (run,)})
     return Usd.total([compute_usd((run,)), *(move.cost_usd for move in moves)])
 
 
-def _answer(job: Job, run: ScheduledRun, problem: PlacementProblem, inputs: EstimateInputs) -> GangAnswer:
+def _answer(job: Job, run: ScheduledRun, problem: PlacementProblem) -> GangAnswer:
     candidate = run.candidate
     lines = lines_of(problem, (run,))
     terms = cost_terms_of({run.job: job}, {run.job: (run,)}, lines, moves_of(problem, {run.job: (run,)}))[0]
-    spread = _Spread.of(candidate, inputs)
+    spread = _Spread.of(candidate)
     shape = job.workload.transformer
     tokens = None if shape is None else shape.tokens_per_step
     idle = UsdPerHour(sum(line.usd_per_hour.nanos for line in lines)).over((job.idle or timedelta(0)) * run.startups)
@@ -362,17 +360,16 @@ class _Spread:
     most_billed: float
 
     @classmethod
-    def of(cls, candidate: Candidate, inputs: EstimateInputs) -> _Spread:
+    def of(cls, candidate: Candidate) -> _Spread:
         """Return the spread of a candidate's times."""
         risk = candidate.risk
         quick, slow = (float(run_share(risk.relative_error, sign * DEVIATIONS)) for sign in (-1, 1))
         wall, billed = [], []
-        for rate in inputs.rate_interval(candidate.parts):
-            if rate is None:
-                wall.append(1.0)
-                billed.append(1.0)
-                continue
-            other = replace(risk, interruptions_per_hour=rate)
+        gang = candidate.gang_risk
+        for level in gang.hazard.interval:
+            # The rate of the run, as it would be at the edge of what is known of the hazard's level.
+            edge = level / gang.hazard.mean if gang.hazard.mean > 0 else 1.0
+            other = replace(risk, interruptions_per_hour=max(risk.interruptions_per_hour * edge, _LEAST_RATE))
             useful = useful_share(other)
             wall.append(useful_share(risk) / useful if useful > 0 else math.inf)
             billed.append(wall[-1] * billed_share(other) / billed_share(risk))

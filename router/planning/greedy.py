@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from pricing.places import RegionId
 from router.jobs.spec import Job
-from router.planning.candidates import Candidate, steps_to_do
+from router.planning.candidate import Candidate, steps_to_do
 from router.planning.formulation import ProgramLayout
 from router.planning.left_shift import Load, add_load, earliest_run
 from router.planning.precedence import tier_key

@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from pricing.places import RegionId
 from router.jobs.spec import Job
-from router.planning.candidates import Candidate, steps_to_do
+from router.planning.candidate import Candidate, steps_to_do
 from router.planning.egress_caps import cap_place, full_cap, leaving_gb, month_matters
 from router.planning.problem import PlacementProblem, Slot, slots_within_dates
 from router.planning.schedule import Holdings, SlotHold

@@ -13,7 +13,7 @@ from router.jobs.point_model import PointLinks, StepForm, StepMeasurement, StepP
 from router.jobs.point_speed import POINT_ERROR, PointsTooFew, form_of, links_of, step_place
 from router.jobs.spec import Job
 from router.jobs.speed import Speed, gang_speed
-from router.planning.candidates import Candidate
+from router.planning.candidate import Candidate
 from router.planning.listings import OfferListing
 
 _SIZES: Final = (1, 2, 3, 4, 8, 16)  # machines

@@ -16,6 +16,7 @@ from pricing.money import Usd, UsdPerHour
 from router.jobs.experience import Experience
 from router.jobs.run_policy import RunPolicy
 from router.planning.inputs import PlanInputs
+from router.planning.plan_names import TRIAL
 from router.planning.plan_usage import PlanUsage
 
 VALID_FOR = timedelta(hours=6)
@@ -26,13 +27,41 @@ PlanStatus = Literal["optimal", "feasible", "infeasible", "time_limit"]
 
 
 @dataclass(frozen=True, slots=True)
+class LineFallback:
+    """The on-demand gang on which a spot line ends where the deadline guard says so, or its pool is left.
+
+    ``hours`` are expected to be billed and ``cost_usd`` is expected, moving there included; both are 0 in most runs and
+    far more in the others: ``probability`` is how often it is needed. ``max_usd_per_hour`` is its price ceiling.
+    ``refusal_probability`` is how often it cannot be had when it is needed, assumed where nobody knows. ``reserved``:
+    limits are kept for it, since without it the job would not be as sure as it asks.
+    """
+
+    cloud: str
+    region: str
+    zone: str | None
+    instance_type: str
+    market: str
+    machines: int
+    accelerator: str
+    accelerators: int
+    usd_per_hour: UsdPerHour
+    max_usd_per_hour: UsdPerHour
+    hours: Fraction
+    cost_usd: Usd
+    probability: float
+    refusal_probability: float
+    reserved: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Line:
     """One period of a job on one offer.
 
     ``start``..``end`` is held (reserved); ``hours`` are the hours expected to be billed, and ``cost_usd`` =
-    ``usd_per_hour`` x ``hours``, rounded once. ``usd_per_hour`` is the marginal price of all ``machines`` (zero on a
-    reservation), ``usd_per_step`` the amortised one. A gang with an on-demand core, or of two machine types,
-    has two lines with the same ``gang``, start and end; steps stand on the first.
+    ``usd_per_hour`` x ``hours``, rounded once, with what the ``fallback`` of a guarded spot line is expected to cost.
+    ``usd_per_hour`` is the marginal price of all ``machines`` (zero on a reservation), ``usd_per_step`` the amortised
+    one. A gang with an on-demand core, or of two machine types, has two lines with the same ``gang``, start and end;
+    steps stand on the first.
 
     ``reservation_cost`` says what is known of a reservation's price: amortised, sunk (its amortised price is then
     zero), unknown (None then); "" for any other market. ``policy`` is the one that an accepted quote was made for; None
@@ -78,12 +107,16 @@ class Line:
     grams_co2e: int | None = None
     carbon_usd: Usd | None = None
     carbon_doubt: str = ""
+    fallback: LineFallback | None = None
 
     @property
     def amortised_usd(self) -> Usd | None:
         """Return the line's cost with a reservation at its amortised price; None where that is not known."""
         rate = self.amortised_usd_per_hour
-        return None if rate is None else rate.over(timedelta(microseconds=int(self.hours * 3_600_000_000)))
+        if rate is None:
+            return None
+        own = rate.over(timedelta(microseconds=int(self.hours * 3_600_000_000)))
+        return own if self.fallback is None else own + self.fallback.cost_usd
 
     @property
     def orderable(self) -> bool:
@@ -92,8 +125,11 @@ class Line:
 
     @property
     def at_risk_usd(self) -> Usd:
-        """Return the most that the line may cost: its price ceiling for all its time."""
-        return self.max_usd_per_hour.over(self.end - self.start)
+        """Return the most that the line may cost: its price ceiling, or that of its fallback, for all its time."""
+        ceiling = self.max_usd_per_hour
+        if self.fallback is not None:
+            ceiling = max(ceiling, self.fallback.max_usd_per_hour)
+        return ceiling.over(self.end - self.start)
 
 
 def describe_mix(machines: Iterable[tuple[int, str]]) -> str:
@@ -122,7 +158,10 @@ class PlannedMove:
 
 @dataclass(frozen=True, slots=True)
 class Relaxation:
-    """The smallest change of one rule that would place a job, and by how much the bill rises then."""
+    """A change of one rule that would place a job beside all others where they are, and what it would cost there.
+
+    Both are upper ends: where all are planned again, less may do.
+    """
 
     change: str
     detail: str
@@ -359,7 +398,8 @@ class Plan:
     ``fair_share`` is empty unless the limits file states shares. ``cost_usd`` and all costs of jobs and lines are at
     on-demand prices, of which ``commitments`` cover what they say. ``learned`` is what earlier runs said of speeds and
     interruptions; None where the plan was made without. ``restricted_to`` names the teams whose part of a plan this is
-    (:mod:`router.planning.restricted_plan`); empty for a whole plan.
+    (:mod:`router.planning.restricted_plan`); empty for a whole plan. ``name`` says which plans it follows, outside the
+    digest.
     """
 
     as_of: datetime
@@ -391,6 +431,7 @@ class Plan:
     commitments: tuple[CommitmentUse, ...] = ()
     learned: Experience | None = None
     restricted_to: tuple[str, ...] = ()
+    name: str = TRIAL
 
     @property
     def covered_usd(self) -> Usd:

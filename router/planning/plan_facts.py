@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 from itertools import accumulate, pairwise
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from pricing.money import Usd
 from router.planning.inputs import LimitAmount
@@ -16,6 +16,9 @@ from router.planning.plan import JobSummary, Line, Plan, describe_mix
 from router.planning.plan_usage import TeamUsage
 
 T = TypeVar("T")
+
+#: Words of the note on a job that may come to cost more than its budget.
+OVER_BUDGET: Final = "holds for the expected cost"
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +183,8 @@ class PlanFacts:
         """
         own = [line for line in self.lines.get(job, ()) if _is_at(line, place)]
         if own and self.placements[job] == place:
-            gang = own[0].gang
+            # A job may run on gangs of several sizes at one place; the place is that of one size.
+            gang = next((line.gang for line in own if line.accelerators == place.accelerators), own[0].gang)
             return sum(line.usd_per_hour.nanos for line in self.lines[job] if line.gang == gang)
         summary = self.jobs.get(job)
         for other in () if summary is None else summary.alternatives:

@@ -1,8 +1,8 @@
 """Write a plan as JSON (canonical bytes with a digest over them) and read it back.
 
 Schema: ``docs/schema/plan.json``. Money is a decimal string, times are UTC with ``Z``, shares and rates are numbers.
-``digest`` is SHA-256 over the document without ``digest``, ``plan_id``, ``usage`` and ``inputs``; the last two have
-digests of their own. A file whose digests do not match was edited and is refused.
+``digest`` is SHA-256 over the document without ``digest``, ``plan_id``, ``name``, ``usage`` and ``inputs``; the last
+two have digests of their own. A file whose digests do not match was edited and is refused.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from pricing.pool_experience import PoolExperience
 from pricing.problems import InvalidInputError
 from router.jobs.experience import Experience, LearnedSpeed
 from router.jobs.run_policy import RunPolicy
+from router.jobs.spec import parse_name
 from router.planning.inputs import GangUse, LimitAmount, LimitSource, PlanInputs
 from router.planning.plan import (
     Alternative,
@@ -32,6 +33,7 @@ from router.planning.plan import (
     JobSummary,
     Lateness,
     Line,
+    LineFallback,
     Plan,
     PlanCarbon,
     PlannedMove,
@@ -41,6 +43,7 @@ from router.planning.plan import (
     TeamStanding,
     Unplaced,
 )
+from router.planning.plan_names import TRIAL
 from router.planning.plan_usage import (
     EgressUsage,
     JobCostTerms,
@@ -55,7 +58,9 @@ from router.planning.plan_usage import (
 SCHEMA_VERSION = 1
 # The digest names what is ordered. These sections came later and describe it: plans keep the digests that they had.
 SECTIONS = ("inputs", "usage")
-OUTSIDE_DIGEST = frozenset({"digest", "plan_id", *SECTIONS})
+# What `plan --optimistic -o json` adds for its reader: no part of a plan, and not read back.
+OPTIMISTIC = "optimistic"
+OUTSIDE_DIGEST = frozenset({"digest", "plan_id", "name", OPTIMISTIC, *SECTIONS})
 T = TypeVar("T")
 # Fields that only reservations have: plans without reservations keep the bytes that they had before these fields.
 RESERVATION_FIELDS: Mapping[type, tuple[str, ...]] = MappingProxyType(
@@ -64,12 +69,12 @@ RESERVATION_FIELDS: Mapping[type, tuple[str, ...]] = MappingProxyType(
 # Fields that are left out at their default, so that earlier plans keep their bytes.
 FIELDS_WITH_DEFAULT: Mapping[type, tuple[str, ...]] = MappingProxyType(
     {
-        Line: ("capacity", "policy", "grams_co2e", "carbon_usd", "carbon_doubt"),
+        Line: ("capacity", "policy", "grams_co2e", "carbon_usd", "carbon_doubt", "fallback"),
         Alternative: ("grams_co2e", "carbon_usd", "mix"),
         JobSummary: ("preemption", "grams_co2e", "carbon_usd", "late"),
         ShadowPrice: ("raised_by", "machines", "instance_type", "saves_usd", "places"),
         PlanInputs: ("sources",),
-        JobCostTerms: ("idle_usd", "stated"),
+        JobCostTerms: ("idle_usd", "fallback_usd", "stated"),
         JobPlacementType: ("term", "term_share", "used"),
         PlanUsage: ("egress", "cost_terms", "placement_types"),
     }
@@ -120,6 +125,8 @@ def plan_content(plan: Plan) -> dict[str, Any]:
         content["commitments"] = [_plain(use) for use in plan.commitments]
     if plan.learned is not None:
         content["learned"] = {**_plain(plan.learned), "digest": plan.learned.digest}
+    if plan.name != TRIAL:
+        content["name"] = plan.name
     if plan.restricted_to:
         content["restricted_to"] = list(plan.restricted_to)
     if plan.inputs is not None:
@@ -173,7 +180,7 @@ def _plain(value: Any) -> Any:
 def _fields(value: Any) -> dict[str, Any]:
     """Return the fields of a frozen value without those that are left out at their default."""
     content = {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
-    if isinstance(value, Line):
+    if isinstance(value, (Line, LineFallback)):
         content["billed_microseconds"] = int(value.hours * _MICROSECONDS_PER_HOUR)
     if isinstance(value, (Line, Alternative)) and not value.reservation_cost:
         for name in RESERVATION_FIELDS[type(value)]:
@@ -266,6 +273,7 @@ def _plan(c: dict[str, Any]) -> Plan:
         ),
         learned=_read_learned(c["learned"]) if "learned" in c else None,
         restricted_to=tuple(c.get("restricted_to", ())),
+        name=parse_name(c.get("name", TRIAL)),
     )
 
 
@@ -300,9 +308,14 @@ def _read_usage(content: dict[str, Any]) -> PlanUsage:
 
 
 def _read_line(content: dict[str, Any]) -> Line:
-    hours = Fraction(content["billed_microseconds"], _MICROSECONDS_PER_HOUR)
     policy = RunPolicy.read(content["policy"]) if "policy" in content else None
-    return _read(Line, {**content, "hours": hours, "policy": policy})
+    behind = _read(LineFallback, _with_hours(content["fallback"])) if "fallback" in content else None
+    return _read(Line, {**_with_hours(content), "policy": policy, "fallback": behind})
+
+
+def _with_hours(content: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields with the exact hours in place of the rounded ones."""
+    return {**content, "hours": Fraction(content["billed_microseconds"], _MICROSECONDS_PER_HOUR)}
 
 
 def _read_job(content: dict[str, Any]) -> JobSummary:

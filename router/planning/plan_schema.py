@@ -9,8 +9,9 @@ import json
 import types
 import typing
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from datetime import datetime
+from enum import StrEnum
 from fractions import Fraction
 from typing import Any, Literal
 
@@ -19,7 +20,7 @@ from pricing.pool_experience import PoolExperience
 from router.jobs.experience import Experience, LearnedSpeed
 from router.jobs.run_policy import run_policy_schema
 from router.planning import inputs, plan, plan_usage
-from router.planning.plan_json import SCHEMA_VERSION, optional_fields
+from router.planning.plan_json import OPTIMISTIC, SCHEMA_VERSION, optional_fields
 from router.planning.plan_usage_schema import USAGE_DESCRIPTIONS
 
 _RESERVATION_COST = (
@@ -90,6 +91,7 @@ PLAN_DESCRIPTIONS: Mapping[str, str] = {
         "Teams whose part of a plan this is; left out for a whole plan. Sums are of their jobs; bound_usd, and what is "
         "committed, used and unused of commitments, are 0, since they are of all jobs. It cannot be applied."
     ),
+    "name": "Plans of one name follow each other; left out for `trial`, and outside the digest.",
     "inputs": "What limits and the use of them were, for comparing plans; absent in older ones, outside the digest.",
     "usage": "What the plan uses of limits and budgets; left out by earlier versions, and outside the digest.",
 }
@@ -110,7 +112,7 @@ FIELD_DESCRIPTIONS: Mapping[type, Mapping[str, str]] = {
         "start": "From here on the machines are held.",
         "end": "Until here the machines are held.",
         "hours": "Hours expected to be billed, rounded to six decimals; exact in billed_microseconds.",
-        "billed_microseconds": "Time expected to be billed, in microseconds; cost_usd is usd_per_hour over it.",
+        "billed_microseconds": "Time expected to be billed, microseconds; cost_usd: usd_per_hour over it, + fallback.",
         "share": "Share of the time from start to end that is held; 1 for an order.",
         "startup": "Whether a start-up is paid in it.",
         "usd_per_hour": _USD_PER_HOUR,
@@ -133,6 +135,22 @@ FIELD_DESCRIPTIONS: Mapping[type, Mapping[str, str]] = {
         "grams_co2e": _GRAMS,
         "carbon_usd": _CARBON_USD,
         "carbon_doubt": "Figures that stand in for unknown ones in grams_co2e; left out where there are none.",
+        "fallback": "The on-demand gang behind a guarded spot line; left out for any other.",
+    },
+    plan.LineFallback: {
+        "": "The on-demand gang on which a spot line ends where the deadline guard says so, or its pool is left.",
+        **_PLACE,
+        "market": "How it is bought.",
+        "machines": "Number of machines.",
+        "accelerators": "Accelerators of all machines.",
+        "usd_per_hour": "Price of all machines, dollars an hour.",
+        "max_usd_per_hour": "Dollars an hour of all machines above which it must not be bought.",
+        "hours": "Hours expected to be billed, over all runs; rounded to six decimals, exact in billed_microseconds.",
+        "billed_microseconds": "Time expected to be billed, in microseconds.",
+        "cost_usd": "Dollars expected, moving there included; part of the line's cost_usd.",
+        "probability": "How often it is needed.",
+        "refusal_probability": "How often it cannot be had when it is needed.",
+        "reserved": "Whether limits are kept for it: without it the job would be less sure than it asks.",
     },
     plan.PlannedMove: {
         "": "Bytes moved into a region for a job.",
@@ -169,8 +187,8 @@ FIELD_DESCRIPTIONS: Mapping[type, Mapping[str, str]] = {
     plan.Cut: {
         "": "A phase of planning that ended before it was done.",
         "phase": (
-            "shortlist, placement, wider search, staying, repairs, confidence, early starts, shadow prices or "
-            "explanations."
+            "offers, shortlist, placement, wider search, staying, repairs, confidence, early starts, shadow prices "
+            "or explanations."
         ),
         "by": (
             "time: the clock, so that a run may differ from the next; work: a count, the same in every run; failure: "
@@ -232,8 +250,7 @@ FIELD_DESCRIPTIONS: Mapping[type, Mapping[str, str]] = {
         "finish": "Until when it holds machines.",
         "deadline": "Its deadline.",
         "confidence": "How sure it asks to be done by the deadline.",
-        "on_time_probability": "How sure it is to be done in the time reserved (of a late job: in what lies before its "
-        "deadline); null without a deadline.",
+        "on_time_probability": "At least how sure it is to be done by its deadline; null without one.",
         "runner_up": "The best other way; null where there is none.",
         "alternatives": "Other ways to run the whole rest of the job, cheapest first: the order of fallbacks.",
         "constraint_costs": "What rules of the job cost it.",
@@ -290,16 +307,18 @@ FIELD_DESCRIPTIONS: Mapping[type, Mapping[str, str]] = {
         "attempts": "The newest runs: ids of attempts.",
     },
     PoolExperience: {
-        "": "How long gangs were held in a pool, and how often they were interrupted; older ones counted less.",
+        "": "How long gangs or probes lived in a pool, and how often that ended; older ones counted less.",
         "cloud": "Cloud.",
         "region": "Region, in the cloud's own name.",
         "zone": "Zone; null where it is not known.",
         "instance_type": "Machine type, in the cloud's own name.",
         "market": "How it was bought.",
         "machines": "Machines of a gang.",
-        "hours": "Hours in which gangs were held.",
+        "hours": "Hours in which they lived.",
+        "exposure": "The same in operational time: ln(1 + hours / 0.6) of each life.",
         "interruptions": "Interruptions of them.",
-        "runs": "Number of gangs.",
+        "runs": "Number of lives.",
+        "kind": "gangs: machines that were held; availability: observations of whether any could be had.",
         "first_at": "When the earliest of them ended.",
         "last_at": "When the latest of them ended.",
     },
@@ -410,6 +429,7 @@ _PARTS: dict[type, str] = {
     Experience: "learned",
     LearnedSpeed: "learned_speed",
     PoolExperience: "pool_experience",
+    plan.LineFallback: "line_fallback",
 }
 
 
@@ -420,7 +440,7 @@ _RENAMED: dict[tuple[type, str], str] = {(plan.PlannedMove, "source"): "from"}
 _NESTED = frozenset({"book_digest", "book_as_of", "horizon_start", "horizon_end"})
 
 
-_OPTIONAL = frozenset({"cuts", "inputs", "usage", "fair_share", "carbon", "commitments", "learned", "restricted_to"})
+_OPTIONAL = frozenset({OPTIMISTIC, *(each.name for each in fields(plan.Plan) if each.default is not MISSING)})
 
 
 # Outside the plan's digest; each has a digest of its own.
@@ -440,6 +460,8 @@ _BOUNDS: dict[str, Schema] = {
     "month": {"pattern": "^[0-9]{4}-[0-9]{2}$"},
     "market": {"enum": ["on_demand", "spot", "reserved"]},
     "on_time_probability": {"minimum": 0, "maximum": 1},
+    "probability": {"minimum": 0, "maximum": 1},
+    "refusal_probability": {"minimum": 0, "maximum": 1},
     "share": {"minimum": 0, "maximum": 1},
     "steps": {"minimum": 0},
     "used": {"minimum": 0},
@@ -461,12 +483,13 @@ def plan_schema() -> Schema:
         "horizon": _object({"start": _at("horizon_start"), "end": _at("horizon_end")})
         | {"description": PLAN_DESCRIPTIONS["horizon"]},
         **own,
+        OPTIMISTIC: _optimistic_schema(),
     }
     return {
         "$schema": _DIALECT,
         "title": "A stepfare plan",
         "description": PLAN_DESCRIPTIONS["plan"],
-        **_object(properties),
+        **_object(properties, _OPTIONAL),
         "$defs": {**_DEFINITIONS, **{name: _part(part) for part, name in _PARTS.items()}},
     }
 
@@ -476,9 +499,39 @@ def plan_schema_text() -> str:
     return json.dumps(plan_schema(), indent=2, ensure_ascii=False) + "\n"
 
 
-def _object(properties: Schema) -> Schema:
+def _optimistic_schema() -> Schema:
+    """Return the schema of what `plan --optimistic` adds to its output, never to a plan that is stored."""
+    usd: Schema = {"$ref": "#/$defs/usd"}
+    usd_or_none: Schema = {"anyOf": [usd, {"type": "null"}]}
+    text_or_none: Schema = {"anyOf": [{"type": "string"}, {"type": "null"}]}
+    job = _object(
+        {
+            "job": {"type": "string", "description": "Name of the job."},
+            "before": {**text_or_none, "description": "Its place in this plan; null where it is left out."},
+            "cost_before_usd": {**usd_or_none, "description": "Its cost in this plan, dollars."},
+            "after": {**text_or_none, "description": "Its place at the lower end; null where it is left out."},
+            "cost_after_usd": {**usd_or_none, "description": "Its cost at the lower end, dollars."},
+        }
+    )
+    found = _object(
+        {
+            "cost_usd": {**usd, "description": "Cost of the other plan, dollars."},
+            "difference_usd": {**usd, "description": "By how much it costs more than this plan, dollars."},
+            "within_gap": {"type": "boolean", "description": "Whether the gaps of the two plans may explain that."},
+            "unplaced": {"type": "array", "items": {"type": "string"}, "description": "Jobs that it leaves out."},
+            "jobs": {"type": "array", "items": job, "description": "Jobs whose place or cost differs."},
+        }
+    )
+    words = (
+        "What `plan --optimistic` adds to its output: the plan of the same inputs with the interruptions of every spot "
+        "pool at the lower end of their 80 % interval. A plan that is stored or written has none."
+    )
+    return {**found, "description": words}
+
+
+def _object(properties: Schema, optional: frozenset[str] = frozenset()) -> Schema:
     """Return an object schema with every field required but the optional ones, and no other field."""
-    required = [name for name in properties if name not in _OPTIONAL]
+    required = [name for name in properties if name not in optional]
     return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
 
@@ -488,7 +541,7 @@ def _at(name: str) -> Schema:
 
 def _part(kind: type) -> Schema:
     properties = _properties(kind)
-    if kind is plan.Line:
+    if kind in (plan.Line, plan.LineFallback):
         words = FIELD_DESCRIPTIONS[kind]["billed_microseconds"]
         properties["billed_microseconds"] = {"type": "integer", "minimum": 0, "description": words}
     if kind in _SECTIONS or kind is Experience:
@@ -530,6 +583,8 @@ def _type(hint: Any, bounds: Schema) -> Schema:
         return {"$ref": "#/$defs/time"}
     if hint in _PARTS:
         return {"$ref": f"#/$defs/{_PARTS[hint]}"}
+    if isinstance(hint, type) and issubclass(hint, StrEnum):
+        return {"enum": [item.value for item in hint]}
     if hint in _PLAIN:
         return {"type": _PLAIN[hint], **bounds}
     if origin is Literal:
@@ -538,7 +593,7 @@ def _type(hint: Any, bounds: Schema) -> Schema:
         return {"type": "array", "items": _type(inner[0], {})}
     if origin is types.UnionType:
         known = next(kind for kind in inner if kind is not type(None))
-        if known in _SECTIONS or known in (plan.PlanCarbon, Experience):  # absent, never null
+        if known in _SECTIONS or known in (plan.PlanCarbon, plan.LineFallback, Experience):  # absent, never null
             return _type(known, bounds)
         return {"anyOf": [_type(known, bounds), {"type": "null"}]}
     raise TypeError(f"a plan holds no {hint}")

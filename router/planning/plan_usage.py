@@ -97,7 +97,8 @@ class JobCostTerms:
 
     ``compute_usd`` pays for steps that last, ``lost_work_usd`` for those repeated after interruptions,
     ``restarts_usd`` for start-ups after interruptions and ``startups_usd`` for those of the plan's own runs,
-    ``idle_usd`` for waiting, at both, for the last machine of the gang. ``stated`` is what the job file states of them.
+    ``idle_usd`` for waiting, at both, for the last machine of the gang, ``fallback_usd`` for the on-demand gang on
+    which a guarded run may end. ``stated`` is what the job file states of them.
     """
 
     job: str
@@ -109,6 +110,7 @@ class JobCostTerms:
     moves_usd: Usd
     stream_usd: Usd
     idle_usd: Usd = ZERO
+    fallback_usd: Usd = ZERO
     stated: tuple[StatedQuantity, ...] = ()
 
     @property
@@ -141,8 +143,9 @@ class JobPlacementType:
 class PlanUsage:
     """The use of limits and budgets; ``month`` is the calendar month (UTC) of the plan, ``2026-11``.
 
-    ``at_risk_usd`` is the cost of all orders if each runs to its end at its price ceiling. ``cost_terms`` are those of
-    placed jobs, ``placement_types`` of all, by name; none in plans of versions that did not record them.
+    ``at_risk_usd`` is the cost of all orders if each runs to its end at its price ceiling, or that of its fallback.
+    ``cost_terms`` are those of placed jobs, ``placement_types`` of all, by name; none in plans of versions that did not
+    record them.
     """
 
     month: str

@@ -13,7 +13,7 @@ USAGE_DESCRIPTIONS: Mapping[type, Mapping[str, str]] = MappingProxyType(
         plan_usage.PlanUsage: {
             "": "What the plan uses of limits and budgets, and the money at risk.",
             "month": "Calendar month (UTC) of the plan, for which budgets are counted, `YYYY-MM`.",
-            "at_risk_usd": "Dollars if every order runs to its end at its max_usd_per_hour.",
+            "at_risk_usd": "Dollars if every order runs to its end at its max_usd_per_hour, or its fallback's.",
             "limits": "Limits that are full at some time or have a shadow price, by name.",
             "teams": "Teams that have a budget, by name.",
             "egress": "What leaves clouds that have a cap on egress, by cloud and month; absent where none has.",
@@ -66,6 +66,7 @@ USAGE_DESCRIPTIONS: Mapping[type, Mapping[str, str]] = MappingProxyType(
             "moves_usd": "Dollars for moving data and checkpoints.",
             "stream_usd": "Dollars for data streamed from another region.",
             "idle_usd": "Dollars while machines wait for the last of their gang; left out where nothing is.",
+            "fallback_usd": "Dollars expected of the gang behind a guarded run; left out where there is none.",
             "stated": "Quantities behind the terms that the job file states; left out where there are none.",
         },
         plan_usage.StatedQuantity: {

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import pairwise
 
@@ -20,7 +20,8 @@ from router.jobs.limits import Limits
 from router.jobs.quantities import PLANNING_SPAN
 from router.jobs.spec import Job
 from router.planning.alternatives import MAY_NOT_MOVE
-from router.planning.candidates import Candidate, CandidateFinder, DroppedListing, steps_to_do
+from router.planning.candidate import Candidate, steps_to_do
+from router.planning.candidates import CandidateFinder, DroppedListing
 from router.planning.column_generation import (
     MAX_FULL_SHARES,
     MAX_WIDE_SHARES,
@@ -32,7 +33,7 @@ from router.planning.columns.search import solve_by_columns
 from router.planning.cost_terms import cost_terms_of
 from router.planning.costing import lines_of, moves_of
 from router.planning.cover import commitments_used
-from router.planning.derived_placement import find_for_plan, planned_type
+from router.planning.derived_placement import Found, find_for_plan, planned_type
 from router.planning.dominance import drop_dominated
 from router.planning.early_starts import start_early
 from router.planning.effort import Clock, Effort
@@ -43,27 +44,31 @@ from router.planning.late_jobs import JobOrder, LatePlan, may_be_late, order_pro
 from router.planning.local_search import improve_places
 from router.planning.plan import VALID_FOR, Line, Plan, PlanCarbon, PlanStatus
 from router.planning.plan_usage import PlanUsage
-from router.planning.planning_input import PlannedJobs, PlanningInput
+from router.planning.planning_input import NOT_LOOKED_AT, PlannedJobs, PlanningInput
 from router.planning.problem import PlacementProblem, last_use, make_slots, most_starts, window
 from router.planning.schedule import ScheduledRun
 from router.planning.shadow_prices import shadow_prices
-from router.planning.shared_limits import UseCounter, binding_limits, limit_amounts
+from router.planning.shared_limits import LimitUse, UseCounter, binding_limits, limit_amounts
 from router.planning.solve import (
     PlacementSolution,
     better_answer,
     compacted,
+    floor_usd,
     solve_in_stages,
     with_full_bound,
     with_holdings,
 )
 from router.planning.solver import PulpSolver, Solver
+from router.planning.split_jobs import unsplit_jobs, without_jobs
 from router.planning.stability import keep_previous
 from router.planning.stay_put import keep_places
 from router.planning.stays import keep_running
-from router.planning.summary import CandidateFindings, on_time_probability_of, summarise
+from router.planning.summary import on_time_probability_of, summarise
 from router.planning.usage_totals import egress_used, limits_used, month_of, orders_cost, teams_used
 
 _SEARCHING = 0.85  # share of the time limit; the rest is for pricing and explaining
+_OFFERS = "offers"
+_GLANCING, _GLANCED_SPOT = 4, 4  # time limits after which no offers are looked at any more, and spot offers until then
 _FARTHEST = 2 * PLANNING_SPAN  # the longest wait from the latest start
 _ANY_ORDER = JobOrder()
 _WIDER, _CONFIDENCE = "wider search", "confidence"
@@ -74,13 +79,15 @@ _IN_TIME = 2 / 3  # share of the effort for jobs in time where some job may be l
 class PlanRequest:
     """Everything that a plan depends on.
 
-    ``now`` is aware and ``gap`` relative. ``time_limit`` is the longest it may take, from which the searches have their
-    counts of nodes; ``resolve_limits`` is the number of shadow prices to re-solve; ``confidence_rounds`` is how often
-    to re-solve when a job split over offers falls short of its confidence. Up to ``compact_jobs`` jobs are placed by
-    one program, more by columns. With ``previous``, a job that has not started keeps its place and start of that plan
-    unless moving saves ``least_saving`` (None: the larger of $1 and 1 % of its cost). ``limit_sources`` says which
-    limits were read from clouds; it decides nothing. ``experience``: what earlier runs say of speeds and
-    interruptions.
+    ``now`` is aware and ``gap`` relative. ``time_limit`` is the longest it may take, from which the searches have
+    their counts of nodes; ``resolve_limits`` is the number of shadow prices to re-solve; ``confidence_rounds`` is
+    how often to re-solve when a job split over offers falls short of its confidence (0: such jobs stay as they
+    are). Up to ``compact_jobs`` jobs are placed by one program, more by columns. With ``previous``, a job that has
+    not started keeps its place and start of that plan unless moving saves ``least_saving`` (None: the larger of $1
+    and 1 % of its cost). ``limit_sources`` says which limits were read from clouds; it decides nothing.
+    ``experience``: what earlier runs say of speeds and interruptions. With ``risk_quantile`` the interruptions of
+    each spot pool count as known, at this quantile of what is believed of them. ``beside``: what other jobs take of
+    limits meanwhile (:func:`router.planning.current_use.peak_use`), which is not there for these.
     """
 
     jobs: tuple[Job, ...]
@@ -100,6 +107,8 @@ class PlanRequest:
     least_saving: Usd | None = None
     limit_sources: tuple[LimitSource, ...] = ()
     experience: Experience | None = None
+    risk_quantile: float | None = None
+    beside: LimitUse = field(default_factory=dict)
 
     def finder(self) -> CandidateFinder:
         """Return a finder of candidates; it also finds those that are shown and never chosen."""
@@ -110,6 +119,7 @@ class PlanRequest:
             advisory=True,
             experience=self.experience,
             orders_advisory=self.advisory,
+            risk_quantile=self.risk_quantile,
         )
 
 
@@ -134,14 +144,19 @@ def _silent(_: str) -> None:
 class PlanningRun:
     """The values that all phases of one call of :func:`make_plan` share.
 
-    ``budget`` is the whole effort, of which ``search`` is the part for the searches.
+    ``budget`` is the whole effort, of which ``search`` is the part for the searches, and ``looking`` the time limit
+    again for the offers of the jobs; later jobs are only glanced at, and none once ``glancing`` is over. ``found`` has
+    by job and confidence what was found: rounds ask for most jobs again as they were.
     """
 
     request: PlanRequest
     budget: Effort
     search: Effort
+    looking: Effort
+    glancing: Effort
     progress: Progress
     timings: Timings
+    found: dict[tuple[str, float], tuple[Job, Found]] = field(default_factory=dict)
 
 
 def make_plan(
@@ -164,7 +179,8 @@ def make_plan(
     engine = solver if solver is not None else PulpSolver(request.solver)
     budget = Effort(engine, request.time_limit, clock=clock, began=began)
     search = budget.within(_SEARCHING, _SEARCHING)
-    run = PlanningRun(request, budget, search, progress, timings)
+    looking, glancing = (budget.from_now(times * request.time_limit) for times in (1, _GLANCING))
+    run = PlanningRun(request, budget, search, looking, glancing, progress, timings)
     jobs = tuple(sorted((job for job in request.jobs if job.steps_left > 0), key=lambda j: j.name))
     if may_be_late(jobs):
         return _assemble_plan(run, _plan_with_late_jobs(run, jobs))
@@ -174,20 +190,29 @@ def make_plan(
 def _plan_jobs(
     run: PlanningRun, jobs: tuple[Job, ...], tightened_confidence: dict[str, float], order: JobOrder = _ANY_ORDER
 ) -> PlannedJobs:
-    """Place the jobs, again with more time for those that fall short of their confidence.
+    """Place the jobs so that each that is split over offers is as sure as it asks.
 
-    ``tightened_confidence`` gets what was asked instead.
+    Where it is not, it runs on one offer; where that costs more than the gap allows, all are placed again with more
+    time for it. After the last round what is not sure enough on one offer is left out. ``tightened_confidence`` gets
+    what was asked instead.
     """
     request, search, rounds = run.request, run.search, 0
     while True:
         run.progress(f"filtering {len(request.book.offers):,} offers for {len(jobs)} jobs")
         planning_input = _build_problem(run, jobs, tightened_confidence, order)
         answer = _search(run, planning_input)
-        short = _short_of_confidence(jobs, answer.runs)
-        if not short or search.late(_CONFIDENCE):
+        short = _short_of_confidence(jobs, answer.runs) if request.confidence_rounds else ()
+        if not short:
             break
-        if rounds >= request.confidence_rounds:
-            search.stopped(_CONFIDENCE)
+        unsplit, without = unsplit_jobs(answer, short)
+        if not without and unsplit.gap <= max(request.gap, answer.gap):
+            answer = unsplit
+            break
+        is_late = search.late(_CONFIDENCE)
+        if rounds >= request.confidence_rounds or is_late:
+            if not is_late:
+                search.stopped(_CONFIDENCE)
+            answer = without_jobs(unsplit, without)
             break
         rounds += 1
         tightened_confidence.update(
@@ -226,20 +251,31 @@ def _build_problem(
     advisory: dict[str, tuple[Candidate, ...]] = {}
     dropped: dict[str, tuple[DroppedListing, ...]] = {}
     infeasible: dict[str, str] = {}
-    for job in jobs:
+    partly: set[str] = set()
+    for job in sorted(jobs, key=lambda job: -job.priority):
         confidence = tightened_confidence.get(job.name)
         wanted = job if confidence is None else job.model_copy(update={"confidence": confidence})
-        found, dropped[job.name] = find_for_plan(finder, wanted)
+        known = run.found.get((job.name, wanted.confidence))
+        if known is None or known[0] is not job:
+            if run.looking.late(_OFFERS) and any(usable.values()):
+                partly.add(job.name)
+                known = (
+                    job,
+                    ((), ()) if run.glancing.late(_OFFERS) else find_for_plan(finder, wanted, most_spot=_GLANCED_SPOT),
+                )
+            else:
+                known = run.found[job.name, wanted.confidence] = (job, find_for_plan(finder, wanted))
+        found, dropped[job.name] = known[1]
         usable[job.name] = found if request.advisory else tuple(c for c in found if c.provisionable)
         advisory[job.name] = () if request.advisory else tuple(c for c in found if not c.provisionable)
         reason = _infeasible_reason(job, usable[job.name], request.now)
         if reason is not None:
-            infeasible[job.name] = reason
+            infeasible[job.name] = NOT_LOOKED_AT if job.name in partly else reason
     placeable = tuple(job for job in jobs if job.name not in infeasible)
     problem = order_problem(_placement_problem(request, jobs, placeable, usable, advisory), order)
     problem = keep_running(problem)
     run.timings.feasibility += time.perf_counter() - began
-    return PlanningInput(jobs, finder, problem, advisory, dropped, infeasible)
+    return PlanningInput(jobs, finder, problem, advisory, dropped, infeasible, frozenset(partly))
 
 
 def _infeasible_reason(job: Job, candidates: tuple[Candidate, ...], now: datetime) -> str | None:
@@ -262,6 +298,8 @@ def _infeasible_reason(job: Job, candidates: tuple[Candidate, ...], now: datetim
     if least <= hours:
         return _maintenance_reason(job, candidates, now) if any(c.closed for c in candidates) else None
     needed = f"{least:.1f} h needed on the fastest offer ({fastest.key})"
+    if job.deadline is not None:
+        needed += f" to be {job.confidence:.0%} sure"
     if job.may_be_late and hours <= 0:
         return f"no time is left: {needed}"
     return f"the deadline is too near: {needed}, {hours:.1f} h left"
@@ -315,7 +353,10 @@ def _placement_problem(
     counter = UseCounter(request.limits)
     found = [(job.name, c) for job in jobs for c in (*usable[job.name], *advisory[job.name])]
     use = {(name, c.key): counter.use(c) for name, c in found}
-    shared = limit_amounts((c for _, c in found), request.limits)
+    shared = {
+        name: replace(limit, amount=max(0, limit.amount - request.beside.get(name, 0)))
+        for name, limit in limit_amounts((c for _, c in found), request.limits).items()
+    }
     tight = binding_limits({job.name: usable[job.name] for job in placeable}, use, shared)
     ends = [last_use(job, usable[job.name], request.now, steps_to_do(job, running=False)) for job in jobs]
     edges = [edge for held in request.limits.reservations for edge in (held.start, held.until) if edge is not None]
@@ -440,10 +481,7 @@ def _assemble_plan(run: PlanningRun, late_plan: LatePlan) -> Plan:
     lines = tuple(line for name in sorted(answer.runs) for line in lines_of(problem, answer.runs[name]))
     moves = moves_of(problem, answer.runs)
     cost = Usd.total([*(line.cost_usd for line in lines), *(move.cost_usd for move in moves)])
-    findings = CandidateFindings(
-        planning_input.advisory, planning_input.dropped, planning_input.infeasible, planning_input.finder
-    )
-    summaries, unplaced = summarise(planning_input.jobs, problem, answer, lines, moves, findings, budget)
+    summaries, unplaced = summarise(planning_input, answer, lines, moves, budget)
     summaries, unplaced = late_plan.summaries(summaries), late_plan.unplaced(unplaced)
     timings.price += time.perf_counter() - began
     began = time.perf_counter()
@@ -454,8 +492,11 @@ def _assemble_plan(run: PlanningRun, late_plan: LatePlan) -> Plan:
     covered = Usd.total(use.covered_usd for use in commitments)
     objective = cost - covered + answer.threshold + (Usd(0) if carbon is None else carbon.carbon_usd)
     bound = min(answer.bound_usd, objective)
+    if not planning_input.looked_at_all:
+        bound = min(bound, floor_usd(problem, answer.runs, partly=planning_input.partly))
     gap = (objective - bound).nanos / objective.nanos if objective.nanos > 0 else 0.0
-    status = _status(answer, gap, request)
+    proven = answer.stage_one_proven and planning_input.looked_at_all
+    status = _status(answer, gap, request, proven=proven)
     return Plan(
         as_of=request.now,
         expires_at=request.now + VALID_FOR,
@@ -464,7 +505,7 @@ def _assemble_plan(run: PlanningRun, late_plan: LatePlan) -> Plan:
         horizon_start=request.now,
         horizon_end=request.now + request.horizon,
         status=status,
-        stage_one_proven=answer.stage_one_proven,
+        stage_one_proven=proven,
         time_limit_hit=status == "time_limit" or any(cut.by == "time" for cut in budget.cuts),
         cost_usd=cost,
         orders_usd=orders_cost(lines, moves),
@@ -512,9 +553,9 @@ def _plan_carbon(limits: Limits, lines: Sequence[Line]) -> PlanCarbon | None:
     )
 
 
-def _status(answer: PlacementSolution, gap: float, request: PlanRequest) -> PlanStatus:
+def _status(answer: PlacementSolution, gap: float, request: PlanRequest, *, proven: bool) -> PlanStatus:
     """Return optimal only with stage one proven and the gap reached, infeasible when no job at all could be placed."""
-    if not answer.runs and (answer.stage_one_proven or answer.hit_time_limit):
-        return "infeasible" if answer.stage_one_proven else "time_limit"
+    if not answer.runs and (proven or answer.hit_time_limit):
+        return "infeasible" if proven else "time_limit"
     tolerance = max(request.gap, 1e-6)
-    return "optimal" if answer.stage_one_proven and gap <= tolerance + 1e-12 else "feasible"
+    return "optimal" if proven and gap <= tolerance + 1e-12 else "feasible"

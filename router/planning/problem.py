@@ -14,7 +14,7 @@ from pricing.offers import Offer
 from pricing.places import Market
 from router.jobs.limits import Limits
 from router.jobs.spec import Job
-from router.planning.candidates import Candidate, steps_to_do
+from router.planning.candidate import Candidate, steps_to_do
 from router.planning.emissions import emission_table
 from router.planning.shared_limits import LimitUse, SharedLimit
 

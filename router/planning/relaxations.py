@@ -20,7 +20,8 @@ from router.planning.alternatives import (
     fitting_runs,
     without_maintenance,
 )
-from router.planning.candidates import ENOUGH, Candidate, CandidateFinder, steps_to_do
+from router.planning.candidate import Candidate, steps_to_do
+from router.planning.candidates import ENOUGH, CandidateFinder, DroppedListing
 from router.planning.derived_placement import find_for_plan, rules_by_placement
 from router.planning.dominance import drop_dominated
 from router.planning.egress_caps import full_cap
@@ -48,14 +49,14 @@ def without_placement(job: Job) -> Job:
 
 
 def relaxations_of(
-    here: JobContext, candidates: Sequence[Candidate], finder: CandidateFinder
+    here: JobContext, candidates: Sequence[Candidate], dropped: Sequence[DroppedListing], finder: CandidateFinder
 ) -> tuple[Relaxation, ...]:
     """Return a relaxation for each rule whose change is enough on its own, the others held in place.
 
-    Rules are the deadline, budgets, the job's own rules and the limits.
+    Rules are the deadline, budgets, the job's own rules and the limits. ``dropped`` is what the job's rules ruled out.
     """
     relaxations: list[Relaxation | None] = [_later_deadline(here, candidates), *_more_budget(here, candidates)]
-    for change, words in _wider_rules(here.job, finder):
+    for change, words in _wider_rules(here.job, dropped):
         relaxations.append(_with_rules(here, change, words, candidates, finder))
     relaxations.append(_one_move(here, candidates))
     relaxations += _other_maintenance(here, candidates)
@@ -65,7 +66,7 @@ def relaxations_of(
     return tuple(r for r in relaxations if r is not None)
 
 
-def _wider_rules(job: Job, finder: CandidateFinder) -> list[tuple[Job, str]]:
+def _wider_rules(job: Job, dropped: Sequence[DroppedListing]) -> list[tuple[Job, str]]:
     """Return the job with one of its own rules dropped, for each such rule, with the change in words."""
     changes: list[tuple[Job, str]] = []
     if job.residency.allow or job.residency.deny:
@@ -79,7 +80,7 @@ def _wider_rules(job: Job, finder: CandidateFinder) -> list[tuple[Job, str]]:
     if job.gang.rdma == "required":
         gang = job.gang.model_copy(update={"rdma": "optional"})
         changes.append((job.model_copy(update={"gang": gang}), "do without an RDMA fabric"))
-    if rules_by_placement(job, finder):
+    if rules_by_placement(job, dropped):
         changes.append((without_placement(job), "placement none"))
     return changes
 
@@ -378,7 +379,11 @@ def _run_shortage(here: JobContext, empty: JobContext, candidate: Candidate) -> 
 
 
 def constraint_costs(
-    here: JobContext, cost: Usd, candidates: Sequence[Candidate], finder: CandidateFinder
+    here: JobContext,
+    cost: Usd,
+    candidates: Sequence[Candidate],
+    dropped: Sequence[DroppedListing],
+    finder: CandidateFinder,
 ) -> tuple[ConstraintCost, ...]:
     """Return the cost to the job of residency, placement, egress cap, ``max_moves: 0``, group and deadline.
 
@@ -389,7 +394,7 @@ def constraint_costs(
     job = here.job
     if job.residency.allow or job.residency.deny:
         costs.append(_cost_of(here, "residency", cost, _provisionable(finder, without_residency(job)), None))
-    if rules_by_placement(job, finder):
+    if rules_by_placement(job, dropped):
         costs.append(_cost_of(here, "placement", cost, _provisionable(finder, without_placement(job)), None))
     if job.data is not None and job.data.egress_cap is not None:
         costs.append(_cost_of(here, "egress cap", cost, _provisionable(finder, without_egress_cap(job)), None))
@@ -399,7 +404,10 @@ def constraint_costs(
         costs.append(_cost_of(replace(here, job=without_max_moves(job)), "max_moves", cost, candidates, None))
     if job.deadline is not None:
         slots = _slots_past_deadline(here, window(job, here.problem.now)[0])
-        costs.append(_cost_of(here, "deadline", cost, candidates, slots))
+        found = _cost_of(here, "deadline", cost, candidates, slots)
+        # Under the guard a deadline also costs what the fallback does, which a plan made again alone tells.
+        if found.saving_usd > Usd(0) or all(c.guard is None for c in candidates):
+            costs.append(found)
     return tuple(costs)
 
 

@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 
-from pricing.egress import INTERNET, Tariff
 from pricing.money import Usd
 from pricing.places import RegionId
-from pricing.units import gb_to_bytes
 from router.jobs.limits import Limits
 from router.jobs.quantities import Moment
 from router.jobs.spec import Job, Status
-from router.planning.candidates import Candidate, CandidateFinder, steps_to_do
+from router.planning.candidate import Candidate, steps_to_do
+from router.planning.candidates import CandidateFinder
 from router.planning.checkpoint_times import interval_hours
+from router.planning.transfers import transfer_usd
 
 
 def remaining_job(
@@ -72,17 +72,12 @@ def moves_usd(candidate: Candidate, limits: Limits) -> Usd:
     return Usd.total(transfer_usd(t.tariff, t.volume_bytes, limits) for t in candidate.transfers if not t.free)
 
 
-def transfer_usd(tariff: Tariff, volume_bytes: int, limits: Limits) -> Usd:
-    """Return the cost of moving ``volume_bytes``, counted the same way."""
-    internet = tariff.scope == INTERNET
-    already = gb_to_bytes(limits.egress_month_to_date_gb.get(tariff.cloud, 0)) if internet else 0
-    return tariff.cost_of(already, volume_bytes, 0)
-
-
 def remaining_usd(job: Job, candidate: Candidate, limits: Limits) -> Usd:
-    """Return the expected dollars of all remaining work on a candidate: start-up, run, moves."""
+    """Return the expected dollars of all remaining work on a candidate: start-up, run, fallback, moves."""
     compute = candidate.usd_per_hour.over(timedelta(hours=remaining_hours(job, candidate)))
-    return compute + moves_usd(candidate, limits)
+    reserved = steps_to_do(job, running=candidate.running) / candidate.on_time_steps_per_hour
+    fallback = Usd(round(candidate.fallback_usd_per_reserved_hour * reserved * 1e9))
+    return compute + fallback + moves_usd(candidate, limits)
 
 
 def interval_at(job: Job, interruptions_per_hour: float, *, lost: int = 0) -> timedelta | None:

@@ -17,7 +17,7 @@ from pricing.money import NANOS, Usd
 from pricing.places import RegionId
 from router.jobs.limits import Limits
 from router.jobs.spec import Job
-from router.planning.candidates import Candidate, steps_to_do
+from router.planning.candidate import Candidate, steps_to_do
 from router.planning.program import ConstraintRow, Program, ProgramBuilder
 from router.planning.remaining_work import moves_usd, remaining_hours, remaining_usd
 from router.planning.shared_limits import LimitUse, binding_limits, limit_amounts, use_of
@@ -166,7 +166,7 @@ class _Table:
             raise ValueError("two gangs have one name")
         self._limits = limits
         self._money = {team: usd.dollars() for team, usd in money_left.items()}
-        self._uses: dict[tuple[tuple[str, int], ...], LimitUse] = {}
+        self._uses: dict[tuple[tuple[tuple[str, int], ...], ...], LimitUse] = {}
         allowed = {
             name: [c for c in want.candidates if want.allowed is None or c.key in want.allowed]
             for name, want in self._wants.items()
@@ -182,7 +182,10 @@ class _Table:
         self._allowed = sum(len(found) for found in self._options.values())
 
     def _use(self, candidate: Candidate) -> LimitUse:
-        parts = tuple((part.listing.name, part.machines) for part in candidate.parts)
+        parts = tuple(
+            tuple((part.listing.name, part.machines) for part in gang)
+            for gang in (candidate.parts, candidate.kept_free)
+        )
         if parts not in self._uses:
             self._uses[parts] = use_of(candidate, self._limits)
         return self._uses[parts]
@@ -208,6 +211,7 @@ class _Table:
                 moves[candidate.region] = moves_usd(candidate, self._limits).dollars()
             steps = steps_to_do(want.job, running=candidate.running)
             usd = candidate.usd_per_hour.dollars() * remaining_hours(want.job, candidate) + moves[candidate.region]
+            usd += candidate.fallback_usd_per_reserved_hour * steps / candidate.on_time_steps_per_hour
             if math.isfinite(most):  # budgets count the exact amount
                 usd = remaining_usd(want.job, candidate, self._limits).dollars()
             if usd > most:

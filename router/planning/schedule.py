@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import pairwise
 
+from pricing.money import ZERO, Usd
 from router.jobs.spec import Job
-from router.planning.candidates import Candidate, steps_to_do
+from router.planning.candidate import Candidate, steps_to_do
 from router.planning.commitments import fill_rank
 from router.planning.formulation import ProgramLayout
 from router.planning.problem import PlacementProblem, Slot
@@ -55,6 +56,19 @@ class ScheduledRun:
         """Return the time expected to be billed, in whole microseconds."""
         working = round(self.productive / _MICRO * self.candidate.billed_per_reserved)
         return timedelta(microseconds=working + round(self.candidate.startup / _MICRO * self.startups))
+
+    @property
+    def fallback_billed(self) -> timedelta:
+        """Return the time of the fallback expected to be billed, in whole microseconds; none without one."""
+        return timedelta(microseconds=round(self.productive / _MICRO * self.candidate.fallback_per_reserved))
+
+    @property
+    def fallback_usd(self) -> Usd:
+        """Return what the fallback is expected to cost, moving there included."""
+        fallback = self.candidate.fallback
+        if fallback is None:
+            return ZERO
+        return fallback.usd_per_hour.over(self.fallback_billed) + self.candidate.fallback_moves.over(self.productive)
 
 
 @dataclass(slots=True)

@@ -1,6 +1,6 @@
 """Compute what more of each limit would save: LP duals summed over slots, re-solved plans for the largest.
 
-Of plans by columns the relaxation is solved again, not the plan.
+Of large plans the relaxation is solved again, not the plan, unless jobs are left out for a limit.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from pricing.money import NANOS, Usd
 from router.planning.alternatives import rank_candidates
-from router.planning.candidates import Candidate, steps_to_do
+from router.planning.candidate import Candidate, steps_to_do
 from router.planning.column_generation import count_slot_shares
 from router.planning.costing import compute_usd
 from router.planning.effort import Effort
@@ -20,11 +20,12 @@ from router.planning.plan import ShadowPrice
 from router.planning.problem import PlacementProblem
 from router.planning.program import Program
 from router.planning.shared_limits import use_of_parts
-from router.planning.solve import LimitRaise, LimitWorth, PlacementSolution, solve_in_stages
+from router.planning.solve import LimitRaise, LimitWorth, PlacementSolution, PlanRelaxation, solve_in_stages
 
 _WORTH_SHOWING = 0.005  # dollars
 _CENTS = 100  # of a dollar
 _PHASE = "shadow prices"
+_FEW_SHARES = 1_500  # shares of slots up to which a plan is solved again only for money
 _MOST_SHARES = 12_000  # a program with more shares of slots is not solved again
 _MOST_JOBS = 400  # jobs of a plan by columns above which estimates are enough
 _SMALL = 0.1  # share of the figure within which both solutions must be proven optimal
@@ -45,13 +46,15 @@ def shadow_prices(
     """Return limits and team budgets of which more would place a job or save money: resolved first, dearest first.
 
     ``lp_estimate`` is the dual of the relaxation, with the set of placed jobs held fixed: at a kink it can be far above
-    what one more unit really saves. The top ``resolve`` are ``resolved``: planned again with as much more as one
-    machine of the blocked gang takes, or else all its machines, over the answer's candidates and all of ``whole``'s
-    that touch them; where the program is not too large and both optima are proven to a tenth of the figure. Thresholds
-    decide which jobs move, but are never paid: they are in no figure here.
+    what one more unit really saves. The top ``resolve`` are ``resolved`` where they block jobs that are left out, or
+    the program is small: planned again with as much more as one machine of the blocked gang takes, or else all its
+    machines, over the answer's candidates and all of ``whole``'s that touch them; where the program is not too large
+    and both optima are proven to a tenth of the figure. Thresholds decide which jobs move, but are never paid: they are
+    in no figure here.
 
-    Of a plan by columns the top are ``lp_resolved``: what its relaxation costs less with all the machines of the
-    blocked gang more, thresholds included, for as many jobs left out; ``lp_at_least`` where only that much is proven.
+    The others of the top are ``lp_resolved``: what the relaxation costs less with all the machines of the blocked gang
+    more, for as many jobs left out. Of a plan by columns that is so for all, thresholds included, and ``lp_at_least``
+    where only that much is proven.
     """
     if not answer.runs:
         return ()
@@ -65,12 +68,18 @@ def shadow_prices(
     limits = [_limit(problem, name, duals) for name in sorted(problem.binding)]
     limits += [_budget(team.team, duals) for team in problem.limits.teams]
     shown = sorted((f for f in limits if f.estimate >= _WORTH_SHOWING), key=lambda f: (-f.estimate, f.name))
-    if answer.stage_two is None:
-        return _prices_by_columns(answer, effort, shown, resolve)
-    first = _blocking(answer)
-    top = [*(f for f in limits if f.name in first), *(f for f in shown if f.name not in first)]
-    top.sort(key=lambda f: first.index(f.name) if f.name in first else len(first))
-    exact = _resolved(answer, whole, effort, top[:resolve])
+    exact: dict[str, ShadowPrice | None] = {}
+    relaxation = answer.relaxation
+    if answer.stage_two is not None:
+        first = _blocking(answer)
+        top = sorted((f for f in limits if f.name in first), key=lambda f: first.index(f.name))
+        if count_slot_shares(problem) <= _FEW_SHARES:
+            top += [f for f in shown if f.name not in first]
+        exact = _resolved(answer, whole, effort, top[:resolve])
+        relaxation = _CompactRelaxation(answer, whole)
+    others = [f for f in shown if f.name not in exact]
+    if relaxation is not None and len(problem.jobs) <= _MOST_JOBS:
+        exact |= _relaxed(answer, relaxation, effort, others, resolve - len(exact))
     prices = [price for price in exact.values() if price is not None]
     prices += [_estimated(limit) for limit in shown if limit.name not in exact]
     return tuple(sorted(prices, key=_dearest_first))
@@ -85,29 +94,53 @@ def _dearest_first(price: ShadowPrice) -> tuple[int, bool, int, str]:
     return (-price.places, price.basis == "lp_estimate", -money.nanos, price.limit)
 
 
-def _prices_by_columns(
-    answer: PlacementSolution, effort: Effort, shown: Sequence[_Limit], resolve: int
-) -> tuple[ShadowPrice, ...]:
-    """Return the worth of limits in the relaxation: solved again of those whose estimates promise most for a gang."""
+@dataclass(frozen=True)
+class _CompactRelaxation:
+    """The relaxation of the last stage's program, with every candidate that takes some of a raised limit."""
+
+    answer: PlacementSolution
+    whole: PlacementProblem
+
+    def worths(self, raises: Sequence[LimitRaise], effort: Effort) -> tuple[LimitWorth, ...]:
+        """Return the worth of each raise alone, for the same jobs left out; of fewer where time or solver gave out.
+
+        Thresholds are in no cost here.
+        """
+        wide = _touching(self.answer.problem, self.whole, {more.limit for more in raises})
+        costs: list[float] = []
+        for problem in (wide, *(_raised(wide, more) for more in raises)):
+            relaxed = effort.relax(_PHASE, _money_alone(self.answer, formulate(problem).program))
+            if relaxed.outcome != "optimal":
+                break
+            costs.append(relaxed.objective)
+        return tuple(LimitWorth(max(0.0, costs[0] - cost), ended=True) for cost in costs[1:])
+
+
+def _relaxed(
+    answer: PlacementSolution, relaxation: PlanRelaxation, effort: Effort, shown: Sequence[_Limit], most: int
+) -> dict[str, ShadowPrice | None]:
+    """Return what raises save in the relaxation, of the limits whose estimates promise most for a gang.
+
+    None where nothing; a limit that could not be solved again is left out.
+    """
     raises: dict[str, LimitRaise] = {}
-    few = len(answer.problem.jobs) <= _MOST_JOBS
-    for limit in shown if resolve and few and answer.relaxation is not None else ():
+    for limit in shown if most > 0 else ():
         found = [] if limit.team else list(_raises(answer, limit))
         if found:
             raises[limit.name] = found[-1]
     by_name = {limit.name: limit for limit in shown}
-    top = sorted(raises.values(), key=lambda more: (-by_name[more.limit].estimate * more.by, more.limit))[:resolve]
-    worths = answer.relaxation.worths(top, effort) if top and answer.relaxation is not None else ()
-    exact: dict[str, ShadowPrice | None] = {}
-    for more, worth in zip(top, worths, strict=False):
-        if worth.ended or worth.usd >= _WORTH_SHOWING:
-            exact[more.limit] = _relaxed(by_name[more.limit], more, worth)
-    prices = [price for price in exact.values() if price is not None]
-    prices += [_estimated(limit) for limit in shown if limit.name not in exact]
-    return tuple(sorted(prices, key=_dearest_first))
+    top = sorted(raises.values(), key=lambda more: (-by_name[more.limit].estimate * more.by, more.limit))[
+        : max(0, most)
+    ]
+    worths = relaxation.worths(top, effort) if top else ()
+    return {
+        more.limit: _price_of(by_name[more.limit], more, worth)
+        for more, worth in zip(top, worths, strict=False)
+        if worth.ended or worth.usd >= _WORTH_SHOWING
+    }
 
 
-def _relaxed(limit: _Limit, more: LimitRaise, worth: LimitWorth) -> ShadowPrice | None:
+def _price_of(limit: _Limit, more: LimitRaise, worth: LimitWorth) -> ShadowPrice | None:
     """Return what the raise saves in the relaxation, to the cent as it is solved; None where nothing."""
     saved = Usd(round(worth.usd * _CENTS) * (NANOS // _CENTS))
     if not saved.nanos:
@@ -177,7 +210,7 @@ def _resolved(
         for more in _raises(base, limit):
             if not effort.affords(_PHASE, formulation.program):
                 return prices
-            problem = _raised(wide, limit, more.by)
+            problem = _raised(wide, more)
             after = solve_in_stages(problem, formulate(problem), effort.within(1 / 2), _TIGHT, _PHASE)
             if not _comparable(base, after):
                 break
@@ -197,13 +230,15 @@ def _touching(problem: PlacementProblem, whole: PlacementProblem, names: set[str
     return replace(problem, candidates=candidates)
 
 
-def _raised(problem: PlacementProblem, limit: _Limit, by: int) -> PlacementProblem:
-    if not limit.team:
-        shared = problem.shared[limit.name]
-        return replace(problem, shared={**problem.shared, limit.name: replace(shared, amount=shared.amount + by)})
-    more = Usd(by * NANOS)
+def _raised(problem: PlacementProblem, more: LimitRaise) -> PlacementProblem:
+    if more.limit in problem.shared:
+        shared = problem.shared[more.limit]
+        amount = shared.amount + more.by
+        return replace(problem, shared={**problem.shared, more.limit: replace(shared, amount=amount)})
+    usd = Usd(more.by * NANOS)
     teams = tuple(
-        t.model_copy(update={"budget": t.budget + more}) if t.team == limit.team else t for t in problem.limits.teams
+        t.model_copy(update={"budget": t.budget + usd}) if team_row(t.team) == more.limit else t
+        for t in problem.limits.teams
     )
     return replace(problem, limits=problem.limits.model_copy(update={"teams": teams}))
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from router.jobs.limits import Limits
-from router.planning.candidates import Candidate, GangPart
+from router.planning.candidate import Candidate, GangPart
 from router.planning.feasibility import covers, limit_use
 
 
@@ -24,8 +24,13 @@ LimitUse = Mapping[str, int]
 
 
 def use_of(candidate: Candidate, limits: Limits) -> LimitUse:
-    """Return what a candidate takes of every limit of the file and of its offers' capacity."""
-    return use_of_parts(candidate.parts, limits)
+    """Return what a candidate takes of every limit of the file and of its offers' capacity, its fallback included.
+
+    An order stays executable at every instant: what a run may fall back on is kept for it while it runs. It falls back
+    after its gang is given up, so that a limit on both counts the larger of the two.
+    """
+    own, behind = use_of_parts(candidate.parts, limits), use_of_parts(candidate.kept_free, limits)
+    return own | {name: max(amount, own.get(name, 0)) for name, amount in behind.items()}
 
 
 class UseCounter:
@@ -34,18 +39,19 @@ class UseCounter:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         # Keyed by identity because listings are slow to hash; the parts are kept so that none is reused.
-        self._known: dict[tuple[tuple[int, int], ...], tuple[Candidate, LimitUse]] = {}
+        self._known: dict[tuple[tuple[tuple[int, int], ...], ...], tuple[Candidate, LimitUse]] = {}
 
     def use(self, candidate: Candidate) -> LimitUse:
         """Return what the candidate takes, as :func:`use_of`."""
-        key = tuple((id(part.listing), part.machines) for part in candidate.parts)
+        gangs = (candidate.parts, candidate.kept_free)
+        key = tuple(tuple((id(part.listing), part.machines) for part in gang) for gang in gangs)
         known = self._known.get(key)
         if known is None:
             known = self._known[key] = (candidate, use_of(candidate, self._limits))
         return known[1]
 
 
-def use_of_parts(parts: Iterable[GangPart], limits: Limits) -> LimitUse:
+def use_of_parts(parts: Iterable[GangPart], limits: Limits) -> dict[str, int]:
     """Return the same of machines that together are no candidate; what a limit cannot count is left out."""
     taken: dict[str, int] = {}
     for part in parts:
@@ -64,7 +70,7 @@ def limit_amounts(candidates: Iterable[Candidate], limits: Limits) -> Mapping[st
     """Return every limit that any of the candidates touches, by name."""
     known = {limit.name: SharedLimit(limit.name, limit.amount, limit.unit) for limit in limits.limits}
     for candidate in candidates:
-        for part in candidate.parts:
+        for part in (*candidate.parts, *candidate.kept_free):
             if part.listing.cap is not None:
                 name = f"capacity {part.listing.name}"
                 known[name] = SharedLimit(name, part.listing.cap, "machines")

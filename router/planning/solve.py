@@ -11,7 +11,7 @@ from typing import Protocol
 
 from pricing.money import Usd
 from router.jobs.spec import Job
-from router.planning.candidates import Candidate, steps_to_do
+from router.planning.candidate import Candidate, steps_to_do
 from router.planning.column_generation import Shortlist
 from router.planning.commitments import most_covered
 from router.planning.costing import carbon_usd, moves_of, objective_usd
@@ -94,6 +94,12 @@ class PlacementSolution:
         compute = Usd.total(objective_usd(found) for found in self.runs.values())
         moves = Usd.total(m.cost_usd for m in moves_of(self.problem, self.runs))
         return self.threshold + compute + moves - covered_usd(self.problem, self.runs)
+
+    @property
+    def gap(self) -> float:
+        """Return by what share of the objective the answer lies above its bound."""
+        spent = self.spent.nanos
+        return (spent - self.bound_usd.nanos) / spent if spent > 0 else 0.0
 
 
 def solve_in_stages(
@@ -262,15 +268,19 @@ def _greedy_answer(
     )
 
 
-def floor_usd(problem: PlacementProblem, placed: Container[str]) -> Usd:
+def floor_usd(problem: PlacementProblem, placed: Container[str], partly: Container[str] = ()) -> Usd:
     """Return a bound that needs no solver, for plans that leave out as many jobs of each priority.
 
     Each job costs at least what it costs alone on its cheapest candidate, moves apart; the dearest may be left out.
+    Of a job that was looked at ``partly`` nothing is known.
     """
     total = 0.0
     for tier in {job.priority for job in problem.jobs}:
         jobs = [job for job in problem.jobs if job.priority == tier]
-        floors = sorted(min((_least_usd(job, c) for c in problem.candidates[job.name]), default=0.0) for job in jobs)
+        floors = sorted(
+            0.0 if job.name in partly else min((_least_usd(job, c) for c in problem.candidates[job.name]), default=0.0)
+            for job in jobs
+        )
         total += sum(floors[: sum(job.name in placed for job in jobs)])
     return usd_below(max(0.0, total - most_covered(problem).dollars()))
 

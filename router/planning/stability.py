@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 
 from pricing.money import Usd
 from router.jobs.spec import Job
-from router.planning.candidates import Candidate
+from router.planning.candidate import Candidate
 from router.planning.costing import compute_usd, moves_of, objective_usd
 from router.planning.cover import covered_usd
 from router.planning.effort import Effort
@@ -43,7 +43,8 @@ def keep_previous(
     """Return the answer with jobs put back to the previous plan's places, and the jobs that are at theirs now.
 
     No job that is put back costs ``least_saving`` more than in ``answer`` (None: the larger of $1 and 1 % of its cost
-    there); of jobs that exchanged places the sum counts. Jobs that run now are left alone.
+    there); of jobs that exchanged places the sum counts, and together they may go back for no more than they cost now.
+    Jobs that run now are left alone.
     """
     targets = _targets(answer, previous)
     if not targets:
@@ -51,10 +52,16 @@ def keep_previous(
     restoring = _Restoring(answer, gap, {name: _least_saving(answer, name, least_saving) for name in targets})
     jobs = sorted((answer.problem.job[name] for name in targets), key=lambda job: (-job.priority, job.name))
     _put_back_singly(restoring, jobs, targets, effort)
-    for group in restoring.groups([targets[job.name] for job in jobs]):
+    everybody = [targets[job.name] for job in jobs]
+    # A search that ran out of time may have left the previous plan far behind: it comes back as a whole, if at all.
+    if not all(map(restoring.is_at_place, everybody)) and not effort.late(_PHASE):
+        restoring.put_back(everybody, restoring.movable(targets), shifted=True)
+        restoring.put_back(everybody, restoring.movable(targets), shifted=True, together=True)
+    for group in restoring.groups(everybody):
         if effort.late(_PHASE):
             break
         restoring.put_back(group, restoring.movable(targets))
+        restoring.put_back(group, restoring.movable(targets), together=True)
     _put_back_singly(restoring, jobs, targets, effort)
     at_place = frozenset(name for name, target in targets.items() if restoring.is_at_place(target))
     return restoring.answer(), at_place
@@ -64,8 +71,8 @@ def keep_previous(
 class _Target:
     """A job's place and start in the previous plan.
 
-    ``holds`` are the same slots and shares; None where they do not carry today's steps. ``candidate`` is None where
-    the job ran on several.
+    ``holds`` are the same slots and shares, ``shifted`` those as long after now as they were after the previous plan's
+    moment; None where they do not carry today's steps. ``candidate`` is None where the job ran on several.
     """
 
     job: Job
@@ -73,6 +80,7 @@ class _Target:
     candidate: Candidate | None
     start: datetime
     holds: tuple[SlotHold, ...] | None
+    shifted: tuple[SlotHold, ...] | None
 
 
 def _least_saving(answer: PlacementSolution, name: str, asked: Usd | None) -> Usd:
@@ -83,7 +91,7 @@ def _least_saving(answer: PlacementSolution, name: str, asked: Usd | None) -> Us
 
 def _targets(answer: PlacementSolution, previous: Plan) -> dict[str, _Target]:
     """Return the targets of the placed jobs that have not started and whose previous places are candidates now."""
-    problem = answer.problem
+    problem, elapsed = answer.problem, answer.problem.now - previous.as_of
     lines: dict[str, dict[str, list[Line]]] = {}
     for line in previous.lines:
         if line.job in answer.holdings:
@@ -96,12 +104,14 @@ def _targets(answer: PlacementSolution, previous: Plan) -> dict[str, _Target]:
         runs_now = any(candidate.running for candidate in problem.all_candidates[name])
         if len(found) == len(places) and not runs_now:
             candidates = {candidate.key: candidate for candidate, _ in found}
+            later = [(c, replace(x, start=x.start + elapsed, end=x.end + elapsed)) for c, x in found]
             targets[name] = _Target(
                 problem.job[name],
                 frozenset(candidates),
                 found[0][0] if len(candidates) == 1 else None,
                 min(line.start for _, line in found),
                 _holds_again(problem, problem.job[name], found),
+                _holds_again(problem, problem.job[name], later),
             )
     return targets
 
@@ -194,8 +204,18 @@ class _Restoring:
         first = holds[0].slot
         return self.is_at_place(target) and first.start <= max(target.start, self._problem.now) < first.end
 
-    def put_back(self, targets: Sequence[_Target], movable: Sequence[Job] = ()) -> bool:
+    def put_back(
+        self,
+        targets: Sequence[_Target],
+        movable: Sequence[Job] = (),
+        *,
+        shifted: bool = False,
+        together: bool = False,
+    ) -> bool:
         """Put back these jobs together where that is allowed; return whether anything changed.
+
+        With ``shifted`` each holds what it held, as long after now. With ``together`` what one of them saves where it
+        is now does not count, and all of them may cost no more. With either, more have to be at their places than are.
 
         Jobs that are ``movable``, and targets that find no room, may start at another time at the place that they have.
         A job that then finds none at all is served first in the next try.
@@ -208,14 +228,17 @@ class _Restoring:
             for name, job in jobs.items():
                 self._holdings[name] = before[name]
                 self._take(job, -1.0)
-            trial, without_room = self._trial(by_name, jobs, first)
+            trial, without_room = self._trial(by_name, jobs, first, shifted=shifted, together=together)
             back = [name for name, holds in trial.items() if name in by_name and name not in first]
             changed = [name for name, holds in trial.items() if holds != before[name]]
             self._holdings.update({name: trial[name] for name in changed} if not without_room else {})
             for job in jobs.values():
                 self._take(job, 1.0)
             if not without_room:
-                if any(name in back for name in changed) and self._is_allowed(changed, back):
+                is_better = any(name in back for name in changed)
+                if shifted or together:
+                    is_better = self._places(by_name, self._holdings) > self._places(by_name, before)
+                if is_better and self._is_allowed(changed, () if together else back):
                     return True
                 break
             first.insert(0, without_room)
@@ -225,8 +248,19 @@ class _Restoring:
             self._take(job, 1.0)
         return False
 
+    @staticmethod
+    def _places(targets: Mapping[str, _Target], holdings: Mapping[str, tuple[SlotHold, ...]]) -> int:
+        """Return how many of the jobs are at their previous places alone."""
+        return sum({hold.key for hold in holdings[name]} == target.keys for name, target in targets.items())
+
     def _trial(
-        self, targets: Mapping[str, _Target], jobs: Mapping[str, Job], first: Sequence[str]
+        self,
+        targets: Mapping[str, _Target],
+        jobs: Mapping[str, Job],
+        first: Sequence[str],
+        *,
+        shifted: bool,
+        together: bool,
     ) -> tuple[dict[str, tuple[SlotHold, ...]], str]:
         """Return new holdings of these jobs, whose old ones are not counted, and the job without room ("" for none)."""
         trial: dict[str, tuple[SlotHold, ...]] = {}
@@ -241,8 +275,10 @@ class _Restoring:
                 continue
             job, target = jobs[name], targets.get(name)
             if is_back and target is not None:
-                holds = self._run_of(target)
-                if holds is None or not self._is_worth(job, holds):
+                holds = target.shifted if shifted else None
+                if holds is None or self._present(job, holds) is None:
+                    holds = self._run_of(target)
+                if holds is None or not (together or self._is_worth(job, holds)):
                     continue
             else:
                 holds = self._present(job, self._holdings[name]) or self._elsewhen(job, self._holdings[name], target)

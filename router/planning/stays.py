@@ -12,7 +12,7 @@ from pricing.money import Usd
 from pricing.places import RegionId
 from router.jobs.spec import Job
 from router.planning.alternatives import dearest_moves
-from router.planning.candidates import Candidate
+from router.planning.candidate import Candidate
 from router.planning.costing import compute_usd
 from router.planning.egress_caps import full_cap
 from router.planning.left_shift import Load, add_load, room_for, run_from

@@ -10,12 +10,11 @@ from bisect import insort
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 
-from pricing.money import Usd
+from pricing.money import NANOS_PER_CENT, Usd
 from router.planning.plan_facts import LimitHold, PlanFacts
 
 MOST_NAMED = 5  # jobs that one limit or budget gives as causes
 _SLACK = 1e-6
-_CENT = 10_000_000  # nano-dollars
 
 
 class Takers:
@@ -78,5 +77,5 @@ class Takers:
         for job in self._later.plan.jobs:
             had = self._earlier.jobs[job.job].cost_usd if job.job in self._earlier.jobs else Usd(0)
             more = job.cost_usd.nanos - had.nanos
-            if more > _CENT:
+            if more > NANOS_PER_CENT:
                 yield job.team, more, job.job

@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Final
 
 from pricing.book import PriceBook
-from pricing.egress import Tariff
+from pricing.egress import INTERNET, Tariff
 from pricing.money import Usd, divide_half_even
 from pricing.places import Region, RegionId
 from pricing.units import BYTES_PER_GB, BYTES_PER_GIB, gb_to_bytes, gib_to_bytes
 from router.jobs.limits import Limits
 from router.jobs.spec import Job
+
+# Rate of one stream between two regions, where none was measured; clouds advertise several times as much.
+TRANSFER_GIB_PER_S: Final = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +55,16 @@ class UnknownTariff:
     def reason(self) -> str:
         """Return what is unknown, in words."""
         return f"no known egress tariff from {self.source} to {self.to}"
+
+
+def transfer_usd(tariff: Tariff, volume_bytes: int, limits: Limits) -> Usd:
+    """Return the cost of moving these bytes, at the tier where the limits file says this month stands.
+
+    Free allowances are not counted on.
+    """
+    internet = tariff.scope == INTERNET
+    already = gb_to_bytes(limits.egress_month_to_date_gb.get(tariff.cloud, 0)) if internet else 0
+    return tariff.cost_of(already, volume_bytes, 0)
 
 
 def transfers_into(job: Job, region: Region, book: PriceBook) -> tuple[Transfer, ...] | UnknownTariff:

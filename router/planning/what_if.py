@@ -12,6 +12,7 @@ from decimal import Decimal
 from typing import ClassVar, Literal
 
 from pricing.book import PriceBook
+from pricing.hazard import HIGH, LOW
 from pricing.money import Usd
 from pricing.offers import Offer
 from pricing.places import RegionId
@@ -205,6 +206,24 @@ class ConfidenceChange:
 
 
 @dataclass(frozen=True, slots=True)
+class InterruptionChange:
+    """The interruptions of every spot pool at one end of the interval that holds them four times in five.
+
+    Rates that an owner states stay what they are.
+    """
+
+    option: ClassVar[str] = "--interruptions"
+    end: Literal["low", "high"]
+
+    def __str__(self) -> str:
+        return f"interruptions {self.end}"
+
+    def apply(self, request: PlanRequest) -> PlanRequest:
+        """Return the request in which the level of each spot pool counts as known."""
+        return replace(request, risk_quantile=LOW if self.end == "low" else HIGH)
+
+
+@dataclass(frozen=True, slots=True)
 class JobDrop:
     """A plan without the job."""
 
@@ -238,7 +257,15 @@ class CarbonChange:
 
 
 Change = (
-    LimitChange | PriceScaling | RegionDrop | DeadlineChange | BudgetChange | ConfidenceChange | JobDrop | CarbonChange
+    LimitChange
+    | PriceScaling
+    | RegionDrop
+    | DeadlineChange
+    | BudgetChange
+    | ConfidenceChange
+    | InterruptionChange
+    | JobDrop
+    | CarbonChange
 )
 
 

@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from pricing.money import ZERO, Usd
+from pricing.money import NANOS_PER_CENT, ZERO, Usd
 from router.planning.changes import PlacementChange, plan_diff
 from router.planning.plan import JobSummary, Plan
 from router.planning.what_if import Variant
 
 _UNSURE = 0.005  # a probability this much below the confidence is late, as on the page of a plan
 _SHOWN_MOVES = 3
-_CENT = 10_000_000  # nano-dollars
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +42,9 @@ class VariantResult:
     @property
     def greatest_moves(self) -> tuple[PlacementChange, ...]:
         """Return the three moves that change the cost most; those of time alone are none of them."""
-        telling = (move for move in self.moves if move.kind != "retimed" or abs(change_of_cost(move).nanos) >= _CENT)
+        telling = (
+            move for move in self.moves if move.kind != "retimed" or abs(change_of_cost(move).nanos) >= NANOS_PER_CENT
+        )
         return tuple(islice(telling, _SHOWN_MOVES))
 
 

@@ -20,6 +20,7 @@ from router.planning.what_if import (
     Change,
     ConfidenceChange,
     DeadlineChange,
+    InterruptionChange,
     JobDrop,
     LimitChange,
     PriceScaling,
@@ -145,7 +146,7 @@ def _name(change: Change) -> str:
             return str(change.region)
         case DeadlineChange() | ConfidenceChange() | JobDrop():
             return change.job
-        case CarbonChange():
+        case CarbonChange() | InterruptionChange():
             return ""
 
 
@@ -255,6 +256,14 @@ def _carbon(text: str) -> CarbonChange:
     return CarbonChange(parse_usd(text.strip()))
 
 
+def _interruptions(text: str) -> InterruptionChange:
+    match text.strip():
+        case "low" | "high" as end:
+            return InterruptionChange(end)
+        case other:
+            raise RefusedError(f"{other!r} is no end of an interval", "write low or high")
+
+
 def _drop_job(text: str) -> JobDrop:
     return JobDrop(text.strip())
 
@@ -273,6 +282,7 @@ _PARSERS: dict[str, Callable[[str], Change]] = {
     "--deadline": _deadline,
     "--budget": _budget,
     "--confidence": _confidence,
+    "--interruptions": _interruptions,
     "--drop-job": _drop_job,
     "--carbon": _carbon,
 }

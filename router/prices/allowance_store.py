@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from filelock import FileLock, Timeout
 
-from pricing.atomic_file import write_atomic
+from pricing.atomic_file import make_private_folder, write_atomic
 from pricing.places import Market
 from pricing.problems import InvalidInputError
 from providers.protocol import AccountAllowances, CapacityReservation, Quota, QuotaUnit, StockHint
@@ -81,7 +81,7 @@ class AllowanceStore:
         self, now: datetime, found: Mapping[str, AccountAllowances], stock: Iterable[tuple[str, StockHint]] = ()
     ) -> Path:
         """Store a reading upon the latest one, and return its file. InvalidInputError where another writer is stuck."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        make_private_folder(self.folder)
         try:
             with FileLock(self.folder / ".lock", timeout=_LOCK_WAIT_S):
                 text = allowances_to_json(_merged(self._sound(), now, found, stock))

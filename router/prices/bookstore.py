@@ -14,7 +14,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from pricing.atomic_file import write_atomic
+from pricing.atomic_file import make_private_folder, write_atomic
 from pricing.book import PriceBook
 from pricing.book_file import file_hash, read_trusted_book, write_book
 from pricing.problems import InvalidInputError
@@ -108,7 +108,7 @@ class BookStore:
 
     def commit(self, book: PriceBook) -> StoredBook:
         """Write ``book``, then point to it; call it inside :meth:`lock`. The same content again is the same file."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        make_private_folder(self.folder)
         name = f"{book.as_of:%Y%m%dT%H%M%SZ}-{book.digest[:16]}"
         path = self.folder / f"{name}.parquet"
         write_book(book, path)
@@ -125,7 +125,7 @@ class BookStore:
     @contextmanager
     def lock(self) -> Iterator[None]:
         """Allow one writer at a time, across processes; the lock of a killed process is free at once."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        make_private_folder(self.folder)
         lock = FileLock(self.folder / ".lock", timeout=_LOCK_WAIT_S)
         try:
             with lock:

@@ -7,11 +7,19 @@ from pathlib import Path
 
 import platformdirs
 
+from pricing.problems import InvalidInputError
+
 
 def data_folder() -> Path:
-    """Return ``STEPFARE_HOME`` where it is set, else the user's data folder. It need not exist yet."""
+    """Return ``STEPFARE_HOME`` where it is set, else the user's data folder. It need not exist yet.
+
+    Raises InvalidInputError where it is something else than a folder.
+    """
     given = os.environ.get("STEPFARE_HOME")  # noqa: TID251  this module alone reads these variables
-    return Path(given).expanduser() if given else platformdirs.user_data_path("stepfare")
+    folder = Path(given).expanduser() if given else platformdirs.user_data_path("stepfare")
+    if folder.exists() and not folder.is_dir():
+        raise InvalidInputError.single("is no folder", where=str(folder), remedy="name a folder in STEPFARE_HOME")
+    return folder
 
 
 def books_folder(home: Path | None = None) -> Path:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from filelock import FileLock, Timeout
 
-from pricing.atomic_file import publish_file, sync_folder
+from pricing.atomic_file import make_private_folder, publish_file, sync_folder
 from pricing.places import Market
 from pricing.problems import InvalidInputError, Problem
 from router.files import duckdb_session
@@ -103,7 +103,7 @@ def lock_for_writing(folder: Path) -> Iterator[None]:
     TimeoutError when another writer holds the lock. Files that a killed writer left unfinished are removed first: no
     other process can be writing them.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    make_private_folder(folder)
     lock = FileLock(folder / _LOCK)
     try:
         lock.acquire(timeout=LOCK_WAIT_S)

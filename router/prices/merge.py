@@ -206,6 +206,7 @@ def extend_tables(tables: PriceBook, found: FetchResult | None, learnt: PriceBoo
     """Return ``tables`` with the machines, regions and tariffs that were just fetched, and those of an older book.
 
     This version's tables come first; of what they do not know, the newest row counts (a pool file was corrected).
+    Priors and signals are this version's alone. Records of interruptions are of both books: no cloud is asked for them.
     """
     now = found or FetchResult()
     return replace(
@@ -213,6 +214,7 @@ def extend_tables(tables: PriceBook, found: FetchResult | None, learnt: PriceBoo
         machines=_join_tables((tables.machines, now.machines, learnt.machines), lambda m: (m.cloud, m.instance_type)),
         regions=_join_tables((tables.regions, now.regions, learnt.regions), lambda r: r.id),
         tariffs=_join_tables((tables.tariffs, now.tariffs, learnt.tariffs), lambda t: t.meter),
+        records=_join_tables((tables.records, learnt.records), lambda r: (r.pool, r.machines, r.kind)),
     )
 
 

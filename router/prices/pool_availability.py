@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import groupby
 from operator import itemgetter
@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pricing.book import PriceBook
-from pricing.observed_risk import Exposure, estimate_loss_rate, measure_exposure
-from pricing.offers import Offer, OfferKey
+from pricing.offers import OfferKey
 from pricing.places import Market
-from pricing.risk import BAND_UPPER_EDGES, band_rate
+from pricing.pool_experience import ExperienceKind, Exposure, PoolExperience, measure_exposure
 from router.prices.history_sql import IS_CURRENT_ROW, PLACE, Selection, from_microseconds, query_parts
 from router.spot.policies.interface import SpotPoolKey
 
@@ -27,37 +26,45 @@ if TYPE_CHECKING:
 LONGEST_GAP = timedelta(minutes=30)
 
 
-LEAST_HOURS = 24.0
-
-
-PRIOR_HOURS = 24.0
-
-
 _AT_A_TIME = 100_000
 
 
 _SPOT = Selection(markets=(Market.SPOT,))
 
 
-def estimate_interruption_rates(
+def read_pool_records(
     folder: Path, book: PriceBook, now: datetime, window: timedelta, longest_gap: timedelta = LONGEST_GAP
-) -> Mapping[OfferKey, float]:
-    """Return interruptions per machine-hour of the spot offers whose pool was observed for at least ``LEAST_HOURS``.
+) -> tuple[PoolExperience, ...]:
+    """Return how long machines could be had in each spot pool of the history, and how often that ended, sorted.
 
-    The hours are those in which a machine could be obtained, in the ``window`` before ``now``. Pool and offer are of
-    the same cloud, region, zone and type; a share of obtainable machines above zero counts as available. The rate is
-    shrunk towards what the book would assume without observations (the band, else the prior; never the rate that the
-    offer states, which may come from here), weighing ``PRIOR_HOURS``. Of several sources the one with the longest
-    observation counts, since they may have observed the same hours. InvalidInputError for a file that cannot be read.
+    These are pools of the clouds that the book sells and of machines that it knows, in the ``window`` before ``now``;
+    older observations count less (:func:`pricing.pool_experience.memory_weight`). Every watched hour counts. A share of
+    obtainable machines above zero counts as available. ``runs`` are the times that a pool was found available anew,
+    ``first_at`` and ``last_at`` the first and last observation. InvalidInputError for a file that cannot be read.
     """
-    offers = {offer.key: offer for offer in book.offers if offer.market is Market.SPOT}
-    rates = {}
-    for key, seen in read_exposures(folder, now - window, now, longest_gap).items():
-        offer = offers.get(key)
-        prior = None if offer is None else _rate_without_history(book, offer)
-        if prior is not None and seen.hours >= LEAST_HOURS:
-            rates[key] = estimate_loss_rate(seen, prior, PRIOR_HOURS)
-    return rates
+    clouds = {offer.cloud for offer in book.offers}
+    records = [
+        PoolExperience(
+            cloud=cloud,
+            region=region,
+            zone=zone or None,
+            instance_type=instance_type,
+            market=market,
+            machines=1,
+            hours=watch.exposure.hours,
+            exposure=watch.exposure.operational,
+            interruptions=watch.exposure.losses,
+            runs=watch.exposure.lives,
+            first_at=watch.first_at,
+            last_at=watch.last_at,
+            kind=ExperienceKind.AVAILABILITY,
+        )
+        for (cloud, region, zone, instance_type, market), watch in _read_watches(
+            folder, now - window, now, longest_gap, _SPOT, decaying=True
+        ).items()
+        if cloud in clouds and watch.exposure.hours > 0 and book.machine(cloud, instance_type) is not None
+    ]
+    return tuple(sorted(records, key=lambda record: record.pool))
 
 
 def read_exposures(
@@ -69,7 +76,27 @@ def read_exposures(
 ) -> Mapping[OfferKey, Exposure]:
     """Return the exposure of each spot pool between the two moments, by the source that observed it longest.
 
-    ``which`` may leave out pools.
+    Old and new observations count alike. ``which`` may leave out pools.
+    """
+    watches = _read_watches(folder, since, until, longest_gap, which, decaying=False)
+    return {key: watch.exposure for key, watch in watches.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class _Watch:
+    """The exposure of a pool by one source, and its first and last observation."""
+
+    exposure: Exposure
+    first_at: datetime
+    last_at: datetime
+
+
+def _read_watches(
+    folder: Path, since: datetime, until: datetime, longest_gap: timedelta, which: Selection, *, decaying: bool
+) -> Mapping[OfferKey, _Watch]:
+    """Return what was observed of each spot pool by the source that observed it longest.
+
+    Several sources may have observed the same hours, so that their sum would count these twice.
     """
     where, values = replace(which, markets=(Market.SPOT,)).where(since, until)
     sql = f"""
@@ -77,13 +104,14 @@ def read_exposures(
         FROM (SELECT * FROM stored WHERE {where} QUALIFY {IS_CURRENT_ROW}) WHERE available IS NOT NULL
         ORDER BY {", ".join(PLACE)}, source, "at" """
 
-    def read(connection: duckdb.DuckDBPyConnection) -> dict[OfferKey, Exposure]:
-        longest: dict[OfferKey, Exposure] = {}
+    def read(connection: duckdb.DuckDBPyConnection) -> dict[OfferKey, _Watch]:
+        longest: dict[OfferKey, _Watch] = {}
         for series, rows in groupby(_risk_rows(connection.execute(sql, values)), key=itemgetter(0, 1, 2, 3, 4, 5)):
             key: OfferKey = series[:5]
-            seen = measure_exposure(((from_microseconds(at), available) for *_, at, available in rows), longest_gap)
-            if key not in longest or seen.hours > longest[key].hours:
-                longest[key] = seen
+            seen = [(from_microseconds(at), available) for *_, at, available in rows]
+            exposure = measure_exposure(seen, longest_gap, until if decaying else None)
+            if key not in longest or exposure.hours > longest[key].exposure.hours:
+                longest[key] = _Watch(exposure, seen[0][0], seen[-1][0])
         return longest
 
     return query_parts(folder, read, since, until) or {}
@@ -92,21 +120,6 @@ def read_exposures(
 def _risk_rows(cursor: duckdb.DuckDBPyConnection) -> Iterator[tuple[str, str, str, str, str, str, int, bool]]:
     while rows := cursor.fetchmany(_AT_A_TIME):
         yield from rows
-
-
-def _rate_without_history(book: PriceBook, offer: Offer) -> float | None:
-    """Return interruptions per machine-hour without any history; None where no prior covers the machine or place."""
-    if offer.interruption_band in BAND_UPPER_EDGES:
-        return band_rate(offer.interruption_band)
-    machine = book.machine(offer.cloud, offer.instance_type)
-    try:
-        return (
-            book.risk.prior(offer.cloud, machine.accelerator, offer.market).interruptions_per_machine_hour
-            if machine
-            else None
-        )
-    except LookupError:
-        return None
 
 
 def list_observed_pools(folder: Path, since: datetime, until: datetime) -> tuple[SpotPoolKey, ...]:

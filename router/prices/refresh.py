@@ -18,6 +18,7 @@ from pricing.book_file import embedded_book
 from pricing.history import PricePoint, merge_points
 from pricing.offers import Offer, OfferKey
 from pricing.places import SIMULATED_CLOUDS, Market
+from pricing.pool_experience import ExperienceKind
 from pricing.problems import InvalidInputError
 from providers.caller import Caller
 from providers.collector import CloudOutcome, CloudSource, FetchProgress, fetch_clouds
@@ -30,7 +31,7 @@ from router.prices.books import LATEST, SANDBOX
 from router.prices.bookstore import BookStore, StoredBook
 from router.prices.cloud_settings import LoadedClouds
 from router.prices.merge import CloudCounts, MergedBook, drop_unsold, extend_tables, merge_books
-from router.prices.pool_availability import estimate_interruption_rates
+from router.prices.pool_availability import read_pool_records
 from router.prices.quality_gates import GateLimits, GateRejection
 from router.prices.refresh_record import write_records
 from router.prices.report import (
@@ -142,7 +143,7 @@ def _refresh(
             if options.history_days:
                 try:
                     added += _append_history(history_folder, merge_.results, merge_.before, book, now)
-                    book = _with_observed_risk(book, history_folder, now)
+                    book = _with_pool_records(book, history_folder, now)
                 except (InvalidInputError, OSError, ValueError) as error:  # The new prices count without it too.
                     warnings += (f"the price history could not be stored: {error}",)
             stored = merge_.shelf.store.commit(book)
@@ -317,14 +318,11 @@ def _changed_offers(
             yield offer
 
 
-def _with_observed_risk(book: PriceBook, history_folder: Path, now: datetime) -> PriceBook:
-    """Return the book with interruption rates from the stored history, where it shows enough."""
-    rates = estimate_interruption_rates(history_folder, book, now, RISK_WINDOW)
-    if not rates:
-        return book
-    return book.with_offers(
-        replace(o, interruptions_per_hour=rates[o.key]) if o.key in rates else o for o in book.offers
-    )
+def _with_pool_records(book: PriceBook, history_folder: Path, now: datetime) -> PriceBook:
+    """Return the book with what the stored history shows of interruptions, in place of what an older one showed."""
+    others = (record for record in book.records if record.kind is not ExperienceKind.AVAILABILITY)
+    records = read_pool_records(history_folder, book, now, RISK_WINDOW)
+    return replace(book, records=(*others, *records), in_order=True)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from pricing.atomic_file import write_atomic
+from pricing.atomic_file import make_private_folder, write_atomic
 from router.prices.bookstore import BookStore
 from router.prices.report import CloudReport, RefreshReport
 
@@ -57,7 +57,7 @@ def write_records(store: BookStore, report: RefreshReport) -> None:
     records = dict(read_records(store))
     records |= {cloud.cloud: _record(cloud, report.now) for cloud in report.clouds}
     rows = [{**asdict(record), "at": record.at.isoformat()} for _, record in sorted(records.items())]
-    store.folder.mkdir(parents=True, exist_ok=True)
+    make_private_folder(store.folder)
     document = {"schema_version": SCHEMA_VERSION, "clouds": rows}
     write_atomic(store.folder / _FILE, json.dumps(document, indent=1), mode=0o600)
 

@@ -1,34 +1,50 @@
-"""Approvals of plans: who approved, what is missing; give and revoke them by the rules of a file."""
+"""Approvals of plans: the rules in force, who approved, what is missing; give and revoke them by the rules."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from pathlib import Path
 
-from pricing.money import Usd
+from pydantic import ValidationError
+
+from pricing.money import ZERO, Usd
 from router.access.identity import Permission
 from router.app.settings import AppSettings
 from router.config.approval_file import load_approval_rules
+from router.controller.accept import APPLY, ENVIRONMENTS, hash_environments
 from router.controller.approval import (
     APPROVE,
     REVOKE,
+    SET_RULES,
     Approval,
     ApprovalRules,
+    Exposure,
+    PlanPeople,
     approvals_of,
     approver_refusal,
-    at_risk,
+    at_risk_by_team,
     ceiling_refusals,
+    exposure_of,
     judge_approvals,
     needed_approvers,
+    user_of,
 )
+from router.controller.orders import orders_of
+from router.controller.workspaces import parse_job
+from router.jobs.spec import Job
 from router.planning.plan import Plan
 from router.queries.context import QueryContext
+from router.queries.plans import whole_plan
+from router.state.errors import StateError
+from router.state.records import AuditEntry
 from router.state.store import StateStore
 
 NO_RULES = "there are no rules to approve by"
-NO_RULES_REMEDY = "name a file as `approval_rules` in the deploy file, see `stepfare schema deploy`"
+NO_RULES_REMEDY = "set them (`stepfare approvals set FILE`), or name them as `approval_rules` in the deploy file"
 
 
 class ApprovalRefusedError(Exception):
@@ -85,17 +101,63 @@ class PlanApprovals:
         return max(0, (self.needed or 0) - len(self.approvers))
 
 
-def approval_rules(settings: AppSettings) -> ApprovalRules | None:
-    """Return the rules that the deploy file names; None where it names none. InvalidInputError for wrong ones."""
+@dataclass(frozen=True, slots=True)
+class StateRules:
+    """The rules that an administrator set for a state, with who and when."""
+
+    rules: ApprovalRules
+    who: str
+    at: datetime
+
+
+def state_rules(store: StateStore) -> StateRules | None:
+    """Return the rules that were set for the state; None where none ever were. StateError."""
+    entry = next(reversed(store.audit.entries(SET_RULES)), None)
+    if entry is None:
+        return None
+    try:
+        return StateRules(ApprovalRules.model_validate(entry.details["rules"]), entry.who, entry.at)
+    except (KeyError, ValidationError):
+        raise StateError(
+            f"the approval rules in entry {entry.seq} of the audit log cannot be read",
+            "set them again: `stepfare approvals set FILE`",
+        ) from None
+
+
+def approval_rules(settings: AppSettings, store: StateStore) -> ApprovalRules | None:
+    """Return the state's rules, or those that the deploy file names where it has none; None without either.
+
+    InvalidInputError for a wrong file.
+    """
+    found = state_rules(store)
+    if found is not None:
+        return found.rules
     path = settings.deploy.approval_rules
     return None if path is None else load_approval_rules(Path(path))
 
 
-def approver_name(rules: ApprovalRules | None, login: str) -> str:
-    """Return the name under which somebody who is signed in approves: the login, or who has just that as theirs."""
+def set_approval_rules(context: QueryContext, rules: ApprovalRules) -> AuditEntry:
+    """Make these the rules of the state, as an entry of its audit log. ApprovalRefusedError unless who asks may."""
+    problem = context.store.administration.problem()
+    if problem:
+        raise ApprovalRefusedError(f"only an administrator of the state sets its rules: {problem}", "ask one")
+    content, session = rules.model_dump(mode="json"), context.store.administration.session
+    return context.store.audit.add(
+        context.identity.name, SET_RULES, rules.digest, ZERO, context.clock(), rules=content, **session
+    )
+
+
+def approver_name(rules: ApprovalRules | None, login: str, *, is_account: bool = False) -> str:
+    """Return the name under which somebody approves: the login, or who has just that as theirs.
+
+    The login of an account (``is_account``) is that with its machine, or without.
+    """
     if rules is None or rules.approver(login) is not None:
         return login
-    return next((approver.name for approver in rules.approvers if approver.login == login), login)
+    found = next((approver.name for approver in rules.approvers if approver.login == login), None)
+    if found is not None or not is_account:
+        return found or login
+    return approver_name(rules, user_of(login))
 
 
 def approve_plan(
@@ -109,25 +171,83 @@ def approve_plan(
     now = context.clock()
     if rules is None:
         raise ApprovalRefusedError(NO_RULES, NO_RULES_REMEDY)
-    refusal = approval_refusal(rules, plan, name, login, now)
+    store = context.store
+    exposure, people = plan_exposure(store, digest, now), PlanPeople(maker_of(store, digest))
+    refusal = _approval_refusal(store, rules, plan, exposure, name, login, now)
     if refusal is not None:
         raise refusal
-    usd = at_risk(plan)[0]
-    audit = context.store.audit
-    audit.add(login, APPROVE, digest, usd, now, by=name, note=note, rules=rules.digest)
-    judged = judge_approvals(rules, plan, digest, _approvals(context.store), "", now)
-    return RecordedApproval(usd, now + rules.max_age, needed_approvers(rules, usd) - len(judged.approvers))
+    environments, session = _environments(store, plan), store.administration.session
+    details = {"by": name, "note": note, "rules": rules.digest, ENVIRONMENTS: environments, **session}
+    store.audit.add(login, APPROVE, digest, exposure.plan_usd, now, **details)
+    judged = judge_approvals(rules, exposure, digest, _approvals(store), people, now, environments=environments)
+    missing = needed_approvers(rules, exposure.usd) - len(judged.approvers)
+    return RecordedApproval(exposure.plan_usd, now + rules.max_age, missing)
 
 
-def approval_refusal(
-    rules: ApprovalRules, plan: Plan, name: str, login: str, now: datetime
+def plan_exposure(store: StateStore, digest: str, now: datetime) -> Exposure:
+    """Return what a plan of the state puts at risk by team, and what its teams had applied within a day before."""
+    return exposure_of(_at_risk_by_team(store, digest), digest, store.audit.entries(APPLY), now)
+
+
+@lru_cache(maxsize=8)
+def _at_risk_by_team(store: StateStore, digest: str) -> Mapping[str, Usd]:
+    plan = whole_plan(store, digest)
+    assert plan is not None
+    return at_risk_by_team(plan, stored_jobs(store, plan))
+
+
+def missing_approval(store: StateStore, rules: ApprovalRules, digest: str, now: datetime) -> str:
+    """Return why a plan of the state may not be applied for want of an approval, whoever applies it; "" where it may.
+
+    Amounts that nobody may approve count too.
+    """
+    plan = whole_plan(store, digest)
+    exposure, people = plan_exposure(store, digest, now), PlanPeople(maker_of(store, digest))
+    approvals = [approval for approval in _approvals(store) if approval.digest == digest]
+    environments = _environments(store, plan) if approvals and plan is not None else ""
+    judged = judge_approvals(rules, exposure, digest, approvals, people, now, environments=environments)
+    return "; ".join(refusal.what for refusal in judged.refusals)
+
+
+def stored_jobs(store: StateStore, plan: Plan) -> dict[str, Job]:
+    """Return the jobs of a plan by name, without those whose specification is missing or cannot be read."""
+    specs = store.plans.jobs(job.job_digest for job in plan.jobs)
+    found = {}
+    for job in plan.jobs:
+        with suppress(KeyError, ValidationError):
+            found[job.job] = parse_job(specs[job.job_digest])
+    return found
+
+
+def _environments(store: StateStore, plan: Plan) -> str:
+    """Return the hash of the values of environments of the jobs that the plan orders, as they are stored."""
+    ordered = {order.job for order in orders_of(plan)}
+    jobs = (job for name, job in stored_jobs(store, plan).items() if name in ordered)
+    return hash_environments(store, jobs)
+
+
+def maker_of(store: StateStore, digest: str) -> str:
+    """Return who made a plan of the state; "" where that is not known."""
+    row = store.made_plans.row(digest)
+    return "" if row is None else row.made_by
+
+
+def _approval_refusal(
+    store: StateStore,
+    rules: ApprovalRules,
+    plan: Plan,
+    exposure: Exposure,
+    name: str,
+    login: str,
+    now: datetime,
 ) -> ApprovalRefusedError | None:
     """Return why the plan cannot be approved by that person now; None where it can."""
     if now > plan.expires_at:
         what = f"the plan was good until {plan.expires_at:%Y-%m-%d %H:%MZ}"
         return ApprovalRefusedError(what, "plan again, then approve", is_stale=True)
-    reason = next((refusal.what for refusal in ceiling_refusals(rules, plan)), "")
-    reason = reason or approver_refusal(rules, name, login, at_risk(plan)[0])
+    role = store.administration.session.get("database_user", "")
+    reason = next((refusal.what for refusal in ceiling_refusals(rules, exposure)), "")
+    reason = reason or approver_refusal(rules, name, login, role, exposure.usd)
     if reason:
         return ApprovalRefusedError(reason, "ask somebody whom the rules allow to, or plan with less")
     return None
@@ -172,20 +292,21 @@ def find_plan_approvals(
     if not all(teams.admits(team) for team in _teams_of(plan)):
         return None
     now, approvals = context.clock(), _approvals(context.store)
-    usd = at_risk(plan)[0]
+    exposure, people = plan_exposure(context.store, digest, now), PlanPeople(maker_of(context.store, digest))
     may = _may_approve(context, plan)
+    own = [approval for approval in approvals if approval.digest == digest]
     approvers: tuple[str, ...] = ()
     refusals: tuple[str, ...] = ()
     refusal: ApprovalRefusedError | None = ApprovalRefusedError(NO_RULES, NO_RULES_REMEDY)
     if rules is not None:
-        judged = judge_approvals(rules, plan, digest, approvals, "", now)
+        environments = _environments(context.store, plan) if own else ""
+        judged = judge_approvals(rules, exposure, digest, approvals, people, now, environments=environments)
         approvers, refusals = judged.approvers, tuple(each.what for each in judged.refusals)
-        refusal = approval_refusal(rules, plan, name, login, now)
-    own = [approval for approval in approvals if approval.digest == digest]
+        refusal = _approval_refusal(context.store, rules, plan, exposure, name, login, now)
     return PlanApprovals(
         digest=digest,
-        at_risk_usd=usd,
-        needed=None if rules is None else needed_approvers(rules, usd),
+        at_risk_usd=exposure.plan_usd,
+        needed=None if rules is None else needed_approvers(rules, exposure.usd),
         approvers=approvers,
         approvals=tuple(_listed(approval, rules, now) for approval in own),
         refusals=refusals,
@@ -226,5 +347,5 @@ def _listed(approval: Approval, rules: ApprovalRules | None, now: datetime) -> L
         return ListedApproval(approval, "recorded", until)
     if now >= until:
         return ListedApproval(approval, "expired", until)
-    refused = approver_refusal(rules, approval.name, approval.login, approval.usd)
+    refused = approver_refusal(rules, approval.name, approval.login, approval.database_user, approval.usd)
     return ListedApproval(approval, "not allowed" if refused else "counts", until)

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 
 from pricing.money import ZERO
 from router.access.identity import Permission
-from router.ledger.budget import Scope, budgets_in_force
+from router.ledger.budget import Scope, budgets_in_force, budgets_removed
 from router.prices.data_folders import bills_folder, extract_folder
 from router.queries.context import QueryContext
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from router.app.budgets import MonthBudgets
     from router.ledger.budget import Budget, BudgetStatus
     from router.ledger.month import Month
@@ -100,6 +102,22 @@ def remove_budget(context: QueryContext, budget: Budget) -> None:
     store.audit.add(
         context.identity.name, "budget remove", "", ZERO, budget.at, budget=budget.title, since=str(budget.since)
     )
+
+
+def removed_budgets(context: QueryContext, month: Month) -> tuple[tuple[Budget, Budget], ...]:
+    """Return the removals that begin to hold in a month, each with the budget that it ended, of what may be set."""
+    found = budgets_removed(context.store.budgets.all(), month)
+    return tuple(each for each in found if may_set(context, each[0].scope, each[0].name))
+
+
+def restore_budget(context: QueryContext, scope: Scope, name: str, since: Month, at: datetime) -> None:
+    """Set a budget again as it was before its removal. NoBudgetError where none was removed then, ClosedError."""
+    require_set(context, scope, name)
+    for removal, before in removed_budgets(context, since):
+        if (removal.scope, removal.name) == (scope, name):
+            set_budget(context, replace(before, since=since, who=context.identity.name, at=at))
+            return
+    raise NoBudgetError(f"no budget of {f'{scope.value} {name}'.strip()} was removed from {since} on")
 
 
 def _holds(context: QueryContext, budget: Budget, month: Month) -> bool:

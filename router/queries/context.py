@@ -23,6 +23,11 @@ class QueryContext:
     clock: Callable[[], datetime]
     identity: Identity
 
+    @property
+    def night(self) -> str:
+        """Return the name of the plans that are tonight's."""
+        return self.settings.deploy.console.night
+
     def asked_by(self, identity: Identity) -> QueryContext:
         """Return the same context for somebody else."""
         return replace(self, identity=identity)

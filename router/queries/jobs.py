@@ -52,14 +52,19 @@ def read_jobs(context: QueryContext) -> JobsReport:
     return JobsReport(status, build_outlooks(context.store, status.gangs, status.now))
 
 
+def has_run(context: QueryContext, name: str) -> bool:
+    """Return whether a job of this name was ever ordered, for who may see it."""
+    teams = context.identity.require(Permission.READ_JOBS)
+    return _is_name(name) and any(teams.admits(attempt.team) for attempt in context.store.attempts.find(job=name))
+
+
 def find_job(context: QueryContext, name: str) -> JobReport | None:
     """Return all attempts of a job; None where there are none, or none that may be seen.
 
     Notices and journal are those of the last attempt's run, since a job may have run for hundreds of nights.
     """
-    teams = context.identity.require(Permission.READ_JOBS)
     store = context.store
-    if not _is_name(name) or not any(teams.admits(attempt.team) for attempt in store.attempts.find(job=name)):
+    if not has_run(context, name):
         return None
     status = report_status(context, (name,), everything=True)
     outlooks = build_outlooks(store, [gang for gang in status.gangs if gang.attempt.job == name], status.now)

@@ -21,18 +21,21 @@ from pricing.units import format_count
 from router.access.identity import Permission
 from router.app.budgets import BooksFolders, budget_constraints, recent_use
 from router.app.plan import PlanOptions, PreparedPlan, plan_request
-from router.app.stored_plan import made_plan_writes, store_plan_inputs
+from router.app.stored_plan import store_plan_inputs
 from router.config.job_files import LoadedJobs, load_jobs
 from router.config.limits_file import LoadedLimits, load_limits
 from router.controller.previous_plan import last_plan
 from router.controller.run_records import read_runs
+from router.jobs.fields import RefusedError
 from router.jobs.limits import Limits
 from router.jobs.quantities import parse_duration
 from router.jobs.spec import Job
 from router.planning.plan_json import plan_content, plan_to_json
+from router.planning.plan_names import TRIAL, parse_plan_name
 from router.planning.planner import make_plan
 from router.prices.data_folders import bills_folder, extract_folder
 from router.queries.context import QueryContext
+from router.state.made_plans import MadePlanEntry
 from router.state.store import StateStore
 from router.state.tasks import TaskWrites
 
@@ -48,7 +51,7 @@ _REMOTE = re.compile(r"(?:https|ssh|git)://[^/]|[\w.-]+@[\w.-]+:(?!//)", re.ASCI
 class PlanQuestion:
     """Jobs and limits as YAML or JSON text, and the options of a plan as on the command line.
 
-    ``quotas`` None is what the limits say; ``keeps_last`` keeps to the last plan (``--since last``).
+    ``quotas`` None is what the limits say; ``keeps_last`` keeps to the last plan of the name (``--since last``).
     """
 
     jobs: str
@@ -61,6 +64,7 @@ class PlanQuestion:
     max_age: str | None = None
     quotas: str | None = None
     advisory: bool = False
+    name: str = TRIAL
     keeps_last: bool = False
 
     @classmethod
@@ -76,7 +80,7 @@ class PlanQuestion:
 def check_plan_question(context: QueryContext, question: PlanQuestion) -> str | None:
     """Return the one team of the jobs, None where they are several teams'. InvalidInputError with every problem.
 
-    Who asks needs the permission to make plans for all teams: the plan becomes that of the night for everybody.
+    Who asks needs the permission to make plans for all teams: its plan may become that of the night for everybody.
     """
     context.identity.require(Permission.MAKE_PLANS)
     context.identity.require_for_all(Permission.MAKE_PLANS)
@@ -121,9 +125,9 @@ def make_asked_plan(
         prepared = plan_request([str(jobs_file)], question.book, limits_file, now, options, shortages, add_state)
     request = prepared.request
     if question.keeps_last:
-        request = replace(request, previous=last_plan(store))
+        request = replace(request, previous=last_plan(store, question.name, now))
     progress(f"planning {format_count(len(request.jobs), 'job')} over {len(request.book.offers):,} offers")
-    plan = make_plan(request, began=time.monotonic(), progress=progress)
+    plan = replace(make_plan(request, began=time.monotonic(), progress=progress), name=question.name)
     text, digest = plan_to_json(plan), str(plan_content(plan)["digest"])
     store_plan_inputs(store, request.jobs, digest, prepared.file_limits, now)
     result = {
@@ -136,7 +140,7 @@ def make_asked_plan(
         "cost_usd": str(plan.cost_usd),
         "notes": list(_notes(prepared, question)),
     }
-    return result, made_plan_writes(digest, text, now, made_by)
+    return result, TaskWrites((MadePlanEntry.of(digest, text, now, now, made_by, plan.name),))
 
 
 def _options_of(question: PlanQuestion) -> PlanOptions:
@@ -147,6 +151,10 @@ def _options_of(question: PlanQuestion) -> PlanOptions:
     max_age = None
     if question.max_age is not None:
         max_age = _duration("max_age", question.max_age, timedelta(days=1), timedelta(days=3650))
+    try:
+        parse_plan_name(question.name)
+    except RefusedError as error:
+        raise InvalidInputError.single(error.what, field="name", remedy=error.remedy) from None
     if question.book not in BOOKS:
         raise InvalidInputError.single("is no book", field="book", remedy=f"write one of {', '.join(BOOKS)}")
     if question.quotas not in (None, *READINGS):

@@ -47,6 +47,7 @@ class ListedPlan:
     as_of: datetime
     made_at: datetime
     made_by: str
+    name: str
     jobs: int
     placed: int
     cost_usd: Usd
@@ -58,25 +59,33 @@ class ListedPlan:
         return f"plan-{self.digest[:12]}"
 
 
-def list_plans(context: QueryContext, count: int = 50, before: datetime | None = None) -> tuple[ListedPlan, ...]:
-    """Return the plans that were made, the latest first; with ``before``, those of earlier moments.
+def list_plans(
+    context: QueryContext, count: int = 50, before: datetime | None = None, name: str | None = None
+) -> tuple[ListedPlan, ...]:
+    """Return the plans that were made, the latest first: those of one name, those of moments ``before``.
 
     Who may not see all teams sees the plans that have jobs of theirs.
     """
     teams = context.identity.require(Permission.READ_PLANS)
-    rows = context.store.made_plans.newest(count if teams.is_all else MOST_PLANS, before)
+    rows = context.store.made_plans.newest(count if teams.is_all else MOST_PLANS, before, name=name)
     listed = (_listed(row, teams) for row in rows)
     return tuple(plan for plan in listed if teams.is_all or plan.jobs)[:count]
 
 
+def list_last_plans(context: QueryContext) -> tuple[ListedPlan, ...]:
+    """Return the last plan of each name, the latest first, as :func:`list_plans` does."""
+    last = [plan for name in context.store.made_plans.oldest() for plan in list_plans(context, 1, name=name)]
+    return tuple(sorted(last, key=lambda plan: (plan.as_of, plan.made_at, plan.name), reverse=True))
+
+
 def page_of_plans(
-    context: QueryContext, count: int, before: datetime | None = None
+    context: QueryContext, count: int, before: datetime | None = None, name: str | None = None
 ) -> tuple[tuple[ListedPlan, ...], datetime | None]:
     """Return a page of :func:`list_plans`, and the moment before which the next page begins; None after the last.
 
     Plans of one moment are not torn apart where they fit a page.
     """
-    found = list_plans(context, count + 1, before)
+    found = list_plans(context, count + 1, before, name)
     if len(found) <= count:
         return found, None
     page = tuple(plan for plan in found[:count] if plan.as_of != found[count].as_of) or found[:count]
@@ -90,6 +99,7 @@ def _listed(row: MadePlanRow, teams: TeamFilter) -> ListedPlan:
         row.as_of,
         row.made_at,
         row.made_by,
+        row.name,
         sum(part.jobs for part in seen),
         sum(part.placed for part in seen),
         Usd.total(part.cost_usd for part in seen),
@@ -118,7 +128,7 @@ def find_digest(context: QueryContext, name: str = "latest") -> str | None:
     """Return the digest of the plan of that name; None where there is none. Errors as :func:`find_plan`."""
     context.identity.require(Permission.READ_PLANS)
     if name == "latest":
-        rows = context.store.made_plans.newest(1, of_nights=True)
+        rows = context.store.made_plans.newest(1, name=context.night)
         return rows[0].digest if rows else None
     digits = name.removeprefix("plan-")
     if len(digits) < LEAST_DIGITS or not _DIGITS.fullmatch(digits):
@@ -130,24 +140,25 @@ def find_digest(context: QueryContext, name: str = "latest") -> str | None:
     return found[0] if found else None
 
 
-def moment_of(store: StateStore, digest: str) -> datetime | None:
-    """Return the moment that a stored plan is for; None where it is not stored."""
-    row = store.made_plans.row(digest)
-    if row is not None:
-        return row.as_of
-    plan = whole_plan(store, digest)
-    return None if plan is None else plan.as_of
+def moment_and_name(context: QueryContext, digest: str, asked: str) -> tuple[datetime, str] | None:
+    """Return the moment that a stored plan is for, and the name under which it was ``asked`` for.
+
+    None where it is not stored.
+    """
+    made = context.store.made_plans.row(digest) or whole_plan(context.store, digest)
+    return None if made is None else (made.as_of, context.night if asked == "latest" else made.name)
 
 
-def previous_digest(store: StateStore, as_of: datetime) -> str | None:
-    """Return the digest of the latest plan of an earlier night; None without any."""
-    rows = store.made_plans.newest(1, as_of - ANOTHER_NIGHT, of_nights=True)
+def previous_digest(store: StateStore, as_of: datetime, name: str) -> str | None:
+    """Return the digest of the latest plan of that name of an earlier night; None without any."""
+    rows = store.made_plans.newest(1, as_of - ANOTHER_NIGHT, name=name)
     return rows[0].digest if rows else None
 
 
-def previous_plan(context: QueryContext, stored: StoredPlan) -> StoredPlan | None:
-    """Return the latest plan of an earlier night than the plan's; None without any."""
-    digest = previous_digest(context.store, stored.plan.as_of)
+def previous_plan(context: QueryContext, stored: StoredPlan, asked: str) -> StoredPlan | None:
+    """Return the latest plan of the same name of an earlier night than the plan's; None without any."""
+    found = moment_and_name(context, stored.digest, asked)
+    digest = None if found is None else previous_digest(context.store, *found)
     return None if digest is None else find_plan(context, digest)
 
 

@@ -105,6 +105,12 @@ def find_book(sources: PriceSources, name: str = LATEST) -> PriceBook:
     return load_by_digest(store, name).sold_only()
 
 
+def history_books(sources: PriceSources) -> tuple[PriceBook, ...]:
+    """Return the books that tell which machines of a history have an accelerator: of real and of simulated clouds."""
+    latest = find_book(sources)
+    return (latest, find_book(sources, SANDBOX)) if sources.books.sandbox.latest() is not None else (latest,)
+
+
 def book_version(sources: PriceSources, name: str = LATEST) -> str:
     """Return text that changes when a book's name points to another one, or a cloud was refreshed."""
     sources.require()
@@ -129,14 +135,19 @@ def report_prices(sources: PriceSources, now: datetime, name: str = LATEST) -> P
     book = find_book(sources, name)
     offers = select_offers(book, OfferFilters(), OfferSortKey.ACCELERATOR_HOUR, now.date()).rows
     cheapest: dict[tuple[str, Market], OfferRow] = {}
+    orderable: dict[tuple[str, Market], OfferRow] = {}
     for row in offers:
-        cheapest.setdefault((row.machine.accelerator, row.offer.market), row)
+        key = row.machine.accelerator, row.offer.market
+        cheapest.setdefault(key, row)
+        if row.offer.provisionable:
+            orderable.setdefault(key, row)
     stored = _pointed(sources.books, name)
     return PricesReport(
         name=EMBEDDED if name == LATEST and stored is None else name,
         book=book,
         now=now,
         cheapest=tuple(cheapest[key] for key in sorted(cheapest)),
+        orderable=tuple(orderable[key] for key in sorted(orderable)),
         clouds=list_clouds(sources, name),
         books=list_books(sources),
     )
@@ -217,15 +228,15 @@ class HistoryAnswer:
 
 
 def read_history(
-    sources: PriceSources, request: HistoryRequest, book: Callable[[], PriceBook], option: str = "--"
+    sources: PriceSources, request: HistoryRequest, books: Callable[[], Iterable[PriceBook]], option: str = "--"
 ) -> HistoryAnswer:
     """Return the history of prices and stock, a row per place, machine, market and source.
 
-    ``book`` returns the book that tells which machines have an accelerator; ``option`` begins the names of fields in
+    ``books`` returns the books that tell which machines have an accelerator; ``option`` begins the names of fields in
     errors. InvalidInputError.
     """
     sources.require()
-    types = select_types(request.which.instance_types, request.accelerators, book, option)
+    types = select_types(request.which.instance_types, request.accelerators, books, option)
     which = replace(request.which, instance_types=types)
     found = compute_statistics(sources.history, which, request.since, request.until)
     series = found[: request.limit] if request.limit else found
@@ -237,11 +248,13 @@ def read_history(
     return HistoryAnswer(view, len(found), which)
 
 
-def report_history(sources: PriceSources, request: HistoryRequest, book: Callable[[], PriceBook]) -> HistoryReport:
+def report_history(
+    sources: PriceSources, request: HistoryRequest, books: Callable[[], Iterable[PriceBook]]
+) -> HistoryReport:
     """Return a history with what its picture needs: every price, stock by interval, and how often pools ran dry."""
     if not timedelta(0) < request.until - request.since <= LONGEST_HISTORY:
         raise InvalidInputError.single("is no length of up to 366 days", field="since", remedy="write 30d or 12h")
-    answer = read_history(sources, replace(request, buckets=STOCK_INTERVALS), book, "")
+    answer = read_history(sources, replace(request, buckets=STOCK_INTERVALS), books, "")
     view = answer.view
     if not view.series:
         summary = history.summarize(sources.history)
@@ -272,12 +285,15 @@ def narrow_selection(which: history.Selection, series: tuple[SeriesStats, ...]) 
 
 
 def select_types(
-    given: tuple[str, ...], accelerators: tuple[str, ...], book: Callable[[], PriceBook], option: str = "--"
+    given: tuple[str, ...],
+    accelerators: tuple[str, ...],
+    books: Callable[[], Iterable[PriceBook]],
+    option: str = "--",
 ) -> tuple[str, ...]:
     """Return the machine types chosen by name and accelerator; those that fit both if both are given."""
     if not accelerators:
         return given
-    machines = book().machines
+    machines = [machine for book in books() for machine in book.machines]
     known = {machine.accelerator for machine in machines}
     wanted = {name.lower() for name in accelerators}
     unknown = [name for name in accelerators if name.lower() not in {k.lower() for k in known}]

@@ -19,10 +19,13 @@ from router.config.limits_file import read_limits
 from router.config.plan_files import QuoteAcceptance, StoredQuote
 from router.controller.workspaces import job_json
 from router.jobs.limits import Limits
+from router.planning.current_use import peak_use
 from router.planning.plan import Plan
 from router.planning.plan_json import plan_content, plan_to_json
+from router.planning.plan_names import QUOTE
 from router.planning.planner import PlanRequest, make_plan
 from router.queries.context import QueryContext
+from router.queries.promised_machines import find_promised_machines
 from router.queries.quote_limits import limits_of_quote
 from router.queries.quotes import find_quote, quotes_folder_of
 
@@ -93,7 +96,7 @@ def prepare_acceptance(
 ) -> PreparedAcceptance:
     """Check that a quote can be accepted, and return the request of its plan.
 
-    The ceiling is by default the cost that 9 of 10 runs stay below; the limits are those of the quote. QuoteStaleError;
+    The ceiling is by default :attr:`Quote.ceiling_usd`; the limits are those of the quote. QuoteStaleError;
     InvalidInputError as :func:`find_quote`, without a ceiling, for a job that was changed, for limits that are lost.
     """
     stored = find_quote(context, name)
@@ -114,21 +117,24 @@ def prepare_acceptance(
         inputs.runs,
         document=None if reads_files else stored.document,
     )
-    return PreparedAcceptance(stored, limit, request, inputs, limits)
+    promised = find_promised_machines(context, quote.job, inputs.now)
+    beside = peak_use(promised, inputs.now, quote.deadline, request.book, request.limits)
+    return PreparedAcceptance(stored, limit, replace(request, beside=beside), inputs, limits)
 
 
 def plan_quote(prepared: PreparedAcceptance, progress: Progress) -> Plan:
-    """Return the plan of a quote, run by the policy that it was made for. QuoteUnplacedError."""
+    """Return the plan of a quote beside all other jobs, run by the policy that it was made for. QuoteUnplacedError."""
     quote = prepared.stored.quote
     plan = make_plan(prepared.request, progress=progress)
     if plan.unplaced:
         left_out = plan.unplaced[0]
         hints = "; ".join(f"{r.change}: {r.detail}" for r in left_out.relaxations)
+        beside = " beside what other jobs hold or are planned to" if prepared.request.beside else ""
         raise QuoteUnplacedError(
-            f"{quote.job} cannot be planned within ${prepared.ceiling.dollars():,.2f}: {left_out.reason}",
+            f"{quote.job} cannot be planned within ${prepared.ceiling.dollars():,.2f}{beside}: {left_out.reason}",
             hints or "raise --ceiling, or quote again",
         )
-    return with_quoted_policy(plan, quote.run_policy)
+    return replace(with_quoted_policy(plan, quote.run_policy), name=QUOTE)
 
 
 def record_acceptance(
@@ -172,7 +178,7 @@ def accept_quote(
         prepared = replace(prepared, stored=replace(stored, document=job_json(job)))
     store_plan_inputs(store, (job,), digest, prepared.limits_to_store, inputs.now)
     who = context.identity.name
-    store.made_plans.put(digest, plan_to_json(plan), plan.as_of, at, who, quote=stored.name)
+    store.made_plans.put(digest, plan_to_json(plan), plan.as_of, at, who, plan.name)
     return record_acceptance(context, prepared, plan, replaces=False)
 
 
@@ -209,7 +215,7 @@ def _limits_of(context: QueryContext, stored: StoredQuote, inputs: AcceptanceInp
 
 
 def _ceiling_of(stored: StoredQuote, ceiling: Usd | None) -> Usd:
-    limit = ceiling if ceiling is not None else stored.quote.usd.p90
+    limit = ceiling if ceiling is not None else stored.quote.ceiling_usd
     if limit is None:
         what = "the quote names no upper cost: the job may never be done on spot alone"
         raise InvalidInputError.single(what, field="--ceiling", remedy="say what it may cost")

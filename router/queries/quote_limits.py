@@ -35,7 +35,7 @@ class QuestionLimits:
 def find_limits_plan(context: QueryContext) -> LimitsPlan | None:
     """Return the plan whose limits quotes are made under by default: the last night's; None without any."""
     context.identity.require(Permission.MAKE_QUOTES)
-    newest = context.store.made_plans.newest(1, of_nights=True)
+    newest = context.store.made_plans.newest(1, name=context.night)
     return LimitsPlan(newest[0].digest, newest[0].as_of) if newest else None
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -13,7 +14,7 @@ from router.access.identity import Permission
 from router.app.learned import RunReader
 from router.app.plan import load_inputs
 from router.app.quotes import QuoteAnswer, QuoteOptions, make_quotes, prepare_quotes
-from router.app.stored_quotes import put_quote
+from router.app.stored_quotes import NoSuchQuoteError, put_quote
 from router.config.job_files import JobText, LoadedJobs, load_jobs
 from router.controller.run_records import read_runs
 from router.controller.workspaces import job_json
@@ -85,20 +86,22 @@ def check_question(context: QueryContext, question: QuoteQuestion) -> CheckedQue
     InvalidInputError has every problem, each with line and field. Nothing that the job names is read.
     """
     context.identity.require(Permission.MAKE_QUOTES)
-    now = context.clock()
-    by, budget = _parse_deadline(question.by, now), _parse_budget(question.budget)
-    document, book = _document_of(context, question), load_book("latest")
+    now, book = context.clock(), load_book("latest")
     problems: list[Problem] = []
+
+    by: Moment | None = None
+    budget: Usd | None = None
     own: Limits | None = None
-    loaded = LoadedJobs((), ())
-    try:
+    document, loaded = "", LoadedJobs((), ())
+    with _noting(problems):
+        by = _parse_deadline(question.by, now)
+    with _noting(problems):
+        budget = _parse_budget(question.budget)
+    with _noting(problems):
         own = _own_limits(question, book)
-    except InvalidInputError as error:
-        problems += error.problems
-    try:
-        loaded, _ = load_inputs((JobText(document),), None, now, book, own_deadlines=by is None)
-    except InvalidInputError as error:
-        problems += error.problems
+    with _noting(problems):
+        document = _document_of(context, question)
+        loaded, _ = load_inputs((JobText(document),), None, now, book, own_deadlines=not question.by)
     if problems:
         raise InvalidInputError(problems)
     if len(loaded.jobs) != 1:
@@ -113,6 +116,17 @@ def check_question(context: QueryContext, question: QuoteQuestion) -> CheckedQue
     if by is None and job.deadline is None:
         raise InvalidInputError.single("has no deadline to quote for", field="by", remedy="give one, e.g. +36h")
     return CheckedQuestion(job, document, by, budget, _limits_of(context, question, own, job.team))
+
+
+@contextmanager
+def _noting(problems: list[Problem]) -> Iterator[None]:
+    """Note what is wrong with one part of a question and go on, so that everything is said at once."""
+    try:
+        yield
+    except NoSuchQuoteError:
+        raise
+    except InvalidInputError as error:
+        problems.extend(error.problems)
 
 
 def _limits_of(context: QueryContext, question: QuoteQuestion, own: Limits | None, team: str) -> QuestionLimits:
@@ -200,16 +214,16 @@ def find_document(context: QueryContext, job: str) -> str | None:
         if stored.document is not None:
             return stored.document
     teams = context.identity.require(Permission.MAKE_QUOTES)
-    newest = context.store.made_plans.newest(1, of_nights=True)
+    newest = context.store.made_plans.newest(1, name=context.night)
     text = context.store.made_plans.text(newest[0].digest) if newest else None
     if text is None:
         return None
-    from router.controller.workspaces import parse_job
+    from router.controller.workspaces import read_job
     from router.planning.plan_json import plan_from_json
 
     planned = next((each for each in plan_from_json(text).jobs if each.job == job), None)
-    spec = None if planned is None else context.store.plans.job(planned.job_digest)
-    if spec is None or not teams.admits((found := parse_job(spec)).team):
+    found = None if planned is None else read_job(context.store.plans.job(planned.job_digest))
+    if found is None or not teams.admits(found.team):
         return None
     return job_json(found)
 

@@ -47,20 +47,17 @@ class QuoteChange:
 def compute_drivers(s: SimulatedDeadline) -> tuple[Driver, ...]:
     """Return the parts of the expected cost that is quoted, to the cent, the largest first.
 
-    They add up to it but for start-ups, which are part of the machines. Where earlier quotes did not hold, the
-    simulation is read at other levels: all parts alike.
+    They add up to it but for start-ups and lost work, those of the simulated runs, which are part of the machines.
+    Where earlier quotes did not hold, the simulation is read at other levels: all parts alike.
     """
     got, mean = s.played, to_usd(float(s.usd.mean()))
     total = float(got.usd.mean())
     if mean is None or not np.isfinite(total) or total <= 0 or not mean.nanos:
         return ()
     read = mean.dollars() / total
-    venues, stage = s.stage.venues, s.stage
+    venues = s.stage.venues
     spot, egress = float(got.spot_usd.mean()), float(got.egress_usd.mean())
-    ticks = float((got.spot_ticks + got.on_demand_ticks).mean())
-    hourly = (total - egress) / (ticks * stage.clock.tick_s / 3600)
-    lost = np.mean([v.lost_hours for v in venues if not v.sure] or [0.0])
-    starts = float(got.launches.mean()) * (stage.startup_s / 3600 + float(lost)) * hourly
+    waste = sum(float(usd.mean()) for usd in s.stage.waste_usd(got))
     sure = "on-demand machines" if any(not v.sure for v in venues) else "machines on demand"
     parts = [("spot machines", spot), (sure, total - spot - egress), ("moving data and checkpoints", egress)]
     priced_parts = [
@@ -71,8 +68,8 @@ def compute_drivers(s: SimulatedDeadline) -> tuple[Driver, ...]:
     parts_quoted = [
         Driver(what, part, part.nanos / mean.nanos) for what, part in [(priced_parts[0][0], rest), *priced_parts[1:]]
     ]
-    if starts / total >= _LEAST_SHARE:
-        share = min(1.0, starts / total)
+    share = waste / total
+    if share >= _LEAST_SHARE:
         parts_quoted.append(Driver("of these: start-ups and lost work", to_usd(share * mean.dollars()), share))
     return tuple(parts_quoted)
 

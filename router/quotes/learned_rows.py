@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pricing.machines import Machine
 from pricing.offers import Offer
 from pricing.pool_experience import PoolExperience
+from pricing.risk import TOLD_HOURS
 from router.jobs.experience import Experience, LearnedSpeed, job_signature
 from router.jobs.goodput import to_digits
 from router.jobs.spec import Job
@@ -25,11 +26,11 @@ def find_learned(asking: QuoteProblem) -> QuoteLearned | None:
     rates = [_rate(asking, offer, machine, found) for offer, machine, found in counted if found]
     if not speeds and not rates:
         return None
-    pools = tuple(row for row in experience.pools if any(row in found for _, _, found in counted))
     return QuoteLearned(
         job_signature=job_signature(asking.ask.job),
         points=len(speeds),
-        digest=Experience(tuple(row for row, _ in speeds), pools).digest,
+        # Records of other pools of these accelerators count too, through the levels of risk; as in a plan.
+        digest=Experience(tuple(row for row, _ in speeds), tuple(_pools_of(asking))).digest,
         speeds=tuple(speed for _, speed in speeds),
         rates=tuple(rates),
     )
@@ -67,13 +68,29 @@ def _rate(asking: QuoteProblem, offer: Offer, machine: Machine, rows: tuple[Pool
         zone=offer.zone,
         instance_type=offer.instance_type,
         market=offer.market.value,
-        factor=to_digits(asking.trade.finder.experience.rate_factor(offer, machine, asking.trade.book)),
+        factor=to_digits(_rate_factor(asking, offer, machine)),
         hours=to_digits(sum(row.hours for row in rows)),
         interruptions=to_digits(sum(row.interruptions for row in rows)),
         runs=sum(row.runs for row in rows),
         first_at=min(row.first_at for row in rows),
         last_at=max(row.last_at for row in rows),
     )
+
+
+def _rate_factor(asking: QuoteProblem, offer: Offer, machine: Machine) -> float:
+    """Return by how much earlier runs raised or lowered the rate of interruptions in the first hours of a life."""
+    experience, book = asking.trade.finder.experience, asking.trade.book
+    known, assumed = (risk.gang(offer, machine, 1) for risk in (experience.risk(book), book.risk))
+    return known.per_hour_over(TOLD_HOURS) / assumed.per_hour_over(TOLD_HOURS)
+
+
+def _pools_of(asking: QuoteProblem) -> Iterator[PoolExperience]:
+    """Yield the records of pools whose accelerators the job may use."""
+    book, wanted = asking.trade.book, {option.accelerator for option in asking.job.gang.options}
+    for row in asking.trade.finder.experience.pools:
+        machine = book.machine(row.cloud, row.instance_type)
+        if machine is not None and machine.accelerator in wanted:
+            yield row
 
 
 def _rows_of(experience: Experience, offer: Offer) -> tuple[PoolExperience, ...]:

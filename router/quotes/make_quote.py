@@ -62,8 +62,8 @@ from router.spot.venues import QuoteOption, filter_options, find_fastest
 
 DRAWS: Final = 400
 _TRIED: Final = 100  # draws of all simulations but the quote itself
-_TICKS, _MOST_TICKS = 64, 80  # ticks of the requested window: usually, and where ticks get long
-_LEAST_TICK_S, _MOST_TICK_S = 120, 2 * HOUR_S
+_TICKS, _MOST_TICKS = 64, 256  # ticks of the requested window, at least and at most
+_LEAST_TICK_S, _TICK_S = 120, 900  # of new machines many are lost within the first half hour
 _WORTH_A_TRY: Final = 0.97  # share of what another choice is expected to cost
 _MORE: Final = 1  # number of choices of options added for other deadlines
 _ROUNDS: Final = 2  # rounds of adding choices that one change makes cheaper
@@ -87,8 +87,8 @@ class _QuoteBuilder:
         cheap = min(asking.venues, key=lambda v: v.whole_usd(steps))
         loosest = loosest_h(self.earliest_h, hours, cheap.startup_hours + steps / cheap.candidate.steps_per_hour)
         window_s, longest_s = int(hours * HOUR_S), int(loosest * HOUR_S)
-        most_s = max(_MOST_TICK_S, window_s // _MOST_TICKS)
-        clock = choose_clock(window_s, _TICKS, _LEAST_TICK_S, most_s)
+        ticks = min(max(_TICKS, window_s // _TICK_S), _MOST_TICKS)
+        clock = choose_clock(window_s, ticks, _LEAST_TICK_S, window_s)
         windows = windows_h(self.earliest_h, loosest)
         nearest = min(windows, key=lambda h: abs(h - hours))  # the requested point replaces it
         self.others_h = [h for h in windows if h != nearest]
@@ -128,6 +128,7 @@ class _QuoteBuilder:
         offered = best_by_deadline(self._add_far_deadlines(ways, far, menu))
         curve = {seconds: each for seconds, each in offered.items() if seconds not in self.beside_curve_s}
         ran = np.maximum(got.spot_ticks + got.on_demand_ticks, 1)
+        planned = asking.planned_option()
         return Quote(
             job=ask.job.name,
             job_digest=ask.job.digest,
@@ -166,13 +167,22 @@ class _QuoteBuilder:
             seed=trade.seed,
             book_digest=trade.book.digest,
             book_as_of=trade.book.as_of,
-            plan_usd=None if (planned := asking.plan_usd()) is None else to_usd(planned),
+            plan_usd=None if planned is None else to_usd(planned.whole_usd(steps)),
+            place_usd=None if planned is None else self._place_usd(planned, ways),
             learned=find_learned(asking),
             hour_earlier=self._hour_point(offered, earlier=True),
             hour_later=self._hour_point(offered, earlier=False),
             evidence=describe_evidence(menu, stage.availability, trade.fit),
             limits=ask.quoted_limits,
         )
+
+    def _place_usd(self, planned: QuoteOption, ways: _ChoicesByKeys) -> Usd | None:
+        """Return the expected cost on the plan's gang and its fallback alone; None where it has none."""
+        if planned.candidate.fallback is None:
+            return None
+        menu = self.asking.planned_menu(planned)
+        way = ways.get(option_keys(menu)) or self._simulate_choice(menu, [DeadlineCase(self.ticks, DRAWS)])
+        return to_usd(way.found[self.asked_s].cost[0])
 
     @property
     def _all_cases(self) -> list[DeadlineCase]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from pricing.money import Usd
+from pricing.money import NANOS_PER_CENT, Usd
 from router.jobs.run_policy import RunPolicy
 
 KNEE_RULE = (
@@ -201,7 +201,9 @@ class Quote:
     ``on_time_low``..``on_time_high`` is the 95 % interval of ``on_time`` that the number of ``draws`` leaves.
     ``usd_levels`` and ``finish_levels`` are quantiles at 2.5 %, 5 %, ... 97.5 %. ``spot_share`` is of the hours that
     the job runs. ``usd_per_step`` and ``steps_per_usd`` are of the mean, which is the sum of the ``drivers`` too.
-    ``plan_usd`` is what a plan of this job alone expects of its cheapest place, where it runs at once and stays.
+    ``plan_usd`` is what a plan of this job alone expects of its cheapest place and the fallback behind it, and
+    ``place_usd`` what the quoted policy is expected to cost there alone: the rest of the difference is what its other
+    places are worth. The latter is absent where the plan's place has no fallback, and in earlier quotes.
     ``run_policy`` is the policy that the quote is for and that runs the job where it is accepted; None in a quote of an
     earlier version. ``policy`` is the same in words. ``learned`` is absent where no earlier run was counted.
     ``hour_earlier`` and ``hour_later`` are deadlines about an hour before and after: a whole number of the simulation's
@@ -247,12 +249,24 @@ class Quote:
     book_digest: str
     book_as_of: datetime
     plan_usd: Usd | None = None
+    place_usd: Usd | None = None
     run_policy: RunPolicy | None = None
     learned: QuoteLearned | None = None
     hour_earlier: Point | None = None
     hour_later: Point | None = None
     evidence: QuoteEvidence | None = None
     limits: QuoteLimits | None = None
+
+    @property
+    def ceiling_usd(self) -> Usd | None:
+        """Return what the job may cost where nobody says otherwise; None where nothing bounds it.
+
+        It is the cost that 9 of 10 runs stay below. A plan that knows one place alone may expect more than that; the
+        ceiling is then a twentieth above what it expected, since prices and hours differ when the quote is accepted.
+        """
+        if self.usd.p90 is None or self.plan_usd is None:
+            return self.usd.p90
+        return max(self.usd.p90, Usd(self.plan_usd.nanos * 21 // 20 // NANOS_PER_CENT * NANOS_PER_CENT))
 
     @property
     def knee(self) -> Point | None:

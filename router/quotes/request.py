@@ -15,11 +15,11 @@ from router.jobs.limits import Limits
 from router.jobs.quantities import Moment
 from router.jobs.run_policy import RunPolicy
 from router.jobs.spec import Job
-from router.planning.candidates import Candidate, CandidateFinder, DroppedListing, steps_to_do
+from router.planning.candidate import Candidate, steps_to_do
+from router.planning.candidates import CandidateFinder, DroppedListing
 from router.planning.derived_placement import find_for_plan
-from router.planning.remaining_work import transfer_usd
 from router.planning.restricted_limits import limits_digest
-from router.planning.transfers import checkpoint_transfer
+from router.planning.transfers import checkpoint_transfer, transfer_usd
 from router.quotes.quote import LimitsPlan, QuoteLimits, Refused, Somewhere
 from router.quotes.runner import PolicyFactory, QuoteClock, ScenarioRunner
 from router.quotes.statistics import QuoteLevels, to_usd
@@ -28,7 +28,14 @@ from router.spot.availability.hazard_model import HazardModel
 from router.spot.availability.observed import OptionAvailability, PoolObservation, estimate_availability
 from router.spot.simulator.inputs import SimulationInputs
 from router.spot.simulator.simulation import FullInfoPolicy
-from router.spot.venues import QuoteOption, build_quote_options, find_fastest, shortlist_options, unquotable_reason
+from router.spot.venues import (
+    QuoteOption,
+    build_quote_option,
+    build_quote_options,
+    find_fastest,
+    shortlist_options,
+    unquotable_reason,
+)
 
 _REASONS: Final = 4
 _MENUS_TRIED: Final = 32  # regions tried in turn until all options of a choice are linked
@@ -237,13 +244,15 @@ class QuoteProblem:
         """Return the most promising of :meth:`menus`; empty without options."""
         return next(iter(self.menus(venues, steps, hours)), ())
 
-    def plan_usd(self) -> float | None:
-        """Return the cost that a plan of this job alone expects.
-
-        It is that of its cheapest option by which it is done with the job's confidence.
-        """
+    def planned_option(self) -> QuoteOption | None:
+        """Return the option that a plan of this job alone takes: the cheapest that is done with its confidence."""
         fits = [v for v in self.venues if v.candidate.reserved_hours(self.steps) <= self.window_h]
-        return min((v.whole_usd(self.steps) for v in fits), default=None)
+        return min(fits, key=lambda v: (v.whole_usd(self.steps), v.candidate.key), default=None)
+
+    def planned_menu(self, planned: QuoteOption) -> tuple[QuoteOption, ...]:
+        """Return the options of the plan's one place: the gang, and the fallback behind it where it has one."""
+        behind = planned.candidate.fallback
+        return (planned,) if behind is None else (build_quote_option(self.job, behind, self.trade.limits), planned)
 
     def somewhere(self, venues: Sequence[QuoteOption]) -> tuple[Somewhere, ...]:
         """Return the options as a quote names them."""

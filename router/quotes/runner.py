@@ -2,8 +2,8 @@
 
 A quote adds to :mod:`router.spot.simulator.simulation`: options that share a pool share its availability; the job's
 speed is known only to its relative error; bringing the data to the first region costs money; nothing is paid for the
-rest of the last tick. Coming back to a region counts as bringing the data there again, and every spot launch loses the
-work of half a checkpoint interval at once, whether it is lost later or not: both err to the dear side.
+rest of the last tick. Coming back to a region counts as bringing the data there again, which errs to the dear side.
+Every spot launch loses the work of half a checkpoint interval at once; one on which the job is done gets it back.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 from pricing.places import RegionId
 from router.jobs.goodput import run_share
 from router.jobs.spec import Job
-from router.planning.candidates import Candidate
+from router.planning.candidate import Candidate
+from router.planning.transfers import TRANSFER_GIB_PER_S
 from router.spot.availability.forecast import simulate_windows
 from router.spot.availability.hazard_model import HazardModel
 from router.spot.availability.observed import OptionAvailability
-from router.spot.options import TRANSFER_GIB_PER_S
 from router.spot.simulator.inputs import HOUR_S, SimulationInputs, Task, ZoneMoveCosts
 from router.spot.simulator.simulation import (
     IDLE,
@@ -155,13 +155,16 @@ class ScenarioRunner:
         self, got: SimulationOutcome, brought: Floats, watched: _WindowRecorder, part: slice, begins: int
     ) -> ScenarioOutcomes:
         ends, option_by_tick = np.isfinite(got.usd[part]), watched.option_by_tick[begins:, part].T
-        spare_usd = np.where(ends, got.spare_usd[part], 0.0)
         on_spot = ~got.late[part] & watched.on_spot[part]
+        back_s = np.where(on_spot, self.like.launch_s[watched.last[part]], 0)
+        back_usd = back_s / HOUR_S * self._usd_per_hour[watched.last[part]]
+        spare_usd = np.where(ends, got.spare_usd[part], 0.0) + back_usd
+        spare_s = got.spare_s[part] + back_s
         return ScenarioOutcomes(
             usd=got.usd[part] + brought[part] - spare_usd,
             egress_usd=got.egress_usd[part] + brought[part],
             spot_usd=got.spot_usd[part] - np.where(on_spot, spare_usd, 0.0),
-            finish_s=np.where(ends, got.finish_tick[part] * float(self.clock.tick_s) - got.spare_s[part], np.inf),
+            finish_s=np.where(ends, got.finish_tick[part] * float(self.clock.tick_s) - spare_s, np.inf),
             late=got.late[part],
             spot_ticks=got.spot_ticks[part],
             on_demand_ticks=got.on_demand_ticks[part],
@@ -170,6 +173,35 @@ class ScenarioRunner:
             first=watched.first[part],
             option_by_tick=option_by_tick,
         )
+
+    def waste_usd(self, played: ScenarioOutcomes) -> tuple[Floats, Floats]:
+        """Return by draw the dollars of starts, with the transfers before them, and of work that was lost with spot."""
+        at = played.option_by_tick.astype(np.int64)
+        draws, ticks = at.shape
+        changes = np.ones_like(at, dtype=bool)
+        changes[:, 1:] = at[:, 1:] != at[:, :-1]
+        begin = np.flatnonzero(changes)
+        hours = np.diff(np.append(begin, at.size)) * self.clock.tick_s / HOUR_S
+        draw, option = begin // ticks, at.ravel()[begin]
+        runs = option != NOWHERE
+        draw, option, hours = draw[runs], option[runs], hours[runs]
+        again = np.zeros(option.size, dtype=bool)
+        again[1:] = draw[1:] == draw[:-1]
+        before = np.where(again, np.append(option[:1], option[:-1]), option)
+        starts = np.minimum((self.startup_s + self.like.ways.transfer_s[before, option]) / HOUR_S, hours)
+        on_spot = ~np.array([v.sure for v in self.venues])[option]
+        last = np.append(draw[1:] != draw[:-1], True)[: option.size]
+        kept = last & on_spot & ~played.late[draw]
+        lost = np.where(on_spot & ~kept, np.minimum(self.like.launch_s[option] / HOUR_S, hours - starts), 0.0)
+        price = self._usd_per_hour[option]
+        dollars = np.zeros((2, draws))
+        np.add.at(dollars[0], draw, starts * price)
+        np.add.at(dollars[1], draw, lost * price)
+        return dollars[0], dollars[1]
+
+    @property
+    def _usd_per_hour(self) -> Floats:
+        return np.array([v.usd_per_hour for v in self.venues])
 
     def _build_inputs(self, ways: ZoneMoveCosts) -> SimulationInputs:
         clock, venues = self.clock, self.venues
@@ -234,11 +266,12 @@ def _data_gib(candidate: Candidate) -> float:
 class _WindowRecorder:
     """A listener that records each window.
 
-    It stores where each began (0 where it never did), where it ran by tick, and whether it was on spot last.
+    It stores where each began (0 where it never did), where it ran by tick, and where it was on spot last.
     """
 
     def __init__(self, windows: int, ticks: int) -> None:
         self.first: Ints = np.zeros(windows, dtype=np.int64)
+        self.last: Ints = np.zeros(windows, dtype=np.int64)
         self.begun, self.on_spot = np.zeros(windows, dtype=bool), np.zeros(windows, dtype=bool)
         self.option_by_tick = np.full((ticks, windows), NOWHERE, dtype=np.int16)
 
@@ -249,6 +282,7 @@ class _WindowRecorder:
             self.first[now.window[new]] = now.last[new]
             self.begun[now.window[new]] = True
         self.on_spot[now.window] = now.kind == SPOT
+        self.last[now.window] = np.maximum(now.last, 0)
         self.option_by_tick[now.tick, now.window] = np.where(now.kind == IDLE, NOWHERE, now.zone)
 
 

@@ -10,13 +10,12 @@ from typing import Final
 
 import numpy as np
 
-from pricing.money import Usd
+from pricing.money import NANOS_PER_CENT, Usd
 from router.quotes.quote import LEVELS, Likely
 from router.spot.availability.calibration import Recalibration
 from router.spot.simulator.traces import Floats
 
 _AS_THEY_ARE: Final = Recalibration()
-_NANOS_PER_CENT: Final = 10_000_000
 _Z95: Final = 1.959964
 _MOST_USD: Final = 1e13
 
@@ -36,7 +35,7 @@ def to_usd(amount: float) -> Usd | None:
     """Return the amount to the cent; None for one without end."""
     if not math.isfinite(amount) or amount > _MOST_USD:
         return None
-    return Usd(round(amount * 100) * _NANOS_PER_CENT)
+    return Usd(round(amount * 100) * NANOS_PER_CENT)
 
 
 def quantiles(values: Floats, levels: Sequence[float]) -> Floats:

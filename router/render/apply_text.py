@@ -10,7 +10,6 @@ from router.controller.accept import AcceptedOrders
 from router.controller.context import ControllerContext
 from router.controller.deploy_settings import Deploy
 from router.controller.guardrails import CurrentPrice, Refusal
-from router.controller.placement_options import maximum_cost
 from router.controller.provision_order import ProvisionResult, existing_result
 from router.jobs.run_policy import RunPolicy
 from router.render.tables import (
@@ -37,7 +36,7 @@ def plan_table(
 ) -> str:
     """Return a table of gangs with their places and money at risk, followed by policies, secrets and refusals."""
     rows = []
-    for request in accepted.requests:
+    for request, at_risk in zip(accepted.requests, accepted.at_risk, strict=True):
         choice = request.choices[0]
         existing = existing_result(site, request.plan, request.order)
         rows.append(
@@ -46,7 +45,7 @@ def plan_table(
                 choice.place,
                 format_day_time(request.order.start),
                 format_usd(request.order.expected_usd),
-                format_usd(maximum_cost(request.choices)),
+                format_usd(at_risk),
                 str(len(request.choices) - 1),
                 existing.result.value if existing else "to be made",
             )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from router.render.csv_text import csv_text
+from router.files.csv_text import csv_text
 from router.render.page_frame import PageFrame
 from router.render.pages import fill_template
 from router.state.records import AuditEntry
@@ -88,4 +88,5 @@ def audit_csv(rows: Sequence[AuditRow]) -> str:
             )
             for row in rows
         ],
+        unknown="none",
     )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Sequence
 from datetime import timedelta
@@ -13,6 +11,7 @@ import numpy as np
 
 from router.backtest.scores import PolicyScore, PooledWindows
 from router.backtest.windows import POLICIES, BacktestCell, WindowLayout
+from router.files.csv_text import csv_text
 from router.jobs.quantities import format_duration
 from router.render.tables import PLAIN, Screen, format_table, wrap_text
 from router.spot.policies.registry import ALIASES, WindowOutcomes
@@ -168,8 +167,6 @@ def _policy(score: PolicyScore) -> dict[str, Any]:
 
 def rows(pools: Sequence[PooledWindows]) -> str:
     """Return CSV with one row per window and policy; hours count from the start of the traces or of the window."""
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
     header = (
         "site",
         "block",
@@ -186,14 +183,13 @@ def rows(pools: Sequence[PooledWindows]) -> str:
         "launches",
         "late",
     )
-    for number, pooled in enumerate(pools):
-        task = _task(pooled.cell)
-        if not number:
-            writer.writerow([*task, *header])
-        for name, played in pooled.played.items():
-            for row in _windows(pooled, name, played):
-                writer.writerow([_plain(value) for value in (*task.values(), *row)])
-    return stream.getvalue()
+    lines = [
+        [_plain(value) for value in (*_task(pooled.cell).values(), *row)]
+        for pooled in pools
+        for name, played in pooled.played.items()
+        for row in _windows(pooled, name, played)
+    ]
+    return csv_text([*_task(pools[0].cell), *header], lines) if pools else ""
 
 
 def _windows(pooled: PooledWindows, name: str, played: WindowOutcomes) -> list[tuple[object, ...]]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -12,6 +10,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
+from router.files.csv_text import csv_text
 from router.ledger.month import Month
 from router.render.bills_text import escape_unprintable
 from router.render.tables import PLAIN, Screen, clip_text, format_table, format_timestamp, wrap_text
@@ -22,7 +21,6 @@ from router.showback.reconcile.findings import ReconcileFinding
 from router.showback.reconcile.levels import MatchLevel
 from router.showback.reconcile.outcome import MatchOutcome, UnmatchedItem
 from router.showback.reconcile.variance import VarianceBridge, VarianceBucket
-from router.showback.report.values import escape_formula
 
 SCHEMA_VERSION = 1
 _LEVELS = {
@@ -189,8 +187,6 @@ def _finding(each: ReconcileFinding) -> str:
 
 def as_csv(view: ReconcileView) -> str:
     """Return CSV with one row per group and currency, exact; text cannot act as a spreadsheet formula."""
-    text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
     amounts = (
         "planned",
         *(bucket.value for bucket in VarianceBucket if bucket is not VarianceBucket.TIMING),
@@ -198,13 +194,13 @@ def as_csv(view: ReconcileView) -> str:
         "timing",
         "invoiced",
     )
-    writer.writerow(["month", *view.query.by, "currency", *amounts, "metered", "unpriced"])
+    rows = []
     for each in view.groups:
-        named = [escape_formula(UNALLOCATED if word is None else word) for word in each.group]
+        named = [UNALLOCATED if word is None else word for word in each.group]
         record = _record(each, view.query.by)
         sums = [record[name] for name in amounts]
-        writer.writerow([str(view.query.month), *named, each.currency, *sums, record["metered"], each.unpriced])
-    return text.getvalue()
+        rows.append([str(view.query.month), *named, each.currency, *sums, record["metered"], each.unpriced])
+    return csv_text(["month", *view.query.by, "currency", *amounts, "metered", "unpriced"], rows)
 
 
 def as_json(view: ReconcileView) -> str:

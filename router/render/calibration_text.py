@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import csv
 import html
-import io
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from router.files.csv_text import csv_text
 from router.render import svg
 from router.render.web_page import html_document
 from router.spot.availability.calibration import CURVE, LEVELS, CalibrationReport
@@ -35,19 +34,14 @@ def _line(row: CalibrationReport, size: int) -> str:
 
 def as_csv(rows: Sequence[CalibrationReport]) -> str:
     """Return the same as CSV, one row per kind of quote and level."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(
-        ["name", "of", "quotes", "level", "held", "low", "high", "effective", "at_or_below", "width_80", "loss"]
-    )
+    header = ("name", "of", "quotes", "level", "held", "low", "high", "effective", "at_or_below", "width_80", "loss")
+    lines = []
     for row in rows:
         for covered, plain in zip(row.covered, row.plain, strict=True):
             held = covered.held
-            writer.writerow(
-                [row.name, row.what, row.count, covered.level]
-                + [f"{x:.4f}" for x in (held.mean, held.low, held.high, held.effective, plain, row.width, row.loss)]
-            )
-    return out.getvalue()
+            shares = (held.mean, held.low, held.high, held.effective, plain, row.width, row.loss)
+            lines.append([row.name, row.what, row.count, covered.level, *(f"{share:.4f}" for share in shares)])
+    return csv_text(header, lines)
 
 
 _SIDE, _LEFT, _TOP, _GAP = 240, 52, 30, 90

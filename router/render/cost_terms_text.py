@@ -22,6 +22,7 @@ TERM_WORDS: Mapping[str, str] = MappingProxyType(
         "moves_usd": "moving data",
         "stream_usd": "streaming data",
         "idle_usd": "waiting for the whole gang",
+        "fallback_usd": "fallback on demand, expected",
     }
 )
 _NARROWEST_NAME = 12
@@ -43,6 +44,7 @@ _DETAILED = (
     _TermColumn("RESTARTS", ("restarts_usd",)),
     _TermColumn("START-UPS", ("startups_usd",)),
     _TermColumn("IDLE", ("idle_usd",)),
+    _TermColumn("FALLBACK", ("fallback_usd",)),
     _TermColumn("MOVES", ("moves_usd",)),
     _TermColumn("STREAM", ("stream_usd",)),
 )
@@ -52,6 +54,7 @@ _SHORT = (
     _TermColumn("CKPT", ("checkpoints_usd",)),
     _TermColumn("STARTS", ("restarts_usd", "startups_usd")),
     _TermColumn("IDLE", ("idle_usd",)),
+    _TermColumn("FALLB", ("fallback_usd",)),
     _TermColumn("EGRESS", ("moves_usd", "stream_usd")),
 )
 

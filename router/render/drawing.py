@@ -52,12 +52,15 @@ def title(words: str) -> str:
     return f"<title>{html.escape(words, quote=False)}</title>"
 
 
-def picture(name: str, width: int, height: float, parts: Sequence[str]) -> str:
+def picture(name: str, width: int, height: float, parts: Sequence[str], *, has_links: bool = False) -> str:
     """Return an SVG of ``width``; ``name`` is read to people who do not see it.
 
-    The style of pages keeps the three widths that they have, so that text stays 12 px on the screen.
+    An image may hold no links: a picture that has some is a group. The style of pages keeps the three widths that they
+    have, so that text stays 12 px on the screen.
     """
-    return f'<svg viewBox="0 0 {width} {height:.0f}" role="img" aria-label="{html.escape(name)}">{"".join(parts)}</svg>'
+    role = "group" if has_links else "img"
+    head = f'<svg viewBox="0 0 {width} {height:.0f}" role="{role}" aria-label="{html.escape(name)}">'
+    return f"{head}{''.join(parts)}</svg>"
 
 
 def text_width(words: str, *, bold: bool = False) -> float:

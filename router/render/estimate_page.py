@@ -25,7 +25,7 @@ from router.render.figures import MARKET_WORDS
 from router.render.pages import fill_template
 from router.render.tables import format_step_price
 
-TERM_HEADS = ("Compute", "Lost work", "Checkpoints", "Restarts", "Start-ups", "Moves", "Stream", "Idle")
+TERM_HEADS = ("Compute", "Lost work", "Checkpoints", "Restarts", "Start-ups", "Moves", "Stream", "Idle", "Fallback")
 
 
 _KEPT_HYPHEN = "\u2011"  # no line ends at it

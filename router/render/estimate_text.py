@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Iterator
 from typing import Final
 
 from pricing.money import Usd
 from pricing.units import format_count
+from router.files.csv_text import records_csv
 from router.jobs.layouts import ChosenLayout
 from router.planning.estimate_json import launcher_of
 from router.planning.gang_estimates import GangAnswer, GangEstimate, JobEstimate, Span, UsdSpan
@@ -33,10 +32,25 @@ MEMORY_WORDS: Final = {
     "logits": "logits",
 }
 #: Heads of the cost terms, in the order of their fields.
-TERM_COLUMNS: Final = ("COMPUTE", "LOST WORK", "CHECKPOINTS", "RESTARTS", "START-UPS", "MOVES", "STREAM", "IDLE")
-_PLACE_WIDTHS: Final = (20, 17, 14, 11)
+TERM_COLUMNS: Final = (
+    "COMPUTE",
+    "LOST WORK",
+    "CHECKPOINTS",
+    "RESTARTS",
+    "START-UPS",
+    "MOVES",
+    "STREAM",
+    "IDLE",
+    "FALLBACK",
+)
+_PLACE_WIDTHS: Final = (20, 17, 14, 11, 8)
 _UNKNOWN: Final = "-"
-_RIGHT: Final = frozenset({"STEPS/H", "TOKENS/S", "$/STEP", "$/1M TOKENS (80 %)", "$/STEP (80 %)", "N", "COST"})
+_RIGHT: Final = frozenset({"STEPS/H", "RUNS", "TOKENS/S", "$/STEP", "$/1M TOKENS (80 %)", "$/STEP (80 %)", "N", "COST"})
+
+_RUNS: Final = (
+    "STEPS/H and TOKENS/S are those while it runs; RUNS is the share of the time in which it does, without waits for "
+    "machines, starts, saves and work lost"
+)
 
 
 def table(estimate: JobEstimate, screen: Screen = PLAIN) -> str:
@@ -44,7 +58,7 @@ def table(estimate: JobEstimate, screen: Screen = PLAIN) -> str:
     parts = []
     answered = [(row, row.answer) for row in estimate.rows if row.answer is not None]
     if answered:
-        parts.append(_main_table(estimate, screen))
+        parts.append(f"{_main_table(estimate, screen)}\n\n{wrap_text(_RUNS, width=max(WIDTH, screen.width))}")
         parts.append("\n".join(_behind(row, answer, screen) for row, answer in answered))
         parts.append(_best_terms(answered[0][0], answered[0][1], screen))
     parts += _without_answer(estimate, screen)
@@ -59,8 +73,10 @@ def wide(estimate: JobEstimate, screen: Screen = PLAIN) -> str:
         "PLACE",
         "MACHINES",
         "LAYOUT",
-        "STEPS/H (80 %)",
-        "TOKENS/S (80 %)",
+        "STEPS/H WHILE IT RUNS",
+        "RUNS",
+        "STEPS/H IN ALL (80 %)",
+        "TOKENS/S IN ALL (80 %)",
         "$/STEP (80 %)",
         *(f"$ {words}" for words in TERM_COLUMNS),
         "$/1M TOKENS (80 %)",
@@ -72,7 +88,7 @@ def wide(estimate: JobEstimate, screen: Screen = PLAIN) -> str:
     )
     rows = [_wide_row(row) for row in estimate.rows]
     right = frozenset(
-        name for name in header if name.startswith("$") or name in {"STEPS/H (80 %)", "TOKENS/S (80 %)", "COST"}
+        name for name in header if name.startswith(("$", "STEPS/H", "TOKENS/S")) or name in {"RUNS", "COST"}
     )
     return format_table(header, rows, right, {}, screen) + "\n"
 
@@ -90,6 +106,7 @@ CSV_FIELDS: Final = (
     "steps_per_hour_low",
     "steps_per_hour_high",
     "nominal_steps_per_hour",
+    "running_share",
     "tokens_per_s",
     "tokens_per_s_low",
     "tokens_per_s_high",
@@ -125,12 +142,8 @@ CSV_FIELDS: Final = (
 
 def as_csv(estimate: JobEstimate) -> str:
     """Return CSV with one row for each gang and market; what is unknown is blank. Terms are dollars of a step."""
-    stream = io.StringIO()
-    writer = csv.DictWriter(stream, CSV_FIELDS, restval="", lineterminator="\n")
-    writer.writeheader()
-    for row in estimate.rows:
-        writer.writerow({**_csv_question(row), **({} if row.answer is None else _csv_answer(row.answer))})
-    return stream.getvalue()
+    rows = ({**_csv_question(row), **({} if row.answer is None else _csv_answer(row.answer))} for row in estimate.rows)
+    return records_csv(CSV_FIELDS, rows)
 
 
 def launcher_text(row: GangEstimate, launcher: str) -> str | None:
@@ -208,7 +221,7 @@ def largest_text(row: GangEstimate) -> str:
 
 def _main_table(estimate: JobEstimate, screen: Screen) -> str:
     tokens = estimate.tokens_per_step is not None
-    header = ("GANG", "MARKET", "PLACE", "STEPS/H") + (
+    header = ("GANG", "MARKET", "PLACE", "STEPS/H", "RUNS") + (
         ("TOKENS/S", "$/STEP", "$/1M TOKENS (80 %)") if tokens else ("COST", "$/STEP (80 %)")
     )
     rows = []
@@ -216,9 +229,10 @@ def _main_table(estimate: JobEstimate, screen: Screen) -> str:
         answer = row.answer
         if answer is None:
             continue
-        cells = [str(row.option), MARKETS[row.market.value], answer.place, number(answer.steps_per_hour.expected)]
-        if tokens and answer.tokens_per_s is not None and answer.usd_per_million_tokens is not None:
-            cells += [number(answer.tokens_per_s.expected), format_step_price(answer.usd_per_step.expected)]
+        cells = [str(row.option), MARKETS[row.market.value], answer.place, number(answer.nominal_steps_per_hour)]
+        cells.append(f"{answer.running_share:.0%}")
+        if tokens and answer.nominal_tokens_per_s is not None and answer.usd_per_million_tokens is not None:
+            cells += [number(answer.nominal_tokens_per_s), format_step_price(answer.usd_per_step.expected)]
             cells.append(dollars(answer.usd_per_million_tokens))
         else:
             cells += [format_usd(answer.cost_usd), dollars(answer.usd_per_step)]
@@ -285,7 +299,7 @@ def _wide_row(row: GangEstimate) -> tuple[str, ...]:
     market = MARKETS[row.market.value]
     answer = row.answer
     if answer is None:
-        unknown = [_UNKNOWN] * (6 + len(TERM_WORDS))
+        unknown = [_UNKNOWN] * (8 + len(TERM_WORDS))
         head = (str(row.option), market, _UNKNOWN, _UNKNOWN, layout or _UNKNOWN)
         return (*head, *unknown, short_memory(row) or _UNKNOWN, _UNKNOWN, refusal_text(row))
     tokens, million = answer.tokens_per_s, answer.usd_per_million_tokens
@@ -295,6 +309,8 @@ def _wide_row(row: GangEstimate) -> tuple[str, ...]:
         answer.place,
         machines_text(answer),
         layout or _UNKNOWN,
+        number(answer.nominal_steps_per_hour),
+        f"{answer.running_share:.0%}",
         figures_of(answer.steps_per_hour),
         _UNKNOWN if tokens is None else figures_of(tokens),
         dollars(answer.usd_per_step),
@@ -342,6 +358,7 @@ def _csv_answer(answer: GangAnswer) -> dict[str, object]:
         "machines": answer.machines,
         "usd_per_hour": answer.usd_per_hour,
         "nominal_steps_per_hour": f"{answer.nominal_steps_per_hour:.6g}",
+        "running_share": f"{answer.running_share:.6g}",
         "steps": answer.steps,
         "cost_usd": answer.cost_usd,
         "speed_basis": answer.speed_basis,

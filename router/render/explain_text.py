@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+
 from pricing.carbon import GRAMS_PER_TONNE
 from pricing.money import Usd
 from pricing.units import format_count
-from router.planning.plan import Alternative, JobSummary, Line, Plan
+from router.planning.plan import Alternative, JobSummary, Line, LineFallback, Plan
 from router.planning.plan_facts import main_placement
 from router.render.cost_terms_text import job_terms_text
-from router.render.plan_text import describe_shadow_price, describe_standing
+from router.render.plan_text import describe_fallback, describe_relaxation, describe_shadow_price, describe_standing
 from router.render.tables import (
     MARKETS,
     PLAIN,
@@ -129,13 +133,7 @@ def _result(plan: Plan, job: JobSummary) -> str:
         unplaced = next(u for u in plan.unplaced if u.job == job.job)
         head.append(wrap_text(f"left out: {unplaced.reason}", "  "))
         head += _placement_type(plan, job.job)
-        head += [
-            wrap_text(
-                f"it would fit with {r.change}: {r.detail}" + (f" ({format_usd(r.cost_usd)})" if r.cost_usd else ""),
-                "  ",
-            )
-            for r in unplaced.relaxations
-        ]
+        head += [wrap_text(describe_relaxation(r), "  ") for r in unplaced.relaxations]
         return "\n".join(head)
     steps = format_count(job.steps, "step")
     head += _placement_type(plan, job.job)
@@ -154,7 +152,7 @@ def _result(plan: Plan, job: JobSummary) -> str:
     elif job.deadline is not None and job.on_time_probability is not None:
         head.append(
             f"  reserved until {format_timestamp(job.finish)}, deadline {format_timestamp(job.deadline)}; "
-            f"{job.on_time_probability:.1%} sure to be\n  done in the time reserved ({job.confidence:.0%} asked)"
+            f"at least {job.on_time_probability:.1%}\n  sure to be done by the deadline ({job.confidence:.0%} asked)"
         )
     else:
         head.append(f"  until about {format_timestamp(job.finish)}, no deadline")
@@ -208,17 +206,22 @@ def _learned(plan: Plan, lines: list[Line]) -> list[str]:
 
 
 def _lines(lines: list[Line], screen: Screen) -> str:
+    behind = merged_fallbacks(lines)
+    bought: list[tuple[str, Line | LineFallback, Usd]] = [
+        (x.kind, x, x.cost_usd if x.fallback is None else x.cost_usd - x.fallback.cost_usd) for x in lines
+    ]
+    bought += [("fallback", f, f.cost_usd) for f in behind]
     rows = [
         (
-            x.kind,
+            kind,
             f"{x.cloud}/{x.region}",
             f"{x.machines}x {x.instance_type}",
             MARKETS[x.market],
             f"{float(x.hours):,.2f}",
             format_usd(Usd(x.usd_per_hour.nanos)),
-            format_usd(x.cost_usd),
+            format_usd(cost),
         )
-        for x in lines
+        for kind, x, cost in bought
     ]
     header = ("WHY HERE", "WHERE", "MACHINES", "BUY", "HOURS", "$/H", "COST")
     text = format_table(header, rows, frozenset({"HOURS", "$/H", "COST"}), {"WHERE": 18, "MACHINES": 20}, screen)
@@ -227,7 +230,23 @@ def _lines(lines: list[Line], screen: Screen) -> str:
     speed = f"{first.steps_per_hour:,.5g} steps/h expected"
     if share < 0.9999:
         speed += f"; time is reserved at {first.on_time_steps_per_hour:,.5g} steps/h so that the deadline holds"
-    return f"{text}\n{wrap_text(speed, '  ')}\n{wrap_text(f'price of {first.price_as_of}: {first.price_source}', '  ')}"
+    notes = [speed, f"price of {first.price_as_of}: {first.price_source}", *map(describe_fallback, behind)]
+    return "\n".join([text, *(wrap_text(note, "  ") for note in notes)])
+
+
+def merged_fallbacks(lines: Sequence[Line]) -> list[LineFallback]:
+    """Return each fallback of the lines once, with the hours and dollars of all of them."""
+    found: dict[tuple[str, str, str], list[LineFallback]] = {}
+    for f in (line.fallback for line in lines if line.fallback is not None):
+        found.setdefault((f.cloud, f.region, f.instance_type), []).append(f)
+    return [
+        replace(
+            same[0],
+            hours=sum((f.hours for f in same), Fraction(0)),
+            cost_usd=Usd.total(f.cost_usd for f in same),
+        )
+        for same in found.values()
+    ]
 
 
 def _alternatives(job: JobSummary, screen: Screen) -> str:

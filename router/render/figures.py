@@ -14,44 +14,33 @@ MINUS = "\u2212"
 MARKET_LETTERS = {"spot": "S", "on_demand": "D", "reserved": "R"}
 MARKET_WORDS = {"spot": "spot", "on_demand": "on-demand", "reserved": "reserved"}
 _CENT = Decimal("0.01")
-_HUNDRED = Usd(100 * 10**9)
 _WIDE = Context(prec=100)
 _SYMBOLS = {"USD": "$", "EUR": "€", "GBP": "£", "JPY": "¥", "INR": "₹", "KRW": "₩"}
 
 
 def cents(amount: Usd) -> str:
     """Return an amount to the cent as a machine reads it, such as ``-1234.56``."""
-    return str(_rounded(amount, _CENT))
+    return str(_rounded(amount))
 
 
 def money(amount: Usd) -> str:
     """Return an amount to the cent, such as ``$1,234.56`` or ``−$0.50``."""
-    return _with_sign(_rounded(amount, _CENT), ",.2f")
+    return _with_sign(_rounded(amount))
 
 
 def signed_money(difference: Usd) -> str:
     """Return a difference to the cent, always with its sign, such as ``+$0.50`` or ``−$0.50``; ``$0.00`` has none."""
-    value = _rounded(difference, _CENT)
-    return f"+{_with_sign(value, ',.2f')}" if value > 0 else _with_sign(value, ",.2f")
+    value = _rounded(difference)
+    return f"+{_with_sign(value)}" if value > 0 else _with_sign(value)
 
 
-def whole_dollars(amount: Usd) -> str:
-    """Return an amount to the dollar, such as ``$1,235``."""
-    return _with_sign(_rounded(amount, Decimal(1)), ",.0f")
-
-
-def about_money(amount: Usd) -> str:
-    """Return an amount to the dollar, or to the cent below a hundred dollars, so that a small one is not $0."""
-    return money(amount) if abs(amount.nanos) < _HUNDRED.nanos else whole_dollars(amount)
-
-
-def _rounded(amount: Usd, unit: Decimal) -> Decimal:
-    value = Decimal(amount.nanos).scaleb(-9).quantize(unit, ROUND_HALF_EVEN)
+def _rounded(amount: Usd) -> Decimal:
+    value = Decimal(amount.nanos).scaleb(-9).quantize(_CENT, ROUND_HALF_EVEN)
     return value if value else abs(value)  # never minus zero
 
 
-def _with_sign(value: Decimal, form: str) -> str:
-    return f"{MINUS if value < 0 else ''}${format(abs(value), form)}"
+def _with_sign(value: Decimal) -> str:
+    return f"{MINUS if value < 0 else ''}${abs(value):,.2f}"
 
 
 def percent(share: float, decimals: int = 0) -> str:
@@ -100,12 +89,13 @@ def amount_of(number: float) -> str:
 
 def amount_in(amount: Decimal, currency: str, *, signed: bool = False) -> str:
     """Return an amount of a currency to the cent, such as ``€1,234.56`` or ``CHF 0.50``; ``signed`` adds a plus."""
-    return _in_currency(_to_unit(amount, _CENT), currency, ",.2f", signed)
+    return _in_currency(_to_unit(amount, _CENT), currency, ",.2f", signed=signed)
 
 
-def whole_in(amount: Decimal, currency: str, *, signed: bool = False) -> str:
-    """Return an amount of a currency without cents, such as ``$1,235``."""
-    return _in_currency(_to_unit(amount, Decimal(1)), currency, ",.0f", signed)
+def tick_in(number: int, unit: float, currency: str) -> str:
+    """Return the label of the tick ``number`` of an axis, with cents where its ``unit`` has them."""
+    amount = Decimal(str(number * unit))
+    return _in_currency(amount, currency, ",.0f" if unit >= 1 else ",.2f", signed=False)
 
 
 def cents_of(amount: Decimal) -> str:
@@ -118,6 +108,6 @@ def _to_unit(amount: Decimal, unit: Decimal) -> Decimal:
     return value if value else abs(value)
 
 
-def _in_currency(value: Decimal, currency: str, form: str, signed: bool) -> str:
+def _in_currency(value: Decimal, currency: str, form: str, *, signed: bool) -> str:
     sign = MINUS if value < 0 else "+" if signed and value > 0 else ""
     return f"{sign}{_SYMBOLS.get(currency, currency + chr(0xA0))}{format(abs(value), form)}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -59,12 +59,15 @@ class _PlacedRun:
     right: float
 
 
-def draw_gantt(gantt: Gantt, layout: GanttLayout) -> str:
-    """Return the picture as an SVG element. Each bar has data attributes with its job, place, market and times."""
+def draw_gantt(gantt: Gantt, layout: GanttLayout, job_url: Callable[[str], str] | None = None) -> str:
+    """Return the picture as an SVG element. Each bar has data attributes with its job, place, market and times.
+
+    With ``job_url`` the bars of a job lead there, for a pointer; for a keyboard the table of jobs does.
+    """
     scale = TimeScale(gantt.start, gantt.horizon, gantt.end, layout.gutter, float(layout.width))
     y, body = _TOP, []
     for row in gantt.rows:
-        parts, y = _draw_row(row, scale, layout, y)
+        parts, y = _draw_row(row, scale, layout, y, job_url)
         body += parts
     if gantt.folded is not None:
         parts, y = _draw_folded(gantt.folded, scale, layout, y)
@@ -73,7 +76,8 @@ def draw_gantt(gantt: Gantt, layout: GanttLayout) -> str:
         "Gantt chart of the plan: rows are clouds and regions, bars are jobs coloured and lettered by market. "
         "The table of jobs below holds the same figures."
     )
-    return drawing.picture(name, layout.width, y + 2, [*_draw_axis(scale, layout, y), *body])
+    parts = [*_draw_axis(scale, layout, y), *body]
+    return drawing.picture(name, layout.width, y + 2, parts, has_links=job_url is not None)
 
 
 def _draw_axis(scale: TimeScale, layout: GanttLayout, bottom: float) -> list[str]:
@@ -122,14 +126,19 @@ def _tick_words(moment: datetime, scale: TimeScale, layout: GanttLayout) -> tupl
     return (day(moment), "") if layout.narrow else ("00:00", f"{moment:%a} {day(moment)}")
 
 
-def _draw_row(row: Row, scale: TimeScale, layout: GanttLayout, y: float) -> tuple[list[str], float]:
+def _draw_row(
+    row: Row, scale: TimeScale, layout: GanttLayout, y: float, job_url: Callable[[str], str] | None
+) -> tuple[list[str], float]:
     """Return the parts of a place, and where the next begins."""
     parts = [line(0, y, layout.width, y, "g"), _place_name(row, layout, y)]
     at = y + (18 if layout.narrow else 0)
     lanes = _pack([_place_run(run, scale, layout) for run in row.runs])
     for number, lane in enumerate(lanes):
         for placed in lane:
-            parts += _draw_run(placed, scale, at + number * _LANE)
+            drawn = _draw_run(placed, scale, at + number * _LANE)
+            if job_url is not None:
+                drawn = [drawing.element("a", "".join(drawn), href=job_url(placed.run.job), tabindex="-1")]
+            parts += drawn
     at += len(lanes) * _LANE
     for ceiling in row.ceilings:
         # The first strip of a place without jobs lies beside the name of the place.

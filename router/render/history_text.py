@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from pricing.money import UsdPerHour
+from router.files.csv_text import records_csv
 from router.prices.history_stats import BucketedSeries, SeriesName, SeriesStats
 from router.render.offers_text import format_price
 from router.render.tables import MARKETS, PLAIN, Screen, format_table, format_timestamp
@@ -114,11 +113,7 @@ def as_json(shown: HistoryView) -> str:
 
 def as_csv(shown: HistoryView) -> str:
     """Return CSV with one row per series and the fields of the JSON records; unknown values are blank."""
-    stream = io.StringIO()
-    writer = csv.DictWriter(stream, FIELDS, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(series_record(series) for series in shown.series)
-    return stream.getvalue()
+    return records_csv(FIELDS, map(series_record, shown.series))
 
 
 FIELDS = (

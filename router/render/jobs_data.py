@@ -5,16 +5,14 @@ Pure functions; money is exact text, unknown values are null or blank.
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
 from router.controller.job_report import AttemptReport, CostLine, GangOutlook, JobReport, JobsReport
+from router.files.csv_text import records_csv
 from router.render.journal_words import describe_entry
 from router.render.status_text import gang_document, status_document
-from router.showback.report.values import escape_formula
 
 SCHEMA_VERSION = 1
 _GANG_FIELDS = (
@@ -95,18 +93,18 @@ def attempt_document(report: AttemptReport) -> dict[str, object]:
 
 def gangs_as_csv(report: JobsReport) -> str:
     """Return a row per gang."""
-    return _csv(_GANG_FIELDS, (outlook_document(each) for each in report.outlooks))
+    return records_csv(_GANG_FIELDS, (outlook_document(each) for each in report.outlooks))
 
 
 def attempts_as_csv(report: JobReport) -> str:
     """Return a row per attempt, with what the ledger metered."""
     rows = ({**outlook_document(each.outlook), "metered_usd": _metered(each)} for each in report.attempts)
-    return _csv((*_GANG_FIELDS, "metered_usd"), rows)
+    return records_csv((*_GANG_FIELDS, "metered_usd"), rows)
 
 
 def costs_as_csv(report: AttemptReport) -> str:
     """Return a row per item and use of an attempt."""
-    return _csv(_COST_FIELDS, _costs(report.costs))
+    return records_csv(_COST_FIELDS, _costs(report.costs))
 
 
 def _metered(report: AttemptReport) -> str | None:
@@ -131,15 +129,3 @@ def _costs(costs: Sequence[CostLine]) -> list[dict[str, object]]:
 
 def _iso(moment: datetime | None) -> str | None:
     return None if moment is None else moment.isoformat()
-
-
-def _csv(fields: Sequence[str], rows: Iterable[Mapping[str, object]]) -> str:
-    text = io.StringIO(newline="")
-    writer = csv.DictWriter(text, fields, extrasaction="ignore", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows({name: _cell(row.get(name)) for name in fields} for row in rows)
-    return text.getvalue()
-
-
-def _cell(value: object) -> object:
-    return "" if value is None else escape_formula(value) if isinstance(value, str) else value

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from urllib.parse import quote
 
@@ -19,10 +20,11 @@ from router.controller.job_report import (
     JobsReport,
     sum_by_item,
 )
-from router.render.figures import MARKET_LETTERS, MARKET_WORDS, chance, day_clock, hours, money
+from router.render.figures import MARKET_LETTERS, MARKET_WORDS, chance, hours, money
 from router.render.journal_words import describe_entry, describe_notice, describe_state
 from router.render.page_frame import PageFrame
-from router.render.pages import fill_template
+from router.render.pages import fill_template, time_of
+from router.render.planned_job_page import planned_job_url
 from router.render.timeline_svg import (
     MIDDLE,
     NARROW,
@@ -115,15 +117,15 @@ def gang_row(outlook: GangOutlook) -> GangRow:
         machines=machines_in_words(outlook),
         ranks=f"{gang.calling} of {attempt.machines}",
         quiet="not heard yet" if gang.quiet is None else f"longest unheard {length(gang.quiet)}",
-        step="not said" if gang.step is None else f"{gang.step:,}",
+        step="not said" if gang.step is None else f"{gang.step:,}{_done(outlook)}",
         saved="none saved" if gang.saved_step is None else f"{gang.saved_step:,}",
         rate="unknown" if unknown else money(Usd(attempt.usd_per_hour.nanos)),
         spent="unknown" if unknown else money(gang.spent_usd),
         until=_until(outlook),
         until_detail=_until_detail(outlook),
-        deadline="none" if outlook.deadline is None else day_clock(outlook.deadline),
+        deadline="none" if outlook.deadline is None else time_of(outlook.deadline),
         chance=_chance(outlook),
-        when=day_clock(over),
+        when=time_of(over),
         message="" if attempt.message in ("", attempt.reason) else attempt.message,
     )
 
@@ -146,10 +148,14 @@ def length(duration: timedelta) -> str:
     return f"{seconds:,.0f} s" if seconds < 120 else f"{seconds / 60:,.0f} min" if seconds < 7200 else hours(duration)
 
 
+def _done(outlook: GangOutlook) -> str:
+    return "" if outlook.done is None else f", {math.floor(100 * outlook.done)} %"
+
+
 def _until(outlook: GangOutlook) -> str:
     if outlook.until is None:
         return "not said"
-    return ("~" if outlook.paced_end is not None else "") + day_clock(outlook.until)
+    return ("~" if outlook.paced_end is not None else "") + time_of(outlook.until)
 
 
 def _until_detail(outlook: GangOutlook) -> str:
@@ -161,17 +167,41 @@ def _until_detail(outlook: GangOutlook) -> str:
 
 
 def _chance(outlook: GangOutlook) -> str:
+    """Return whether the deadline was met, or how likely the plan said that it would be."""
     if outlook.deadline is None:
         return "no deadline"
+    early = outlook.early
+    if early is not None:
+        return f"missed by {length(-early)}" if early < timedelta(0) else f"met, {length(early)} before"
+    if not outlook.is_live and not outlook.gang.waits:
+        return "not finished"
     return "chance not said" if outlook.promise.chance is None else f"on time {chance(outlook.promise.chance)}"
 
 
-def live_view(report: JobsReport) -> dict[str, object]:
+def select_gangs(report: JobsReport, wanted: str) -> JobsReport:
+    """Return the gangs whose job, team, place, machines or state holds every word of ``wanted``, with their sums."""
+    words = wanted.casefold().split()
+
+    def fits(outlook: GangOutlook) -> bool:
+        row = gang_row(outlook)
+        text = " ".join((row.job, row.team, row.place, row.machines, row.state, *row.tags)).casefold()
+        return all(word in text for word in words)
+
+    if not words:
+        return report
+    outlooks = tuple(each for each in report.outlooks if fits(each))
+    gangs = tuple(each.gang for each in outlooks)
+    return JobsReport(replace(report.status, gangs=gangs, spent_usd=Usd.total(g.spent_usd for g in gangs)), outlooks)
+
+
+def live_view(report: JobsReport, wanted: str) -> dict[str, object]:
     """Return what the part of the page that is refreshed is filled with."""
     live = sorted(report.live, key=lambda each: -each.gang.attempt.usd_per_hour.nanos)
     shown = [*report.waiting, *live][:MOST_LIVE]
     return {
         "report": report,
+        "wanted": wanted,
+        "query": f"&q={quote(wanted)}" if wanted else "",
         "now": report.status.now,
         "rows": [gang_row(each) for each in shown],
         "more": len(report.waiting) + len(live) - len(shown),
@@ -181,13 +211,15 @@ def live_view(report: JobsReport) -> dict[str, object]:
     }
 
 
-def jobs_fragment(report: JobsReport, *, refreshing: bool) -> str:
+def jobs_fragment(report: JobsReport, *, refreshing: bool, wanted: str = "") -> str:
     """Return the part of the page of jobs that changes: sentence, tiles, and the table of gangs."""
-    return fill_template("jobs_live.html", refreshing=refreshing, polls=True, **live_view(report))
+    found = select_gangs(report, wanted)
+    return fill_template("jobs_live.html", refreshing=refreshing, polls=True, **live_view(found, wanted))
 
 
-def jobs_page(report: JobsReport, frame: PageFrame | None = None, *, refreshing: bool = True) -> str:
-    """Return the page of all gangs; with a frame it refreshes itself."""
+def jobs_page(report: JobsReport, frame: PageFrame | None = None, *, refreshing: bool = True, wanted: str = "") -> str:
+    """Return the page of all gangs, or of those that hold the words ``wanted``; with a frame it refreshes itself."""
+    report = select_gangs(report, wanted)
     over = report.over
     return fill_template(
         "jobs.html",
@@ -196,7 +228,7 @@ def jobs_page(report: JobsReport, frame: PageFrame | None = None, *, refreshing:
         polls=frame is not None,
         over=[gang_row(each) for each in over[:MOST_OVER]],
         more_over=len(over) - len(over[:MOST_OVER]),
-        **live_view(report),
+        **live_view(report, wanted),
     )
 
 
@@ -251,6 +283,7 @@ def job_page(report: JobReport, frame: PageFrame | None = None) -> str:
         items=_item_rows(run),
         run_usd=_total(run),
         attempt_url=attempt_url,
+        planned_url=planned_job_url(f"plan-{run[-1].outlook.gang.attempt.plan[:12]}", report.name),
     )
 
 
@@ -283,8 +316,8 @@ def _span(report: AttemptReport) -> tuple[str, str, str]:
     if attempt.made_at is None:
         return "no machine", "no machine", "none"
     if attempt.gone_at is None:
-        return day_clock(attempt.made_at), "runs", "runs"
-    return day_clock(attempt.made_at), day_clock(attempt.gone_at), length(attempt.gone_at - attempt.made_at)
+        return time_of(attempt.made_at), "runs", "runs"
+    return time_of(attempt.made_at), time_of(attempt.gone_at), length(attempt.gone_at - attempt.made_at)
 
 
 def _waste(costs: Sequence[CostLine]) -> str:
@@ -296,7 +329,7 @@ def _waste(costs: Sequence[CostLine]) -> str:
 
 def _starts(run: Sequence[AttemptReport]) -> str:
     attempt = run[0].outlook.gang.attempt
-    return day_clock(attempt.made_at or attempt.created_at)
+    return time_of(attempt.made_at or attempt.created_at)
 
 
 def _total(run: Sequence[AttemptReport]) -> Usd:

@@ -23,8 +23,8 @@ _WORDS: Mapping[str, tuple[Callable[[Mapping[str, object]], str], tuple[str, ...
     "not_saved": (lambda d: f"rank {d.get('rank')} could not save: {d.get('failed')}", ("rank", "failed", "id")),
     "not_believed": (lambda d: f"a report of rank {d.get('rank')} is not believed: {d.get('why')}", ("rank", "why")),
     "interval": (
-        lambda d: f"checkpoints every {_minutes(d.get('checkpoint_seconds'))} from now on, before every "
-        f"{_minutes(d.get('before_seconds'))}",
+        lambda d: f"checkpoints every {_minutes(d.get('checkpoint_seconds'))} from now on"
+        + (f", before every {_minutes(d['before_seconds'])}" if d.get("before_seconds") else ""),
         ("checkpoint_seconds", "before_seconds"),
     ),
     "advised": (lambda d: f"the policy wants a checkpoint: {d.get('why')}", ("why",)),

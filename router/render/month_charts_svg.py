@@ -9,9 +9,9 @@ from datetime import date, timedelta
 from decimal import Decimal
 
 from router.ledger.month import Month
-from router.render.drawing import element, line, picture, rect, text, title
-from router.render.figures import amount_in, whole_in
-from router.render.waterfall_svg import tick_unit
+from router.render.drawing import element, line, picture, rect, text, text_width, title
+from router.render.figures import amount_in, tick_in
+from router.render.waterfall_svg import LEAST_HEIGHT, tick_unit
 
 _TOP, _BOTTOM = 30.0, 26.0
 
@@ -36,7 +36,7 @@ def draw_days(
 ) -> str:
     """Return the sums by day as a line over the whole month, with the budget's line."""
     values = [float(amount) for _, amount in days]
-    low, high = min(0.0, *values), max(*values, float(budget or 0), 0.01)
+    low, high = min(0.0, *values), max(*values, float(budget or 0), LEAST_HEIGHT)
     axis, y_of = _axis(low, high, currency, layout)
     length = (month.ends.date() - month.begins.date()).days
     first, step = month.begins.date(), (layout.width - layout.left - layout.right) / max(length - 1, 1)
@@ -53,7 +53,7 @@ def draw_days(
     parts.append(element("polyline", cls="ln inv", points=points))
     if budget is not None:
         parts.append(line(layout.left, y_of(float(budget)), right, y_of(float(budget)), "mk"))
-        words = f"budget {whole_in(budget, currency)}"
+        words = f"budget {amount_in(budget, currency)}"
         parts.append(text(layout.left, y_of(float(budget)) - 6, words, "b halo"))
     parts.append(element("circle", cx=x, cy=y, r=3.5, cls="full inv"))
     beside = x + 100 < layout.width
@@ -71,7 +71,7 @@ def draw_days(
 def draw_months(months: Sequence[tuple[Month, Decimal]], currency: str, layout: ChartLayout) -> str:
     """Return a column for each month; the last, which is reported, in ink."""
     values = [float(amount) for _, amount in months]
-    low, high = min(0.0, *values), max(*values, 0.01)
+    low, high = min(0.0, *values), max(*values, LEAST_HEIGHT)
     axis, y_of = _axis(low, high, currency, layout)
     step = (layout.width - layout.left - 10) / len(months)
     parts = list(axis)
@@ -83,8 +83,9 @@ def draw_months(months: Sequence[tuple[Month, Decimal]], currency: str, layout: 
         parts.append(rect(x + step * 0.15, top, min(step * 0.7, 64.0), height, cls, words))
         middle = x + step * 0.15 + min(step * 0.7, 64.0) / 2
         parts.append(text(middle, layout.height - 8, f"{month.begins:%b}", "s m"))
-        if step >= 60:
-            parts.append(text(middle, top - 5, whole_in(amount, currency), "m"))
+        words = amount_in(amount, currency)
+        if step >= text_width(words) + 8:
+            parts.append(text(middle, top - 5, words, "m"))
     name = f"Cost by month in {currency}. The table below holds the same figures."
     return picture(name, layout.width, layout.height, parts)
 
@@ -96,7 +97,7 @@ def _axis(low: float, high: float, currency: str, layout: ChartLayout) -> tuple[
     for number in range(math.ceil(low / unit), math.floor(high / unit) + 1):
         y = scale(number * unit)
         parts.append(line(layout.left, y, right, y, "ax" if number == 0 else "g"))
-        parts.append(text(layout.left - 7, y + 4, whole_in(Decimal(str(number * unit)), currency), "s e"))
+        parts.append(text(layout.left - 7, y + 4, tick_in(number, unit, currency), "s e"))
     return parts, scale
 
 

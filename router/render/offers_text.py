@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import heapq
-import io
 import json
 import textwrap
 from collections.abc import Iterable, Sequence
@@ -19,6 +17,7 @@ from pricing.machines import Machine
 from pricing.money import UsdPerHour, divide_half_even
 from pricing.offers import Offer
 from pricing.places import Market
+from router.files.csv_text import records_csv
 from router.render.tables import PLAIN, WIDTH, Screen
 
 
@@ -184,6 +183,8 @@ def offer_record(shown: OfferRow) -> dict[str, str | int | float | bool | None]:
         "source": offer.source,
         "price_basis": offer.price_basis,
         "interruption_band": offer.interruption_band,
+        "band_as_of": None if offer.band_as_of is None else offer.band_as_of.isoformat(),
+        "preempted_share": offer.preempted_share,
         "interruptions_per_hour": offer.interruptions_per_hour,
         "machines_cap": offer.machines_cap,
         "provisionable": offer.provisionable,
@@ -235,6 +236,8 @@ def wide(shown: Sequence[OfferRow], screen: Screen = PLAIN) -> str:
             "$/H": format_price(s.offer.usd_per_hour),
             "AGE": s.age,
             "BAND": s.offer.interruption_band or "",
+            "BAND OF": "" if s.offer.band_as_of is None else s.offer.band_as_of.isoformat(),
+            "PREEMPTED": "" if s.offer.preempted_share is None else f"{s.offer.preempted_share:.0%}",
             "CAP": "" if s.offer.machines_cap is None else str(s.offer.machines_cap),
             "ORDERS": "yes" if s.offer.provisionable else "shown only",
             "BASIS": s.offer.price_basis,
@@ -259,12 +262,8 @@ def as_json(shown: Sequence[OfferRow], book: PriceBook, now: datetime) -> str:
 
 def as_csv(shown: Sequence[OfferRow]) -> str:
     """Return CSV with one row per offer and the fields of the JSON records; unknown values are blank."""
-    stream = io.StringIO()
-    writer = csv.DictWriter(stream, RECORD_FIELDS, lineterminator="\n")
-    writer.writeheader()
-    for s in shown:
-        writer.writerow({k: str(v).lower() if isinstance(v, bool) else v for k, v in offer_record(s).items()})
-    return stream.getvalue()
+    records = ({k: str(v).lower() if isinstance(v, bool) else v for k, v in offer_record(s).items()} for s in shown)
+    return records_csv(RECORD_FIELDS, records)
 
 
 RECORD_FIELDS = (
@@ -283,6 +282,8 @@ RECORD_FIELDS = (
     "source",
     "price_basis",
     "interruption_band",
+    "band_as_of",
+    "preempted_share",
     "interruptions_per_hour",
     "machines_cap",
     "provisionable",

@@ -26,7 +26,7 @@ class PageFrame:
 
     links: tuple[NavigationLink, ...]
     stylesheet: str
-    script: str
+    scripts: tuple[str, ...]
     who: str = ""
     message: str = ""
     actions: Markup = field(default_factory=Markup)

@@ -77,20 +77,21 @@ def template_environment(packages: tuple[str, ...]) -> Environment:
         "money": figures.money,
         "cents": figures.cents,
         "signed_money": figures.signed_money,
-        "dollars": figures.whole_dollars,
         "money_data": lambda usd: _data(usd, figures.money(usd)),
         "rate_data": lambda rate: _data(Usd(rate.nanos), figures.money(Usd(rate.nanos))),
-        "about_data": lambda usd: _data(usd, figures.about_money(usd)),
         "exact_data": lambda usd: Markup('<data value="{}">{}</data>').format(usd, figures.money(usd)),
-        "dollars_data": lambda usd: _data(usd, figures.whole_dollars(usd)),
+        "stated_money": lambda text: figures.money(Usd.parse(text)),
         "cur": lambda amount, code, signed=False: _amount(amount, figures.amount_in(amount, code, signed=signed)),
-        "whole": lambda amount, code, signed=False: _amount(amount, figures.whole_in(amount, code, signed=signed)),
+        "amount": lambda amount: _amount(amount.value, str(amount)),
         "number": lambda number: f"{number:,}",
         "percent": figures.percent,
         "chance": figures.chance,
         "day": figures.day,
         "clock": figures.clock,
-        "day_clock": figures.day_clock,
+        "day_clock": time_of,
+        "as_of": lambda moment: _time(
+            moment, f"{figures.day(moment)} {moment.astimezone(UTC):%Y}, {figures.clock(moment)} UTC"
+        ),
         "long_day": figures.long_day,
         "month_name": lambda moment: f"{moment.astimezone(UTC):%B}",
         "day_before": _day_before,
@@ -105,6 +106,18 @@ def template_environment(packages: tuple[str, ...]) -> Environment:
 def _data(amount: Usd, words: str) -> Markup:
     """Return an amount with its cents beside the words that are shown."""
     return Markup('<data value="{}">{}</data>').format(figures.cents(amount), words)
+
+
+def time_of(moment: datetime | None) -> str:
+    """Return a moment such as ``21 Nov 18:00`` as markup that says it to programs too; ``none`` for None."""
+    return _time(moment, figures.day_clock(moment))
+
+
+def _time(moment: datetime | None, words: str) -> str:
+    # The console's script adds the reader's own time to these elements.
+    if moment is None:
+        return words
+    return Markup('<time datetime="{:%Y-%m-%dT%H:%M:%SZ}">{}</time>').format(moment.astimezone(UTC), words)
 
 
 def _amount(amount: Decimal, words: str) -> Markup:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
+from pricing.money import Usd
+from router.files.csv_text import csv_text
 from router.planning.changes import PlanDiff
 from router.planning.cost_changes import cost_change
-from router.planning.plan import Plan
+from router.planning.plan import Line, Plan
 from router.planning.plan_facts import PlanFacts
-from router.render.csv_text import csv_text
 
 JOB_FIELDS = (
     "job", "team", "project", "state", "cloud", "region", "zone", "instance_type", "market", "accelerators", "start",
-    "finish", "deadline", "on_time_probability", "cost_usd", "why",
+    "finish", "deadline", "on_time_probability", "cost_usd", "fallback", "fallback_probability", "fallback_usd", "why",
 )  # fmt: skip
 CHANGE_FIELDS = (
     "job", "change", "before", "after", "cost_before_usd", "cost_after_usd", "more_usd", "start_before", "start_after",
@@ -21,7 +23,10 @@ CHANGE_FIELDS = (
 
 
 def jobs_csv(plan: Plan) -> str:
-    """Return all jobs by name, those that are left out with the reason; ``cost_usd`` is exact."""
+    """Return all jobs by name, those that are left out with the reason.
+
+    ``cost_usd`` is exact, and holds ``fallback_usd``: what the on-demand gang behind a job on spot is expected to cost.
+    """
     facts = PlanFacts(plan)
     reasons = {job.job: job.reason for job in plan.unplaced}
     rows = []
@@ -52,10 +57,21 @@ def jobs_csv(plan: Plan) -> str:
                 _time(job.deadline),
                 job.on_time_probability,
                 None if place is None else job.cost_usd,
+                *_fallback(facts.lines.get(job.job, ())),
                 reasons.get(job.job, "" if job.late is None else job.late.why) or None,
             )
         )
-    return csv_text(JOB_FIELDS, rows)
+    return csv_text(JOB_FIELDS, rows, unknown="none")
+
+
+def _fallback(lines: Sequence[Line]) -> tuple[str | None, float | None, Usd | None]:
+    """Return place, probability and expected dollars of the gang behind a job on spot; None each without one."""
+    found = [line.fallback for line in lines if line.fallback is not None]
+    if not found:
+        return (None, None, None)
+    first = found[0]
+    where = "/".join(part for part in (first.cloud, first.region, first.zone, first.instance_type) if part)
+    return where, max(each.probability for each in found), Usd.total(each.cost_usd for each in found)
 
 
 def changes_csv(diff: PlanDiff) -> str:
@@ -78,6 +94,7 @@ def changes_csv(diff: PlanDiff) -> str:
             for change in diff.changes
             if change.causes
         ],
+        unknown="none",
     )
 
 

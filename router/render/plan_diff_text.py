@@ -1,4 +1,4 @@
-"""The comparison of two plans as text (causes first, then what follows, then one line for the rest) and as JSON."""
+"""The comparison of two plans as text, Markdown and JSON: causes first, then what follows, then the rest in a line."""
 
 from __future__ import annotations
 
@@ -12,7 +12,16 @@ from pricing.units import format_count
 from router.planning.changes import PlacementChange, PlanDiff
 from router.planning.cost_changes import changes_by_kind
 from router.planning.plan_facts import JobPlacement
-from router.render.tables import PLAIN, Screen, format_day_time, format_table, format_usd, wrap_text
+from router.render.tables import (
+    PLAIN,
+    Screen,
+    escape_markdown,
+    format_day_time,
+    format_table,
+    format_usd,
+    markdown_table,
+    wrap_text,
+)
 
 SCHEMA_VERSION = 1
 _CHANGES = {"same": "job file"}  # shown although it is placed as before, because the job itself changed
@@ -46,6 +55,33 @@ def diff_text(found: PlanDiff, screen: Screen = PLAIN, *, wide: bool = False) ->
         f"total {format_usd(found.cost_before)} -> {format_usd(found.cost_after)} ({sign}{format_usd(total)})"
     )
     return "\n\n".join(parts) + "\n"
+
+
+def diff_markdown(found: PlanDiff) -> str:
+    """Return the comparison as GitHub's Markdown, such as for a comment on a change of job files."""
+    total = found.cost_after - found.cost_before
+    sign = "+" if total.nanos >= 0 else ""
+    head = (
+        f"**{format_usd(found.cost_before)} → {format_usd(found.cost_after)} ({sign}{format_usd(total)})**: "
+        f"{len(found.shown)} changed, {len(found.changes) - len(found.shown)} as before or in time alone; "
+        f"{'the same' if found.same_book else 'other'} prices"
+    )
+    parts = [head, "\n".join(f"- {escape_markdown(text)}" for text in found.limits)]
+    rows = [
+        (
+            change.job,
+            _CHANGES.get(change.kind, change.kind),
+            _cost(change.cost_before),
+            _cost(change.cost_after),
+            str(change.after or "nowhere"),
+            change.why or ", ".join(f"follows from {cause.follows}" for cause in change.causes if cause.follows),
+        )
+        for change in found.shown
+    ]
+    if rows:
+        names = ("Job", "Change", "Before", "After", "Where now", "Why")
+        parts.append(markdown_table(names, rows, frozenset({"Before", "After"})))
+    return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def _cost(amount: Usd | None) -> str:

@@ -7,24 +7,25 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from pricing.money import Usd
-from router.render.csv_text import csv_text
+from router.files.csv_text import csv_text
 from router.render.page_frame import PageFrame
 from router.render.pages import fill_template
 
-PLAN_FIELDS = ("plan", "as_of", "made_at", "made_by", "jobs", "placed", "cost_usd", "gap", "approved_by")
+PLAN_FIELDS = ("plan", "name", "as_of", "made_at", "made_by", "jobs", "placed", "cost_usd", "gap", "approved_by")
 
 
 @dataclass(frozen=True, slots=True)
 class PlanListRow:
     """A plan of the list; ``approvals`` is None where who asks may not see them.
 
-    ``has_earlier`` says that there is a plan of an earlier night to compare it with.
+    ``has_earlier`` says that there is a plan of its name of an earlier night to compare it with.
     """
 
     digest: str
     as_of: datetime
     made_at: datetime
     made_by: str
+    name: str
     jobs: int
     placed: int
     cost_usd: Usd
@@ -43,9 +44,24 @@ class PlanListRow:
         return "not shown" if self.approvals is None else ", ".join(self.approvals) or "nobody"
 
 
-def plan_list_page(rows: Sequence[PlanListRow], older: str, now: datetime, frame: PageFrame | None = None) -> str:
+@dataclass(frozen=True, slots=True)
+class LastPlan:
+    """The last plan of a name."""
+
+    name: str
+    digest: str
+    as_of: datetime
+
+
+def plan_list_page(
+    rows: Sequence[PlanListRow],
+    names: Sequence[LastPlan],
+    older: str,
+    now: datetime,
+    frame: PageFrame | None = None,
+) -> str:
     """Return the page as HTML; ``older`` is the URL of earlier plans, "" where there are none."""
-    return fill_template("plan_list.html", frame=frame, rows=rows, older=older, now=now)
+    return fill_template("plan_list.html", frame=frame, rows=rows, names=names, older=older, now=now)
 
 
 def plans_csv(rows: Sequence[PlanListRow]) -> str:
@@ -55,6 +71,7 @@ def plans_csv(rows: Sequence[PlanListRow]) -> str:
         [
             (
                 row.plan_id,
+                row.name,
                 row.as_of.isoformat(),
                 row.made_at.isoformat(),
                 row.made_by,
@@ -66,4 +83,5 @@ def plans_csv(rows: Sequence[PlanListRow]) -> str:
             )
             for row in rows
         ],
+        unknown="none",
     )

@@ -7,8 +7,18 @@ from collections.abc import Sequence
 from pricing.money import Usd
 from pricing.places import mixes_simulated_and_real
 from pricing.units import format_count
-from router.planning.plan import CommitmentUse, JobSummary, Line, Plan, ShadowPrice, TeamStanding, describe_mix
-from router.planning.plan_facts import main_placement
+from router.planning.plan import (
+    CommitmentUse,
+    JobSummary,
+    Line,
+    LineFallback,
+    Plan,
+    Relaxation,
+    ShadowPrice,
+    TeamStanding,
+    describe_mix,
+)
+from router.planning.plan_facts import OVER_BUDGET, main_placement
 from router.planning.plan_json import plan_content
 from router.render.cost_terms_text import job_terms_table, team_terms_table
 from router.render.tables import (
@@ -31,13 +41,7 @@ MIXED_CLOUDS_WARNING = (
 
 def table(plan: Plan, screen: Screen = PLAIN) -> str:
     """Return one row per job, the unplaced jobs with what would place them, and the limits that cost money."""
-    rows = [_row(plan, job) for job in sorted(plan.jobs, key=_by_start) if job.finish is not None]
-    header = ("JOB", "WHERE", "GPUS", "BUY", "START", "$/STEP", "COST")
-    parts = [_head(plan)]
-    if rows:
-        widths = {"JOB": 19, "WHERE": 16, "GPUS": 9}
-        parts.append(format_table(header, rows, frozenset({"$/STEP", "COST"}), widths, screen))
-    parts.append(_totals(plan))
+    parts = [_head(plan), jobs_table(plan, plan.jobs, screen), _totals(plan)]
     parts += _footnotes(plan)
     parts += _late(plan)
     parts += _left_out(plan)
@@ -46,9 +50,17 @@ def table(plan: Plan, screen: Screen = PLAIN) -> str:
     return "\n\n".join(p for p in parts if p) + "\n"
 
 
+def jobs_table(plan: Plan, jobs: Sequence[JobSummary], screen: Screen) -> str:
+    """Return one row for each placed job of these; "" without any."""
+    rows = [_row(plan, job) for job in sorted(jobs, key=_by_start) if job.finish is not None]
+    header = ("JOB", "WHERE", "GPUS", "BUY", "START", "$/STEP", "COST")
+    widths = {"JOB": 19, "WHERE": 16, "GPUS": 9}
+    return format_table(header, rows, frozenset({"$/STEP", "COST"}), widths, screen) if rows else ""
+
+
 def wide(plan: Plan, screen: Screen = PLAIN) -> str:
     """Return every line and move, as wide as needed."""
-    header = (
+    header: tuple[str, ...] = (
         "JOB",
         "KIND",
         "WHERE",
@@ -65,6 +77,9 @@ def wide(plan: Plan, screen: Screen = PLAIN) -> str:
         "PRICED",
     )
     rows = [_wide_row(line) for line in plan.lines]
+    if any(line.fallback is not None for line in plan.lines):
+        header = (*header, "FALLBACK")
+        rows = [(*row, _wide_fallback(line.fallback)) for row, line in zip(rows, plan.lines, strict=True)]
     right = frozenset({"N", "BILLED H", "$/H", "STEPS", "$/STEP", "COST"})
     parts = [_head(plan), format_table(header, rows, right, {}, screen)]
     if plan.moves:
@@ -99,7 +114,7 @@ def _row(plan: Plan, job: JobSummary) -> tuple[str, ...]:
     kinds = {x.accelerator.removesuffix("GB") for x in gang}
     # A gang of two machine types has accelerators of one family.
     kind = kinds.pop() if len(kinds) == 1 else min(kinds).split("-")[0]
-    market = "mix" if len(gang) > 1 else MARKETS[place.market]
+    market = MARKETS[place.market] if len(gang) == 1 and len({x.market for x in own}) == 1 else "mix"
     later = "" if any(x.kind == "order" for x in own) else "*"
     weak = "~" if any(x.weak for x in own) else ""
     return (
@@ -135,6 +150,14 @@ def _wide_row(line: Line) -> tuple[str, ...]:
     )
 
 
+def _wide_fallback(fallback: LineFallback | None) -> str:
+    """Return place, machines and how often it is needed; "" where there is none."""
+    if fallback is None:
+        return ""
+    where = f"{fallback.cloud}/{fallback.zone or fallback.region}"
+    return f"{where} {fallback.machines}x {fallback.instance_type} {fallback.probability:.0%}"
+
+
 def _head(plan: Plan) -> str:
     name = plan_content(plan)["plan_id"]
     days = (plan.as_of - plan.book_as_of).days
@@ -165,12 +188,12 @@ def _totals(plan: Plan) -> str:
             f"total    {format_usd(plan.cost_usd):>13}   orders {format_usd(plan.orders_usd)}, "
             f"moving data {format_usd(moves)}"
         ),
-        f"at least {format_usd(plan.bound_usd):>13}   proven bound, gap {plan.gap:.2%}, asked {plan.gap_asked:.2%}",
     ]
-    if plan.threshold_usd.nanos:
-        lines.append(
-            f"counted  {format_usd(plan.threshold_usd):>13}   in the gap for stopping and starting (min_saving)"
-        )
+    counted = _counted(plan)
+    if counted:
+        lines.append(f"counted  {format_usd(plan.objective_usd):>13}   {counted}")
+    bound = f"proven bound{' of what is counted' if counted else ''}"
+    lines.append(f"at least {format_usd(plan.bound_usd):>13}   {bound}, gap {plan.gap:.2%}, asked {plan.gap_asked:.2%}")
     if plan.carbon is not None:
         words = f"{plan.carbon.tonnes:,.3f} t CO2e at {format_usd(plan.carbon.usd_per_tonne)} a tonne, never paid"
         lines.append(f"carbon   {format_usd(plan.carbon.carbon_usd):>13}   {words}")
@@ -180,6 +203,18 @@ def _totals(plan: Plan) -> str:
         lines.append(f"covered  {format_usd(plan.covered_usd):>13}   {words}")
         lines += [wrap_text(describe_commitment(use), "  ") for use in plan.commitments]
     return "\n".join(lines)
+
+
+def _counted(plan: Plan) -> str:
+    """Return how what the search minimised differs from the total; empty where it does not."""
+    words = []
+    if plan.threshold_usd.nanos:
+        words.append(f"with min_saving {format_usd(plan.threshold_usd)}")
+    if plan.carbon is not None:
+        words.append("with carbon")
+    if plan.covered_usd.nanos:
+        words.append("less commitments")
+    return ", ".join(words)
 
 
 def describe_commitment(use: CommitmentUse) -> str:
@@ -210,12 +245,43 @@ def _footnotes(plan: Plan) -> list[str]:
         notes.append("~ rests on a weak price or risk: stepfare explain says why")
     if mixes_simulated_and_real(x.cloud for x in plan.lines):
         notes.append(MIXED_CLOUDS_WARNING)
+    notes += _fallbacks(plan)
+    notes += _over_budgets(plan)
     notes += _mixed_gangs(plan)
     notes += _unbounded(plan)
     notes += _reserved(plan)
     if plan.lines:
         notes.append("START is day of the month and UTC; $/STEP counts reservations at their own price")
     return ["\n".join(notes)] if notes else []
+
+
+def describe_fallback(fallback: LineFallback) -> str:
+    """Return the on-demand gang behind a spot line, how often it is needed, and what that is expected to cost."""
+    where = f"{fallback.machines}x {fallback.instance_type} in {fallback.cloud}/{fallback.zone or fallback.region}"
+    words = f"falls back on {where} {MARKETS[fallback.market]} when no more time is left for spot: in "
+    words += f"{fallback.probability:.0%} of runs; {float(fallback.hours):,.2f} h expected, "
+    words += f"{format_usd(fallback.cost_usd)} of the cost, at {format_usd(Usd(fallback.usd_per_hour.nanos))} an hour"
+    if fallback.refusal_probability:
+        words += f"; taken to be refused {fallback.refusal_probability:.0%} of the times, which nobody measured"
+    return words
+
+
+def _fallbacks(plan: Plan) -> list[str]:
+    """Return what the jobs on spot are expected to cost on demand, where their deadlines leave no more time for it."""
+    behind = [line for line in plan.lines if line.fallback is not None]
+    if not behind:
+        return []
+    jobs = len({line.job for line in behind})
+    usd = Usd.total(line.fallback.cost_usd for line in behind if line.fallback is not None)
+    words = f"{format_count(jobs, 'job')} on spot may end on demand to be in time: {format_usd(usd)} of the total is "
+    return [wrap_text(words + "expected for that; jobs of one pool may need it at once", "  ").lstrip()]
+
+
+def _over_budgets(plan: Plan) -> list[str]:
+    """Return a line for each job that may come to cost more than its budget."""
+    return [
+        wrap_text(f"{job.job}: {note}", "  ").lstrip() for job in plan.jobs for note in job.notes if OVER_BUDGET in note
+    ]
 
 
 def _mixed_gangs(plan: Plan) -> list[str]:
@@ -284,12 +350,18 @@ def _left_out(plan: Plan) -> list[str]:
     parts = ["LEFT OUT"]
     for job in plan.unplaced:
         parts.append(wrap_text(f"{job.job}: {job.reason}"))
-        for r in job.relaxations:
-            cost = f" ({format_usd(r.cost_usd)})" if r.cost_usd is not None else ""
-            parts.append(wrap_text(f"it would fit with {r.change}: {r.detail}{cost}", "    "))
+        parts += [wrap_text(describe_relaxation(r), "    ") for r in job.relaxations]
         if not job.relaxations:
             parts.append("    no change of a single rule is enough")
+    if any(job.relaxations for job in plan.unplaced):
+        parts.append("with all other jobs where they are: planned again, less may do")
     return ["\n".join(parts)]
+
+
+def describe_relaxation(found: Relaxation) -> str:
+    """Return what would place a job, and what it would cost at most."""
+    cost = f" (at most {format_usd(found.cost_usd)})" if found.cost_usd is not None else ""
+    return f"it would fit with {found.change}: {found.detail}{cost}"
 
 
 def fair_share_lines(plan: Plan) -> list[str]:
@@ -334,8 +406,8 @@ def describe_shadow_price(price: ShadowPrice) -> str:
     verb = "" if many and price.machines else "s"
     money = price.saves_usd
     if price.basis != "resolved":
-        least = "at least " if price.basis == "lp_at_least" else ""
-        return f"{more} save{verb} {least}{format_usd(money)} in the relaxation, solved again"
+        about = "at least" if price.basis == "lp_at_least" else "about"
+        return f"{more} save{verb} {about} {format_usd(money)} (an LP, solved again)"
     if not price.places:
         return f"{more} save{verb} {format_usd(money)}"
     bill = f"{format_usd(-money)} more" if money.nanos < 0 else f"{format_usd(money)} less"

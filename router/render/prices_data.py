@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
 from dataclasses import asdict
 
 from pricing.book import PriceBook
+from router.files.csv_text import records_csv
 from router.render.prices_view import BookRow, CloudHealth
 
 SCHEMA_VERSION = 1
@@ -36,11 +35,7 @@ def book_record(row: BookRow) -> dict[str, object]:
 
 def books_as_csv(books: Sequence[BookRow]) -> str:
     """Return a row per stored book."""
-    text = io.StringIO(newline="")
-    writer = csv.DictWriter(text, _FIELDS, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(book_record(row) for row in books)
-    return text.getvalue()
+    return records_csv(_FIELDS, map(book_record, books))
 
 
 def _cloud_record(each: CloudHealth) -> dict[str, object]:

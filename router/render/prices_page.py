@@ -7,6 +7,7 @@ from urllib.parse import urlencode
 
 from markupsafe import Markup
 
+from pricing.hazard import AGE_SCALE_HOURS
 from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
 from pricing.units import format_count
@@ -17,12 +18,16 @@ from router.render.history_text import format_place
 from router.render.offers_text import OfferRow
 from router.render.page_frame import PageFrame
 from router.render.pages import fill_template
+from router.render.pool_risk_text import format_interval, format_level, format_own
+from router.render.pool_risk_view import TOLD_CHANCES, PoolRisk
 from router.render.prices_view import CloudHealth, HistoryReport, PricesReport, RegionPrices, SeriesPicture
 from router.render.region_map_svg import draw_map
 
 # The accelerator that the sentence and the map are about until another one is asked for.
 USUAL_ACCELERATOR = "H100"
 MOST_BOOKS, MOST_SERIES = 30, 200
+# Spot pools in the page's table, and those of them that are seen without opening the rest.
+MOST_POOLS, OPEN_POOLS = 100, 12
 _STATUS = {
     "fresh": "all of it answered",
     "partial": "answered in part",
@@ -33,9 +38,13 @@ _MARKETS = (Market.SPOT, Market.ON_DEMAND, Market.RESERVED)
 
 
 def prices_page(
-    report: PricesReport, regions: tuple[RegionPrices, ...], accelerator: str, frame: PageFrame | None = None
+    report: PricesReport,
+    regions: tuple[RegionPrices, ...],
+    risks: tuple[PoolRisk, ...],
+    accelerator: str,
+    frame: PageFrame | None = None,
 ) -> str:
-    """Return the page of the price book in use; ``regions`` are those that sell the accelerator."""
+    """Return the page of the price book in use; ``regions`` and spot pools (``risks``) are those of the accelerator."""
     layouts = {"wide": region_map_svg.WIDE, "middle": region_map_svg.MIDDLE, "narrow": region_map_svg.NARROW}
     book, today = report.book, report.now.date()
     usual = USUAL_ACCELERATOR
@@ -47,8 +56,9 @@ def prices_page(
         accelerator=accelerator,
         usual=usual,
         age=age_in_words(report.now - book.as_of),
-        spot=report.find_cheapest(usual, Market.SPOT),
-        on_demand=report.find_cheapest(usual, Market.ON_DEMAND),
+        rows_age=_rows_age(report),
+        spot=report.find_orderable(usual, Market.SPOT),
+        on_demand=report.find_orderable(usual, Market.ON_DEMAND),
         failed=[each.cloud for each in report.clouds if each.failed],
         weak=sum(bool(offer.weak) for offer in book.offers),
         undated=sum(offer.as_of is None for offer in book.offers),
@@ -56,10 +66,15 @@ def prices_page(
             (_offer_cells(row), history_url(row.machine.accelerator, row.offer.market)) for row in report.cheapest
         ],
         clouds=[_cloud_cells(each, today) for each in report.clouds],
+        open_pools=OPEN_POOLS,
         books=report.books[:MOST_BOOKS],
         more_books=len(report.books) - len(report.books[:MOST_BOOKS]),
         regions=[_region_cells(each, accelerator) for each in regions],
         unplaced=sum(each.position is None for each in regions),
+        risks=[_risk_cells(each) for each in risks[:MOST_POOLS]],
+        pools=len(risks),
+        unpublished=bool(risks) and all(each.is_unpublished for each in risks),
+        age_scale=f"{AGE_SCALE_HOURS:g} h",
         markets=[(m.value, MARKET_WORDS[m.value], MARKET_LETTERS[m.value]) for m in _MARKETS],
         # Safe: every text in a drawing was escaped when it was drawn.
         maps={name: Markup(draw_map(regions, accelerator, layout)) for name, layout in layouts.items()},
@@ -88,7 +103,7 @@ def history_page(
         place=format_place,
         changes=sum(each.stats.changes for each in report.series),
         pools=pools,
-        losses=sum(each.exposure.losses for each in pools if each.exposure is not None),
+        losses=round(sum(each.exposure.losses for each in pools if each.exposure is not None)),
         pool_hours=sum(each.exposure.hours for each in pools if each.exposure is not None),
         markets=[(m.value, MARKET_WORDS[m.value]) for m in _MARKETS],
     )
@@ -110,6 +125,16 @@ def rate(price: UsdPerHour) -> str:
     """Return a price for an hour to the cent; below ten cents with four decimals."""
     usd = Usd(price.nanos)
     return money(usd) if price.nanos >= 100_000_000 else f"${price.nanos / 1e9:.4f}"
+
+
+def _rows_age(report: PricesReport) -> str:
+    """Return the age of the newest and of the oldest row in days, in words."""
+    if report.days is None:
+        return "of unknown age"
+    newest, oldest = (max((report.now.date() - day).days, 0) for day in report.days)
+    if oldest == 0:
+        return "of today"
+    return f"{format_count(oldest, 'day')} old" if newest == oldest else f"{newest} to {oldest:,} days old"
 
 
 def _offer_cells(row: OfferRow) -> dict[str, object]:
@@ -188,13 +213,33 @@ def _region_cells(each: RegionPrices, accelerator: str) -> dict[str, object]:
     }
 
 
+def _risk_cells(each: PoolRisk) -> dict[str, object]:
+    offer = each.offer
+    return {
+        "place": f"{offer.region_id}/{offer.zone}" if offer.zone else str(offer.region_id),
+        "machine": offer.instance_type,
+        "level": format_level(each),
+        "interval": format_interval(each),
+        "chances": [percent(each.hazard.survival(hours)) for hours in TOLD_CHANCES],
+        "own": format_own(each),
+        "basis": ", ".join(each.basis),
+        "evidence": [(row.level, row.text) for row in each.risk.evidence],
+        "losses": each.told_losses,
+        "doubt": each.risk.weak,
+    }
+
+
 def _series_cells(each: SeriesPicture) -> dict[str, object]:
     stats, exposure = each.stats, each.exposure
 
     def price(value: UsdPerHour | None) -> str:
         return "not stated" if value is None else rate(value)
 
-    dry = "not observed" if exposure is None or not exposure.hours else f"{exposure.losses} in {exposure.hours:,.0f} h"
+    dry = (
+        "not observed"
+        if exposure is None or not exposure.hours
+        else f"{exposure.losses:,.0f} in {exposure.hours:,.0f} h"
+    )
     return {
         "place": format_place(stats),
         "machine": stats.instance_type,

@@ -8,8 +8,8 @@ from datetime import date, datetime
 
 from pricing.book import PriceBook
 from pricing.money import UsdPerHour
-from pricing.observed_risk import Exposure
 from pricing.places import Market, Region, RegionId
+from pricing.pool_experience import Exposure
 from router.prices.bookstore import StoredBook
 from router.prices.history_stats import SeriesStats
 from router.prices.refresh_record import RefreshRecord
@@ -49,20 +49,31 @@ class CloudHealth:
 
 @dataclass(frozen=True)
 class PricesReport:
-    """A book in use as of ``now``; ``cheapest`` has a row for each accelerator and market, in this order."""
+    """A book in use as of ``now``; ``cheapest`` has a row for each accelerator and market, in this order.
+
+    ``orderable`` has the same of the offers that can be ordered from here.
+    """
 
     name: str
     book: PriceBook
     now: datetime
     cheapest: tuple[OfferRow, ...]
+    orderable: tuple[OfferRow, ...]
     clouds: tuple[CloudHealth, ...]
     books: tuple[BookRow, ...]
 
-    def find_cheapest(self, accelerator: str, market: Market) -> OfferRow | None:
-        """Return the cheapest offer of an accelerator and market; None where none is sold."""
+    def find_orderable(self, accelerator: str, market: Market) -> OfferRow | None:
+        """Return the cheapest offer of an accelerator and market that can be ordered; None where there is none."""
         return next(
-            (r for r in self.cheapest if (r.machine.accelerator, r.offer.market) == (accelerator, market)), None
+            (r for r in self.orderable if (r.machine.accelerator, r.offer.market) == (accelerator, market)), None
         )
+
+    @property
+    def days(self) -> tuple[date, date] | None:
+        """Return the days of the newest and of the oldest row; None where no row says its day."""
+        newest = [each.newest for each in self.clouds if each.newest is not None]
+        oldest = [each.oldest for each in self.clouds if each.oldest is not None]
+        return (max(newest), min(oldest)) if newest and oldest else None
 
     @property
     def accelerators(self) -> tuple[str, ...]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from pricing.money import Usd
 from router.config.plan_files import StoredQuote
+from router.files.csv_text import csv_text
 from router.render.page_frame import PageFrame
 from router.render.pages import fill_template
 
@@ -65,32 +64,25 @@ def quote_list_page(view: QuoteListView, frame: PageFrame) -> str:
 
 def quote_list_csv(rows: Sequence[StoredQuote]) -> str:
     """Return the list as CSV; what has no end or is not known is empty."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(_COLUMNS)
+    lines = []
     for row in rows:
         q, made = row.quote, row.acceptance
-        writer.writerow(
+        lines.append(
             [
                 row.name,
                 q.job,
-                _cell(q.team),
+                q.team,
                 _stamp(q.asked_at),
-                _cell(row.asked_by),
+                row.asked_by,
                 _stamp(q.deadline),
                 _stamp(q.valid_until),
                 "" if q.usd.mean is None else str(q.usd.mean),
                 "" if q.usd.p90 is None else str(q.usd.p90),
                 repr(q.on_time),
-                *(("", "", "", "") if made is None else (made.at, _cell(made.who), made.ceiling_usd, made.plan)),
+                *(("", "", "", "") if made is None else (made.at, made.who, made.ceiling_usd, made.plan)),
             ]
         )
-    return out.getvalue()
-
-
-def _cell(text: str) -> str:
-    """Return text that no spreadsheet takes for a formula."""
-    return f"'{text}" if text[:1] in "=+-@\t\r" and text else text
+    return csv_text(_COLUMNS, lines)
 
 
 def _stamp(moment: datetime) -> str:

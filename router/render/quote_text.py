@@ -163,10 +163,13 @@ def _quote(q: Quote, name: str, screen: Screen) -> str:
 
 
 def _planned(q: Quote) -> list[str]:
-    """Return a line with the cost of a plan if it differs from the expected cost."""
+    """Return what a plan costs if it differs from the expected cost, and what the quote would cost on its place."""
     if q.plan_usd is None or q.plan_usd == q.usd.mean:
         return []
-    return [f"  a plan     {format_cost(q.plan_usd)}: it runs at once, on one place that comes back when lost"]
+    if q.place_usd is None:
+        return [f"  a plan     {format_cost(q.plan_usd)}: it runs at once, on one place"]
+    alone = f"this policy on that place alone: {format_cost(q.place_usd)}"
+    return [wrap_text(f"  a plan     {format_cost(q.plan_usd)}: on one spot place and its fallback; {alone}", "", 80)]
 
 
 def _learned(learned: QuoteLearned | None) -> list[str]:

@@ -1,6 +1,6 @@
 """Draw regions on an equirectangular grid as SVG: a mark per place by market, labels that never meet. Pure functions.
 
-No outline of land is drawn, so that no data of others is needed; the graticule and names of continents say where.
+The coast is the page's own drawing with the id ``coast``, in tenths of a degree (``templates/coastline.svg``).
 """
 
 from __future__ import annotations
@@ -41,7 +41,11 @@ WIDE, MIDDLE, NARROW = MapLayout(1078), MapLayout(692), MapLayout(340, narrow=Tr
 def draw_map(regions: Sequence[RegionPrices], accelerator: str, layout: MapLayout) -> str:
     """Return the map as an SVG element; regions in one place share a mark, the cheapest is named first."""
     height = layout.width * (_NORTH - _SOUTH) / (_EAST - _WEST)
-    parts = [rect(0, 0, layout.width, height, "gap", stroke="none"), *_draw_grid(layout, height)]
+    parts = [
+        rect(0, 0, layout.width, height, "gap", stroke="none"),
+        _draw_coast(layout, height),
+        *_draw_grid(layout, height),
+    ]
     places: dict[tuple[float, float], list[RegionPrices]] = {}
     for region in regions:
         if region.position is not None:
@@ -68,6 +72,13 @@ def _project(position: tuple[float, float], layout: MapLayout, height: float) ->
     x = (longitude - _WEST) / (_EAST - _WEST) * layout.width
     y = (_NORTH - latitude) / (_NORTH - _SOUTH) * height
     return min(max(x, 0.0), float(layout.width)), min(max(y, 0.0), height)
+
+
+def _draw_coast(layout: MapLayout, height: float) -> str:
+    """Return the coast within the edges of the map."""
+    box = f"{10 * _WEST:.0f} {-10 * _NORTH:.0f} {10 * (_EAST - _WEST):.0f} {10 * (_NORTH - _SOUTH):.0f}"
+    coast = element("use", href="#coast")
+    return element("svg", coast, width=layout.width, height=height, viewBox=box, cls="cut", aria_hidden="true")
 
 
 def _draw_grid(layout: MapLayout, height: float) -> list[str]:

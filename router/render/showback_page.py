@@ -16,6 +16,7 @@ from decimal import Decimal
 from markupsafe import Markup
 
 from router.render.drawing import element
+from router.render.month_answer import change_sentence, month_sentence, month_tiles
 from router.render.month_charts_svg import CHART_MIDDLE, CHART_NARROW, CHART_WIDE, draw_days, draw_months
 from router.render.page_frame import PageFrame
 from router.render.pages import fill_template
@@ -90,6 +91,9 @@ def page(
         frame=frame,
         title=report.title,
         page=month,
+        sentence=() if month is None else month_sentence(month),
+        change=() if month is None else change_sentence(month),
+        tiles=() if month is None else month_tiles(month),
         head={str(row["name"]): str(row["value"]) for row in report.section("head").records()},
         warnings=report.section("head").notes,
         front=[table for table in tables if table.name in front],

@@ -6,7 +6,18 @@ from collections.abc import Iterator, Sequence
 from decimal import Decimal
 
 from pricing.units import format_count
-from router.render.tables import PLAIN, WIDTH, Screen, clip_text, format_table, wrap_text
+from router.render.month_answer import Words, change_sentence, month_sentence, month_tiles, plain_words
+from router.render.showback_view import MonthPage, month_page_of
+from router.render.tables import (
+    PLAIN,
+    WIDTH,
+    Screen,
+    clip_text,
+    escape_markdown,
+    format_table,
+    markdown_table,
+    wrap_text,
+)
 from router.showback.report.values import (
     HIDDEN,
     NUMBERS,
@@ -28,10 +39,49 @@ _LONGEST, _SHORTEST = 22, 12
 _LAST = ("totals",)
 _HEAD = ("books", "basis", "sharing", "made_from", "usage_through", "bills_through", "unpriced_rows", "utilisation")
 _SUMMED = frozenset({"groups", "jobs", "waste", "movement", "corrections", "savings", "change"})
-_MARKDOWN = str.maketrans({c: f"\\{c}" for c in "\\`*_{}[]<>#|~"})
 
 
 def as_table(report: ShowbackReport, screen: Screen = PLAIN) -> str:
+    """Return the answer of the month: a sentence, its tiles, and the groups with their sum."""
+    month = month_page_of(report)
+    warnings = _warnings(report)
+    if month is None:
+        what = f"Nothing is spent in the books of {report.title.split()[-1]}"
+        if report.section("jobs").rows:
+            remark = f"{what} yet; -o wide has what was planned."
+        else:
+            remark = f"{what}, and nothing planned; `stepfare ledger periods` lists the months that have something."
+        return "\n".join([report.title, *warnings, wrap_text(remark, width=screen.width)])
+    head = f"{report.title}: books {month.head['books']}, {month.bills_through}, {month.basis} cost"
+    parts = [screen.heading(head), *warnings, "", _paragraph(month_sentence(month), screen)]
+    if change := change_sentence(month):
+        parts.append(_paragraph(change, screen))
+    parts += ["", *_tiles(month, screen)]
+    groups = report.section("groups")
+    if groups.rows:
+        parts += ["", groups.title.upper(), *_table(groups, screen)]
+    unpriced = month.head["unpriced_rows"]
+    if unpriced != "0":
+        parts.append(f"{format_count(int(unpriced), 'row')} without a known price: in no sum")
+    parts.append("-o wide: why, bridge, jobs, waste, savings and the rest; -o html: a page")
+    return "\n".join(parts)
+
+
+def _paragraph(words: Words, screen: Screen) -> str:
+    return wrap_text(replace_unprintable(plain_words(words)), width=screen.width)
+
+
+def _tiles(month: MonthPage, screen: Screen) -> Iterator[str]:
+    """Yield a line for each figure of the month, its remark below it where both do not fit."""
+    tiles = month_tiles(month)
+    values = [f"{plain_words(tile.value)} {tile.tag}".rstrip() for tile in tiles]
+    title, value = max(len(tile.title) for tile in tiles), max(map(len, values))
+    for tile, figure in zip(tiles, values, strict=True):
+        line = f"{tile.title:{title}}  {figure:>{value}}  {replace_unprintable(plain_words(tile.note))}"
+        yield wrap_text(line, width=screen.width).replace("\n  ", "\n" + " " * (title + value + 4))
+
+
+def as_wide(report: ShowbackReport, screen: Screen = PLAIN) -> str:
     """Return the sections that have rows, each as wide as fits; the totals come last."""
     parts = [report.title, *_head(report)]
     for section in _ordered(report):
@@ -45,19 +95,18 @@ def as_table(report: ShowbackReport, screen: Screen = PLAIN) -> str:
 
 def as_markdown(report: ShowbackReport) -> str:
     """Return the same as tables of GitHub's Markdown."""
-    parts = [f"## {_escaped(report.title)}", "", *(f"{_escaped(line)}  " for line in _head(report))]
+    parts = [f"## {escape_markdown(report.title)}", "", *(f"{escape_markdown(line)}  " for line in _head(report))]
     for section in _ordered(report):
-        parts += ["", f"### {_escaped(section.title)}", ""]
+        parts += ["", f"### {escape_markdown(section.title)}", ""]
         if section.rows:
             shown = _visible_columns(section, 1)
             rows, more = _cells(section, shown)
-            names = [_escaped(column.title or column.name) for column in shown]
-            ends = ["---:" if column.kind in NUMBERS else "---" for column in shown]
-            lines = [names, ends, *([_escaped(cell) for cell in row] for row in rows)]
-            parts += [f"| {' | '.join(line)} |" for line in lines]
+            names = [column.title or column.name for column in shown]
+            right = {name for name, column in zip(names, shown, strict=True) if column.kind in NUMBERS}
+            parts.append(markdown_table(names, rows, right))
             if more:
                 parts += ["", f"... and {format_count(more, 'more row')}"]
-        parts += [f"\n{_escaped(note)}" for note in section.notes]
+        parts += [f"\n{escape_markdown(note)}" for note in section.notes]
     return "\n".join(parts) + f"\n\n{UNKNOWN}: not known\n"
 
 
@@ -94,7 +143,11 @@ def _money(cell: CellValue) -> Decimal | None:
 def _head(report: ShowbackReport) -> Iterator[str]:
     values = {str(row[0]): str(row[1]) for row in report.section("head").rows}
     yield from (f"{name.replace('_', ' '):14} {replace_unprintable(values[name])}" for name in _HEAD)
-    yield from (f"warning        {replace_unprintable(note)}" for note in report.section("head").notes)
+    yield from _warnings(report)
+
+
+def _warnings(report: ShowbackReport) -> list[str]:
+    return [f"warning        {replace_unprintable(note)}" for note in report.section("head").notes]
 
 
 def _ordered(report: ShowbackReport) -> Iterator[ReportSection]:
@@ -170,7 +223,3 @@ def _draw(section: ReportSection, shown: Sequence[ReportColumn], longest: int = 
             if column.kind is CellKind.TEXT:
                 row[place] = clip_text(row[place], longest)
     return format_table(names, rows, right, {}), more
-
-
-def _escaped(text: str) -> str:
-    return replace_unprintable(text.replace("\n", " ")).translate(_MARKDOWN)

@@ -16,7 +16,8 @@ from router.showback.report.values import ShowbackReport, replace_unprintable, s
 
 NOBODY = "nobody’s"
 _SHOWN_TEAMS = 12
-_CENT = Decimal("0.005")
+# Below it an amount is written as nothing.
+HALF_CENT = Decimal("0.005")
 _ZERO = Decimal(0)
 # Words of reasons in a sentence; below zero some have words of their own.
 _REASONS = {
@@ -38,7 +39,7 @@ _REASONS = {
     ("unplanned", "storage"): "storage",
     ("credit", "credit"): "credits",
     ("credit", "tax"): "tax",
-    ("credit", "correction"): "corrections of closed months",
+    ("credit", "correction"): "corrections",
     ("credit", "adjustment"): "adjustments",
 }
 _BELOW_ZERO = {("price", None): "cheaper than planned", ("quantity", None): "shorter runs"}
@@ -280,15 +281,18 @@ def _figures(report: ShowbackReport, currency: str, month: Month, basis: str) ->
 
 
 def _days(report: ShowbackReport, currency: str, month: Month) -> tuple[tuple[date, Decimal], ...]:
-    """Return the sum at the end of each day on which something was spent, within the month."""
-    first, last = month.begins.date(), month.ends.date()
-    rows = [row for row in _rows(report, "days", currency) if row["sum"] is not None]
-    return tuple((row["day"], row["sum"]) for row in rows if first <= row["day"] < last)
+    """Return the sum at the end of each day of the month on which something was spent.
+
+    What stands on days before or after the month is in the sum of its first or last day.
+    """
+    first, last = month.begins.date(), month.ends.date() - timedelta(days=1)
+    rows = (row for row in _rows(report, "days", currency) if row["sum"] is not None)
+    return tuple({min(max(row["day"], first), last): row["sum"] for row in rows}.items())
 
 
 def _is_drawn(row: Record) -> bool:
     is_station = row["step"] in _KINDS and row["step"] != "waste"
-    return is_station or bool(abs(row["amount"]) >= _CENT)
+    return is_station or bool(abs(row["amount"]) >= HALF_CENT)
 
 
 def _step(row: Record) -> WaterfallStep:
@@ -301,7 +305,7 @@ def _driver(report: ShowbackReport, driver: Record) -> DriverRow:
     rows = [
         row
         for row in _rows(report, "driver_reasons", str(driver["currency"]))
-        if row["number"] == driver["number"] and abs(row["amount"]) >= _CENT
+        if row["number"] == driver["number"] and abs(row["amount"]) >= HALF_CENT
     ]
     waste = [_reason(row) for row in rows if row["bucket"] == "waste"]
     reasons = [_reason(row) for row in rows if row["bucket"] != "waste"]
@@ -354,7 +358,7 @@ def _timing(report: ShowbackReport, currency: str) -> Decimal | None:
 
 def _change(report: ShowbackReport, currency: str) -> tuple[ReasonWords, ...]:
     """Return the reasons of the change on last month, the largest first; together they are the change."""
-    rows = [row for row in _rows(report, "change", currency) if row["amount"] and abs(row["amount"]) >= _CENT]
+    rows = [row for row in _rows(report, "change", currency) if row["amount"] and abs(row["amount"]) >= HALF_CENT]
     rows.sort(key=lambda row: -abs(row["amount"]))
     return tuple(ReasonWords(row["amount"], _CHANGE_WORDS[row["bucket"]][row["amount"] < 0]) for row in rows)
 

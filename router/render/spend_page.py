@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
 from markupsafe import Markup
 
-from router.ledger.budget import BudgetStatus
+from router.ledger.budget import Budget, BudgetStatus
 from router.ledger.month import Month
 from router.render.drawing import element
 from router.render.page_frame import PageFrame
@@ -125,8 +125,7 @@ class BudgetLine:
     @property
     def name(self) -> str:
         """Return the owner in words."""
-        budget = self.status.budget
-        return "All" if budget.name == "" else f"{budget.scope.value.capitalize()} {replace_unprintable(budget.name)}"
+        return budget_owner(self.status.budget)
 
     @property
     def state(self) -> str:
@@ -138,16 +137,34 @@ class BudgetLine:
         return f"past {self.status.passed[-1]} %" if self.status.passed else ""
 
 
+@dataclass(frozen=True, slots=True)
+class BudgetForm:
+    """The form that sets a budget: what was written in it, and what is wrong with that.
+
+    ``scopes`` are what who asks may set a budget of; ``first_open`` is the month from which it would hold.
+    """
+
+    scopes: tuple[str, ...] = ()
+    first_open: Month | None = None
+    values: Mapping[str, str] = field(default_factory=dict)
+    problems: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    status: int = 200
+
+
+def budget_owner(budget: Budget) -> str:
+    """Return whose a budget is, in words."""
+    return "All" if budget.name == "" else f"{budget.scope.value.capitalize()} {replace_unprintable(budget.name)}"
+
+
 def budgets_page(
     lines: Sequence[BudgetLine],
+    removed: Sequence[tuple[Budget, Budget]],
     others: Mapping[str, Decimal],
     of: PageOfMonth,
     frame: PageFrame,
-    *,
-    scopes: Sequence[str],
-    first_open: Month,
+    form: BudgetForm,
 ) -> str:
-    """Return the page of a month's budgets; ``scopes`` are what who asks may set a budget of."""
+    """Return the page of a month's budgets; ``removed`` are those that end with it, removal and budget."""
     return fill_template(
         "budgets.html",
         frame=frame,
@@ -156,8 +173,12 @@ def budgets_page(
         over=[owner_name(line.status.budget.name or "the month") for line in lines if line.status.is_over],
         soon=[owner_name(line.status.budget.name or "the month") for line in lines if line.status.will_be_over],
         others=sorted(others.items()),
-        scopes=scopes,
-        first_open=first_open,
+        removed=removed,
+        form=form,
+        scopes=form.scopes,
+        first_open=form.first_open,
+        owner=budget_owner,
+        titles={"scope": "Of", "name": "Name", "usd": "Dollars a month", "since": "From", "warn": "Warn at percents"},
         track=lambda line: Markup(_track(line.status)),
     )
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 
 from pricing.money import Usd
+from router.showback.report.values import replace_unprintable
 
 WIDTH = 80
+_MARKDOWN = str.maketrans({c: f"\\{c}" for c in "\\`*_{}[]<>#|~"})
 MARKETS = {"on_demand": "od", "spot": "spot", "reserved": "rsv"}
 
 
@@ -54,6 +56,18 @@ def format_day_time(moment: datetime | None) -> str:
 def format_timestamp(moment: datetime) -> str:
     """Return a timestamp such as ``2026-11-21 18:00Z``."""
     return moment.strftime("%Y-%m-%d %H:%MZ")
+
+
+def escape_markdown(text: str) -> str:
+    """Return text in one line that GitHub's Markdown shows as it is."""
+    return replace_unprintable(text.replace("\n", " ")).translate(_MARKDOWN)
+
+
+def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]], right: Set[str]) -> str:
+    """Return a table of GitHub's Markdown; ``right`` names right-aligned columns."""
+    ends = ["---:" if name in right else "---" for name in header]
+    lines = [[escape_markdown(cell) for cell in line] for line in (header, *rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in (lines[0], ends, *lines[1:]))
 
 
 def clip_text(text: str, width: int) -> str:

@@ -11,6 +11,7 @@ from router.render.drawing import element
 from router.render.gantt_svg import MIDDLE, NARROW, WIDE, draw_gantt
 from router.render.page_frame import PageFrame
 from router.render.pages import PageParts, fill_parts, fill_template
+from router.render.planned_job_page import planned_job_url
 from router.render.since_view import SinceView
 from router.render.tonight_view import BudgetRow, Tonight, tonight_of
 
@@ -19,12 +20,16 @@ ROWS = 100
 
 @dataclass(frozen=True, slots=True)
 class PlanUrls:
-    """The URLs of a plan's comparison, its jobs as CSV, itself as JSON, and all its rows; "" is none."""
+    """The URLs of a plan's comparison, its jobs as CSV, itself as JSON, and all its rows; "" is none.
+
+    Its ``jobs`` have pages of their own where the console shows it.
+    """
 
     diff: str = ""
     csv: str = ""
     json: str = ""
     all: str = ""
+    jobs: bool = False
 
 
 def tonight_page(plan: Plan, frame: PageFrame | None = None, since: SinceView | None = None) -> str:
@@ -40,13 +45,19 @@ def tonight_parts(plan: Plan, digest: str, since: SinceView | None, urls: PlanUr
 def _values(plan: Plan, since: SinceView | None, digest: str, urls: PlanUrls, rows: int) -> dict[str, object]:
     night = tonight_of(plan, digest)
     layouts = {"wide": WIDE, "middle": MIDDLE, "narrow": NARROW}
+
+    def job_url(job: str) -> str:
+        return planned_job_url(night.digest, job)
+
+    link = job_url if urls.jobs else None
     return {
         "night": night,
         "since": since,
         "urls": urls,
         "rows": rows,
+        "job_url": job_url if urls.jobs else lambda _: "",
         # Safe: every text in a drawing was escaped when it was drawn.
-        "drawings": {name: Markup(draw_gantt(night.gantt, layout)) for name, layout in layouts.items()},
+        "drawings": {name: Markup(draw_gantt(night.gantt, layout, link)) for name, layout in layouts.items()},
         "budget_bar": lambda row: Markup(draw_budget(row)),
         "fields": _raw_fields(night),
     }

@@ -19,7 +19,7 @@ from router.render.gantt import Gantt, gantt_of, limit_name, sized, worth_in_wor
 
 _SHOWN_AT_RISK = 8
 _SHOWN_RULES = 12
-_WORTH_SHOWING = 0.005  # dollars
+WORTH_SHOWING = 0.005  # dollars
 _UNSURE = 0.005  # how far below the probability asked for a job counts as less sure
 
 
@@ -318,7 +318,7 @@ def _worths(plan: Plan) -> tuple[WorthRow, ...]:
         WorthRow(job.job, rule.rule, *_instead(rule.instead), rule.saving_usd)
         for job in plan.jobs
         for rule in job.constraint_costs
-        if rule.saving_usd.dollars() >= _WORTH_SHOWING
+        if rule.saving_usd.dollars() >= WORTH_SHOWING
     ]
     rules.sort(key=lambda row: (-row.saves_usd.nanos, row.name, row.detail))
     return (*limits, *rules)

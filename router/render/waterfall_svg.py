@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from router.render.drawing import element, line, picture, rect, text, text_width, title
-from router.render.figures import amount_in, whole_in
+from router.render.figures import amount_in, tick_in
 
+# The least range of an axis: four ticks a cent apart.
+LEAST_HEIGHT = 0.04
 _BAR, _HEAD = 16.0, 20.0
 _LEAST = 2.0
 _NOTE_GAP = 12.0
@@ -57,10 +59,10 @@ def draw_waterfall(
 ) -> str:
     """Return the drawing of the steps, which have their amounts beside them."""
     levels = [float(step.level) for step in steps]
-    low, high = min(0.0, *levels), max(0.0, *levels)
+    low, high = min(0.0, *levels), max(LEAST_HEIGHT, *levels)
     unit = tick_unit(high - low, 4)
     end = layout.width - layout.right
-    scale = (end - layout.left) / ((high - low) or 1.0)
+    scale = (end - layout.left) / (high - low)
     height = _HEAD + len(steps) * layout.row + 6
 
     def at(value: float) -> float:
@@ -72,7 +74,7 @@ def draw_waterfall(
         anchor = "s" if number == 0 and low == 0 else "s m"
         parts.append(line(x, _HEAD, x, height, "ax" if number == 0 else "g"))
         if x + 24 <= end + layout.right:
-            parts.append(text(x, 12, whole_in(Decimal(str(number * unit)), currency), anchor))
+            parts.append(text(x, 12, tick_in(number, unit, currency), anchor))
     names: list[str] = []
     before = 0.0
     for number, step in enumerate(steps):

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pricing.money import Usd
 from pricing.units import format_count
+from router.files.csv_text import csv_text
 from router.planning.changes import PlacementChange
 from router.planning.what_if_comparison import VariantResult, WhatIf, change_of_cost
 from router.render.tables import PLAIN, Screen, clip_text, format_table, format_usd, wrap_text
@@ -195,8 +194,6 @@ def _plain(result: VariantResult) -> dict[str, Any]:
 
 def as_csv(found: WhatIf, sweeps: Sequence[str] = ()) -> str:
     """Return one row per plan, a column for each sweep; names and moves are separated by semicolons."""
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
     figures: tuple[str, ...] = (
         "jobs",
         "placed",
@@ -210,10 +207,10 @@ def as_csv(found: WhatIf, sweeps: Sequence[str] = ()) -> str:
     if _carbon_header(found):
         figures += ("grams_co2e",)
     names = [name for name, _ in _NAMES]
-    writer.writerow(["variant", *sweeps, *figures, *names, "greatest_moves"])
+    rows = []
     for result in found.results:
         plain = _plain(result)
-        writer.writerow(
+        rows.append(
             [
                 plain["name"],
                 *(result.variant.values or [""] * len(sweeps)),
@@ -222,4 +219,4 @@ def as_csv(found: WhatIf, sweeps: Sequence[str] = ()) -> str:
                 "; ".join(_move(move) for move in result.greatest_moves),
             ]
         )
-    return stream.getvalue()
+    return csv_text(["variant", *sweeps, *figures, *names, "greatest_moves"], rows)

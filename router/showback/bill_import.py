@@ -7,17 +7,31 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from pricing.problems import InvalidInputError, Problem
+from pricing.units import format_count
+from router.showback.bill_files import BillFile, find_bill_files
 from router.showback.bill_store import BillOwner, BillPart, BillPartWriter, BillStore, file_sha256, period_text
-from router.showback.bills import BillGap, BillSourceFile, BillStanding, Delivery, ImportedBill
-from router.showback.duplicates import DuplicateRows, RowHashes, duplicates_error, have_same_rows, row_hashes
+from router.showback.bills import BillGap, BillSourceFile, BillStanding, Delivery, DeliveryKind, ImportedBill
+from router.showback.duplicates import (
+    DuplicateRows,
+    RowHashes,
+    count_same_lines,
+    count_whole_rows,
+    duplicates_error,
+    have_same_rows,
+    row_hashes,
+)
 from router.showback.focus.batches import LIMITS, Batch, FeedLimits
-from router.showback.focus.columns import COSTS
-from router.showback.focus.feed import open_feed
+from router.showback.focus.columns import COSTS, PERIODS
+from router.showback.focus.feed import open_bill, open_feed
 from router.showback.focus.rules import FindingTally, FocusFinding
 from router.showback.focus.survey import FocusLayout, recognise_layout, survey_feed
 from router.showback.focus.texts import decimal_text, moment_text
@@ -25,6 +39,15 @@ from router.showback.focus.typed_rows import TypedBatch, arrow_schema, convert_b
 from router.showback.focus.versions import NEWEST, written_columns
 
 _ID_DIGITS = 12
+_WRITE_TIMES = "write times as 2026-11-21T18:00:00Z"
+# The least share of the lines that stand which a later version of a bill has too.
+_LEAST_SHARED = Fraction(1, 2)
+_ROWS_AT_ONCE = 65_536
+_BYTES_AT_ONCE = 1 << 20
+
+
+class UnclearDeliveryError(InvalidInputError):
+    """A delivery shares few lines with the bill that stands: a part of it, or a version of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,54 +55,161 @@ class BillImport:
     """The result of an import.
 
     ``delivery`` was stored, or had been stored before: then ``new`` is False and nothing was changed. ``twice`` are
-    rows that stand in it twice, and were imported as they are.
+    rows that stand in it twice, and were imported as they are. ``joined`` are ids of earlier bills whose rows the new
+    ones hold too. ``unread`` are files in a given folder that its manifests do not name.
     """
 
     delivery: Delivery
     new: bool
     twice: DuplicateRows | None = None
+    joined: tuple[str, ...] = ()
+    unread: tuple[Path, ...] = ()
 
 
 def import_bills(
-    paths: Sequence[Path], store: BillStore, now: datetime, limits: FeedLimits = LIMITS, *, duplicates: bool = False
+    paths: Sequence[Path],
+    store: BillStore,
+    now: datetime,
+    limits: FeedLimits = LIMITS,
+    *,
+    kind: DeliveryKind | None = None,
 ) -> BillImport:
-    """Import the files as one delivery: parts of a bill, or bills of several issuers.
+    """Import files, archives, folders or manifests as one delivery: parts of a bill, or bills of several issuers.
 
     A bill that stands already is not stored again. A bill with the issuer, account and billing period of one that
-    stands takes its place, be it new, or an earlier one that stands again. ``duplicates`` allows rows that stand twice.
+    stands takes its place, be it new, or an earlier one that stands again; as a ``kind`` of part, it joins the one that
+    stands instead.
 
     InvalidInputError, and nothing is stored: a file that :func:`~router.showback.focus.feed.open_feed` refuses or that
-    is no Cost and Usage, a cost that cannot be read, the same contents or whole rows twice, a file that changes while
-    it is read. OSError where the store cannot be written.
+    is no Cost and Usage, a cost that cannot be read, a row without a period that can, the same contents or whole rows
+    twice, charges that stand on another bill too (rules of issuers allow both), fewer files or rows than a manifest
+    says, a file that changes while it is read. UnclearDeliveryError where no
+    ``kind`` and no manifest says what a delivery is that shares few lines with what stands. OSError where the store
+    cannot be written.
     """
-    before = [_seal(path) for path in paths]
+    found = find_bill_files(paths)
+    before = [_seal(file.path, limits) for file in found.files]
     digests = [digest for digest, _ in before]
-    repeated = next((str(path) for path, digest in zip(paths, digests, strict=True) if digests.count(digest) > 1), None)
+    repeated = next(
+        (str(file.path) for file, digest in zip(found.files, digests, strict=True) if digests.count(digest) > 1), None
+    )
     if repeated is not None:
         raise InvalidInputError.single("is given twice: its rows would count twice", where=repeated)
     with store.incoming() as incoming:
         stands = {each.bill.id for each in store.standing() if store.path(each).is_file()}
         for old in reversed(store.deliveries()):
             if set(digests) <= {source.sha256 for source in old.sources} and old.concerned <= stands:
-                return BillImport(old, new=False)
-        read = _read_delivery(paths, digests, incoming, store.number(), now, limits)
-        if before != [_seal(path) for path in paths]:
+                return BillImport(old, new=False, unread=found.unread)
+        read = _read_delivery(found.files, before, incoming, store.number(), now, limits)
+        if before != [_seal(file.path, limits) for file in found.files]:
             raise InvalidInputError.single("changed while it was read", where=str(paths[0]), remedy="import it again")
-        if read.twice is not None and not duplicates:
+        allowed = store.allowed_issuers()
+        if read.twice is not None and not read.twice.issuers <= allowed:
             raise duplicates_error(read.twice)
-        delivery = _drop_stored_bills(read.delivery, store, incoming)
+        delivery, joined = _drop_stored_bills(read.delivery, store, incoming, kind), tuple[str, ...]()
+        if kind is DeliveryKind.PART:
+            delivery, joined = _join_parts(delivery, store, incoming, allowed)
+        elif kind is None and not found.whole:
+            _refuse_unclear(delivery, store, incoming)
         new = bool(delivery.bills or delivery.again)
         if new:
+            store.refuse_shared(_bills_to_stand(delivery, store, incoming))
             store.commit(delivery, incoming)
-    return BillImport(delivery, new, read.twice)
+    return BillImport(delivery, new, read.twice, joined, found.unread)
 
 
-def _drop_stored_bills(delivery: Delivery, store: BillStore, incoming: Path) -> Delivery:
-    """Return the delivery without the bills that the store has row for row already: those stand still, or again."""
+def _standing_before(bill: ImportedBill, store: BillStore) -> BillStanding | None:
+    """Return the bill whose place the new one would take, if its rows are there."""
+    return next((each for each in store.standing() if each.bill.key == bill.key and store.path(each).is_file()), None)
+
+
+def _bills_to_stand(delivery: Delivery, store: BillStore, incoming: Path) -> dict[Path, ImportedBill]:
+    """Return the bills that stand by the delivery alone, by the path of their rows."""
+    again = {store.path(each): each.bill for each in store.bills() if each.bill.id in delivery.again}
+    return {incoming / bill.file: bill for bill in delivery.bills} | again
+
+
+def _refuse_unclear(delivery: Delivery, store: BillStore, incoming: Path) -> None:
+    problems = []
+    for path, bill in _bills_to_stand(delivery, store, incoming).items():
+        standing = _standing_before(bill, store)
+        if standing is None or not standing.bill.rows:
+            continue
+        shared = count_same_lines(store.path(standing), path)
+        if Fraction(shared, standing.bill.rows) < _LEAST_SHARED:
+            what = (
+                f"stands for {_owner_text(bill)} with {format_count(standing.bill.rows, 'row')}, of which the delivery "
+                f"has {shared:,} and {bill.rows - shared:,} others"
+            )
+            remedy = "a further part of it: --as part; a version that takes its place: --as version"
+            problems.append(Problem(standing.bill.id, "", what, remedy))
+    if problems:
+        raise UnclearDeliveryError(problems)
+
+
+def _owner_text(bill: ImportedBill) -> str:
+    return ", ".join(each for each in (bill.issuer or bill.label, bill.account, (bill.start or "")[:10]) if each)
+
+
+def _join_parts(
+    delivery: Delivery, store: BillStore, incoming: Path, allowed: frozenset[str]
+) -> tuple[Delivery, tuple[str, ...]]:
+    """Return the delivery with the rows of the bills that stand in its own, and the ids of those."""
+    bills, joined, sources, same = list[ImportedBill](), list[str](), delivery.sources, delivery.same
+    stands = {each.bill.id for each in store.standing()}
+    for bill in delivery.bills:
+        standing = _standing_before(bill, store)
+        if standing is None:
+            bills.append(bill)
+            continue
+        both = (store.path(standing), incoming / bill.file)
+        repeated = count_whole_rows(*both)
+        if repeated and (bill.issuer or "") not in allowed:
+            what = f"holds {format_count(repeated, 'row')} of this delivery already, cell for cell"
+            remedy = "give only the further rows; or import the whole bill with --as version"
+            raise InvalidInputError.single(what, where=standing.bill.id, remedy=remedy)
+        bills.append(_join(bill, standing, both, incoming))
+        joined.append(standing.bill.id)
+        others = standing.delivery.concerned - {standing.bill.id}
+        if others <= stands:  # Then its files, given again, change nothing.
+            known = {each.sha256 for each in sources}
+            sources = (*(each for each in standing.delivery.sources if each.sha256 not in known), *sources)
+            same = tuple(sorted({*same, *others}))
+    return replace(delivery, bills=tuple(bills), sources=sources, same=same), tuple(joined)
+
+
+def _join(bill: ImportedBill, standing: BillStanding, both: tuple[Path, Path], incoming: Path) -> ImportedBill:
+    schemas = [pq.read_schema(path).remove_metadata() for path in both]
+    # DuckDB ignores the case of names: a further part writes its own columns as the earlier one did.
+    spelling = {name.lower(): name for name in schemas[0].names}
+    renamed = [
+        pa.schema([entry.with_name(spelling.get(entry.name.lower(), entry.name)) for entry in schema])
+        for schema in schemas
+    ]
+    schema = pa.unify_schemas(renamed)
+    with BillPartWriter(incoming, f"{Path(bill.file).stem}-joined", schema) as parts:
+        for path, names in zip(both, renamed, strict=True):
+            for batch in pq.ParquetFile(path).iter_batches(_ROWS_AT_ONCE):
+                table = pa.Table.from_batches([batch]).rename_columns(names.names)
+                missing = [entry for entry in schema if entry.name not in names.names]
+                for entry in missing:
+                    table = table.append_column(entry, pa.nulls(table.num_rows, entry.type))
+                parts.add(table.select(schema.names), bill.label)
+        parts.finish()
+        ((owner, part),) = parts.parts.items()
+        return _bill(owner, part, incoming, f"{standing.bill.sha256}\x1f{bill.sha256}")
+
+
+def _drop_stored_bills(delivery: Delivery, store: BillStore, incoming: Path, kind: DeliveryKind | None) -> Delivery:
+    """Return the delivery without the bills that the store has row for row already: those stand still, or again.
+
+    A part never stands again by itself.
+    """
     history = store.bills()
     used = {each.bill.id for each in history}
     # Bills that stand come first, then the newest.
-    order = sorted(history, key=lambda each: (each.stands, each.delivery.number), reverse=True)
+    candidates = (each for each in history if each.stands or kind is not DeliveryKind.PART)
+    order = sorted(candidates, key=lambda each: (each.stands, each.delivery.number), reverse=True)
     bills, again, unchanged = list[ImportedBill](), list[str](), list[str]()
     for bill in delivery.bills:
         known = next(
@@ -100,14 +230,13 @@ def _is_same_bill(bill: ImportedBill, known: BillStanding, store: BillStore, inc
     return have_same_rows(incoming / bill.file, store.path(known))
 
 
-def _seal(path: Path) -> tuple[str, int]:
+def _seal(path: Path, limits: FeedLimits) -> tuple[str, int]:
     """Return the file's SHA-256 and size. A pipe or a device is refused, for reading it would not end."""
-    try:
-        if not path.is_file():
-            raise InvalidInputError.single("is no file", where=str(path))
-        return file_sha256(path), path.stat().st_size
-    except OSError as error:
-        raise InvalidInputError.single(f"cannot be read: {error.strerror or error}", where=str(path)) from None
+    with open_bill(path, limits) as stream:
+        digest = hashlib.sha256()
+        while chunk := stream.read(_BYTES_AT_ONCE):
+            digest.update(chunk)
+        return digest.hexdigest(), stream.tell()
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +246,15 @@ class _ReadDelivery:
 
 
 def _read_delivery(
-    paths: Sequence[Path], digests: list[str], incoming: Path, number: int, now: datetime, limits: FeedLimits
+    files: Sequence[BillFile],
+    seals: Sequence[tuple[str, int]],
+    incoming: Path,
+    number: int,
+    now: datetime,
+    limits: FeedLimits,
 ) -> _ReadDelivery:
+    digests = [digest for digest, _ in seals]
+    paths = [file.path for file in files]
     digest_of_all = hashlib.sha256("\n".join(sorted(digests)).encode()).hexdigest()
     extras = _extra_columns(paths, limits)
     fields = [*arrow_schema(written_columns(NEWEST)), *(pa.field(stored, pa.string()) for stored in extras.values())]
@@ -127,8 +263,8 @@ def _read_delivery(
         row_hashes() as hashes,
         BillPartWriter(incoming, f"{number:06}-{digest_of_all[:_ID_DIGITS]}", pa.schema(fields)) as parts,
     ):
-        for path, digest in zip(paths, digests, strict=True):
-            source, file_gaps = _read_file(path, digest, parts, extras, limits, hashes)
+        for file, seal in zip(files, seals, strict=True):
+            source, file_gaps = _read_file(file, seal, parts, extras, limits, hashes)
             sources.append(source)
             gaps += file_gaps
         parts.finish()
@@ -149,11 +285,7 @@ def _reread_rows(
             opened = recognise_layout(feed, str(path))
             for batch in feed.batches:
                 table = _table(batch, convert_batch(batch, opened.sources), extras)
-                ends = batch.lines
-                places = [
-                    f"{path}: row {batch.first + n}" if ends is None else f"{path}:{ends[n]}" for n in range(batch.rows)
-                ]
-                yield table, places
+                yield table, [_place(path, batch, row) for row in range(batch.rows)]
 
 
 def _extra_columns(paths: Sequence[Path], limits: FeedLimits) -> dict[str, str]:
@@ -176,19 +308,27 @@ def _extra_columns(paths: Sequence[Path], limits: FeedLimits) -> dict[str, str]:
 
 
 def _read_file(
-    path: Path, digest: str, parts: BillPartWriter, extras: dict[str, str], limits: FeedLimits, hashes: RowHashes
+    file: BillFile,
+    seal: tuple[str, int],
+    parts: BillPartWriter,
+    extras: dict[str, str],
+    limits: FeedLimits,
+    hashes: RowHashes,
 ) -> tuple[BillSourceFile, list[BillGap]]:
-    tally, rows = FindingTally(1), 0
+    path, tally, rows = file.path, FindingTally(1), 0
     with open_feed(path, limits) as feed:
         opened = recognise_layout(feed, str(path))
         for batch, typed_rows in survey_feed(feed, opened, tally, absent=True):
-            _refuse_lost_costs(path, batch, typed_rows, opened)
+            _refuse_unusable_rows(path, batch, typed_rows, opened)
             table = _table(batch, typed_rows, extras)
-            parts.add(table, path.name)
+            parts.add(table, file.name)
             hashes.add(table)
             rows += batch.rows
-        source = BillSourceFile(path.name, digest, path.stat().st_size, feed.form, opened.version, rows)
-    return source, [_gap(path.name, finding, tally) for finding in tally.findings]
+        source = BillSourceFile(file.name, *seal, feed.form, opened.version, rows)
+    if file.rows is not None and rows != file.rows:
+        what = f"has {format_count(rows, 'row')} where its manifest says {file.rows:,}"
+        raise InvalidInputError.single(what, where=str(path), remedy="fetch it again")
+    return source, [_gap(file.name, finding, tally) for finding in tally.findings]
 
 
 def _gap(name: str, finding: FocusFinding, tally: FindingTally) -> BillGap:
@@ -196,16 +336,33 @@ def _gap(name: str, finding: FocusFinding, tally: FindingTally) -> BillGap:
     return BillGap(name, finding.rule, finding.column, count, finding.row, finding.line, finding.value)
 
 
-def _refuse_lost_costs(path: Path, batch: Batch, rows: TypedBatch, opened: FocusLayout) -> None:
-    """Raise InvalidInputError for a cost that is written but cannot be read, since it would be missing from the sum."""
+def _refuse_unusable_rows(path: Path, batch: Batch, rows: TypedBatch, opened: FocusLayout) -> None:
+    """Raise InvalidInputError for rows that no report could use: they would be missing from its sums, or stop it.
+
+    A cost is written that cannot be read, or no period is left that can.
+    """
+    edges = [[rows.column(f"{period}Period{edge}") for period in ("Charge", "Billing")] for edge in ("Start", "End")]
+    begins, ends = (pc.coalesce(*columns) for columns in edges)
+    without = pc.indices_nonzero(pc.or_(pc.is_null(begins), pc.is_null(ends))).to_numpy()
     problems = []
     for mark in rows.marks:
-        if mark.rule == "unreadable" and mark.column in COSTS:
-            tally = FindingTally(len(mark.rows))
-            tally.add_mark(mark, batch, opened.sources)
-            problems += [Problem(each.place(str(path)), each.column, each.what, each.why) for each in tally.findings]
+        if mark.rule != "unreadable" or mark.column not in (*COSTS, *PERIODS):
+            continue
+        own = mark if mark.column in COSTS else replace(mark, rows=mark.rows[np.isin(mark.rows, without)])
+        why = "" if mark.column in COSTS else _WRITE_TIMES
+        tally = FindingTally(len(own.rows))
+        tally.add_mark(own, batch, opened.sources)
+        problems += [Problem(each.place(str(path)), each.column, each.what, why or each.why) for each in tally.findings]
+    if not problems and len(without):
+        what = f"has neither a charge period nor a billing period ({format_count(len(without), 'such row')})"
+        problems.append(Problem(_place(path, batch, int(without[0])), PERIODS[-2], what, "say when the charge was"))
     if problems:
         raise InvalidInputError(problems)
+
+
+def _place(path: Path, batch: Batch, row: int) -> str:
+    """Return the file and line of a row of a batch, or its number where the file has no lines."""
+    return f"{path}: row {batch.first + row}" if batch.lines is None else f"{path}:{batch.lines[row]}"
 
 
 def _table(batch: Batch, rows: TypedBatch, extras: dict[str, str]) -> pa.Table:

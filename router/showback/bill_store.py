@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -22,19 +22,23 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from filelock import FileLock, Timeout
 
-from pricing.atomic_file import publish_file, sync_folder, sync_stream
+from pricing.atomic_file import make_private_folder, publish_file, sync_folder, sync_stream
 from pricing.problems import InvalidInputError
 from router.showback.bills import (
     BillDecision,
     BillDecisionKind,
     BillStanding,
     Delivery,
+    DuplicateRule,
+    ImportedBill,
     compute_standings,
     manifest_json,
     read_decision,
     read_delivery,
+    read_rule,
     select_until,
 )
+from router.showback.duplicates import find_shared_charges, shared_charges_error
 from router.showback.focus.columns import COSTS
 from router.showback.focus.texts import moment_text
 from router.showback.focus.typed_rows import MONEY_PLACES
@@ -178,7 +182,7 @@ def period_text(moment: datetime | None) -> str | None:
 _LOCK_WAIT_S = 120.0
 
 
-_DELIVERIES, _DECISIONS, _PARQUET, _INCOMING = "deliveries", "decisions", "parquet", ".incoming"
+_DELIVERIES, _DECISIONS, _RULES, _PARQUET, _INCOMING = "deliveries", "decisions", "rules", "parquet", ".incoming"
 
 
 _LEAST_PREFIX = 4
@@ -209,6 +213,24 @@ class BillStore:
     def decisions(self) -> tuple[BillDecision, ...]:
         """Return which bills people restored or removed, the oldest first. InvalidInputError as for deliveries."""
         return tuple(_read_manifest(path, read_decision) for path in sorted((self.folder / _DECISIONS).glob("*.json")))
+
+    def rules(self) -> tuple[DuplicateRule, ...]:
+        """Return which issuers' bills may hold charges twice, by the newest rule of each; errors as for deliveries."""
+        rules = (_read_manifest(path, read_rule) for path in sorted((self.folder / _RULES).glob("*.json")))
+        return tuple({each.issuer: each for each in rules}.values())
+
+    def allowed_issuers(self) -> frozenset[str]:
+        """Return the issuers whose bills may hold charges twice."""
+        return frozenset(each.issuer for each in self.rules() if each.allowed)
+
+    def set_rule(self, issuer: str, reason: str, who: str, now: datetime, *, allowed: bool) -> DuplicateRule:
+        """Store whether bills of the issuer may hold charges twice, and return the rule."""
+        with self.incoming() as incoming:
+            number = len(list((self.folder / _RULES).glob("*.json"))) + 1
+            rule = DuplicateRule(number, moment_text(now), who, issuer, allowed, reason)
+            (self.folder / _RULES).mkdir(mode=0o700, exist_ok=True)
+            _put(incoming, self.folder / _RULES / f"{number:06}.json", rule)
+        return rule
 
     def bills(self, as_of: datetime | None = None) -> tuple[BillStanding, ...]:
         """Return all bills, replaced ones too, in the order of import.
@@ -282,7 +304,7 @@ class BillStore:
 
         InvalidInputError where somebody else holds the lock for long.
         """
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_folder(self.folder)
         try:
             with FileLock(self.folder / ".lock", timeout=_LOCK_WAIT_S):
                 yield
@@ -307,7 +329,7 @@ class BillStore:
         """Restore a bill, in the place of the one that stands, or remove one that stands.
 
         Returns the bills concerned as they are afterwards, the one that was decided on first. InvalidInputError: no
-        such bill, nothing would change, or the rows of a bill to be restored are gone.
+        such bill, nothing would change, or the rows of a bill to be restored are gone, or stand on another bill too.
         """
         with self.incoming() as incoming:
             target = self.find(identity)
@@ -319,12 +341,25 @@ class BillStore:
             if what is BillDecisionKind.RESTORE and not self.whole(target):
                 problem = "its rows are gone, or not those that were stored"
                 raise InvalidInputError.single(problem, where=str(self.path(target)), remedy=_AGAIN)
+            if what is BillDecisionKind.RESTORE:
+                self.refuse_shared({self.path(target): target.bill})
             decision = BillDecision(self.number(), moment_text(now), who, what, target.bill.id, reason)
             (self.folder / _DECISIONS).mkdir(mode=0o700, exist_ok=True)
             _put(incoming, self.folder / _DECISIONS / f"{decision.number:06}-{what}.json", decision)
             concerned = {target.bill.id: 0, **{each.bill.id: 1 for each in replaced}}
             after = [each for each in self.bills() if each.bill.id in concerned]
         return tuple(sorted(after, key=lambda each: concerned[each.bill.id]))
+
+    def refuse_shared(self, new: Mapping[Path, ImportedBill]) -> None:
+        """Raise InvalidInputError for charges of the new bills that would count twice when these stand."""
+        keys = {bill.key for bill in new.values()}
+        others = {
+            path: each.bill
+            for each in self.standing()
+            if each.bill.key not in keys and (path := self.path(each)).is_file()
+        }
+        if shared := find_shared_charges(others, new, self.allowed_issuers()):
+            raise shared_charges_error(shared)
 
     def _sweep(self) -> None:
         """Remove what killed imports left behind. Nobody else writes, for this process holds the lock."""
@@ -343,7 +378,7 @@ def current_bill_files(folder: Path) -> tuple[Path, ...]:
     return BillStore(folder).current()
 
 
-def _put(incoming: Path, path: Path, record: Delivery | BillDecision) -> None:
+def _put(incoming: Path, path: Path, record: Delivery | BillDecision | DuplicateRule) -> None:
     """Write a manifest in the folder of the import, which is swept after a crash, then give it its name."""
     part = incoming / "manifest"
     part.write_text(manifest_json(record), encoding="utf-8")

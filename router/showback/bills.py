@@ -71,6 +71,16 @@ class ImportedBill:
     file: str
     sha256: str
 
+    def may_share_period(self, other: ImportedBill) -> bool:
+        """Return whether the billing periods of the two overlap, as far as they are known."""
+        return (
+            self.start is None
+            or self.end is None
+            or other.start is None
+            or other.end is None
+            or (self.start < other.end and other.start < self.end)
+        )
+
     @property
     def key(self) -> tuple[str | None, ...]:
         """The words that a restated bill shares with the one that it replaces."""
@@ -99,6 +109,25 @@ class Delivery:
     def concerned(self) -> frozenset[str]:
         """The ids of all bills that its files hold."""
         return frozenset((*(bill.id for bill in self.bills), *self.again, *self.same))
+
+
+class DeliveryKind(StrEnum):
+    """The relation of a delivery to the bill that stands: a further part of it, or a version that takes its place."""
+
+    PART = "part"
+    VERSION = "version"
+
+
+@dataclass(frozen=True, slots=True)
+class DuplicateRule:
+    """A decision of ``who`` that bills of an issuer ("": unknown) may hold a charge twice, or no longer may."""
+
+    number: int
+    at: str
+    who: str
+    issuer: str
+    allowed: bool
+    reason: str
 
 
 class BillDecisionKind(StrEnum):
@@ -234,17 +263,15 @@ def find_decreases(before: ImportedBill, after: ImportedBill) -> tuple[BillDecre
     return tuple(decreases)
 
 
-def manifest_json(delivery: Delivery | BillDecision) -> str:
-    """Return the manifest of a delivery or a decision."""
+def manifest_json(delivery: Delivery | BillDecision | DuplicateRule) -> str:
+    """Return the manifest of a delivery, a decision or a rule."""
     fields = {name: value for name, value in asdict(delivery).items() if name not in _LATER or value}
     return json.dumps({"format": FORMAT, **fields}, indent=1, ensure_ascii=False) + "\n"
 
 
 def read_delivery(text: str) -> Delivery:
     """Read the delivery of a manifest. ValueError, TypeError or KeyError where it is none of ours."""
-    fields: dict[str, Any] = json.loads(text)
-    if fields.pop("format") != FORMAT:
-        raise ValueError("is of another version of stepfare")
+    fields = _read_fields(text)
     return Delivery(
         **{
             **fields,
@@ -258,7 +285,17 @@ def read_delivery(text: str) -> Delivery:
 
 def read_decision(text: str) -> BillDecision:
     """Read the decision of a manifest. ValueError, TypeError or KeyError where it is none of ours."""
+    fields = _read_fields(text)
+    return BillDecision(**{**fields, "what": BillDecisionKind(fields["what"])})
+
+
+def read_rule(text: str) -> DuplicateRule:
+    """Read the rule of a manifest. ValueError, TypeError or KeyError where it is none of ours."""
+    return DuplicateRule(**_read_fields(text))
+
+
+def _read_fields(text: str) -> dict[str, Any]:
     fields: dict[str, Any] = json.loads(text)
     if fields.pop("format") != FORMAT:
         raise ValueError("is of another version of stepfare")
-    return BillDecision(**{**fields, "what": BillDecisionKind(fields["what"])})
+    return fields

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pricing.atomic_file import publish_file
+from pricing.atomic_file import make_private_folder, publish_file
 from pricing.problems import InvalidInputError
 from router.showback.bill_store import file_sha256
 
@@ -83,7 +83,7 @@ class CorrectionStore:
         amounts: dict[str, dict[str, str]],
     ) -> Correction:
         """Store one more correction, whole or not at all; call it while the bills are held. OSError."""
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_folder(self._folder)
         identity = correction_id(number, self._state)
         file = f"{identity}.parquet"
         part = self._folder / ".part"

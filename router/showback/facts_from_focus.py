@@ -28,7 +28,6 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from pricing.places import Market
 from pricing.problems import InvalidInputError
@@ -78,12 +77,6 @@ def read_focus(path: Path) -> pa.Table:
             table = pa.table({column.name: rows.column(column.name) for column in written_columns(NEWEST)})
             tables.append(facts_of_charges(table, path.name, batch.first, str(path)))
     return pa.concat_tables(tables)
-
-
-def read_bill(path: Path, origin: str) -> pa.Table:
-    """Read the facts of an imported bill (one file of :meth:`~router.showback.bill_store.BillStore.current`)."""
-    names = [column.name for column in written_columns(NEWEST)]
-    return facts_of_charges(pq.read_table(path, columns=names), origin, 1, str(path))
 
 
 def facts_of_charges(table: pa.Table, origin: str, first: int, where: str) -> pa.Table:

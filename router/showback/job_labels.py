@@ -24,11 +24,18 @@ class JobLabels:
     def of_jobs(self, digests: Collection[str]) -> Mapping[str, Labels]:
         """Return the labels of these jobs and of those asked for before; none for a job that the state does not know.
 
-        Raises StateError.
+        Nor has a job labels whose specification nobody can read any more. StateError.
         """
         if unknown := set(digests) - self._known.keys():
             specs = self._store.plans.jobs(unknown)
-            # The specification is read as plain JSON: to check it takes longer than most reports.
-            found = {digest: json.loads(spec).get("labels") or NO_LABELS for digest, spec in specs.items()}
+            found = {digest: _read_labels(spec) for digest, spec in specs.items()}
             self._known |= {digest: found.get(digest, NO_LABELS) for digest in unknown}
         return self._known
+
+
+def _read_labels(spec: str) -> Labels:
+    # The specification is read as plain JSON: to check it takes longer than most reports.
+    try:
+        return json.loads(spec).get("labels") or NO_LABELS
+    except (ValueError, AttributeError):
+        return NO_LABELS

@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from filelock import FileLock, Timeout
 
-from pricing.atomic_file import publish_file, sync_folder, sync_stream
+from pricing.atomic_file import make_private_folder, publish_file, sync_folder, sync_stream
 from pricing.problems import InvalidInputError
 from router.files.duckdb_session import connect, parquet_relation
 from router.showback import rollups
@@ -33,7 +33,7 @@ from router.state.ledger_rows import BEGINNING, Row
 from router.state.ledger_table import LedgerColumns, columns_from_rows
 
 # Increased where a column of facts or rollups, or its meaning, changes; extracts of other formats are made anew.
-FORMAT = 2
+FORMAT = 3
 
 
 _LOCK_WAIT_S = 600.0
@@ -89,7 +89,7 @@ def lock_extract(folder: Path) -> Iterator[None]:
 
     InvalidInputError where somebody else holds it for ten minutes.
     """
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private_folder(folder)
     try:
         with FileLock(folder / ".lock", timeout=_LOCK_WAIT_S):
             yield

@@ -1,12 +1,15 @@
 """Build rollups: facts summed by all their words but the single machine, so that a report reads thousands of rows.
 
 There are two, as SQL for DuckDB. ``sums`` is exact, to the last digit of the facts. ``days`` spreads each fact over the
-days (UTC) of its time, in billionths: the days of a fact add up to it. Both can be summed again. Pure.
+days (UTC) of its time, in billionths and the last day with what is left: the days of a fact add up to it exactly. Both
+can be summed again. Pure.
 """
 
 from __future__ import annotations
 
 from typing import Final
+
+from router.showback.reconcile.exact import AMOUNT_SQL, MONEY_SQL
 
 # The words of a row of ``sums``, beside its sums. ``route``: of data that was moved, from where to where.
 KEYS: Final = (
@@ -41,11 +44,27 @@ _COMPUTED: Final = {
     "correction": "corrects IS NOT NULL",
     "route": "CASE WHEN what = 'egress' THEN CASE WHEN contains(reference, ' -> ') THEN reference ELSE region END END",
 }
-AMOUNTS: Final = ("quantity", "hours", "gpu_hours", "useful", "lost", "billed", "effective", "list", "on_demand")
+_TYPES: Final = {
+    **dict.fromkeys(("quantity", "hours", "gpu_hours", "useful", "lost"), AMOUNT_SQL),
+    **dict.fromkeys(("billed", "effective", "list", "on_demand"), MONEY_SQL),
+}
+AMOUNTS: Final = tuple(_TYPES)
 # Costs of only those facts whose on-demand price is known, from which savings are computed.
 _COMPARED: Final = ("billed", "effective")
 
-DAY_KEYS: Final = ("day", "month", "source", "category", "team", "project", "job", "cloud", "what", "currency")
+DAY_KEYS: Final = (
+    "day",
+    "month",
+    "source",
+    "category",
+    "correction",
+    "team",
+    "project",
+    "job",
+    "cloud",
+    "what",
+    "currency",
+)
 _DAY_AMOUNTS: Final = ("billed", "effective", "hours", "count")
 _NANO: Final = 1_000_000_000
 _NANOS: Final = "DECIMAL(38, 9)"
@@ -58,13 +77,20 @@ def compared_column(name: str) -> str:
 
 def sums_sql(facts: str) -> str:
     """Return the SQL of ``sums``; ``facts`` is a relation with the columns of facts."""
-    keys = ", ".join(f"{_COMPUTED[name]} AS {name}" if name in _COMPUTED else name for name in KEYS)
-    amounts = ", ".join(f"sum({name}) AS {name}" for name in AMOUNTS)
-    compared_sums = ", ".join(f"sum({n}) FILTER (on_demand IS NOT NULL) AS {compared_column(n)}" for n in _COMPARED)
+    keys = ", ".join(_key(name) for name in KEYS)
+    # One type for all sums: DuckDB rounds the union of two decimals to the places of the narrower.
+    amounts = ", ".join(f"sum({name})::{_TYPES[name]} AS {name}" for name in AMOUNTS)
+    compared_sums = ", ".join(
+        f"sum({name}) FILTER (on_demand IS NOT NULL)::{MONEY_SQL} AS {compared_column(name)}" for name in _COMPARED
+    )
     return (
         f"SELECT {keys}, count(*)::BIGINT AS facts, {amounts}, {compared_sums}, min(start) AS first_start, "
         f'max("end") AS last_end, max(recorded_at) AS recorded_at FROM {facts} GROUP BY ALL'
     )
+
+
+def _key(name: str) -> str:
+    return f"{_COMPUTED[name]} AS {name}" if name in _COMPUTED else name
 
 
 def sums_again_sql(sums: str, keys: tuple[str, ...] = KEYS) -> str:
@@ -77,51 +103,42 @@ def sums_again_sql(sums: str, keys: tuple[str, ...] = KEYS) -> str:
     )
 
 
-_SPREAD: Final = {
-    "billed": "money",
-    "effective": "money",
-    "list": "money",
-    "on_demand": "money",
-    "quantity": "amount",
-    "hours": "amount",
-    "gpu_hours": "amount",
-    "useful": "amount",
-    "lost": "amount",
-}
-
-
-def planned_sql(facts: str, windows: str) -> str:
+def planned_sql(facts: str, windows: str, done: str) -> str:
     """Return the SQL of planned facts cut by time.
 
-    A fact becomes one for each of the ``windows`` (rows of month, begin and end in microseconds) that it lies in, whose
-    amounts are its share of the time. Needs the macros of :mod:`router.showback.reconcile.exact`.
+    A fact becomes one for each of the ``windows`` (rows of month, begin, until and end in microseconds) that it lies
+    in, whose amounts are its share of the time before ``until``; before the end where its plan and job are among
+    ``done`` (rows of the two, as SQL). Needs the macros of :mod:`router.showback.reconcile.exact`.
     """
+    kinds = {name: "money" if kind == MONEY_SQL else "amount" for name, kind in _TYPES.items()}
     cut = ", ".join(
-        f"CASE WHEN a = s AND b = e THEN {name} ELSE rc_{kind}(rc_between(rc_{kind}_units({name}), a, b, s, e)) END "
-        f"AS {name}"
-        for name, kind in _SPREAD.items()
+        f"CASE WHEN a = s AND b = e THEN {name}::{_TYPES[name]} "
+        f"ELSE rc_{kind}(rc_between(rc_{kind}_units({name}), a, b, s, e)) END AS {name}"
+        for name, kind in kinds.items()
     )
+    until = f"CASE WHEN (f.plan, f.job) IN ({done}) THEN w.ends ELSE w.until END"
     return f"""
 SELECT * EXCLUDE (s, e, a, b, window_month)
        REPLACE (window_month AS month, make_timestamptz(a) AS start, make_timestamptz(b) AS "end", {cut})
 FROM (SELECT f.*, w.window_month, epoch_us(f.start) AS s, epoch_us(f."end") AS e,
-             greatest(epoch_us(f.start), w.begins) AS a, least(epoch_us(f."end"), w.ends) AS b
-      FROM (FROM {facts} WHERE source = 'planned') f, (VALUES {windows}) w(window_month, begins, ends)) WHERE a < b"""
+             greatest(epoch_us(f.start), w.begins) AS a, least(epoch_us(f."end"), {until}) AS b
+      FROM (FROM {facts} WHERE source = 'planned') f, (VALUES {windows}) w(window_month, begins, until, ends))
+WHERE a < b"""
 
 
 def days_sql(facts: str) -> str:
-    """Return the SQL of what was spent a day, without corrections of other months and planned facts.
+    """Return the SQL of what was spent a day, without planned facts.
 
     ``count`` is how many facts began on the day.
     """
     words = ", ".join(name for name in DAY_KEYS if name != "day")
-    money = ", ".join(f"({name}::{_NANOS} * {_NANO})::HUGEINT AS {name}" for name in ("billed", "effective"))
-    spent = "source <> 'planned' AND corrects IS NULL"
+    keys = ", ".join(_key(name) for name in DAY_KEYS if name != "day")
+    money = ", ".join(f"{name}::{MONEY_SQL} AS {name}" for name in ("billed", "effective"))
     return f"""
 WITH spent AS (
-    SELECT {words}, {money}, hours::DOUBLE AS hours, epoch_us(start) AS begins, epoch_us("end") AS ends,
+    SELECT {keys}, {money}, hours::DOUBLE AS hours, epoch_us(start) AS begins, epoch_us("end") AS ends,
            {_day_of("start")} AS first_day, {_day_of('"end" - INTERVAL 1 microsecond')} AS last_day
-    FROM {facts} WHERE {spent}
+    FROM {facts} WHERE source <> 'planned'
 ), whole AS (
     SELECT first_day AS day, {words}, billed, effective, hours, 1 AS count FROM spent WHERE last_day <= first_day
 ), parts AS (
@@ -132,8 +149,7 @@ WITH spent AS (
     SELECT *, greatest(day * {_DAY_US} - begins, 0)::HUGEINT AS before,
            least((day + 1) * {_DAY_US}, ends)::HUGEINT - begins AS until, (ends - begins)::HUGEINT AS whole FROM parts
 ), cut AS (
-    SELECT day, {words}, billed * until // whole - billed * before // whole AS billed,
-           effective * until // whole - effective * before // whole AS effective,
+    SELECT day, {words}, {_between("billed")} AS billed, {_between("effective")} AS effective,
            hours * (until - before)::DOUBLE / whole::DOUBLE AS hours, (day = first_day)::INTEGER AS count FROM shares
 ), together AS (FROM whole UNION ALL FROM cut)
 SELECT day::INTEGER AS day, {words}, {", ".join(_day_sum(name) for name in _DAY_AMOUNTS)} FROM together GROUP BY ALL"""
@@ -160,5 +176,18 @@ def _day_sum(name: str) -> str:
         return "sum(count)::BIGINT AS count"
     if name == "hours":
         return "sum(hours)::DECIMAL(38, 9) AS hours"
-    # This makes dollars of billionths without a division that would round.
-    return f"(sum({name})::DECIMAL(38, 0) * 0.000000001::{_NANOS})::{_NANOS} AS {name}"
+    return f"sum({name})::{MONEY_SQL} AS {name}"
+
+
+def _between(name: str) -> str:
+    """Return the SQL of the part of an amount between two moments: what is reached until the one, less the other.
+
+    At the end all of it is reached, with all its digits; before it whole billionths.
+    """
+    nanos = f"({name}::{_NANOS} * {_NANO})::HUGEINT"
+
+    def reached(moment: str) -> str:
+        # A product makes dollars of billionths; a division would round.
+        return f"(({nanos} * {moment} // whole)::DECIMAL(38, 0) * 0.000000001::{_NANOS})::{MONEY_SQL}"
+
+    return f"CASE WHEN until = whole THEN {name} ELSE {reached('until')} END - {reached('before')}"

@@ -9,13 +9,12 @@ from datetime import UTC, datetime, time
 from pricing.places import Market
 from router.jobs.limits import Limits
 from router.jobs.spec import Job
-from router.planning.candidates import Candidate, steps_to_do
+from router.planning.candidate import Candidate, steps_to_do
 from router.planning.remaining_work import moves_usd, remaining_usd
-from router.planning.transfers import Transfer
+from router.planning.transfers import TRANSFER_GIB_PER_S, Transfer
+from router.spot.availability.hazard_model import LossRates
 from router.spot.policies.interface import AvailabilityEstimate, PlacementOption
 
-# Rate of one stream between two regions, where none was measured; clouds advertise several times as much.
-TRANSFER_GIB_PER_S = 0.25
 _STREAMED = "stream"
 _CHECKPOINT = "checkpoint"
 
@@ -30,11 +29,12 @@ def build_option(candidate: Candidate, job: Job, limits: Limits) -> PlacementOpt
         key=candidate.key,
         market=candidate.market,
         usd_per_hour=candidate.usd_per_hour,
-        hours=steps / candidate.on_time_steps_per_hour,
+        hours=candidate.run_hours(steps),
         startup_hours=candidate.startup_hours,
         expected_usd=remaining_usd(job, candidate, limits),
         transfer_hours=_transfer_hours(t for t in candidate.transfers if t.what != _STREAMED),
-        interruptions_per_hour=candidate.risk.interruptions_per_hour,
+        losses=LossRates.of(candidate.gang_risk),
+        knows_losses=candidate.gang_risk.knows_availability,
         moves_usd=moves_usd(candidate, limits),
         site=_machine_group(candidate),
         region=str(candidate.region),

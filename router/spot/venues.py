@@ -13,8 +13,8 @@ from typing import Final
 from pricing.places import Market, RegionId
 from router.jobs.limits import Limits
 from router.jobs.spec import Job
-from router.planning.candidates import Candidate, steps_to_do
-from router.planning.remaining_work import transfer_usd
+from router.planning.candidate import Candidate, steps_to_do
+from router.planning.transfers import transfer_usd
 
 MOST_SPOT: Final = 3
 MOST_SURE: Final = 1  # sure options beside the fastest
@@ -70,7 +70,11 @@ class QuoteOption:
     def whole_usd(self, steps: float) -> float:
         """Return the expected dollars of ``steps`` there alone; for ranking."""
         c = self.candidate
-        each = self.usd_per_hour * c.billed_share / c.steps_per_hour
+        if c.guard is None:
+            each = self.usd_per_hour * c.billed_share / c.steps_per_hour
+        else:
+            each = self.usd_per_hour * c.billed_per_reserved + c.fallback_usd_per_reserved_hour
+            each /= c.on_time_steps_per_hour
         return self.usd_per_hour * self.startup_hours + each * steps + self.moving_usd
 
 

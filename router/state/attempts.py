@@ -12,7 +12,7 @@ from sqlalchemy import Connection, and_, bindparam, func, insert, not_, or_, sel
 from router.state.database import Database
 from router.state.errors import ConcurrentChangeError, ExistsError, MissingError, UnreadableError
 from router.state.records import Attempt, NodeRecord, Phase
-from router.state.rows import BATCH_SIZE, check_fields, read_records, record_values
+from router.state.rows import BATCH_SIZE, RecordCache, SalvagedRow, check_fields, read_records, record_values
 from router.state.tables import ATTEMPTS, NODES
 
 # The number of machines that an error names.
@@ -153,6 +153,34 @@ class Attempts:
             except ConcurrentChangeError:
                 continue
         return {}
+
+    def salvage(self, attempt_id: str) -> tuple[SalvagedRow, tuple[SalvagedRow, ...]]:
+        """Return what can be read of an attempt and of its machines, by rank. MissingError."""
+        attempts, nodes = RecordCache(ATTEMPTS, Attempt), RecordCache(NODES, NodeRecord)
+        with self._database.read() as connection:
+            found = attempts.salvage(connection, attempts.select().where(ATTEMPTS.c.id == attempt_id))
+            query = nodes.select().where(NODES.c.attempt == attempt_id).order_by(NODES.c.rank)
+            machines = nodes.salvage(connection, query)
+        if not found:
+            raise MissingError(f"there is no attempt {attempt_id}")
+        return found[0], tuple(machines)
+
+    def mend(self, attempt_id: str, changes: Mapping[str, Any], machines: Mapping[int, Mapping[str, Any]]) -> Attempt:
+        """Set columns that could not be read, of an attempt and of its machines by rank, and return the attempt.
+
+        UnreadableError where others cannot be read either: then nothing is changed.
+        """
+        with self._database.write() as connection:
+            if changes:
+                statement = update(ATTEMPTS).where(ATTEMPTS.c.id == attempt_id)
+                connection.execute(statement.values({"version": ATTEMPTS.c.version + 1, **changes}))
+            for rank, values in machines.items():
+                same = (NODES.c.attempt == attempt_id) & (NODES.c.rank == rank)
+                connection.execute(update(NODES).where(same).values(dict(values)))
+            found = _read(connection, attempt_id)
+            if found is None:
+                raise MissingError(f"there is no attempt {attempt_id}")
+            return found
 
     def versions(self) -> dict[str, int]:
         """Return the version of every attempt that is not over, by id: a cheap way to see whether something changed."""

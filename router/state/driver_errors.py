@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sqlite3
+
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError, StatementError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from router.state.database_url import DatabaseFile, DatabaseLocation
-from router.state.errors import BusyError, StateError
+from router.state.errors import UNREADABLE_REMEDY, BusyError, StateError
 
 _LATER = "try again; if it stays so, look for a process of stepfare that hangs"
 _ROOM = "make room, then run the same command again: nothing of this step was written"
@@ -65,6 +67,9 @@ def _translate_sqlite(error: DBAPIError, place: DatabaseFile) -> Exception:
     for beginning, kind, what, remedy in _SQLITE:
         if name.startswith(beginning):
             return kind(f"{place} {what} ({error.orig})", remedy)
+    if not name and isinstance(error.orig, sqlite3.OperationalError):
+        # Of the errors without a code this is the one that the driver raises for text that is no UTF-8; it quotes it.
+        return StateError(f"{place} holds text that cannot be read", UNREADABLE_REMEDY)
     return StateError(f"{place}: {error.orig}")
 
 

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from router.state.lock_owner import LockOwner
 
 
+UNREADABLE_REMEDY = "restore the state from a backup (`stepfare state restore`)"
+
+
 class StateError(Exception):
     """The state cannot be read or written; ``remedy`` says what to do, "" if nothing is known."""
 
@@ -85,6 +88,6 @@ class UnreadableError(StateError):
     def __init__(self, table: str, key: tuple[str, ...]) -> None:
         super().__init__(
             f"{table} {' '.join(key)}: the database holds what cannot be read of it",
-            "restore the state from a backup (`stepfare state restore`)",
+            UNREADABLE_REMEDY,
         )
         self.table, self.key = table, key

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from sqlalchemy import Connection, Text, delete, insert, select, type_coerce
 
 from router.state.database import Database
+from router.state.errors import UnreadableError
 from router.state.records import JournalEntry, NoticeRecord, Shortage
 from router.state.rows import insert_or_update, read_last_seq, read_records, record_values
 from router.state.tables import JOURNAL, NOTICES, SHORTAGES
@@ -32,9 +33,17 @@ class AttemptJournal:
                 append_in_transaction(connection, entries)
 
     def entries(
-        self, attempt_id: str | None = None, *, what: Collection[str] | None = None, id_: str | None = None
+        self,
+        attempt_id: str | None = None,
+        *,
+        what: Collection[str] | None = None,
+        id_: str | None = None,
+        skipped: list[UnreadableError] | None = None,
     ) -> tuple[JournalEntry, ...]:
-        """Return the entries about an attempt, of these kinds, whose details have that ``id`` (None: any), in order."""
+        """Return the entries about an attempt, of these kinds, whose details have that ``id`` (None: any), in order.
+
+        An unreadable entry is added to ``skipped``, if that is given; else UnreadableError.
+        """
         query = select(JOURNAL).order_by(JOURNAL.c.seq)
         if attempt_id is not None:
             query = query.where(JOURNAL.c.attempt == attempt_id)
@@ -44,7 +53,7 @@ class AttemptJournal:
             # This spares reading most other entries; those that contain the text elsewhere are filtered out below.
             query = query.where(type_coerce(JOURNAL.c.details, Text).contains(json.dumps(id_), autoescape=True))
         with self._database.read() as connection:
-            found = read_records(connection, JOURNAL, query, JournalEntry)
+            found = read_records(connection, JOURNAL, query, JournalEntry, skipped=skipped)
         return tuple(entry for entry in found if id_ is None or entry.details.get("id") == id_)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Select, delete, select
+from sqlalchemy import Connection, Select, delete, func, select
 
 from pricing.money import ZERO, Usd
 from router.state.canonical_form import canonical_json, storable_text
@@ -15,7 +15,7 @@ from router.state.database import Database
 from router.state.rows import insert_or_update, record_values
 from router.state.tables import MADE_PLANS
 
-# A year of nights, and some that were made twice.
+# Of each name: a year of nights, and some that were made twice.
 PLANS_KEPT = 400
 
 
@@ -31,12 +31,13 @@ class TeamPart:
 
 @dataclass(frozen=True, slots=True)
 class MadePlanRow:
-    """A plan that was made: its digest, the moment it is for, when and by whom it was made, its gap, its teams."""
+    """A plan that was made: digest, the moment it is for, when, by whom and under which name, its gap, its teams."""
 
     digest: str
     as_of: datetime
     made_at: datetime
     made_by: str
+    name: str
     gap: float
     teams: tuple[TeamPart, ...]
 
@@ -50,67 +51,58 @@ class MadePlanEntry:
     as_of: datetime
     made_at: datetime
     made_by: str
+    name: str
     summary: str
-    quote: str = ""
 
     @classmethod
-    def of(
-        cls, digest: str, text: str, as_of: datetime, made_at: datetime, made_by: str, *, quote: str = ""
-    ) -> MadePlanEntry:
+    def of(cls, digest: str, text: str, as_of: datetime, made_at: datetime, made_by: str, name: str) -> MadePlanEntry:
         """Return the entry of a plan. Its JSON is read here."""
         summary = canonical_json(_summary(json.loads(text)))
-        return cls(digest, text, as_of, made_at, storable_text(made_by), summary, quote)
+        return cls(digest, text, as_of, made_at, storable_text(made_by), name, summary)
 
 
 class MadePlans:
-    """The plans that were made; the oldest go when there are more than :data:`PLANS_KEPT`."""
+    """The plans that were made; of each name the oldest go when there are more than :data:`PLANS_KEPT`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def put(self, digest: str, text: str, as_of: datetime, made_at: datetime, made_by: str, *, quote: str = "") -> None:
-        """Store a plan with a summary of its JSON; repeating it is harmless.
-
-        ``quote`` is the accepted quote that it was made of: such a plan is no night's.
-        """
-        entry = MadePlanEntry.of(digest, text, as_of, made_at, made_by, quote=quote)
+    def put(self, digest: str, text: str, as_of: datetime, made_at: datetime, made_by: str, name: str) -> None:
+        """Store a plan with a summary of its JSON; repeating it is harmless. A plan may have several names."""
+        entry = MadePlanEntry.of(digest, text, as_of, made_at, made_by, name)
         with self._database.write() as connection:
             put_plan_in_transaction(connection, entry)
 
     def text(self, digest: str) -> str | None:
         """Return the plan of that digest, None where it was not stored or is gone."""
-        query = select(MADE_PLANS.c.text).where(MADE_PLANS.c.digest == digest)
+        query = select(MADE_PLANS.c.text).where(MADE_PLANS.c.digest == digest).limit(1)
         with self._database.read() as connection:
             found: str | None = connection.execute(query).scalar()
             return found
 
     def row(self, digest: str) -> MadePlanRow | None:
-        """Return the plan of that digest without its text; None where it is not stored."""
+        """Return the plan of that digest without its text, under its latest name; None where it is not stored."""
         with self._database.read() as connection:
-            found = connection.execute(_newest().where(MADE_PLANS.c.digest == digest)).one_or_none()
+            found = connection.execute(_newest().where(MADE_PLANS.c.digest == digest).limit(1)).one_or_none()
         return None if found is None else _row(found)
 
     def newest(
-        self, count: int = 50, before: datetime | None = None, *, of_nights: bool = False
+        self, count: int = 50, before: datetime | None = None, *, name: str | None = None
     ) -> tuple[MadePlanRow, ...]:
-        """Return plans without their texts, the latest moment first; with ``before``, those of earlier moments.
-
-        ``of_nights`` leaves out those of single quotes.
-        """
+        """Return plans without their texts, the latest moment first: those of one name, those of moments ``before``."""
         query = _newest().limit(count)
-        if of_nights:
-            query = query.where(MADE_PLANS.c.quote == "")
+        if name is not None:
+            query = query.where(MADE_PLANS.c.name == name)
         if before is not None:
             query = query.where(MADE_PLANS.c.as_of < before)
         with self._database.read() as connection:
             return tuple(_row(row) for row in connection.execute(query))
 
-    def oldest(self) -> datetime | None:
-        """Return the earliest moment of a night that a stored plan is for; None without any."""
-        query = select(MADE_PLANS.c.as_of).where(MADE_PLANS.c.quote == "").order_by(MADE_PLANS.c.as_of).limit(1)
+    def oldest(self) -> dict[str, datetime]:
+        """Return by name the earliest moment that a stored plan is for."""
+        query = select(MADE_PLANS.c.name, func.min(MADE_PLANS.c.as_of)).group_by(MADE_PLANS.c.name)
         with self._database.read() as connection:
-            found: datetime | None = connection.execute(query).scalar()
-            return found
+            return {row[0]: row[1] for row in connection.execute(query)}
 
     def made_since(self, moment: datetime, count: int) -> tuple[MadePlanRow, ...]:
         """Return plans that were made at a moment or later, without their texts."""
@@ -120,22 +112,23 @@ class MadePlans:
 
     def digests(self, beginning: str, count: int) -> tuple[str, ...]:
         """Return digests of plans that begin so, at most ``count`` of them."""
-        query = select(MADE_PLANS.c.digest).where(MADE_PLANS.c.digest.startswith(beginning, autoescape=True))
+        query = select(MADE_PLANS.c.digest).distinct().where(MADE_PLANS.c.digest.startswith(beginning, autoescape=True))
         with self._database.read() as connection:
             return tuple(connection.execute(query.order_by(MADE_PLANS.c.digest).limit(count)).scalars())
 
 
 def put_plan_in_transaction(connection: Connection, entry: MadePlanEntry) -> None:
-    """Store a plan in the caller's transaction, and delete the oldest ones where there are too many."""
-    insert_or_update(connection, MADE_PLANS, [record_values(entry)])
-    old = select(MADE_PLANS.c.digest).order_by(MADE_PLANS.c.made_at.desc(), MADE_PLANS.c.digest).offset(PLANS_KEPT)
-    digests = list(connection.execute(old).scalars())
+    """Store a plan in the caller's transaction, and delete the oldest ones of its name where there are too many."""
+    insert_or_update(connection, MADE_PLANS, [record_values(entry)], replacing=("made_at", "made_by"))
+    own = MADE_PLANS.c.name == entry.name
+    old = select(MADE_PLANS.c.digest).where(own).order_by(MADE_PLANS.c.made_at.desc(), MADE_PLANS.c.digest)
+    digests = list(connection.execute(old.offset(PLANS_KEPT)).scalars())
     if digests:
-        connection.execute(delete(MADE_PLANS).where(MADE_PLANS.c.digest.in_(digests)))
+        connection.execute(delete(MADE_PLANS).where(own, MADE_PLANS.c.digest.in_(digests)))
 
 
 def _newest() -> Select[Any]:
-    columns = (MADE_PLANS.c[name] for name in ("digest", "as_of", "made_at", "made_by", "summary"))
+    columns = (MADE_PLANS.c[name] for name in ("digest", "as_of", "made_at", "made_by", "name", "summary"))
     return select(*columns).order_by(MADE_PLANS.c.as_of.desc(), MADE_PLANS.c.made_at.desc(), MADE_PLANS.c.digest)
 
 
@@ -153,4 +146,4 @@ def _summary(content: dict[str, Any]) -> dict[str, Any]:
 def _row(row: Any) -> MadePlanRow:
     content = json.loads(row.summary)
     teams = tuple(TeamPart(team, jobs, placed, Usd.parse(usd)) for team, jobs, placed, usd in content["teams"])
-    return MadePlanRow(row.digest, row.as_of, row.made_at, row.made_by, content["gap"], teams)
+    return MadePlanRow(row.digest, row.as_of, row.made_at, row.made_by, row.name, content["gap"], teams)

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
+from secrets import token_hex
 
-from sqlalchemy import Connection, Table, select
+from sqlalchemy import Table, select
 
 from router.state.database import Database
-from router.state.rows import BATCH_SIZE, insert_or_update
+from router.state.errors import UnreadableError
+from router.state.rows import BATCH_SIZE, insert_or_update, read_records
 from router.state.tables import FACTS, JOBS, MADE_PLANS, PLANS
 from router.state.versions import STATE_ID
+
+_KEY_BYTES = 32
 
 
 class NamedValues:
@@ -28,12 +33,20 @@ class NamedValues:
         if name == STATE_ID:
             raise ValueError("the identity of a state never changes")
         with self._database.write() as connection:
-            set_value_in_transaction(connection, name, value)
+            insert_or_update(connection, FACTS, [{"name": name, "value": value}], replacing=["value"])
+
+    def key(self, name: str) -> bytes:
+        """Return the random key of that name, which is made when it is first asked for and never changes."""
+        if self.get(name) is None:
+            with self._database.write() as connection:
+                insert_or_update(connection, FACTS, [{"name": name, "value": token_hex(_KEY_BYTES)}])
+        return bytes.fromhex(self.get(name) or "")
 
 
-def set_value_in_transaction(connection: Connection, name: str, value: str) -> None:
-    """Set a named value in the caller's transaction."""
-    insert_or_update(connection, FACTS, [{"name": name, "value": value}], replacing=["value"])
+@dataclass(frozen=True, slots=True)
+class _StoredJob:
+    digest: str
+    spec: str
 
 
 class Plans:
@@ -84,17 +97,22 @@ class Plans:
             with self._database.write() as connection:
                 insert_or_update(connection, JOBS, rows, replacing=["spec", "at"])
 
-    def job(self, digest: str) -> str | None:
-        """Return the spec of that digest."""
-        return _read_value(self._database, JOBS, "digest", digest, "spec")
+    def job(self, digest: str, skipped: list[UnreadableError] | None = None) -> str | None:
+        """Return the spec of that digest; None where there is none, or its row cannot be read (see :meth:`jobs`)."""
+        return self.jobs([digest], skipped).get(digest)
 
-    def jobs(self, digests: Iterable[str]) -> dict[str, str]:
-        """Return the specs of these digests that exist."""
+    def jobs(self, digests: Iterable[str], skipped: list[UnreadableError] | None = None) -> dict[str, str]:
+        """Return the specs of these digests that exist.
+
+        A row that cannot be read is left out and added to ``skipped``, so that no other job suffers for it.
+        """
+        unreadable = [] if skipped is None else skipped
         wanted, found = sorted(set(digests)), dict[str, str]()
         with self._database.read() as connection:
             for first in range(0, len(wanted), BATCH_SIZE):
-                query = select(JOBS.c.digest, JOBS.c.spec).where(JOBS.c.digest.in_(wanted[first : first + BATCH_SIZE]))
-                found.update({row[0]: row[1] for row in connection.execute(query)})
+                query = select(JOBS).where(JOBS.c.digest.in_(wanted[first : first + BATCH_SIZE]))
+                rows = read_records(connection, JOBS, query, _StoredJob, without=("at",), skipped=unreadable)
+                found.update({row.digest: row.spec for row in rows})
         return found
 
 

@@ -126,15 +126,18 @@ class StateQueries:
             found = read_records(connection, ATTEMPTS, query.order_by(ATTEMPTS.c.gone_at, ATTEMPTS.c.id), Attempt)
         return tuple(found)
 
-    def runs(self, since: datetime, until: datetime) -> tuple[tuple[Attempt, ...], dict[str, list[NodeRecord]]]:
-        """Return the attempts that had machines between the two moments, by creation time and id, and their machines.
+    def runs(
+        self, since: datetime, until: datetime
+    ) -> tuple[tuple[Attempt, ...], dict[str, list[NodeRecord]], dict[str, list[NoticeRecord]]]:
+        """Return the attempts that had machines between the two moments, by creation time and id.
 
-        Unreadable ones are left out.
+        Beside them their machines, and the notices to these, both by attempt. Unreadable attempts are left out.
         """
         had = ATTEMPTS.c.made_at.is_not(None) & (ATTEMPTS.c.made_at <= until)
         wanted = had & (ATTEMPTS.c.gone_at.is_(None) | (ATTEMPTS.c.gone_at >= since))
         bad: list[UnreadableError] = []
         nodes: dict[str, list[NodeRecord]] = {}
+        notices: dict[str, list[NoticeRecord]] = {}
         with self._database.read() as connection:
             query = select(ATTEMPTS).where(wanted).order_by(ATTEMPTS.c.created_at, ATTEMPTS.c.id)
             found = read_records(connection, ATTEMPTS, query, Attempt, skipped=bad)
@@ -142,8 +145,11 @@ class StateQueries:
             machines = select(NODES).where(NODES.c.attempt.in_(ids)).order_by(NODES.c.attempt, NODES.c.rank)
             for node in read_records(connection, NODES, machines, NodeRecord, skipped=bad):
                 nodes.setdefault(node.attempt, []).append(node)
+            heard = select(NOTICES).where(NOTICES.c.attempt.in_(ids)).order_by(NOTICES.c.heard_at, NOTICES.c.id)
+            for notice in read_records(connection, NOTICES, heard, NoticeRecord, skipped=bad):
+                notices.setdefault(notice.attempt, []).append(notice)
         left_out = {error.key[0] for error in bad}
-        return tuple(attempt for attempt in found if attempt.id not in left_out), nodes
+        return tuple(attempt for attempt in found if attempt.id not in left_out), nodes, notices
 
     def attempts(self, ids: Iterable[str]) -> dict[str, Attempt]:
         """Return the attempts of these ids that exist."""

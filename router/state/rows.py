@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Generic, TypeVar, cast
 
 from sqlalchemy import Connection, Select, Table, func, select, type_coerce
 from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import OperationalError
 from sqlalchemy.types import NullType
 
 from router.state.errors import UnreadableError
@@ -45,9 +47,22 @@ def read_records(
         return [kind(**{name: row[i] for i, name in wanted}) for row in connection.execute(query)]
     except _CONVERSION_ERRORS:
         pass  # Reading the rows one by one below shows which row that is.
+    except OperationalError:
+        if connection.dialect.name != "sqlite":
+            raise
     recall = RecordCache(table, kind, without=without)
     raw = cast("Select[Any]", query.with_only_columns(*recall.raw))
     return recall.records(connection, [raw], skipped)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SalvagedRow:
+    """A row of a table by its key: the values that can be read, by field, and the fields that cannot."""
+
+    table: str
+    key: tuple[str, ...]
+    values: Mapping[str, Any]
+    unreadable: tuple[str, ...]
 
 
 class RecordCache(Generic[_T]):
@@ -76,9 +91,8 @@ class RecordCache(Generic[_T]):
         rows: list[tuple[Any, ...]] = []
         kinds: list[Any] = []
         for query in queries:
-            result = connection.execute(query)
-            kinds = [column[1] for column in result.cursor.description]
-            rows += [tuple(row) for row in result]
+            kinds, found = _fetch(connection, query)
+            rows += found
         before, now = self._known, dict[tuple[Any, ...], _T]()
         converters: list[tuple[str, Any]] | None = None
         for row in rows:
@@ -99,7 +113,27 @@ class RecordCache(Generic[_T]):
         self._known = now
         return [now[row] for row in rows if row in now]
 
+    def salvage(self, connection: Connection, query: Select[Any]) -> list[SalvagedRow]:
+        """Return the rows of a query, which begins with :meth:`select`, with those of their values that can be read."""
+        kinds, rows = _fetch(connection, query)
+        converters = self._converters(connection, kinds)
+        return [self._salvaged(converters, row) for row in rows]
+
+    def _salvaged(self, converters: Iterable[tuple[str, Any]], row: tuple[Any, ...]) -> SalvagedRow:
+        values: dict[str, Any] = {}
+        unreadable = []
+        for (name, converter), raw in zip(converters, row, strict=True):
+            try:
+                if isinstance(raw, bytes):
+                    raise TypeError("no column holds bytes")
+                values[name] = raw if converter is None else converter(raw)
+            except _CONVERSION_ERRORS:
+                unreadable.append(name)
+        return SalvagedRow(self._table.name, self._unreadable(row).key, values, tuple(unreadable))
+
     def _record(self, converters: Iterable[tuple[str, Any]], row: tuple[Any, ...]) -> _T:
+        if any(isinstance(raw, bytes) for raw in row):
+            raise TypeError("no column holds bytes")
         named = zip(converters, row, strict=True)
         values = {
             name: raw if converter is None else converter(raw)
@@ -123,6 +157,40 @@ class RecordCache(Generic[_T]):
             (column.key, column.type.dialect_impl(dialect).result_processor(dialect, kind))
             for column, kind in zip(self._table.columns, kinds, strict=True)
         ]
+
+
+def _fetch(connection: Connection, query: Select[Any]) -> tuple[list[Any], list[tuple[Any, ...]]]:
+    """Return the types that the driver reports for the columns, and the rows; text that cannot be decoded is bytes."""
+    try:
+        return _fetch_text(connection, query)
+    except OperationalError:
+        if connection.dialect.name != "sqlite":
+            raise
+    with _undecoded_text(connection):
+        return _fetch_text(connection, query)
+
+
+def _fetch_text(connection: Connection, query: Select[Any]) -> tuple[list[Any], list[tuple[Any, ...]]]:
+    result = connection.execute(query)
+    return [column[1] for column in result.cursor.description], [tuple(row) for row in result]
+
+
+@contextmanager
+def _undecoded_text(connection: Connection) -> Iterator[None]:
+    """Let SQLite's driver return text that is no UTF-8 as bytes, where it would raise an error that quotes it."""
+
+    def text_or_bytes(raw: bytes) -> str | bytes:
+        try:
+            return raw.decode()
+        except UnicodeDecodeError:
+            return raw
+
+    driver: Any = connection.connection.driver_connection
+    driver.text_factory = text_or_bytes
+    try:
+        yield
+    finally:
+        driver.text_factory = str
 
 
 def check_fields(kind: type[Any], changes: Mapping[str, object], fixed: Collection[str]) -> None:

@@ -34,6 +34,7 @@ class StateStore:
 
     def __init__(self, database: Database) -> None:
         from router.state.access_tokens import AccessTokens
+        from router.state.administration import Administration
         from router.state.attempts import Attempts
         from router.state.audit import AuditLog
         from router.state.budgets import Budgets
@@ -75,6 +76,7 @@ class StateStore:
         self.archives = LedgerArchives(database)
         self.whole = StateBackup(database)
         self.overview = StateQueries(database)
+        self.administration = Administration(database)
         self._id = self.values.get(STATE_ID) or ""
 
     @classmethod

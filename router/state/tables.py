@@ -340,8 +340,8 @@ MADE_PLANS = Table(
     _moment("as_of"),
     _moment("made_at"),
     _text("made_by"),
+    _text("name", primary=True),
     _text("summary"),
-    _text("quote"),
     Index("made_plans_by_as_of", "as_of"),
 )
 

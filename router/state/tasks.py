@@ -18,7 +18,6 @@ from sqlalchemy import Connection, Row, delete, func, or_, select, update
 from router.state.canonical_form import canonical_json, storable_text
 from router.state.database import Database
 from router.state.made_plans import MadePlanEntry, put_plan_in_transaction
-from router.state.plans import set_value_in_transaction
 from router.state.rows import insert_or_update
 from router.state.tables import TASKS
 
@@ -80,20 +79,17 @@ class TaskRow:
 
 @dataclass(frozen=True, slots=True)
 class TaskWrites:
-    """Plans and named values that a task came to; they are stored with its end, both or neither.
+    """Plans that a task came to; they are stored with its end, both or neither.
 
     The plans are made when the task ends: whoever looks for new ones would miss one that was asked for long before.
     """
 
     plans: tuple[MadePlanEntry, ...] = ()
-    values: tuple[tuple[str, str], ...] = ()
 
     def write(self, connection: Connection, at: datetime) -> None:
         """Write them in the transaction that ends the task."""
         for plan in self.plans:
             put_plan_in_transaction(connection, replace(plan, made_at=at))
-        for name, value in self.values:
-            set_value_in_transaction(connection, name, value)
 
 
 class Tasks:

@@ -10,13 +10,13 @@ from pathlib import Path
 
 from sqlalchemy import Connection, inspect, text
 
-from pricing.atomic_file import publish_file
+from pricing.atomic_file import make_private_folder, publish_file
 from router.state.database import BUSY_SECONDS, Database
 from router.state.database_url import DatabaseFile, DatabaseLocation
 from router.state.errors import BusyError, NoStateError, StateError, TooNewError
 from router.state.tables import FACTS
 
-VERSIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", "0011", "0012", "0013")
+VERSIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", "0011", "0012", "0013", "0014")
 STATE_ID = "id"
 _MADE_AT = "made_at"
 _VERSION_TABLE = "stepfare_version"
@@ -25,7 +25,7 @@ _POSTGRESQL_LOCK = 0x57E9FA3E
 _RANDOM_BYTES = 5
 _FOLDER = Path(__file__).parent / "migrations"
 # Alembic stores the running migration in a global.
-_migration_lock = threading.Lock()
+migration_lock = threading.Lock()
 
 
 def open_database(place: DatabaseLocation, now: datetime, *, makes: bool = True) -> Database:
@@ -76,7 +76,7 @@ def _read_version(connection: Connection, place: DatabaseLocation) -> str | None
 
 
 def _upgrade(database: Database, now: datetime) -> None:
-    with _migration_lock, database.write() as connection:
+    with migration_lock, database.write() as connection:
         if not database.is_file:
             connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _POSTGRESQL_LOCK})
         before = _read_version(connection, database.place)
@@ -90,20 +90,25 @@ def _upgrade(database: Database, now: datetime) -> None:
 
 
 def _run_alembic(connection: Connection) -> None:
+    migrate_tables(connection, "head")
+
+
+def migrate_tables(connection: Connection, version: str) -> None:
+    """Bring the tables from the version that they have, or from none, to a later one, with all that is in them."""
     # Alembic takes as long to import as the rest of the store, so it is imported only where tables are created.
     from alembic import command
     from alembic.config import Config
 
     config = Config(attributes={"connection": connection, "version_table": _VERSION_TABLE})
     config.set_main_option("script_location", str(_FOLDER).replace("%", "%%"))
-    command.upgrade(config, "head")
+    command.upgrade(config, version)
 
 
 def _create_file(place: DatabaseFile, now: datetime) -> None:
     path = place.path
     try:
         if not path.exists():
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private_folder(path.parent)
             _create_under_lock(place, now)
         if path.stat().st_size == 0:
             raise StateError(

@@ -29,6 +29,7 @@ from pricing.money import ZERO
 from router.state.access_tokens import NewToken, TokenKind
 from router.state.store import StateStore
 from tests.bench.console_state import ROWS, large_home, ledger_entry, opened
+from tests.support.listening import listening_port
 
 READERS, SECONDS = 50, 30.0
 # What the project asks for (issue 21).
@@ -184,14 +185,9 @@ def serving(home: Path, *options: str) -> Iterator[tuple[int, subprocess.Popen[s
     environment = {**os.environ, "STEPFARE_HOME": str(home)}
     with subprocess.Popen(words, env=environment, stderr=subprocess.PIPE, text=True) as process:
         try:
-            assert process.stderr is not None
-            for line in process.stderr:
-                if found := re.search(r"listening on http://127\.0\.0\.1:(\d+)/", line):
-                    break
-            else:
-                raise AssertionError("the server ended")
+            port = listening_port(process)
             threading.Thread(target=_drain, args=(process,), daemon=True).start()
-            yield int(found[1]), process
+            yield port, process
         finally:
             process.terminate()
 

@@ -90,7 +90,7 @@ def _fill(store: StateStore, rows: int) -> None:
     request = plan_request([str(night)], "embedded", night / "limits.yaml", NIGHT, PlanOptions(gap=0.03)).request
     today = repeated(make_plan(replace(request, resolve_limits=0)), COPIES)
     for plan in (without(today, LESS), today):
-        store.made_plans.put(plan_content(plan)["digest"], plan_to_json(plan), plan.as_of, NIGHT, "bench")
+        store.made_plans.put(plan_content(plan)["digest"], plan_to_json(plan), plan.as_of, NIGHT, "bench", "night")
     _add_gangs(store, plan_content(today)["digest"], plan_to_json(today))
     for team in TEAMS[:3]:
         usd = Usd.parse("2000000")

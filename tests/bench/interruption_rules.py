@@ -1,15 +1,19 @@
-"""Rules for the rate at which a machine is interrupted, each fitted on the first half of every trace.
+"""Rules for interruptions of spot pools, each fitted on the first halves of some recordings.
 
-A rule knows the losses and machine-hours of the first halves. For the second halves it states a rate at every tick,
-from what was observed until that tick: how long the pool has been as it is, and its smoothed availability.
+A rule states for every tick of a recording how likely the gang is to be lost in it, given that it has lived so long.
+The rule of the product is made of its own parts (:mod:`pricing.risk_levels`); its rivals are formulas of this study.
 """
 
 from __future__ import annotations
 
+import csv
 import json
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -17,145 +21,288 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.special import gammaln
 
-from pricing.interruption_rates import PriorShape, posterior_rate
-from pricing.observed_risk import Exposure
-from pricing.risk import band_rate
-from router.spot.availability.hazard_model import CLASSES, age_class
-from router.spot.availability.observed import PoolObservation, posterior_hazards
-from router.spot.simulator.traces import Floats, Ints
+from pricing.hazard import Hazard, HazardShape, mix
+from pricing.pool_experience import Exposure, measure_exposure
+from pricing.risk import GANG_EXPONENTS
+from pricing.risk_levels import (
+    CLOUD_DEVIATION,
+    COMMON_DEVIATION,
+    GENERATION_DEVIATION,
+    POOL_DEVIATION,
+    PoolPrior,
+    PoolRecord,
+    RiskLevels,
+)
+from router.spot.simulator.traces import Bools, Floats, Ints
 
-FAST_H, SLOW_H, DAY_H = 8.0, 48.0, 24.0
-_LEAST, _MOST = 1e-5, 60.0  # per hour
+UNKNOWN: Final = -1  # the count of a tick in which nobody probed
+USUAL_EXPONENT: Final = 0.35
+BAND_SHARE, HOURS_A_MONTH = 0.40, 730.0
+_LEAST, _MOST = 1e-6, 60.0  # per hour
 _RIDGE, _ROUNDS = 0.5, 60
 _SOME_DAY: Final = datetime(2023, 1, 1, tzinfo=UTC)
-QUOTED: Final = "quotes: own and pool, age"
+_H100: Final = "h100_gcp_2025-10"
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Trace:
-    """One recorded pool: machines up by tick, and what was known at each tick but the last."""
+@dataclass(frozen=True, eq=False)
+class Recording:
+    """One recorded pool, of which a gang of ``machines`` needs so many at once; a joint loss is one interruption.
+
+    ``folder`` names the campaign; ``pool`` is cloud, zone, accelerator and machine type, and recurs in campaigns.
+    """
 
     name: str
     folder: str
+    pool: tuple[str, str, str, str]
     tick_h: float
-    up: Ints
-    losses: Ints
-    age_h: Floats
-    fast: Floats
-    slow: Floats
-    hour: Floats
+    machines: int
+    counts: Ints
+
+    @property
+    def kind(self) -> tuple[str, str]:
+        """Return cloud and accelerator: the level of the pool."""
+        return self.pool[0], self.pool[2]
 
     @property
     def half(self) -> int:
-        """The first tick of the second half."""
-        return self.up.size // 2
+        """Return the first interval of the second half."""
+        return (self.counts.size - 1) // 2
 
-    @property
-    def first(self) -> Exposure:
-        """Machine-hours and losses of the first half."""
-        return Exposure(float(self.up[: self.half].sum()) * self.tick_h, int(self.losses[: self.half].sum()))
-
-    def log_likelihood(self, rate: Floats, ticks: slice) -> Floats:
-        """Return by tick the log-likelihood of the losses, machine by machine, at this rate (per machine-hour)."""
-        up, lost = self.up[ticks], self.losses[ticks]
-        load = np.clip(rate, _LEAST, _MOST) * self.tick_h
-        found: Floats = lost * np.log(-np.expm1(-load)) - (up - lost) * load
+    @cached_property
+    def up(self) -> Bools:
+        """Return by interval between two ticks whether the gang was up at its begin and its end was probed."""
+        found: Bools = (self.counts[:-1] >= self.machines) & (self.counts[1:] != UNKNOWN)
         return found
 
+    @cached_property
+    def lost(self) -> Bools:
+        """Return by interval whether the gang was lost in it."""
+        found: Bools = self.up & (self.counts[1:] < self.machines)
+        return found
 
-def read_trace(path: Path, root: Path) -> Trace:
-    """Return one trace of the shared folder."""
-    document = json.loads(path.read_text(encoding="utf-8"))
-    counts = np.array(document["data"], dtype=np.int64)
-    return trace_of(path.stem, str(path.parent.relative_to(root)), document["metadata"]["gap_seconds"] / 3600, counts)
+    @cached_property
+    def back(self) -> Bools:
+        """Return by interval whether the gang had come back at its begin: it could not be had one tick before."""
+        found: Bools = np.zeros(self.up.size, dtype=np.bool_)
+        found[1:] = self.up[1:] & (self.counts[:-2] < self.machines) & (self.counts[:-2] != UNKNOWN)
+        return found
+
+    @cached_property
+    def age_h(self) -> Floats:
+        """Return by interval how long the gang had been up at its begin."""
+        age = np.zeros(self.up.size)
+        for i in range(1, age.size):
+            if self.up[i] and self.up[i - 1]:
+                age[i] = age[i - 1] + self.tick_h
+        return age
+
+    def waits(self, begin: int, end: int) -> Floats:
+        """Return the hours of each wait between these ticks, from the loss of the gang until it could be had again."""
+        could = self.counts[begin:end] >= self.machines
+        changes = np.flatnonzero(could[1:] != could[:-1]) + 1
+        spells = [(a, b) for a, b in pairwise(changes.tolist()) if not could[a]]
+        known = [b - a for a, b in spells if not (self.counts[begin + a : begin + b] == UNKNOWN).any()]
+        return np.array(known, dtype=np.float64) * self.tick_h
+
+    @cached_property
+    def first(self) -> Exposure:
+        """Return the exposure of the first half as the product measures it, seen from the end of that half."""
+        tick = timedelta(hours=self.tick_h)
+        seen = [
+            (_SOME_DAY + i * tick, bool(count >= self.machines))
+            for i, count in enumerate(self.counts[: self.half + 1])
+            if count != UNKNOWN
+        ]
+        return measure_exposure(seen, tick * 1.5, seen[-1][0])
+
+    @cached_property
+    def hours(self) -> float:
+        """Return the hours up of the first half, old ones as much as new ones."""
+        return float(self.up[: self.half].sum()) * self.tick_h
+
+    @cached_property
+    def losses(self) -> int:
+        """Return the interruptions of the first half."""
+        return int(self.lost[: self.half].sum())
+
+    @property
+    def gang_factor(self) -> float:
+        """Return how many times as often as one machine the gang is hit, as a rule without doubt has it."""
+        return float(self.machines**USUAL_EXPONENT)
 
 
-def trace_of(name: str, folder: str, tick_h: float, counts: Ints) -> Trace:
-    """Return a trace with the signals that were known at each tick."""
-    share = counts / max(1, counts.max())
-    age, fast, slow = (np.zeros(counts.size - 1) for _ in range(3))
-    recent = lately = 0.5
-    for i in range(counts.size - 1):
-        age[i] = age[i - 1] + tick_h if i and counts[i] == counts[i - 1] else tick_h
-        recent += (share[i] - recent) * -np.expm1(-tick_h / FAST_H)
-        lately += (share[i] - lately) * -np.expm1(-tick_h / SLOW_H)
-        fast[i], slow[i] = recent, lately
-    losses = np.maximum(counts[:-1] - counts[1:], 0)
-    hour = (np.arange(age.size) * tick_h % DAY_H).astype(np.float64)
-    return Trace(name, folder, tick_h, counts[:-1], losses, age, fast, slow, hour)
+def read_recordings(data: Path) -> list[Recording]:
+    """Return every recording below the folder of shared data once, by campaign.
+
+    Two campaigns lie there twice: of the V100 probes of 195 s the traces are read, of the H100 probes the table of
+    counts, which says where nobody probed.
+    """
+    return [*_read_traces(data / "spot-traces"), *_read_probes(data / "spot-availability" / _H100)]
 
 
-Rule = Callable[[Trace], Floats]
+def _read_traces(root: Path) -> Iterator[Recording]:
+    paths = sorted(path for part in ("availability", "preemption") for path in (root / part).rglob("*.json"))
+    for path in paths:
+        folder = str(path.parent.relative_to(root))
+        if "h100" in folder:
+            continue
+        document = json.loads(path.read_text(encoding="utf-8"))
+        counts = np.array(document["data"], dtype=np.int64)
+        zone, _, machine = path.stem.partition("_")
+        accelerator = machine.split("_")[0].upper() if machine.startswith(("v100", "k80")) else "CPU"
+        cloud = path.parent.name.split("-")[0]
+        tick_h = document["metadata"]["gap_seconds"] / 3600
+        machines = int(folder.split("/")[1].split("-")[0])
+        yield Recording(path.stem, folder, (cloud, zone, accelerator, machine), tick_h, machines, counts)
 
 
-def fitted_rules(traces: Sequence[Trace]) -> dict[str, Rule]:
-    """Return each rule, fitted on the first halves: the rate per machine-hour at every tick of a trace."""
-    prior = fit_prior_shape([trace.first for trace in traces])
-    hours, losses = sum(t.first.hours for t in traces), sum(t.first.losses for t in traces)
+def _read_probes(folder: Path) -> Iterator[Recording]:
+    with (folder / "launched_of_16.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    for zone in list(rows[0])[2:]:
+        counts = np.array([int(row[zone]) if row[zone] else UNKNOWN for row in rows], dtype=np.int64)
+        yield Recording(f"{zone}_h100", f"availability/{_H100}", ("gcp", zone, "H100", "h100_1"), 1 / 6, 1, counts)
+
+
+Rule = Callable[[Recording], Floats]
+"""Returns by interval the probability that a gang which is up is lost in it."""
+
+
+class RuleOfProduct:
+    """The rule of the product: levels of evidence over the training recordings, about one fitted middle."""
+
+    def __init__(self, training: Sequence[Recording]) -> None:
+        self._middle = fit_middle(training)
+        self._levels = RiskLevels(tuple(self._record(recording) for recording in training))
+
+    def __call__(self, recording: Recording) -> Floats:
+        hazard, tick_h = self.gang(recording), recording.tick_h
+        ages, where = np.unique(recording.age_h, return_inverse=True)
+        alive = [hazard.survival(tick_h + age) / hazard.survival(age) for age in ages.tolist()]
+        return 1.0 - np.array(alive)[where]
+
+    def gang(self, recording: Recording) -> Hazard:
+        """Return the hazard of the recording's gang, as the product makes it of that of one machine."""
+        one = self._levels.hazard(self._prior(recording), frozenset({_key(recording)}))
+        if recording.machines == 1:
+            return one
+        return mix([(share, one.scaled(recording.machines**exponent)) for share, exponent in GANG_EXPONENTS])
+
+    def _prior(self, recording: Recording) -> PoolPrior:
+        return PoolPrior(recording.kind, HazardShape.FALLING, self._middle, WHOLE_DEVIATION)
+
+    def _record(self, recording: Recording) -> PoolRecord:
+        seen = recording.first
+        exposure = seen.operational * recording.gang_factor
+        hours = seen.hours * recording.gang_factor
+        return PoolRecord(_key(recording), self._prior(recording), seen.losses, exposure, hours)
+
+
+#: The deviation of a pool of which nothing is known, no table consulted: all parts of the hierarchy together.
+WHOLE_DEVIATION: Final = math.sqrt(
+    POOL_DEVIATION**2 + GENERATION_DEVIATION**2 + CLOUD_DEVIATION**2 + COMMON_DEVIATION**2
+)
+
+
+def _key(recording: Recording) -> tuple[str, ...]:
+    """Return a recording as a pool by itself: what the same pool did months before is another pool of its kind."""
+    return (recording.folder, recording.name)
+
+
+def fit_middle(training: Sequence[Recording]) -> float:
+    """Return one vague middle for all pools: the mean over kinds of the log of interruptions by operational time.
+
+    A kind counts the less, the fewer pools and interruptions of it were recorded.
+    """
+    kinds = sorted({recording.kind for recording in training})
+    total = weights = 0.0
+    for kind in kinds:
+        own = [recording for recording in training if recording.kind == kind]
+        events = sum(r.first.losses for r in own) + 0.5
+        exposure = sum(r.first.operational * r.gang_factor for r in own) + 0.5
+        weight = 1 / (WHOLE_DEVIATION**2 - POOL_DEVIATION**2 + POOL_DEVIATION**2 / len(own) + 1 / events)
+        total += weight * math.log(events / exposure)
+        weights += weight
+    return math.exp(total / weights)
+
+
+def flat_rule(rate_of: Callable[[Recording], float]) -> Rule:
+    """Return the rule of a rate an hour that does not change with age."""
+
+    def losses(recording: Recording) -> Floats:
+        rate = min(max(rate_of(recording), _LEAST), _MOST)
+        return np.full(recording.up.size, -math.expm1(-rate * recording.tick_h))
+
+    return losses
+
+
+PRODUCT: Final = "levels and age: the product"
+BAND: Final = "band, a month"
+CONSTANT: Final = "one constant"
+MEMORYLESS: Final = "memoryless own count"
+OWN_PRIOR: Final = "own count, gamma prior"
+OWN_AGE: Final = "own count and age"
+AGE: Final = "age alone"
+
+
+def fit_rules(training: Sequence[Recording]) -> dict[str, Rule]:
+    """Return each rule, fitted on the first halves of the training recordings; the product's comes first.
+
+    Of a recording that is not among them the rivals know what the others have in common.
+    """
+    hours, losses = sum(r.hours * r.gang_factor for r in training), sum(r.losses for r in training)
     constant = losses / hours
+    shape, mean = fit_gamma([(r.losses, r.hours * r.gang_factor) for r in training])
+    known = {_key(recording) for recording in training}
 
-    def own(trace: Trace) -> float:
-        return posterior_rate(trace.first, prior).per_hour
+    def own(recording: Recording) -> float:
+        if _key(recording) not in known:
+            return mean * recording.gang_factor
+        prior_hours = shape / (mean * recording.gang_factor)
+        return (recording.losses + shape) / (recording.hours + prior_hours)
 
-    def flat(rate_of: Callable[[Trace], float]) -> Rule:
-        return lambda trace: np.full(trace.up.size, rate_of(trace))
+    def memoryless(recording: Recording) -> float:
+        if _key(recording) not in known:
+            return constant * recording.gang_factor
+        return (recording.losses + 0.5) / (recording.hours + 0.5 / constant)
 
-    rules = {
-        "band (>20 % a month)": flat(lambda _: band_rate(">20%")),
-        "constant": flat(lambda _: constant),
-        "memoryless": flat(lambda t: (t.first.losses + 0.5) / (t.first.hours + 0.5 / constant)),
-        "own, gamma prior": flat(own),
+    def log_own(recording: Recording) -> Floats:
+        return np.full(recording.up.size, math.log(own(recording)))
+
+    def log_age(recording: Recording) -> Floats:
+        return np.log(recording.age_h + recording.tick_h)
+
+    def log_gang(recording: Recording) -> Floats:
+        return np.full(recording.up.size, math.log(recording.gang_factor))
+
+    band = -math.log1p(-BAND_SHARE) / HOURS_A_MONTH
+    return {
+        PRODUCT: RuleOfProduct(training),
+        BAND: flat_rule(lambda recording: band * recording.gang_factor),
+        CONSTANT: flat_rule(lambda recording: constant * recording.gang_factor),
+        MEMORYLESS: flat_rule(memoryless),
+        OWN_PRIOR: flat_rule(own),
+        OWN_AGE: regression(training, lambda r: [log_own(r), log_age(r)]),
+        AGE: regression(training, lambda r: [log_gang(r), log_age(r)]),
     }
-    rules[QUOTED] = _quoted_hazards(traces, constant)
-    for name, columns in REGRESSIONS.items():
-        rules[name] = _regression(traces, own, columns)
-    return rules
 
 
-def _quoted_hazards(traces: Sequence[Trace], constant: float) -> Rule:
-    """Return the hazards by class of age that quotes and policies use; pools of one folder were observed together."""
-    hazards: dict[tuple[str, str], Floats] = {}
-    for folder in {trace.folder for trace in traces}:
-        own = [trace for trace in traces if trace.folder == folder]
-        events, hours = posterior_hazards(np.full((len(own), 2), constant), [_observation(trace) for trace in own])
-        hazards |= {(folder, trace.name): (events / hours)[i, 1] for i, trace in enumerate(own)}
-    return lambda trace: hazards[trace.folder, trace.name][age_class(trace.age_h)]
+Columns = Callable[[Recording], list[Floats]]
 
 
-def _observation(trace: Trace) -> PoolObservation:
-    """Return losses and machine-hours of the first half by class of age; moments do not matter here."""
-    first = slice(None, trace.half)
-    classes = age_class(trace.age_h[first])
-    events, hours = np.zeros((2, CLASSES)), np.zeros((2, CLASSES))
-    events[1] = np.bincount(classes, trace.losses[first], CLASSES)
-    hours[1] = np.bincount(classes, trace.up[first] * trace.tick_h, CLASSES)
-    return PoolObservation(events, hours, up=True, age_h=1.0, since=_SOME_DAY, at=_SOME_DAY)
-
-
-Columns = Callable[[Trace, float], list[Floats]]
-REGRESSIONS: Final[dict[str, Columns]] = {
-    "own, time of day": lambda t, own: [_own(t, own), np.sin(t.hour / 24 * 2 * np.pi), np.cos(t.hour / 24 * 2 * np.pi)],
-    "own, age": lambda t, own: [_own(t, own), np.log(t.age_h)],
-    "own, age, time of day": lambda t, own: [
-        *(_own(t, own), np.log(t.age_h)),
-        *(np.sin(t.hour / 24 * 2 * np.pi), np.cos(t.hour / 24 * 2 * np.pi)),
-    ],
-    "own, age, availability": lambda t, own: [_own(t, own), np.log(t.age_h), 2 * t.fast - 1, 2 * t.slow - 1],
-}
-
-
-def _own(trace: Trace, own: float) -> Floats:
-    return np.full(trace.up.size, np.log(own))
-
-
-def _regression(traces: Sequence[Trace], own: Callable[[Trace], float], columns: Columns) -> Rule:
+def regression(training: Sequence[Recording], columns: Columns) -> Rule:
     """Return the rule whose log rate is linear in the columns, by Poisson regression with a ridge."""
     weights = poisson_weights(
-        np.concatenate([_design(columns(t, own(t)))[: t.half] for t in traces]),
-        np.concatenate([t.losses[: t.half] for t in traces]).astype(np.float64),
-        np.concatenate([t.up[: t.half] * t.tick_h for t in traces]),
+        np.concatenate([_design(columns(r))[: r.half] for r in training]),
+        np.concatenate([r.lost[: r.half] for r in training]).astype(np.float64),
+        np.concatenate([r.up[: r.half] * r.tick_h for r in training]),
     )
-    return lambda trace: np.exp(np.clip(_design(columns(trace, own(trace))) @ weights, -12.0, 5.0))
+
+    def losses(recording: Recording) -> Floats:
+        rate = np.exp(np.clip(_design(columns(recording)) @ weights, -12.0, 4.0))
+        return -np.expm1(-rate * recording.tick_h)
+
+    return losses
 
 
 def _design(columns: list[Floats]) -> Floats:
@@ -169,7 +316,7 @@ def poisson_weights(design: Floats, losses: Floats, exposure: Floats) -> Floats:
     weights[0] = np.log((losses.sum() + 0.5) / exposure.sum())
     ridge = np.diag([1e-6] + [_RIDGE] * (weights.size - 1))
     for _ in range(_ROUNDS):
-        mean = exposure * np.exp(np.clip(design @ weights, -12.0, 5.0))
+        mean = exposure * np.exp(np.clip(design @ weights, -12.0, 4.0))
         slope = design.T @ (losses - mean) - ridge @ weights * (np.arange(weights.size) > 0)
         step = np.clip(np.linalg.solve((design * mean[:, None]).T @ design + ridge, slope), -1.0, 1.0)
         weights = weights + step
@@ -178,9 +325,9 @@ def poisson_weights(design: Floats, losses: Floats, exposure: Floats) -> Floats:
     return weights
 
 
-def fit_prior_shape(pools: Sequence[Exposure]) -> PriorShape:
-    """Return the shape and mean under which the losses of the pools are likeliest: negative binomial counts."""
-    losses, hours = (np.array([float(getattr(pool, name)) for pool in pools]) for name in ("losses", "hours"))
+def fit_gamma(pools: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """Return shape and mean of the gamma under which losses and hours of the pools are likeliest."""
+    losses, hours = np.array(pools, dtype=np.float64).T
 
     def unlikely(logs: Floats) -> float:
         shape, mean = np.exp(logs)
@@ -192,4 +339,4 @@ def fit_prior_shape(pools: Sequence[Exposure]) -> PriorShape:
 
     found = minimize(unlikely, [0.0, np.log(losses.sum() / hours.sum())], method="Nelder-Mead")
     shape, mean = np.exp(found.x)
-    return PriorShape(float(shape), float(mean))
+    return float(shape), float(mean)

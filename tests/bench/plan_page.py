@@ -70,7 +70,9 @@ def main() -> None:
     print(f"{len(today.jobs):,} jobs, {len(today.lines):,} lines, {len(plan_to_json(today)) / 1e6:.1f} MB of JSON")
     with TemporaryDirectory() as folder, query_context(Path(folder)) as context:
         for plan in (without(today, LESS), today):
-            context.store.made_plans.put(plan_content(plan)["digest"], plan_to_json(plan), plan.as_of, NIGHT, "bench")
+            context.store.made_plans.put(
+                plan_content(plan)["digest"], plan_to_json(plan), plan.as_of, NIGHT, "bench", "night"
+            )
         digest = plan_content(today)["digest"]
         for who in (OPERATOR, identity_with("viewer:research", name="research")):
             client = console_client(context, lambda who=who: who)  # type: ignore[misc]

@@ -16,7 +16,8 @@ from pricing.places import RegionId
 from router.app.plan import PlanOptions, plan_request
 from router.jobs.limits import Limit, Limits
 from router.jobs.spec import Job
-from router.planning.candidates import Candidate, CandidateFinder
+from router.planning.candidate import Candidate
+from router.planning.candidates import CandidateFinder
 from router.planning.remaining_work import remaining_candidates, remaining_job
 from router.planning.replacement import PlacementRequest, Placements, place_gangs
 from router.planning.solver import PulpSolver

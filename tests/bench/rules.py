@@ -31,7 +31,6 @@ from decimal import Decimal
 import numpy as np
 
 from pricing.book import PriceBook
-from pricing.risk import band_rate
 from router.jobs.spec import Job
 from router.planning.planner import PlanRequest, make_plan
 from router.prices.books import load_book
@@ -112,20 +111,14 @@ def shifted_book(book: PriceBook, seed: int) -> PriceBook:
             offer,
             usd_per_hour=offer.usd_per_hour.scaled(factors[offer.cloud]),
             interruptions_per_hour=None
-            if (rate := _rate(offer.interruptions_per_hour, offer.interruption_band)) is None
-            else rate * RATES,
-            interruption_band=None,
+            if offer.interruptions_per_hour is None
+            else offer.interruptions_per_hour * RATES,
         )
         for offer in book.offers
     ]
-    priors = tuple(
-        replace(p, interruptions_per_machine_hour=p.interruptions_per_machine_hour * RATES) for p in book.priors
-    )
-    return replace(book, offers=tuple(offers), priors=priors)
-
-
-def _rate(stated: float | None, band: str | None) -> float | None:
-    return stated if stated is not None else band_rate(band) if band is not None else None
+    priors = tuple(replace(p, level=p.level * RATES, low=p.low * RATES, high=p.high * RATES) for p in book.priors)
+    signals = tuple(replace(s, level=s.level * RATES, low=s.low * RATES, high=s.high * RATES) for s in book.signals)
+    return replace(book, offers=tuple(offers), priors=priors, signals=signals)
 
 
 def _slower(job: Job) -> Job:

@@ -65,6 +65,7 @@ PASS_S = 0.5  # as `stepfare watch`
 GIVE_UP_S = 120.0
 RELEASE_S = 1.0
 IDLE_PASSES = 10
+_HOUR = timedelta(hours=1)
 RUN = timedelta(hours=30)
 HERE = ("aws", "north-1", "north-1a")
 _PLACES = (
@@ -301,14 +302,15 @@ def gang(number: int, job: Job, ranks: int, now: datetime) -> tuple[Attempt, lis
         job=job.name,
         job_digest=job.digest,
         gang="g0",
-        start=now,
+        start=now - _HOUR,
         end=now + RUN,
         cloud=cloud,
         region=region,
         team=job.team,
         phase=Phase.RUNNING,
-        met_at=now,
-        created_at=now,
+        # It has run for an hour: nobody believes a thousand steps after a second.
+        met_at=now - _HOUR,
+        created_at=now - _HOUR,
         at_risk_usd=UsdPerHour.parse("60").over(RUN),
         checkpoint_seconds=1800.0,
     )

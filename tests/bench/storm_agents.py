@@ -79,7 +79,7 @@ async def _save(url: str, name: str, rank: int, takes: float, found: Moments) ->
         await asyncio.sleep(answer.get("retry_seconds", 0.2))
     found.ordered[f"{name} {rank}"] = time.monotonic()
     await asyncio.sleep(takes)
-    body = {"id": answer["id"], "step": STEP, "manifest": f"/saved/{name}/{STEP}", "seconds": takes}
+    body = {"id": answer["id"], "step": STEP, "manifest": f"/saved/{name}/{STEP}.json", "seconds": takes}
     try:
         await _post(url, name, rank, "saved", body)
     except AssertionError:

@@ -15,6 +15,7 @@ from providers.errors import ProviderError
 from providers.fleet import CloudResource, Fleet, ResourceKind, sort_resources
 from providers.registry import CLOUDS
 from providers.session import Session, Settings
+from tests.support.service import CALL_LIMIT_S
 
 NOW = datetime(2026, 11, 21, 18, tzinfo=UTC)
 OURS, THEIRS = "s0123456789", "sabcdef0123"
@@ -47,7 +48,7 @@ class World(Protocol):
 
 def session(cloud: str, settings: Settings) -> Session:
     """A session at :data:`NOW`."""
-    return Session(settings, embedded_book(), NOW, Caller(cloud, 60.0, attempts=3))
+    return Session(settings, embedded_book(), NOW, Caller(cloud, CALL_LIMIT_S, attempts=3))
 
 
 def released(fleet: Fleet, found: Sequence[CloudResource]) -> None:

@@ -13,6 +13,7 @@ import pytest
 from pricing.book import PriceBook
 from pricing.book_file import embedded_book
 from pricing.places import Market
+from pricing.risk import AWS_BANDS, AZURE_BANDS
 from providers.caller import Caller
 from providers.errors import ProviderError
 from providers.protocol import (
@@ -27,6 +28,7 @@ from providers.protocol import (
 )
 from providers.registry import CLOUDS
 from providers.session import Session, Settings
+from tests.support.service import CALL_LIMIT_S
 
 NOW = datetime(2026, 11, 21, 18, tzinfo=UTC)
 SINCE = NOW - timedelta(days=2)
@@ -67,7 +69,7 @@ class ProviderContract:
 
     def session(self, settings: Settings, book: PriceBook | None = None) -> Session:
         """A session at :data:`NOW` on the embedded book's words."""
-        caller = Caller(self.clouds[0], 60.0)
+        caller = Caller(self.clouds[0], CALL_LIMIT_S)
         return Session(settings, book or embedded_book(), NOW, caller)
 
     def harvests(self, provider: Provider) -> list[tuple[Scope, FetchResult]]:
@@ -101,6 +103,17 @@ class ProviderContract:
                 assert book.machine(machine.cloud, machine.instance_type) is None
                 assert book.accelerator(machine.accelerator) is not None
         assert seen
+
+    def test_what_is_published_of_interruptions_is_dated_and_of_spot(self, provider: Provider) -> None:
+        bands = AWS_BANDS if provider.cloud == "aws" else AZURE_BANDS
+        for _, harvest in self.harvests(provider):
+            for offer in harvest.offers:
+                assert (offer.interruption_band is None) == (offer.band_as_of is None)
+                assert offer.interruption_band is None or offer.interruption_band in bands
+                assert offer.band_as_of is None or offer.band_as_of <= NOW.date()
+                assert offer.preempted_share is None or 0 <= offer.preempted_share <= 1
+                if offer.market is not Market.SPOT:
+                    assert (offer.interruption_band, offer.preempted_share) == (None, None)
 
     def test_a_machine_is_offered_by_zone_or_for_the_region(self, provider: Provider) -> None:
         for _, harvest in self.harvests(provider):

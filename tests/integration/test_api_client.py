@@ -11,7 +11,7 @@ import sys
 import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import psutil
 import pytest
@@ -27,13 +27,18 @@ from tests.support.repository import ROOT
 JOB = ROOT / "examples/nightly/faq-7b-lora.yaml"
 
 
-def client_module() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("api_client", ROOT / "examples/api_client.py")
+def load_example(path: str) -> ModuleType:
+    """Return an example as a module of its own."""
+    spec = importlib.util.spec_from_file_location(Path(path).stem, ROOT / "examples" / path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def client_module() -> ModuleType:
+    return load_example("api_client.py")
 
 
 def test_the_example_asks_offers_a_plan_and_a_month(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -58,6 +63,38 @@ def test_the_example_says_what_was_wrong(tmp_path: Path, capsys: pytest.CaptureF
         task = context.store.tasks.newest(1, "operator", own_kinds=None, teams={})
     assert task == ()
     assert "400: " in capsys.readouterr().err
+
+
+def dag_module(monkeypatch: pytest.MonkeyPatch, connection: object, folder: Path) -> ModuleType:
+    """Return the example of a DAG, with stand-ins for what it takes from Airflow; its task runs where it is called."""
+    sdk, exceptions = ModuleType("airflow.sdk"), ModuleType("airflow.exceptions")
+    vars(sdk).update(
+        dag=lambda **_: lambda _: lambda: None,
+        task=lambda run: run,
+        Connection=SimpleNamespace(get={"stepfare": connection}.__getitem__),
+        Variable=SimpleNamespace(get={"stepfare_jobs": str(folder)}.__getitem__),
+    )
+    vars(exceptions).update(AirflowException=RuntimeError, AirflowSkipException=KeyboardInterrupt)
+    for name, module in (("airflow", ModuleType("airflow")), ("airflow.sdk", sdk), ("airflow.exceptions", exceptions)):
+        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.setitem(sys.modules, "api_client", client_module())
+    return load_example("schedule/airflow_dag.py")
+
+
+def test_the_example_of_a_dag_makes_tonights_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "jobs"
+    folder.mkdir()
+    (folder / JOB.name).write_text(JOB.read_text(encoding="utf-8"), encoding="utf-8")
+    (folder / "limits.yaml").write_text("limits: []\n", encoding="utf-8")
+    seconds = itertools.count()
+    with query_context(tmp_path, clock=lambda: NIGHT + timedelta(milliseconds=next(seconds))) as context:
+        runner = TaskRunner(context.store, ThreadWorker(context.settings), context.clock)
+        with live_console(context) as url, runner.running():
+            dag = dag_module(monkeypatch, SimpleNamespace(host=url, password=""), folder)
+            made = dag.make_night(dag.Console(url, ""), folder, book="embedded")
+        (row,) = context.store.made_plans.newest(name="night")
+    assert (made["digest"], row.name) == (row.digest, "night")
+    assert [job["job"] for job in made["jobs"]] == [JOB.stem]
 
 
 _SERVER = """

@@ -36,7 +36,7 @@ def context(tmp_path_factory: pytest.TempPathFactory) -> Iterator[QueryContext]:
         for day in range(2):
             plan = plan_of([a_job(team="red"), a_job("b", team="blue")], [NORTH], now=NIGHT + timedelta(days=day))
             digest = plan_content(plan)["digest"]
-            opened.store.made_plans.put(digest, plan_to_json(plan), plan.as_of, plan.as_of, "ana")
+            opened.store.made_plans.put(digest, plan_to_json(plan), plan.as_of, plan.as_of, "ana", "night")
         for subject in ("operator", "ana"):
             opened.store.tasks.put(work_kinds.SUM, subject, "red", {"numbers": []}, NIGHT)
         yield opened

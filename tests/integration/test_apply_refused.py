@@ -17,8 +17,10 @@ import pytest
 import yaml
 from typer.testing import Result
 
+from pricing.money import Usd
 from router.app.quotes import with_quoted_policy
 from router.planning.plan_json import plan_from_json, plan_to_json
+from router.render.tables import format_usd
 from router.spot.live.selection import default_run_policy
 from router.spot.policies.interface import Rule
 from tests.support.clouds import STEPFARE
@@ -151,11 +153,13 @@ def test_a_price_above_the_ceiling(site: Site) -> None:
 
     _sold(site, dearer)
     _refused(site, 6, "refused: walk: sandbox/sandbox-east/sandbox-east-a/h100.1x/spot costs $12.00 an hour now, above")
+    # The site's state did not make this plan, and its limits may have had discounts.
+    _refused(site, 6, "plan again, or name the plan's limits, which this state does not know, with --limits")
 
 
 def test_an_offer_that_is_gone(site: Site) -> None:
     _sold(site, lambda prices: prices.remove(_in_a(prices)))
-    _refused(site, 6, "sandbox/sandbox-east/sandbox-east-a/h100.1x/spot is no longer in the price book (plan again)")
+    _refused(site, 6, "sandbox/sandbox-east/sandbox-east-a/h100.1x/spot is no longer in the price book (plan again")
 
 
 def test_a_plan_on_the_made_up_cloud_at_prices_of_real_ones(site: Site) -> None:
@@ -197,10 +201,19 @@ def test_options(site: Site, code: int, says: str, options: tuple[str, ...]) -> 
     _refused(site, code, says, options=("--yes", *options))
 
 
+def _expected_usd(site: Site) -> Usd:
+    """Return the cost that the plan expects of its one order: on spot, and on the fallback behind it."""
+    (line,) = plan_from_json(site.plan.read_text()).lines
+    assert line.fallback is not None
+    own = line.usd_per_hour.over(timedelta(microseconds=int(line.hours * 3_600_000_000)))
+    return own + line.fallback.cost_usd
+
+
 def test_a_teams_budget(site: Site, tmp_path: Path) -> None:
     limits = tmp_path / "limits.yaml"
     limits.write_text(yaml.safe_dump({"teams": [{"team": "team-a", "budget": "$0.60", "spent": "$0.10"}]}))
-    _refused(site, 4, "team team-a would come to $0.76 of a budget of $0.60", options=("--yes", "--limits", limits))
+    total = format_usd(_expected_usd(site) + Usd.parse("0.10"))
+    _refused(site, 4, f"team team-a would come to {total} of a budget of $0.60", options=("--yes", "--limits", limits))
 
 
 def test_nobody_there_to_be_asked(site: Site) -> None:
@@ -233,7 +246,7 @@ def test_whoever_is_asked_and_does_not_say_yes(site: Site, answer: str) -> None:
         os.close(asks)
         os.close(terminal)
     assert process.returncode == 4, err
-    assert "Make 1 gang, expected $0.66, at risk up to $" in err
+    assert f"Make 1 gang, expected {format_usd(_expected_usd(site))}, at risk up to $" in err
     assert err.endswith("? [y/N]: not applied\n" if answer != "\x04" else "? [y/N]: \nnot applied\n")
     assert out == ""
     _nothing_was_made(site)
@@ -379,6 +392,24 @@ def test_a_dry_run_writes_nothing(site: Site) -> None:
     assert "walk sandbox/sandbox-east-a 2 x h100.1x spot" in _said(result)
     assert "dry run: nothing was made or written" in result.stderr
     assert _tree(site.folder) == before
+
+
+def test_a_dry_run_shows_what_it_would_do_before_it_asks_for_an_address(site: Site, tmp_path: Path) -> None:
+    job, plan = tmp_path / "job.yaml", tmp_path / "cloud.json"
+    job.write_text(
+        "name: tiny\nteam: research\nsteps: 1000\ndeadline: +18h\nrun: {command: python train.py}\n"
+        "workload: {profile: [{accelerator: H100, count: 8, steps_per_hour: 900}]}\n"
+        "gang: {accelerators: H100:8}\ncheckpoint: {size_gib: 80}\n"
+    )
+    site.deploy(coordinator=None)
+    assert run("plan", job, "--book", "embedded", "--out", plan).exit_code == 0
+    shown = run("apply", plan, "--book", "embedded", "--dry-run")
+    assert shown.exit_code == 0
+    assert "2 to be made" in shown.stderr or "1 gang, expected" in shown.stderr
+    assert "`coordinator: {listen: ..., url: https://...}`" in shown.stderr
+    refused = run("apply", plan, "--book", "embedded", "--yes")
+    assert refused.exit_code == 2
+    assert "`coordinator: {listen: ..., url: https://...}`" in refused.stderr
 
 
 def test_a_dry_run_needs_no_home(site: Site, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

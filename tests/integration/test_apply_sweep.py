@@ -96,6 +96,20 @@ def test_a_gang_without_its_run_directory_is_destroyed_by_its_tag(site: Site) ->
 
 
 @pytest.mark.slow
+def test_a_gang_whose_job_cannot_be_read_is_destroyed_and_metered(site: Site) -> None:
+    assert site.apply().code == 0
+    with sqlite3.connect(site.home / "state.db") as connection:
+        connection.execute("UPDATE jobs SET spec = CAST(x'63616e617279ff' AS TEXT)")
+    gone = site.run("destroy", "walk", "--yes")
+    assert (gone.code, gone.out) == (0, "1 released\n")
+    assert "`stepfare state restore`" in gone.err
+    assert "canary" not in gone.said
+    assert settled(site.state) == []
+    assert disagreements(site) == []
+    assert site.run("sweep", "--yes").code == 0
+
+
+@pytest.mark.slow
 def test_an_attempt_that_the_database_lost_is_an_orphan(site: Site) -> None:
     assert site.apply().code == 0
     attempt = directory(site).name
@@ -175,14 +189,16 @@ def test_a_damaged_directory_and_an_unreadable_row_stop_no_release(base: Path, t
             os.truncate(site.home / "runs" / ids["cut"] / name, 100)
         with sqlite3.connect(site.home / "state.db") as connection:
             connection.execute("UPDATE nodes SET market = 'canary-8812' WHERE attempt = ?", (ids["spoilt"],))
+            connection.execute("UPDATE attempts SET start_at = 'canary-8813' WHERE id = ?", (ids["fine"],))
+        assert site.run("sweep").code == 5  # what cannot be read may train; its machines are no orphans
         gone = site.run("destroy", "--all", "--yes")
-        assert (gone.code, gone.out) == (5, "2 released, 1 not\n"), gone.said
-        assert f"not released: nodes {ids['spoilt']} 0: the database holds what cannot be read of it" in gone.said
+        assert (gone.code, gone.out) == (0, "3 released\n"), gone.said
+        for row in (f"nodes {ids['spoilt']} 0", f"attempts {ids['fine']}"):
+            assert f"{row}: the database holds what cannot be read of it" in gone.said
+        assert "`stepfare state restore`" in gone.said
         assert "terraform.tfvars.json" in gone.said
-        assert "canary-8812" not in gone.said
-        with sqlite3.connect(site.home / "state.db") as connection:
-            connection.execute("UPDATE nodes SET market = 'spot' WHERE attempt = ?", (ids["spoilt"],))
-        assert site.run("destroy", "--all", "--yes").code == 0
+        assert "canary" not in gone.said
+        assert site.run("sweep", "--yes").code == 0
         assert settled(site.state) == []
         assert disagreements(site) == []
     finally:

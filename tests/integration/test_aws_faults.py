@@ -126,6 +126,29 @@ def test_a_token_that_expires_midway_leaves_what_was_there(whole: FetchResult) -
     assert all("renew the credentials" in gap.error.remedy for gap in harvest.gaps)
 
 
+def test_a_band_is_of_the_day_its_file_was_written(whole: FetchResult) -> None:
+    banded = [offer for offer in whole.offers if offer.interruption_band]
+    assert banded
+    assert {offer.market for offer in banded} == {Market.SPOT}
+    assert {offer.band_as_of for offer in banded} == {NOW.date() - timedelta(days=2)}
+    assert {offer.band_as_of for offer in whole.offers if not offer.interruption_band} == {None}
+
+
+def test_a_band_without_a_date_is_of_the_day_of_fetching(whole: FetchResult) -> None:
+    harvest = _fetch({"match": "spot-advisor", "kind": "undated"})
+    assert {offer.band_as_of for offer in harvest.offers if offer.interruption_band} == {NOW.date()}
+    assert [(o.key, o.interruption_band) for o in harvest.offers] == [
+        (o.key, o.interruption_band) for o in whole.offers
+    ]
+
+
+def test_without_the_advisor_offers_have_no_band(whole: FetchResult) -> None:
+    harvest = _fetch({"match": "spot-advisor", "kind": "error500"}, attempts=1)
+    assert _told(harvest) == {"interruption bands": TransientError}
+    assert {offer.key for offer in harvest.offers} == {offer.key for offer in whole.offers}
+    assert {(offer.interruption_band, offer.band_as_of) for offer in harvest.offers} == {(None, None)}
+
+
 @pytest.mark.parametrize(
     ("kind", "error"),
     [

@@ -32,7 +32,7 @@ from tests.support.aws_service_session import NOW, NOW_TEXT, nobody, settings, s
 from tests.support.coordinations import Clock
 from tests.support.new_state import open_state
 from tests.support.repository import ROOT
-from tests.support.service import closed_port, in_thread
+from tests.support.service import CALL_LIMIT_S, closed_port, in_thread
 from tests.support.state_values import attempt, node
 
 WARNING, REBALANCE = "EC2 Spot Instance Interruption Warning", "EC2 Instance Rebalance Recommendation"
@@ -95,7 +95,7 @@ class Cloud:
     def opened(self, url: str = "") -> NoticeQueue:
         """The queue as stepfare reads it, at another address if one is given."""
         made = replace(settings(url or self.url), options={QUEUE_OPTION: self.address})
-        queue = open_notices("aws", Session(made, embedded_book(), NOW, Caller("aws", 60.0, attempts=2)))
+        queue = open_notices("aws", Session(made, embedded_book(), NOW, Caller("aws", CALL_LIMIT_S, attempts=2)))
         assert queue is not None
         return queue
 

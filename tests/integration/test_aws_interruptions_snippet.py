@@ -22,7 +22,7 @@ from terraform.engine import find_engine
 from tests.support.aws_service import make_app
 from tests.support.aws_service_session import NOW, NOW_TEXT, settings, somebody
 from tests.support.repository import ROOT
-from tests.support.service import in_thread
+from tests.support.service import CALL_LIMIT_S, in_thread
 from tests.support.terraform_real_aws import VERSION, mirror, needs_real_aws
 from tests.support.terraform_runs import needs_engine
 
@@ -66,7 +66,7 @@ def test_what_it_makes_is_heard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         subject = "EC2 Spot Instance Interruption Warning"
         bridge.put_events(Entries=[{"Source": "aws.ec2", "DetailType": subject, "Detail": detail, "Time": NOW}])
         made = replace(settings(url), options={QUEUE_OPTION: queue})
-        opened = open_notices("aws", Session(made, embedded_book(), NOW, Caller("aws", 60.0)))
+        opened = open_notices("aws", Session(made, embedded_book(), NOW, Caller("aws", CALL_LIMIT_S)))
         assert opened is not None
         (letter,) = opened.receive(0).letters
     assert letter.notice is not None

@@ -79,6 +79,7 @@ def test_spot_is_the_list_price_less_the_advised_saving_and_weak(whole: FetchRes
         assert offer.usd_per_hour.nanos * 100 == pytest.approx(listed[name].nanos * (100 - advised["s"]), abs=50)
         assert offer.interruption_band == BANDS[advised["r"]]
         assert offer.as_of == NOW.date() - timedelta(days=2)
+        assert offer.band_as_of == NOW.date() - timedelta(days=2)
         assert "savings" in offer.weak
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -28,9 +28,9 @@ from providers.errors import (
 )
 from providers.protocol import FetchResult, Scope
 from providers.session import Session, Settings
-from tests.support.azure_service import SUBSCRIPTION, make_app
+from tests.support.azure_service import GRAPH, SUBSCRIPTION, make_app
 from tests.support.busy import in_time
-from tests.support.service import closed_port, in_thread
+from tests.support.service import CALL_LIMIT_S, closed_port, in_thread
 
 NOW = datetime(2026, 11, 21, 18, tzinfo=UTC)
 EASTUS = Scope("azure", "eastus")
@@ -64,7 +64,7 @@ def opened(*faults: Mapping[str, Any], attempts: int = 2, **settings: Any) -> It
             "options": {"subscription": SUBSCRIPTION},
             **settings,
         }
-        caller = Caller("azure", 30, attempts=attempts)
+        caller = Caller("azure", CALL_LIMIT_S, attempts=attempts)
         yield Opened(AzureProvider("azure", Session(Settings(**chosen), embedded_book(), NOW, caller)), caller, url)
 
 
@@ -144,7 +144,7 @@ def test_without_skus_prices_stay_and_older_rows_by_zone_are_not_replaced(
 ) -> None:
     with opened(fault(SKUS, kind), attempts=1) as azure:
         harvest = azure.fetch()
-        assert set(azure.calls()) == {"RetailPrices", "Microsoft.Compute/skus/read"}, "nothing is registered"
+        assert set(azure.calls()) == {"RetailPrices", "Microsoft.Compute/skus/read", GRAPH}, "nothing is registered"
     (gap,) = harvest.gaps
     assert gap.subject == ZONES
     assert isinstance(gap.error, error)
@@ -152,6 +152,67 @@ def test_without_skus_prices_stay_and_older_rows_by_zone_are_not_replaced(
     assert {o.zone for o in harvest.offers} == {None}
     assert len(harvest.offers) == 44
     assert harvest.covered == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("kind", "error", "word"),
+    [
+        ("throttle", ThrottledError, "TooManyRequests"),
+        ("error500", TransientError, "InternalServerError"),
+        ("bad_json", UnreadableError, "eviction rates"),
+        ("half_page", TransientError, "eviction rates"),
+        ("not_a_page", UnreadableError, "eviction rates"),
+        ("circle", UnreadableError, "next page"),
+        ("forbidden", PermissionDeniedError, "Microsoft.ResourceGraph/resources/read"),
+        ("unregistered", PermissionDeniedError, "MissingSubscriptionRegistration"),
+        ("empty", ProviderError, "SpotResources"),
+    ],
+)
+def test_without_eviction_rates_offers_have_no_band(
+    kind: str, error: type[ProviderError], word: str, healthy: FetchResult
+) -> None:
+    with opened(fault(GRAPH, kind), attempts=1) as azure:
+        harvest, other = azure.fetch(), azure.fetch("swedencentral")
+        assert azure.calls()[GRAPH] == {"circle": 2, "throttle": 3}.get(kind, 1), (
+            "a query that failed is not asked again"
+        )
+    (gap,) = harvest.gaps
+    assert gap.subject == "eviction rates of spot machines"
+    assert isinstance(gap.error, error)
+    assert word in f"{gap.error} {gap.error.remedy}"
+    assert [gap.subject for gap in other.gaps] == ["eviction rates of spot machines"]
+    assert harvest.offers == tuple(replace(o, interruption_band=None, band_as_of=None) for o in healthy.offers)
+    assert harvest.covered == healthy.covered
+
+
+def test_an_eviction_rate_that_passes_late_is_still_had(healthy: FetchResult) -> None:
+    with opened(fault(GRAPH, "error503", times=1)) as azure:
+        assert azure.fetch() == healthy
+
+
+@pytest.mark.parametrize(
+    ("kind", "rows"),
+    [
+        ("odd_rate", [("eastus standard_nc12s_v3 spot", "an eviction rate that is not known")]),
+        ("two_rates", [("eastus standard_nc12s_v3 spot", "two eviction rates for the same machine")]),
+        (
+            "odd_row",
+            [
+                ("eastus", "an eviction rate without a machine type or a region"),
+                ("eastus", "not a row of an eviction rate"),
+            ],
+        ),
+    ],
+)
+def test_a_rate_that_cannot_be_used_is_named_and_the_rest_stays(
+    kind: str, rows: list[tuple[str, str]], healthy: FetchResult
+) -> None:
+    with opened(fault(GRAPH, kind), regions=("eastus",)) as azure:
+        harvest = azure.fetch()
+    assert sorted((d.row, d.why) for d in harvest.dropped if d not in healthy.dropped) == rows
+    changed = {new.instance_type for old, new in zip(healthy.offers, harvest.offers, strict=True) if old != new}
+    assert changed == (set() if kind == "odd_row" else {"Standard_NC12s_v3"})
+    assert {o.interruption_band for o in harvest.offers if o.instance_type in changed} <= {None}
 
 
 def test_a_token_that_expires_midway_costs_the_regions_after_it(healthy: FetchResult) -> None:

@@ -25,7 +25,7 @@ from providers.errors import AccountNotUsedError, CredentialsError, NotReachedEr
 from providers.protocol import Scope
 from providers.session import Session, Settings
 from tests.support.azure_service import SUBSCRIPTION, make_app
-from tests.support.service import QuietHandler, closed_port, in_thread
+from tests.support.service import CALL_LIMIT_S, QuietHandler, closed_port, in_thread
 
 NOW = datetime(2026, 11, 21, 18, tzinfo=UTC)
 EASTUS = Scope("azure", "eastus")
@@ -39,7 +39,7 @@ def service(**options: Any) -> WSGIApplication:
 
 def session(**settings: Any) -> Session:
     chosen = {"options": {"subscription": SUBSCRIPTION}, "regions": ("eastus",), **settings}
-    return Session(Settings(**chosen), embedded_book(), NOW, Caller("azure", 30, attempts=2))
+    return Session(Settings(**chosen), embedded_book(), NOW, Caller("azure", CALL_LIMIT_S, attempts=2))
 
 
 @pytest.fixture

@@ -6,20 +6,23 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 import requests
 
 from pricing.book_file import embedded_book
+from pricing.offers import Offer
 from pricing.places import Market
 from providers.azure.provider import AzureProvider
 from providers.caller import Caller
 from providers.errors import ProviderError
 from providers.protocol import Scope
 from providers.session import Session, Settings
-from tests.support.azure_service import SUBSCRIPTION, make_app
+from tests.support import azure_service_rows as rows
+from tests.support.azure_service import GRAPH, SUBSCRIPTION, make_app
 from tests.support.repository import ROOT
-from tests.support.service import in_thread
+from tests.support.service import CALL_LIMIT_S, in_thread
 
 NOW = datetime(2026, 11, 21, 18, tzinfo=UTC)
 REGIONS = ("eastus", "swedencentral", "westeurope")
@@ -39,7 +42,7 @@ def provider(url: str, *, account: bool = True, regions: tuple[str, ...] = REGIO
         options={"subscription": SUBSCRIPTION} if account else {},
         regions=regions,
     )
-    return AzureProvider("azure", Session(settings, embedded_book(), NOW, Caller("azure", 60)))
+    return AzureProvider("azure", Session(settings, embedded_book(), NOW, Caller("azure", CALL_LIMIT_S)))
 
 
 def test_an_account_gives_zones_and_new_machines(url: str) -> None:
@@ -87,7 +90,38 @@ def test_what_was_left_out_is_counted_by_reason(url: str) -> None:
         "its accelerator is not in the price book": 4,
         "has only a part of an accelerator": 2,
     }
-    assert harvest.rows_read == 205, "145 prices in 3 pages, 60 SKUs in 3 pages"
+    assert harvest.rows_read == 228, "145 prices in 3 pages, 60 SKUs in 3 pages, 23 eviction rates"
+
+
+def test_eviction_rates_are_bands_of_spot_offers_as_of_today(url: str) -> None:
+    found = {region: provider(url).fetch(Scope("azure", region), None) for region in REGIONS}
+    size = next(number for number, row in enumerate(rows.SIZES) if row[0] == H100)
+    for number, (region, harvest) in enumerate(found.items()):
+        told = {(o.interruption_band, o.band_as_of) for o in harvest.offers if o.instance_type == H100 and is_spot(o)}
+        assert told == {(f"{rows.eviction_rate(size, number)}%/h", NOW.date())}, region
+    assert len({o.interruption_band for h in found.values() for o in h.offers if is_spot(o)} - {None}) == 5
+    without = {row[0] for number, row in enumerate(rows.SIZES) if number % 6 == 5}
+    unrated = {o.instance_type for h in found.values() for o in h.offers if is_spot(o) and not o.interruption_band}
+    assert unrated <= without
+    assert all(o.interruption_band is None for h in found.values() for o in h.offers if not is_spot(o))
+
+
+def test_one_query_of_many_pages_serves_all_regions() -> None:
+    """The pages are of seven rows, so that a row that is lost or repeated between two would be seen."""
+    small: dict[str, Any] = {"price_rows": 300, "sku_rows": 60}
+    with (
+        in_thread(make_app(regions=REGIONS, graph_page=7, **small)) as paged,
+        in_thread(make_app(regions=REGIONS, **small)) as whole,
+    ):
+        by_page, at_once = provider(paged), provider(whole)
+        for region in REGIONS:
+            assert by_page.fetch(Scope("azure", region), None) == at_once.fetch(Scope("azure", region), None)
+        calls = [requests.get(f"{url}/_calls", timeout=5).json()[GRAPH] for url in (paged, whole)]
+    assert calls == [10, 1], "69 rates of three regions"
+
+
+def is_spot(offer: Offer) -> bool:
+    return offer.market is Market.SPOT
 
 
 def test_without_an_account_known_machines_by_region_and_a_gap(url: str) -> None:
@@ -98,6 +132,8 @@ def test_without_an_account_known_machines_by_region_and_a_gap(url: str) -> None
     (gap,) = harvest.gaps
     assert gap.subject == "zones, restrictions and new machine types"
     assert "subscription" in gap.error.remedy
+    assert "eviction rates" in gap.would_add
+    assert {o.interruption_band for o in harvest.offers} == {None}
     assert "zones" in gap.would_add
     assert {(p.market, p.at.date().isoformat()) for p in harvest.points} == {(Market.SPOT, "2026-11-01")}
     assert len(harvest.points) == 23, "of the new machine too: its accelerator is known"
@@ -133,7 +169,7 @@ def test_quotas_and_reservations(url: str) -> None:
 def test_a_diagnosis(url: str) -> None:
     found = provider(url).diagnose()
     assert found.identity == f"subscription {SUBSCRIPTION}"
-    assert [check.error for check in found.checks] == [None] * 6
+    assert [check.error for check in found.checks] == [None] * 7
     assert found.clock_ahead is not None
     assert abs(found.clock_ahead) < timedelta(seconds=30)
     assert found.latency is not None

@@ -123,7 +123,7 @@ def test_a_full_disk_leaves_what_was_there(tmp_path: Path) -> None:
 
 def test_two_at_once_are_both_whole(tmp_path: Path) -> None:
     store = made(tmp_path)
-    write_csv(tmp_path / "other.csv", golden_charges()[:5], "1.2")
+    write_csv(tmp_path / "other.csv", golden_charges()[1:], "1.2")
     running = [
         subprocess.Popen(command(tmp_path, 0, name), cwd=ROOT, stdout=subprocess.PIPE, text=True)
         for name in ("restated.csv", "other.csv", "restated.csv")

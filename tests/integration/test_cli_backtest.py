@@ -70,6 +70,15 @@ def test_a_table_of_the_usual_policies(traces: Path) -> None:
     assert "parts played: " in result.stderr
 
 
+def test_a_zone_that_looks_like_a_formula_is_text_in_the_csv(tmp_path: Path) -> None:
+    trace(tmp_path / "traces" / "=1+1.json", availability(1))
+    file = tmp_path / "windows.csv"
+    result = run(tmp_path / "traces", *BASE, "--policy", "greedy", "--csv", str(file))
+    assert result.exit_code == 0, result.stderr
+    with file.open(encoding="utf-8", newline="") as stream:
+        assert {row["site"] for row in csv.DictReader(stream)} == {"'=1+1"}
+
+
 def test_what_the_watcher_runs_can_be_scored(traces: Path) -> None:
     """It asks, with --probes and without: the same dollars."""
     asked = ("--zones", "us-east-1a,us-east-1b", "--policy", "as-run,greedy", "--every", "40h", "-o", "json")

@@ -9,13 +9,17 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from providers.errors import NotReachedError, ProviderError
+from providers.protocol import Diagnosis
 from router.cli.commands import TABLE
 from router.cli.console import ExitCode
-from router.cli.groups import load_command
+from router.cli.groups import WORDS_OF_OTHERS, load_command
+from tests.support import command
 from tests.support.forked import run_forked
 from tests.support.repository import ROOT
 
@@ -98,10 +102,27 @@ def test_version_is_that_of_the_distribution() -> None:
     assert done.stdout.startswith("stepfare 0.")
 
 
+@pytest.mark.parametrize("word", ["plan", "showback"])
+def test_a_command_lists_those_that_begin_with_its_word(word: str) -> None:
+    shown = " ".join(command.run(word, "-h").stdout.partition("Further commands:")[2].split())
+    for child in TABLE.children(word):
+        assert f"{word} {child} {TABLE.commands[f'{word} {child}'].help}" in shown
+
+
+def test_words_of_other_tools_lead_to_commands_that_are_there() -> None:
+    first_words = {name.split()[0] for name in TABLE.commands} | set(TABLE.groups)
+    meant = {word: TABLE.suggestion(word).rpartition("stepfare ")[2] for word in WORDS_OF_OTHERS}
+    assert set(meant.values()) <= first_words
+    assert not first_words & set(WORDS_OF_OTHERS)
+
+
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [
         (("valdate",), "did you mean validate?"),
+        (("ps",), "what other tools call ps is here: stepfare status"),
+        (("launch", "x.yaml"), "what other tools call launch is here: stepfare apply"),
+        (("show-gpus",), "what other tools call show-gpus is here: stepfare offers"),
         (("import", "x.yaml"), "did you mean import sky?"),
         (("ledger", "lst"), "no such command 'ledger lst'; did you mean ledger list?"),
         (("validate",), "Missing argument"),
@@ -219,3 +240,31 @@ except CommandExitError as stopped:
             [sys.executable, "-c", code], stdout=full, stderr=subprocess.PIPE, text=True, check=False, env=environment
         )
     assert (done.returncode, done.stderr) == (5, "error: the state cannot be written\n    make room\n")
+
+
+def test_a_home_that_is_a_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "a-file"
+    file.touch()
+    monkeypatch.setenv("STEPFARE_HOME", str(file))
+    for words in (("status",), ("prices", "list"), ("doctor", "--cloud", "sandbox")):
+        refused = command.run(*words)
+        assert refused.exit_code == ExitCode.INVALID_INPUT, words
+        assert f"{file}: error: is no folder" in refused.stderr.replace("\n", " ")
+
+
+def test_the_doctor_does_not_say_that_all_is_well_where_no_cloud_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody named a cloud, so that each alone may be out of reach; one that answers is enough."""
+    answering: list[str] = []
+
+    def diagnose(names: Sequence[str], *_: object) -> dict[str, Diagnosis | ProviderError]:
+        works = Diagnosis("somebody", None, (), None, None, ())
+        return {name: works if name in answering else NotReachedError(name, "is away") for name in names}
+
+    monkeypatch.setenv("STEPFARE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("STEPFARE_CLOUDS", str(tmp_path / "clouds.yaml"))
+    monkeypatch.setattr("router.prices.cloud_queries.diagnose_clouds", diagnose)
+    assert command.run("doctor").exit_code == ExitCode.PARTIAL
+    answering.append("aws")
+    assert command.run("doctor").exit_code == ExitCode.OK

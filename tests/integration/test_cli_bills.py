@@ -61,7 +61,7 @@ def test_a_restated_bill_is_told_and_the_older_one_is_kept(november: Path, tmp_p
     take(november)
     later = tmp_path / "later.csv"
     write_csv(later, golden_charges()[:5], "1.2")
-    done = parsed(take(later, "-o", "json"))
+    done = parsed(take(later, "--as", "version", "-o", "json"))
     assert done["new"] is True
     replaced = {bill["id"]: bill["replaces"] for bill in done["bills"]}
     assert all(replaced.values())

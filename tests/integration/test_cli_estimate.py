@@ -91,6 +91,22 @@ def test_a_table_has_every_gang_and_is_80_columns_wide(file: Path) -> None:
         assert words in " ".join(result.stdout.split())
 
 
+def test_speed_while_it_runs_and_the_share_of_the_time_stand_apart(file: Path) -> None:
+    """Waiting for spot machines makes no gang slower while it runs."""
+    found = {row["market"]: row["answer"] for row in rows(file, "--on", "H100:8")}
+    spot, demand = found["spot"], found["on_demand"]
+    assert spot["nominal_steps_per_hour"] == demand["nominal_steps_per_hour"]
+    assert spot["running_share"] < demand["running_share"] <= 1
+    for answer in (spot, demand):
+        in_all = answer["nominal_steps_per_hour"] * answer["running_share"]
+        assert in_all == pytest.approx(answer["steps_per_hour"]["expected"])
+    shown = estimate(file, "--on", "H100:8").stdout
+    head, first, second = (line.split() for line in shown.splitlines()[:3])
+    at = head.index("STEPS/H")
+    assert first[at] == second[at]
+    assert first[at + 1] == f"{min(spot['running_share'], demand['running_share']):.0%}"
+
+
 def test_wide_is_a_row_for_each_gang_in_each_market(file: Path) -> None:
     lines = estimate(file, "--on", "H100:8,H200:8,T4:8", "-o", "wide").stdout.splitlines()
     assert len(lines) == 1 + 3 * 2
@@ -234,13 +250,13 @@ def test_the_table_of_the_guide_is_what_the_command_says() -> None:
     for row in found:
         if row["answer"] is not None:
             answer, part = row["answer"], row["answer"]["parts"][-1]
-            steps = [number(answer["steps_per_hour"][end]) for end in ("expected", "low", "high")]
+            runs = (number(answer["nominal_steps_per_hour"]), f"{answer['running_share']:.0%}".replace("%", " %"))
             amounts = [
                 [format_step_price(Usd.parse(answer[name][end])) for end in ("expected", "low", "high")]
                 for name in ("usd_per_step", "usd_per_million_tokens")
             ]
-            figures = [f"{expected} ({low}-{high})" for expected, low, high in (steps, *amounts)]
+            figures = [f"{expected} ({low}-{high})" for expected, low, high in amounts]
             place = f"{part['cloud']}/{part['region']}"
-            cells = (row["gang"], row["market"].replace("_", "-"), place, *figures)
+            cells = (row["gang"], row["market"].replace("_", "-"), place, *runs, *figures)
             wanted.append(f"| {' | '.join(cells)} |")
     assert shown == wanted

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from pricing.problems import InvalidInputError
@@ -102,12 +104,53 @@ def test_the_quote_of_the_same_job_is_named_beside_the_plan(tmp_path: Path, monk
     expected = json.loads(out.read_text(encoding="utf-8"))["jobs"][0]["cost_usd"]
     assert f"the plan expects ${float(expected):,.2f} of the lines above" in text
     assert float(quoted["plan_usd"]) == pytest.approx(float(expected), abs=0.01)
+    alone = f"On the place of a plan of this job alone, such runs cost ${float(quoted['place_usd']):,.2f} where"
+    assert alone in text
+    rows = re.findall(r"(?:order|outlook|fallback) aws/\S+ 1x \S+ (?:spot|od) ([\d.,]+) \$([\d.,]+) \$([\d.,]+)", text)
+    hours, prices, costs = (
+        np.array([float(cell.replace(",", "")) for cell in column]) for column in zip(*rows, strict=True)
+    )
+    assert costs == pytest.approx(hours * prices, rel=0.02)
+    assert costs.sum() == pytest.approx(float(expected), abs=0.02)
+    assert float(quoted["place_usd"]) == pytest.approx(float(expected), rel=0.1)
 
 
 def stored_plan(folder: Path, *more: object) -> Path:
     out = folder / "plan.json"
     assert plan(folder / "jobs", "--book", "embedded", "--out", out, *more).exit_code == 0
     return out
+
+
+def test_what_changes_are_worth_is_told_from_the_state_or_from_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STEPFARE_HOME", str(tmp_path / "home"))
+    write_job(tmp_path / "jobs", "calm", steps=9000, deadline="+2d")
+    file = stored_plan(tmp_path)
+    result = run("explain", file, "calm", "--book", "embedded")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert "this gang alone, other jobs held fixed" in " ".join(result.stdout.split())
+    assert "\ndeadline an hour later " in result.stdout
+    assert max(map(len, result.stdout.splitlines())) <= 80
+    worth = json.loads(run("explain", file, "calm", "--book", "embedded", "-o", "json").stdout)["gang_worth"]
+    planned = json.loads(file.read_text(encoding="utf-8"))["jobs"][0]["cost_usd"]
+    assert float(worth["cases"][0]["cost_usd"]) == pytest.approx(float(planned), abs=0.01)
+    monkeypatch.setenv("STEPFARE_HOME", str(tmp_path / "elsewhere"))
+    unknown = " ".join(run("explain", file, "calm", "--book", "embedded").stdout.split())
+    assert "not known here: the state does not know this plan and its jobs; --jobs, --limits and --book" in unknown
+    files = ("--jobs", tmp_path / "jobs", "--book", "embedded")
+    assert json.loads(run("explain", file, "calm", *files, "-o", "json").stdout)["gang_worth"] == worth
+
+
+def test_without_the_book_of_the_plan_it_is_not_told_what_changes_are_worth(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STEPFARE_HOME", str(tmp_path / "home"))
+    write_job(tmp_path / "jobs", "calm", steps=9000, deadline="+2d")
+    file = stored_plan(tmp_path, "--max-age", "369d")
+    document = json.loads(run("explain", file, "calm", "-o", "json").stdout)
+    assert document["gang_worth"]["unknown"].startswith("--book: the price book ")
+    assert document["gang_worth"]["unknown"].endswith(" of the plan is not stored here (name it)")
 
 
 def test_rules_are_priced_by_planning_again(tmp_path: Path) -> None:

@@ -8,10 +8,12 @@ import pty
 import re
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from router.cli.site_options import load_previous_plan
 from router.planning.plan_json import plan_from_json, plan_to_json
 from tests.support.command import NOW, plan, run, write_job
 from tests.support.night import nightly_plan
@@ -29,9 +31,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_job(at / "jobs", "long-run", steps=90000, deadline="+12d", more=data)
     write_job(at / "jobs", "rush", deadline="+1h")
     write_job(at / "good", "llama-7b")
-    (at / "limits.yaml").write_text("clouds: [aws]\n", encoding="utf-8")
+    (at / "limits.yaml").write_text("clouds: [gcp]\n", encoding="utf-8")
     assert plan(at / "jobs", "--out", at / "plan.json").exit_code == 3
-    assert plan(at / "jobs", "--limits", at / "limits.yaml", "--out", at / "aws.json").exit_code == 3
+    assert plan(at / "jobs", "--limits", at / "limits.yaml", "--out", at / "gcp.json").exit_code == 3
     return at
 
 
@@ -75,6 +77,27 @@ def test_json_on_stdout_is_the_plan_and_what_out_writes(folder: Path, tmp_path: 
     assert [job["job"] for job in document["unplaced"]] == ["rush"]
     assert plan_to_json(plan_from_json(result.stdout)) == result.stdout
     assert [path.name for path in tmp_path.iterdir()] == ["plan.json"]
+
+
+def test_optimistic_is_only_shown_and_what_is_stored_is_the_plan(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STEPFARE_HOME", str(tmp_path / "home"))
+    usual, beside = tmp_path / "usual.json", tmp_path / "beside.json"
+    before = plan(folder / "good", "--out", usual)
+    result = plan(folder / "good", "--out", beside, "--optimistic")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert beside.read_bytes() == usual.read_bytes()
+    assert result.stdout.startswith(f"{before.stdout}\ntotal ")
+    assert "at the lower end" in result.stdout.removeprefix(before.stdout)
+    assert longest(result.stdout) <= 80
+    stored = load_previous_plan("last", "trial", datetime.now(UTC))
+    assert stored is not None
+    assert plan_to_json(stored).encode() == usual.read_bytes()
+    document = json.loads(plan(folder / "good", "--optimistic", "-o", "json").stdout)
+    assert float(document["optimistic"]["cost_usd"]) <= float(document["cost_usd"])
+    del document["optimistic"]
+    assert document == json.loads(usual.read_text(encoding="utf-8"))
 
 
 def test_files_globs_and_folders_are_all_jobs(folder: Path) -> None:
@@ -145,18 +168,18 @@ def test_help_names_page_and_picture(folder: Path) -> None:
 
 
 def test_diff_names_what_moved_and_the_difference(folder: Path) -> None:
-    result = run("plan", "diff", folder / "plan.json", folder / "aws.json")
+    result = run("plan", "diff", folder / "plan.json", folder / "gcp.json")
     assert (result.exit_code, result.stderr) == (0, "")
     assert longest(result.stdout) <= 80
     assert "llama-7b moved" in result.stdout
-    assert "  from gcp/" in result.stdout
-    assert "  to   aws/" in result.stdout
+    assert "  from aws/" in result.stdout
+    assert "  to   gcp/" in result.stdout
     assert "why: " in result.stdout
     assert "the same prices, the same jobs" in result.stdout
-    document = json.loads(run("plan", "diff", folder / "plan.json", folder / "aws.json", "-o", "json").stdout)
+    document = json.loads(run("plan", "diff", folder / "plan.json", folder / "gcp.json", "-o", "json").stdout)
     changes = {c["job"]: c for c in document["changes"]}
     assert (document["schema_version"], document["same_book"]) == (1, True)
-    assert changes["llama-7b"]["after"]["cloud"] == "aws"
+    assert changes["llama-7b"]["after"]["cloud"] == "gcp"
     assert changes["rush"]["change"] == "same"
 
 
@@ -247,3 +270,14 @@ def test_a_team_of_the_limits_file_without_a_job_is_a_warning(folder: Path, tmp_
     checked = run("validate", folder / "good", limits, "--book", "embedded", "--now", NOW)
     assert checked.exit_code == 0
     assert "no job here is of team 'reserch'" in checked.stdout
+
+
+def test_a_job_that_may_cost_more_than_its_budget_is_named(tmp_path: Path) -> None:
+    """The budget holds for what is expected; at the ceilings of its prices the order may cost more."""
+    job = write_job(tmp_path, "one", more="budget: $60\n")
+    shown = " ".join(plan(job, "--book", "embedded").stdout.split())
+    words = "one: its budget of $60.00 holds for the expected cost: at the ceilings of its prices it may cost up to $"
+    assert words in shown
+    assert float(shown.partition(words)[2].split()[0].replace(",", "")) > 60
+    rich = write_job(tmp_path / "rich", "one", more="budget: $60000\n")
+    assert "holds for the expected cost" not in plan(rich, "--book", "embedded").stdout

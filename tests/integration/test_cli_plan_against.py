@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -45,7 +46,9 @@ def test_last_is_the_latest_plan_of_another_night(files: tuple[Path, Path, Path]
     _, after, page = files
     with StateStore.open(f"sqlite:///{home}/state.db", now=NOW) as store:
         for each in (YESTERDAY, TODAY):
-            store.made_plans.put(plan_content(each)["digest"], plan_to_json(each), each.as_of, NOW, "ana")
+            store.made_plans.put(plan_content(each)["digest"], plan_to_json(each), each.as_of, NOW, "ana", "trial")
+        night = replace(YESTERDAY, solver="of another name")
+        store.made_plans.put(plan_content(night)["digest"], plan_to_json(night), night.as_of, NOW, "ana", "night")
     assert run("plan", "show", after, "--html", page, "--against", "last").exit_code == 0
     assert f"plan-{plan_content(YESTERDAY)['digest'][:12]}" in page.read_text(encoding="utf-8")
 
@@ -55,7 +58,7 @@ def test_without_an_earlier_night_the_page_says_nothing_of_changes(tmp_path: Pat
     page = tmp_path / "page.html"
     result = plan(tmp_path / "jobs", "--html", page, "--against", "last")
     assert result.exit_code == 0
-    assert "no plan of an earlier night is stored" in result.stderr
+    assert "no plan named trial of an earlier night is stored" in result.stderr
     assert "data-change" not in page.read_text(encoding="utf-8")
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from pricing.book_file import write_book
+from router.jobs.limits import Limits
 from tests.support.command import NOW, plan, run, write_job
 from tests.support.made_up_book import book, offer
 
@@ -42,6 +43,41 @@ def test_age_and_money(planned: Path) -> None:
     assert run(*words, "--now", NOW, "--approve-above", "$1", "--approved-by", "ada").exit_code == 0
 
 
+def test_the_limits_are_those_of_the_plan(planned: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Machines of a reservation are in no price book: without its limits the plan would look as if they were gone."""
+    limits = tmp_path / "limits.yaml"
+    limits.write_text(
+        "reservations:\n"
+        "- {name: ours, cloud: aws, region: north-1, instance_type: p9.48xlarge, machines: 1, usd_per_hour: 9}\n"
+    )
+    job, file = write_job(tmp_path / "jobs", "one"), tmp_path / "plan.json"
+    assert plan(job, "--book", planned / "then.parquet", "--limits", limits, "--out", file).exit_code == 0
+    assert "reserved" in file.read_text()
+    words = ("plan", "check", file, "--book", planned / "then.parquet", "--now", NOW)
+    done = run(*words)
+    assert (done.exit_code, "may be applied" in done.stdout) == (0, True), done.output
+    monkeypatch.setenv("STEPFARE_HOME", str(tmp_path / "elsewhere"))
+    refused = run(*words)
+    assert refused.exit_code == 6
+    assert "or name the plan's limits, which this state does not know, with --limits" in " ".join(
+        refused.output.split()
+    )
+    assert run(*words, "--limits", limits).exit_code == 0
+
+
+def test_a_plan_without_a_limits_file_needs_none(planned: Path, tmp_path: Path) -> None:
+    """It was made with a hard budget of the state, which counts where no moment is stated."""
+    assert run("budget", "set", "50000", "--team", "research", "--hard").exit_code == 0
+    job, file = write_job(tmp_path / "jobs", "one"), tmp_path / "plan.json"
+    try:
+        assert run("plan", job, "--book", planned / "then.parquet", "--out", file).exit_code == 0
+    finally:
+        assert run("budget", "remove", "--team", "research").exit_code == 0
+    assert json.loads(file.read_text())["inputs"]["limits_digest"] != Limits.none().digest
+    done = run("plan", "check", file, "--book", planned / "then.parquet")
+    assert (done.exit_code, "may be applied" in done.stdout) == (0, True), done.output
+
+
 def test_json(planned: Path) -> None:
     done = run("plan", "check", planned / "plan.json", "--book", planned / "dear.parquet", "--now", NOW, "-o", "json")
     document = json.loads(done.stdout)
@@ -62,14 +98,14 @@ def test_a_late_job_is_placed_and_every_command_says_so(planned: Path, tmp_path:
     made = plan(job, *book_words, "--out", file, "--html", page)
     assert made.exit_code == 0, made.output
     words = " ".join(made.stdout.split())
-    assert "LATE, as their files allow one: late: 7.9 h after its deadline; no time is left: 1.2 h needed" in words
+    assert "LATE, as their files allow one: late: 7.8 h after its deadline; no time is left: 1.2 h needed" in words
     for shown in (("explain", file), ("explain", file, "one"), ("plan", "check", file, *book_words, "--now", NOW)):
         done = run(*shown)
         assert done.exit_code == 0, done.output
-        assert "late: 7.9 h after its deadline; no time is left" in " ".join(done.stdout.split())
-    assert "late by 7.9 h" in page.read_text(encoding="utf-8")
+        assert "late: 7.8 h after its deadline; no time is left" in " ".join(done.stdout.split())
+    assert "late by 7.8 h" in page.read_text(encoding="utf-8")
     checked = run("plan", "check", file, *book_words, "--now", NOW, "-o", "json")
-    assert [(each["job"], round(each["by_hours"], 1)) for each in json.loads(checked.stdout)["late"]] == [("one", 7.9)]
+    assert [(each["job"], round(each["by_hours"], 1)) for each in json.loads(checked.stdout)["late"]] == [("one", 7.8)]
     valid = run("validate", job, "--now", NOW)
     assert (valid.exit_code, "one is late already" in valid.output) == (0, True)
 

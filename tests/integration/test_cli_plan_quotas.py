@@ -16,6 +16,8 @@ from tests.support.service import in_thread
 READ_AT = "2026-11-21T14:00:00Z"
 HERE = "residency: {allow: [aws/us-west-2]}\n"
 SPOT = "aws us-west-2 All P5 Spot Instance Requests"
+# Two machines may run on demand: a larger gang has no fallback, and has to be in time on spot alone.
+CALM = "interruptions: {per_hour: 0.02}\n"
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +73,7 @@ def test_a_plan_takes_quotas_and_reservations_as_they_were_read(read_home: Path,
 def test_the_smaller_of_file_and_reading_binds(read_home: Path, tmp_path: Path) -> None:
     """Three machines by the reading: a file that says two leaves a gang of three out, one that says nine does not."""
     jobs = tmp_path / "jobs"
-    job(jobs, "three", 24, "use_spot: true\n")
+    job(jobs, "three", 24, "use_spot: true\n" + CALM)
     limits = tmp_path / "limits.yaml"
     scope = "region: aws/us-west-2, family: [p5, p5en], market: spot, unit: vcpus"
     for amount, left_out, binds in ((384, 1, "limits file"), (1728, 0, "reading")):
@@ -104,7 +106,7 @@ def test_without_a_reading_it_says_what_to_do(tmp_path: Path) -> None:
 
 
 def test_what_if_and_quotes_take_them_too(read_home: Path, tmp_path: Path) -> None:
-    path = job(tmp_path / "jobs", "large", 32)
+    path = job(tmp_path / "jobs", "large", 32, CALM)
     words = ("--book", "embedded", "--quotas", "latest", "--now", NOW)
     done = command(read_home, "plan", "what-if", path, *words, "--limit", f"{SPOT}+192", "-o", "json")
     assert (done.json["base"]["placed"], done.json["variants"][0]["placed"]) == (0, 1), done.out

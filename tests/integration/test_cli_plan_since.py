@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from router.controller.previous_plan import last_plan, store_last_plan
+from router.controller.previous_plan import last_plan
 from router.planning.plan_json import plan_from_json, plan_to_json
 from router.state.store import StateStore
 from tests.support.command import plan, run, write_job
@@ -26,10 +26,11 @@ def places(path: Path) -> dict[str, tuple[str, str, str]]:
 
 
 def test_the_last_plan_written_is_kept_to(tmp_path: Path) -> None:
-    """A limit sends the first plan to one cloud; without it, and with a threshold above what moving saves, it stays."""
+    """A limit keeps the first plan from the cheapest region; without it, and with a threshold above that, it stays."""
     write_job(tmp_path / "jobs", "llama-7b")
     limits = tmp_path / "limits.yaml"
-    limits.write_text("clouds: [aws]\n", encoding="utf-8")
+    none = "{name: none, region: aws/us-east-2, amount: 0, unit: machines}"
+    limits.write_text(f"limits: [{none}]\n", encoding="utf-8")
     first, kept, free = (tmp_path / f"{name}.json" for name in ("first", "kept", "free"))
     assert plan(tmp_path / "jobs", "--limits", limits, "--out", first).exit_code == 0
     options = ("--gap", "0.5", "--least-saving", "$1000")
@@ -46,23 +47,52 @@ def test_without_an_earlier_plan_one_is_made_afresh_and_says_so(tmp_path: Path, 
     write_job(tmp_path / "jobs", "llama-7b")
     result = plan(tmp_path / "jobs", "--since", "last", "-o", "json")
     assert result.exit_code == 0
-    assert "no earlier plan is stored: this one is made afresh" in result.stderr
+    assert "no earlier plan named trial is stored: this one is made afresh" in result.stderr
     assert result.stdout == plan(tmp_path / "jobs", "-o", "json").stdout
     assert not home.exists()
 
 
 def test_the_later_of_written_and_applied_is_the_last(tmp_path: Path) -> None:
     early, late = plan_of([a_job()], [NORTH]), plan_of([a_job()], [NORTH], now=NOW + HOUR)
+    then = NOW + 2 * HOUR
     with StateStore.open(f"sqlite:///{tmp_path}/state.db", now=NOW) as store:
-        assert last_plan(store) is None
+        assert last_plan(store, "trial", then) is None
         store.plans.put_plan("first", plan_to_json(late), NOW)
-        assert last_plan(store) == late
-        store_last_plan(store, plan_to_json(early))
-        assert last_plan(store) == late
+        assert last_plan(store, "trial", then) == late
+        assert last_plan(store, "trial", NOW) is None
+        assert last_plan(store, "night", then) is None
+        store.made_plans.put("early", plan_to_json(early), early.as_of, NOW, "ana", "trial")
+        assert last_plan(store, "trial", then) == late
         store.plans.put_plan("second", plan_to_json(early), NOW + HOUR)
-        assert last_plan(store) == early
-        store_last_plan(store, plan_to_json(late))
-        assert last_plan(store) == late
+        assert last_plan(store, "trial", then) == early
+        store.made_plans.put("late", plan_to_json(late), late.as_of, NOW, "ana", "trial")
+        assert last_plan(store, "trial", then) == late
+        assert last_plan(store, "trial", NOW) == early
+
+
+def test_a_trial_is_no_night(tmp_path: Path) -> None:
+    write_job(tmp_path / "jobs", "llama-7b")
+    file = tmp_path / "plan.json"
+    assert plan(tmp_path / "jobs", "--out", file).exit_code == 0
+    assert "name" not in json.loads(file.read_text(encoding="utf-8"))
+    night = plan(tmp_path / "jobs", "--name", "night", "--since", "last", "--out", file)
+    assert "no earlier plan named night is stored" in night.stderr
+    written = json.loads(file.read_text(encoding="utf-8"))
+    assert written["name"] == "night"
+    assert plan(tmp_path / "jobs", "--name", "night", "--since", "last", "-o", "json").stderr == ""
+    listed = run("plan", "list")
+    assert [line.split()[:2] for line in listed.stdout.splitlines()[1:]] == [
+        ["night", written["plan_id"]],
+        ["trial", written["plan_id"]],
+    ]
+    (row,) = json.loads(run("plan", "list", "--name", "night", "-o", "json").stdout)["plans"]
+    assert (row["name"], row["digest"], row["jobs"], row["cost_usd"]) == (
+        "night",
+        written["digest"],
+        1,
+        written["cost_usd"],
+    )
+    assert run("plan", "list", "--name", "day").stdout == "no plan named day was written\n"
 
 
 @pytest.mark.parametrize(
@@ -72,6 +102,8 @@ def test_the_later_of_written_and_applied_is_the_last(tmp_path: Path) -> None:
         (("--since", "last", "--least-saving", "-5"), "is below zero"),
         (("--since", "last", "--least-saving", "much"), "--least-saving"),
         (("--since", "missing.json"), "missing.json: error: cannot be read"),
+        (("--name", "quote"), "--name: 'quote' is the name of plans of accepted quotes"),
+        (("--name", "Nightly run"), "lower-case letters, digits and -: nightly-run"),
     ],
 )
 def test_what_is_refused(tmp_path: Path, options: tuple[str, ...], says: str) -> None:

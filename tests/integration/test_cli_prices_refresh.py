@@ -10,14 +10,19 @@ import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from pricing.book import PriceBook
 from pricing.book_file import embedded_book, write_book
+from pricing.history import PricePoint
+from pricing.places import Market
+from pricing.pool_experience import ExperienceKind
 from pricing.problems import InvalidInputError
 from providers.protocol import FetchResult
+from router.prices import history
 from router.prices.bookstore import BookStore
 from router.prices.quality_gates import GateLimits
 from router.prices.refresh import import_book
@@ -26,6 +31,7 @@ from tests.support import neocloud_service
 from tests.support.busy import in_time
 from tests.support.clouds import ENDPOINTS, STEPFARE, clouds_file, command, environment, everything_written
 from tests.support.command import write_job
+from tests.support.console import console_client, query_context
 from tests.support.repository import ROOT
 from tests.support.service import closed_port, in_thread
 
@@ -89,6 +95,52 @@ def test_a_refresh_becomes_the_latest_book_of_its_cloud_and_history(sandbox_home
     history = command(sandbox_home, "prices", "history", "--cloud", "sandbox", "--now", LATER, "-o", "json")
     assert history.code == 0
     assert "sandbox" in history.out
+
+
+def test_the_history_of_the_sandbox_is_found_by_accelerator(home: Path) -> None:
+    book = latest(home, sandbox=True)
+    assert book is not None
+    types = {machine.instance_type: machine.accelerator for machine in book.machines}
+    known = {machine.instance_type for machine in embedded_book().machines}
+    accelerator = next(types[offer.instance_type] for offer in book.offers if offer.instance_type not in known)
+    asked = ("prices", "history", "--accelerator", accelerator, "--now", LATER, "-o", "json")
+    found = command(home, *asked).json["series"]
+    assert found
+    assert {types[each["instance_type"]] for each in found} == {accelerator}
+    with query_context(home, clock=lambda: datetime.fromisoformat(LATER)) as context:
+        client = console_client(context)
+        shown = client.get(f"/prices/history?accelerator={accelerator}", headers={"Accept": "text/html"}).text
+        assert "No price of" not in shown
+        assert "sandbox/" in shown
+        told = client.get(f"/api/v1/prices/history?accelerator={accelerator}").json()["series"]
+    assert [each["instance_type"] for each in told] == [each["instance_type"] for each in found]
+    # A book that is named is asked alone.
+    assert command(home, *asked, "--book", "embedded").json["series"] == []
+
+
+def test_what_the_history_shows_of_interruptions_becomes_a_record_of_the_book(home: Path) -> None:
+    first = latest(home, sandbox=True)
+    assert first is not None
+    offer = next(offer for offer in first.offers if offer.market is Market.SPOT)
+    begin = datetime(2026, 11, 21, 0, tzinfo=UTC)
+    place = (offer.cloud, offer.region, offer.zone, offer.instance_type, offer.market)
+    looks = [
+        PricePoint(begin + timedelta(minutes=15 * n), *place, None, 0.0 if n in (8, 20) else 1.0, None, "probes")
+        for n in range(40)
+    ]
+    history.append(home / "history", looks)
+    assert command(home, "prices", "refresh", "--cloud", "sandbox", "--now", "2026-11-21T19:00:00Z").code == 0
+    book = latest(home, sandbox=True)
+    assert book is not None
+    (record,) = book.records
+    assert (record.concerns(offer), record.kind, record.runs) == (True, ExperienceKind.AVAILABILITY, 3)
+    assert 0 < record.interruptions < 2, "they are older than now"
+    assert {offer.interruptions_per_hour for offer in book.offers} == {o.interruptions_per_hour for o in first.offers}
+    assert command(home, "prices", "refresh", "--cloud", "sandbox", "--now", LATER).code == 0
+    later = latest(home, sandbox=True)
+    assert later is not None
+    assert [each.pool for each in later.records] == [record.pool]
+    assert later.records[0].hours < record.hours, "a day has passed, and nobody looked"
 
 
 def test_the_older_book_can_be_had_back(home: Path) -> None:

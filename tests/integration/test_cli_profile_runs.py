@@ -37,8 +37,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def job(tmp_path: Path) -> Path:
-    """A job that states 900 steps an hour on eight H100."""
-    return write_job(tmp_path / "jobs", "llama", steps=5000, more=HERE)
+    """A job that states 900 steps an hour on eight H100, and that it is hardly interrupted: its pace is its speed."""
+    return write_job(tmp_path / "jobs", "llama", steps=5000, more=HERE + "interruptions: {per_hour: 0.01}\n")
 
 
 def opened(home: Path) -> StateStore:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -22,7 +23,7 @@ from router.state.store import StateStore
 from tests.support.command import run
 from tests.support.golden_charges import golden_charges
 from tests.support.new_state import open_state
-from tests.support.state_values import HOUR, entry
+from tests.support.state_values import HOUR, attempt, entry
 
 NOW = "2026-11-25T12:00:00Z"
 MOMENT = datetime(2026, 11, 25, 12, tzinfo=UTC)
@@ -174,6 +175,48 @@ def test_a_bill_takes_the_place_of_what_was_metered(store: StateStore, tmp_path:
     assert head["bills_through"] == "2026-11-03T00:15:00Z"
 
 
+def test_the_smallest_amounts_of_a_bill_count_beside_a_ledger(store: StateStore, tmp_path: Path) -> None:
+    """Thirty rows of 4e-10 are 1.2e-8, which was lost where the ledger, of nine places, has an entry."""
+    store.ledger.append([hour(0, "10")], after=0)
+    tiny = Decimal("0.0000000004")
+    costs: dict[str, Any] = dict.fromkeys(("billed_cost", "effective_cost", "list_cost", "contracted_cost"), tiny)
+    rows = [replace(golden_charges()[1], resource_id=f"i-{n}", invoice_detail_id=None, **costs) for n in range(30)]
+    path = tmp_path / "bill.csv"
+    write_csv(path, rows, "1.4")
+    assert run("bills", "import", path, "--now", NOW).exit_code == ExitCode.OK
+    sections = parsed()
+    (total,) = sections["totals"]["rows"]
+    assert Decimal(total["billed"]) == Decimal("10.000000012")
+    assert Decimal(sections["days"]["rows"][-1]["sum"]) == Decimal("10.000000012")
+
+
+def test_the_plan_of_a_job_counts_whole_once_it_has_ended(store: StateStore) -> None:
+    """An hour of a plan of four for 8 dollars has passed: 2 are planned; once the job finishes, all 8 are."""
+    start = MOMENT - HOUR
+    planned = entry("p", kind=LedgerEntryKind.PLANNED, start=start, end=start + 4 * HOUR, usd=Usd.parse("8"), rank=None)
+    store.ledger.append([planned], after=0)
+    running = attempt(created_at=start, start=start, end=start + 4 * HOUR)
+    store.attempts.add(running, ())
+    assert parsed()["jobs"]["rows"][0]["planned"] == "2"
+    store.attempts.change(running, result="finished", result_at=MOMENT)
+    assert parsed()["jobs"]["rows"][0]["planned"] == "8"
+    periods = json.loads(run("ledger", "periods", "--now", NOW, "-o", "json").stdout)["periods"]
+    assert Decimal(periods[0]["planned_usd"]) == 8
+
+
+def test_open_months_long_before_stand_beside_the_month(store: StateStore, tmp_path: Path) -> None:
+    """Two of them by the sums of the extract, and the same once a bill of this month stands, and they are matched."""
+    early = [hour(n, f"{n}", start=datetime(2026, n, 5, tzinfo=UTC)) for n in (6, 7, 10)]
+    store.ledger.append([*early, hour(0, "10")], after=0)
+    wanted = [("2026-06", "6"), ("2026-07", "7"), ("2026-10", "10"), ("2026-11", "10")]
+    assert [(row["month"], row["cost"]) for row in parsed()["months"]["rows"]] == wanted
+    path = tmp_path / "bill.csv"
+    write_csv(path, [replace(golden_charges()[1], resource_id="i-other")], "1.4")
+    assert run("bills", "import", path, "--now", NOW).exit_code == ExitCode.OK
+    wanted[-1] = ("2026-11", "15")
+    assert [(row["month"], row["cost"]) for row in parsed()["months"]["rows"]] == wanted
+
+
 def test_focus_files_need_no_ledger(tmp_path: Path) -> None:
     path = tmp_path / "november.csv"
     write_csv(path, golden_charges(), "1.4")
@@ -187,7 +230,7 @@ def test_focus_files_need_no_ledger(tmp_path: Path) -> None:
     assert "have nothing in the books of 2026-09: 2026-11" in other.stderr
 
 
-@pytest.mark.parametrize("form", ["html", "csv", "json", "markdown", "table", "xlsx", "parquet"])
+@pytest.mark.parametrize("form", ["html", "csv", "json", "markdown", "table", "wide", "xlsx", "parquet"])
 def test_every_format_goes_to_a_file(store: StateStore, tmp_path: Path, form: str) -> None:
     store.ledger.append(a_month(), after=0)
     file = tmp_path / f"november.{form}"
@@ -250,8 +293,8 @@ def test_what_cannot_be_is_refused_with_what_to_do(arguments: tuple[str, ...], s
 def test_month_is_that_of_now_and_an_empty_ledger_is_said(home: Path) -> None:
     result = run("showback", "--now", NOW)
     assert result.exit_code == ExitCode.OK
-    assert result.stdout.startswith("Showback 2026-11\n")
-    assert "ledger of 0 entries" in result.stdout
+    assert result.stdout.startswith("Showback 2026-11\nNothing is spent")
+    assert "ledger of 0 entries" in run("showback", "--now", NOW, "-o", "wide").stdout
     assert not (home / "state.db").exists()
 
 

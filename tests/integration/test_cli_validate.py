@@ -47,6 +47,17 @@ def test_a_good_job_is_one_line(file: Path) -> None:
     assert result.stderr == ""
 
 
+def test_a_secret_written_out_is_warned_of_and_not_shown(file: Path) -> None:
+    text = GOOD + "run:\n  command: python train.py\n  env: {NCCL_DEBUG: INFO, HF_TOKEN: canary-91}\n"
+    file.write_text(text, encoding="utf-8")
+    result = validate("job.yaml")
+    assert result.exit_code == 0
+    assert "job.yaml:10:" in result.stdout
+    assert "run.env" not in result.stderr
+    assert "secret:env:NAME" in result.stdout
+    assert "canary" not in result.output
+
+
 BAD = {
     "unknown field": (GOOD + "dedline: +18h\n", "job.yaml:8:1: error: dedline: ", "did you mean deadline?"),
     "wrong unit": (GOOD + "startup: 10\n", "job.yaml:8:10: error: startup: 10 has no unit", "10m"),

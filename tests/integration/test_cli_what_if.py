@@ -28,11 +28,11 @@ teams: [{team: research, budget: 4000}]
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three jobs that fit, one of them in a hurry, and limits."""
+    """Three jobs that fit, and limits. One is in a hurry, and on demand: a later deadline makes none cheaper."""
     at = tmp_path_factory.mktemp("what-if")
     write_job(at / "jobs", "llama-7b")
-    write_job(at / "jobs", "mpt-13b", steps=9000)
-    write_job(at / "jobs", "rush", steps=2000, deadline="+4h")
+    write_job(at / "jobs", "mpt-13b", steps=9000, deadline="+4d")
+    write_job(at / "jobs", "rush", steps=2000, deadline="+4h", more="use_spot: false\n")
     (at / "limits.yaml").write_text(LIMITS, encoding="utf-8")
     return at
 
@@ -86,10 +86,10 @@ def test_a_grid_in_every_format(folder: Path, tmp_path: Path, form: str, words: 
         rows = list(csv.DictReader(io.StringIO(text)))
         assert [(row["deadline all"], row["limit aws p5 spot"]) for row in rows] == [
             ("", ""),
-            ("+0h", "0"),
-            ("+0h", "384"),
-            ("+6h", "0"),
-            ("+6h", "384"),
+            ("'+0h", "0"),
+            ("'+0h", "384"),
+            ("'+6h", "0"),
+            ("'+6h", "384"),
         ]
         assert float(rows[1]["cost_usd"]) > float(rows[2]["cost_usd"])
 

@@ -19,6 +19,7 @@ from typer.testing import Result
 from router.cli.console import ExitCode
 from router.showback.bill_import import import_bills
 from router.showback.bill_store import BillStore
+from router.state.closing_check import compare_closings
 from tests.support.command import run
 from tests.support.new_state import open_state
 from tests.support.repository import ROOT
@@ -265,6 +266,32 @@ def test_the_report_is_made_again_and_compared(home: Path) -> None:
     refused = run("ledger", "verify")
     assert refused.exit_code == ExitCode.FAILURE
     assert "the report of 2026-11 is made from other rows than it was closed with" in refused.stderr
+
+
+def test_a_closing_that_was_deleted_is_found(home: Path) -> None:
+    """The month would be open again, and nothing else would say so."""
+    with sqlite3.connect(home / "state.db") as database:
+        for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
+            if name.startswith("ledger_periods"):
+                database.execute(f"DROP TRIGGER {name}")
+        database.execute("DELETE FROM ledger_periods WHERE period = '2026-11'")
+    for words in (("ledger", "verify"), ("audit",)):
+        refused = run(*words)
+        assert refused.exit_code == ExitCode.FAILURE
+        said = " ".join(refused.stderr.split())
+        assert "closed 2026-11 on" in said
+        assert "its closing is gone: the month is open again" in said
+
+
+def test_a_closing_that_the_audit_log_does_not_know_is_noted(home: Path) -> None:
+    """As after a backup was restored, whose state has an audit log of its own."""
+    with open_state(home / "state.db", datetime(2026, 12, 4, tzinfo=UTC)) as store:
+        found = compare_closings(store.periods.closings(), ())
+    assert found.problems == ()
+    assert [note.partition(" by ")[0] for note in found.notes] == [
+        "2026-10 stands as closed",
+        "2026-11 stands as closed",
+    ]
 
 
 def test_a_month_that_is_not_over_at_now_is_not_closed(home: Path) -> None:

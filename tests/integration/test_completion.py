@@ -38,8 +38,22 @@ def test_commands_groups_and_options() -> None:
 def test_plan_takes_its_subcommands_and_files(tmp_path: Path) -> None:
     (tmp_path / "jobs").mkdir()
     (tmp_path / "dialogue.yaml").touch()
-    assert complete("stepfare plan ", tmp_path) == ["show", "diff", "check", "dialogue.yaml", "jobs/"]
+    assert complete("stepfare plan ", tmp_path) == [*TABLE.children("plan"), "dialogue.yaml", "jobs/"]
     assert complete("stepfare plan di", tmp_path) == ["diff", "dialogue.yaml"]
+    for words in ("quote", "validate", "plan what-if"):
+        assert complete(f"stepfare {words} ", tmp_path) == ["dialogue.yaml", "jobs/"]
+
+
+def test_accelerators() -> None:
+    assert complete("stepfare offers --accelerator H1") == ["H100", "H100-PCIe", "H100-NVL"]
+    assert complete("stepfare prices history --accelerator B") == ["B200", "B300"]
+
+
+def test_jobs_of_the_plan_that_is_named(tmp_path: Path) -> None:
+    (tmp_path / "plan.json").write_text('{"jobs": [{"job": "bert"}, {"job": "llama"}]}', encoding="utf-8")
+    assert complete("stepfare explain plan.json ", tmp_path) == ["bert", "llama"]
+    assert complete("stepfare explain plan.json l", tmp_path) == ["llama"]
+    assert complete("stepfare explain no.json ", tmp_path) == []
 
 
 def test_live_values_and_nothing_where_there_is_no_state(tmp_path: Path) -> None:

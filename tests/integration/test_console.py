@@ -31,7 +31,7 @@ def client(context: QueryContext) -> TestClient:
 
 def put_plan(context: QueryContext) -> str:
     digest: str = plan_content(PLAN)["digest"]
-    context.store.made_plans.put(digest, plan_to_json(PLAN), PLAN.as_of, NIGHT, "ana@host")
+    context.store.made_plans.put(digest, plan_to_json(PLAN), PLAN.as_of, NIGHT, "ana@host", "night")
     return digest
 
 

@@ -47,7 +47,9 @@ def idle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
 
 
 def test_a_plan_is_asked_for_made_and_read(context: QueryContext, client: TestClient) -> None:
-    asked = client.post(URL, json={"jobs": JOB, "book": "embedded", "limits": {"clouds": ["aws", "gcp"]}})
+    asked = client.post(
+        URL, json={"jobs": JOB, "name": "night", "book": "embedded", "limits": {"clouds": ["aws", "gcp"]}}
+    )
     assert asked.status_code == 202
     task = asked.json()
     assert (task["state"], task["kind"], task["team"]) == ("queued", plan_work.KIND, FIELDS["team"])
@@ -111,6 +113,7 @@ def test_limits_that_name_a_file_are_refused(idle: TestClient, name: str) -> Non
         ({"jobs": JOB, "slot": "-1h"}, 400, "slot"),
         ({"jobs": JOB, "time_limit": "1h"}, 400, "time_limit"),
         ({"jobs": JOB, "gap": 7}, 422, "gap"),
+        ({"jobs": JOB, "name": "quote"}, 400, "accepted quotes"),
         ({"jobs": JOB, "limits": "a: 1"}, 400, "limits.yaml:1"),
         ({"jobs": f"{JOB}\n---\n{JOB}"}, 400, "name of another job"),
     ],
@@ -143,7 +146,7 @@ def put_plans(context: QueryContext) -> tuple[str, str]:
         jobs = [a_job("secret-blue", team="blue"), a_job("own-red", team="red", steps=300 + 100 * day)]
         plan = plan_of(jobs, [NORTH], now=NIGHT + timedelta(days=day))
         digest = plan_content(plan)["digest"]
-        context.store.made_plans.put(digest, plan_to_json(plan), plan.as_of, plan.as_of, "ana")
+        context.store.made_plans.put(digest, plan_to_json(plan), plan.as_of, plan.as_of, "ana", "night")
         digests.append(digest)
     return digests[0], digests[1]
 

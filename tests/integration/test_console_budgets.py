@@ -13,6 +13,7 @@ from router.access.identity import Identity
 from router.queries.context import QueryContext
 from tests.support.command import run
 from tests.support.console import OPERATOR, console_client, identity_with
+from tests.support.page_reader import check_landmarks, read_page
 from tests.support.spent_month import MONTH, WHEN, spent_month
 
 PAGE = {"Accept": "text/html"}
@@ -79,8 +80,31 @@ def test_a_budget_is_set_seen_and_removed_with_who_did_it(readers: Readers, cont
     assert context.store.budgets.all()[-1].warn == (80, 100)
     done = post(client, "/budgets/remove", scope="team", name="vision", since="2026-12")
     assert done == (303, "/budgets?month=2026-12&done=removed")
-    assert "Team vision" not in client.get(done[1], headers=PAGE).text
+    assert "Team vision" not in rows_of(client, "2026-12")
     assert post(client, "/budgets/remove", scope="team", name="vision", since="2026-12")[0] == 404
+
+
+def rows_of(client: TestClient, month: str) -> str:
+    """The table of budgets of a month."""
+    page = client.get(f"/budgets?month={month}", headers=PAGE).text
+    return page[page.index('id="bud"') : page.index("</section>")]
+
+
+def test_what_is_wrong_with_a_budget_stands_beside_its_field_all_at_once(readers: Readers) -> None:
+    client = readers.asked_by("finance")
+    status, text = post(client, scope="team", name=" ", usd="lots", since="soon", warn="100,50", hard="yes")
+    assert status == 400
+    page = read_page(text)
+    check_landmarks(page)
+    wrong = page.every(lambda each: each.attributes.get("aria-invalid") == "true")
+    assert [each.attributes["name"] for each in wrong] == ["name", "usd", "since", "warn"]
+    words = {each.attributes["id"]: each.words for each in page.of_class("bad") if "id" in each.attributes}
+    assert [each.attributes["aria-describedby"].split()[0] in words for each in wrong] == [True] * 4
+    assert "not an amount of dollars" in words["usd-wrong"]
+    assert wrong[1].attributes["value"] == "lots"
+    assert page.every(lambda each: each.attributes.get("name") == "hard")[0].attributes["checked"] == ""
+    status, text = post(client, scope="team", name="vision", usd="5", since="2026-10")
+    assert (status, "the books of 2026-10 are closed" in text, 'id="since-wrong"' in text) == (409, True, True)
 
 
 def test_closed_months_get_none(readers: Readers) -> None:
@@ -145,3 +169,37 @@ def test_names_are_no_markup_and_no_formulas(readers: Readers) -> None:
     assert NASTY not in shown
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in shown
     assert ",'=1+1," in client.get("/budgets.csv?month=2027-01").text
+
+
+def test_a_removal_asks_and_can_be_undone(readers: Readers, context: QueryContext) -> None:
+    client = readers.asked_by("finance", name="fred")
+    before = [each for each in context.store.budgets.all() if each.name == "speech"][-1]
+    page = read_page(client.get("/budgets?month=2026-12", headers=PAGE).text)
+    check_landmarks(page)
+    (form,) = [each for each in page.tags("form") if "Team speech" in each.words]
+    (asked,) = [each for each in page.tags("details") if form in each.children]
+    assert asked.tags("summary")[0].words == "Remove"
+    assert "would have no budget" in asked.words
+    fields = {each.attributes["name"]: each.attributes["value"] for each in form.tags("input")}
+    _, url = post(client, "/budgets/remove", **fields)
+    page = read_page(client.get(url, headers=PAGE).text)
+    (told,) = page.every(lambda each: each.attributes.get("role") == "status")
+    assert (told.words, told.attributes["class"]) == ("The budget is removed. It can be put back below.", "done")
+    assert "Team speech" not in rows_of(client, "2026-12")
+    (restore,) = page.every(lambda each: each.attributes.get("action") == "/budgets/restore")
+    owed = {each.attributes["name"]: each.attributes["value"] for each in restore.tags("input")}
+    assert post(readers.asked_by("finance:research"), "/budgets/restore", **owed)[0] == 403
+    assert "Put back" not in readers.asked_by("finance:research").get(url, headers=PAGE).text
+    client = readers.asked_by("finance", name="mia")
+    assert post(client, "/budgets/restore", **owed) == (303, "/budgets?month=2026-12&done=restored")
+    assert "Team speech" in rows_of(client, "2026-12")
+    last = [each for each in context.store.budgets.all() if each.name == "speech"][-1]
+    assert (last.usd, last.warn, last.hard, str(last.since), last.who) == (
+        before.usd,
+        before.warn,
+        before.hard,
+        "2026-12",
+        "mia",
+    )
+    assert [entry.what for entry in context.store.audit.entries()[-2:]] == ["budget remove", "budget set"]
+    assert post(client, "/budgets/restore", **owed)[0] == 404

@@ -66,7 +66,7 @@ def test_no_canary_is_on_any_page_export_answer_or_log(tmp_path: Path, caplog: p
         digest: str = plan_content(plan)["digest"]
         store.plans.put_jobs({job.digest: job_json(job)}, NIGHT)
         store.plans.put_plan(digest, plan_to_json(plan), NIGHT)
-        store.made_plans.put(digest, plan_to_json(plan), plan.as_of, NIGHT, "ana@desk")
+        store.made_plans.put(digest, plan_to_json(plan), plan.as_of, NIGHT, "ana@desk", "night")
         store.attempts.add(attempt("leaky-1", job="leaky", job_digest=job.digest, plan=digest), [node("leaky-1")])
         store.ledger.add([entry("one", job="leaky", attempt="leaky-1", start=NIGHT, end=NIGHT + timedelta(hours=1))])
         store.audit.add("ana@desk", "apply", digest, Usd(10**9), NIGHT)

@@ -21,6 +21,7 @@ from router.render.status_text import status_document
 from tests.support import command
 from tests.support.console import console_client, identity_with, query_context
 from tests.support.live_gangs import NOW, ODD, ODD_TEAM, play_night
+from tests.support.page_reader import without_times
 from tests.support.state_values import attempt, node
 
 Night = tuple[QueryContext, dict[str, str], Path]
@@ -47,10 +48,10 @@ def as_team(context: QueryContext, *grants: str) -> TestClient:
 
 
 def test_the_first_screen_says_where_a_job_is_and_until_when(client: TestClient) -> None:
-    shown = client.get("/jobs", headers=PAGE).text
+    shown = without_times(client.get("/jobs", headers=PAGE).text)
     sentence = re.sub(r"<[^>]+>", "", shown.split("<h1>")[1].split("</h1>")[0])
     assert sentence == (
-        "2 gangs run in 2 places for $100.00 an hour; $209 spent by them so far; 1 job waits for machines; "
+        "2 gangs run in 2 places for $100.00 an hour; $209.18 spent by them so far; 1 job waits for machines; "
         "none under notice, 1 silent."
     )
     rows = {
@@ -66,7 +67,7 @@ def test_the_first_screen_says_where_a_job_is_and_until_when(client: TestClient)
 
 
 def test_a_job_has_its_attempts_as_a_picture_and_a_table(client: TestClient, night: Night) -> None:
-    shown = client.get(f"/jobs/{WHISPER}", headers=PAGE).text
+    shown = without_times(client.get(f"/jobs/{WHISPER}", headers=PAGE).text)
     assert f"{WHISPER} is in aws/us-west-2, until about 25 Nov 23:54" in shown
     wide = shown.split('<div class="w">')[1].split("</div>")[0]
     bars = re.findall(r'data-attempt="(\d+)" data-start="([^"]+)" data-end="([^"]+)"', wide)

@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from urllib.parse import quote
 
@@ -18,6 +18,7 @@ from fastapi.testclient import TestClient
 from pricing.book_file import embedded_book
 from pricing.offers import mark_stale
 from pricing.places import Market
+from pricing.pool_experience import ExperienceKind, PoolExperience
 from providers.errors import PermissionDeniedError
 from router.prices import history
 from router.prices.bookstore import BookStore
@@ -35,6 +36,7 @@ PAGE = {"Accept": "text/html"}
 NOW = datetime(2026, 11, 25, 12, tzinfo=UTC)
 BOOK_AT = datetime(2026, 11, 25, 9, tzinfo=UTC)
 ODD = "<script>alert(1)</script>"
+POOL = ("aws", "us-east-1", None, "p5.48xlarge", "spot")
 
 
 @pytest.fixture(scope="module")
@@ -49,9 +51,12 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[QueryCont
         if offer.cloud in ("aws", "azure")
     ]
     older = replace(book, as_of=BOOK_AT - timedelta(days=1), offers=tuple(offers[1:]))
+    priors = tuple(replace(p, source=f"{p.source} {ODD}") if p.market == "spot" else p for p in book.priors)
+    at = BOOK_AT - timedelta(hours=2)
+    record = PoolExperience(*POOL, 1, 40.0, 9.0, 2.0, 3, at, at, ExperienceKind.AVAILABILITY)
     with store.lock():
         store.commit(older)
-        store.commit(replace(book, as_of=BOOK_AT, offers=tuple(offers)))
+        store.commit(replace(book, as_of=BOOK_AT, offers=tuple(offers), priors=priors, records=(record,)))
     write_records(store, refresh_report())
     points = [a_point(hours, f"{20 + hours % 5}", source=ODD) for hours in range(-24, 48, 6)]
     looks = [a_point(hours / 4, None, available=float(hours % 40 > 3), source="probe") for hours in range(400)]
@@ -85,28 +90,19 @@ def test_the_answer_is_how_old_how_many_the_cheapest_and_who_failed(
 ) -> None:
     shown = client.get("/prices", headers=PAGE).text
     sentence = re.sub(r"<[^>]+>", "", shown.split("<h1>")[1].split("</h1>")[0])
+    words = ("offers", "--accelerator", "H100", "--sort", "accelerator-hour", "--limit", 0, "-o", "json")
+    offers = json.loads(told(stored[1], monkeypatch, *words))["offers"]
     cheapest = {
-        market: json.loads(
-            told(
-                stored[1],
-                monkeypatch,
-                "offers",
-                "--accelerator",
-                "H100",
-                "--market",
-                market,
-                "--limit",
-                1,
-                "-o",
-                "json",
-            )
-        )["offers"][0]
+        market: next(each for each in offers if each["market"] == market and each["provisionable"])
         for market in ("spot", "on_demand")
     }
+    every = json.loads(told(stored[1], monkeypatch, "offers", "--limit", 0, "-o", "json"))["offers"]
+    ages = [(NOW.date() - date.fromisoformat(each["as_of"])).days for each in every if each["as_of"] is not None]
     spot, sure = (f"{float(cheapest[market]['usd_per_accelerator_hour']):.2f}" for market in ("spot", "on_demand"))
     weak = {market: "~" if cheapest[market]["weak"] else "" for market in cheapest}
     assert sentence == (
-        f"Prices are 3.0 h old: 897 offers of 2 clouds; an H100 costs from {weak['spot']}${spot} an hour on spot, "
+        f"Prices are {min(ages)} to {max(ages)} days old: 897 offers of 2 clouds; "
+        f"an H100 costs from {weak['spot']}${spot} an hour on spot, "
         f"{weak['on_demand']}${sure} on demand; azure did not answer in full."
     )
 
@@ -173,6 +169,47 @@ def test_history_is_that_of_the_command_line(
     assert "1 Nov 2026" not in client.get("/prices/history?market=spot&since=1d").text
 
 
+def test_risks_are_those_of_the_command_line(
+    client: TestClient, stored: tuple[QueryContext, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = ("prices", "risk", "--accelerator", "H100", "--now", "2026-11-25T12:00Z")
+    for form in ("json", "csv"):
+        answer = client.get(f"/api/v1/prices/risk?accelerator=H100&format={form}").text
+        assert answer == told(stored[1], monkeypatch, *asked, "-o", form)
+    pools = client.get("/api/v1/prices/risk?accelerator=H100&cloud=aws&region=us-east-1&limit=1").json()["pools"]
+    assert len(pools) == 1
+    shown = client.get("/prices", headers=PAGE).text
+    section = shown.split('id="risk"')[1].split("</section>")[0]
+    rows = section.split('data-pool="')[1:]
+    everything = client.get("/api/v1/prices/risk?accelerator=H100").json()["pools"]
+    assert f"{len(everything)} spot pools, the calmest first" in section
+    assert len(rows) == min(len(everything), 100)
+    assert [row.split('"')[0] for row in rows] == [f"{p['cloud']}/{p['region']}" for p in everything[: len(rows)]]
+    for row, pool in zip(rows, everything, strict=False):
+        assert f"{pool['no_interruption']['24h']:.0%}"[:-1] in row
+        assert ("<small>nobody has published any" in row) == pool["unpublished"]
+        assert all(each["level"] in row for each in pool["evidence"])
+    (own,) = (row for row in rows if row.startswith("aws/us-east-1") and ">p5.48xlarge<" in row)
+    assert "2 in 40 h" in own
+    assert "own availability: 2 interruptions in 40.0 h of 3 lives" in own
+    assert re.findall(r"lost by ([^<]*)", own) == [
+        "capacity: 2",
+        *(f"{reason}: not recorded" for reason in ("own price limit", "maintenance", "host failure")),
+    ]
+    assert section.count("lost by capacity") == sum(
+        pool["own"]["losses"]["capacity"] is not None for pool in everything
+    )
+
+
+def test_risks_are_read_without_scripts_and_none_is_said(client: TestClient) -> None:
+    shown = client.get("/prices", headers=PAGE).text
+    section = shown.split('id="risk"')[1].split("</section>")[0]
+    assert section.count("<details>") == section.count("</details>") == section.count("<summary>")
+    assert "hidden" not in section
+    assert "alert(1)" in section, "the source of a prior is shown, as text"
+    assert "No offer of it is on spot." in client.get("/prices?accelerator=GB200", headers=PAGE).text
+
+
 def test_markup_in_names_is_text(client: TestClient) -> None:
     for url in ("/prices", "/prices/history?accelerator=H100", f"/prices/history?accelerator=H100&region={quote(ODD)}"):
         shown = client.get(url, headers=PAGE)
@@ -191,11 +228,12 @@ def test_markup_in_names_is_text(client: TestClient) -> None:
         "/prices/history?since=999999d",
         "/prices/history?since=9999999999999999d", "/prices/history?since=soon", "/prices/history?market=free",
         "/prices/history?region=%00", "/prices/history?accelerator=%0a",
+        "/prices/risk?accelerator=H1000", "/prices/risk?cloud=%00", "/prices/risk?book=/etc/passwd",
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_refused_with_what_to_do(client: TestClient, url: str) -> None:
     page = client.get(url, headers=PAGE)
-    assert page.status_code == 400
+    assert page.status_code == (404 if "/risk" in url else 400)
     api = url.replace("/prices?", "/prices/latest?")
     answer = client.get(f"/api/v1{api}")
     assert answer.status_code == 400
@@ -218,6 +256,7 @@ def test_who_may_not_read_prices_is_refused(stored: tuple[QueryContext, Path]) -
         "/api/v1/prices/books",
         "/api/v1/prices/latest",
         "/api/v1/prices/history",
+        "/api/v1/prices/risk",
     ):
         assert nobody.get(url).status_code == 403
     one_team = console_client(stored[0], lambda: identity_with("viewer:speech"))

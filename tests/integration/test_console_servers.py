@@ -65,7 +65,7 @@ def write(store: StateStore, number: int) -> str:
     digest: str = plan_content(plan)["digest"]
     store.ledger.add([entry(f"entry {number}")])
     store.audit.add("ana@desk", "apply", digest, Usd(10**9 * number), now)
-    store.made_plans.put(digest, plan_to_json(plan), plan.as_of, now, "ana@desk")
+    store.made_plans.put(digest, plan_to_json(plan), plan.as_of, now, "ana@desk", "night")
     return digest
 
 

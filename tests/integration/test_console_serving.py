@@ -20,8 +20,9 @@ import pytest
 from sqlalchemy import text
 
 from router.console.server import GRACE_SECONDS, listening
-from router.coordinator.server import ListenError
+from router.coordinator.server import MAX_OPEN_FILES, ListenError
 from tests.support.console import console_client, query_context
+from tests.support.listening import listening_port
 from tests.support.repository import ROOT
 
 COMMAND = str(Path(sys.executable).with_name("stepfare"))
@@ -36,15 +37,7 @@ def served(home: Path, *options: str, port: int = 0) -> Iterator[tuple[subproces
     words = [COMMAND, "serve", "--port", str(port), *options]
     with subprocess.Popen(words, env=environment, stderr=subprocess.PIPE, text=True) as process:
         try:
-            assert process.stderr is not None
-            said = []
-            for line in process.stderr:
-                said.append(line)
-                if found := re.search(r"listening on (http://127\.0\.0\.1:\d+)/", line):
-                    break
-            else:
-                raise AssertionError("".join(said))
-            yield process, found[1]
+            yield process, f"http://127.0.0.1:{listening_port(process)}"
         finally:
             process.kill()
 
@@ -171,6 +164,7 @@ def test_the_unit_restarts_and_waits_longer_than_answers_may_take() -> None:
     service = unit["Service"]
     assert service["Restart"] == "on-failure"
     assert int(service["TimeoutStopSec"]) > GRACE_SECONDS + 5
+    assert int(service["LimitNOFILE"]) > MAX_OPEN_FILES // 2
     assert service["NoNewPrivileges"] == service["PrivateTmp"] == "yes"
 
 

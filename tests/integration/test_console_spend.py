@@ -26,6 +26,7 @@ from router.showback.report.export_tables import report_to_csv, report_to_workbo
 from router.showback.report.lines import SpendLine, find_level
 from tests.support.command import run
 from tests.support.console import OPERATOR, console_client, identity_with
+from tests.support.page_reader import without_times
 from tests.support.spent_month import MADE_AT, MONTH, TEAMS, WHEN, spent_month
 
 PAGE = {"Accept": "text/html"}
@@ -94,14 +95,14 @@ def amounts(text: str) -> list[Decimal]:
 def test_the_first_screen_answers_what_was_spent_why_and_who_is_over(readers: Readers) -> None:
     shown = readers.asked_by().get("/spend", headers=PAGE).text
     top = shown[shown.index("<h1>") : shown.index("<dl")]
-    assert "$26,751</data> spent" in top
+    assert "$26,750.96</data> spent" in top
     assert re.search(r"speech is over its budget|research, speech are over|nobody is over", top)
     lead = top[top.index('<p class="lead">') :]
     assert "more than October" in lead
     change, *reasons = amounts(lead)
     # The last amount is of a team; each is rounded by itself.
     assert abs(change - sum(reasons[:-1])) <= Decimal("0.02")
-    assert "As of 3 Dec 2026, 09:00 UTC" in shown
+    assert "As of 3 Dec 2026, 09:00 UTC" in without_times(shown)
 
 
 @pytest.mark.parametrize(
@@ -185,8 +186,9 @@ def test_a_label_leads_down_to_its_jobs_and_adds_up(readers: Readers, answers: A
     assert '<option value="label:phase" selected>' in shown
     told = client.get(f"{url}?format=json").json()
     assert Decimal(told["totals"]["USD"]) == cost["pretraining"]
-    jobs = {row["job"] for row in told["rows"] if row["by"] == "job"}
-    assert jobs == {line.job for line in lines if dict(line.labels).get("phase") == "pretraining"}
+    assert {row["job"] for row in told["rows"]} == {
+        line.job for line in lines if dict(line.labels).get("phase") == "pretraining"
+    }
     job = client.get(f"{url}/team/research/project/code/job/code-34b-pretrain", headers=PAGE).text
     assert '<a href="/attempts/' in job
     assert "Label phase: pretraining" in client.get(url, headers=PAGE).text
@@ -220,11 +222,68 @@ def test_a_jobs_page_lists_its_attempts_with_all_digits_and_as_files(readers: Re
     assert '<a href="/attempts/' in shown
     assert shown.index(f'href="/spend/{MONTH}"') < shown.index('aria-current="page">code-34b-pretrain')
     told = client.get(f"{url}?format=json").json()
-    by_attempt = [row for row in told["rows"] if row["by"] == "attempt"]
-    assert sum(Decimal(row["cost"]) for row in by_attempt) == Decimal(told["totals"]["USD"])
+    assert {row["attempt"] for row in told["rows"]} <= set(re.findall(r"[\w-]+", shown)) | {"__unallocated__"}
     rows = list(csv.DictReader(io.StringIO(client.get(f"{url}?format=csv").text)))
     assert [row["cost"] for row in rows] == [row["cost"] for row in told["rows"]]
-    assert all(row["cost"] in shown for row in by_attempt if len(row["cost"].partition(".")[2]) > 2)
+
+
+def test_every_chart_table_tile_and_file_adds_up_to_one_figure(readers: Readers, answers: Answers) -> None:
+    """By hand: 26,750.96325 dollars. Pages have its cents; sections, files and levels all its digits."""
+    client, report = readers.asked_by(), answers["*"].report
+    exact = Decimal("26750.96325")
+    rows: dict[str, list[dict[str, Any]]] = {
+        each.name: [row for row in each.records() if row.get("currency") == "USD"] for each in report.sections
+    }
+    coverage = {row["what"]: row for row in rows["coverage"]}
+    (bridge,) = [row["sum"] for row in rows["bridge"] if row["step"] == "spent"]
+    found = {
+        "totals": rows["totals"][0]["effective"],
+        "bridge": bridge,
+        "last day": rows["days"][-1]["sum"],
+        "months": rows["months"][-1]["cost"],
+        "owned or not": coverage["project"]["allocated"] + coverage["project"]["unallocated"],
+        "jobs": sum(row["effective"] or 0 for row in rows["jobs"]) + coverage["job"]["unallocated"],
+        "budget of all": next(row["spent"] for row in rows["budgets"] if row["scope"] == "all"),
+        **{name: sum(row["effective"] or 0 for row in rows[name]) for name in ("days", "groups")},
+        "teams": sum(row["cost"] or 0 for row in rows["teams"]),
+        "change": sum(row["amount"] for row in rows["change"]) + rows["totals"][0]["last_month"],
+    }
+    for name in ("days", "groups"):
+        for ending, read in (("csv", _csv_rows), ("json", _json_rows)):
+            own = [row for row in read(client.get(f"/spend/{MONTH}.{ending}").text, name) if row["currency"] == "USD"]
+            found[f"{name}.{ending}"] = sum(Decimal(row["effective"] or 0) for row in own)
+    for row in rows["teams"]:
+        url = f"/spend/{MONTH}/team/{row['team']}?format=csv"
+        level = list(csv.DictReader(io.StringIO(client.get(url).text))) if row["cost"] else []
+        assert sum(Decimal(each["cost"] or 0) for each in level if each["currency"] == "USD") == (row["cost"] or 0), url
+    assert {name: amount for name, amount in found.items() if amount != exact} == {}
+    shown = client.get("/spend", headers=PAGE).text
+    assert Decimal(round(exact, 2)) in amounts(shown[shown.index("<dt>Spent") : shown.index("<dt>Budget used")])
+    assert amounts(shown[shown.index("<tfoot") :])[0] == round(exact, 2)
+    charts = shown[shown.index('aria-label="Spent so far by day in USD') : shown.index("Raw fields")]
+    assert re.findall(r">(\$[\d,.]+)</text>", charts[: charts.index("</svg>")]).count("$26,750.96") == 1
+
+
+def _csv_rows(text: str, section: str) -> list[dict[str, str]]:
+    return [row for row in csv.DictReader(io.StringIO(text)) if row["section"] == section]
+
+
+def _json_rows(text: str, section: str) -> list[dict[str, str]]:
+    rows: list[dict[str, str]] = json.loads(text)["sections"][section]["rows"]
+    return rows
+
+
+@pytest.mark.parametrize(
+    "path", ["team/research", "label%253Aphase/pretraining", "team/research/project/code/job/code-34b-pretrain"]
+)
+def test_the_file_of_a_level_has_each_amount_once(readers: Readers, path: str) -> None:
+    client = readers.asked_by()
+    url = f"/spend/{MONTH}/{path}"
+    told = client.get(f"{url}?format=json").json()
+    rows = list(csv.DictReader(io.StringIO(client.get(f"{url}?format=csv").text)))
+    for currency, total in told["totals"].items():
+        assert sum(Decimal(row["cost"] or 0) for row in rows if row["currency"] == currency) == Decimal(total)
+    assert [row["cost"] or None for row in rows] == [row["cost"] for row in told["rows"]]
 
 
 @pytest.mark.slow

@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from router.coordinator import app as app_module
+from router.coordinator import bodies
 from router.coordinator.app import make_app
 from router.coordinator.connections import ConnectionLimits
 from router.coordinator.messages import LARGEST_BODY
@@ -120,7 +120,7 @@ def test_a_body_without_end_is_cut_off(one: Scene) -> None:
 
 
 def test_a_body_that_does_not_come_is_not_waited_for(one: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(app_module, "BODY_SECONDS", 0.2)
+    monkeypatch.setattr(bodies, "BODY_SECONDS", 0.2)
     with one.serving() as server, socket.create_connection(("127.0.0.1", server.port), timeout=10) as client:
         client.sendall(_head("Content-Length: 100") + b"{")
         assert client.recv(1000).startswith(b"HTTP/1.1 408 ")

@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 
-from router.coordinator import app as app_module
-from router.coordinator import messages
+from router.coordinator import bodies, messages
 from router.coordinator import server as server_module
 from router.coordinator.connections import ConnectionLimits, ConnectionRegistry
 from router.coordinator.handlers import AgentMessageHandler
@@ -139,7 +138,7 @@ def test_paths_are_looked_at_before_bodies(one: Scene) -> None:
 
 def test_half_a_body_without_a_token_is_not_waited_for_nor_kept(one: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """Many at once: what each has sent is dropped as it comes, and the answer does not wait for the rest."""
-    monkeypatch.setattr(app_module, "DRAIN_SECONDS", 0.2)
+    monkeypatch.setattr(bodies, "DRAIN_SECONDS", 0.2)
     with one.serving() as server, ExitStack() as stack:
         clients = [stack.enter_context(connect(server.port)) for _ in range(40)]
         for client in clients:

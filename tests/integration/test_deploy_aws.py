@@ -37,6 +37,7 @@ gang: {accelerators: "H100:32"}
 checkpoint: {size_gib: 10}
 residency: {allow: [aws/us-east-1, aws/us-east-2, aws/us-west-2]}
 market: {spot: only}
+interruptions: {per_hour: 0.001}
 run:
   engine: command
   command: echo "rank $NODE_RANK of $NNODES with $HF"; sleep 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -19,10 +20,13 @@ from providers.errors import (
     TransientError,
     UnreadableError,
 )
+from providers.gcp.signals import NO_SHARE
 from providers.protocol import FetchResult, GangQuery, Scope
 from tests.support.gcp_service_client import provider_at, serving
+from tests.support.gcp_service_data import preempted_share
 
 US = Scope("gcp", "us-central1")
+SHARES = "shares of preempted Spot machines"
 PAGED: dict[str, Any] = {"page_size": 10, "sku_page_size": 100}
 
 
@@ -170,7 +174,7 @@ def test_history_that_may_not_be_read_is_a_gap_and_is_asked_for_once() -> None:
             harvest = provider.fetch(scope, datetime.fromisoformat("2026-09-01T00:00:00+00:00"))
             assert harvest.offers
             assert harvest.covered
-            assert [g.subject for g in harvest.gaps] == ["spot price history"]
+            assert [g.subject for g in harvest.gaps] == ["spot price history", SHARES]
         assert app.calls["advice.capacityHistory"] == 1
 
 
@@ -182,6 +186,64 @@ def test_history_of_one_type_that_is_refused_leaves_the_others() -> None:
         sold = {o.instance_type for o in harvest.offers if o.market is Market.SPOT}
         assert len({p.instance_type for p in harvest.points}) == len(sold) - 1
         assert [g.subject for g in harvest.gaps] == ["spot price history"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "error"),
+    [
+        ("forbidden", PermissionDeniedError),
+        ("api_off", PermissionDeniedError),
+        ("expired_token", CredentialsError),
+        ("error500", TransientError),
+        ("throttle", ThrottledError),
+        ("bad_json", UnreadableError),
+    ],
+)
+def test_without_shares_offers_come_without_them(kind: str, error: type[ProviderError]) -> None:
+    with serving({"match": "PREEMPTION", "kind": kind}, attempts=1) as (provider, app):
+        harvest = provider.fetch(US, None)
+        calls = app.calls["advice.capacityHistory"]
+    (gap,) = harvest.gaps
+    assert gap.subject == SHARES
+    assert type(gap.error) is error
+    assert harvest.offers == tuple(replace(offer, preempted_share=None) for offer in healthy().offers)
+    assert harvest.covered == {("us-central1", Market.ON_DEMAND), ("us-central1", Market.SPOT)}
+    if kind != "bad_json":
+        assert calls == (3 if kind == "throttle" else 1), "the other places would fail as well"
+
+
+def test_shares_that_may_not_be_read_are_asked_for_once() -> None:
+    with serving({"match": "PREEMPTION", "kind": "forbidden"}, regions=["us-central1", "us-east1"]) as (provider, app):
+        gaps = [gap.subject for scope in provider.scopes() for gap in provider.fetch(scope, None).gaps]
+        assert gaps == [SHARES, SHARES]
+        assert app.calls["advice.capacityHistory"] == 1
+
+
+@pytest.mark.parametrize("kind", ["not_found", "region_off"])
+def test_a_place_of_which_google_publishes_nothing_is_no_gap(kind: str) -> None:
+    with serving({"match": "PREEMPTION", "kind": kind, "times": 1}) as (provider, _):
+        harvest = provider.fetch(US, None)
+    assert harvest.gaps == ()
+    lost = [o.key for o, was in zip(harvest.offers, healthy().offers, strict=True) if o != was]
+    assert len(lost) == 1
+
+
+def test_a_share_that_passes_late_is_still_had() -> None:
+    with serving({"match": "PREEMPTION", "kind": "error500", "times": 1}) as (provider, _):
+        assert provider.fetch(US, None) == healthy()
+
+
+def test_a_day_that_cannot_be_used_is_named_and_the_others_count() -> None:
+    with serving({"match": "us-central1-a a3-highgpu-8g", "kind": "odd_share"}) as (provider, _):
+        harvest = provider.fetch(US, None)
+    place = ("gcp", "us-central1", "us-central1-a", "a3-highgpu-8g", "spot")
+    before = {o.key: o for o in healthy().offers}
+    changed = {o.key: o for o in harvest.offers if o != before[o.key]}
+    assert changed.keys() == {place}
+    # The first of 27 days is a tenth below the mean; without it the other 26 are a little above.
+    mean = preempted_share("us-central1-a", "a3-highgpu-8g")
+    assert changed[place].preempted_share == pytest.approx(mean + 0.1 / 26)
+    assert ("us-central1-a/a3-highgpu-8g/spot", NO_SHARE) in {(d.row, d.why) for d in harvest.dropped}
 
 
 def test_advice_that_may_not_be_asked_is_raised() -> None:

@@ -15,7 +15,7 @@ from providers.errors import NotReachedError, RegionOffError
 from providers.protocol import FetchResult, GangQuery, Scope
 from tests.support.gcp_service import GcpService, make_app
 from tests.support.gcp_service_client import NOW, provider_at, serving
-from tests.support.gcp_service_data import GPU_TYPES, offered
+from tests.support.gcp_service_data import GPU_TYPES, offered, preempted_share
 from tests.support.service import closed_port, in_thread
 
 SINCE = datetime(2026, 9, 15, tzinfo=UTC)
@@ -106,9 +106,33 @@ def test_history_is_that_of_the_types_sold_there(service: tuple[str, GcpService]
     types = {o.instance_type for o in harvest.offers if o.market is Market.SPOT}
     assert {p.instance_type for p in harvest.points} == types
     assert {p.at for p in harvest.points} == {datetime(2026, m, 1, 8, tzinfo=UTC) for m in (9, 10, 11)}
-    body = service[1].bodies[-1]
-    assert body["types"] == ["PRICE"]
+    body = next(body for body in reversed(service[1].bodies) if body.get("types") == ["PRICE"])
     assert body["instanceProperties"]["scheduling"] == {"provisioningModel": "SPOT"}
+
+
+def test_spot_offers_have_the_share_of_preempted_machines_of_their_zone(harvests: dict[str, FetchResult]) -> None:
+    offers = [offer for harvest in harvests.values() for offer in harvest.offers]
+    assert {o.preempted_share for o in offers if o.market is not Market.SPOT} == {None}
+    spot = [o for o in offers if o.market is Market.SPOT]
+    unpublished = {o.instance_type for o in spot if o.preempted_share is None}
+    assert unpublished == {"a2-megagpu-16g"}
+    for offer in spot:
+        if offer.instance_type not in unpublished:
+            assert offer.preempted_share == pytest.approx(preempted_share(offer.zone or "", offer.instance_type))
+
+
+def test_shares_are_asked_by_zone_of_machine_types_that_are_sold() -> None:
+    with serving() as (provider, app):
+        harvest = provider.fetch(Scope("gcp", "us-central1"), None)
+        asked = [
+            (body["locationPolicy"]["location"], body["instanceProperties"]["machineType"])
+            for body in app.bodies
+            if body["types"] == ["PREEMPTION"]
+        ]
+    sold = {(f"zones/{o.zone}", o.instance_type) for o in harvest.offers if o.market is Market.SPOT}
+    assert len(asked) == len(set(asked))
+    assert set(asked) == sold
+    assert not [name for _, name in asked if name.startswith(("n1-", "ct"))]
 
 
 def test_an_unknown_region_is_entered_as_such() -> None:

@@ -23,14 +23,14 @@ from providers.neoclouds.provider import make
 from providers.protocol import FetchResult, GangQuery, Provider
 from providers.session import Session, Settings
 from tests.support.neocloud_service import make_app
-from tests.support.service import closed_port, in_thread
+from tests.support.service import CALL_LIMIT_S, closed_port, in_thread
 
 NOW = datetime(2026, 11, 21, 18, tzinfo=UTC)
 
 
 def provider(cloud: str, url: str, *, now: datetime = NOW, attempts: int = 3, **settings: Any) -> Provider:
     endpoints = {"catalogue": f"{url}/v3", "market": f"{url}/api/v0/bundles/"}
-    caller = Caller(cloud, 20.0, attempts=attempts)
+    caller = Caller(cloud, CALL_LIMIT_S, attempts=attempts)
     return make(cloud, Session(Settings(endpoints=endpoints, **settings), embedded_book(), now, caller))
 
 

@@ -70,7 +70,7 @@ def test_every_format_and_command_adds_up_to_one_figure(home: Path, tmp_path: Pa
     for words in (("showback", *when), ("showback", *when, "-o", "markdown"), ("ledger", "periods", "--now", AT)):
         text = say(*words)
         assert "26,750.96" in text, words
-    assert "effective (accrual)" in say("showback", *when)
+    assert "effective cost" in say("showback", *when)
 
 
 @pytest.mark.slow

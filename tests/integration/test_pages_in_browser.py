@@ -58,7 +58,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "several quotes": several_quotes,
     "month": month,
 }
-SHEETS = {"tonight": (3, 8), "estimate": (2, 5), "one quote": (4, 13), "several quotes": (4, 13), "month": (4, 14)}
+SHEETS = {"tonight": (3, 8), "estimate": (2, 5), "one quote": (4, 13), "several quotes": (4, 13), "month": (3, 6)}
 
 
 @pytest.fixture(scope="module", params=SHEETS)

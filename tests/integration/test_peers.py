@@ -199,7 +199,7 @@ def test_a_cheap_pool_that_is_taken_back_often_loses(embedded: PriceBook) -> Non
     """11 % cheaper by the hour, dearer by the step: it loses. As safe as the other, it wins."""
     risky = offer("aws/us-east-1", AWS, "spot", "25.36", interruptions_per_hour=0.5)
     calm = offer("aws/us-west-2", AWS, "spot", "28.50", interruptions_per_hour=0.002)
-    job = sure("spotty", steps=4000, deadline=NOW + 24 * HOUR, checkpoint={"size_gib": 400}, startup_minutes=20)
+    job = sure("spotty", steps=4000, deadline=NOW + 48 * HOUR, checkpoint={"size_gib": 400}, startup_minutes=20)
     plan = planned(embedded, [risky, calm], [job])
     assert places(plan) == {"aws/us-west-2"}
     summary = plan.jobs[0]
@@ -213,8 +213,11 @@ def test_a_cheap_pool_that_is_taken_back_often_loses(embedded: PriceBook) -> Non
 
 
 def test_a_band_of_the_cloud_counts_as_risk(embedded: PriceBook) -> None:
-    """The published bands: over 20 % a month against 5 to 10 %, where a job cannot resume and loses all of it."""
-    risky = offer("aws/us-east-1", AWS, "spot", "28.00", interruption_band=">20%")
-    calm = offer("aws/us-west-2", AWS, "spot", "28.50", interruption_band="<5%")
-    job = sure("whole", steps=100_000, deadline=NOW + timedelta(days=10), startup_minutes=20)
+    """The published bands: over 20 % a month against under 5 %, where a job cannot resume and loses all of it."""
+    day = NOW.date()
+    risky = offer("aws/us-east-1", AWS, "spot", "28.00", interruption_band=">20%", band_as_of=day)
+    calm = offer("aws/us-west-2", AWS, "spot", "28.50", interruption_band="<5%", band_as_of=day)
+    job = sure("whole", steps=6000, deadline=NOW + timedelta(days=10), startup_minutes=20)
     assert places(planned(embedded, [risky, calm], [job])) == {"aws/us-west-2"}
+    alike = replace(risky, interruption_band="<5%")
+    assert places(planned(embedded, [alike, calm], [job])) == {"aws/us-east-1"}

@@ -10,16 +10,19 @@ from router.jobs.residency import Residency
 from router.planning.changes import plan_diff
 from router.planning.planner import make_plan
 from router.render.plan_diff_text import diff_text
-from tests.support.night import nightly_plan, nightly_request
+from tests.support.night import nightly_request
 
 FREED = "unet3d-crossvalidation"
 
 
 @pytest.mark.slow
 def test_one_job_of_24_loses_a_rule() -> None:
-    request = nightly_request()
+    # Within a wide gap, plans differ by what nothing explains.
+    request = replace(nightly_request(), gap=0.01)
     jobs = tuple(j.model_copy(update={"residency": Residency()}) if j.name == FREED else j for j in request.jobs)
-    found = plan_diff(nightly_plan(), make_plan(replace(request, jobs=jobs)), {FREED: ("residency.allow EU -> empty",)})
+    found = plan_diff(
+        make_plan(request), make_plan(replace(request, jobs=jobs)), {FREED: ("residency.allow EU -> empty",)}
+    )
     first, *rest = found.shown
     assert (first.job, first.root) == (FREED, FREED)
     assert first.why.startswith("the job changed: residency.allow EU -> empty")

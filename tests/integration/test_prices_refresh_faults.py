@@ -53,6 +53,7 @@ class Case:
 
 
 SPOT = "DescribeSpotPriceHistory us-east-1"
+GRAPH = "Microsoft.ResourceGraph"
 CASES = (
     Case("aws", {"match": SPOT, "kind": "half_page", "after": 1}, ("unreadable answer", "us-east-1")),
     Case("aws", {"match": "GetProducts", "kind": "bad_json"}, ("unreadable answer",)),
@@ -73,6 +74,8 @@ CASES = (
     Case("gcp", {"match": "H100", "kind": "price_zero"}, ("0",), 0),
     Case("gcp", {"match": "H100", "kind": "duplicate"}, ("price",), 0),
     Case("gcp", {"match": "H100", "kind": "currency"}, ("not in USD",), 0),
+    Case("gcp", {"match": "PREEMPTION", "kind": "forbidden"}, ("shares of preempted Spot machines", "not permitted")),
+    Case("gcp", {"match": "us-central1-a", "kind": "odd_share"}, ("not between 0 and 1",), 0),
     Case("gcp", {"match": "", "kind": "clock"}, ("clock is 10 min",), 0),
     Case("azure", {"match": "RetailPrices", "kind": "half_page", "after": 1}, ("unreadable answer",)),
     Case("azure", {"match": "RetailPrices", "kind": "bad_json", "after": 1}, ("unreadable answer",)),
@@ -82,6 +85,9 @@ CASES = (
     Case("azure", {"match": "RetailPrices", "kind": "price_zero"}, ("0",), 0),
     Case("azure", {"match": "RetailPrices", "kind": "duplicate"}, ("price",), 0),
     Case("azure", {"match": "RetailPrices", "kind": "currency"}, ("not in US dollars",), 0),
+    Case("azure", {"match": GRAPH, "kind": "forbidden"}, ("eviction rates of spot machines", "not permitted")),
+    Case("azure", {"match": GRAPH, "kind": "empty"}, ("eviction rates of spot machines", "SpotResources")),
+    Case("azure", {"match": GRAPH, "kind": "odd_rate"}, ("an eviction rate that is not known",), 0),
     Case("azure", {"match": "", "kind": "clock"}, ("clock is 10 min",), 0),
 )
 

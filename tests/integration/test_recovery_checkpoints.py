@@ -104,8 +104,9 @@ def test_a_checkpoint_that_takes_longer_than_there_is_time(slow: Site) -> None:
     first, second, third = attempts(slow)
     assert [first.kept_step, second.kept_step] == [second.first_step, third.first_step]
     # Whatever interval would have been best, it is halved each time that a notice was too short.
-    assert first.checkpoint_seconds is None
+    assert first.checkpoint_seconds is not None
     assert second.checkpoint_seconds is not None
+    assert second.checkpoint_seconds <= first.checkpoint_seconds / 2
     assert third.checkpoint_seconds == max(10.0, second.checkpoint_seconds / 2)
     _loss_is_told(slow, first)
 

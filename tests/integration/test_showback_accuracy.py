@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -80,7 +81,7 @@ def test_orders_of_another_night_are_left_out(home: Path) -> None:
 
 def test_predicted_interruptions_follow_from_restarts() -> None:
     """A rate of .05 an hour for about 6 hours of run time is about .3 interruptions."""
-    plan = plan_of([a_job(steps=600)], [NORTH_SPOT])
+    plan = plan_of([a_job(steps=600)], [replace(NORTH_SPOT, interruptions_per_hour=0.05)])
     found = predict(plan, "a")
     assert found is not None
     assert found.interruptions == pytest.approx(0.05 * found.hours, rel=0.05)

@@ -11,6 +11,13 @@ from unittest import mock
 import psycopg
 import pytest
 
+from router.access.identity import local_operator
+from router.app.settings import AppSettings
+from router.controller.approval import ApprovalRules
+from router.controller.deploy_settings import Deploy
+from router.prices.cloud_settings import Clouds, LoadedClouds
+from router.queries.approvals import ApprovalRefusedError, StateRules, set_approval_rules, state_rules
+from router.queries.context import QueryContext
 from router.state import database
 from router.state.errors import BusyError, StateError
 from router.state.store import StateStore
@@ -121,6 +128,35 @@ class TestBooksCrashes(BooksCrashSuite):
 
 class TestAudit(AuditSuite):
     pass
+
+
+def test_the_owner_of_the_tables_administers_a_state_and_its_role_is_recorded(
+    server: PostgresHere, ready_url: NewUrl
+) -> None:
+    """Another role that may write every table is no administrator."""
+    url = ready_url()
+    schema = url.rpartition("%3D")[2]
+    for statement in (
+        f"CREATE ROLE eve LOGIN PASSWORD '{PASSWORD}'",
+        f"GRANT USAGE ON SCHEMA {schema} TO eve",
+        f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO eve",
+    ):
+        server.say(statement, "shared")
+    rules = ApprovalRules.model_validate({"approvers": [{"name": "ana", "database_user": "ana_db"}]})
+    with StateStore.open(url, now=NOW) as store:
+        assert store.administration.problem() == ""
+        entry = set_approval_rules(query_of(store), rules)
+        assert entry.details["database_user"] == USER
+    with StateStore.open(url.replace(f"//{USER}:", "//eve:"), now=NOW) as store:
+        assert store.administration.session == {"database_user": "eve"}
+        with pytest.raises(ApprovalRefusedError, match="eve does not own the tables of the PostgreSQL database"):
+            set_approval_rules(query_of(store), rules)
+        assert state_rules(store) == StateRules(rules, "ana@desk", NOW)
+
+
+def query_of(store: StateStore) -> QueryContext:
+    settings = AppSettings(Deploy(), LoadedClouds(Clouds(), {}), Path(), {})
+    return QueryContext(settings, store, lambda: NOW, local_operator("ana@desk"))
 
 
 class TestAppendOnly(AppendOnlySuite):

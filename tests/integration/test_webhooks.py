@@ -73,7 +73,7 @@ def sender_of(store: StateStore, clock: Clock, *hooks: Webhook) -> WebhookSender
 
 def put_plan(store: StateStore, clock: Clock) -> str:
     digest: str = plan_content(PLAN)["digest"]
-    store.made_plans.put(digest, plan_to_json(PLAN), PLAN.as_of, clock(), "ana@host")
+    store.made_plans.put(digest, plan_to_json(PLAN), PLAN.as_of, clock(), "ana@host", "night")
     return digest
 
 

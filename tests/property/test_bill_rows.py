@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from router.showback.duplicates import have_same_rows, row_hashes
 
 SCHEMA = pa.schema(
-    [("BillingCurrency", pa.string()), ("BilledCost", pa.decimal128(38, 24)), ("ResourceId", pa.string())]
+    [("BillingCurrency", pa.string()), ("BilledCost", pa.decimal128(38, 24)), ("InvoiceIssuerName", pa.string())]
 )
 Row = tuple[str | None, Decimal | None, str | None]
 ROWS = st.lists(
@@ -52,6 +52,7 @@ def test_rows_that_stand_twice(rows: list[Row], size: int) -> None:
     for (currency, cost, _), count in extra.items():
         billed[currency or ""] += (cost or Decimal(0)) * count  # type: ignore[assignment]
     assert found.billed == dict(billed)
+    assert found.issuers == {issuer or "" for _, _, issuer in extra}
     for place, before in found.first:
         assert rows[int(place[2:]) - 1] == rows[int(before[2:]) - 1]
         assert int(before[2:]) < int(place[2:])

@@ -156,13 +156,15 @@ def test_eight_a_closed_month_stays_and_what_comes_late_corrects_it(entries: lis
 @given(ledgers())
 def test_nine_the_same_entries_are_the_same_file_and_it_keeps_every_rule(entries: list[LedgerEntry]) -> None:
     left = UnpricedEntries()
-    found = made([*entries, *after_closing(entries, OCTOBER)], ClosedBooks(closed=OCTOBER), left)
+    # Of a month that is open there is nothing to correct: a second entry for the same hour bills it twice.
+    late = [entry for entry in after_closing(entries, OCTOBER) if entry.corrects]
+    found = made([*entries, *late], ClosedBooks(closed=OCTOBER), left)
     with TemporaryDirectory() as folder:
         one, other = Path(folder) / "one.csv", Path(folder) / "other.csv"
         assert write_csv(one, found) == write_csv(other, list(found)) == len(found)
         assert one.read_bytes() == other.read_bytes()
         checked = check_file(one, OCTOBER.ends)
     assert [(finding.rule, finding.column, finding.value) for finding in checked.findings] == []
-    unpriced = [one for one in (*entries, *after_closing(entries, OCTOBER)) if one.unpriced]
+    unpriced = [one for one in (*entries, *late) if one.unpriced]
     assert sum(left.entries.values()) == len(unpriced)
     assert sum(left.quantities.values()) == sum(one.quantity for one in unpriced)

@@ -14,10 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pricing.hazard import AGE_SCALE_HOURS
 from pricing.history import PricePoint
 from pricing.money import UsdPerHour
-from pricing.observed_risk import Exposure, estimate_loss_rate, measure_exposure
 from pricing.places import Market
+from pricing.pool_experience import measure_exposure, memory_weight
 from router.prices import history
 from tests.support.price_points import A_POINT, START, in_order, parts_of, read_back
 
@@ -101,16 +102,25 @@ def test_exposure_is_what_was_watched_and_every_loss_has_some(gaps: list[Any], l
     assert measure_exposure([(moment, True) for moment, _ in seen], longest_gap).losses == 0
 
 
-rates = st.floats(0, 100)
-hours = st.floats(0.1, 10_000)
-
-
-@given(st.builds(Exposure, st.floats(0, 10_000), st.integers(0, 1000)), rates, hours)
-def test_the_rate_lies_between_observation_and_prior(seen: Exposure, prior: float, weight: float) -> None:
-    rate = estimate_loss_rate(seen, prior, weight)
-    observed = seen.losses / seen.hours if seen.hours else float("inf") if seen.losses else prior
-    assert min(observed, prior) * (1 - 1e-9) <= rate <= max(observed, prior) * (1 + 1e-9)
-    assert estimate_loss_rate(replace(seen, losses=seen.losses + 1), prior, weight) > rate
+@given(observations, st.integers(0, 90).map(lambda minutes: timedelta(minutes=minutes)), st.floats(0, 100))
+def test_an_older_record_counts_less_in_all_parts_alike(gaps: list[Any], longest_gap: timedelta, days: float) -> None:
+    at, seen = START, []
+    for gap, available in gaps:
+        at += gap
+        seen.append((at, available))
+    whole = measure_exposure(seen, longest_gap)
+    fresh, old = (measure_exposure(seen, longest_gap, at + timedelta(days=d)) for d in (0.0, days))
+    for told in (whole, fresh, old):
+        # A life's operational time is at most that of its hours at age 0, where it passes fastest.
+        assert told.operational <= told.hours / AGE_SCALE_HOURS + 1e-9
+        assert (told.operational > 0) == (told.hours > 0)
+    assert fresh.hours <= whole.hours + 1e-9
+    assert fresh.losses <= whole.losses + 1e-9
+    faded = memory_weight(at, at + timedelta(days=days))
+    assert old.hours == pytest.approx(fresh.hours * faded)
+    assert old.losses == pytest.approx(fresh.losses * faded)
+    assert old.operational == pytest.approx(fresh.operational * faded)
+    assert old.lives == fresh.lives == whole.lives
 
 
 def test_points_of_the_same_moment_differ_by_microseconds() -> None:

@@ -17,6 +17,7 @@ import pytest
 from pricing.book import PriceBook
 from pricing.money import Usd
 from pricing.offers import Offer
+from pricing.places import Market
 from router.jobs.limits import Limits
 from router.jobs.spec import Job
 from router.planning.plan import Plan
@@ -76,7 +77,7 @@ def without_thresholds(instance: Instance) -> Instance:
 def broken_monotony(seed: int) -> list[str]:
     """Which of the three changes made the plan move the wrong way; for seeds divisible by four by cost alone."""
     rng = Random(seed)
-    instance = make_instance(seed)
+    instance = calm(make_instance(seed))
     if seed % 4 == 0:
         instance = without_thresholds(instance)
     base = worth(instance)
@@ -160,9 +161,19 @@ def test_lines_and_moves_add_up_in_what_is_written() -> None:
         assert sum(jobs) == Decimal(plan["cost_usd"]), seed
 
 
+def calm(instance: Instance) -> Instance:
+    """The instance without spot, whose gangs are guarded by a fallback.
+
+    What a guarded run costs depends on when it begins, and its fallback is chosen for it alone: neither is monotone in
+    what is for sale. What is judged here is the search.
+    """
+    offers = [offer for offer in instance.book.offers if offer.market is not Market.SPOT]
+    return replace(instance, book=instance.book.with_offers(offers or instance.book.offers))
+
+
 def second_looks(seed: int, gap: float) -> list[str]:
     """Plan again at each slot edge, with status from the plan: what is not as it was."""
-    instance = steady_instance(seed)
+    instance = calm(steady_instance(seed))
     plan = plan_of(instance, gap)
     found = [f"seed {seed}: {words}" for words in check_plan(plan, instance.jobs, instance.book, instance.limits)]
     total = plan.cost_usd.dollars() + plan.threshold_usd.dollars()

@@ -10,7 +10,8 @@ from random import Random
 import pytest
 
 from pricing.places import RegionId
-from router.planning.candidates import Candidate, CandidateFinder
+from router.planning.candidate import Candidate
+from router.planning.candidates import CandidateFinder
 from router.planning.remaining_work import remaining_job, remaining_usd
 from router.planning.replacement import PlacementRequest, Placements, place_gangs
 from router.planning.shared_limits import use_of
@@ -40,28 +41,31 @@ def wants_of(instance: Instance, rng: Random) -> list[PlacementRequest]:
 
 
 def used(candidate: Candidate, shared: Sequence[Shared]) -> list[int]:
-    """Of each shared thing."""
-    total = [0] * len(shared)
-    for part in candidate.parts:
-        o = part.offer
-        holding = Holding((o.cloud, o.region, o.zone, o.instance_type, o.market), part.machine, part.machines)
-        total = [before + item.use(holding) for before, item in zip(total, shared, strict=True)]
-    return total
+    """Count of each shared thing the larger of the use of its machines and of a fallback that is kept free."""
+    behind = candidate.fallback
+    kept = behind is not None and candidate.guard is not None and candidate.guard.reserves_fallback
+    gangs = [candidate.parts, *([behind.parts] if kept and behind is not None else [])]
+    totals = []
+    for parts in gangs:
+        offers = [(p.offer.cloud, p.offer.region, p.offer.zone, p.offer.instance_type, p.offer.market) for p in parts]
+        holdings = [Holding(name, p.machine, p.machines) for name, p in zip(offers, parts, strict=True)]
+        totals.append([sum(item.use(holding) for holding in holdings) for item in shared])
+    return [max(uses) for uses in zip(*totals, strict=True)]
 
 
 def brute_force(
-    instance: Instance, wants: Sequence[PlacementRequest], held: Sequence[Candidate]
+    instance: Instance, wants: Sequence[PlacementRequest], running: Sequence[Candidate]
 ) -> tuple[list[int], float]:
     """Gangs without a place by priority, highest first; then the least dollars."""
-    everyone = [c for want in wants for c in want.candidates] + list(held)
+    everyone = [c for want in wants for c in want.candidates] + list(running)
     caps: dict[OfferName, int | None] = {
         (p.offer.cloud, p.offer.region, p.offer.zone, p.offer.instance_type, p.offer.market): p.offer.machines_cap
         for c in everyone
-        for p in c.parts
+        for p in (*c.parts, *(() if c.fallback is None else c.fallback.parts))
     }
     shared = shared_things(instance.limits, caps)
     room = [item.amount for item in shared]
-    for candidate in held:
+    for candidate in running:
         room = [max(0, n - u) for n, u in zip(room, used(candidate, shared), strict=True)]
     tiers = sorted({want.job.priority for want in wants}, reverse=True)
     ways = [

@@ -58,7 +58,7 @@ def whole_plan() -> Plan:
         replace(line, grams_co2e=1000 + i, carbon_usd=Usd(100_000 * (1000 + i))) for i, line in enumerate(made.lines)
     )
     grams = sum(line.grams_co2e or 0 for line in lines)
-    pool = PoolExperience("aws", "north-1", None, "p9.48xlarge", "spot", 1, 4242.0, 1.5, 7, THEN, THEN)
+    pool = PoolExperience("aws", "north-1", None, "p9.48xlarge", "spot", 1, 4242.0, 31.3, 1.5, 7, THEN, THEN)
     return replace(
         made,
         lines=lines,
@@ -113,7 +113,7 @@ def test_nothing_of_another_team_is_left(kept: set[str]) -> None:
         assert not [text for text in texts if name in text], name
         assert f">{name}<" not in tonight_page(part)
     assert part.cost_usd == Usd.total(job.cost_usd for job in plan.jobs if job.team in kept)
-    assert {"901.13", "801.17", "99.96", "4242.0", str(plan.cost_usd), str(plan.bound_usd)}.isdisjoint(texts)
+    assert {"901.13", "801.17", "99.96", "4242.0", "31.3", str(plan.cost_usd), str(plan.bound_usd)}.isdisjoint(texts)
     assert {job.team for job in part.jobs} <= kept
     assert part.restricted_to == tuple(sorted(kept))
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from router.planning.columns.column import counted_again
+from pricing.places import Market
+from router.planning.columns.column import Column, counted_again
 from router.planning.columns.master import Master
 from router.planning.columns.relaxation import Relaxer
 from router.planning.columns.runs import RunPricer
@@ -21,6 +22,7 @@ from router.planning.plan import ShadowPrice
 from router.planning.plan_json import plan_from_json, plan_to_json
 from router.planning.planner import PlanRequest, make_plan
 from router.planning.problem import PlacementProblem
+from router.planning.schedule import SlotHold
 from router.planning.shadow_prices import shadow_prices
 from router.planning.solve import PlacementSolution
 from router.planning.solver import PulpSolver
@@ -31,6 +33,7 @@ from tests.support.crowded_nights import crowded_request
 from tests.support.scenes import problem_of
 
 CENT = 0.01
+CALM = 0.0007  # interruptions a machine-hour
 NOW = datetime(2026, 11, 21, 18, tzinfo=UTC)
 LIMIT = timedelta(minutes=10)
 ROUNDS, SHARES = 200, 4_000
@@ -65,7 +68,10 @@ def solved(request: PlanRequest) -> Night:
 
 @cache
 def crowded(seed: int) -> Night:
-    return solved(crowded_request(seed, 5, 10, gap=0.05))
+    request = crowded_request(seed, 5, 10, gap=0.05)
+    # The subject is limits: spot that is hardly ever interrupted keeps next to nothing free for a fallback.
+    calm = (replace(o, interruptions_per_hour=CALM) if o.market is Market.SPOT else o for o in request.book.offers)
+    return solved(replace(request, book=request.book.with_offers(calm)))
 
 
 def realistic(jobs: int, seed: int, **knobs: Any) -> Night:
@@ -79,6 +85,18 @@ def worth(price: ShadowPrice) -> float:
     return price.saves_usd.dollars()
 
 
+def planned_columns(night: Night) -> list[Column]:
+    """The columns of the plan: the last ones, but for those that the search had before."""
+    table, slots = night.relaxation.table, {slot.index: slot for slot in night.problem.slots}
+
+    def holds(column: Column) -> tuple[SlotHold, ...]:
+        return tuple(SlotHold(slots[slot], table.rows[row].candidate.key, share) for slot, row, share in column.holds)
+
+    holdings, columns = night.answer.holdings, night.relaxation.columns
+    had = [c for c in columns[: -len(holdings)] if holds(c) == holdings.get(table.jobs[c.job].name)]
+    return [*had, *columns[-len(holdings) :]]
+
+
 def from_nothing(night: Night, price: ShadowPrice | None) -> float:
     """The relaxation's cost, all its columns found again, but for those of the plan, without which it may have none."""
     ended, problem = night.relaxation, night.relaxation.table.problem
@@ -90,8 +108,7 @@ def from_nothing(night: Night, price: ShadowPrice | None) -> float:
     master = Master(table, ended.left_out_usd)
     relaxer = Relaxer(table, master, RunPricer(table), effort())
     relaxer.start()
-    planned = ended.columns[-len(night.answer.runs) :]
-    master.add([counted_again(table, column) for column in planned])
+    master.add([counted_again(table, column) for column in planned_columns(night)])
     master.set_left_out(ended.left_out_usd, ended.most_left_out)
     _, bound = relaxer.over_runs(0.0, ROUNDS)
     solution, _, is_ended = relaxer.exhausted(ROUNDS, bound.prices, SHARES)
@@ -107,7 +124,7 @@ def confirm_by_planning_again(night: Night, price: ShadowPrice) -> None:
         assert worth(price) <= (night.answer.spent - after.bound_usd).dollars() + CENT, price
 
 
-@pytest.mark.parametrize("seed", [34, 6, 11])
+@pytest.mark.parametrize("seed", [34, 6, 38])
 def test_worths_are_those_of_relaxations_from_nothing(seed: int) -> None:
     night = crowded(seed)
     found = [price for price in night.prices if price.basis == "lp_resolved"]
@@ -129,7 +146,7 @@ def test_worth_is_at_most_the_estimate_for_the_gang() -> None:
 def test_rounds_that_end_too_early_prove_at_least_a_part() -> None:
     night = crowded(34)
     planned = night.relaxation.columns[-len(night.answer.runs) :]
-    few = [replace(night.relaxation, columns=planned, rounds=rounds) for rounds in (0, 11, 13)]
+    few = [replace(night.relaxation, columns=planned, rounds=rounds) for rounds in (0, 9, 12)]
     found = [shadow_prices(replace(night.answer, relaxation=r), night.problem, effort(), 5)[0] for r in few]
     assert [price.basis for price in found] == ["lp_estimate", "lp_at_least", "lp_at_least"]
     assert 0 < worth(found[1]) < worth(found[2]) < worth(night.prices[0])

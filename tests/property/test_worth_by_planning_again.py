@@ -27,7 +27,10 @@ CENT = 0.01
 TIGHT = 1e-6
 TEN = 10
 # Seed, kinds and copies of crowded nights that have a limit of which more is worth something.
-CROWDED = ((31, 3, 7), (32, 5, 10), (34, 3, 7), (3, 3, 7), (6, 5, 10), (11, 3, 7), (11, 5, 10), (12, 3, 7), (2, 3, 7))
+CROWDED = (
+    *((31, 3, 7), (32, 5, 10), (3, 3, 7), (11, 3, 7), (11, 5, 10)),
+    *((12, 3, 7), (2, 3, 7), (37, 3, 7), (42, 3, 7), (44, 3, 7)),
+)
 LEAVING_OUT = (3, 8, 14, 4, 2, 5, 13)
 RULED = (3, 4, 8, 34)
 

@@ -3,7 +3,8 @@
 A fault is {"match": substring of "Action region" or of a path, "kind", "after": calls served well first, "times":
 how many then (default all)} and, by kind: throttle ("retry_after" seconds), error500, expired_token, forbidden,
 region_off, refused ("code", "status"), half_page, bad_json, drop_connection, and changes to what is answered:
-price_zero, duplicate, currency, clock ("offset_s"), new_type (for good, in the regions that match).
+price_zero, duplicate, currency, undated (no Last-Modified), clock ("offset_s"), new_type (for good, in the regions
+that match).
 """
 
 from __future__ import annotations
@@ -109,6 +110,8 @@ def spoil(fault: Mapping[str, Any], answer: Answer) -> Answer:
     """The answer as it arrives under a fault of transport."""
     if fault["kind"] == "half_page":
         return Answer(answer.body[: len(answer.body) // 2], answer.content_type)
+    if fault["kind"] == "undated":
+        return Answer(answer.body, answer.content_type)
     if fault["kind"] == "bad_json":
         return Answer(b'{"not": "what was asked', answer.content_type)
     if fault["kind"] == "drop_connection":

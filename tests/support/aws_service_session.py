@@ -15,6 +15,7 @@ from providers.caller import Caller
 from providers.protocol import Provider
 from providers.registry import open_provider
 from providers.session import Session, Settings
+from tests.support.service import CALL_LIMIT_S, READ_LIMIT_S
 
 CANARY = "canary7fWq2Zt"
 NOW = datetime(2026, 11, 21, 18, tzinfo=UTC)
@@ -61,11 +62,11 @@ def somebody(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def settings(url: str, **changed: Any) -> Settings:
     """Every service at ``url``."""
-    return Settings(**{"endpoints": dict.fromkeys(SERVICES, url), "read_timeout_s": 5.0, **changed})
+    return Settings(**{"endpoints": dict.fromkeys(SERVICES, url), "read_timeout_s": READ_LIMIT_S, **changed})
 
 
 def provider(
-    url: str, *, book: PriceBook | None = None, limit_s: float = 60.0, attempts: int = 3, **changed: Any
+    url: str, *, book: PriceBook | None = None, limit_s: float = CALL_LIMIT_S, attempts: int = 3, **changed: Any
 ) -> Provider:
     """The adapter on the embedded book's words, at :data:`NOW`."""
     caller = Caller("aws", limit_s, attempts=attempts)

@@ -25,6 +25,8 @@ from tests.support.azure_service_faults import ARM_ERRORS, INSTEAD, OF_ACCOUNTS,
 
 SUBSCRIPTION = "00000000-0000-0000-0000-0000000000aa"
 RETAIL = "RetailPrices"
+GRAPH, GRAPH_PATH = "Microsoft.ResourceGraph/resources/read", "/providers/Microsoft.ResourceGraph/resources"
+_ASKED_PLACES = re.compile(r"location in~ \(([^)]*)\)")
 _ARM = f"/subscriptions/{SUBSCRIPTION}"
 _COMPUTE = r"(?P<rg>/resourceGroups/[^/]+)?/providers/Microsoft\.Compute"
 # Path -> the action that Azure asks of the caller: "Azure permissions for Compute" and "for Management and
@@ -50,6 +52,7 @@ def make_app(
     sku_rows: int = 1200,
     price_page: int = 1000,
     sku_page: int = 500,
+    graph_page: int = 1000,
     latency_s: float = 0.0,
     now: str | None = None,
     faults: Sequence[Mapping[str, Any]] = (),
@@ -60,6 +63,7 @@ def make_app(
     names = known[:regions] if isinstance(regions, int) else list(regions)
     begin = time.monotonic()
     sizes = {"price_rows": price_rows, "sku_rows": sku_rows, "price_page": price_page, "sku_page": sku_page}
+    sizes["graph_page"] = graph_page
     clock = None if now is None else datetime.fromisoformat(now) - timedelta(seconds=begin)
     return _Service(names, sizes, latency_s, clock, Faults(faults))
 
@@ -99,6 +103,9 @@ class _Service:
             return self._send(environ, start, "401 Unauthorized", body)
         here = f"http://{environ['HTTP_HOST']}"
         changes = tuple(fault.kind for fault in faults if fault.kind in ROWS)
+        if action == GRAPH:
+            sent = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+            return self._send(environ, start, *self._graph(json.loads(sent), changes), faults)
         status, body = self._answer(action, parts, query, region, here, changes)
         return self._send(environ, start, status, body, faults)
 
@@ -166,6 +173,32 @@ class _Service:
         found.extend(rows.other_price_rows(region, number, max(0, self._sizes["price_rows"] - len(found))))
         return _changed(found, region, number, changes)
 
+    def _graph(self, asked: Mapping[str, Any], changes: tuple[str, ...]) -> tuple[str, bytes]:
+        """Eviction rates, a page at a time; only of the whole tenant, and with further pages only for rows with ids."""
+        query, options = str(asked["query"]), asked.get("options", {})
+        if "microsoft.compute/skuspotevictionrate/location" not in query or "project id, skuName" not in query:
+            return "400 Bad Request", _error_body("BadRequest", "Query is invalid.")
+        places = _ASKED_PLACES.search(query)
+        wanted = re.findall(r"'(\w+)'", places[1]) if places else self._names
+        found: list[Any] = []
+        if "empty" not in changes and not asked.get("subscriptions"):
+            found = [row for name in wanted if name in self._names for row in self._rate_rows(name, changes)]
+        skip, size = int(options.get("$skipToken", "0")), min(options.get("$top", 100), self._sizes["graph_page"])
+        page = found[skip : skip + size]
+        more = {"$skipToken": str(skip + size)} if skip + size < len(found) else {}
+        head = {"totalRecords": len(found), "count": len(page), "facets": [], "resultTruncated": "false"}
+        return "200 OK", _dumps({**head, "data": page, **more})
+
+    def _rate_rows(self, name: str, changes: tuple[str, ...]) -> list[Any]:
+        found: list[Any] = list(rows.eviction_rows(SUBSCRIPTION, name, self._names.index(name)))
+        if "odd_rate" in changes:
+            found[1] = {**found[1], "evictionRate": "often"}
+        if "two_rates" in changes:
+            found.append({**found[1], "evictionRate": "20+"})
+        if "odd_row" in changes:
+            found += ["not an object", {**found[0], "location": None}]
+        return found
+
     def _skus(self, region: str, query: Mapping[str, list[str]], here: str, changes: tuple[str, ...]) -> bytes:
         skip, size = int(query.get("$skiptoken", ["0"])[0]), self._sizes["sku_page"]
         key = ("skus", region, str(skip), here, *changes)
@@ -224,6 +257,8 @@ class _Service:
 def _action(path: str) -> tuple[str, Mapping[str, str]]:
     if path == "/api/retail/prices":
         return RETAIL, {}
+    if path == GRAPH_PATH:
+        return GRAPH, {}
     if path.startswith(_ARM):
         for pattern, action in ACTIONS:
             match = re.fullmatch(pattern, path.removeprefix(_ARM))
@@ -283,6 +318,8 @@ def _spoilt(body: bytes, kinds: set[str], environ: WSGIEnvironment) -> bytes:
     if kinds & {"astray", "circle"}:
         page = json.loads(body, parse_float=Decimal)
         here = f"http://{environ['HTTP_HOST']}{environ['PATH_INFO']}?{environ['QUERY_STRING']}"
+        if "data" in page:  # The same token for ever is a circle; a token leads nowhere else.
+            return _dumps({**page, "$skipToken": "0"})
         page["NextPageLink" if "Items" in page else "nextLink"] = (
             "https://elsewhere.example/page" if "astray" in kinds else here
         )

@@ -17,7 +17,9 @@ INSTEAD = frozenset(
 # The Retail Prices API knows no accounts.
 OF_ACCOUNTS = frozenset({"expired_token", "forbidden", "region_off", "unregistered", "not_found"})
 BODY = frozenset({"half_page", "bad_json", "not_a_page", "astray", "circle"})
-ROWS = frozenset({"price_zero", "duplicate", "currency", "new_type", "future", "odd_row"})
+ROWS = frozenset(
+    {"price_zero", "duplicate", "currency", "new_type", "future", "odd_row", "odd_rate", "two_rates", "empty"}
+)
 HEADERS = frozenset({"clock"})
 
 

@@ -45,6 +45,7 @@ SIZES: tuple[tuple[str, str, int, int, int, bool, str], ...] = (
     ("Standard_NP10s", "standardNPSFamily", 1, 10, 168, False, "1.65"),
 )
 NEW_TYPE = ("Standard_ND72isr_X900_v9", "standardNDISRX900V9Family", 8, 72, 2000, True, "222.2")
+_RATES = ("0-5", "5-10", "10-15", "15-20", "20+")
 _SPOT_SHARE = Decimal("0.25")
 _CPU_SIZES = ("D2s_v5", "D4s_v5", "D8s_v5", "E2s_v5", "E8s_v5", "F4s_v2", "B2ms", "L8s_v3", "M64s", "HB120rs_v3")
 
@@ -146,6 +147,25 @@ def gpu_sku(size: int, name: str, region: int) -> Row:
         restrictions.append(_restriction("Zone", name, info))
     has = {"GPUs": gpus, "vCPUs": vcpus, "vCPUsAvailable": vcpus, "MemoryGB": memory, "RdmaEnabled": rdma}
     return _sku(sku, family, name, list(zones(region)), has, restrictions)
+
+
+def eviction_rate(size: int, region: int) -> str:
+    """The chance of eviction in an hour, in per cent, of the size with that number in the region with that number."""
+    return _RATES[(size + region) % len(_RATES)]
+
+
+def eviction_rows(subscription: str, name: str, region: int) -> Iterator[Row]:
+    """Rows of SpotResources; every sixth size has none. The table writes names in small letters."""
+    for number, (size, *_) in enumerate(SIZES):
+        if number % 6 != 5:
+            small = size.lower()
+            path = f"/subscriptions/{subscription}/providers/microsoft.compute/skuspotevictionrate/location/{name}"
+            yield {
+                "id": f"{path}/{small}",
+                "skuName": small,
+                "location": name,
+                "evictionRate": eviction_rate(number, region),
+            }
 
 
 def _restriction(kind: str, name: str, info: Row) -> Row:

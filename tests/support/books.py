@@ -36,9 +36,9 @@ MACHINE = Machine(
 )
 AN_OFFER = Offer("aws", "us-east-1", None, "p5.48xlarge", Market.ON_DEMAND, UsdPerHour.parse("55.04"), "a list", DAY)
 PRIORS = (
-    RiskPrior("*", "*", "on_demand", 0.0, 1.0, 0.5, "assumed", "2026-11-21", ""),
-    RiskPrior("*", "*", "reserved", 0.0, 1.0, 0.5, "assumed", "2026-11-21", ""),
-    RiskPrior("*", "*", "spot", 0.1, 0.4, 1.5, "a trace", "2026-11-21", "far away"),
+    RiskPrior("*", "*", "on_demand", "constant", 0.0, 0.0, 0.0, 0.5, 0.0, "assumed", "2026-11-21", ""),
+    RiskPrior("*", "*", "reserved", "constant", 0.0, 0.0, 0.0, 0.5, 0.0, "assumed", "2026-11-21", ""),
+    RiskPrior("*", "*", "spot", "falling", 0.3, 0.1, 0.9, 1.5, 0.0, "a trace", "2026-11-21", "far away"),
 )
 
 

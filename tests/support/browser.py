@@ -41,7 +41,7 @@ _AXE = """
 def chromium(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Chromium without a window; it may read the other files of a page's folder."""
     flags = ("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--allow-file-access-from-files")
-    return subprocess.run([CHROMIUM or "", *flags, *arguments], capture_output=True, text=True, check=True, timeout=120)
+    return subprocess.run([CHROMIUM or "", *flags, *arguments], capture_output=True, text=True, check=True, timeout=600)
 
 
 def measure(page: Path, width: int) -> list[str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import Any
 
 import numpy as np
 
@@ -27,11 +28,12 @@ from tests.support.schedules import (
     Ways,
     dates_of,
     enumerate_ways,
+    fallback_hours_per_step,
     own_slots,
     slot_edges,
     standing,
 )
-from tests.support.shared_limits import Holding, OfferName, shared_things
+from tests.support.shared_limits import Holding, OfferName, Shared, shared_things
 from tests.support.shipping import Need
 from tests.support.tariff_oracle import Shipment, bill
 
@@ -122,7 +124,7 @@ def enumerate_problem(
         _offer_name(part.offer): part.offer.machines_cap
         for kept in candidates.values()
         for candidate in kept
-        for part in candidate.parts
+        for part in (*candidate.parts, *_kept_free(candidate))
     }
     shared = shared_things(limits, caps)
     amounts = np.repeat([item.amount for item in shared], len(edges) - 1).astype(np.int64)
@@ -131,12 +133,17 @@ def enumerate_problem(
     for job in sorted(jobs, key=lambda job: (-job.priority, job.name)):
         kept = list(candidates[job.name])
         table = np.array(
-            [[sum(item.use(h) for h in _holdings(c)) for item in shared] for c in kept] + [[0] * len(shared)],
+            [[_use(item, c) for item in shared] for c in kept] + [[0] * len(shared)],
             dtype=np.int64,
         ).reshape(len(kept) + 1, len(shared))
         budgeted = any(budget.team == job.team for budget in limits.teams)
         carbon = [counted_per_hour(candidate, book, limits) for candidate in kept]
-        ways = enumerate_ways(job, kept, edges, now, book, limits, carbon, budgeted=budgeted) if kept else None
+        behind = [_fallback_carbon(candidate, book, limits) for candidate in kept]
+        ways = (
+            enumerate_ways(job, kept, edges, now, book, limits, carbon, fallback_carbon=behind, budgeted=budgeted)
+            if kept
+            else None
+        )
         stays = (
             np.zeros(0, dtype=bool) if ways is None else stays_in_place(ways.slots, _standing(job, kept, edges, now))
         )
@@ -160,6 +167,13 @@ def enumerate_problem(
         levels or Levels(tuple(jobs), fair_bands(limits, jobs)),
         bought_by_slot(limits.commitments, edges),
     )
+
+
+def _fallback_carbon(candidate: CandidateLike, book: PriceBook, limits: Limits) -> float:
+    """Dollars that the emissions of a guarded run's fallback count for a step."""
+    if candidate.fallback is None:
+        return 0.0
+    return fallback_hours_per_step(candidate) * counted_per_hour(candidate.fallback, book, limits)
 
 
 def _standing(job: Job, kept: Sequence[CandidateLike], edges: Sequence[datetime], now: datetime) -> set[int]:
@@ -221,8 +235,19 @@ def _offer_name(offer: object) -> OfferName:
     return (cloud, region, zone, instance_type, str(market))
 
 
-def _holdings(candidate: CandidateLike) -> list[Holding]:
-    return [Holding(_offer_name(part.offer), part.machine, part.machines) for part in candidate.parts]
+def _use(item: Shared, candidate: CandidateLike) -> int:
+    """The larger of what the gang takes and what its fallback takes: it is given up before it falls back."""
+    gangs = (candidate.parts, _kept_free(candidate))
+    return max(
+        sum(item.use(Holding(_offer_name(part.offer), part.machine, part.machines)) for part in gang) for gang in gangs
+    )
+
+
+def _kept_free(candidate: CandidateLike) -> tuple[Any, ...]:
+    """Machines on demand that are kept free for a guarded run which is not sure enough without them."""
+    if candidate.fallback is None or not candidate.guard.reserves_fallback:
+        return ()
+    return tuple(candidate.fallback.parts)
 
 
 def _undominated(
@@ -367,6 +392,7 @@ class _Search:
         self.budgets = {b.team: b.budget.dollars() - b.spent.dollars() for b in problem.limits.teams}
         self.bought = problem.bought
         self.bills: dict[tuple[tuple[str, Need, RegionId], ...], float] = {}
+        self.counts: dict[frozenset[str], tuple[int, ...]] = {}
 
     def start(self) -> _State:
         none: frozenset[str] = frozenset()
@@ -376,6 +402,11 @@ class _Search:
         if needs not in self.bills:
             self.bills[needs] = _egress(self.problem, needs)
         return self.bills[needs]
+
+    def unplaced(self, left_out: frozenset[str]) -> tuple[int, ...]:
+        if left_out not in self.counts:
+            self.counts[left_out] = self.problem.levels.count(left_out)
+        return self.counts[left_out]
 
     def rows(self, state: _State, level: int) -> Ints:
         """Schedules of the job at ``level`` that still fit, cheapest first."""
@@ -419,7 +450,7 @@ class _Search:
         return covered(state.committed + np.zeros_like(self.bought), self.bought)
 
     def solution(self, state: _State) -> Solution:
-        unplaced = self.problem.levels.count(state.left_out)
+        unplaced = self.unplaced(state.left_out)
         cost = state.cost + self.egress(state.needs) - self.covered(state)
         return Solution(unplaced, cost, state.threshold, state.chosen)
 
@@ -441,7 +472,7 @@ class _Search:
                 return True
             else:
                 out.add(options.job.name)
-        missing = self.problem.levels.count(out)
+        missing = self.unplaced(frozenset(out))
         if missing != self.best.unplaced:
             return missing > self.best.unplaced
         return bool(max(value - self.bought.sum(), net) >= self.best.value - SLACK)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fractions import Fraction
 
+from router.planning.plan import Line
 from tests.support.carbon_oracle import grams_per_hour, weight_per_gram
 from tests.support.plan_view import View
 
@@ -28,6 +29,7 @@ def check_carbon(view: View) -> Iterator[str]:
             continue
         each, unknown = grams_per_hour(view.book, machine, line.cloud, line.region)
         grams = each * line.machines * line.hours
+        grams += _fallback_grams(view, line)
         if abs(line.grams_co2e - grams) > Fraction(1, 2):
             yield f"{line.job} {line.start}: {line.grams_co2e} g, the tables say {float(grams)}"
         worth = grams * weight_per_gram(view.limits) * 10**9
@@ -39,3 +41,12 @@ def check_carbon(view: View) -> Iterator[str]:
         yield f"{plan.carbon.grams_co2e} g in all, lines do not add up to it"
     if plan.carbon.carbon_usd.nanos != sum(line.carbon_usd.nanos for line in plan.lines if line.carbon_usd):
         yield f"carbon worth {plan.carbon.carbon_usd} in all, lines do not add up to it"
+
+
+def _fallback_grams(view: View, line: Line) -> Fraction:
+    """Grams that the fallback of a line is expected to emit."""
+    behind = line.fallback
+    machine = None if behind is None else view.book.machine(behind.cloud, behind.instance_type)
+    if behind is None or machine is None:
+        return Fraction(0)
+    return grams_per_hour(view.book, machine, behind.cloud, behind.region)[0] * behind.machines * behind.hours

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from fractions import Fraction
 
-from router.jobs.spec import Job
+from router.jobs.spec import Checkpoint, Job
 from router.planning.plan import Line
 from router.planning.plan_usage import JobCostTerms
 from tests.support.plan_view import View
@@ -20,6 +20,7 @@ _WORDS = (
     "moves_usd",
     "stream_usd",
     "idle_usd",
+    "fallback_usd",
 )
 HOUR = timedelta(hours=1)
 
@@ -75,6 +76,13 @@ def check_stated_quantities(view: View) -> Iterator[str]:
         stated = job.interruptions
         if stated is None or stated.per_hour is None or any(line.market != "spot" for line in lines):
             continue
+        if job.checkpoint is not None:  # A guarded run: each interruption costs one restart and what it loses.
+            if stated.lost_work is not None and stated.lost_work:
+                whole = (job.idle or timedelta(0)) + (job.startup if stated.restart is None else stated.restart)
+                again = item.restarts_usd.nanos + item.idle_usd.nanos - _idle_at_starts(job, item)
+                yield from _differs(job, "restarts", again, item.lost_work_usd.nanos * (whole / stated.lost_work))
+            yield from _checkpoint_problems(job, job.checkpoint, item)
+            continue
         running: float = sum(line.cost_usd.nanos for line in lines) - item.startups_usd.nanos
         idle = (job.idle or timedelta(0)) / HOUR
         restart = (job.startup if stated.restart is None else stated.restart) / HOUR
@@ -88,13 +96,16 @@ def check_stated_quantities(view: View) -> Iterator[str]:
         if stated.lost_work is None:
             continue
         yield from _differs(job, "lost work", item.lost_work_usd.nanos, times * (stated.lost_work / HOUR))
-        saved = job.checkpoint
-        if saved is None or saved.stall is None or saved.interval is None:
-            continue
-        both = item.compute_usd.nanos + item.checkpoints_usd.nanos
-        least = saved.stall / (saved.stall + max(saved.interval, saved.size_gib / saved.write_gib_per_s * HOUR / 3600))
-        if item.checkpoints_usd.nanos < both * least * (1 - 1e-6) - 1000:
-            yield f"{job.name}: checkpoints cost {item.checkpoints_usd.nanos}, at least {both * least} are stated"
+
+
+def _checkpoint_problems(job: Job, saved: Checkpoint, item: JobCostTerms) -> Iterator[str]:
+    """Checkpoints cost at least what their stated stall and interval make of the time that is worked."""
+    if saved.stall is None or saved.interval is None:
+        return
+    both = item.compute_usd.nanos + item.checkpoints_usd.nanos
+    least = saved.stall / (saved.stall + max(saved.interval, saved.size_gib / saved.write_gib_per_s * HOUR / 3600))
+    if item.checkpoints_usd.nanos < both * least * (1 - 1e-6) - 1000:
+        yield f"{job.name}: checkpoints cost {item.checkpoints_usd.nanos}, at least {both * least} are stated"
 
 
 def _stated_of(job: Job, *, spot: bool) -> Iterator[tuple[str, str]]:
@@ -123,6 +134,12 @@ def _idle_problems(job: Job, item: JobCostTerms, lines: Sequence[Line]) -> Itera
         least = sum(_start_nanos(line, job.idle) for line in lines)
         if item.idle_usd.nanos < least - len(lines) * 1000:
             yield f"{job.name}: idle machines cost {item.idle_usd}, its starts alone {float(least)}"
+
+
+def _idle_at_starts(job: Job, item: JobCostTerms) -> float:
+    """Nano-dollars of waiting for the whole gang at the starts that the plan makes itself."""
+    startup = job.startup / HOUR
+    return 0.0 if job.idle is None or startup == 0 else item.startups_usd.nanos * (job.idle / HOUR / startup)
 
 
 def _differs(job: Job, what: str, found: float, wanted: float) -> Iterator[str]:

@@ -18,11 +18,18 @@ RELATIVE = 1e-6
 
 
 def check_line_costs(view: View) -> Iterator[str]:
-    """A line costs its price times its hours, rounded once, half to even."""
+    """A line costs its price times its hours, rounded once, half to even, and what its fallback is expected to cost."""
     for line in view.plan.lines:
-        exact = Fraction(line.usd_per_hour.nanos) * line.hours
-        if line.cost_usd.nanos != round(exact):
-            yield f"{line.job} {line.start}: costs {line.cost_usd}, not {float(exact) / 1e9}"
+        exact = round(Fraction(line.usd_per_hour.nanos) * line.hours)
+        behind = line.fallback
+        if behind is not None:
+            own = round(Fraction(behind.usd_per_hour.nanos) * behind.hours)
+            stays = (behind.cloud, behind.region) == (line.cloud, line.region)
+            if behind.cost_usd.nanos < own or (stays and behind.cost_usd.nanos != own):
+                yield f"{line.job} {line.start}: its fallback costs {behind.cost_usd}, not {own / 1e9}"
+            exact += behind.cost_usd.nanos
+        if line.cost_usd.nanos != exact:
+            yield f"{line.job} {line.start}: costs {line.cost_usd}, not {exact / 1e9}"
         if line.hours < 0:
             yield f"{line.job} {line.start}: {line.hours} hours"
 

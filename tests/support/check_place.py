@@ -169,6 +169,36 @@ def check_prices(view: View) -> Iterator[str]:
             yield f"{line.job}: amortised {line.amortised_usd_per_hour} differs from {line.usd_per_hour}"
 
 
+def check_fallbacks(view: View) -> Iterator[str]:
+    """A spot line falls back on an on-demand offer at its price, on as many accelerators as the job asks for."""
+    for line in view.plan.lines:
+        behind = line.fallback
+        if behind is None:
+            continue
+        job = view.job(line.job)
+        if line.market != Market.SPOT:
+            yield f"{line.job}: a line {line.market} has a fallback"
+        if behind.market != Market.ON_DEMAND:
+            yield f"{line.job}: falls back on {behind.market}"
+        if job is not None and (behind.accelerator, behind.accelerators) not in {
+            (option.accelerator, option.count) for option in job.gang.options
+        }:
+            yield f"{line.job}: falls back on {behind.accelerators} {behind.accelerator}"
+        if job is not None and job.market.spot == "only":
+            yield f"{line.job}: falls back on demand, but the job wants spot only"
+        name = (behind.cloud, behind.region, behind.zone or "", behind.instance_type, behind.market)
+        offer = next((offer for offer in view.book.offers if offer.key == name), None)
+        machine = view.book.machine(behind.cloud, behind.instance_type)
+        if offer is None or machine is None:
+            yield f"{line.job}: nobody sells its fallback {behind.instance_type} in {behind.cloud}/{behind.region}"
+            continue
+        exact = offer.usd_per_hour.nanos * behind.machines * _kept(view, offer, machine.family)
+        if abs(behind.usd_per_hour.nanos - exact) > Fraction(behind.machines, 2):
+            yield f"{line.job}: its fallback costs {behind.usd_per_hour} an hour, the offer is {float(exact) / 1e9}"
+        if not 0 <= behind.probability <= 1 or behind.hours < 0:
+            yield f"{line.job}: falls back in {behind.probability} of runs for {float(behind.hours)} h"
+
+
 def _offer(view: View, line: Line) -> Offer | None:
     name = (line.cloud, line.region, line.zone or "", line.instance_type, line.market)
     return next((offer for offer in view.book.offers if offer.key == name), None)

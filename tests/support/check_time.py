@@ -10,10 +10,10 @@ from pricing.money import UsdPerHour
 from pricing.places import Market
 from router.jobs.limits import Reservation
 from router.jobs.spec import Job
-from router.planning.plan import Line
+from router.planning.plan import Line, LineFallback
 from tests.support.plan_view import HOUR, Stretch, View, starting_time
 from tests.support.schedules import closes, dates_of, slot_edges
-from tests.support.shared_limits import Holding, OfferName, shared_things
+from tests.support.shared_limits import Holding, OfferName, Shared, shared_things
 
 RELATIVE = 1e-6
 
@@ -91,11 +91,12 @@ def check_one_gang(view: View) -> Iterator[str]:
 def check_shared(view: View) -> Iterator[str]:
     """Caps, quotas and reservations: at every instant of the horizon, on average in the outlook."""
     offers = {(o.cloud, o.region, o.zone, o.instance_type, o.market.value): o.machines_cap for o in view.book.offers}
-    used: dict[OfferName, int | None] = {_name(line): offers.get(_name(line)) for line in view.plan.lines}
+    held = [part for line in view.plan.lines for part in _held(line)]
+    used: dict[OfferName, int | None] = {_name(part): offers.get(_name(part)) for part in held}
     things = shared_things(view.limits, used)
     for thing in things:
         try:
-            takes = {id(line): thing.use(_holding(view, line)) for line in view.plan.lines}
+            takes = _takes(view, thing)
         except ValueError as error:
             yield str(error)
             continue
@@ -107,6 +108,20 @@ def check_shared(view: View) -> Iterator[str]:
     for line in view.plan.lines:
         if line.market == Market.RESERVED and _name(line) not in paid:
             yield f"{line.job}: {_name(line)} is no reservation"
+
+
+def _takes(view: View, thing: Shared) -> dict[int, int]:
+    """Count what each line takes; a fallback that is kept free and takes more than its gang adds the difference."""
+    takes = {id(line): thing.use(_holding(view, line)) for line in view.plan.lines}
+    gangs: dict[tuple[str, datetime, datetime], int] = {}
+    for line in view.plan.lines:
+        key = (line.job, line.start, line.end)
+        gangs[key] = gangs.get(key, 0) + takes[id(line)]
+    for line in view.plan.lines:
+        for behind in _held(line)[1:]:
+            more = thing.use(_holding(view, behind)) - gangs[line.job, line.start, line.end]
+            takes[id(line)] += max(0, more)
+    return takes
 
 
 def check_reservations(view: View) -> Iterator[str]:
@@ -193,14 +208,19 @@ def outlook_edges(view: View) -> tuple[datetime, ...]:
     return tuple(sorted(edge for edge in edges if edge >= start))
 
 
-def _name(line: Line) -> OfferName:
+def _held(line: Line) -> list[Line | LineFallback]:
+    """A line and the fallback that is kept free for it."""
+    return [line] if line.fallback is None or not line.fallback.reserved else [line, line.fallback]
+
+
+def _name(line: Line | LineFallback) -> OfferName:
     return (line.cloud, line.region, line.zone, line.instance_type, line.market)
 
 
-def _holding(view: View, line: Line) -> Holding:
+def _holding(view: View, line: Line | LineFallback) -> Holding:
     machine = view.book.machine(line.cloud, line.instance_type)
     if machine is None:
-        raise ValueError(f"{line.job}: unknown machine {line.instance_type}")
+        raise ValueError(f"unknown machine {line.instance_type}")
     return Holding(_name(line), machine, line.machines)
 
 

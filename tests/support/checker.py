@@ -39,6 +39,7 @@ CHECKS = (
     check_place.check_placement,
     check_place.check_gangs,
     check_place.check_prices,
+    check_place.check_fallbacks,
     check_money.check_line_costs,
     check_money.check_moves,
     check_money.check_egress_caps,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from tests.support.browser import CHROMIUM, axe_script
+from tests.support.listening import listening_port
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -51,14 +51,7 @@ def serving(*options: str, environment: dict[str, str] | None = None) -> Iterato
     words = [_STEPFARE, "serve", "--port", "0", *options]
     with subprocess.Popen(words, env=environment, stderr=subprocess.PIPE, text=True) as process:
         try:
-            assert process.stderr is not None
-            said = []
-            for line in process.stderr:
-                said.append(line)
-                if found := re.search(r"(http://127\.0\.0\.1:\d+)/", line):
-                    yield found[1]
-                    return
-            raise AssertionError(f"serve ended: {''.join(said)}")
+            yield f"http://127.0.0.1:{listening_port(process)}"
         finally:
             process.terminate()
 

@@ -170,7 +170,14 @@ def _lose_state(before: Callable[[Site, Running], None]) -> Callable[[Site, Runn
 
 def _remove_directory(site: Site, running: Running) -> None:
     _kill_both(site, running)
-    shutil.rmtree(directory(site))
+    folder = directory(site)
+
+    def is_gone() -> bool:
+        # A provider that the killed Terraform had started may write once more.
+        shutil.rmtree(folder, ignore_errors=True)
+        return not folder.exists()
+
+    eventually(is_gone)
 
 
 def _runs_is_a_file(site: Site, _: Running) -> None:

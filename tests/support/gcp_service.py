@@ -22,6 +22,7 @@ from tests.support.gcp_service_data import (
     accelerator_types,
     machine_types,
     new_types,
+    preemption_records,
     quotas,
     region_names,
     sku_rows,
@@ -31,7 +32,7 @@ from tests.support.gcp_service_faults import Fault, Faults
 
 Handler = Callable[["GcpService", Request, "re.Match[str]"], bytes]
 _PROJECT_PATH = r"/compute/v1/projects/[^/]+"
-_DATA_FAULTS = ("price_zero", "duplicate", "currency", "new_type")
+_DATA_FAULTS = ("price_zero", "duplicate", "currency", "new_type", "odd_share")
 _LEAN = re.compile(r"skus\((.*)\)")
 
 
@@ -50,7 +51,7 @@ def make_app(
 ) -> WSGIApplication:
     """``now`` sets the clock of answers (else this machine's); ``filters`` False ignores filters and field masks, as
     a service may; the page sizes are the largest that are given. Data faults match a SKU's description, a region in
-    it or a zone; the others ``ACTION METHOD PATH?QUERY``."""
+    it or a zone, or a machine type of which shares are asked; the others ``ACTION METHOD PATH?QUERY TYPES``."""
     return GcpService(regions, zones, cpu_types, skus, latency_s, faults or [], now, filters, page_size, sku_page_size)
 
 
@@ -99,7 +100,8 @@ class GcpService:
             self.bodies.append(json.loads(request.get_data()))
         if self.latency_s:
             time.sleep(self.latency_s)
-        fault = self.faults.hit(f"{action} {request.method} {request.full_path}")
+        kinds = " ".join(json.loads(request.get_data()).get("types", ())) if request.method == "POST" else ""
+        fault = self.faults.hit(f"{action} {request.method} {request.full_path} {kinds}")
         response = None if fault is None else fault.answer(request)
         if response is None:
             try:
@@ -263,8 +265,11 @@ def _capacity(service: GcpService, request: Request, match: re.Match[str]) -> by
 
 
 def _history(service: GcpService, request: Request, match: re.Match[str]) -> bytes:
-    """Prices by the month, in Pacific days, the newest open to today."""
-    machine_type = json.loads(request.get_data())["instanceProperties"]["machineType"]
+    """Prices by the month, in Pacific days, the newest open to today; or shares of preempted machines, by the day."""
+    body = json.loads(request.get_data())
+    machine_type = body["instanceProperties"]["machineType"]
+    if body["types"] == ["PREEMPTION"]:
+        return _shares(service, body["locationPolicy"]["location"], machine_type)
 
     def render() -> Row:
         starts = [f"2026-{month:02d}-01T08:00:00Z" for month in (8, 9, 10, 11)]
@@ -277,6 +282,20 @@ def _history(service: GcpService, request: Request, match: re.Match[str]) -> byt
         return {"machineType": machine_type, "location": f"regions/{match['region']}", "priceHistory": records}
 
     return service.once(("history", match["region"], machine_type), render)
+
+
+def _shares(service: GcpService, location: str, machine_type: str) -> bytes:
+    zone = location.removeprefix("zones/")
+    service.region_of(zone)
+
+    def render() -> Row:
+        records = preemption_records(zone, machine_type)
+        for fault in service.data_faults:
+            if fault["kind"] == "odd_share" and fault["match"] in f"{zone} {machine_type}":
+                records[0] = {**records[0], "preemptionRate": 1.5}
+        return {"machineType": machine_type, "location": location, "preemptionHistory": records}
+
+    return service.once(("shares", zone, machine_type), render)
 
 
 def _sku_list(service: GcpService, request: Request, _: re.Match[str]) -> bytes:

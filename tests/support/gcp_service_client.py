@@ -14,13 +14,13 @@ from providers.registry import open_provider
 from providers.session import Session, Settings
 from tests.support.gcp_service import GcpService, make_app
 from tests.support.gcp_service_data import PROJECT
-from tests.support.service import in_thread
+from tests.support.service import CALL_LIMIT_S, READ_LIMIT_S, in_thread
 
 NOW = datetime(2026, 11, 21, 18, tzinfo=UTC)
 SMALL: dict[str, Any] = {"regions": ["us-central1"], "cpu_types": 5, "skus": 300}
 
 
-def session_at(url: str, *, attempts: int = 3, read_timeout_s: float = 5.0, **settings: Any) -> Session:
+def session_at(url: str, *, attempts: int = 3, read_timeout_s: float = READ_LIMIT_S, **settings: Any) -> Session:
     """A session whose two endpoints are ``url``."""
     merged: dict[str, Any] = {
         "endpoints": {"compute": url, "billing": url},
@@ -28,7 +28,7 @@ def session_at(url: str, *, attempts: int = 3, read_timeout_s: float = 5.0, **se
         "read_timeout_s": read_timeout_s,
         **settings,
     }
-    return Session(Settings(**merged), embedded_book(), NOW, Caller("gcp", 30.0, attempts=attempts))
+    return Session(Settings(**merged), embedded_book(), NOW, Caller("gcp", CALL_LIMIT_S, attempts=attempts))
 
 
 def provider_at(url: str, **settings: Any) -> GcpProvider:

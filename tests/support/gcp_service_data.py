@@ -8,6 +8,7 @@ G4, A3 (so that eight H100 come to the published 88.49), Mega and B200. Other re
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from pricing.book_file import embedded_book
@@ -131,6 +132,25 @@ def _machine_type(number: int, name: str, zone: str, vcpus: int, mib: int, descr
         "isSharedCpu": False,
         "architecture": "X86_64",
     }
+
+
+def preempted_share(zone: str, machine_type: str) -> float:
+    """The mean share of preempted among stopped Spot machines over the days published."""
+    return sum(f"{zone} {machine_type}".encode()) % 50 / 100 + 0.2
+
+
+def preemption_records(zone: str, machine_type: str) -> list[Row]:
+    """27 days about that mean, and one without a stop and hence without a rate; no day at all of ``a2-megagpu``."""
+    if machine_type.startswith("a2-megagpu"):
+        return []
+    mean = preempted_share(zone, machine_type)
+    records: list[Row] = []
+    for day in range(28):
+        start = datetime(2026, 10, 22, 7, tzinfo=UTC) + timedelta(days=day)
+        interval = {"startTime": start.isoformat(), "endTime": (start + timedelta(days=1)).isoformat()}
+        rate = {"preemptionRate": round(mean + (day % 3 - 1) * 0.1, 6)} if day < 27 else {}
+        records.append({"interval": interval, **rate})
+    return records
 
 
 def accelerator_types(region: str, zone: str, zone_index: int) -> list[Row]:

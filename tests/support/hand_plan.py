@@ -9,14 +9,14 @@ from itertools import groupby
 
 from pricing.money import Usd
 from router.jobs.spec import Job
-from router.planning.candidates import Candidate
+from router.planning.candidate import Candidate
 from router.planning.derived_placement import plan_candidates
-from router.planning.plan import JobSummary, Line, Plan, PlannedMove, Unplaced
+from router.planning.plan import JobSummary, Line, LineFallback, Plan, PlannedMove, Unplaced
 from tests.support.brute_force import Solution, moved_bytes
 from tests.support.check_money import expected_moves
 from tests.support.instances import Instance
 from tests.support.plan_view import HOUR, View, exact_hours, starting_time
-from tests.support.schedules import dates_of, own_slots, slot_edges, standing
+from tests.support.schedules import dates_of, fallback_usd_per_step, own_slots, slot_edges, standing
 from tests.support.shipping import Need
 from tests.support.tariff_oracle import Shipment, bill, meter_name
 
@@ -78,7 +78,34 @@ def _lines(instance: Instance, job: Job, runs: Sequence[Run]) -> tuple[list[Line
 
 
 def _dearness(candidate: Candidate) -> float:
-    return candidate.usd_per_hour.dollars() * candidate.billed_share / candidate.steps_per_hour
+    own = candidate.usd_per_hour.dollars() * candidate.billed_share / candidate.steps_per_hour
+    return own + fallback_usd_per_step(candidate)
+
+
+def _fallback(candidate: Candidate, worked: float) -> LineFallback | None:
+    """The fallback of a guarded run that works so many hours."""
+    behind, guard = candidate.fallback, candidate.guard
+    if behind is None or guard is None:
+        return None
+    part, hours = behind.parts[-1], Fraction(worked * guard.hours_per_reserved)
+    moves = candidate.fallback_moves.nanos * worked
+    return LineFallback(
+        cloud=part.offer.cloud,
+        region=part.offer.region,
+        zone=part.offer.zone,
+        instance_type=part.offer.instance_type,
+        market=part.offer.market.value,
+        machines=behind.machines,
+        accelerator=behind.accelerator,
+        accelerators=behind.accelerators,
+        usd_per_hour=behind.usd_per_hour,
+        max_usd_per_hour=behind.usd_per_hour,
+        hours=hours,
+        cost_usd=Usd(round(behind.usd_per_hour.nanos * hours) + round(moves)),
+        probability=guard.probability,
+        refusal_probability=guard.refusal_probability,
+        reserved=guard.reserves_fallback,
+    )
 
 
 def _run_lines(
@@ -90,6 +117,7 @@ def _run_lines(
     lines = []
     for position, part in enumerate(candidate.parts):
         price = part.offer.usd_per_hour.times(part.machines)
+        behind = _fallback(candidate, worked) if position == len(candidate.parts) - 1 else None
         lines.append(
             Line(
                 job=job.name,
@@ -119,7 +147,8 @@ def _run_lines(
                 on_time_steps_per_hour=candidate.on_time_steps_per_hour,
                 billed_share=candidate.billed_share,
                 usd_per_step=None,
-                cost_usd=Usd(round(price.nanos * hours)),
+                cost_usd=Usd(round(price.nanos * hours) + (0 if behind is None else behind.cost_usd.nanos)),
+                fallback=behind,
                 price_as_of="2026-11-01",
                 price_source=part.offer.source,
                 weak="",

@@ -16,6 +16,7 @@ from statistics import median
 
 from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
+from pricing.risk import TOLD_HOURS
 from router.controller.run_records import read_runs
 from router.controller.workspaces import job_json
 from router.jobs import goodput
@@ -138,10 +139,10 @@ class World:
         return GangRunRisk(
             nominal_steps_per_hour=self._speeds[job.name, line.accelerator],
             relative_error=0.0,
-            interruptions_per_hour=stated.interruptions_per_hour * self._rates[own],
+            interruptions_per_hour=stated.per_hour_over(TOLD_HOURS) * self._rates[own],
             recovery_hours=stated.recovery_hours,
             startup_hours=job.startup / _HOUR,
-            interval_hours=interval_hours(job.checkpoint, stated.interruptions_per_hour),
+            interval_hours=interval_hours(job.checkpoint, stated.per_hour_over(TOLD_HOURS)),
             stall_hours=stall,
             loss_extra_hours=extra,
             resumes=True,

@@ -98,9 +98,9 @@ TARIFFS = (
 )
 
 PRIORS = (
-    RiskPrior("*", "*", "on_demand", 0.0, 1.0, 0.5, SOURCE, "2026-11-01", ""),
-    RiskPrior("*", "*", "reserved", 0.0, 1.0, 0.5, SOURCE, "2026-11-01", ""),
-    RiskPrior("*", "*", "spot", 0.05, 0.4, 0.7, SOURCE, "2026-11-01", "made up"),
+    RiskPrior("*", "*", "on_demand", "constant", 0.0, 0.0, 0.0, 0.5, 0.0, SOURCE, "2026-11-01", ""),
+    RiskPrior("*", "*", "reserved", "constant", 0.0, 0.0, 0.0, 0.5, 0.0, SOURCE, "2026-11-01", ""),
+    RiskPrior("*", "*", "spot", "falling", 0.15, 0.05, 0.45, 0.7, 0.0, SOURCE, "2026-11-01", "made up"),
 )
 
 

@@ -106,10 +106,16 @@ class Stage:
             ProvisionRequest(digest, order, (), by_name[order.job], by_name[order.job].digest, _BOOK)
             for order in orders_of(plan)
         )
-        total = Usd.total(request.order.expected_usd for request in requests)
+        expected = tuple(request.order.expected_usd for request in requests)
         specs = {job.digest: job_json(job) for job in jobs}
         record_acceptance(
-            self.site, AcceptedOrders(requests, total, total), plan_to_json(plan), who, "", specs, Limits.none()
+            self.site,
+            AcceptedOrders(requests, Usd.total(expected), expected),
+            plan_to_json(plan),
+            who,
+            "",
+            specs,
+            Limits.none(),
         )
         return digest
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
 
@@ -22,10 +22,10 @@ FOLDER = ROOT / "examples" / "nightly"
 
 @cache
 def nightly_request() -> PlanRequest:
-    """What ``make plan`` asks, with a gap that is quickly reached and shadow prices as estimates."""
+    """Return the request of ``make plan`` with a gap soon reached, and shadow prices as estimates; counts end it."""
     options = PlanOptions(gap=0.03)
     made = plan_request([str(FOLDER)], "embedded", FOLDER / "limits.yaml", NOW, options).request
-    return replace(made, resolve_limits=0)
+    return replace(made, resolve_limits=0, time_limit=timedelta(hours=1))
 
 
 @cache

@@ -22,7 +22,7 @@ from router.jobs.goodput import on_time_steps_per_hour
 from router.jobs.limits import Limits
 from router.jobs.measured_speed import RELATIVE_ERROR
 from router.jobs.spec import Job
-from router.planning.candidates import Candidate, steps_to_do
+from router.planning.candidate import Candidate, steps_to_do
 from router.planning.egress_rows import allowance_left, already_moved
 from router.planning.problem import PlacementProblem, window
 from router.planning.transfers import Transfer, checkpoint_home, checkpoint_transfer

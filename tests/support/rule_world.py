@@ -5,9 +5,9 @@ often: two rules that hold the same gang at the same time meet the same interrup
 
 Price of spot: the book's, times a lognormal factor of mean 1 (``NOISE`` is the deviation of its logarithm), anew for
 each offer and day. Spot outages: an offer is gone for exponential times of mean the book's recovery time, as often as
-one of its machines is interrupted. Interruptions: exponential at the rate of the gang; after one, the job waits an
-exponential time of the same mean. Speed: the candidate's, times 1 + its relative error x a standard normal of the job
-and accelerator.
+one of its machines is interrupted. Interruptions: exponential at the rate of the gang in its first hours; after one,
+the job waits an exponential time of the same mean. Speed: the candidate's, times 1 + its relative error x a standard
+normal of the job and accelerator.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pricing.places import Market
-from pricing.risk import RiskTable
-from router.planning.candidates import Candidate, GangPart
+from pricing.risk import TOLD_HOURS, RiskTable
+from router.planning.candidate import Candidate, GangPart
 
 TICK = 0.25  # hours
 NOISE = 0.15
@@ -71,7 +71,7 @@ class World:
 
     def _rate(self, candidate: Candidate) -> float:
         spot = any(part.offer.market is Market.SPOT for part in candidate.parts)
-        return candidate.risk.interruptions_per_hour * (self.rate_factor if spot else 1.0)
+        return candidate.gang_risk.per_hour_over(TOLD_HOURS) * (self.rate_factor if spot else 1.0)
 
     def _factor(self, part: GangPart, tick: int) -> float:
         if part.offer.market is not Market.SPOT:
@@ -88,7 +88,7 @@ class World:
         name = part.listing.name
         if name not in self._gone:
             one = self.risk.gang(part.offer, part.machine, 1)
-            up, mean = 1 / (one.interruptions_per_hour * self.rate_factor), one.recovery_hours
+            up, mean = 1 / (one.per_hour_over(TOLD_HOURS) * self.rate_factor), one.recovery_hours
             rng = self._rng(f"outage {name}")
             gone = np.zeros(_TICKS, dtype=np.bool_)
             at, is_up = 0.0, bool(rng.random() < up / (up + mean))

@@ -10,7 +10,8 @@ from pricing.offers import Offer
 from router.jobs.limits import Limits
 from router.jobs.spec import Job
 from router.planning import planner
-from router.planning.candidates import Candidate, DroppedListing, candidates_for
+from router.planning.candidate import Candidate
+from router.planning.candidates import DroppedListing, candidates_for
 from router.planning.effort import Effort
 from router.planning.plan import Plan
 from router.planning.planner import PlanRequest, make_plan
@@ -76,7 +77,8 @@ def answer_of(request: PlanRequest) -> PlacementSolution:
 
 
 def _built(request: PlanRequest, effort: Effort) -> tuple[planner.PlanningRun, PlanningInput]:
-    run = planner.PlanningRun(request, effort, effort, planner._silent, planner.Timings())
+    looking = Effort(PulpSolver(), timedelta(hours=1))
+    run = planner.PlanningRun(request, effort, effort, looking, looking, planner._silent, planner.Timings())
     return run, planner._build_problem(run, tuple(sorted(request.jobs, key=lambda j: j.name)), {})
 
 

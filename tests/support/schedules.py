@@ -57,6 +57,27 @@ class CandidateLike(Protocol):
     def billed_share(self) -> float: ...
     @property
     def startup(self) -> timedelta: ...
+    @property
+    def fallback(self) -> Any: ...
+    @property
+    def fallback_moves(self) -> Any: ...
+    @property
+    def guard(self) -> Any: ...
+
+
+def fallback_hours_per_step(candidate: CandidateLike) -> float:
+    """Hours of the fallback expected for a step of a guarded run; 0 without one."""
+    if candidate.fallback is None:
+        return 0.0
+    return float(candidate.guard.hours_per_reserved / candidate.on_time_steps_per_hour)
+
+
+def fallback_usd_per_step(candidate: CandidateLike) -> float:
+    """Dollars that the fallback of a guarded run is expected to cost for a step, moving there included."""
+    if candidate.fallback is None:
+        return 0.0
+    moves = candidate.fallback_moves.dollars() / candidate.on_time_steps_per_hour
+    return float(fallback_hours_per_step(candidate) * candidate.fallback.usd_per_hour.dollars() + moves)
 
 
 @dataclass(frozen=True)
@@ -142,12 +163,14 @@ def enumerate_ways(
     limits: Limits,
     carbon: Sequence[float] | None = None,
     *,
+    fallback_carbon: Sequence[float] | None = None,
     budgeted: bool = False,
 ) -> Ways:
     """All patterns that respect the job's own rules, the dates of reservations and maintenance, each at its least
     cost.
 
-    ``carbon``: dollars an hour that the emissions of each candidate count. A job that a budget holds (its own or its
+    ``carbon``: dollars an hour that the emissions of each candidate count, ``fallback_carbon`` dollars a step that
+    those of its fallback do. A job that a budget holds (its own or its
     team's, ``budgeted``) fills the time of what is cheapest in money first, any other job that of machines that a
     commitment matches, then what is cheapest with carbon.
     """
@@ -175,8 +198,13 @@ def enumerate_ways(
     others = np.array([not any(rates(candidate, limits.commitments)) for candidate in candidates])
     price = np.array([candidate.usd_per_hour.dollars() for candidate in candidates])
     billed = np.array([c.billed_share / c.steps_per_hour for c in candidates])
-    order = np.lexsort(((price if by_money else price + extra) * billed, np.zeros_like(others) if by_money else others))
-    cost, emitted, enough, used = _cheapest(candidates, held, paid, needed, extra, order)
+    behind = np.array([fallback_usd_per_step(c) for c in candidates])
+    if carbon is not None and not by_money:
+        behind = behind + np.array(fallback_carbon or [0.0] * len(candidates))
+    each = (price if by_money else price + extra) * billed + behind
+    order = np.lexsort((each, np.zeros_like(others) if by_money else others))
+    worth = np.array(fallback_carbon or [0.0] * len(candidates))
+    cost, emitted, enough, used = _cheapest(candidates, held, paid, needed, extra, worth, order)
     threshold = emitted + job.gang.min_saving.dollars() * np.maximum(
         0, paid.sum(axis=1) if placement is not None else runs.sum(axis=1) - 1
     )
@@ -265,7 +293,13 @@ def _may_start(job: Job, starts: Ints, edges: Sequence[datetime], now: datetime)
 
 
 def _cheapest(
-    candidates: Sequence[CandidateLike], held: Floats, paid: Ints, needed: Floats, carbon: Floats, order: Ints
+    candidates: Sequence[CandidateLike],
+    held: Floats,
+    paid: Ints,
+    needed: Floats,
+    carbon: Floats,
+    fallback_carbon: Floats,
+    order: Ints,
 ) -> tuple[Floats, Floats, npt.NDArray[np.bool_], Floats]:
     """Least cost of reaching the steps in the time held, the dollars of its carbon, whether that is enough, and the
     hours used of each candidate."""
@@ -281,8 +315,8 @@ def _cheapest(
     for c in order:
         rate = candidates[c].on_time_steps_per_hour
         steps = np.minimum(left, np.maximum(0.0, room[:, c]) * rate)
-        cost += steps * price[c] * billed[c]
-        emitted += steps * carbon[c] * billed[c]
+        cost += steps * (price[c] * billed[c] + fallback_usd_per_step(candidates[c]))
+        emitted += steps * (carbon[c] * billed[c] + fallback_carbon[c])
         left -= steps
         used[:, c] += steps / rate
     return cost, emitted, possible & (left <= TOLERANCE * needed), used

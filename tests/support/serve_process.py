@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import subprocess
 from collections.abc import Mapping
@@ -14,6 +13,7 @@ from typing import Any
 import requests
 
 from tests.support.clouds import STEPFARE
+from tests.support.listening import listening_port
 from tests.support.postgres_here import PASSWORD
 
 
@@ -54,14 +54,7 @@ class ServeProcess:
 
     def wait_until_listening(self) -> None:
         assert self.process is not None
-        assert self.process.stderr is not None
-        said = []
-        for line in self.process.stderr:
-            said.append(line)
-            if found := re.search(r"listening on http://127\.0\.0\.1:(\d+)/", line):
-                self.port = int(found[1])
-                return
-        raise AssertionError(f"serve ended with {self.process.wait()}: {''.join(said)}")
+        self.port = listening_port(self.process)
 
     @property
     def pid(self) -> int:

@@ -15,6 +15,10 @@ from werkzeug.serving import WSGIRequestHandler, make_server
 
 from tests.support.ports import free_port
 
+# Time limits of calls and of reads in tests that judge neither: no machine is so busy that it reaches them.
+CALL_LIMIT_S = 3600.0
+READ_LIMIT_S = 120.0
+
 
 class QuietHandler(WSGIRequestHandler):
     """Keeps connections open, as real services do, and logs nothing."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
 from html.parser import HTMLParser
@@ -18,12 +18,12 @@ import pyarrow.parquet as pq
 from router.files.duckdb_session import connect
 from router.ledger.month import Month
 from router.render.showback_page import page
-from router.render.showback_text import as_markdown, as_table
+from router.render.showback_text import as_markdown, as_wide
 from router.showback.report.build import build_report
 from router.showback.report.export_json import report_to_json
 from router.showback.report.export_tables import NOTES, SECTION, report_to_csv, report_to_parquet, report_to_workbook
 from router.showback.report.query import ReportInputs, ReportQuery
-from router.showback.report.rollup_tables import report_months, rollups_of_facts
+from router.showback.report.rollup_tables import PlannedJob, report_months, rollups_of_facts
 from router.showback.report.values import NUMBERS, CellKind, ReportSection, ShowbackReport
 from tests.support.facts_rows import facts
 
@@ -33,12 +33,15 @@ BESIDE = ReportInputs(origin="by hand", input_hash="0" * 16)
 Rows = list[dict[str, str]]
 
 
-def report_of(table: pa.Table, *, beside: ReportInputs = BESIDE, **asked: Any) -> ShowbackReport:
-    """Of facts: November 2026, as of its end, by team, where nothing else is asked."""
+def report_of(
+    table: pa.Table, *, beside: ReportInputs = BESIDE, done: Collection[PlannedJob] = (), **asked: Any
+) -> ShowbackReport:
+    """Of facts: November 2026, as of its end, by team, where nothing else is asked; ``done`` jobs have ended."""
     given = ReportQuery(**{"month": NOVEMBER, "now": OVER, **asked})
     with connect() as connection:
         connection.register("facts", table)
-        return build_report(rollups_of_facts(connection, "facts", report_months(given.month), given.now), given, beside)
+        cubes = rollups_of_facts(connection, "facts", report_months(given.month), given.now, done)
+        return build_report(cubes, given, beside)
 
 
 def report_of_rows(rows: Iterable[dict[str, Any]], **asked: Any) -> ShowbackReport:
@@ -77,8 +80,8 @@ def exact_rows(report: ShowbackReport) -> dict[str, Iterator[tuple[str, Rows]]]:
 
 
 def short_forms(report: ShowbackReport) -> dict[str, str]:
-    """Formats whose money is to the cent."""
-    return {"table": as_table(report), "markdown": as_markdown(report)}
+    """Formats with all sections whose money is to the cent."""
+    return {"wide": as_wide(report), "markdown": as_markdown(report)}
 
 
 def plain(value: object) -> str:

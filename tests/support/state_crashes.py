@@ -1,9 +1,10 @@
 """A process that writes to states and kills itself in the middle: `python -m` this module, `WHAT FIRST STRIDE URL...`.
 
-Every statement (BEGIN and COMMIT are two) is a point before it and a point after it, and so is every file that is put
-on the disk or named; counted from 0 over all STEPS, over opening where WHAT is `open`, over those of books_steps where
-it is `books FOLDER`, over restoring a backup where it is `restore FILE`. At the first URL it dies at the point FIRST,
-at each other one STRIDE points later.
+Every statement (BEGIN and COMMIT are two) is a point before it: between two statements nothing happens that a database
+or a file could tell. A file that is put on the disk or named is a point before it and one after it. Points are counted
+from 0 over all STEPS, over opening where WHAT is `open`, over those of books_steps where it is `books FOLDER`, over
+restoring a backup where it is `restore FILE`. At the first URL it dies at the point FIRST, at each other one STRIDE
+points later.
 It writes one JSON line a URL: how many steps were acknowledged, and whether it died before they were all done.
 The processes that die are forked from one that has imported everything.
 """
@@ -153,7 +154,7 @@ def _die_at(point: int) -> None:
         if passed == point:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    for name in ("before_cursor_execute", "after_cursor_execute", "commit"):
+    for name in ("before_cursor_execute", "commit"):
         event.listen(Engine, name, one)
 
     def around(does: Callable[..., object]) -> Callable[..., object]:

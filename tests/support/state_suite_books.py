@@ -326,7 +326,7 @@ def _each(columns: LedgerColumns, name: str) -> list[Any]:
 class BooksCrashSuite(StateSuite):
     """Killed processes, as in CrashSuite."""
 
-    @pytest.mark.parametrize("stride", [61, _SLOW])
+    @pytest.mark.parametrize("stride", [37, _SLOW])
     def test_killed_anywhere_nothing_is_lost_and_nothing_doubled(
         self, new_url: NewUrl, ready_url: NewUrl, tmp_path: Path, stride: int
     ) -> None:
@@ -348,7 +348,7 @@ class BooksCrashSuite(StateSuite):
             died_after.append(done)
         assert stride > 1 or set(died_after) == set(range(len(STEPS) + 1))
 
-    @pytest.mark.parametrize("stride", [13, _SLOW])
+    @pytest.mark.parametrize("stride", [7, _SLOW])
     def test_killed_while_restoring(self, new_url: NewUrl, ready_url: NewUrl, tmp_path: Path, stride: int) -> None:
         with StateStore.open(new_url(), now=NOW) as store:
             *_, last = views(store, tmp_path)

@@ -75,16 +75,16 @@ class TasksSuite(StateSuite):
         task = store.tasks.put("plan", "ana", "", {}, NOW)
         plan = plan_of([a_job()], [NORTH])
         digest = str(plan_content(plan)["digest"])
-        entry = MadePlanEntry.of(digest, plan_to_json(plan), plan.as_of, NOW, "ana")
-        writes = TaskWrites(plans=(entry,), values=(("last", "text"),))
+        entry = MadePlanEntry.of(digest, plan_to_json(plan), plan.as_of, NOW, "ana", "night")
+        writes = TaskWrites(plans=(entry,))
         assert store.tasks.take("w1", ["plan"], NOW) is not None
         assert store.tasks.take("w2", ["plan"], NOW + 2 * SILENT) is not None
         assert not store.tasks.finish(task.id, "w1", {}, NOW + 2 * SILENT, writes)
-        assert (store.made_plans.newest(), store.values.get("last")) == ((), None)
+        assert store.made_plans.newest() == ()
         assert store.tasks.finish(task.id, "w2", {"digest": digest}, NOW + 2 * SILENT, writes)
         assert not store.tasks.finish(task.id, "w2", {}, NOW + 2 * SILENT, writes)
         (row,) = store.made_plans.newest()
-        assert (row.digest, row.made_by, store.values.get("last")) == (digest, "ana", "text")
+        assert (row.digest, row.made_by, row.name) == (digest, "ana", "night")
         assert (row.as_of, row.made_at) == (plan.as_of, NOW + 2 * SILENT)
 
     def test_a_task_whose_workers_always_die_fails(self, store: StateStore) -> None:

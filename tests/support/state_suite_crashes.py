@@ -42,7 +42,7 @@ with StateStore.open(sys.argv[1], now=datetime.now(UTC)) as store:
 class CrashSuite(StateSuite):
     """Killed processes. `ready_url` gives the URL of a state in which nothing was written."""
 
-    @pytest.mark.parametrize("stride", [37, _SLOW])
+    @pytest.mark.parametrize("stride", [19, _SLOW])
     def test_killed_at_any_statement(self, new_url: NewUrl, ready_url: NewUrl, stride: int) -> None:
         expected = seen_after_each(new_url())
         died_after = []
@@ -57,7 +57,7 @@ class CrashSuite(StateSuite):
         # The last one came through; before it every step was cut off somewhere.
         assert stride > 1 or set(died_after) == set(range(len(STEPS) + 1))
 
-    @pytest.mark.parametrize("stride", [97, _SLOW])
+    @pytest.mark.parametrize("stride", [48, _SLOW])
     def test_killed_while_it_is_made(self, new_url: NewUrl, stride: int) -> None:
         died_at = 0
         for url, _, died in crash(new_url, opening=True, stride=stride):

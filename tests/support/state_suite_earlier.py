@@ -18,9 +18,10 @@ from router.state.errors import StateError
 from router.state.ledger_file import LedgerFileKind, LedgerFileTitle, write_file
 from router.state.ledger_rows import BEGINNING, NAMES, chain_rows, entry_values
 from router.state.store import StateStore
-from tests.support.state_earlier import made_by
+from router.state.versions import VERSIONS
+from tests.support.state_earlier import made_by, write_backup_of
 from tests.support.state_suite import NewUrl, StateSuite
-from tests.support.state_values import HOUR, NOW, entry
+from tests.support.state_values import HOUR, NOW, attempt, entry, node
 
 DAY = timedelta(days=1)
 
@@ -90,6 +91,59 @@ class EarlierSuite(StateSuite):
             other.backups.restore(tmp_path / "old.gz")
             assert other.ledger.entries() == tuple(old)
             assert other.ledger.verify().problems == ()
+
+    def test_its_plans_are_of_the_night_or_of_quotes(self, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        with made_by(monkeypatch, "0013"), StateStore.open(url, now=NOW) as store:
+            _insert_made_plans(store)
+        with StateStore.open(url, now=NOW + HOUR) as store:
+            found = [(row.digest, row.name, row.as_of) for row in store.made_plans.newest()]
+            assert found == [("p0", "night", NOW), ("p1", "quote", NOW)]
+
+    @pytest.mark.parametrize("version", VERSIONS[VERSIONS.index("0009") :])
+    def test_its_backup_is_restored_as_its_state_is_upgraded(
+        self, url: str, new_url: NewUrl, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: str
+    ) -> None:
+        old = tmp_path / "old.gz"
+        with made_by(monkeypatch, version), StateStore.open(url, now=NOW) as store:
+            store.plans.put_plan("p" * 64, "{}", NOW)
+            store.plans.put_jobs({"d1": '{"name": "ö☃"}'}, NOW)
+            store.audit.add("anna", "apply", "p" * 64, Usd.parse("3.5"), NOW, gangs=1)
+            store.journal.note("a1", "ready", NOW, ranks=2)
+            if version >= "0011":
+                store.attempts.add(attempt("a1"), (node("a1", 0), node("a1", 1)))
+                store.ledger.add([entry("k1"), entry("k2", steps=7)])
+            if version == "0013":
+                _insert_made_plans(store)
+            write_backup_of(store, old, version)
+        restored, upgraded = tmp_path / "restored.gz", tmp_path / "upgraded.gz"
+        with StateStore.open(new_url(), now=NOW + HOUR) as other:
+            other.whole.restore(old)
+            assert other.plans.plan("p" * 64) == "{}"
+            assert [(row.digest, row.name) for row in other.made_plans.newest()] == (
+                [("p0", "night"), ("p1", "quote")] if version == "0013" else []
+            )
+            assert len(other.attempts.nodes("a1")) == (2 if version >= "0011" else 0)
+            other.whole.write(restored, ())
+        with StateStore.open(url, now=NOW + HOUR) as store:
+            store.whole.write(upgraded, ())
+        assert restored.read_bytes() == upgraded.read_bytes()
+
+    def test_a_backup_with_rows_that_its_version_never_had_is_refused(self, store: StateStore, tmp_path: Path) -> None:
+        lines: list[list[Any]] = [["version", "0013"], ["row", "made_plans", {"digest": "p0", "name": "night"}]]
+        write_file(tmp_path / "odd.gz", LedgerFileTitle(LedgerFileKind.STATE, "s1"), lines)
+        with pytest.raises(StateError, match="has rows of made_plans that its version does not know"):
+            store.whole.restore(tmp_path / "odd.gz")
+        assert store.plans.plan("p" * 64) is None
+
+
+def _insert_made_plans(store: StateStore) -> None:
+    """One of the night, and one of a quote."""
+    values = ", ".join(f"('p{n}', '{{}}', :at, :at, 'ana', :summary, '{q}')" for n, q in enumerate(("", "q-1")))
+    statement = text(f"INSERT INTO made_plans (digest, text, as_of, made_at, made_by, summary, quote) VALUES {values}")
+    with store._database.write() as connection:
+        sqlite = connection.dialect.name == "sqlite"
+        at = NOW.isoformat(timespec="microseconds").replace("+00:00", "Z") if sqlite else NOW
+        connection.execute(statement, {"at": at, "summary": '{"gap": 0.1, "teams": []}'})
 
 
 def _insert_as_of_five(connection: Connection, rows: Sequence[Sequence[Any]]) -> None:

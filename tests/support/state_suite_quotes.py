@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
+import pytest
+
 from router.planning.plan_json import plan_content, plan_to_json
+from router.state import made_plans
 from router.state.quotes import QuoteRow
 from router.state.store import StateStore
 from tests.support.scenes import NORTH, a_job, plan_of
@@ -54,8 +57,29 @@ class QuotesSuite(StateSuite):
         assert found is not None
         assert found.acceptance == "{}"
 
-    def test_the_plan_of_a_quote_is_no_night_s(self, store: StateStore) -> None:
-        digest = plan_content(PLAN)["digest"]
-        store.made_plans.put(digest, plan_to_json(PLAN), PLAN.as_of, NOW, "ana", quote=ROW.id)
-        assert [row.digest for row in store.made_plans.newest()] == [digest]
-        assert store.made_plans.newest(of_nights=True) == ()
+    def test_a_plan_may_stand_under_several_names(self, store: StateStore) -> None:
+        digest, made = plan_content(PLAN)["digest"], store.made_plans
+        for number, name in enumerate(("quote", "night", "trial", "night")):
+            made.put(digest, plan_to_json(PLAN), PLAN.as_of, NOW + number * HOUR, f"ana {number}", name)
+        assert [(row.name, row.made_by) for row in made.newest()] == [
+            ("night", "ana 3"),
+            ("trial", "ana 2"),
+            ("quote", "ana 0"),
+        ]
+        assert [row.digest for row in made.newest(name="night")] == [digest]
+        assert made.newest(name="night", before=PLAN.as_of) == ()
+        assert made.oldest() == dict.fromkeys(("night", "trial", "quote"), PLAN.as_of)
+        assert made.digests(digest[:6], 2) == (digest,)
+        found = made.row(digest)
+        assert found is not None
+        assert (found.name, made.text(digest)) == ("night", plan_to_json(PLAN))
+
+    def test_plans_of_one_name_push_out_none_of_another(
+        self, store: StateStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(made_plans, "PLANS_KEPT", 2)
+        text = plan_to_json(PLAN)
+        store.made_plans.put("night", text, PLAN.as_of, NOW, "ana", "night")
+        for number in range(3):
+            store.made_plans.put(f"trial {number}", text, PLAN.as_of, NOW + number * HOUR, "ana", "trial")
+        assert {row.digest for row in store.made_plans.newest()} == {"night", "trial 1", "trial 2"}

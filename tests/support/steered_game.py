@@ -65,7 +65,7 @@ class Steer:
     lives: list[PastAttempt] = field(default_factory=list)
     answers: list[AvailabilityAnswer] = field(default_factory=list)
     log: list[str] = field(default_factory=list)
-    spot: dict[int, list[UsdPerHour]] = field(default_factory=dict)
+    spot: dict[int, list[tuple[datetime, UsdPerHour]]] = field(default_factory=dict)
 
     def play(self) -> float:
         """Until all is done, or the deadline is there."""
@@ -124,10 +124,12 @@ class Steer:
         size = inputs.task.size
         if z not in self.spot:
             prices = inputs.series.zones[z].spot_usd_per_hour.tolist()
-            self.spot[z] = [UsdPerHour.parse(f"{size * usd:.4f}") for usd in prices]
-        spot = self.spot[z]
-        price = spot[self.tick] if market == "spot" else UsdPerHour.parse(f"{float(inputs.on_demand_usd[z]):.4f}")
-        earlier = tuple((BEGIN + t * g, spot[t]) for t in range(self.tick)) if market == "spot" else ()
+            self.spot[z] = [(BEGIN + t * g, UsdPerHour.parse(f"{size * usd:.4f}")) for t, usd in enumerate(prices)]
+        earlier = tuple(self.spot[z][: self.tick]) if market == "spot" else ()
+        if market == "spot":
+            price = self.spot[z][self.tick][1]
+        else:
+            price = UsdPerHour.parse(f"{float(inputs.on_demand_usd[z]):.4f}")
         hours = self.left / HOUR_S
         return PlacementOption(
             key=key,

@@ -41,6 +41,9 @@ class Places:
         go: Any = PlacementAccepted(SimpleNamespace(book=None), SimpleNamespace(), None)  # type: ignore[arg-type]
         return [self.answer or go for _ in wanting]
 
+    def stated_job(self, _: Attempt) -> None:
+        """The specifications of these jobs are not known."""
+
     def placed(self, going: Sequence[tuple[PendingGang, PlacementAccepted]]) -> list[PlacedAttempt]:
         return [self._placed(want, go) for want, go in going]
 

@@ -64,6 +64,14 @@ def test_a_role_permits_what_the_table_says_for_its_team_alone(role: Role) -> No
                 identity.require_for_all(permission)
 
 
+def test_a_refusal_names_no_team_of_others() -> None:
+    identity = Identity("ana", (Grant(Role.VIEWER, "speech"),))
+    for team, is_named in (("speech", True), ("vision", False)):
+        with pytest.raises(AccessDeniedError) as refused:
+            identity.require(Permission.APPROVE_PLANS, team)
+        assert (team in str(refused.value)) is is_named
+
+
 def test_scopes_take_away_and_never_add() -> None:
     confined = Identity("ci", parse_grants(["viewer:speech"]), frozenset({Permission.READ_JOBS, Permission.MAKE_PLANS}))
     assert confined.teams(Permission.READ_JOBS) == TeamFilter(frozenset({"speech"}))

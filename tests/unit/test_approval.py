@@ -14,13 +14,17 @@ from pydantic import ValidationError
 from pricing.money import Usd
 from pricing.problems import InvalidInputError
 from router.config.approval_file import ProcessIdentity, change_problem, load_approval_rules
+from router.controller.accept import APPLY
 from router.controller.approval import (
     APPROVE,
     REVOKE,
     Approval,
     ApprovalRules,
+    Exposure,
+    PlanPeople,
     approvals_of,
-    at_risk,
+    at_risk_by_team,
+    exposure_of,
     judge_approvals,
     needed_approvers,
 )
@@ -33,7 +37,8 @@ from tests.support.scenes import NORTH, a_job, plan_of
 NOW = datetime(2026, 11, 21, 18, tzinfo=UTC)
 PLAN = plan_of([a_job("a"), a_job("b", steps=100)], [NORTH])
 DIGEST: str = plan_content(PLAN)["digest"]
-USD = at_risk(PLAN)[0]
+EXPOSURE = Exposure(at_risk_by_team(PLAN, {}), {})
+USD = EXPOSURE.usd
 
 
 def rules(**fields: Any) -> ApprovalRules:
@@ -48,19 +53,46 @@ def by(name: str, login: str = "", **changes: Any) -> Approval:
 
 def against(found: ApprovalRules, *approvals: Approval, applier: str = "robot@ci", **more: Any) -> list[str]:
     """What is said against applying the plan an hour after its approval."""
-    now = more.pop("now", NOW + timedelta(hours=1))
-    return [r.what for r in judge_approvals(found, PLAN, DIGEST, approvals, applier, now, **more).refusals]
+    now, exposure = more.pop("now", NOW + timedelta(hours=1)), more.pop("exposure", EXPOSURE)
+    people = PlanPeople(more.pop("maker", ""), applier, more.pop("database_user", ""))
+    return [r.what for r in judge_approvals(found, exposure, DIGEST, approvals, people, now, **more).refusals]
 
 
 def test_orders_put_their_ceilings_at_risk_by_team() -> None:
-    total, by_team = at_risk(PLAN)
-    assert total == Usd.total(by_team.values()) == by_team["red"] > Usd(0)
-    assert total >= PLAN.cost_usd
+    assert EXPOSURE.plan == {"red": USD}
+    assert EXPOSURE.plan_usd == USD >= PLAN.cost_usd > Usd(0)
+
+
+def applied(store: StateStore, digest: str, usd: str, at: datetime, team: str = "red") -> None:
+    amounts = {team: str(Usd.parse(usd))}
+    store.audit.add("eve@desk", APPLY, digest, Usd.parse(usd), at, at_risk_by_team=amounts)
+
+
+def test_what_a_team_applied_within_a_day_is_judged_with_what_it_applies_now(tmp_path: Path) -> None:
+    with StateStore.open(f"sqlite:///{tmp_path}/state.db", now=NOW) as store:
+        applied(store, "1" * 64, "1000", NOW - timedelta(hours=24))
+        applied(store, "2" * 64, "40", NOW - timedelta(hours=23))
+        applied(store, "2" * 64, "30", NOW - timedelta(hours=22))
+        applied(store, "3" * 64, "500", NOW, team="blue")
+        applied(store, "4" * 64, "7", NOW)
+        entries = store.audit.entries()
+    ours = {"red": Usd.parse(20)}
+    found = exposure_of(ours, "5" * 64, entries, NOW)
+    assert (found.plan_usd, found.usd) == (Usd.parse(20), Usd.parse(57))
+    # A plan that goes on is judged as when it began: what was applied after it makes no difference.
+    assert exposure_of(ours, "4" * 64, entries, NOW + timedelta(hours=9)).usd == Usd.parse(50)
+    two = rules(no_approval_up_to="30", max_usd="50", max_usd_by_team={"red": "50"})
+    refusals = judge_approvals(two, found, "5" * 64, (), PlanPeople(), NOW).refusals
+    assert [r.what for r in refusals] == [
+        "the plan puts $20.00 ($57.00 with what was applied within a day) at risk, and the rules allow $50.00",
+        "team red puts $20.00 ($57.00 with what was applied within a day) at risk, and the rules allow $50.00",
+        "$20.00 ($57.00 with what was applied within a day) is at risk, which somebody must approve, and nobody did",
+    ]
 
 
 def test_an_approval_of_somebody_whom_the_rules_allow_is_enough() -> None:
     assert against(rules(), by("ana")) == []
-    judged = judge_approvals(rules(), PLAN, DIGEST, [by("ana"), by("bo")], "robot@ci", NOW)
+    judged = judge_approvals(rules(), EXPOSURE, DIGEST, [by("ana"), by("bo")], PlanPeople(), NOW)
     assert judged.approvers == ("ana", "bo")
 
 
@@ -79,6 +111,7 @@ def test_nobody_and_too_little_to_ask_for() -> None:
         (by("ana", at=NOW - timedelta(hours=23)), "ana's approval expired at 2026-11-21 19:00Z"),
         (by("ana", revoked_at=NOW), "ana revoked it at 2026-11-21 18:00Z"),
         (by("ana", login="robot@desk"), "ana approved as robot, who applies it: four_eyes asks for somebody else"),
+        (by("ana", login="eve@desk"), "ana approves as ana, not as eve"),
         (by("ana", digest="0" * 64), "the last approval, by ana, is of plan-000000000000: a plan that changed"),
     ],
 )
@@ -100,14 +133,24 @@ def test_a_name_bound_to_a_login_is_not_taken_on_trust() -> None:
     assert "bo approves as bo@desk, not as bo" in against(bound, by("bo", login="bo@elsewhere"))[0]
 
 
+def test_a_name_bound_to_a_database_user_is_approved_and_applied_by_two_of_them() -> None:
+    bound = rules(approvers=[{"name": "ana", "database_user": "ana_db"}])
+    assert "ana approves as database user ana_db, not as eve_db" in against(bound, by("ana", database_user="eve_db"))[0]
+    given = by("ana", database_user="ana_db")
+    assert against(bound, given, database_user="eve_db") == []
+    assert "who applies it" in against(bound, given, applier="zed@desk", database_user="ana_db")[0]
+    assert against(rules(), by("ana", database_user="shared"), database_user="shared") == []
+
+
 def test_two_people_above_an_amount() -> None:
     two = rules(two_approvers_above="1")
     assert "two people must approve, and only ana did" in against(two, by("ana"))[0]
     assert "and only ana did" in against(two, by("ana"), by("ana", seq=2))[0]
     assert against(two, by("ana"), by("bo")) == []
-    (said,) = against(two, by("ana", login="x@1"), by("bo", login="x@2"))
+    one_login = {"two_approvers_above": "1", "approvers": [{"name": n, "login": "x"} for n in ("ana", "bo")]}
+    (said,) = against(rules(**one_login), by("ana", login="x@1"), by("bo", login="x@2"))
     assert "bo and ana approved under one login, x" in said
-    assert against(rules(two_approvers_above="1", four_eyes=False), by("ana", login="x@1"), by("bo", login="x@1")) == []
+    assert against(rules(**one_login, four_eyes=False), by("ana", login="x@1"), by("bo", login="x@1")) == []
     assert against(rules(two_approvers_above=str(USD)), by("ana")) == []
 
 
@@ -115,6 +158,16 @@ def test_four_eyes_looks_at_names_and_logins_and_can_be_switched_off() -> None:
     assert against(rules(), by("ana"), applier="ana@ci") != []
     assert against(rules(four_eyes=False), by("ana"), applier="ana@desk") == []
     assert against(rules(), by("ana"), by("bo"), applier="ana@ci") == []
+
+
+def test_maker_approver_and_applier_are_different_people_where_the_rules_ask_for_it() -> None:
+    (said,) = against(rules(), by("ana"), maker="ana@desk")
+    assert "ana approved as ana, who made it: four_eyes asks for somebody else" in said
+    assert against(rules(four_eyes=False), by("ana"), maker="ana@desk") == []
+    assert against(rules(), by("ana"), maker="robot@ci") == []
+    (said,) = against(rules(maker_may_apply=False), by("ana"), maker="robot@laptop")
+    assert said == "robot made the plan: the rules ask that somebody else applies it"
+    assert against(rules(maker_may_apply=False), by("ana"), maker="carl@desk") == []
 
 
 def test_an_approval_holds_for_its_age_and_for_later_gangs_of_an_accepted_plan() -> None:
@@ -128,7 +181,7 @@ def test_an_approval_holds_for_its_age_and_for_later_gangs_of_an_accepted_plan()
 
 def test_no_approval_lifts_a_ceiling() -> None:
     low = rules(max_usd="1", max_usd_by_team={"red": "$2", "blue": "1"})
-    found = judge_approvals(low, PLAN, DIGEST, [by("ana"), by("bo")], "robot@ci", NOW).refusals
+    found = judge_approvals(low, EXPOSURE, DIGEST, [by("ana"), by("bo")], PlanPeople(), NOW).refusals
     assert [refusal.cause for refusal in found] == [RefusalReason.COST, RefusalReason.COST]
     assert "the plan puts $" in found[0].what
     assert "team red puts $" in found[1].what

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from typing import Any
 
@@ -156,11 +157,11 @@ def test_advice_that_cannot_be_used_is_named() -> None:
 
 def test_a_saving_is_taken_off_exactly_and_is_weak() -> None:
     listed = {"p5.48xlarge": UsdPerHour.parse("55.04"), "p4d.24xlarge": UsdPerHour.parse("32")}
-    advice = read_advice("aws", "us-east-1", ADVICE, WANTED)
+    advice = replace(read_advice("aws", "us-east-1", ADVICE, WANTED), as_of=date(2026, 11, 18))
     (offer,) = build_estimated_spot_offers("aws", "us-east-1", listed, advice, "the list", date(2026, 11, 19))
     assert str(offer.usd_per_hour) == "33.024"
     assert (offer.zone, offer.market, offer.price_basis) == (None, Market.SPOT, "advisor-savings")
-    assert (offer.interruption_band, offer.as_of) == (">20%", date(2026, 11, 19))
+    assert (offer.interruption_band, offer.band_as_of, offer.as_of) == (">20%", date(2026, 11, 18), date(2026, 11, 19))
     assert offer.weak
     (undated,) = build_estimated_spot_offers("aws", "us-east-1", listed, advice, "the list", None)
     assert "undated" in undated.weak
@@ -177,6 +178,15 @@ def test_a_spot_price_a_hair_above_on_demand_is_on_demand() -> None:
     listed = {"p4d.24xlarge": UsdPerHour.parse("27.43298")}
     for quoted, sold in (("27.4330", "27.43298"), ("27.4331", "27.4331"), ("20", "20.00")):
         current = {("euc1-az1", "p4d.24xlarge"): UsdPerHour.parse(quoted)}
-        (offer,) = build_spot_offers("aws", "eu-central-1", current, listed, {"p4d.24xlarge": "<5%"}, TODAY)
+        advice = SpotAdvice({"p4d.24xlarge": "<5%"}, {}, (), date(2026, 6, 28))
+        (offer,) = build_spot_offers("aws", "eu-central-1", current, listed, advice, TODAY)
         assert str(offer.usd_per_hour) == sold
         assert (offer.zone, offer.price_basis, offer.interruption_band) == ("euc1-az1", "zone", "<5%")
+        assert offer.band_as_of == date(2026, 6, 28)
+
+
+def test_an_offer_without_a_band_has_no_date_of_one() -> None:
+    current = {("euc1-az1", "p4d.24xlarge"): UsdPerHour.parse("20")}
+    advice = SpotAdvice({"p5.48xlarge": "<5%"}, {}, (), date(2026, 6, 28))
+    (offer,) = build_spot_offers("aws", "eu-central-1", current, {}, advice, TODAY)
+    assert (offer.interruption_band, offer.band_as_of) == (None, None)

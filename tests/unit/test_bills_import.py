@@ -24,7 +24,7 @@ from router.showback.focus.charge import Charge
 from router.showback.focus.charge_files import write_csv, write_parquet
 from router.showback.focus.columns import COSTS
 from router.showback.focus.versions import NEWEST, written_columns
-from tests.support.charge_files import Change, cell, changed, nine, renamed, without
+from tests.support.charge_files import Change, Row, cell, changed, nine, renamed, without
 from tests.support.golden_charges import golden_charges
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
@@ -121,7 +121,7 @@ def test_a_restated_bill_takes_the_place_of_the_older_one_alone(store: BillStore
 def test_another_account_or_month_stands_beside(store: BillStore, tmp_path: Path) -> None:
     charge = nine()[0]
     take(store, written(tmp_path / "a.csv", [charge]))
-    take(store, written(tmp_path / "b.csv", [replace(charge, billing_account_id="2")]))
+    take(store, written(tmp_path / "b.csv", [replace(charge, billing_account_id="2", resource_id="i-2")]))
     october = charge.billing_period_start.replace(month=10)
     take(
         store,
@@ -134,10 +134,41 @@ def test_another_account_or_month_stands_beside(store: BillStore, tmp_path: Path
     assert len(current_bill_files(store.folder)) == 3
 
 
+@pytest.mark.parametrize("named", [True, False], ids=["with resources", "without any"])
+def test_a_bill_under_another_account_would_count_twice(named: bool, store: BillStore, tmp_path: Path) -> None:
+    charges = [each if named else replace(each, resource_id=None, resource_name=None) for each in nine()]
+    take(store, written(tmp_path / "a.csv", charges))
+    renamed_account = [replace(each, billing_account_id="2") for each in charges]
+    with pytest.raises(InvalidInputError, match=r"has 9 charges, 144\.00 USD billed, on bill-"):
+        take(store, written(tmp_path / "b.csv", renamed_account))
+    both = written(tmp_path / "both.csv", [*charges, *renamed_account])
+    with pytest.raises(InvalidInputError, match="has 9 charges"):
+        import_bills([both], BillStore(tmp_path / "other"), NOW)
+    next_month = charges[0].billing_period_end.replace(month=12, day=31)
+    later = [
+        replace(
+            each, billing_account_id="3", billing_period_start=each.billing_period_end, billing_period_end=next_month
+        )
+        for each in charges
+    ]
+    take(store, written(tmp_path / "c.csv", later))  # another period, as corrections have: nobody's business
+
+
+def test_two_accounts_may_pay_one_fee(store: BillStore, tmp_path: Path) -> None:
+    for account in ("1", "2"):
+        own = [
+            replace(each, billing_account_id=account, resource_id=f"{account}-{each.resource_id}") for each in nine()
+        ]
+        fee = replace(own[0], resource_id=None, resource_name=None, charge_description="support")
+        take(store, written(tmp_path / f"{account}.csv", [*own, fee]))
+    assert sums(store)["USD"][1] == 20
+
+
 def test_bills_of_nobody_are_told_apart_by_their_file(store: BillStore, tmp_path: Path) -> None:
     nobody = without("BillingAccountId")
     for name, count in (("a.csv", 9), ("b.csv", 8), ("a.csv", 7)):
-        take(store, changed(tmp_path / name, nobody, nine()[:count], "1.2"))
+        charges = [replace(each, resource_id=f"{name} {each.resource_id}") for each in nine()[:count]]
+        take(store, changed(tmp_path / name, nobody, charges, "1.2"))
     standing = [each.bill for each in store.bills() if each.replaced_by is None]
     assert [(bill.label, bill.account, bill.rows) for bill in standing] == [("b.csv", None, 8), ("a.csv", None, 7)]
 
@@ -236,6 +267,34 @@ def test_a_cost_that_cannot_be_read_is_not_left_out_of_the_sum(amount: str, stor
         take(store, path)
     assert store.bills() == ()
     assert [path for path in store.folder.rglob("*") if path.is_file()] == [store.folder / ".lock"]
+
+
+@pytest.mark.parametrize("edge", ["Start", "End"])
+@pytest.mark.parametrize("moment", ["4/1/25", "2023-02-01T30:00:00Z", "soon"])
+def test_a_row_of_which_no_period_can_be_read_is_refused_before_any_report_fails(
+    edge: str, moment: str, store: BillStore, tmp_path: Path
+) -> None:
+    """The specification's own sample of virtual currencies writes 4/1/25."""
+
+    def write(rows: list[Row]) -> None:
+        rows[4] |= {f"BillingPeriod{edge}": moment, f"ChargePeriod{edge}": moment}
+
+    path = changed(tmp_path / "f.csv", write, version="1.2")
+    with pytest.raises(InvalidInputError, match=rf"f\.csv:6: \w+Period{edge}: .*cannot be read") as refused:
+        take(store, path)
+    assert {problem.remedy for problem in refused.value.problems} == {"write times as 2026-11-21T18:00:00Z"}
+    assert store.bills() == ()
+
+
+@pytest.mark.parametrize("edge", ["Start", "End"])
+def test_a_row_without_any_period_is_refused(edge: str, store: BillStore, tmp_path: Path) -> None:
+    def clear(rows: list[Row]) -> None:
+        rows[4] |= {f"BillingPeriod{edge}": "NULL", f"ChargePeriod{edge}": ""}
+
+    path = changed(tmp_path / "f.csv", clear, version="1.2")
+    with pytest.raises(InvalidInputError, match=r"f\.csv:6: ChargePeriodStart: has neither a charge period nor"):
+        take(store, path)
+    assert store.bills() == ()
 
 
 def test_a_file_that_is_given_twice_would_count_twice(store: BillStore, tmp_path: Path) -> None:

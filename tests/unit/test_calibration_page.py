@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from dataclasses import replace
 from statistics import NormalDist
 from xml.etree import ElementTree
 
@@ -44,6 +45,8 @@ def test_csv_has_a_row_a_level() -> None:
     assert float(found[-1]["level"]) == LEVELS[-1]
     assert float(found[-1]["low"]) <= float(found[-1]["held"]) <= float(found[-1]["high"])
     assert float(found[-1]["at_or_below"]) > 0.9
+    (named, *_) = csv.DictReader(io.StringIO(as_csv([replace(rows()[0], name="=cmd", what="@x")])))
+    assert (named["name"], named["of"], named["quotes"]) == ("'=cmd", "'@x", "400")
 
 
 def test_the_picture_is_whole_and_inside_its_frame() -> None:

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
-from datetime import timedelta
+from datetime import date, timedelta
 from typing import Any
 
 import pytest
 
 from pricing.money import UsdPerHour
 from pricing.places import Market
-from router.planning.candidates import steps_to_do
-from tests.support.made_up_book import offer
-from tests.support.made_up_jobs import simple_job
-from tests.support.scenes import ALPS, BAY, LAKE, NORTH, NORTH_SPOT, SOUTH, a_job, found_for
+from pricing.risk import RiskSignal
+from router.planning.candidate import steps_to_do
+from router.planning.candidates import candidates_for
+from tests.support.made_up_book import book, offer
+from tests.support.made_up_jobs import make_limits, simple_job
+from tests.support.scenes import ALPS, BAY, LAKE, NORTH, NORTH_SPOT, NOW, SOUTH, a_job, found_for
 
 HERE = "aws/north-1/p9.48xlarge/on_demandx8"
 SPOT = "aws/north-1/p9.48xlarge/spotx8"
+HARDWARE = 8 / 30_000
 RUNNING: dict[str, Any] = {
     "cloud": "aws",
     "region": "north-1",
@@ -190,9 +194,102 @@ def test_a_fixed_interval_is_kept_and_an_asynchronous_checkpoint_does_not_stall(
 
 
 def test_a_candidate_says_how_often_it_is_interrupted_and_how_that_is_known() -> None:
-    basis = found_for(a_job(), [NORTH_SPOT])[0][SPOT].risk_basis
-    assert basis.startswith("interrupted 0.05 times an hour (0.0039 to 0.12): ")
+    found = found_for(a_job(), [NORTH_SPOT])[0][SPOT]
+    # The level's median is 0.15, its 80 % interval 0.05 to 0.45, and its mean 0.15 exp(0.857^2 / 2).
+    over_8_hours = math.log(8.6 / 0.6) / 8
+    mean = 0.15 * math.exp(0.857**2 / 2) * over_8_hours + HARDWARE
+    low, high = 0.05 * over_8_hours + 0.6 * HARDWARE, 0.45 * over_8_hours + 2 * HARDWARE
+    assert found.gang_risk.per_hour_over(8.0) == pytest.approx(mean, rel=0.02)
+    assert found.gang_risk.interval_over(8.0) == pytest.approx((low, high), rel=0.03)
+    assert found.risk_basis == (
+        f"interrupted {mean:.2g} times an hour in its first 8 h ({low:.2g} to {high:.2g}): "
+        "prior: made up for a test (made up)"
+    )
     stated = replace(NORTH_SPOT, interruptions_per_hour=0.02)
-    assert "(no interval): stated with the offer" in found_for(a_job(), [stated])[0][SPOT].risk_basis
-    band = replace(NORTH_SPOT, interruption_band=">20%")
-    assert "(at least 0.0004" in found_for(a_job(), [band])[0][SPOT].risk_basis
+    basis = found_for(a_job(), [stated])[0][SPOT].risk_basis
+    assert (
+        basis
+        == "interrupted 0.02 times an hour in its first 8 h (0.02 to 0.021): stated: with the offer, made up for a test"
+    )
+
+
+def test_a_band_moves_what_a_candidate_says_and_is_named() -> None:
+    band = RiskSignal("aws", ">20%", "falling", 1.0, 0.36, 2.8, 11.0, "the advisor", "2026-11-01")
+    known = replace(
+        book([replace(NORTH_SPOT, interruption_band=">20%", band_as_of=date(2026, 10, 1))]), signals=(band,)
+    )
+    (found,) = candidates_for(a_job(), known, make_limits({}), NOW, False)[0]
+    plain = found_for(a_job(), [NORTH_SPOT])[0][SPOT]
+    assert found.gang_risk.per_hour_over(8.0) > 4 * plain.gang_risk.per_hour_over(8.0)
+    assert "band: >20% (2026-10-01), counts 91%; prior: made up for a test (made up)" in found.risk_basis
+    assert found.steps_per_hour < plain.steps_per_hour
+    assert found.weak == plain.weak == "made up"
+
+
+def test_a_spot_gang_runs_under_the_guard_of_the_cheapest_gang_on_demand_of_its_region() -> None:
+    dear = replace(NORTH, zone="north-1b", usd_per_hour=UsdPerHour.parse("70"))
+    kept, _ = found_for(a_job(deadline="+8h"), [dear, NORTH, NORTH_SPOT, LAKE])
+    spot = kept[SPOT]
+    assert spot.fallback is kept[HERE], "another region is cheaper, but has to be moved to"
+    assert spot.guard is not None
+    assert 0 < spot.guard.probability < 1
+    assert 0.95 <= spot.guard.on_time_probability <= 1
+    assert spot.fallback_usd_per_reserved_hour == pytest.approx(60 * spot.guard.hours_per_reserved)
+    assert spot.usd_per_reserved_hour == pytest.approx(
+        24 * spot.billed_per_reserved + spot.fallback_usd_per_reserved_hour
+    )
+    # It costs less than on demand, and no more than running on spot alone would if all of it went well.
+    assert 24 / 100 < spot.usd_per_step < kept[HERE].usd_per_step
+    assert (kept[HERE].guard, kept[HERE].fallback) == (None, None)
+
+
+def test_the_more_is_left_to_the_deadline_the_less_of_it_is_on_the_fallback() -> None:
+    spot = found_for(a_job(deadline="+12h"), [NORTH, NORTH_SPOT])[0][SPOT]
+    assert spot.guard is not None
+    hours, usd = zip(*spot.guard.costs, strict=True)
+    assert list(hours) == sorted(hours)
+    assert list(usd) == sorted(usd, reverse=True)
+    near = found_for(a_job(deadline="+4h"), [NORTH, NORTH_SPOT])[0][SPOT]
+    assert near.guard is not None
+    assert near.guard.probability > spot.guard.probability
+    assert near.usd_per_step > spot.usd_per_step
+
+
+def test_a_fallback_is_of_another_region_where_there_is_none_in_its_own_and_moving_there_counts() -> None:
+    job = a_job(deadline="+8h", data={"uri": "s3://a", "at": "aws/north-1", "gib": 500})
+    spot = found_for(job, [NORTH_SPOT, SOUTH])[0][SPOT]
+    assert spot.guard is not None
+    assert spot.fallback is not None
+    assert str(spot.fallback.region) == "aws/south-1"
+    (data,) = spot.fallback.transfers
+    reserved = 300 / spot.on_time_steps_per_hour
+    assert job.checkpoint is not None
+    saved = job.checkpoint.size_gib * 2**30 / 1e9 * 0.02  # from north-1 too
+    moves = (data.dearest.dollars() + saved) * spot.guard.probability / reserved
+    assert spot.fallback_moves.dollars() == pytest.approx(moves, rel=1e-6)
+    assert moves > 0
+    compute = 50 * spot.guard.hours_per_reserved
+    assert spot.fallback_usd_per_reserved_hour == pytest.approx(compute + moves)
+    near = found_for(job, [NORTH_SPOT, SOUTH, NORTH])[0][SPOT]
+    assert (near.fallback and near.fallback.key, near.fallback_moves) == (HERE, UsdPerHour(0))
+    alone = found_for(job, [NORTH_SPOT])[0][SPOT]
+    assert (alone.fallback, alone.fallback_usd_per_reserved_hour) == (None, 0.0)
+    assert alone.guard is not None
+    assert alone.guard.on_time_probability < spot.guard.on_time_probability
+
+
+def test_a_short_run_without_a_fallback_may_wait_longer_than_it_works() -> None:
+    """Six minutes of work due in twelve hours, in a pool that has no machines for 0.7 h after each interruption.
+
+    Mostly it waits for minutes, but one wait in thirty lasts for eight hours.
+    """
+    spot = replace(NORTH_SPOT, interruptions_per_hour=1.0)
+    found = found_for(a_job(steps=10, deadline="+12h"), [spot])[0][SPOT]
+    assert found.guard is not None
+    assert found.guard.on_time_probability >= 0.95
+    assert 2 < 10 / found.on_time_steps_per_hour < 12
+
+
+def test_without_a_checkpoint_nothing_falls_back() -> None:
+    bare = found_for(a_job(checkpoint=None), [NORTH, NORTH_SPOT])[0][SPOT]
+    assert (bare.guard, bare.fallback, bare.fallback_per_reserved) == (None, None, 0.0)

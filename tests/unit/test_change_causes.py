@@ -16,9 +16,9 @@ from router.planning.changes import PlacementChange, PlanDiff, plan_diff
 from router.planning.plan import Plan
 from router.planning.plan_facts import PlanFacts
 from router.planning.takers import Takers
-from router.render.plan_diff_text import diff_json, diff_text
+from router.render.plan_diff_text import diff_json, diff_markdown, diff_text
 from tests.support.made_up_book import offer
-from tests.support.scenes import NORTH, NOW, a_job, plan_of
+from tests.support.scenes import NORTH, NORTH_SPOT, NOW, a_job, plan_of
 
 ONE = offer("aws/south-1", "p9.48xlarge", "on_demand", "40", cap=1)
 ROOM = "capacity aws/south-1/p9.48xlarge/on_demand"
@@ -152,6 +152,21 @@ def at_another_time(plan: Plan, *names: str, by: timedelta = timedelta(hours=1))
     )
 
 
+def test_what_the_fallback_is_expected_to_cost_is_a_cause() -> None:
+    """Less time to the deadline, at the same place and price: more of the run is on demand."""
+    offers = [replace(NORTH_SPOT, interruptions_per_hour=0.3), NORTH]
+    before, after = (plan_of([a_job("a", deadline=f"+{hours}h")], offers) for hours in (14, 8))
+    usd = [plan.lines[0].fallback.cost_usd for plan in (before, after) if plan.lines[0].fallback is not None]
+    assert len(usd) == 2
+    assert usd[1] > usd[0]
+    job = replace(after.jobs[0], job_digest=before.jobs[0].job_digest)
+    after = replace(after, as_of=before.as_of + timedelta(hours=6), jobs=(job,))
+    (change,) = plan_diff(before, after).changes
+    assert "speed" in kinds(change)
+    amounts = " -> ".join(f"${each.dollars():,.2f}" for each in usd)
+    assert f"its fallback on demand is expected to cost {amounts} (time or risk)" in change.why
+
+
 def test_jobs_at_other_times_are_one_line() -> None:
     plan = plan_of([a_job(name) for name in "abcdefghi"], [NORTH])
     later = at_another_time(plan, *"abcdefgh")
@@ -280,3 +295,22 @@ def test_of_many_jobs_of_a_limit_and_a_team_those_that_take_most_are_named() -> 
     assert takers.of_limit(replace(hold, job="j1")) == ("j0", "j2", "j3", "j4", "j5")
     assert takers.of_budget("red", "j7") == ("j6", "j5", "j4", "j3", "j2")
     assert takers.of_budget("blue", "") == ()
+
+
+def test_a_comment_on_a_change_of_jobs_has_each_change_with_its_reason() -> None:
+    text = "name|with *stars*"
+    before, after = plan_of([a_job("a"), a_job("b")], [NORTH]), plan_of([a_job("b"), a_job("c")], [SOUTH])
+    found = plan_diff(before, after)
+    found = replace(found, changes=tuple(replace(c, why=text) if c.job == "c" else c for c in found.changes))
+    lines = diff_markdown(found).splitlines()
+    more = after.cost_usd - before.cost_usd
+    sign = "+" if more.nanos >= 0 else "-"
+    assert f"({sign}${abs(more.dollars()):,.2f})" in lines[0]
+    assert lines[2:4] == [
+        "| Job | Change | Before | After | Where now | Why |",
+        "| --- | --- | ---: | ---: | --- | --- |",
+    ]
+    rows = [line.split(" | ") for line in lines[4:]]
+    assert sorted(row[0].removeprefix("| ") for row in rows) == sorted(c.job for c in found.shown)
+    assert all(len(row) == 6 for row in rows)
+    assert r"name\|with \*stars\*" in diff_markdown(found)

@@ -91,7 +91,7 @@ def test_a_job_waits_for_a_commitment_that_begins_later_and_two_of_one_scope_fol
 
 def test_spot_reservations_and_the_outlook_use_nothing() -> None:
     stated = limits({"usd_per_hour": 30})
-    spot = planned([a_job(deadline="+5h", spot="only")], [NORTH_SPOT], stated)
+    spot = planned([a_job(deadline="+5h", spot="only")], [replace(NORTH_SPOT, interruptions_per_hour=0.001)], stated)
     beyond = planned([a_job(earliest_start="+9h", deadline="+14h")], [NORTH], stated)
     for plan in (spot, beyond):
         assert plan.lines

@@ -13,7 +13,8 @@ import pytest
 
 from pricing.money import Usd, UsdPerHour
 from pricing.problems import InvalidInputError
-from router.controller.accept import budget_refusals, record_acceptance, requests_of
+from router.controller.accept import budget_refusals, hash_environments, record_acceptance, requests_of
+from router.controller.approval import at_risk_by_team
 from router.controller.context import ControllerContext
 from router.controller.guardrails import Refusal, RefusalReason
 from router.controller.orders import Order, orders_of
@@ -40,7 +41,7 @@ OFFERS = (
     offer("aws/south-1", "p9.48xlarge", "on_demand", "70"),
 )
 BOOK = book(OFFERS)
-RUN = {"command": "python train.py", "env": {"API_KEY": "secret:env:API_KEY"}}
+RUN: dict[str, Any] = {"command": "python train.py", "env": {"API_KEY": "secret:env:API_KEY"}}
 HOUR = timedelta(hours=1)
 
 
@@ -72,13 +73,30 @@ def test_one_errand_a_gang_with_the_money_that_it_puts_at_risk(plan: Plan) -> No
     assert [len(e.choices) for e in accepted.requests] == [2, 2]
     assert accepted.expected_usd == plan.orders_usd
     assert accepted.at_risk_usd == Usd.total(maximum_cost(e.choices) for e in accepted.requests)
+    assert accepted.at_risk_by_team == {"red": accepted.at_risk_usd}
     assert accepted.at_risk_usd > Usd.total(order.at_risk_usd for order in orders_of(plan))
 
 
-def test_fewer_tries_put_less_at_risk(plan: Plan) -> None:
-    one = requests(plan, make_jobs(), tries=1)
+def test_the_money_at_risk_is_the_plans_whatever_is_for_sale_and_however_many_places_are_tried(plan: Plan) -> None:
+    """An approver sees the figure before anybody says how many tries there are."""
+    jobs = make_jobs()
+    one = requests(plan, jobs, tries=1)
     assert [len(e.choices) for e in one.requests] == [1, 1]
-    assert one.at_risk_usd == Usd.total(order.at_risk_usd for order in orders_of(plan))
+    assert one.at_risk_by_team == requests(plan, jobs).at_risk_by_team == at_risk_by_team(plan, jobs)
+    assert at_risk_by_team(plan, {})["red"] >= one.at_risk_usd
+
+
+def test_a_fallback_is_at_risk_although_it_is_no_next_place() -> None:
+    """The deadline guard sends a gang to a dearer place than its own."""
+    jobs = make_jobs(deadline="+8h")
+    offers = [offer("aws/south-1", "p9.48xlarge", market, usd) for market, usd in (("spot", "24"), ("on_demand", "70"))]
+    plan = plan_of(list(jobs.values()), offers)
+    dearer = [replace(line, max_usd_per_hour=line.usd_per_hour) for line in plan.lines]
+    assert all(line.fallback is not None for line in dearer)
+    one = requests(replace(plan, lines=tuple(dearer)), jobs, tries=1)
+    assert [len(e.choices) for e in one.requests] == [1, 1]
+    assert one.at_risk_usd >= Usd.total(UsdPerHour.parse(70).over(line.end - line.start) for line in dearer)
+    assert one.at_risk_usd > Usd.total(maximum_cost(e.choices) for e in one.requests)
 
 
 def test_limits_decide_what_next_places_cost_now() -> None:
@@ -322,9 +340,24 @@ def test_what_was_accepted_is_written_down_and_again_adds_to_the_audit_log_alone
         "gangs": 2,
         "expected_usd": str(accepted.expected_usd),
         "approved_by": "grace",
+        "at_risk_by_team": {"red": str(accepted.at_risk_usd)},
         "secrets": {name: {"API_KEY": "secret:env:API_KEY"} for name in ("a", "b")},
     }
     verify_chain(log)
+
+
+def test_the_hash_of_values_is_of_plain_ones_and_each_state_has_a_key_of_its_own(
+    site: ControllerContext, tmp_path: Path
+) -> None:
+    def jobs(mode: str) -> list[Job]:
+        return [a_job("a", run={**RUN, "env": {**RUN["env"], "MODE": mode}}), a_job("b")]
+
+    first = hash_environments(site.store, jobs("train"))
+    assert first == hash_environments(site.store, jobs("train")) != hash_environments(site.store, jobs("other"))
+    assert hash_environments(site.store, make_jobs().values()) == ""
+    (tmp_path / "another").mkdir()
+    with bare_site(tmp_path / "another") as other:
+        assert hash_environments(other.store, jobs("train")) != first
 
 
 def test_without_limits_a_job_stays_in_the_clouds_that_were_shown_and_given_ones_are_kept(

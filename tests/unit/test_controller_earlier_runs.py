@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -12,6 +13,7 @@ import pytest
 
 from pricing.book import PriceBook
 from pricing.places import Market
+from pricing.pool_experience import memory_weight
 from router.controller.attempt_history import history_of
 from router.controller.context import ControllerContext
 from router.controller.earlier_runs import EarlierRuns
@@ -32,9 +34,9 @@ H100, A100 = "p9.48xlarge", "g9.48xlarge"
 #: Dollars a step as stated: H100 .20 and A100 .24. The alps cost 5 % more.
 BOOK = book(
     [
-        offer("aws/north-1", H100, "spot", "20", interruptions=0.05),
-        offer("aws/alps-1", H100, "spot", "21", interruptions=0.05),
-        offer("aws/north-1", A100, "spot", "14.4", interruptions=0.05),
+        offer("aws/north-1", H100, "spot", "20"),
+        offer("aws/alps-1", H100, "spot", "21"),
+        offer("aws/north-1", A100, "spot", "14.4"),
     ]
 )
 STATED = {H100: 100.0, A100: 60.0}
@@ -150,9 +152,9 @@ def test_a_replacement_leaves_aside_the_accelerator_that_earlier_ran_at_half_its
 
 
 def test_a_replacement_avoids_the_pool_that_earlier_gangs_lost(site: ControllerContext) -> None:
-    """North is cheaper, and interrupted eight gangs in sixteen hours where the book expects .8: 3.6 times its rate."""
+    """North is cheaper, and interrupted eight gangs after a quarter of an hour each."""
     for number in range(8):
-        ran(site, f"n-{number}", H100, 100, NOW - (number + 1) * DAY, hours=2, interrupted=True)
+        ran(site, f"n-{number}", H100, 100, NOW - (number + 1) * DAY, hours=0.25, interrupted=True)
     pending = lost_tonight(site)
     assert replacement(site, pending, learns=False).choice.region == "north-1"
     assert replacement(site, pending).choice.region == "alps-1"
@@ -202,7 +204,8 @@ def test_earlier_runs_are_read_again_every_hour_and_what_is_forgotten_does_not_c
     )
     (pool,) = earlier.pools(BOOK).pools
     assert (pool.region, pool.interruptions) == ("north-1", 0)
-    assert pool.hours == pytest.approx(4, rel=0.05)
+    assert pool.hours == pytest.approx(4 * memory_weight(NOW - DAY + 4 * HOUR, moment[0]), rel=0.01)
+    assert pool.exposure == pytest.approx(pool.hours / 4 * math.log1p(4 / 0.6), rel=0.01)
     forget_runs(site.store, ForgottenRuns("llama", moment[0], "me"))
     moment[0] += HOUR
     assert earlier.speeds(JOB, BOOK) == ()

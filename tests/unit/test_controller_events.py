@@ -110,7 +110,7 @@ def test_many_events_are_one_message_worst_first() -> None:
     events = [*(event(i) for i in range(30)), event(99, EventLevel.ERROR, "bert")]
     title, text, level = render_message(events, 5)
     lines = text.splitlines()
-    assert (title, level, len(lines)) == ("stepfare: 2 jobs: 31 events", EventLevel.ERROR, 6)
+    assert (title, level, len(lines)) == ("stepfare: 31 events", EventLevel.ERROR, 6)
     assert lines[0] == "- bert (a99) moved"
     assert lines[-1] == "- and 26 more; see `stepfare status`"
 

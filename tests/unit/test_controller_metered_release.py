@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import sqlite3
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -81,6 +83,48 @@ def test_a_job_that_cannot_be_read_any_more_keeps_no_machine_out_of_the_ledger(
             site.store.plans.put_jobs({"j" * 64: spec}, NOW)
         assert release(site, gang(site), "failed", "").phase is Phase.FAILED
         assert uses(site)[0, MachineUse.WORK] == 50
+
+
+CANARY = "canary-77ab"
+BROKEN = f"CAST(x'{CANARY.encode().hex()}ff' AS TEXT)"
+
+
+@pytest.mark.parametrize("statement", [f"UPDATE jobs SET spec = {BROKEN}", "UPDATE jobs SET spec = '{}'"])
+def test_a_gang_whose_job_row_is_damaged_is_metered_by_its_plan(tmp_path: Path, statement: str) -> None:
+    """Its machines are gone by then; nobody could meter them later."""
+    told: list[str] = []
+    with bare_site(tmp_path, told, clock=lambda: END) as site:
+        plan = {"as_of": NOW.isoformat(), "jobs": [{"job": "llama", "deadline": (NOW + 40 * MINUTE).isoformat()}]}
+        site.store.plans.put_plan("p" * 64, json.dumps(plan), NOW)
+        site.store.plans.put_jobs({"j" * 64: job_json(a_job("llama"))}, NOW)
+        with sqlite3.connect(tmp_path / "state.db") as connection:
+            connection.execute(statement)
+        assert release(site, gang(site), "failed", "").phase is Phase.FAILED
+        assert (uses(site)[0, MachineUse.WORK], uses(site)[0, MachineUse.OVERRUN]) == (35, 15)
+    (said,) = told
+    assert "`stepfare state restore`" in said
+    assert CANARY not in said
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        f"UPDATE plans SET text = {BROKEN}",
+        f"INSERT INTO journal SELECT max(seq) + 1, at, attempt, what, {BROKEN} FROM journal",
+    ],
+)
+def test_other_rows_that_are_damaged_keep_no_machine_out_of_the_ledger(tmp_path: Path, statement: str) -> None:
+    told: list[str] = []
+    with bare_site(tmp_path, told, clock=lambda: END) as site:
+        site.store.plans.put_plan("p" * 64, "{}", NOW)
+        one = gang(site)
+        site.store.journal.note("a1", "saved", NOW, rank=0, id="", saved_step=140, seconds=50.0)
+        with sqlite3.connect(tmp_path / "state.db") as connection:
+            connection.execute(statement)
+        assert release(site, one, "failed", "").phase is Phase.FAILED
+        assert sum(minutes for (rank, _), minutes in uses(site).items() if rank == 0) == 70
+    assert any("`stepfare state restore`" in said for said in told)
+    assert CANARY not in str(told)
 
 
 def test_killed_after_the_ledger_what_is_heard_meanwhile_cuts_nothing_anew(

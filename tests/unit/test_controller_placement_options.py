@@ -153,6 +153,7 @@ def test_no_nano_dollar_is_lost_between_the_machines_of_a_line(
         usd_per_hour=UsdPerHour(price),
         max_usd_per_hour=UsdPerHour(price + extra),
         end=line.start + timedelta(seconds=seconds),
+        fallback=None,
     )
     order = Order(line.job, line.gang, line.start, line.end, (line,))
     (own,) = placements_of(order, plan, job, {}, 1)

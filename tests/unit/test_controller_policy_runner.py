@@ -71,11 +71,11 @@ def test_a_hint_moves_a_gang_only_where_hints_are_heeded_and_not_to_and_fro(site
     assert not [a for a in asked(waits, site) if isinstance(a.decision, MoveDecision)]
 
 
-@pytest.mark.parametrize(("steps_done", "moves"), [(2000, False), (640, True)], ids=["as stated", "a third of it"])
+@pytest.mark.parametrize(("steps_done", "moves"), [(2000, False), (690, True)], ids=["as stated", "a third of it"])
 def test_a_gang_slower_than_stated_leaves_spot_while_on_demand_is_in_time(
     site: ControllerContext, steps_done: int, moves: bool
 ) -> None:
-    """Its 20,000 steps take 20 hours as stated and 63 as measured, of the 72 until its deadline."""
+    """Its 20,000 steps take 20 hours as stated and 59 as measured, of the 72 until its deadline; 63 to be sure."""
     one = site.store.attempts.find()[0]
     started = site.clock()
     # Two hours in which the gang was seen, and six more until the policy is asked.
@@ -87,6 +87,13 @@ def test_a_gang_slower_than_stated_leaves_spot_while_on_demand_is_in_time(
     later(site, timedelta(hours=8))
     asked(adviser, site)
     later(site, TICK)
-    found = [a for a in asked(adviser, site) if a.attempt.id == one.id]
-    assert [a.event for a in found] == [PolicyEvent.TICK]
-    assert isinstance(found[0].decision, MoveDecision) == moves
+    decisions = []
+    for _ in range(24):
+        (found,) = (a for a in asked(adviser, site) if a.attempt.id == one.id)
+        assert found.event is PolicyEvent.TICK
+        decisions.append(found.decision)
+        later(site, TICK)
+    moved = [each for each in decisions if isinstance(each, MoveDecision)]
+    assert bool(moved) == moves
+    if moves:
+        assert (moved[0].why, moved[0].late) == ("the last moment for on-demand", False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ import pytest
 from pricing.book import PriceBook
 from pricing.book_file import embedded_book
 from pricing.places import Market
+from pricing.pool_experience import LossReason
+from router.agent import protocol
 from router.controller.run_records import (
     ForgottenRuns,
     forget_runs,
@@ -21,8 +24,8 @@ from router.controller.run_records import (
     recall_runs,
 )
 from router.controller.workspaces import job_json
-from router.jobs.experience import LONGEST_MEMORY, RunRecords, job_signature
-from router.state.records import Phase
+from router.jobs.experience import LONGEST_MEMORY, RunRecords, job_signature, learn_pools
+from router.state.records import NoticeRecord, Phase
 from router.state.store import StateStore
 from tests.support.made_up_jobs import simple_job
 from tests.support.new_state import open_state
@@ -61,6 +64,12 @@ def ran(store: StateStore, name: str, *, reason: str = "finished", hours: float 
     steps = int((gone - met).total_seconds() / 10)
     told = node(name, zone=zone, market=market, made_at=NOW, gone_at=gone, heard_at=gone, step=steps, step_seconds=10.0)
     store.attempts.add(attempt(name, **{**fields, **more}), [told])
+
+
+def notice(
+    store: StateStore, attempt_id: str, kind: str, hours: float, seconds: float | None = 120.0, what: str = ""
+) -> None:
+    store.notices.add(NoticeRecord(attempt_id, 0, kind, kind, "cloud", seconds, what, NOW + timedelta(hours=hours)))
 
 
 def names(records: RunRecords) -> tuple[list[str], list[str]]:
@@ -138,3 +147,43 @@ def test_runs_after_it_was_forgotten_count_again(store: StateStore, book: PriceB
     forget_runs(store, ForgottenRuns("llama", when, "someone@else"))
     assert [mark.who for mark in forgotten_runs(store)] == ["someone@else"]
     assert names(read_runs(store, book, LATER))[0] == ["two"]
+
+
+def test_a_loss_has_the_reason_that_its_notices_tell(store: StateStore, book: PriceBook) -> None:
+    preempted, maintenance, health = protocol.INTERRUPTION, protocol.MAINTENANCE, protocol.HEALTH
+    cases: dict[str, tuple[str, list[tuple[Any, ...]], LossReason | None]] = {
+        "no-notice": ("lost", [], None),
+        "preempted": ("interrupted", [(preempted, 1.99)], None),
+        "price": ("interrupted", [(preempted, 1.99, 120.0, "instance-terminated-by-price")], LossReason.PRICE),
+        "capacity": ("interrupted", [(preempted, 1.99, 9.0, "instance-terminated-no-capacity")], LossReason.CAPACITY),
+        "maintained": ("lost", [(maintenance, 1.9, None)], LossReason.MAINTENANCE),
+        "maintained-on-time": ("lost", [(maintenance, 0.1, 6900.0)], LossReason.MAINTENANCE),
+        "stopped-then": ("interrupted", [(maintenance, 1.9, 300.0), (preempted, 1.99, 0.0)], LossReason.MAINTENANCE),
+        "preempted-all-the-same": ("interrupted", [(maintenance, 1.9, 300.0), (preempted, 1.99)], None),
+        "maintenance-to-come": ("lost", [(maintenance, 1.0, 86400.0)], None),
+        "maintenance-long-over": ("lost", [(maintenance, 0.1, 60.0)], None),
+        "broken": ("lost", [(health, 1.9, None)], LossReason.HOST),
+        "left-broken": ("moved", [(health, 1.9, None)], LossReason.HOST),
+        "moved-away": ("moved", [(maintenance, 1.9, 600.0)], None),
+        "done": ("finished", [(health, 1.9, None)], None),
+    }
+    for name, (reason, notices, _) in cases.items():
+        ran(store, name, reason=reason)
+        for each in notices:
+            notice(store, name, *each)
+    found = {run.attempt: run for run in read_runs(store, book, LATER).pools}
+    assert {name: run.reason for name, run in found.items()} == {name: case[2] for name, case in cases.items()}
+    whole = {
+        "no-notice",
+        "preempted",
+        "capacity",
+        "preempted-all-the-same",
+        "maintenance-to-come",
+        "maintenance-long-over",
+    }
+    assert {name for name, run in found.items() if run.lost_capacity} == whole
+    assert {name for name, run in found.items() if not run.interrupted} == {"moved-away", "done"}
+    (row,) = learn_pools(found.values(), LATER)
+    (everything,) = learn_pools((replace(run, reason=None) for run in found.values()), LATER)
+    assert row.interruptions == pytest.approx(len(whole) / 12 * everything.interruptions)
+    assert (row.hours, row.exposure) == (everything.hours, everything.exposure)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
-from pricing.pool_experience import PRIOR_INTERRUPTIONS, rate_factor
+from pricing.pool_experience import HALF_LIFE as POOL_HALF_LIFE
 from pricing.problems import InvalidInputError
 from router.app.learned import describe_experience, runs_from_file, runs_to_json
 from router.jobs.experience import (
@@ -24,6 +24,7 @@ from router.jobs.experience import (
     SpeedRun,
     job_signature,
     learn,
+    learn_pools,
 )
 from router.jobs.spec import Job
 from router.jobs.speed import Speed, gang_speed
@@ -130,28 +131,82 @@ def test_other_sizes_of_the_accelerator_are_corrected_alike_and_other_accelerato
     assert experience.job(a_job("another"), BOOK) == a_job("another")
 
 
-def test_the_rate_of_a_pool_lies_between_the_books_and_what_was_counted() -> None:
-    assert rate_factor(0, 0) == 1
-    assert rate_factor(10, 20) == pytest.approx((PRIOR_INTERRUPTIONS + 20) / (PRIOR_INTERRUPTIONS + 10))
-    with pytest.raises(ValueError, match="from 0 on"):
-        rate_factor(-1, 0)
+def lived(*hours: float) -> float:
+    """Operational time of lives, each from its own begin."""
+    return sum(math.log1p(each / 0.6) for each in hours)
+
+
+def test_lives_in_a_pool_are_summed_by_size_and_fade() -> None:
+    stays = (
+        a_stay(100, True),
+        a_stay(50, True, name="a-2", machines=4),
+        a_stay(9, True, NOW - POOL_HALF_LIFE, "a-3"),
+        a_stay(30, False, NOW - 2 * POOL_HALF_LIFE, "a-4"),
+    )
+    one, four = learn_pools(stays, NOW)
+    assert (one.machines, one.runs, four.machines, four.runs) == (1, 3, 4, 1)
+    assert one.hours == pytest.approx(100 + 9 / 2 + 30 / 4)
+    assert one.interruptions == pytest.approx(1.5)
+    assert one.exposure == pytest.approx(lived(100) + lived(9) / 2 + lived(30) / 4)
+    assert (four.hours, four.interruptions) == (50, 1)
+    assert four.exposure == pytest.approx(lived(50))
+    assert (one.first_at, one.last_at) == (NOW - 2 * POOL_HALF_LIFE, NOW)
+    assert learn_pools([a_stay(9, True, NOW - LONGEST_MEMORY - DAY), a_stay(9, True, NOW + DAY)], NOW) == ()
+
+
+def test_the_risk_of_a_pool_lies_between_the_books_and_what_was_counted() -> None:
     machine = BOOK.machine("aws", "p9.48xlarge")
     assert machine is not None
-    one, four = (BOOK.risk.gang(NORTH_SPOT, machine, n).interruptions_per_hour for n in (1, 4))
-    stays = (a_stay(100, True), a_stay(50, True, name="a-2", machines=4), a_stay(9, True, NOW - HALF_LIFE, "a-3"))
+    stays = tuple(a_stay(1, True, name=f"a-{n}") for n in range(12))
     experience = learn(RunRecords((), stays), [a_job()], BOOK, NOW)
     assert experience is not None
-    assert [(row.machines, row.hours, row.interruptions, row.runs) for row in experience.pools] == [
-        (1, 104.5, 1.5, 2),
-        (4, 50, 1, 1),
-    ]
-    expected = 104.5 * one + 50 * four
-    factor = experience.rate_factor(NORTH_SPOT, machine, BOOK)
-    assert factor == pytest.approx((PRIOR_INTERRUPTIONS + 2.5) / (PRIOR_INTERRUPTIONS + expected))
-    assert experience.rate_factor(NORTH, machine, BOOK) == 1
-    assert experience.rate_factor(ALPS, machine, BOOK) == 1
+    counted = 12 / lived(*[1.0] * 12)
+    for machines in (1, 4):
+        before = BOOK.risk.gang(NORTH_SPOT, machine, machines)
+        after = experience.gang_risk(NORTH_SPOT, machine, machines, BOOK)
+        assert before.machine.quantile(0.5) < after.machine.quantile(0.5) < counted
+        assert after.hazard.quantile(0.5) > 2 * before.hazard.quantile(0.5)
+        assert after.machine.interval[1] / after.machine.interval[0] < 0.7 * (
+            before.machine.interval[1] / before.machine.interval[0]
+        )
+        assert (before.weak, after.weak) == ("made up", "")
+        # Nothing of it concerns machines that no cloud interrupts.
+        assert experience.gang_risk(NORTH, machine, machines, BOOK) == BOOK.risk.gang(NORTH, machine, machines)
+        assert after.evidence[0].level == "own gangs"
+        assert after.evidence[0].text == "12 interruptions in 12.0 h of 12 lives"
     a100 = a_job().model_copy(update={"gang": a_job().gang.model_copy(update={"options": ()})})
     assert learn(RunRecords((), stays), [a100], BOOK, NOW) is None
+
+
+def test_what_was_counted_in_a_pool_moves_pools_like_it_less() -> None:
+    machine = BOOK.machine("aws", "p9.48xlarge")
+    assert machine is not None
+    neighbour = replace(NORTH_SPOT, region="south-1")
+    for stays in (
+        [a_stay(1, True, name=f"a-{n}") for n in range(12)],
+        [a_stay(900, False, name=f"a-{n}") for n in range(4)],
+    ):
+        experience = learn(RunRecords((), tuple(stays)), [a_job()], BOOK, NOW)
+        assert experience is not None
+        before = BOOK.risk.gang(NORTH_SPOT, machine, 1).hazard.quantile(0.5)
+        own, near = (
+            math.log(experience.gang_risk(offer, machine, 1, BOOK).hazard.quantile(0.5) / before)
+            for offer in (NORTH_SPOT, neighbour)
+        )
+        assert own * near > 0, "to the same side"
+        assert 0.1 < abs(near) < abs(own)
+
+
+def test_a_gang_that_lived_long_says_less_than_as_many_hours_of_young_ones() -> None:
+    machine = BOOK.machine("aws", "p9.48xlarge")
+    assert machine is not None
+    levels = []
+    for stays in ((a_stay(64, False),), tuple(a_stay(2, False, name=f"a-{n}") for n in range(32))):
+        experience = learn(RunRecords((), stays), [a_job()], BOOK, NOW)
+        assert experience is not None
+        assert experience.pools[0].hours == 64
+        levels.append(experience.gang_risk(NORTH_SPOT, machine, 1, BOOK).hazard.quantile(0.5))
+    assert levels[1] < 0.6 * levels[0]
 
 
 def test_a_plan_is_made_with_what_was_learned_and_says_so() -> None:

@@ -149,7 +149,7 @@ def test_parquet_of_any_type_is_text_as_focus_writes_it(tmp_path: Path) -> None:
         elsewhere=pa.array([moment] * 3, pa.timestamp("ms", tz="America/New_York")),
         local=pa.array([moment] * 3, pa.timestamp("s")),
         day=pa.array([date(2026, 11, 1)] * 3),
-        tags=pa.array([[("team", "a")], [], None], pa.map_(pa.string(), pa.string())),
+        nested=pa.array([[("team", "a")], [], None], pa.map_(pa.string(), pa.string())),
         struct=pa.array([{"a": 1.5, "b": None}, {"a": None, "b": [1]}, None]),
         nothing=pa.nulls(3),
     )
@@ -163,7 +163,7 @@ def test_parquet_of_any_type_is_text_as_focus_writes_it(tmp_path: Path) -> None:
         "elsewhere": ["2026-11-01T02:03:04.5Z"] * 3,
         "local": ["2026-11-01T02:03:04"] * 3,
         "day": ["2026-11-01T00:00:00"] * 3,
-        "tags": ['{"team":"a"}', "{}", None],
+        "nested": ['{"team":"a"}', "{}", None],
         "struct": ['{"a":1.5}', '{"b":[1]}', None],
         "nothing": [None, None, None],
     }

@@ -93,7 +93,8 @@ AGREEING = {
     "data to stream": {"data": {"uri": "s3://a/b", "at": "aws/us-east-2", "gib": 900, "mode": "stream"}},
     "half done": {"status": {"steps_done": 900, "checkpoint_in": "aws/us-east-2"}},
     "with an on-demand core": {"gang": {"accelerators": "H100:16", "on_demand_share": 0.5}},
-    "with a deadline": {"deadline": "2026-11-24T18:00:00Z", "market": {"spot": "only"}},
+    "with a deadline": {"deadline": "2026-11-24T18:00:00Z", "market": {"spot": "never"}},
+    "on either market": {},
 }
 
 
@@ -126,9 +127,31 @@ def test_figures_are_those_of_a_plan(changes: dict[str, Any], book: PriceBook) -
         ), name
 
 
+def test_a_deadline_adds_to_an_estimate_what_its_guard_may_need(book: PriceBook) -> None:
+    """An estimate knows no deadline. A plan to one falls back on demand the more often, the nearer it is."""
+    best = estimated(a_job(residency={"allow": ["US"]}), book).best
+    assert best is not None
+    assert best.answer is not None
+    costs, fallbacks = [best.answer.usd_per_step.expected], [best.answer.terms.fallback_usd]
+    for deadline in ("2026-11-24T18:00Z", "2026-11-22T18:00Z", "2026-11-22T08:00Z"):
+        plan = planned(a_job(residency={"allow": ["US"]}, deadline=deadline), book)
+        line, usd = plan.lines[-1], plan.jobs[0].usd_per_step
+        assert (line.market, line.region) == (Market.SPOT, best.answer.parts[-1].region)
+        assert usd is not None
+        assert plan.usage is not None
+        costs.append(usd)
+        fallbacks.append(plan.usage.cost_terms[0].fallback_usd)
+    assert costs == sorted(set(costs))
+    assert fallbacks == sorted(set(fallbacks))
+    assert costs[-1].dollars() > 1.2 * costs[0].dollars()
+
+
 @pytest.mark.slow
 def test_each_example_job_costs_what_its_own_plan_says(book: PriceBook) -> None:
-    """Each is planned alone, without its deadline and limits; the figure is in design note 057."""
+    """Each is planned alone, without its deadline and limits; the figure is in design note 057.
+
+    An estimate is of one gang, which falls back on one like it; a plan of several gangs may know a cheaper way back.
+    """
     jobs = load_jobs([ROOT / "examples" / "nightly"], NOW).jobs
     assert len(jobs) == 24
     for job in jobs:
@@ -136,9 +159,14 @@ def test_each_example_job_costs_what_its_own_plan_says(book: PriceBook) -> None:
         best = estimated(alone, book).best
         assert best is not None
         assert best.answer is not None
-        usd = planned(alone, book).jobs[0].usd_per_step
+        one = alone.model_copy(update={"gang": alone.gang.model_copy(update={"options": (best.option,)})})
+        usd = planned(one, book).jobs[0].usd_per_step
         assert usd is not None
         assert abs((best.answer.usd_per_step.expected - usd).nanos) <= 1, job.name
+        if len(alone.gang.options) > 1:
+            of_all = planned(alone, book).jobs[0].usd_per_step
+            assert of_all is not None
+            assert of_all.nanos - best.answer.usd_per_step.expected.nanos <= 1, job.name
 
 
 def test_a_running_job_pays_no_start_where_it_runs(book: PriceBook) -> None:

@@ -10,7 +10,7 @@ import pytest
 from pricing.money import UsdPerHour
 from pricing.places import Market
 from providers.gcp.allowances import find_uncounted_accelerators, read_quotas, read_reservations, region_of
-from providers.gcp.signals import read_preemptions, read_spot_prices, read_stock_hint
+from providers.gcp.signals import NO_SHARE, read_preempted_share, read_preemptions, read_spot_prices, read_stock_hint
 from providers.protocol import GangQuery, NoticeKind, QuotaUnit
 
 NOW = datetime(2026, 11, 21, 18, tzinfo=UTC)
@@ -118,6 +118,31 @@ def test_spot_prices_from_the_one_in_force_at_the_start() -> None:
         (datetime(2026, 11, 1, 7, tzinfo=UTC), UsdPerHour(4)),
     ]
     assert {(p.zone, p.market, p.available, p.score) for p in points} == {(None, Market.SPOT, None, None)}
+
+
+def day(*rates: object) -> dict[str, Any]:
+    interval = {"startTime": "2026-11-01T07:00:00Z", "endTime": "2026-11-02T07:00:00Z"}
+    return {
+        "machineType": "a3-highgpu-8g",
+        "preemptionHistory": [{"interval": interval, **({} if r is None else {"preemptionRate": r})} for r in rates],
+    }
+
+
+@pytest.mark.parametrize(
+    ("answer", "share"),
+    [(day(0.2, 0.4, None), 0.3), (day(0.0), 0.0), (day(1), 1.0), (day(None), None), (day(), None), ({}, None)],
+)
+def test_a_share_is_the_mean_of_the_days_on_which_machines_stopped(answer: dict[str, Any], share: float | None) -> None:
+    found, dropped = read_preempted_share("us-central1-a", "a3-highgpu-8g", answer)
+    assert found == (None if share is None else pytest.approx(share))
+    assert dropped == ()
+
+
+@pytest.mark.parametrize("odd", [1.5, -0.1, "NaN", "0.5"])
+def test_a_day_that_cannot_be_used_is_named_and_the_others_count(odd: object) -> None:
+    found, dropped = read_preempted_share("us-central1-a", "a3-highgpu-8g", day(odd, 0.25))
+    assert found == 0.25
+    assert [(d.row, d.why) for d in dropped] == [("us-central1-a/a3-highgpu-8g/spot", NO_SHARE)]
 
 
 def advice(score: object, *zones: str) -> dict[str, Any]:

@@ -1,8 +1,9 @@
-"""Interruption rates of offers from a price history."""
+"""Records of interruptions by pool from a price history."""
 
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -11,18 +12,18 @@ from pathlib import Path
 import pytest
 
 from pricing.history import PricePoint
-from pricing.offers import OfferKey
+from pricing.offers import Offer
 from pricing.places import Market
-from pricing.risk import band_rate
+from pricing.pool_experience import HALF_LIFE, ExperienceKind, PoolExperience, memory_weight
 from router.prices import history
-from router.prices.pool_availability import estimate_interruption_rates, read_exposures
-from tests.support.books import a_book, spot
+from router.prices.pool_availability import LONGEST_GAP, read_exposures, read_pool_records
+from tests.support.books import MACHINE, a_book, spot
 from tests.support.price_points import START, a_point
 from tests.support.repository import ROOT
 
 PROBES = ROOT.parent / "shared" / "data" / "spot-availability" / "v100_aws_2023-02" / "available.csv"
 OFFER = spot("30", zone="us-east-1a")
-PRIOR = 0.1  # of tests.support.books
+POOL = ("aws", "us-east-1", "us-east-1a", "p5.48xlarge", "spot")
 TWO_DAYS = timedelta(days=2)
 NOW = START + TWO_DAYS
 A_TICK = timedelta(minutes=20)
@@ -37,53 +38,76 @@ def probes(losses: int, ticks: int = 144, **changes: object) -> list[PricePoint]
     ]
 
 
-def rate(losses: int, hours: float, prior: float = PRIOR) -> float:
-    return (losses + prior * 24) / (hours + 24)
+def records(
+    folder: Path, *offers: Offer, window: timedelta = TWO_DAYS, now: datetime = NOW
+) -> Mapping[tuple[str, ...], PoolExperience]:
+    found = read_pool_records(folder, a_book(offers or (OFFER,)), now, window)
+    assert list(found) == sorted(found, key=lambda record: record.pool)
+    return {record.pool: record for record in found}
 
 
-def rates(folder: Path, *offers: object, window: timedelta = TWO_DAYS) -> Mapping[OfferKey, float]:
-    book = a_book(offers or (OFFER,))  # type: ignore[arg-type]
-    return estimate_interruption_rates(folder, book, NOW, window)
-
-
-def test_a_pool_that_was_watched_gets_its_own_rate(tmp_path: Path) -> None:
+def test_a_pool_that_was_watched_has_a_record(tmp_path: Path) -> None:
+    """By hand: six lives, the first of 10 ticks, four of 9, the last of 93 until the last look."""
     history.append(tmp_path, probes(5))
-    # 143 stretches of 20 minutes, five of which began with nothing
-    assert rates(tmp_path) == {OFFER.key: pytest.approx(rate(5, 138 / 3))}
+    (record,) = records(tmp_path).values()
+    assert (record.pool, record.machines, record.kind) == (POOL, 1, ExperienceKind.AVAILABILITY)
+    assert record.runs == 6
+    assert (record.first_at, record.last_at) == (START, START + 143 * A_TICK)
+    looks = [i for i in range(143) if i not in {10, 20, 30, 40, 50}]
+    weight = {i: memory_weight(START + i * A_TICK, NOW) for i in looks}
+    assert record.hours == pytest.approx(sum(weight.values()) / 3)
+    assert record.interruptions == pytest.approx(sum(weight[i - 1] for i in (10, 20, 30, 40, 50)))
+    born = {i: max(b for b in (0, 11, 21, 31, 41, 51) if b <= i) for i in looks}
+    exposure = sum(w * math.log((0.6 + (i + 1 - born[i]) / 3) / (0.6 + (i - born[i]) / 3)) for i, w in weight.items())
+    assert record.exposure == pytest.approx(exposure)
 
 
-def test_only_spot_offers_of_the_very_pool(tmp_path: Path) -> None:
+def test_what_is_older_counts_less(tmp_path: Path) -> None:
     history.append(tmp_path, probes(5))
-    elsewhere = [
-        replace(OFFER, zone=None),
-        replace(OFFER, zone="us-east-1b"),
-        replace(OFFER, market=Market.ON_DEMAND),
-        replace(OFFER, region="eu-west-1"),
-    ]
-    assert rates(tmp_path, *elsewhere) == {}
-    history.append(tmp_path, probes(3, zone=None))
-    assert rates(tmp_path, *elsewhere) == {elsewhere[0].key: pytest.approx(rate(3, 140 / 3))}
+    (new,) = records(tmp_path, window=timedelta(days=30)).values()
+    (old,) = records(tmp_path, window=timedelta(days=30), now=NOW + HALF_LIFE).values()
+    for older, newer in ((old.hours, new.hours), (old.exposure, new.exposure), (old.interruptions, new.interruptions)):
+        assert older == pytest.approx(newer / 2)
+    assert (old.runs, old.first_at, old.last_at) == (new.runs, new.first_at, new.last_at)
 
 
-def test_too_few_hours_say_nothing(tmp_path: Path) -> None:
-    history.append(tmp_path, probes(0, ticks=72))  # 71 stretches: 23 h 40 min
-    assert rates(tmp_path) == {}
-    history.append(tmp_path, probes(0, ticks=73))
-    assert rates(tmp_path) == {OFFER.key: pytest.approx(rate(0, 24))}
-    assert rates(tmp_path, window=timedelta(days=1.5)) == {}
+def test_every_watched_hour_counts_and_none_outside_the_window(tmp_path: Path) -> None:
+    history.append(tmp_path, probes(0, ticks=2))
+    (record,) = records(tmp_path).values()
+    assert record.hours == pytest.approx(memory_weight(START, NOW) / 3)
+    assert record.interruptions == 0
+    assert records(tmp_path, window=timedelta(days=1)) == {}
+
+
+def test_a_single_look_is_no_record(tmp_path: Path) -> None:
+    history.append(tmp_path, probes(0, ticks=1))
+    assert records(tmp_path) == {}
 
 
 def test_looking_once_an_hour_is_not_watching(tmp_path: Path) -> None:
+    assert timedelta(hours=1) > LONGEST_GAP
     history.append(tmp_path, [a_point(hours, None, available=1.0) for hours in range(48)])
-    assert rates(tmp_path) == {}
+    assert records(tmp_path) == {}
 
 
-def test_the_prior_is_the_band_where_there_is_one_and_never_a_stated_rate(tmp_path: Path) -> None:
-    history.append(tmp_path, probes(1))
-    banded = replace(OFFER, interruption_band="5-10%", interruptions_per_hour=77.0)
-    assert rates(tmp_path, banded) == {OFFER.key: pytest.approx(rate(1, 142 / 3, band_rate("5-10%")))}
-    stated = replace(OFFER, interruptions_per_hour=77.0, interruption_band="unheard of")
-    assert rates(tmp_path, stated) == {OFFER.key: pytest.approx(rate(1, 142 / 3))}
+def test_pools_of_other_places_have_records_of_their_own(tmp_path: Path) -> None:
+    """A pool counts without an offer too: it says something of those like it."""
+    history.append(tmp_path, [*probes(5), *probes(3, zone=None), *probes(1, region="eu-west-1", zone="eu-west-1a")])
+    found = records(tmp_path, replace(OFFER, zone="us-east-1b"))
+    assert {pool[1:3]: record.runs for pool, record in found.items()} == {
+        ("eu-west-1", "eu-west-1a"): 2,
+        ("us-east-1", ""): 4,
+        ("us-east-1", "us-east-1a"): 6,
+    }
+    assert [record.zone for record in found.values()] == ["eu-west-1a", None, "us-east-1a"]
+
+
+def test_only_spot_pools_of_machines_and_clouds_that_the_book_knows(tmp_path: Path) -> None:
+    history.append(tmp_path, [*probes(1, market=Market.ON_DEMAND), *probes(1, instance_type="p9.unheard-of")])
+    history.append(tmp_path, probes(1, cloud="sandbox"))
+    assert records(tmp_path) == {}
+    of_sandbox = replace(a_book([OFFER]), machines=(MACHINE, replace(MACHINE, cloud="sandbox")))
+    assert read_pool_records(tmp_path, of_sandbox, NOW, TWO_DAYS) == (), "the book sells nothing of the sandbox"
 
 
 def test_of_two_sources_the_one_that_watched_longer_counts(tmp_path: Path) -> None:
@@ -93,13 +117,25 @@ def test_of_two_sources_the_one_that_watched_longer_counts(tmp_path: Path) -> No
     assert list(seen) == [OFFER.key]
     assert seen[OFFER.key].hours == pytest.approx(141 / 3)
     assert seen[OFFER.key].losses == 2
+    assert records(tmp_path)[POOL].runs == 3
 
 
-def test_without_history_or_prior_there_is_no_rate(tmp_path: Path) -> None:
-    assert rates(tmp_path / "none") == {}
-    history.append(tmp_path, probes(5))
-    assert estimate_interruption_rates(tmp_path, replace(a_book([OFFER]), priors=()), NOW, TWO_DAYS) == {}
-    assert rates(tmp_path, replace(OFFER, instance_type="p9.unheard-of")) == {}
+def test_without_history_there_is_no_record(tmp_path: Path) -> None:
+    assert records(tmp_path / "none") == {}
+
+
+def test_a_record_moves_the_risk_of_its_pool_and_less_that_of_others(tmp_path: Path) -> None:
+    history.append(tmp_path, probes(0))
+    here, there = OFFER, replace(OFFER, region="eu-west-1", zone="eu-west-1a")
+    before = a_book([here, there])
+    after = replace(before, records=read_pool_records(tmp_path, before, NOW, TWO_DAYS))
+    means = {
+        (name, offer.region): book.risk.gang(offer, MACHINE, 1).hazard.mean
+        for name, book in (("before", before), ("after", after))
+        for offer in (here, there)
+    }
+    assert means["after", "us-east-1"] < means["after", "eu-west-1"] < means["before", "eu-west-1"]
+    assert means["before", "us-east-1"] == means["before", "eu-west-1"]
 
 
 def _public_probes() -> Iterator[PricePoint]:

@@ -15,7 +15,8 @@ from pricing.places import Market
 from router.controller.job_history import matches_machines
 from router.jobs.limits import Limits
 from router.jobs.spec import Job
-from router.planning.candidates import Candidate, candidates_for
+from router.planning.candidate import Candidate
+from router.planning.candidates import candidates_for
 from router.planning.listings import listings_by_accelerator
 from router.planning.machine_mixes import MOST_SPLITS, machine_pairs
 from router.planning.plan import Plan
@@ -87,9 +88,13 @@ def test_a_mix_costs_the_sum_and_is_as_fast_as_the_slower_type() -> None:
     assert mix.usd_per_hour.dollars() == 3 * 33 + 27
     assert mix.risk.nominal_steps_per_hour == 80.0
     book = mixing_book(tuple(spots))
-    rates = [book.risk.gang(p.offer, p.machine, p.machines).interruptions_per_hour for p in mix.parts]
-    assert mix.risk.interruptions_per_hour == pytest.approx(sum(rates))
-    assert min(rates) > 0
+    risks = [book.risk.gang(p.offer, p.machine, p.machines) for p in mix.parts]
+    for hours in (1.0, 8.0):
+        assert mix.gang_risk.per_hour_over(hours) == pytest.approx(sum(risk.per_hour_over(hours) for risk in risks))
+    assert min(risk.hazard.mean for risk in risks) > 0
+    assert mix.gang_risk.hardware_per_hour == pytest.approx(32 / 30_000)
+    # What is planned with is what the risk says: a stated rate does not fall with age, and calm gangs run shorter.
+    assert mix.risk.interruptions_per_hour == pytest.approx(mix.gang_risk.per_hour_over(8.0), rel=0.1)
 
 
 def test_only_where_the_job_says_so_and_allows_both_accelerators() -> None:

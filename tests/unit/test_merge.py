@@ -10,9 +10,11 @@ from pricing.book import PriceBook
 from pricing.money import UsdPerHour
 from pricing.offers import Offer, is_stale
 from pricing.places import Market
+from pricing.pool_experience import ExperienceKind, PoolExperience
+from pricing.risk import RiskSignal
 from providers.protocol import FetchResult
 from providers.unknown_regions import make_unknown_region
-from router.prices.merge import MergedBook, merge_books
+from router.prices.merge import MergedBook, extend_tables, merge_books
 from router.prices.quality_gates import GateLimits
 from tests.support.made_up_book import book as a_book
 
@@ -177,3 +179,24 @@ def test_an_older_catalogue_does_not_replace_a_price_of_today() -> None:
     assert [str(o.usd_per_hour) for o in result.book.offers] == ["20.00"]
     assert result.passed_over == 1
     assert [str(o.usd_per_hour) for o in merged(book(older), seen(today)).book.offers] == ["20.00"]
+
+
+def test_signals_are_this_versions_and_records_stay() -> None:
+    """No cloud is asked for records: they are counted from the history, and from what gangs lived through."""
+    at = NOW - timedelta(days=3)
+    record = PoolExperience(
+        "aws", regions()[0], None, "p9.48xlarge", "spot", 1, 40.0, 9.0, 2.0, 3, at, at, ExperienceKind.AVAILABILITY
+    )
+    old_signal, new_signal = (
+        RiskSignal("aws", "<5%", "falling", level, 0.01, 0.3, 11.0, "a study", "2026-11-01") for level in (0.03, 0.04)
+    )
+    old = replace(book(offer(20)), records=(record,), signals=(old_signal,))
+    tables = replace(book(), signals=(new_signal,))
+    result = merge_books(old, tables, seen(offer(21)), NOW, GateLimits(), asked=("aws",))
+    assert result.book.signals == (new_signal,)
+    assert result.book.records == (record,)
+    assert extend_tables(tables, None, old).records == (record,)
+    newer = replace(record, interruptions=5.0)
+    assert extend_tables(replace(tables, records=(newer,)), None, old).records == (newer,), (
+        "of one pool the first counts"
+    )

@@ -37,6 +37,8 @@ def test_every_field_comes_back(tmp_path: Path) -> None:
         machines_cap=3,
         interruptions_per_hour=0.125,
         interruption_band="<5%",
+        band_as_of=date(2025, 6, 28),
+        preempted_share=0.25,
         price_basis="zone",
         weak="because, it is",
     )
@@ -59,6 +61,10 @@ def test_only_what_is_needed_has_to_be_there(tmp_path: Path) -> None:
         (f"{HEADER},colour\n{ROW},red\n", ":1: colour: unknown column"),
         (HEADER.replace("source,", "") + "\n", "source: missing column"),
         (f"{HEADER}\n{ROW.replace('2026-11-20', 'soon')}\n", ":2: as_of"),
+        (f"{HEADER},band_as_of\n{ROW},soon\n", ":2: band_as_of"),
+        (f"{HEADER},preempted_share\n{ROW},1.5\n", ":2: preempted_share"),
+        (f"{HEADER},preempted_share\n{ROW},-0.5\n", ":2: preempted_share"),
+        (f"{HEADER},interruption_band\n{ROW},25%\n", ":2: interruption_band"),
         (f"{HEADER}\n", "holds no offers"),
     ],
 )

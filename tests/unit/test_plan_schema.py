@@ -34,8 +34,19 @@ REQUIRED = {
 # Absent where there is nothing to say, so that a plan of before has the same bytes.
 # Grown since, and left out when empty: plans without them keep their bytes.
 OPTIONAL = {
-    "": {"cuts", "inputs", "usage", "fair_share", "carbon", "commitments", "learned", "restricted_to"},
-    "line": {"policy", "reservation_cost", "capacity", "grams_co2e", "carbon_usd", "carbon_doubt"},
+    "": {
+        "cuts",
+        "inputs",
+        "usage",
+        "fair_share",
+        "carbon",
+        "commitments",
+        "learned",
+        "name",
+        "restricted_to",
+        "optimistic",
+    },
+    "line": {"policy", "reservation_cost", "capacity", "grams_co2e", "carbon_usd", "carbon_doubt", "fallback"},
     "shadow_price": {"raised_by", "machines", "instance_type", "saves_usd", "places"},
     "alternative": {"reservation_cost", "amortised_usd_per_hour", "grams_co2e", "carbon_usd"},
     "job_summary": {"preemption", "grams_co2e", "carbon_usd", "late"},
@@ -81,7 +92,7 @@ def test_it_has_every_field_that_was_promised() -> None:
 def test_every_field_is_described_and_nothing_else_is() -> None:
     for kind, words in FIELD_DESCRIPTIONS.items():
         digest = {"digest"} if kind in (PlanInputs, PlanUsage, Experience) else set()
-        extra = {"billed_microseconds"} if kind is values.Line else digest
+        extra = {"billed_microseconds"} if kind in (values.Line, values.LineFallback) else digest
         assert set(words) - {""} == {f.name for f in fields(kind)} | extra
     described = json.loads(plan_schema_text())
     for part in (described, *described["$defs"].values()):

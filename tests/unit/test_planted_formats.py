@@ -4,32 +4,29 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from datetime import UTC, datetime
 from decimal import Decimal
 
 import pytest
 
-from router.app.showback import variance_of
-from router.ledger.month import Month
-from router.render.showback_text import as_table
+from router.app.showback import variance_by_job
+from router.render.showback_text import as_wide
 from router.render.tables import Screen
-from router.showback.report.query import CostBasis, ReportQuery
+from router.showback.report.query import CostBasis
 from router.showback.report.values import ShowbackReport
 from tests.support.facts_rows import facts
 from tests.support.planted import planted
 from tests.support.reconciled import connected
 from tests.support.showback_reports import BESIDE, Rows, exact_rows, report_of, short_forms
-from tests.unit.test_planted_month import JOBS
+from tests.unit.test_planted_month import JOBS, november
 
 FORMATS = ("json", "csv", "parquet", "xlsx", "html")
-ASKED = ReportQuery(month=Month(2026, 11), now=datetime(2026, 12, 2, tzinfo=UTC), basis=CostBasis.BILLED)
 COLUMNS = ("price", "quantity", "mix", "waste", "unplanned", "credit", "timing")
 
 
 @pytest.fixture(scope="module")
 def month() -> ShowbackReport:
     with connected(planted()) as connection:
-        beside = replace(BESIDE, variance=variance_of(connection, ASKED))
+        beside = replace(BESIDE, variance=variance_by_job(november(connection)))
     return report_of(facts(planted()), beside=beside, basis=CostBasis.BILLED)
 
 
@@ -51,7 +48,7 @@ def test_each_reason_has_its_amount(read: dict[str, Rows], form: str) -> None:
 
 
 def test_what_people_read_has_them_to_the_cent(month: ShowbackReport) -> None:
-    for text in (short_forms(month)["markdown"], as_table(month, Screen(160))):
+    for text in (short_forms(month)["markdown"], as_wide(month, Screen(160))):
         part = text[text.upper().index("PLANNED, METERED, INVOICED") :]
         rows = [re.split(r"[ |]+", line.strip(" |").replace("\\", "")) for line in part.splitlines()]
         head = next(row for row in rows if row[0].upper() == "JOB")
@@ -69,12 +66,12 @@ def test_what_people_read_has_them_to_the_cent(month: ShowbackReport) -> None:
 
 def test_styled_headings_change_no_column(month: ShowbackReport) -> None:
     for width in (80, 130):
-        styled = as_table(month, Screen(width, lambda heading: f"<{heading}>"))
+        styled = as_wide(month, Screen(width, lambda heading: f"<{heading}>"))
         assert styled.count("\n<") > 5
-        assert re.sub(r"(?m)^<(.*)>$", r"\1", styled) == as_table(month, Screen(width))
+        assert re.sub(r"(?m)^<(.*)>$", r"\1", styled) == as_wide(month, Screen(width))
 
 
 def test_a_narrow_table_says_what_it_leaves_out(month: ShowbackReport) -> None:
-    part = as_table(month)[as_table(month).index("PLANNED, METERED, INVOICED") :]
+    part = as_wide(month)[as_wide(month).index("PLANNED, METERED, INVOICED") :]
     assert "left out: Metered, " in part
     assert max(map(len, part.splitlines())) <= 80

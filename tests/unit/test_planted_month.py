@@ -10,11 +10,13 @@ from fractions import Fraction
 import duckdb
 import pytest
 
+from router.ledger.month import Month
 from router.showback.reconcile.aggregates import FactAggregate, ReconcileBasis, aggregate_facts
 from router.showback.reconcile.currencies import ExchangeRate, convert_currencies
 from router.showback.reconcile.findings import FindingKind, ReconcileTolerance, collect_findings
 from router.showback.reconcile.outcome import MatchOutcome, read_outcome
 from router.showback.reconcile.variance import VarianceBridge, VarianceBucket, compute_variances
+from router.showback.report.rollup_tables import planned_relation
 from tests.support.planted import planted
 from tests.support.reconciled import connected
 
@@ -42,6 +44,12 @@ WASTE = {
 }  # fmt: skip
 
 
+def november(connection: duckdb.DuckDBPyConnection) -> tuple[FactAggregate, ...]:
+    """The aggregates of November, all of whose plan has passed."""
+    planned = planned_relation(connection, "facts", [Month(2026, 11)], END)
+    return aggregate_facts(connection, ReconcileBasis.BILLED, planned=planned, month="2026-11")
+
+
 @pytest.fixture(scope="module")
 def month() -> Iterator[duckdb.DuckDBPyConnection]:
     with connected(planted()) as connection:
@@ -50,7 +58,7 @@ def month() -> Iterator[duckdb.DuckDBPyConnection]:
 
 @pytest.fixture(scope="module")
 def summed(month: duckdb.DuckDBPyConnection) -> tuple[FactAggregate, ...]:
-    return aggregate_facts(month, ReconcileBasis.BILLED, month="2026-11", since=START, until=END)
+    return november(month)
 
 
 @pytest.fixture(scope="module")

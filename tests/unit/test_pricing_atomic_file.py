@@ -5,13 +5,21 @@ from __future__ import annotations
 import errno
 import os
 import signal
+import stat
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from pricing.atomic_file import open_atomic, publish_file, publish_folder, sync_folder, write_atomic
+from pricing.atomic_file import (
+    make_private_folder,
+    open_atomic,
+    publish_file,
+    publish_folder,
+    sync_folder,
+    write_atomic,
+)
 
 
 def test_content_is_replaced_and_nothing_else_is_left(tmp_path: Path) -> None:
@@ -144,3 +152,13 @@ def test_a_disk_that_loses_folders_is_said_and_one_that_cannot_flush_them_is_not
     fails(errno.EIO)
     with pytest.raises(OSError, match="planted"):
         sync_folder(tmp_path)
+
+
+def test_a_private_folder_is_so_with_all_that_is_made_above_it(tmp_path: Path) -> None:
+    before = tmp_path.stat().st_mode
+    folder = tmp_path / "home" / "books" / "sandbox"
+    for _ in range(2):
+        make_private_folder(folder)
+    made = (folder, folder.parent, folder.parent.parent)
+    assert {stat.S_IMODE(each.stat().st_mode) for each in made} == {0o700}
+    assert tmp_path.stat().st_mode == before

@@ -258,7 +258,7 @@ class TestTerraform:
     def test_23542_a_difference_is_no_failure(self, tmp_path: Path) -> None:
         """Exit code 2 for "there are changes" broke every pipeline that stops at what is not 0."""
         write_job(tmp_path / "jobs", "a")
-        (tmp_path / "limits.yaml").write_text("clouds: [aws]\n", encoding="utf-8")
+        (tmp_path / "limits.yaml").write_text("clouds: [gcp]\n", encoding="utf-8")
         first, other = tmp_path / "first.json", tmp_path / "other.json"
         assert plan_command(tmp_path / "jobs", "--book", "embedded", "--out", first).exit_code == 0
         limits = ("--limits", tmp_path / "limits.yaml")

@@ -105,7 +105,9 @@ def test_a_few_jobs_of_the_night(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     for q in found:
         holds(q)
     (weekly,) = (q for q in found if q.job == "resnet50-weekly")
-    assert dollars(weekly.usd.mean) < 19  # 25.51 when its own curve said 15.43 by 18 h
+    # Once 25.51 while its own curve said 15.43 by 18 h: what an earlier deadline's run costs is on offer too.
+    sooner = [dollars(p.mean) for p in weekly.curve if p.mean is not None and p.deadline <= weekly.deadline]
+    assert dollars(weekly.usd.mean) <= min(sooner)
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -10,7 +11,9 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
+from pricing.hazard import Hazard, HazardShape, deviation_of
 from pricing.money import Usd
+from pricing.risk_levels import DRIFT_DEVIATION
 from router.jobs.experience import Experience, PoolRun, RunRecords, SpeedRun, job_signature, learn
 from router.jobs.spec import Job
 from router.planning.candidates import CandidateFinder
@@ -36,7 +39,7 @@ def ran(shape_of: Job, name: str, nights_ago: int, **more: Any) -> SpeedRun:
 
 
 def stayed(name: str, nights_ago: int, region: str = "north-1") -> PoolRun:
-    """Five hours on spot, in which the book expects a quarter of an interruption, with one at the end."""
+    """Five hours on spot, in which the book expects half an interruption, with one at the end."""
     return PoolRun(name, "aws", region, None, "p9.48xlarge", "spot", 1, 5.0, True, NOW - nights_ago * DAY)
 
 
@@ -78,16 +81,33 @@ def test_a_quote_names_source_nights_signature_points_and_factors(quoted: Quote)
     assert all(place.steps_per_hour == pytest.approx(speed.steps_per_hour, rel=0.05) for place in quoted.places)
     (rate,) = learned.rates  # of the pool that the job may use
     assert (rate.region, rate.market, rate.runs) == ("north-1", "spot", 2)
-    weights = 2 ** (-1 / 30) + 2 ** (-4 / 30)
+    weights = 2 ** (-1 / 7) + 2 ** (-4 / 7)
     assert rate.interruptions == pytest.approx(weights)
     assert rate.hours == pytest.approx(5 * weights)
-    expected = rate.hours * 0.05
-    assert rate.factor == pytest.approx((2 + weights) / (2 + expected), rel=0.05)
+
+
+def test_the_factor_of_a_pool_is_that_of_its_rate_by_book_and_records() -> None:
+    """By hand: a lognormal of 0.05 to 0.45 that has seen both lives, over the first eight hours, hardware added."""
+    weights = 2 ** (-1 / 7) + 2 ** (-4 / 7)
+    assumed = Hazard.lognormal(HazardShape.FALLING, 0.15, deviation_of(0.05, 0.45))
+    known = assumed.observed(weights, weights * math.log(5.6 / 0.6)).blurred(DRIFT_DEVIATION)
+    before, after = (hazard.mean * math.log(8.6 / 0.6) / 8 + 8 / 30_000 for hazard in (assumed, known))
+    alone = a_learned_quote(JOB, replace(RECORDS, pools=RECORDS.pools[:2])).learned
+    with_neighbour = a_learned_quote(JOB, RECORDS).learned
+    assert alone is not None
+    assert with_neighbour is not None
+    assert alone.rates[0].factor == pytest.approx(after / before, rel=0.02)
+    # A pool of the same kind that the job may not use was interrupted too: that counts a little.
+    assert 1.02 < with_neighbour.rates[0].factor / alone.rates[0].factor < 1.2
+    calm = replace(RECORDS.pools[0], hours=400.0, interrupted=False)
+    lived = a_learned_quote(JOB, replace(RECORDS, pools=(calm,))).learned
+    assert lived is not None
+    assert lived.rates[0].factor < 0.7
 
 
 def test_the_rows_are_those_of_a_plan_of_the_job_alone(quoted: Quote) -> None:
-    alone = replace(RECORDS, pools=RECORDS.pools[:2])
-    known = learn(alone, [JOB], book(OFFERS), NOW)
+    """Records of other places count as well: through them a pool's neighbours are known."""
+    known = learn(RECORDS, [JOB], book(OFFERS), NOW)
     assert known is not None
     assert quoted.learned is not None
     assert quoted.learned.digest == known.digest
@@ -105,7 +125,7 @@ def test_the_json_keeps_to_the_schema_and_reads_back(quoted: Quote) -> None:
 
 def test_the_text_says_it_in_one_line_and_the_ticket_does_not(quoted: Quote) -> None:
     said = next(row for row in text(quoted, "").splitlines() if "learned" in row)
-    assert said == "  learned    1 speed x0.51 of 2 runs, 1 pool x1.6; 11-17 to 11-20"
+    assert said == "  learned    1 speed x0.51 of 2 runs, 1 pool x1.4; 11-17 to 11-20"
     assert "learned" not in line(quoted, "")
 
 

@@ -11,13 +11,18 @@ import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from pricing.money import Usd
+from pricing.risk import RiskEvidence
+from pricing.risk_levels import POOL_DEVIATION
+from router.jobs.pool_waits import return_rates
 from router.quotes.curve import loosest_h, windows_h
 from router.quotes.quote import BudgetQuote, Quote, Refused
 from router.quotes.quote_json import answers_to_json, quote_schema, quote_schema_text
 from router.quotes.runner import DeadlineCase, QuoteClock, choose_clock, list_stretches
 from router.quotes.statistics import find_knee, summarise_usd, to_usd, usd_quantiles, wilson_interval
+from router.spot.availability.hazard_model import AGES_H, LossRates
 from router.spot.availability.observed import (
     PRIOR_EVENTS,
+    HazardPrior,
     estimate_availability,
     posterior_hazards,
     summarise_observations,
@@ -79,31 +84,78 @@ def test_looks_become_hazards_by_age() -> None:
     assert summarise_observations(looks[:1], timedelta(minutes=30)) is None
 
 
-def test_a_prior_is_worth_two_events_and_observations_add_to_it() -> None:
+LOOKS = [(NOW - timedelta(minutes=5) - HOUR + timedelta(minutes=10 * k), True) for k in range(7)]
+
+
+def test_returns_of_a_prior_are_worth_two_events_and_losses_are_those_of_its_risk() -> None:
     venues = asking(a_job(), 24, [NORTH, NORTH_SPOT]).venues
     i = next(i for i, v in enumerate(venues) if not v.sure)
     prior = estimate_availability(venues, {}, NOW)
-    risk = venues[i].candidate.risk
-    assert prior.hazard_model.events[i].tolist() == [[PRIOR_EVENTS] * 4] * 2
-    assert prior.hazard_model.mean()[i, 1, 0] == pytest.approx(risk.interruptions_per_hour)
-    assert prior.hazard_model.mean()[i, 0, 0] == pytest.approx(1 / risk.recovery_hours)
+    risk = venues[i].candidate.gang_risk
+    model = prior.hazard_model
+    assert model.events[i, 0].tolist() == [PRIOR_EVENTS] * 4
+    # Waits are those of a plan: mostly minutes, and the longer one has lasted the longer it goes on.
+    assert model.mean()[i, 0].tolist() == pytest.approx(return_rates((0.0, *AGES_H), risk.recovery_hours))
+    assert model.mean()[i, 0, 0] > 20 * model.mean()[i, 0, 3]
+    # By age, as the risk has it: the level is not known, and how losses fall with age is.
+    assert model.mean()[i, 1].tolist() == pytest.approx(LossRates.of(risk).per_hour)
+    assert model.mean()[i, 1, 0] > 5 * model.mean()[i, 1, 2]
+    assert model.events[i, 1].min() >= 100
+    low, high = risk.hazard.interval
+    assert model.spread[i] == pytest.approx(np.log(high / low) / 2.563, rel=0.01)
     assert (prior.state, prior.observed) == (None, False)
-    looks = [(NOW - timedelta(minutes=5) - HOUR + timedelta(minutes=10 * k), True) for k in range(7)]
-    seen = summarise_observations(looks, timedelta(minutes=30))
+    assert prior.basis[i] == "prior: prior: made up for a test (made up)"
+
+
+def test_observations_add_to_a_prior() -> None:
+    """An hour without a loss: the level of losses sinks as far as its doubt and that of pools allow."""
+    venues = asking(a_job(), 24, [NORTH, NORTH_SPOT]).venues
+    i = next(i for i, v in enumerate(venues) if not v.sure)
+    seen = summarise_observations(LOOKS, timedelta(minutes=30))
     assert seen is not None
+    before = estimate_availability(venues, {}, NOW).hazard_model
     availability = estimate_availability(venues, {venues[i].pool[0]: seen}, NOW)
-    for late, calm in ((0, 2 / 3), (1, 1 / 3), (2, 0.0), (3, 0.0)):  # an hour, by age
-        before = PRIOR_EVENTS / risk.interruptions_per_hour
-        share = before / (before + calm)
-        worth = 0.5 + 1.5 * share
-        assert availability.hazard_model.events[i, 1, late] == pytest.approx(worth)
-        assert availability.hazard_model.mean()[i, 1, late] == pytest.approx(
-            worth / (calm + worth * (before + calm) / PRIOR_EVENTS)
-        )
+    model = availability.hazard_model
+    rates = before.mean()[i, 1]
+    calm = np.array([2 / 3, 1 / 3, 0.0, 0.0])  # hours, by age
+    likely = float(calm @ rates)
+    shape = 1 / before.spread[i] ** 2
+    pool = 1 / POOL_DEVIATION**2
+    level = pool / (pool * (shape + likely) / shape + likely)
+    assert 0.5 < level < 1
+    expected = 4 / (4 / (rates * level) + calm)
+    assert model.mean()[i, 1].tolist() == pytest.approx(expected.tolist())
+    assert model.spread[i] == pytest.approx(min(before.spread[i], POOL_DEVIATION))
+    # Of returns nothing was seen.
+    assert model.mean()[i, 0].tolist() == pytest.approx(before.mean()[i, 0].tolist())
     assert availability.observed
+    assert availability.basis[i] == "observed 1 h over 1 days, added to a prior"
     assert availability.state is not None
     assert (availability.state.up[i], availability.state.age_h[i]) == (True, pytest.approx(1))
     assert estimate_availability(venues, {venues[i].pool[0]: seen}, NOW + 5 * HOUR).state is None
+
+
+def test_losses_that_rest_on_the_history_of_the_pool_are_not_counted_twice() -> None:
+    ask = asking(a_job(), 24, [NORTH, NORTH_SPOT])
+    looks = [(NOW - timedelta(minutes=10 * k), k % 9 < 6) for k in range(6 * 72, 0, -1)]
+    seen = summarise_observations(looks, timedelta(minutes=30))
+    assert seen is not None
+    models = []
+    i = next(i for i, v in enumerate(ask.venues) if not v.sure)
+    plain = estimate_availability(ask.venues, {}, NOW).hazard_model
+    for level in ("own gangs", "own availability"):
+        risks = [replace(v.candidate.gang_risk, evidence=(RiskEvidence(level, "", ""),)) for v in ask.venues]
+        venues = [
+            replace(v, candidate=replace(v.candidate, gang_risk=risk))
+            for v, risk in zip(ask.venues, risks, strict=True)
+        ]
+        found = estimate_availability(venues, {venues[i].pool[0]: seen}, NOW)
+        models.append((found.hazard_model.mean()[i], found.hazard_model.spread[i]))
+    (added, narrower), (known, spread) = models
+    assert known[1].tolist() == plain.mean()[i, 1].tolist()
+    assert spread == plain.spread[i] > narrower
+    assert added[1, 1] > 2 * known[1, 1]
+    assert known[0].tolist() == added[0].tolist() != plain.mean()[i, 0].tolist()
 
 
 def test_spot_that_has_been_away_for_days_is_not_soon_back() -> None:
@@ -113,14 +165,36 @@ def test_spot_that_has_been_away_for_days_is_not_soon_back() -> None:
     flaps = summarise_observations([(NOW + k * minutes, k // 9 % 2 == 0) for k in range(6 * 72)], minutes)
     assert away is not None
     assert flaps is not None
-    rates = np.array([[1 / 1.6, 0.078]] * 3)
-    events, hours = posterior_hazards(rates, [away, flaps, None])
-    back = events[:, 0] / hours[:, 0]
+    priors = [HazardPrior.of(1.6, LossRates.flat(0.078))] * 3
+    model = posterior_hazards(priors, [away, flaps, None])
+    back = model.mean()[:, 0]
     assert back[0, -1] < 1 / 48
     assert back[1, 1] == pytest.approx(flaps.events[0, 1] / flaps.hours[0, 1], rel=0.1)
-    assert (events[2] / hours[2]).tolist() == [pytest.approx([rate] * 4) for rate in rates[2]]
-    alone, for_days = posterior_hazards(rates[:1], [away])
-    assert alone[0, 0, -1] / for_days[0, 0, -1] < 1 / 24
+    assert model.mean()[2].tolist() == [
+        pytest.approx(rates) for rates in (return_rates((0.0, *AGES_H), 1.6), [0.078] * 4)
+    ]
+    alone = posterior_hazards(priors[:1], [away])
+    assert alone.mean()[0, 0, -1] < 1 / 24
+
+
+def test_losses_have_the_ages_of_their_prior_at_the_level_that_places_show() -> None:
+    """A pool that flaps is lost as often as was seen. One that was hardly seen moves with it."""
+    minutes = timedelta(minutes=10)
+    flaps = summarise_observations([(NOW + k * minutes, k // 9 % 2 == 0) for k in range(6 * 72)], minutes)
+    glance = summarise_observations([(NOW, True), (NOW + minutes, True)], minutes)
+    assert flaps is not None
+    assert glance is not None
+    falling = LossRates((0.2, 0.1, 0.04, 0.01), 0.8)
+    model = posterior_hazards([HazardPrior.of(1.6, falling)] * 3, [flaps, glance, None])
+    lost = model.mean()[:, 1]
+    assert lost[0, 1] == pytest.approx(flaps.events[1, 1] / flaps.hours[1, 1], rel=0.2)
+    assert lost[0, 2] > 3 * falling.per_hour[2], "ages at which it was not seen rise with the rest"
+    assert lost[1, 0] / falling.per_hour[0] > 2
+    assert lost[1, 3] / lost[1, 1] == pytest.approx(0.1, rel=0.05)
+    assert lost[2].tolist() == pytest.approx(falling.per_hour)
+    assert model.spread[0] < 0.2 < model.spread[1] < model.spread[2] == 0.8
+    calm = posterior_hazards([HazardPrior.of(1.6, falling)] * 3, [glance, glance, None]).mean()[:, 1]
+    assert calm[1, 0] < falling.per_hour[0]
 
 
 def test_venues_of_one_pool_share_their_availability_and_sure_ones_have_none() -> None:
@@ -169,6 +243,25 @@ def test_deadlines_played_together_cost_what_they_cost_alone() -> None:
         for name in ("usd", "finish_s", "late", "launches", "spot_ticks", "on_demand_ticks", "first", "slow"):
             assert getattr(got, name).tolist() == getattr(alone, name)[: case.draws].tolist(), name
         assert got.option_by_tick.tolist() == alone.option_by_tick[: case.draws].tolist()
+
+
+def test_starts_and_lost_work_are_those_of_the_options_that_ran() -> None:
+    """Field case 34: an average over all options, the first start among the losses, said 59 % of the cost."""
+    ask = asking(a_job(), 24, [NORTH, NORTH_SPOT, SOUTH])
+    stage = ask.stage(ask.venues, QuoteClock(600, 144), 200)
+    got = stage.play(144)
+    starts, lost = stage.waste_usd(got)
+    machines = got.usd - got.egress_usd
+    assert (starts > 0).all()
+    assert (starts + lost <= machines + 1e-9).all()
+    once = got.launches == 1
+    assert 0 < once.sum() < once.size
+    assert lost[once].tolist() == [0.0] * int(once.sum()), "who was never interrupted has lost nothing"
+    for draw in np.flatnonzero(once).tolist():
+        own = stage.venues[int(got.first[draw])]
+        assert starts[draw] == pytest.approx(own.startup_hours * own.usd_per_hour)
+    assert (lost[got.launches > 1] >= 0).all()
+    assert lost[(got.launches > 1) & (got.on_demand_ticks == 0)].min() > 0
 
 
 def test_nothing_is_paid_for_the_rest_of_the_last_tick() -> None:

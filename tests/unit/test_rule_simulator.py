@@ -11,7 +11,7 @@ import pytest
 
 from pricing.offers import Offer
 from router.jobs.spec import Job
-from router.planning.candidates import Candidate
+from router.planning.candidate import Candidate
 from router.planning.planner import make_plan
 from tests.support.made_up_book import offer
 from tests.support.made_up_jobs import make_job
@@ -179,11 +179,12 @@ def test_spot_is_interrupted_and_gone_as_often_as_the_book_says_and_its_price_is
     worlds = [World(seed, night.problem.book.risk) for seed in range(60)]
     ticks = range(4000)
     hit = sum(world.interruption("a", spot, t) is not None for world in worlds for t in ticks)
-    expected = spot.risk.interruptions_per_hour * TICK * len(worlds) * len(ticks)
+    expected = spot.gang_risk.per_hour_over(8.0) * TICK * len(worlds) * len(ticks)
     assert hit == pytest.approx(expected, rel=0.05)
     one = night.problem.book.risk.gang(spot.parts[0].offer, spot.parts[0].machine, 1)
     gone = sum(world.is_gone(spot, t) for world in worlds for t in ticks) / (len(worlds) * len(ticks))
-    share = one.interruptions_per_hour * one.recovery_hours / (1 + one.interruptions_per_hour * one.recovery_hours)
+    rate = one.per_hour_over(8.0)
+    share = rate * one.recovery_hours / (1 + rate * one.recovery_hours)
     assert gone == pytest.approx(share, rel=0.1)
     mean = sum(world.usd_per_hour(spot, t) for world in worlds for t in range(0, 4000, 96)) / (60 * 42)
     assert mean == pytest.approx(20, rel=0.02)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from router.planning.candidates import Candidate
+from router.planning.candidate import Candidate
 from router.planning.formulation import ProgramLayout
 from router.planning.planner import make_plan
 from router.planning.problem import PlacementProblem

@@ -150,7 +150,8 @@ def test_clouds_may_be_one_or_several() -> None:
 
 def test_every_example_passes() -> None:
     added = ROOT / "examples/showback/added.yaml"  # what people add to a ledger: `ledger add` reads it in a test
-    files = sorted(set((ROOT / "examples").rglob("*.yaml")) - {added})
+    kubernetes = ROOT / "examples/schedule/cronjob.yaml"
+    files = sorted(set((ROOT / "examples").rglob("*.yaml")) - {added, kubernetes})
     assert len(files) > 16
     for file in files:
         kind = file.stem if file.stem in KINDS else "job"

@@ -122,7 +122,7 @@ def test_every_number_is_the_same_in_every_format(month: ShowbackReport, read: d
                 assert cells == [row[name] for row in wanted], (form, section.name, name)
 
 
-@pytest.mark.parametrize("form", ["table", "markdown"])
+@pytest.mark.parametrize("form", ["wide", "markdown"])
 def test_pages_for_people_say_them_to_the_cent(month: ShowbackReport, form: str) -> None:
     text = short_forms(month)[form].replace("\\_", "_").replace("|", " ")
     lines = [" ".join(line.split()) for line in text.splitlines()]
@@ -135,7 +135,7 @@ def test_pages_for_people_say_them_to_the_cent(month: ShowbackReport, form: str)
 
 
 def test_a_table_fits_eighty_columns(month: ShowbackReport) -> None:
-    assert max(map(len, short_forms(month)["table"].splitlines())) <= 80
+    assert max(map(len, short_forms(month)["wide"].splitlines())) <= 80
 
 
 def test_json_keeps_its_schema(month: ShowbackReport) -> None:

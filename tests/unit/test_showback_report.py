@@ -14,7 +14,8 @@ import pytest
 
 from router.ledger.month import Month
 from router.render.showback_page import page
-from router.render.showback_text import as_markdown, as_table
+from router.render.showback_text import as_markdown, as_table, as_wide
+from router.render.showback_view import month_page_of
 from router.showback.report.change import ThingCost, explain_change
 from router.showback.report.export_tables import report_to_csv, report_to_workbook
 from router.showback.report.forecast import forecast_month_end
@@ -27,7 +28,7 @@ from router.showback.report.query import (
     ReportInputs,
     ReportQuery,
 )
-from router.showback.report.values import ShowbackReport, sum_known
+from router.showback.report.values import CellKind, ShowbackReport, short_text, sum_known
 from router.showback.shared_costs import SharingMethod
 from tests.support.showback_reports import (
     BESIDE,
@@ -84,7 +85,7 @@ def test_what_has_no_price_is_counted_and_in_no_sum() -> None:
     assert (moved["billed"], moved["quantity"], moved["unpriced"]) == (None, 200, 1)
 
 
-@pytest.mark.parametrize("form", ["table", "markdown"])
+@pytest.mark.parametrize("form", ["wide", "markdown"])
 def test_unknown_never_prints_as_nothing(form: str) -> None:
     """SkyPilot #6680: machines of one's own showed as $0.00."""
     own = {"what": "machine", "unpriced": True, "team": "lab", "job": "toy", "hours": Decimal(5), "cloud": "static"}
@@ -117,7 +118,47 @@ def test_a_failed_launch_costs_only_what_was_billed() -> None:
     assert one(report, "totals")["effective"] == Decimal("102.5")
 
 
-@pytest.mark.parametrize("form", ["table", "markdown"])
+def test_a_terminal_gets_a_sentence_tiles_and_groups() -> None:
+    """A month of 14 cents: 0.12 and a billionth for a job that was planned at 0.10, 0.02 for another."""
+    rows = [
+        usage("0.10", source="planned", plan="p1"),
+        usage("0.120000001", plan="p1"),
+        usage("0.02", team="product", job="b", use="startup"),
+    ]
+    lines = as_table(report_of_rows(rows)).splitlines()
+    assert lines[0] == "Showback 2026-11: books not known, no bill, effective cost"
+    assert lines[2].startswith("November: $0.14 spent, no budget for all; $0.04 over plan, ")
+    tiles = [line.split("  ")[0] for line in lines if line.startswith(("Spent ", "Budget used", "Month end", "Waste"))]
+    assert tiles == ["Spent", "Budget used", "Month end", "Waste"]
+    groups = [line.split()[:3] for line in lines[lines.index("BY TEAM") + 2 :]]
+    assert groups[:3] == [["research", "USD", "0.12"], ["product", "USD", "0.02"], ["all", "USD", "0.14"]]
+    assert len(lines) < 24
+    assert max(map(len, lines)) <= 80
+    assert "e-" not in as_wide(report_of_rows(rows)).replace("Pre-", "").replace("use-", "")
+
+
+def test_a_month_with_nothing_says_so() -> None:
+    assert "Nothing is spent in the books of 2026-11, and nothing planned" in as_table(report_of_rows([]))
+    planned = usage("40", source="planned", plan="p1")
+    assert "yet; -o wide has what was planned" in as_table(report_of_rows([planned]))
+
+
+@pytest.mark.parametrize(
+    ("amount", "kind", "text"),
+    [
+        ("-0.0000000012", CellKind.MONEY, ">-0.01"),
+        ("0.004", CellKind.MONEY, "<0.01"),
+        ("0.006", CellKind.MONEY, "0.01"),
+        ("0", CellKind.MONEY, "0.00"),
+        ("0.0000123", CellKind.RATE, "0.000012"),
+        ("0.0042", CellKind.RATE, "0.0042"),
+    ],
+)
+def test_small_amounts_have_no_exponent(amount: str, kind: CellKind, text: str) -> None:
+    assert short_text(Decimal(amount), kind) == text
+
+
+@pytest.mark.parametrize("form", ["wide", "markdown"])
 def test_totals_stand_at_the_bottom(form: str) -> None:
     """SkyPilot #1751, #6681: sums at the bottom, of all teams."""
     rows = [usage("10"), usage("5", team="product", job="b"), usage("2", team=None, job=None)]
@@ -179,7 +220,7 @@ def test_shared_costs_are_in_every_format(form: str, method: SharingMethod, fixe
     assert total == Decimal(105)
 
 
-@pytest.mark.parametrize("form", ["table", "markdown"])
+@pytest.mark.parametrize("form", ["wide", "markdown"])
 def test_shared_costs_are_in_what_is_mailed(form: str) -> None:
     text = short_forms(shared_month(SharingMethod.WEIGHTED))[form].replace("|", " ")
     lines = [" ".join(line.split()) for line in text.splitlines()]
@@ -269,6 +310,40 @@ def test_corrections_are_listed_with_their_row() -> None:
     )
     row = one(report_of_rows([usage("50"), late]), "corrections")
     assert (row["corrects"], row["billed"], row["reason"], row["row"]) == ("2026-10", -10, "refund", 77)
+
+
+def test_the_days_end_at_the_month_whatever_time_its_costs_are_of() -> None:
+    """A late hour of October, a fee of all November in odd digits, support that lasts into December, and 4e-10."""
+    begin = datetime(2026, 11, 1, tzinfo=UTC)
+    rows = [
+        usage("50"),
+        usage("-0.0000000004"),
+        usage("-10", datetime(2026, 10, 20, tzinfo=UTC), month="2026-11", corrects="2026-10"),
+        cost("100.00000000000000000001", what="other", start=begin, end=begin + timedelta(days=30), month="2026-11"),
+        cost("31", what="other", start=begin + timedelta(days=28), end=begin + timedelta(days=36), month="2026-11"),
+    ]
+    report = report_of_rows(rows)
+    days, total = rows_of(report, "days"), one(report, "totals")["effective"]
+    assert total == Decimal("170.99999999960000000001")
+    assert (sum(row["effective"] for row in days), days[-1]["sum"], days[0]["day"]) == (
+        total,
+        total,
+        date(2026, 10, 20),
+    )
+    figures = month_page_of(report)
+    assert figures is not None
+    drawn = figures.main.days
+    assert (drawn[0][0], drawn[-1]) == (date(2026, 11, 1), (date(2026, 11, 30), total))
+
+
+def test_the_plan_of_a_job_that_has_ended_does_not_grow() -> None:
+    """Of a plan for four hours at 10, two are over: 20. Once the job has ended it is 40 at any time, as was planned."""
+    line = usage(
+        "40", datetime(2026, 11, 3, 10, tzinfo=UTC), source="planned", plan="p1", end=NOON + timedelta(hours=2)
+    )
+    for now, running in ((NOON, 20), (NOON + timedelta(minutes=30), 25), (OVER, 40)):
+        assert one(report_of_rows([line], now=now), "jobs")["planned"] == running
+        assert one(report_of_rows([line], now=now, done={("p1", "llama")}), "jobs")["planned"] == 40
 
 
 def test_what_is_known_beside_the_facts() -> None:
@@ -386,6 +461,7 @@ def test_each_currency_has_its_own_pictures() -> None:
 def test_markdown_and_terminals_obey_nothing() -> None:
     report = report_of_rows([usage("10", team="a|b`c\x1b[31m*d*")])
     assert "\x1b" not in as_table(report)
+    assert "\x1b" not in as_wide(report)
     assert "\x1b" not in as_markdown(report)
     assert "a\\|b\\`c" in as_markdown(report)
 

@@ -6,20 +6,21 @@ import json
 from dataclasses import replace
 
 from pricing.money import Usd, UsdPerHour
+from router.files.csv_text import csv_text
 from router.planning.changes import plan_diff
 from router.planning.cost_changes import changes_by_kind
 from router.planning.plan import Plan
-from router.render.csv_text import csv_text
 from router.render.figures import cents, signed_money
 from router.render.plan_csv import changes_csv, jobs_csv
 from router.render.plan_diff_page import plan_diff_page
 from router.render.plan_diff_text import diff_json
+from router.render.plan_text import wide
 from router.render.since_view import SHOWN_CHANGES, SinceView, bridge_of, since_view
 from router.render.tonight_page import tonight_page
 from tests.support.made_up_book import offer
 from tests.support.nights import HOUR, NOW, a_line, a_night
 from tests.support.page_reader import check_landmarks, read_page
-from tests.support.scenes import NORTH, SOUTH, a_job, plan_of
+from tests.support.scenes import NORTH, NORTH_SPOT, SOUTH, a_job, plan_of
 
 CHEAP = offer("aws/south-1", "p9.48xlarge", "on_demand", "40")
 YESTERDAY = replace(
@@ -118,7 +119,7 @@ def test_many_changes_are_folded_and_all_are_there() -> None:
 
 def test_no_cell_of_a_csv_is_a_formula_and_numbers_stay_numbers() -> None:
     row = ("=1+1", "+cmd", "-x", "@sum", "\tx", "-12.50", "+3", "plain", None, 'a,"b"')
-    text = csv_text(("a",), [row])
+    text = csv_text(("a",), [row], unknown="none")
     assert text.splitlines()[1] == '\'=1+1,\'+cmd,\'-x,\'@sum,\'\tx,-12.50,+3,plain,none,"a,""b"""'
 
 
@@ -129,4 +130,26 @@ def test_the_csv_of_jobs_has_exact_costs_and_words_for_what_is_not_known() -> No
     assert [row["state"] for row in cells] == ["placed", "left out"]
     assert [row["cost_usd"] for row in cells] == [str(plan.jobs[0].cost_usd), "none"]
     assert cells[1]["cloud"] == "none"
+    assert {row["fallback"] for row in cells} == {"none"}
     assert "comes,new," in changes_csv(plan_diff(YESTERDAY, TODAY))
+
+
+def test_the_csv_of_jobs_has_what_stands_behind_spot() -> None:
+    plan = plan_of([a_job("a", deadline="+8h")], [NORTH_SPOT, NORTH])
+    behind = plan.lines[0].fallback
+    assert behind is not None
+    header, row = (line.split(",") for line in jobs_csv(plan).splitlines())
+    cells = dict(zip(header, row, strict=True))
+    assert (cells["market"], cells["fallback"]) == ("spot", "aws/north-1/p9.48xlarge")
+    assert (cells["fallback_probability"], cells["fallback_usd"]) == (str(behind.probability), str(behind.cost_usd))
+
+
+def test_wide_shows_the_fallback_in_a_column_where_there_is_one() -> None:
+    plan = plan_of([a_job("a", deadline="+8h")], [NORTH_SPOT, NORTH])
+    behind = plan.lines[0].fallback
+    assert behind is not None
+    head, shown = wide(plan).split("\n\n")[1].splitlines()
+    assert head.split()[-1] == "FALLBACK"
+    assert shown.endswith(f" aws/north-1 1x p9.48xlarge {behind.probability:.0%}")
+    head, _ = wide(plan_of([a_job("a")], [NORTH])).split("\n\n")[1].splitlines()
+    assert head.split()[-1] == "PRICED"

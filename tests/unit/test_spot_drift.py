@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import numpy as np
 import pytest
 
-from router.spot.availability.fit import GRID, DriftingHazardModel, _state_log_likelihood, learn_drift
+from router.spot.availability.calibration import Recalibration
+from router.spot.availability.fit import (
+    GRID,
+    AvailabilityFit,
+    DriftingHazardModel,
+    _state_log_likelihood,
+    learn_drift,
+)
 from router.spot.availability.hazard_model import CLASSES, HazardModel, ages_h
 from router.spot.simulator.traces import Bools, Floats
 
 TICK_S = 600
+NOW = datetime(2026, 11, 21, tzinfo=UTC)
 SIZES = np.array([s.size for s in GRID])
 COMMON = np.array([s.common for s in GRID])
 
@@ -75,11 +85,42 @@ def test_draws_have_the_size_that_is_likely() -> None:
     hours = np.full((400, 2, CLASSES), 1e9)
     at = GRID.index((1.0, 0.4))
     likely = tuple(float(i == at) for i in range(len(GRID)))
-    x = np.log(DriftingHazardModel(hours.copy(), hours, 1.0, (likely, likely)).draw(300, np.random.default_rng(1)))
+    x = np.log(
+        DriftingHazardModel(hours.copy(), hours, 1.0, likely=(likely, likely)).draw(300, np.random.default_rng(1))
+    )
     assert x.shape == (300, 400, 2, CLASSES)
     assert x[..., 0].std() == pytest.approx(1.0, abs=0.05)
     assert x[..., 0].mean(axis=1).std() == pytest.approx(np.sqrt(0.4), abs=0.06)
     assert x[..., 0] == pytest.approx(x[..., 1], abs=1e-3)
+
+
+def test_losses_are_drawn_as_unsure_as_their_level_and_returns_are_not() -> None:
+    """A zone's level is common to all ages. Its factor has mean 1: draws keep the expected rate."""
+    hours = np.full((400, 2, CLASSES), 1e9)
+    still = tuple(float(i == 0) for i in range(len(GRID)))
+    spread = tuple(0.8 if i < 200 else 0.0 for i in range(400))
+    drawn = DriftingHazardModel(hours.copy(), hours, GRID[0].size, spread, (still, still)).draw(
+        400, np.random.default_rng(1)
+    )
+    x = np.log(drawn)
+    assert x[:, :200, 1].std() == pytest.approx(np.hypot(0.8, GRID[0].size), abs=0.03)
+    assert x[:, 200:, 1].std() == pytest.approx(GRID[0].size, abs=0.02)
+    assert x[:, :, 0].std() == pytest.approx(GRID[0].size, abs=0.02)
+    assert x[..., 0] == pytest.approx(x[..., -1], abs=1e-3)
+    assert drawn[:, :200, 1].mean() / drawn[:, 200:, 1].mean() == pytest.approx(1.0, abs=0.03)
+    own = x[:, :200, 1, 0] - x[:, :200, 1, 0].mean(axis=1, keepdims=True)
+    assert own.std() > 0.75, "each zone has a level of its own"
+
+
+def test_a_learned_drift_keeps_what_is_not_known_of_losses() -> None:
+    likely = tuple(1 / len(GRID) for _ in GRID)
+    kept = Recalibration()
+    fit = AvailabilityFit(NOW, NOW, 6, 1.0, (likely, likely), kept, kept, 9)
+    model = HazardModel(np.ones((3, 2, CLASSES)), np.ones((3, 2, CLASSES)), spread=(0.3, 0.6, 0.9))
+    found = fit.drifting(model)
+    assert isinstance(found, DriftingHazardModel)
+    assert found.spread == (0.3, 0.6, 0.9)
+    assert found.only(np.array([2, 0])).spread == (0.9, 0.3)
 
 
 def test_some_zones_of_it_keep_their_drift() -> None:

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
-from router.spot.availability.hazard_model import CLASSES
+from router.jobs.pool_waits import return_rates
+from router.spot.availability.hazard_model import AGES_H, CLASSES, LossRates
 from router.spot.availability.observed import PoolObservation
 from router.spot.live import foresight_cache
 from router.spot.live.foresight_cache import build_hazard_model, find_no_observations
@@ -41,6 +42,7 @@ from router.spot.simulator.inputs import Task, ZoneMoveCosts
 BEGAN = datetime(2026, 11, 21, tzinfo=UTC)
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
 WORK_H = 10.0
+SPREAD = 0.5
 RULES = (Rule.FORESIGHT, Rule.GREEDY, Rule.UNIFORM_PROGRESS)
 
 
@@ -57,7 +59,7 @@ def spot(name: str, usd: str, *, left: float = WORK_H, back: float = 1.0, lost: 
         left * 1.2,
         0.1,
         Usd(round(rate.nanos * left)),
-        interruptions_per_hour=lost,
+        losses=LossRates.flat(lost, SPREAD),
         site="x",
         region="north-1",
         chances=AvailabilityEstimate(left, 0.1, (pool(name),), back),
@@ -222,8 +224,30 @@ def test_the_outlook_is_the_prior_and_what_was_seen() -> None:
 
     alone, known = build_hazard_model(sites, find_no_observations), build_hazard_model(sites, watched)
     assert asked == [pool("a")]
-    np.testing.assert_allclose(alone.mean()[:, :, 0], [[0.5, 0.1], [1e-6, 1.0], [0.25, 0.02]])
+    back = [return_rates((0.0, *AGES_H), hours)[0] for hours in (2.0, 4.0)]
+    np.testing.assert_allclose(alone.mean()[:, :, 0], [[back[0], 0.1], [1e-6, 1.0], [back[1], 0.02]])
     np.testing.assert_allclose(known.mean()[0], 4.0, rtol=0.01)
     np.testing.assert_array_equal(known.events[1:], alone.events[1:])
+    assert alone.spread == (SPREAD, 0.0, SPREAD)
+    assert known.spread[0] < 0.1
+    assert known.spread[1:] == alone.spread[1:]
     bare = PolicyZone(replace(two, chances=None), None)
-    np.testing.assert_allclose(build_hazard_model([bare], watched).mean()[0, 0], 1.0)
+    np.testing.assert_allclose(build_hazard_model([bare], watched).mean()[0, 0], return_rates((0.0, *AGES_H), 1.0))
+
+
+def test_losses_that_rest_on_the_history_of_the_pool_are_not_counted_twice() -> None:
+    """The watched pools still say when spot is back."""
+    site = PolicyZone(replace(spot("a", "1", back=2.0, lost=0.1), knows_losses=True), None)
+    found = build_hazard_model([site], short_lived)
+    np.testing.assert_allclose(found.mean()[0, 1], 0.1)
+    np.testing.assert_allclose(found.mean()[0, 0], 4.0, rtol=0.01)
+    assert found.spread == (SPREAD,)
+
+
+def test_a_fit_depends_on_how_sure_losses_are() -> None:
+    much = seen(spot("a", "1"), sure(), passed=HOUR, hours=20)
+    unsure = replace(much, places=(replace(much.places[0], losses=LossRates.flat(0.02, 2 * SPREAD)), much.places[1]))
+    foresight_cache._cached_fit.cache_clear()
+    for o in (much, unsure, much):
+        named().decide(o)
+    assert (foresight_cache._cached_fit.cache_info().misses, foresight_cache._cached_fit.cache_info().hits) == (2, 1)

@@ -75,8 +75,8 @@ def test_so_it_is_in_one_zone_alone(step: float) -> None:
     assert old.tolist() == new.tolist()
 
 
-def shifted(series: Series, task: Task, every_s: int) -> dict[str, tuple[SimulationInputs, Series]]:
-    """Windows of the later half by what moved there, "" nothing; and the half before it."""
+def shifted(series: Series, task: Task, every_s: int) -> dict[str, SimulationInputs]:
+    """Windows of the later half by what moved there, "" nothing."""
     half = series.ticks // 2
     last = series.ticks - task.ticks(series.tick_s)
     worlds = {"": series} | {
@@ -84,14 +84,17 @@ def shifted(series: Series, task: Task, every_s: int) -> dict[str, tuple[Simulat
     }
     ways = Apart(50.0).ways(series)
     starts = np.arange(half, last, every_s // series.tick_s)
-    return {name: (SimulationInputs.of(task, one, starts, ways), one.part(0, half)) for name, one in worlds.items()}
+    return {name: SimulationInputs.of(task, one, starts, ways) for name, one in worlds.items()}
 
 
 def shift_costs(series: Series, task: Task, every_s: int) -> float:
     """What shifts cost in the mean, as a share of the optimum; in no world do we lose to Greedy or UP(S), at 90 %."""
     over, less = dict[str, float](), dict[str, list[Floats]]()
-    for name, (inputs, past) in shifted(series, task, every_s).items():
-        ours = played(inputs, policy_from(past, inputs)).usd
+    worlds = shifted(series, task, every_s)
+    # Prices move half way: what is learned before it is the same in all worlds.
+    policy = policy_from(series.part(0, series.ticks // 2), worlds[""])
+    for name, inputs in worlds.items():
+        ours = played(inputs, policy).usd
         over[name] = ours.mean() / compute_least_usd(inputs).mean() - 1
         for other in (GreedySpot(), UniformProgress(ranking=rank_by_price_elsewhere)):
             less.setdefault(type(other).__name__, []).append(ours - simulate(inputs, other).usd)

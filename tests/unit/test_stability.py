@@ -13,12 +13,16 @@ from pricing.money import Usd
 from pricing.offers import Offer
 from router.jobs.spec import Job
 from router.planning.changes import plan_diff
+from router.planning.effort import Effort
 from router.planning.plan import Plan
 from router.planning.planner import make_plan
+from router.planning.solve import with_holdings
+from router.planning.solver import PulpSolver
+from router.planning.stability import keep_previous
 from tests.support.checker import check_plan
 from tests.support.made_up_book import offer
 from tests.support.made_up_jobs import make_limits
-from tests.support.scenes import HOUR, NOW, a_job, a_request, places, plan_of
+from tests.support.scenes import HOUR, NOW, a_job, a_request, answer_of, places, plan_of
 
 NEAR: dict[str, Any] = {"deadline": "+5h"}
 
@@ -199,3 +203,34 @@ def test_many_jobs_that_are_planned_by_columns_keep_their_places_too() -> None:
     cheaper = [NORTH, at("south-1", "59.90")]
     assert set(kinds(before, plan_of(jobs, cheaper)).values()) == {"moved"}
     assert set(kinds(before, again(before, jobs, cheaper)).values()) == {"same"}
+
+
+def test_a_second_night_at_equal_prices_moves_nobody() -> None:
+    """Nothing was applied: the same plan a day later is as good, though every start of it has passed."""
+    offers = [at("north-1", "60", cap=2), at("south-1", "60", cap=1), at("alps-1", "60.50", cap=4)]
+    jobs = [
+        a_job("a", deadline="+5h", priority=1, steps=200),
+        a_job("b", deadline="+30h", steps=600),
+        a_job("c", deadline="+5h", steps=200),
+        a_job("d", deadline="+9h", steps=200),
+        a_job("e", deadline="+60h", priority=1, steps=200),
+    ]
+    before = plan_of(jobs, offers, gap=0.005)
+    after = again(before, jobs, offers, gap=0.005, now=NOW + 24 * HOUR)
+    assert places(after) == places(before)
+    assert abs((after.cost_usd - before.cost_usd).nanos) <= 1_000
+
+
+def test_jobs_of_which_one_saves_at_the_cost_of_another_go_back_together() -> None:
+    """The short job saves $8.80 in the long one's place, which loses $16.80: a search that ends early leaves that."""
+    offers = [ONE_NORTH, at("south-1", "64", cap=1)]
+    request = a_request([a_job("long", steps=390, **NEAR), a_job("short", steps=200, **NEAR)], offers)
+    answer, before = answer_of(request), plan_of(request.jobs, offers)
+    keys = {name: holds[0].key for name, holds in answer.holdings.items()}
+    other = {"long": keys["short"], "short": keys["long"]}
+    exchanged = {name: tuple(replace(h, key=other[name]) for h in holds) for name, holds in answer.holdings.items()}
+    worse = with_holdings(answer, exchanged)
+    assert worse.spent > answer.spent
+    kept, at_place = keep_previous(worse, before, None, 0.05, Effort(PulpSolver(), timedelta(seconds=30)))
+    assert at_place == {"long", "short"}
+    assert kept.spent == answer.spent

@@ -12,7 +12,8 @@ import pytest
 from providers.fleet import CloudResource, FleetListing, ResourceKind
 from router.controller.attempt_history import histories_of, resumable_histories
 from router.controller.sweep import find_orphans
-from router.state.errors import UnreadableError
+from router.showback.job_labels import JobLabels
+from router.state.errors import StateError, UnreadableError
 from router.state.records import Phase
 from router.state.store import StateStore
 from tests.support.bare_site import bare_site
@@ -49,6 +50,31 @@ def test_an_attempt_that_cannot_be_read(store: StateStore, tmp_path: Path, colum
     alive, nodes = store.overview.alive()
     assert (sorted(a.id for a in alive), sorted({n.attempt for n in nodes})) == (["a1", "c1"], ["a1", "c1"])
     assert [error.key for error in store.overview.unreadable] == [("b1",)]
+
+
+def test_text_that_is_no_text_is_one_unreadable_row(store: StateStore, tmp_path: Path) -> None:
+    """The driver's own error ends the whole query, and quotes the row."""
+    store.plans.put_jobs({"d1": "{}", "d2": "{}"}, NOW)
+    store.plans.put_plan("p1", "{}", NOW)
+    broken = f"CAST(x'{CANARY.encode().hex()}ff' AS TEXT)"
+    with sqlite3.connect(tmp_path / "state.db") as connection:
+        connection.execute(f"UPDATE attempts SET message = {broken} WHERE id = 'b1'")
+        connection.execute(f"UPDATE jobs SET spec = {broken} WHERE digest = 'd1'")
+        connection.execute(f"UPDATE plans SET text = {broken}")
+    skipped: list[UnreadableError] = []
+    assert sorted(a.id for a in store.attempts.find(skipped=skipped)) == ["a1", "c1"]
+    assert store.plans.jobs(["d1", "d2"], skipped) == {"d2": "{}"}
+    assert [(error.table, error.key) for error in skipped] == [("attempts", ("b1",)), ("jobs", ("d1",))]
+    assert sorted(a.id for a in store.overview.alive()[0]) == ["a1", "c1"]
+    with pytest.raises(StateError, match="holds text that cannot be read") as no:
+        store.plans.plan("p1")
+    assert "`stepfare state restore`" in no.value.remedy
+    assert CANARY not in f"{skipped}{no.value}"
+
+
+def test_a_report_goes_on_without_the_labels_of_a_job_that_cannot_be_read(store: StateStore) -> None:
+    store.plans.put_jobs({"d1": "not even JSON", "d2": '{"labels": {"phase": "sweep"}}', "d3": "[]"}, NOW)
+    assert JobLabels(store).of_jobs({"d1", "d2", "d3"}) == {"": {}, "d1": {}, "d2": {"phase": "sweep"}, "d3": {}}
 
 
 def test_a_machine_that_cannot_be_read_takes_its_attempt_along(store: StateStore, tmp_path: Path) -> None:
@@ -109,4 +135,6 @@ def test_machines_of_an_attempt_that_cannot_be_read_are_no_orphans(tmp_path: Pat
         spoil(tmp_path, "UPDATE attempts SET start_at = ? WHERE id = 'b1'")
         found = find_orphans(site, ["aws"], {})
         assert [orphan.attempt for orphan in found.orphans] == ["gone-1"]
-        assert found.gaps == ("attempts b1: the database holds what cannot be read of it",)
+        (gap,) = found.gaps
+        assert gap.startswith("attempts b1: the database holds what cannot be read of it (")
+        assert "`stepfare state restore`" in gap

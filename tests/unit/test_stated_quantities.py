@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pricing.hazard import Hazard
 from pricing.money import Usd
+from pricing.pool_experience import PoolExperience
 from pricing.problems import InvalidInputError
 from router.config.job_files import read_jobs
 from router.jobs.goodput import (
@@ -24,6 +26,7 @@ from router.jobs.goodput import (
     useful_share,
 )
 from router.jobs.spec import Job
+from router.planning.candidates import candidates_for
 from router.planning.plan import Plan
 from router.planning.plan_json import plan_from_json, plan_to_json
 from router.render.cost_terms_text import job_terms_table, job_terms_text
@@ -145,13 +148,42 @@ def test_what_is_stated_replaces_what_is_modelled() -> None:
     candidates, _ = found_for(job, [NORTH_SPOT, NORTH])
     spot = next(c for c in candidates.values() if c.market == "spot")
     sure = next(c for c in candidates.values() if c.market == "on_demand")
-    assert (spot.risk.interruptions_per_hour, spot.startup) == (0.02, timedelta(minutes=14))
+    assert (spot.gang_risk.hazard, spot.gang_risk.hardware_per_hour) == (Hazard.known(0.02), 0)
+    assert (spot.gang_risk.evidence, spot.weak, spot.startup) == ((), "", timedelta(minutes=14))
     assert spot.risk.startup_hours == pytest.approx(32 / 60)
     assert spot.risk.stall_hours == pytest.approx(40 / 3600)
     assert spot.risk.lost_work_hours == pytest.approx(5 / 60)
-    assert "the job file" in spot.risk_basis
+    assert spot.risk_basis == "interrupted 0.02 times an hour: the job file"
     # Hardware fails as published: a rate is stated of spot machines alone.
     assert sure.risk.interruptions_per_hour == pytest.approx(8 / 30_000)
+    assert sure.gang_risk.hazard.mean == 0
+
+
+@pytest.mark.parametrize("steps", [300, 1500])
+@pytest.mark.parametrize("per_hour", [0.02, 0.3, 1.5])
+def test_a_guarded_gang_is_interrupted_as_often_as_is_stated(per_hour: float, steps: int) -> None:
+    """The first 30 + 2 + 5 minutes of each life leave nothing, of the first one too."""
+    job = stating(interruptions={"per_hour": per_hour, "lost_work": "5m", "restart": "30m"}, idle="2m", steps=steps)
+    spot = found_for(job, [NORTH_SPOT])[0][SPOT_KEY + "x8"]
+    assert spot.guard is not None
+    billed, restart, loss = steps / spot.steps_per_hour * spot.billed_share, 32 / 60, 5 / 60
+    assert spot.guard.interruptions == pytest.approx(per_hour * (billed + restart), rel=0.04)
+    wasted = (billed + restart) * -np.expm1(-per_hour * (restart + loss))
+    shares = spot.guard.shares
+    assert (shares.restarts + shares.lost_work) * billed == pytest.approx(wasted, rel=0.04)
+    assert shares.restarts / shares.lost_work == pytest.approx(restart / loss)
+    assert shares.compute + shares.checkpoints == pytest.approx(1 - wasted / billed, abs=0.03)
+    assert shares.checkpoints / shares.compute == pytest.approx(spot.risk.stall_hours / spot.risk.interval_hours)
+
+
+def test_a_stated_rate_goes_before_what_was_counted_and_before_an_offer() -> None:
+    pool = ("aws", "north-1", None, "p9.48xlarge", "spot")
+    known = replace(
+        book([replace(NORTH_SPOT, interruptions_per_hour=0.5)]),
+        records=(PoolExperience(*pool, 1, 9.0, 3.0, 9.0, 9, NOW, NOW),),
+    )
+    (spot,) = candidates_for(stating(interruptions={"per_hour": 0.02}), known, make_limits({}), NOW, False)[0]
+    assert spot.gang_risk.hazard == Hazard.known(0.02)
 
 
 @pytest.mark.parametrize(
@@ -214,12 +246,14 @@ def test_texts_and_page_name_what_is_stated() -> None:
     assert plan_from_json(plan_to_json(plan)) == plan
 
 
-@pytest.mark.parametrize("width", [80, 100, 200])
+@pytest.mark.parametrize("width", [80, 100, 120, 200])
 def test_terms_of_each_job_fit_the_screen(width: int) -> None:
     plan = nightly_plan()
     lines = job_terms_table(plan, Screen(width=width)).splitlines()
     assert max(map(len, lines)) <= width
-    assert ("RESTARTS" in lines[0]) == (width > 80)
+    # Nine terms, of which one is the fallback, need a hundred columns.
+    assert ("RESTARTS" in lines[0]) == ("FALLBACK" in lines[0]) == (width >= 100)
+    assert "FALLB" in lines[0]
     assert sum(line.startswith("all ") for line in lines) == 1
     assert len(lines) - lines[-1].startswith("*") == 2 + sum(job.finish is not None for job in plan.jobs)
 

@@ -15,7 +15,7 @@ from router.controller.orders import orders_of
 from router.planning.plan import Plan, ShadowPrice
 from router.planning.plan_usage import LimitUsage, PlanUsage, TeamUsage, UseStep
 from router.render.drawing import text_width
-from router.render.figures import cents, chance, money, percent, whole_dollars
+from router.render.figures import cents, chance, money, percent
 from router.render.gantt import gantt_of, runs_of
 from router.render.tonight_page import tonight_page
 from tests.support.night import nightly_plan
@@ -186,8 +186,8 @@ def test_budgets_show_every_amount_and_say_which_are_passed() -> None:
     assert list(rows) == ["none", "over", "fine", "zero"]
     assert "over" not in rows["fine"]
     assert rows["fine"].split("of $100")[0].endswith("$20.00$10.00~$5.25~35% ")
-    assert rows["none"].endswith("more than all of $0 over")
-    assert rows["over"].endswith("~118% of $30 over")
+    assert rows["none"].endswith("more than all of $0.00 over")
+    assert rows["over"].endswith("~118% of $30.00 over")
     assert "2 teams pass their budgets" in page.words
     bars = [e for e in page.tags("svg") if e.attributes.get("width") == "100%"]
     for bar in bars:
@@ -301,19 +301,19 @@ def test_the_same_plan_gives_the_same_bytes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("usd", "exact", "shown", "whole"),
+    ("usd", "exact", "shown"),
     [
-        ("0", "0.00", "$0.00", "$0"),
-        ("1234.565", "1234.56", "$1,234.56", "$1,235"),
-        ("1234.575", "1234.58", "$1,234.58", "$1,235"),
-        ("-0.004", "0.00", "$0.00", "$0"),
-        ("-231.76", "-231.76", "−$231.76", "−$232"),
-        ("999999.999999999", "1000000.00", "$1,000,000.00", "$1,000,000"),
+        ("0", "0.00", "$0.00"),
+        ("1234.565", "1234.56", "$1,234.56"),
+        ("1234.575", "1234.58", "$1,234.58"),
+        ("-0.004", "0.00", "$0.00"),
+        ("-231.76", "-231.76", "−$231.76"),
+        ("999999.999999999", "1000000.00", "$1,000,000.00"),
     ],
 )
-def test_money_is_rounded_half_even_and_never_minus_zero(usd: str, exact: str, shown: str, whole: str) -> None:
+def test_money_is_rounded_half_even_and_never_minus_zero(usd: str, exact: str, shown: str) -> None:
     amount = Usd.parse(Decimal(usd))
-    assert (cents(amount), money(amount), whole_dollars(amount)) == (exact, shown, whole)
+    assert (cents(amount), money(amount)) == (exact, shown)
 
 
 def test_a_chance_is_never_a_certainty() -> None:

@@ -79,6 +79,17 @@ def test_budget_confidence_and_dropped_job() -> None:
     assert [(job.name, job.confidence) for job in after.jobs] == [("llama-7b", 0.95), ("tts", 0.8)]
 
 
+def test_interruptions_are_taken_at_an_end_of_their_interval() -> None:
+    low, high = changed("--interruptions low"), changed("--interruptions high")
+    assert (REQUEST.risk_quantile, low.risk_quantile, high.risk_quantile) == (None, 0.1, 0.9)
+    rates = [
+        max(c.gang_risk.hazard.mean for c in request.finder().find(request.jobs[0])[0])
+        for request in (low, REQUEST, high)
+    ]
+    assert rates == sorted(rates)
+    assert rates[0] < rates[1]
+
+
 @pytest.mark.parametrize(
     ("option", "text", "words"),
     [
@@ -101,6 +112,7 @@ def test_budget_confidence_and_dropped_job() -> None:
         ("--budget", "red", "changes no budget (write TEAM=15000)"),
         ("--budget", "red=-4", "is negative"),
         ("--confidence", "tts=1", "'1' is no confidence (write a number from 0.5 to 0.999)"),
+        ("--interruptions", "lowest", "'lowest' is no end of an interval (write low or high)"),
         ("--drop-job", "mpt-31b", "there is no job 'mpt-31b' (did you mean mpt-13b?)"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import timedelta
 from typing import Any
 
@@ -9,8 +10,9 @@ import pytest
 
 from pricing.money import Usd
 from pricing.places import Market, RegionId
+from router.jobs.spec import Job
 from router.planning.candidates import CandidateFinder
-from router.planning.current_use import RunningMachines, running_use
+from router.planning.current_use import PromisedMachines, RunningMachines, peak_use, running_use
 from router.planning.remaining_work import (
     interval_at,
     remaining_candidates,
@@ -90,16 +92,35 @@ def test_what_is_short_is_left_out() -> None:
     assert sorted(str(c.region) for c in found) == ["aws/alps-1", "aws/south-1"]
 
 
-def test_the_interval_is_that_of_the_candidate_and_shorter_after_a_loss() -> None:
+def hours_between(job: Job, per_hour: float, *, lost: int = 0) -> float:
+    found = interval_at(job, per_hour, lost=lost)
+    assert found is not None
+    return found / HOUR
+
+
+def test_the_interval_of_a_candidate_is_that_at_the_rate_of_a_typical_life() -> None:
+    """To the next half of a doubling of the rate, so that gangs which hardly differ save alike."""
     job = a_job(steps=3000, checkpoint={"size_gib": 200})
     spot = next(iter(found_for(job, [NORTH_SPOT])[0].values()))
-    first = interval_at(job, spot.risk.interruptions_per_hour)
-    assert first is not None
-    assert first / HOUR == pytest.approx(spot.risk.interval_hours)
-    again = [interval_at(job, spot.risk.interruptions_per_hour, lost=n) for n in range(4)]
-    shrinking = [tau for tau in again if tau is not None]
-    assert len(shrinking) == 4
+    young, typical, old = (
+        spot.gang_risk.per_hour_at(0.0),
+        spot.gang_risk.per_hour_over(8.0),
+        spot.gang_risk.per_hour_at(24.0),
+    )
+    few, many = hours_between(job, typical * 2**-0.26), hours_between(job, typical * 2**0.26)
+    assert many < spot.risk.interval_hours < few
+    # What has just begun is saved more often, what is old less often.
+    assert hours_between(job, young) < many < few < hours_between(job, old)
+    assert spot.risk.interval_hours == pytest.approx(hours_between(job, 2 ** (round(2 * math.log2(typical)) / 2)))
+
+
+def test_the_interval_is_shorter_after_each_loss() -> None:
+    job = a_job(steps=3000, checkpoint={"size_gib": 200})
+    spot = next(iter(found_for(job, [NORTH_SPOT])[0].values()))
+    rate = spot.gang_risk.per_hour_at(0.0)
+    shrinking = [hours_between(job, rate, lost=n) for n in range(4)]
     assert shrinking == sorted(set(shrinking), reverse=True)
+    assert shrinking[3] == pytest.approx(hours_between(job, 4 * rate))
 
 
 def test_a_stated_interval_stays_and_no_checkpoint_has_none() -> None:
@@ -136,3 +157,34 @@ def test_a_reservation_that_is_in_use_is_held() -> None:
     (name,) = running_use(held, book([NORTH]), make_limits(limits))
     assert name.startswith("capacity ")
     assert running_use(held, book([NORTH]), make_limits(limits))[name] == 3
+
+
+def test_promised_machines_count_where_they_overlap_and_their_fallback_where_it_is_larger() -> None:
+    limits = make_limits(
+        {
+            "limits": [
+                {"name": "aws", "cloud": "aws", "amount": 9, "unit": "machines"},
+                {"name": "spot", "cloud": "aws", "market": "spot", "amount": 9, "unit": "machines"},
+            ]
+        }
+    )
+    known = book([NORTH, NORTH_SPOT])
+    region, machine = ("aws", "north-1", None), NORTH.instance_type
+
+    def promised(
+        job: str, first: int, last: int, machines: int, market: Market = Market.ON_DEMAND, behind: int = 0
+    ) -> PromisedMachines:
+        fallback = RunningMachines(*region, machine, Market.ON_DEMAND, behind) if behind else None
+        held = RunningMachines(*region, machine, market, machines)
+        return PromisedMachines(job, held, NOW + first * HOUR, NOW + last * HOUR, fallback)
+
+    def peak(*found: PromisedMachines, first: int = 0, last: int = 24) -> Any:
+        return peak_use(found, NOW + first * HOUR, NOW + last * HOUR, known, limits)
+
+    one, two = promised("a", 0, 4, 2), promised("b", 4, 8, 3)
+    assert peak(one, two) == {"aws": 3}
+    assert peak(one, promised("b", 3, 8, 3)) == {"aws": 5}
+    assert peak(one, two, last=4) == {"aws": 2}
+    assert peak(one, two, first=8) == {}
+    assert peak(promised("c", 0, 4, 2, Market.SPOT, behind=3)) == {"aws": 3, "spot": 2}
+    assert peak(promised("c", 0, 4, 2, Market.SPOT, behind=1), one) == {"aws": 4, "spot": 2}

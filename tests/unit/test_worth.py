@@ -9,6 +9,7 @@ import pytest
 
 from pricing.money import Usd
 from router.jobs.spec import Job
+from router.planning import shadow_prices
 from router.planning.plan import Plan
 from router.planning.plan_json import plan_from_json, plan_to_json
 from router.render.explain_text import plan_text
@@ -134,6 +135,23 @@ def test_a_threshold_that_nobody_pays_is_not_money() -> None:
     assert estimate.usd_per_unit.dollars() < 70
 
 
+def test_of_a_large_plan_the_relaxation_is_solved_again_for_money_and_the_plan_for_jobs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(shadow_prices, "_FEW_SHARES", 0)
+    (price,) = crowded(1).shadow_prices
+    assert (price.basis, price.raised_by, price.machines) == ("lp_resolved", 1, 1)
+    # One job more moves to the cheap place, whole or in part: no more than two could.
+    alone = plan_of([a_job("a", deadline="+5h")], [NORTH]).cost_usd - plan_of([a_job("a")], [CHEAP]).cost_usd
+    assert price.saves_usd is not None
+    assert 0 < price.saves_usd.dollars() <= 2 * alone.dollars()
+    assert crowded(3).shadow_prices == ()
+    jobs = [gang("a", 1, deadline="+5h"), gang("b", 1, deadline="+5h", priority=1)]
+    plan, more = plan_of(jobs, [CHEAP], quota(1)), plan_of(jobs, [CHEAP], quota(2))
+    (price,) = plan.shadow_prices
+    assert (price.basis, price.places, price.saves_usd) == ("resolved", 1, plan.cost_usd - more.cost_usd)
+
+
 def test_by_columns_the_relaxation_is_solved_again_and_says_so() -> None:
     """Two jobs hold the place one after the other; shares of a third fit beside them, but it does not."""
     jobs = [gang(name, 2, deadline="+9h") for name in "abc"]
@@ -143,7 +161,7 @@ def test_by_columns_the_relaxation_is_solved_again_and_says_so() -> None:
     assert price.saves_usd is not None
     assert price.usd_per_unit == Usd(price.saves_usd.nanos // 2)
     assert 0 < price.saves_usd.dollars() <= (plan.cost_usd - plan_of(jobs, [NORTH, CHEAP], quota(4)).cost_usd).dollars()
-    assert f"2 machines more save ${price.saves_usd.dollars():,.2f} in the relaxation, solved again: lake" in " ".join(
+    assert f"2 machines more save about ${price.saves_usd.dollars():,.2f} (an LP, solved again): lake" in " ".join(
         table(plan).split()
     )
     assert "save ~$" in worth_in_words(price)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import date
 from typing import Any
 
-from pricing.risk import BAND_UPPER_EDGES
+from pricing.risk import AWS_BANDS
 from providers.errors import UnreadableError
 from providers.protocol import DroppedRow
 
@@ -21,11 +22,19 @@ UNREADABLE_SAVING = "a saving that is not between 0 and 99 per cent"
 
 @dataclass(frozen=True, slots=True)
 class SpotAdvice:
-    """The advice for one region, by instance type; only what could be read."""
+    """The advice for one region, by instance type; only what could be read.
+
+    ``as_of`` is the day the file was written, or that of fetching where the server does not state it.
+    """
 
     bands: Mapping[str, str]
     savings: Mapping[str, int]
     dropped: tuple[DroppedRow, ...]
+    as_of: date | None = None
+
+    def date_of(self, instance_type: str) -> date | None:
+        """Return the day of the type's band; None where it has no band."""
+        return self.as_of if instance_type in self.bands else None
 
 
 def read_advice(cloud: str, region: str, document: Any, wanted: frozenset[str]) -> SpotAdvice:
@@ -39,7 +48,7 @@ def read_advice(cloud: str, region: str, document: Any, wanted: frozenset[str]) 
         if name not in wanted:
             continue
         band, saving = labels.get(entry.get("r"), ""), entry.get("s")
-        if band in BAND_UPPER_EDGES:
+        if band in AWS_BANDS:
             bands[name] = band
         else:
             dropped.append(DroppedRow(f"{region} {name}", UNKNOWN_BAND))

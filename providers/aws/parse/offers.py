@@ -45,10 +45,10 @@ def build_spot_offers(
     region: str,
     current: Mapping[tuple[str, str], UsdPerHour],
     listed: Mapping[str, UsdPerHour],
-    bands: Mapping[str, str],
+    advice: SpotAdvice,
     today: date,
 ) -> tuple[Offer, ...]:
-    """Return one offer a zone, at its current price.
+    """Return one offer a zone, at its current price, with the dated band of its type.
 
     A price above the ``listed`` on-demand price by rounding alone is lowered to it.
     """
@@ -62,7 +62,8 @@ def build_spot_offers(
             usd_per_hour=remove_rounding_excess(price, listed.get(name)),
             source=spot.SOURCE,
             as_of=today,
-            interruption_band=bands.get(name),
+            interruption_band=advice.bands.get(name),
+            band_as_of=advice.date_of(name),
             price_basis="zone",
         )
         for (zone, name), price in sorted(current.items())
@@ -87,6 +88,7 @@ def build_estimated_spot_offers(
             source=f"{advisor.SOURCE} savings on {listed_by}",
             as_of=as_of,
             interruption_band=advice.bands.get(name),
+            band_as_of=advice.date_of(name),
             price_basis="advisor-savings",
             weak=WEAK_SAVINGS if as_of else f"{WEAK_SAVINGS}; {WEAK_UNDATED}",
         )

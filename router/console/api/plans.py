@@ -19,6 +19,7 @@ from router.console.plan_work import submit_plan
 from router.console.site import ConsoleSite
 from router.planning.plan import Plan
 from router.planning.plan_json import plan_to_json
+from router.planning.plan_names import TRIAL
 from router.queries.approvals import (
     ApprovalRefusedError,
     approval_rules,
@@ -37,7 +38,7 @@ MAX_LISTED = 200
 JSON = "application/json"
 _NO_SUCH, _MAKE = "no such plan is stored", "POST /api/v1/plans makes one"
 Document = dict[str, Any]
-Name = Annotated[str, Path(max_length=80, description="latest, or a digest or its first digits.")]
+Name = Annotated[str, Path(max_length=80, description="latest (of tonight's name), or a digest or its first digits.")]
 
 
 class PlanAsked(BaseModel):
@@ -57,7 +58,8 @@ class PlanAsked(BaseModel):
     max_age: str | None = Field(default=None, max_length=20, description="Leave out prices older than this.")
     quotas: Literal["latest", "none"] | None = Field(default=None, description="The reading of quotas to take.")
     advisory: bool = False
-    keep_last: bool = Field(default=False, description="Keep to the last plan, as `--since last` does.")
+    name: str = Field(default=TRIAL, max_length=63, description="Plans of one name follow each other.")
+    keep_last: bool = Field(default=False, description="Keep to the last plan of the name, as `--since last` does.")
 
     def question(self) -> PlanQuestion:
         """Return the question that it asks."""
@@ -75,6 +77,7 @@ class PlanRow(BaseModel):
     as_of: datetime
     made_at: datetime
     made_by: str
+    name: str
     jobs: int
     placed: int
     cost_usd: str
@@ -139,11 +142,12 @@ def _add_reading(router: APIRouter, site: ConsoleSite) -> None:
         request: Request,
         limit: Annotated[int, Query(ge=1, le=MAX_LISTED)] = 50,
         before: Annotated[str | None, Query(max_length=40, description="Only plans for earlier moments.")] = None,
+        name: Annotated[str | None, Query(max_length=63, description="Only plans of this name.")] = None,
     ) -> Response:
         context, moment = site.asked_by(request), _moment(before)
         seen = context.identity.require(Permission.READ_PLANS)
-        key = ("plans by API", id(site), seen, limit, moment)
-        return (await site.recent.get(key, lambda: _plan_list(context, limit, moment))).response(request)
+        key = ("plans by API", id(site), seen, limit, moment, name)
+        return (await site.recent.get(key, lambda: _plan_list(context, limit, moment, name))).response(request)
 
     @router.get(
         "/{name}",
@@ -176,14 +180,14 @@ def _add_reading(router: APIRouter, site: ConsoleSite) -> None:
         after = find_plan(context, name)
         if after is None:
             return answer_error(request, 404, _NO_SUCH, _MAKE)
-        before = previous_plan(context, after) if against is None else find_plan(context, against)
+        before = previous_plan(context, after, name) if against is None else find_plan(context, against)
         if before is None:
             return answer_error(request, 404, "no such earlier plan is stored", "name one as `against`")
         return Response(diff_json(compare_plans(context, before, after)), media_type=JSON)
 
 
-def _plan_list(context: QueryContext, limit: int, before: datetime | None) -> CachedAnswer:
-    found, following = page_of_plans(context, limit, before)
+def _plan_list(context: QueryContext, limit: int, before: datetime | None, name: str | None) -> CachedAnswer:
+    found, following = page_of_plans(context, limit, before, name)
     rows = [
         PlanRow(
             digest=plan.digest,
@@ -191,6 +195,7 @@ def _plan_list(context: QueryContext, limit: int, before: datetime | None) -> Ca
             as_of=plan.as_of,
             made_at=plan.made_at,
             made_by=plan.made_by,
+            name=plan.name,
             jobs=plan.jobs,
             placed=plan.placed,
             cost_usd=str(plan.cost_usd),
@@ -212,7 +217,7 @@ def _add_approvals(router: APIRouter, site: ConsoleSite) -> None:
     def approve(request: Request, name: Name, asked: ApprovalAsked | None = None) -> ApprovalAnswer:
         context = site.asked_by(request)
         digest, plan = _whole(context, name, Permission.APPROVE_PLANS)
-        rules, login = approval_rules(context.settings), context.identity.name
+        rules, login = approval_rules(context.settings, context.store), context.identity.name
         note = _note(asked)
         approve_plan(context, rules, plan, digest, name=approver_name(rules, login), login=login, note=note)
         return _approvals(context, digest, plan)
@@ -223,7 +228,7 @@ def _add_approvals(router: APIRouter, site: ConsoleSite) -> None:
     ) -> ApprovalAnswer:
         context = site.asked_by(request)
         digest, plan = _whole(context, name, Permission.APPROVE_PLANS)
-        rules, login = approval_rules(context.settings), context.identity.name
+        rules, login = approval_rules(context.settings, context.store), context.identity.name
         revoke_approval(
             context, plan, digest, name=approver_name(rules, login), login=login, note=_note(ApprovalAsked(note=note))
         )
@@ -254,7 +259,7 @@ def _whole(context: QueryContext, name: str, permission: Permission = Permission
 
 
 def _approvals(context: QueryContext, digest: str, plan: Plan) -> ApprovalAnswer:
-    rules, login = approval_rules(context.settings), context.identity.name
+    rules, login = approval_rules(context.settings, context.store), context.identity.name
     name = approver_name(rules, login)
     found = find_plan_approvals(context, rules, plan, digest, name=name, login=login)
     if found is None:

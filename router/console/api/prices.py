@@ -15,17 +15,19 @@ from router.console.api.errors import JSON_OR_CSV
 from router.console.site import ConsoleSite
 from router.jobs.quantities import parse_duration
 from router.prices.history import Selection
+from router.queries.pool_risk import report_pool_risks
 from router.queries.prices import (
     LONGEST_HISTORY,
     HistoryRequest,
     find_book,
     find_offers,
+    history_books,
     list_books,
     list_clouds,
     read_history,
     sources_of,
 )
-from router.render import history_text, offers_text, prices_data
+from router.render import history_text, offers_text, pool_risk_text, prices_data
 from router.render.offers_text import OfferFilters
 
 T = TypeVar("T")
@@ -84,6 +86,32 @@ def make_router(site: ConsoleSite) -> APIRouter:
         )
 
     @router.get(
+        "/risk",
+        summary="Return how often spot pools are interrupted and what that rests on, the calmest first",
+        responses=JSON_OR_CSV,
+    )
+    async def risk(
+        request: Request,
+        accelerator: Annotated[str | None, Query(max_length=LONGEST_TEXT)] = None,
+        cloud: Annotated[str | None, Query(max_length=LONGEST_TEXT)] = None,
+        region: Annotated[str | None, Query(max_length=LONGEST_TEXT)] = None,
+        limit: Annotated[int, Query(ge=1, le=MOST_OFFERS)] = 500,
+        book: Book = "latest",
+        format: Form = "json",  # noqa: A002
+    ) -> Response:
+        sources, now = sources_of(site.asked_by(request)), site.context.clock()
+        filters = OfferFilters(clouds=_one(cloud), regions=_one(region), accelerators=_one(accelerator))
+        sources.require()
+
+        def make() -> CachedAnswer:
+            found = report_pool_risks(sources, filters, now.date(), book)[:limit]
+            if format == "csv":
+                return CachedAnswer.of(pool_risk_text.as_csv(found), CSV)
+            return CachedAnswer.of(pool_risk_text.as_json(found, find_book(sources, book), now), JSON)
+
+        return (await site.recent.get(("risk by API", id(site), filters, limit, book, format), make)).response(request)
+
+    @router.get(
         "/history",
         summary="Return the history of prices and stock, a row per series, the cheapest first",
         responses=JSON_OR_CSV,
@@ -100,7 +128,7 @@ def make_router(site: ConsoleSite) -> APIRouter:
         sources = sources_of(site.asked_by(request))
         sources.require()
         wanted = history_request(accelerator, region, market, since, site.context.clock(), limit)
-        view = read_history(sources, wanted, lambda: find_book(sources), "").view
+        view = read_history(sources, wanted, lambda: history_books(sources), "").view
         if format == "csv":
             return Response(history_text.as_csv(view), media_type=CSV)
         return Response(history_text.as_json(view), media_type=JSON)

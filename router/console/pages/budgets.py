@@ -1,36 +1,50 @@
-"""The page of a month's budgets, and the forms that set and remove one."""
+"""The page of a month's budgets, and the forms that set one, remove it and put it back."""
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from urllib.parse import parse_qsl
 
 from anyio.to_thread import run_sync
 from fastapi import APIRouter, Request
-from fastapi.responses import RedirectResponse, Response
+from fastapi.responses import Response
 
-from pricing.money import Usd
-from pricing.problems import InvalidInputError
+from pricing.money import ZERO, Usd
+from pricing.problems import InvalidInputError, Problem
 from router.access.identity import Permission
-from router.console.answers import CachedAnswer
+from router.console.answers import CachedAnswer, lead_on
 from router.console.error_answers import answer_error
 from router.console.site import ConsoleSite
 from router.console.spend_questions import SpendView, kept_budgets, read_month, read_question
+from router.files.csv_text import records_csv
 from router.ledger.budget import Budget, BudgetStatus, Scope
 from router.ledger.entry import ClosedError
 from router.ledger.month import Month
-from router.queries.budgets import NoBudgetError, budget_record, may_set, remove_budget, require_set, set_budget
+from router.queries.budgets import (
+    NoBudgetError,
+    budget_record,
+    may_set,
+    remove_budget,
+    removed_budgets,
+    require_set,
+    restore_budget,
+    set_budget,
+)
 from router.queries.context import QueryContext
 from router.render.spend_links import SpendLinks
-from router.render.spend_page import BudgetLine, PageOfMonth, budgets_page
-from router.showback.report.values import escape_formula
+from router.render.spend_page import BudgetForm, BudgetLine, PageOfMonth, budgets_page
 
 HTML = "text/html; charset=utf-8"
 CSV = "text/csv; charset=utf-8"
 _MOST_BYTES = 8192
-_MESSAGES = {"set": "The budget is set.", "removed": "The budget is removed."}
+_MESSAGES = {
+    "set": "The budget is set.",
+    "removed": "The budget is removed. It can be put back below.",
+    "restored": "The budget is as it was.",
+}
+_CLOSED = "closed books change by corrections in open ones alone"
 
 
 def make_router(site: ConsoleSite) -> APIRouter:
@@ -52,16 +66,23 @@ def make_router(site: ConsoleSite) -> APIRouter:
 
     @router.post("/budgets")
     async def put(request: Request) -> Response:
-        return await _change(site, request, removes=False)
+        return await _set(site, request)
 
     @router.post("/budgets/remove")
     async def remove(request: Request) -> Response:
-        return await _change(site, request, removes=True)
+        return await _remove(site, request)
+
+    @router.post("/budgets/restore")
+    async def restore(request: Request) -> Response:
+        return await _restore(site, request)
 
     return router
 
 
-async def _page(site: ConsoleSite, request: Request, month: str, basis: str, message: str) -> Response:
+async def _page(
+    site: ConsoleSite, request: Request, month: str, basis: str, message: str, form: BudgetForm | None = None
+) -> Response:
+    """Return the page; ``form`` is what was sent and could not be set, and what is wrong with it."""
     context, view = site.asked_by(request), SpendView(basis=basis)
     question = await read_question(site, request, month or str(Month.of(site.context.clock())), view)
     kept = await kept_budgets(site, question)
@@ -79,8 +100,13 @@ async def _page(site: ConsoleSite, request: Request, month: str, basis: str, mes
 
     def make() -> CachedAnswer:
         lines = [_line(context, each, links) for each in found.standings]
-        return CachedAnswer.of(budgets_page(lines, found.others, of, frame, scopes=scopes, first_open=first_open), HTML)
+        removed = removed_budgets(context, question.month)
+        asked = BudgetForm(scopes, first_open) if form is None else replace(form, scopes=scopes, first_open=first_open)
+        return CachedAnswer.of(budgets_page(lines, removed, found.others, of, frame, asked), HTML, status)
 
+    status = 200 if form is None else form.status
+    if form is not None:
+        return (await run_sync(make)).response(request)
     grants = context.identity.teams(Permission.SET_BUDGETS)
     key = ("budgets", question, kept.version, kept.made_at, frame, grants, first_open)
     return (await site.answers.get(key, make)).response(request)
@@ -106,20 +132,59 @@ def _first_open(context: QueryContext) -> Month:
     return now if closed is None else max(now, closed.next)
 
 
-async def _change(site: ConsoleSite, request: Request, *, removes: bool) -> Response:
+async def _set(site: ConsoleSite, request: Request) -> Response:
+    context = site.asked_by(request)
+    fields = await _read_form(request)
+    context.identity.require(Permission.SET_BUDGETS)
+    try:
+        budget = _read_budget(context, fields)
+        require_set(context, budget.scope, budget.name)
+        await run_sync(set_budget, context, budget)
+    except InvalidInputError as error:
+        return await _page(site, request, "", "", "", _refused_form(fields, error.problems, 400))
+    except ClosedError as error:
+        problem = Problem("", "since", str(error).replace("`--from ", "`"), _CLOSED)
+        return await _page(site, request, "", "", "", _refused_form(fields, (problem,), 409))
+    return lead_on(request, f"/budgets?month={budget.since}&done=set")
+
+
+def _refused_form(fields: Mapping[str, str], problems: Sequence[Problem], status: int) -> BudgetForm:
+    found: dict[str, tuple[str, ...]] = {}
+    for problem in problems:
+        words = f"{problem.what}; {problem.remedy}" if problem.remedy else problem.what
+        found[problem.field] = (*found.get(problem.field, ()), words)
+    return BudgetForm(values=fields, problems=found, status=status)
+
+
+async def _remove(site: ConsoleSite, request: Request) -> Response:
     context = site.asked_by(request)
     fields = await _read_form(request)
     scope, name = _read_owner(fields)
     require_set(context, scope, name)
-    budget = _read_budget(context, scope, name, fields, removes=removes)
+    at, who, since = context.clock(), context.identity.name, _read_since(context, fields)
+    budget = Budget(scope=scope, name=name, since=since, usd=None, who=who, at=at)
+    return await _change(request, since, "removed", lambda: remove_budget(context, budget))
+
+
+async def _restore(site: ConsoleSite, request: Request) -> Response:
+    context = site.asked_by(request)
+    fields = await _read_form(request)
+    scope, name = _read_owner(fields)
+    require_set(context, scope, name)
+    since = _read_since(context, fields)
+    change = partial(restore_budget, context, scope, name, since, context.clock())
+    return await _change(request, since, "restored", change)
+
+
+async def _change(request: Request, since: Month, done: str, change: Callable[[], None]) -> Response:
+    """Make a change that a button asks for, and lead to the month from which it holds."""
     try:
-        await run_sync(remove_budget if removes else set_budget, context, budget)
+        await run_sync(change)
     except ClosedError as error:
-        remedy = "closed books change by corrections in open ones alone"
-        return answer_error(request, 409, str(error).replace("`--from", "`From"), remedy)
+        return answer_error(request, 409, str(error).replace("`--from ", "`"), _CLOSED)
     except NoBudgetError as error:
         return answer_error(request, 404, str(error), "the page of budgets shows those that do")
-    return RedirectResponse(f"/budgets?month={budget.since}&done={'removed' if removes else 'set'}", 303)
+    return lead_on(request, f"/budgets?month={since}&done={done}")
 
 
 async def _read_form(request: Request) -> Mapping[str, str]:
@@ -149,33 +214,60 @@ def _read_owner(fields: Mapping[str, str]) -> tuple[Scope, str]:
     return scope, name
 
 
-def _read_budget(context: QueryContext, scope: Scope, name: str, fields: Mapping[str, str], *, removes: bool) -> Budget:
-    since = read_month(fields.get("since", "").strip() or str(_first_open(context)))
-    at, who = context.clock(), context.identity.name
-    if removes:
-        return Budget(scope=scope, name=name, since=since, usd=None, who=who, at=at)
-    try:
-        usd = Usd.parse(fields.get("usd", "").strip().removeprefix("$").replace(",", ""))
-        percents = fields.get("warn", "50,80,100").split(",")
-        warn = tuple(int(each.strip().removesuffix("%")) for each in percents if each.strip())
-        hard = fields.get("hard", "") == "yes"
-        return Budget(scope=scope, name=name, since=since, usd=usd, hard=hard, warn=warn, who=who, at=at)
-    except ValueError as error:
-        remedy = "write dollars such as 12000 or 12,000.50, and whole percents such as 50,80,100"
-        raise InvalidInputError.single(str(error)[:300], field="budget", remedy=remedy) from None
+def _read_since(context: QueryContext, fields: Mapping[str, str]) -> Month:
+    return read_month(fields.get("since", "").strip() or str(_first_open(context)))
+
+
+def _read_budget(context: QueryContext, fields: Mapping[str, str]) -> Budget:
+    """Return the budget that a form asks to set. InvalidInputError has what is wrong with each field, all at once."""
+    problems: list[Problem] = []
+    since = _first_open(context)
+    budget = Budget(
+        scope=Scope.ALL,
+        name="",
+        since=since,
+        usd=ZERO,
+        hard=fields.get("hard", "") == "yes",
+        who=context.identity.name,
+        at=context.clock(),
+    )
+
+    def read_usd() -> Budget:
+        return replace(budget, usd=Usd.parse(fields.get("usd", "").strip().removeprefix("$").replace(",", "")))
+
+    def read_warn() -> Budget:
+        percents = (each.strip().removesuffix("%") for each in fields.get("warn", "50,80,100").split(","))
+        return replace(budget, warn=tuple(int(each) for each in percents if each))
+
+    def read_owner() -> Budget:
+        scope, name = _read_owner(fields)
+        return replace(budget, scope=scope, name=name)
+
+    readers = (
+        ("name", read_owner, ""),
+        ("usd", read_usd, "write dollars such as 12000 or 12,000.50"),
+        ("since", lambda: replace(budget, since=_read_since(context, fields)), "write a month such as " + str(since)),
+        ("warn", read_warn, "write whole percents such as 50,80,100"),
+    )
+    for field, read, remedy in readers:
+        try:
+            budget = read()
+        except InvalidInputError as error:
+            problems += (replace(each, field=field if each.field == "month" else each.field) for each in error.problems)
+        except ValueError as error:
+            problems.append(
+                Problem("", field, str(error)[:300] if fields.get(field, "").strip() else "is empty", remedy)
+            )
+    if problems:
+        raise InvalidInputError(problems)
+    return budget
 
 
 def _csv(standings: tuple[BudgetStatus, ...], basis: str) -> str:
     """Return the bytes of `budget check -o csv`."""
-    text = io.StringIO(newline="")
     rows = [
         {**record, "passed": ",".join(map(str, each.passed))}
         for each in standings
         for record in (budget_record(each, basis),)
     ]
-    names = list(rows[0]) if rows else ["scope", "name"]
-    writer = csv.DictWriter(text, names, lineterminator="\n")
-    writer.writeheader()
-    for row in rows:
-        writer.writerow({name: escape_formula(v) if isinstance(v, str) else v for name, v in row.items()})
-    return text.getvalue()
+    return records_csv(list(rows[0]) if rows else ["scope", "name"], rows)

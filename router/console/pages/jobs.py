@@ -7,7 +7,7 @@ from typing import Annotated
 from urllib.parse import quote
 
 from fastapi import APIRouter, Query, Request
-from fastapi.responses import Response
+from fastapi.responses import RedirectResponse, Response
 
 from router.access.identity import Permission
 from router.console.answers import CachedAnswer
@@ -15,7 +15,9 @@ from router.console.error_answers import answer_error
 from router.console.job_work import draw_attempt, draw_job, draw_jobs
 from router.console.site import ConsoleSite
 from router.queries.context import QueryContext
+from router.queries.plans import find_plan
 from router.render.page_frame import PageFrame
+from router.render.planned_job_page import planned_job_url
 
 HTML = "text/html; charset=utf-8"
 _JOBS = (("CSV", "/api/v1/jobs?format=csv"), ("JSON", "/api/v1/jobs"))
@@ -27,7 +29,10 @@ def make_router(site: ConsoleSite) -> APIRouter:
 
     @router.get("/jobs")
     async def jobs(
-        request: Request, part: Annotated[str, Query()] = "", refresh: Annotated[str, Query()] = "on"
+        request: Request,
+        part: Annotated[str, Query()] = "",
+        refresh: Annotated[str, Query()] = "on",
+        q: Annotated[str, Query(max_length=200)] = "",
     ) -> Response:
         context = site.asked_by(request)
         teams = context.identity.require(Permission.READ_JOBS).teams
@@ -37,9 +42,9 @@ def make_router(site: ConsoleSite) -> APIRouter:
         drawn = None if part == "live" else frame
 
         def make() -> CachedAnswer:
-            return CachedAnswer.of(site.job_work.ask_for(context, draw_jobs, drawn, refreshing), HTML)
+            return CachedAnswer.of(site.job_work.ask_for(context, draw_jobs, drawn, refreshing, q), HTML)
 
-        key = ("jobs", teams, refreshing, drawn)
+        key = ("jobs", teams, refreshing, drawn, q)
         return (await site.recent.get(key, make)).response(request)
 
     @router.get("/jobs/{name:path}")
@@ -47,6 +52,10 @@ def make_router(site: ConsoleSite) -> APIRouter:
         url = f"/api/v1/jobs/{quote(name, safe='')}"
         answer = await _draw(site, request, draw_job, name, (("CSV of attempts", f"{url}?format=csv"), ("JSON", url)))
         if answer is None:
+            context = site.asked_by(request)
+            key = ("is planned", id(site), name, context.identity.teams(Permission.READ_PLANS))
+            if await site.recent.get(key, lambda: _is_planned(context, name)):
+                return RedirectResponse(planned_job_url("latest", name), 303)
             return answer_error(request, 404, "there is no such job", "see /jobs for those that run, or /tonight")
         return answer.response(request)
 
@@ -59,6 +68,14 @@ def make_router(site: ConsoleSite) -> APIRouter:
         return answer.response(request)
 
     return router
+
+
+def _is_planned(context: QueryContext, name: str) -> bool:
+    """Return whether tonight's plan has a job of this name that may be seen."""
+    if not context.identity.may(Permission.READ_PLANS):
+        return False
+    plan = find_plan(context)
+    return plan is not None and any(job.job == name for job in plan.plan.jobs)
 
 
 async def _draw(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from datetime import UTC, datetime
 from typing import Annotated
 
@@ -17,6 +17,7 @@ from router.console.answers import CachedAnswer
 from router.console.error_answers import answer_error
 from router.console.site import ConsoleSite
 from router.planning.changes import PlanDiff
+from router.planning.plan_names import NIGHT
 from router.queries.approvals import (
     ApprovalRefusedError,
     PlanApprovals,
@@ -28,24 +29,28 @@ from router.queries.approvals import (
     standing_approvals,
 )
 from router.queries.context import QueryContext
+from router.queries.jobs import has_run
 from router.queries.plans import (
     ANOTHER_NIGHT,
     StoredPlan,
     compare_plans,
     find_digest,
     find_plan,
-    moment_of,
+    list_last_plans,
+    moment_and_name,
     page_of_plans,
     previous_digest,
     whole_plan,
 )
 from router.render.approval_box import ApprovalBox, ApprovalRow, draw_approval_box
+from router.render.jobs_page import job_url
 from router.render.page_frame import PageFrame
 from router.render.pages import PageParts, fill_frame
 from router.render.plan_csv import changes_csv, jobs_csv
 from router.render.plan_diff_page import plan_diff_page
 from router.render.plan_diff_text import diff_json
-from router.render.plan_list_page import PlanListRow, plan_list_page, plans_csv
+from router.render.plan_list_page import LastPlan, PlanListRow, plan_list_page, plans_csv
+from router.render.planned_job_page import planned_job_page
 from router.render.since_view import SinceView, since_view
 from router.render.tonight_page import ROWS, PlanUrls, tonight_parts
 
@@ -54,9 +59,8 @@ CSV = "text/csv; charset=utf-8"
 JSON = "application/json"
 _LISTED = 50
 _LONGEST_NOTE = 500
-_NONE = "no plan was made yet"
 _NO_SUCH = "no such plan is stored"
-_MAKE = "stepfare plan jobs/ --out plan.json"
+_MAKE = f"stepfare plan jobs/ --name {NIGHT} --out plan.json"
 _DONE = {
     "approved": "Your approval is recorded.",
     "revoked": "Your approval is revoked.",
@@ -78,7 +82,9 @@ def _add_lists(router: APIRouter, site: ConsoleSite) -> None:
     async def plans(request: Request, before: str = "") -> Response:
         context, moment = site.asked_by(request), _moment(before)
         seen = context.identity.require(Permission.READ_PLANS)
-        rows, last = await site.recent.get(("plans", id(site), seen, moment), lambda: _list_rows(context, moment))
+        rows, names, last = await site.recent.get(
+            ("plans", id(site), seen, moment), lambda: _list_rows(context, moment)
+        )
         older = "" if last is None else f"/plans?before={_stamp(last)}"
         query = "" if moment is None else f"?before={_stamp(moment)}"
         links = (("CSV", f"/plans.csv{query}"), ("JSON", f"/api/v1/plans{query}"))
@@ -86,12 +92,12 @@ def _add_lists(router: APIRouter, site: ConsoleSite) -> None:
         now = context.clock()
 
         def draw() -> CachedAnswer:
-            return CachedAnswer.of(plan_list_page(rows, older, now, frame), HTML)
+            return CachedAnswer.of(plan_list_page(rows, names, older, now, frame), HTML)
 
         # Drawn again each minute, since it says as of when.
-        return (await site.answers.get(("plan list", rows, older, f"{now:%Y-%m-%dT%H:%M}", frame), draw)).response(
-            request
-        )
+        return (
+            await site.answers.get(("plan list", rows, names, older, f"{now:%Y-%m-%dT%H:%M}", frame), draw)
+        ).response(request)
 
     @router.get("/plans.csv")
     def plans_as_csv(request: Request, before: str = "") -> Response:
@@ -106,6 +112,10 @@ def _add_plan(router: APIRouter, site: ConsoleSite) -> None:
     @router.get("/plans/{name}")
     async def plan(request: Request, name: str, rows: str = "", done: str = "") -> Response:
         return await _plan_page(site, request, name, is_long=rows == "all", done=done)
+
+    @router.get("/plans/{name}/jobs/{job:path}")
+    async def planned_job(request: Request, name: str, job: str) -> Response:
+        return await _planned_job_page(site, request, name, job)
 
     @router.get("/plans/{name}/jobs.csv")
     def jobs(request: Request, name: str) -> Response:
@@ -167,8 +177,8 @@ async def _plan_page(site: ConsoleSite, request: Request, name: str, *, is_long:
     teams = context.identity.require(Permission.READ_PLANS).teams
     found = await site.recent.get(("find plan", id(site), name), lambda: _find(context, name))
     if found is None:
-        return answer_error(request, 404, _NONE if name == "latest" else _NO_SUCH, _MAKE)
-    digest, before = found
+        return answer_error(request, 404, *_missing(context, name))
+    digest, before, plan_name = found  # not ``name``: what was asked for is found again by it later
     at = f"/plans/{digest}"
     links = (("jobs as CSV", f"{at}/jobs.csv"), ("JSON", f"/api/v1{at}"))
     frame = site.frame(request, "/tonight", data_links=links, message=_DONE.get(done, ""))
@@ -176,9 +186,9 @@ async def _plan_page(site: ConsoleSite, request: Request, name: str, *, is_long:
     box = await site.recent.get(asked, lambda: _approval_box(context, digest, frame))
 
     def make_parts() -> CachedAnswer:
-        return CachedAnswer.of(json.dumps(astuple(_parts(context, digest, before, is_long=is_long))), JSON)
+        return CachedAnswer.of(json.dumps(astuple(_parts(context, digest, before, plan_name, is_long=is_long))), JSON)
 
-    key = (digest, before, teams, is_long)
+    key = (digest, before, plan_name, teams, is_long)
     parts = await site.answers.get(("plan parts", *key), make_parts)
 
     def make_page() -> CachedAnswer:
@@ -189,16 +199,45 @@ async def _plan_page(site: ConsoleSite, request: Request, name: str, *, is_long:
     return answer.response(request)
 
 
-def _find(context: QueryContext, name: str) -> tuple[str, str | None] | None:
-    """Return the digest of a plan, and that of the plan of the night before; None where there is no such plan."""
+async def _planned_job_page(site: ConsoleSite, request: Request, name: str, job: str) -> Response:
+    """Return the page of a job within a plan: why it is there, and what else it could do."""
+    context = site.asked_by(request)
+    seen = context.identity.require(Permission.READ_PLANS), context.identity.teams(Permission.READ_JOBS)
+    frame = site.frame(request, "/tonight")
+
+    def make_page() -> CachedAnswer | None:
+        stored = find_plan(context, name)
+        if stored is None:
+            return None
+        url = None
+        if context.identity.may(Permission.READ_JOBS):
+            url = job_url(job) if has_run(context, job) else ""
+        text = planned_job_page(stored.plan, stored.digest, job, url, frame)
+        return None if text is None else CachedAnswer.of(text, HTML)
+
+    answer = await site.recent.get(("planned job", id(site), name, job, seen, frame), make_page)
+    if answer is None:
+        return answer_error(request, 404, "the plan has no such job", "see /tonight for the jobs of tonight's plan")
+    return answer.response(request)
+
+
+def _missing(context: QueryContext, name: str) -> tuple[str, str]:
+    """Return why there is no such plan, and what makes one."""
+    if name != "latest":
+        return _NO_SUCH, _MAKE
+    return f"no plan named {context.night} was made yet", f"stepfare plan jobs/ --name {context.night} --out plan.json"
+
+
+def _find(context: QueryContext, name: str) -> tuple[str, str | None, str] | None:
+    """Return the digest of a plan, that of its name's plan of the night before, and this name; None without a plan."""
     digest = find_digest(context, name)
-    as_of = None if digest is None else moment_of(context.store, digest)
-    if digest is None or as_of is None:
+    found = None if digest is None else moment_and_name(context, digest, name)
+    if digest is None or found is None:
         return None
-    return digest, previous_digest(context.store, as_of)
+    return digest, previous_digest(context.store, *found), found[1]
 
 
-def _parts(context: QueryContext, digest: str, before: str | None, *, is_long: bool) -> PageParts:
+def _parts(context: QueryContext, digest: str, before: str | None, name: str, *, is_long: bool) -> PageParts:
     stored = find_plan(context, digest)
     if stored is None:
         raise InvalidInputError.single("the plan is no longer stored", remedy=_MAKE)
@@ -209,9 +248,10 @@ def _parts(context: QueryContext, digest: str, before: str | None, *, is_long: b
         csv=f"{at}/jobs.csv",
         json=f"/api/v1{at}",
         all="" if is_long else f"{at}?rows=all#jobs",
+        jobs=True,
     )
     rows = max(ROWS, len(stored.plan.jobs)) if is_long else ROWS
-    return tonight_parts(stored.plan, digest, since, urls, rows)
+    return tonight_parts(replace(stored.plan, name=name), digest, since, urls, rows)
 
 
 def _since(context: QueryContext, stored: StoredPlan, before: str | None) -> SinceView | None:
@@ -226,7 +266,7 @@ def _find_both(context: QueryContext, name: str, against: str) -> tuple[str, str
     found = _find(context, name)
     if found is None:
         return _NO_SUCH
-    digest, previous = found
+    digest, previous, _ = found
     before = find_digest(context, against) if against else previous
     if before is None:
         return "no such earlier plan is stored" if against else "no plan of an earlier night is stored"
@@ -240,12 +280,17 @@ def _compare(context: QueryContext, before: str, after: str) -> tuple[StoredPlan
     return earlier, later, compare_plans(context, earlier, later)
 
 
-def _list_rows(context: QueryContext, before: datetime | None) -> tuple[tuple[PlanListRow, ...], datetime | None]:
-    """Return a page of plans, and the moment before which the next page begins; None after the last."""
+def _list_rows(
+    context: QueryContext, before: datetime | None
+) -> tuple[tuple[PlanListRow, ...], tuple[LastPlan, ...], datetime | None]:
+    """Return a page of plans, on the first the last of each name, and the moment before which the next page begins.
+
+    The moment is None after the last page.
+    """
     listed, last = page_of_plans(context, _LISTED, before)
     approvals = None
     if context.identity.teams(Permission.READ_PLANS).is_all:
-        approvals = standing_approvals(context, approval_rules(context.settings))
+        approvals = standing_approvals(context, approval_rules(context.settings, context.store))
     oldest = context.store.made_plans.oldest()
     rows = tuple(
         PlanListRow(
@@ -253,22 +298,24 @@ def _list_rows(context: QueryContext, before: datetime | None) -> tuple[tuple[Pl
             as_of=plan.as_of,
             made_at=plan.made_at,
             made_by=plan.made_by,
+            name=plan.name,
             jobs=plan.jobs,
             placed=plan.placed,
             cost_usd=plan.cost_usd,
             gap=plan.gap,
             approvals=None if approvals is None else approvals.get(plan.digest, ()),
-            has_earlier=oldest is not None and oldest <= plan.as_of - ANOTHER_NIGHT,
+            has_earlier=plan.name in oldest and oldest[plan.name] <= plan.as_of - ANOTHER_NIGHT,
         )
         for plan in listed
     )
-    return rows, last
+    names = tuple(LastPlan(plan.name, plan.digest, plan.as_of) for plan in list_last_plans(context) if before is None)
+    return rows, names, last
 
 
 def _approval_box(context: QueryContext, digest: str, frame: PageFrame) -> Markup:
     """Return the box of the plan's approval; nothing for who may not see the plan's money as a whole."""
     plan = whole_plan(context.store, digest)
-    rules = approval_rules(context.settings)
+    rules = approval_rules(context.settings, context.store)
     name = approver_name(rules, context.identity.name)
     found = (
         None
@@ -305,7 +352,7 @@ def _change_approval(site: ConsoleSite, request: Request, name: str, note: str, 
     plan = None if digest is None else whole_plan(context.store, digest)
     if digest is None or plan is None:
         return answer_error(request, 404, _NO_SUCH, _MAKE)
-    rules, login = approval_rules(context.settings), context.identity.name
+    rules, login = approval_rules(context.settings, context.store), context.identity.name
     who = approver_name(rules, login)
     words = "".join(sign if sign.isprintable() else " " for sign in note)[:_LONGEST_NOTE].strip()
     try:

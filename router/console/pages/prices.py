@@ -12,7 +12,9 @@ from fastapi.responses import Response
 from router.console.answers import AnswerCache, CachedAnswer
 from router.console.api.prices import LONGEST_TEXT, MOST_SERIES, history_request
 from router.console.site import ConsoleSite
-from router.queries.prices import book_version, find_book, list_regions, report_history, report_prices, sources_of
+from router.queries.pool_risk import report_pool_risks
+from router.queries.prices import book_version, history_books, list_regions, report_history, report_prices, sources_of
+from router.render.offers_text import OfferFilters
 from router.render.prices_page import USUAL_ACCELERATOR, history_page, prices_page
 
 HTML = "text/html; charset=utf-8"
@@ -35,6 +37,8 @@ def make_router(site: ConsoleSite) -> APIRouter:
         links = (
             ("CSV of offers", f"/api/v1/prices/latest?{asked}&format=csv"),
             ("JSON of offers", f"/api/v1/prices/latest?{asked}"),
+            ("CSV of interruptions", f"/api/v1/prices/risk?{asked}&format=csv"),
+            ("JSON of interruptions", f"/api/v1/prices/risk?{asked}"),
             ("CSV of books", "/api/v1/prices/books?format=csv"),
             ("JSON of books and clouds", f"/api/v1/prices/books?{urlencode({'book': book})}"),
         )
@@ -43,7 +47,8 @@ def make_router(site: ConsoleSite) -> APIRouter:
         def make() -> CachedAnswer:
             report = report_prices(sources, now, book)
             regions = list_regions(sources, accelerator, now, book)
-            return CachedAnswer.of(prices_page(report, regions, accelerator, frame), HTML)
+            risks = report_pool_risks(sources, OfferFilters(accelerators=(accelerator,)), now.date(), book)
+            return CachedAnswer.of(prices_page(report, regions, risks, accelerator, frame), HTML)
 
         hour = int(now.timestamp()) // 3600
         key = ("prices", version, hour, accelerator, book, frame)
@@ -67,7 +72,7 @@ def make_router(site: ConsoleSite) -> APIRouter:
 
         def make() -> CachedAnswer:
             wanted = history_request(accelerator, region, market, since or "30d", until, MOST_SERIES)
-            report = report_history(sources, wanted, lambda: find_book(sources))
+            report = report_history(sources, wanted, lambda: history_books(sources))
             return CachedAnswer.of(history_page(report, accelerator, region, market, since or "30d", frame), HTML)
 
         key = ("history", moment, tuple(asked.values()), frame)

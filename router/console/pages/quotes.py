@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from urllib.parse import urlencode
 
@@ -13,28 +12,30 @@ from fastapi import APIRouter, Request
 from fastapi.responses import RedirectResponse, Response
 from starlette.datastructures import UploadFile
 
+from pricing.money import Usd
 from pricing.problems import InvalidInputError, Problem
 from router.access.identity import Permission
 from router.app.stored_quotes import NoSuchQuoteError
 from router.config.plan_files import StoredQuote
-from router.console.answers import CachedAnswer
+from router.console.answers import CachedAnswer, lead_on
 from router.console.error_answers import answer_error
 from router.console.quote_work import QUOTE, QUOTE_ACCEPTANCE, submit_acceptance, submit_question
 from router.console.reader_slots import fill_slots
 from router.console.site import ConsoleSite
 from router.jobs.quantities import Moment
 from router.queries.quote_limits import find_limits_plan
-from router.queries.quote_questions import MAX_DOCUMENT, QuoteQuestion, parse_amount
+from router.queries.quote_questions import MAX_DOCUMENT, QuoteQuestion, check_question, parse_amount
 from router.queries.quotes import find_quote, list_quotes, parse_before
 from router.queries.tasks import find_task
 from router.quotes.other_deadline import deadline_figure
-from router.render.figures import day_clock
+from router.render.figures import day_clock, money
 from router.render.page_frame import PageFrame
 from router.render.quote_form_page import (
     OWN,
     QuoteFormView,
     QuoteProgressView,
     job_of_fields,
+    problems_by_field,
     quote_form_page,
     quote_progress_page,
 )
@@ -47,6 +48,8 @@ HERE = "/quotes"
 _PAGE = 50
 _MAX_BODY = 4 * MAX_DOCUMENT
 _MAX_FIELDS = 40
+# No field of the form has this name.
+NOT_TEXT = "a file that is no text"
 _FIELDS = ("name", "team", "model", "steps", "tokens", "accelerators")
 
 
@@ -120,45 +123,62 @@ def _new(site: ConsoleSite, request: Request, again: str, job: str, by: str) -> 
 
 def _ask(site: ConsoleSite, request: Request, values: Mapping[str, str]) -> Response:
     context = site.asked_by(request)
-    source = values.get("source", "document")
-    by = values.get("by", "") or values.get("within", "") or values.get("at", "")
-    limits_of = values.get("limits_of", "")
-    written = (values.get("limits", ""), "") if limits_of == OWN else ("", limits_of)
-    fields = {name: values.get(name, "") for name in _FIELDS}
-    stored: StoredQuote | None = None
-    shown = dict(values)
+    source, limits_of = values.get("source", "document"), values.get("limits_of", "")
+    stored = find_quote(context, values.get("again", "")) if source == "again" else None
+    document = ""
+    if source == "fields":
+        document = job_of_fields({name: values.get(name, "") for name in _FIELDS})
+    elif source == "document":
+        document = values.get("file") or values.get("document", "")
+    question = QuoteQuestion(
+        document=document,
+        again="" if stored is None else stored.name,
+        job=values.get("job", "").strip() if source == "job" else "",
+        by=_with_zone(_deadline_of(values)),
+        limits=values.get("limits", "").strip() and values["limits"] if limits_of == OWN else "",
+        limits_of="" if limits_of == OWN else limits_of,
+    )
+    problems = list(_find_wrong_choices(values))
+    said = {problem.field for problem in problems} | ({"job"} if NOT_TEXT in values else set())
     try:
-        if source == "again":
-            stored = find_quote(context, values.get("again", ""))
-            question = QuoteQuestion(again=stored.name)
-        elif source == "job":
-            question = QuoteQuestion(job=values.get("job", ""))
-        else:
-            document = job_of_fields(fields) if source == "fields" else values.get("file") or values.get("document", "")
-            shown["document"] = document
-            question = QuoteQuestion(document=document)
-        _check_choice(limits_of, values.get("limits", ""))
-        question = replace(question, by=_with_zone(by), limits=written[0], limits_of=written[1])
-        task = submit_question(context, question)
+        if not problems:
+            return lead_on(request, f"/quotes/tasks/{submit_question(context, question).id}")
+        # Everything that is wrong is said at once.
+        check_question(context, question)
     except NoSuchQuoteError:
         raise
     except InvalidInputError as error:
-        return _form(site, request, shown, stored, error.problems)
-    return RedirectResponse(f"/quotes/tasks/{task.id}", 303)
+        problems += (problem for problem in error.problems if problem.where or problem.field not in said)
+    shown = {**values, "source": source, **({"document": document} if source == "document" else {})}
+    return _form(site, request, shown, stored, problems)
 
 
-def _check_choice(limits_of: str, written: str) -> None:
-    if limits_of == OWN and not written.strip():
-        raise InvalidInputError.single("is empty", field="limits", remedy="write limits, or choose none")
-    if limits_of != OWN and written.strip():
-        remedy = "choose those that are written here, or empty the text"
-        raise InvalidInputError.single("are written, and others are chosen", field="limits", remedy=remedy)
+def _deadline_of(values: Mapping[str, str]) -> str:
+    """Return the deadline that is chosen; "" where it is the job's own. Programs may send one without a choice."""
+    when = values.get("when", "")
+    if when in ("at", "within"):
+        return values.get(when, "")
+    return "" if when == OWN else values.get("by", "") or values.get("within", "") or values.get("at", "")
+
+
+def _find_wrong_choices(values: Mapping[str, str]) -> Iterator[Problem]:
+    """Yield problems of fields that do not fit what is chosen beside them."""
+    if NOT_TEXT in values:
+        yield Problem("", values[NOT_TEXT], "is not UTF-8 text", "save it as UTF-8")
+    when = values.get("when", "")
+    if when in ("at", "within") and not values.get(when, "").strip():
+        yield Problem("", "by", "is empty", "write one, or choose the job’s own deadline")
+    is_own, is_written = values.get("limits_of", "") == OWN, bool(values.get("limits", "").strip())
+    if is_own and not is_written:
+        yield Problem("", "limits", "is empty", "write limits, or choose none")
+    if is_written and not is_own:
+        yield Problem("", "limits", "are written, and others are chosen", "choose these, or empty the text")
 
 
 def _accept(site: ConsoleSite, request: Request, name: str, ceiling: str) -> Response:
     context = site.asked_by(request)
     task = submit_acceptance(context, name, parse_amount(ceiling, "ceiling") if ceiling.strip() else None)
-    return RedirectResponse(f"/quotes/tasks/{task.id}", 303)
+    return lead_on(request, f"/quotes/tasks/{task.id}")
 
 
 def _progress(site: ConsoleSite, request: Request, task_id: str) -> Response:
@@ -168,7 +188,7 @@ def _progress(site: ConsoleSite, request: Request, task_id: str) -> Response:
         return answer_error(request, 404, "no such work on a quote")
     target = _result_url(task)
     if target and request.headers.get("HX-Request"):
-        return Response(headers={"HX-Redirect": target})
+        return Response(status_code=204, headers={"HX-Trigger": json.dumps({"stepfareDone": {"url": target}})})
     if target:
         return RedirectResponse(target, 303)
     frame = site.frame(request, HERE)
@@ -205,7 +225,7 @@ def _form(
     request: Request,
     values: Mapping[str, str],
     again: StoredQuote | None,
-    problems: tuple[Problem, ...] = (),
+    problems: Sequence[Problem] = (),
 ) -> Response:
     context = site.asked_by(request)
     recent = list_quotes(context, count=_PAGE) if context.identity.may(Permission.READ_QUOTES) else ()
@@ -214,7 +234,7 @@ def _form(
         _tomorrow_noon(context.clock()).strftime("%Y-%m-%dT%H:%M"),
         context.clock(),
         values,
-        problems,
+        problems_by_field(problems, values),
         tuple(sorted({row.quote.job for row in recent})),
         tuple(sorted(teams if teams is not None else {row.quote.team for row in recent} - {""})),
         "" if again is None else again.name,
@@ -222,7 +242,10 @@ def _form(
         find_limits_plan(context) if context.identity.may(Permission.MAKE_QUOTES) else None,
     )
     frame: PageFrame = site.frame(request, HERE)
-    return Response(fill_slots(quote_form_page(view, frame), request), 400 if problems else 200, media_type=HTML)
+    # As other pages: what was written is there again for whoever comes back from the quote.
+    headers = {"Cache-Control": "private, no-cache"}
+    text = fill_slots(quote_form_page(view, frame), request)
+    return Response(text, 400 if problems else 200, headers, HTML)
 
 
 def _progress_view(task: TaskRow) -> QuoteProgressView:
@@ -248,7 +271,7 @@ def _remedy_words(refused: Mapping[str, object]) -> str:
     if not refused.get("earliest"):
         return remedy
     at = day_clock(datetime.fromisoformat(str(refused["earliest"])))
-    cost = f" for about ${refused['earliest_usd']}" if refused.get("earliest_usd") else ""
+    cost = f" for about {money(Usd.parse(str(refused['earliest_usd'])))}" if refused.get("earliest_usd") else ""
     return f"At the earliest it is done by {at} UTC{cost}: {remedy}"
 
 
@@ -261,7 +284,7 @@ def _result_url(task: TaskRow) -> str:
 
 
 async def _form_values(request: Request) -> dict[str, str]:
-    """Return the fields of a form as text; of a file its text. InvalidInputError for a file that is none."""
+    """Return the fields of a form as text; of a file its text. A file that is none is named as ``NOT_TEXT``."""
     found: dict[str, str] = {}
     async with request.form(max_files=1, max_fields=_MAX_FIELDS, max_part_size=_MAX_BODY) as form:
         for name, value in form.multi_items():
@@ -271,7 +294,7 @@ async def _form_values(request: Request) -> dict[str, str]:
             try:
                 found[name] = (await value.read()).decode("utf-8-sig")
             except UnicodeDecodeError:
-                raise InvalidInputError.single("is not UTF-8 text", field=name) from None
+                found[NOT_TEXT] = name
     return found
 
 

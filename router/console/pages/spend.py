@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from typing import Annotated
 
@@ -23,12 +21,13 @@ from router.console.spend_questions import (
     read_month,
     read_question,
 )
+from router.files.csv_text import records_csv
 from router.queries.spend import SpendQuestion
 from router.render.spend_links import KINDS, MonthChoices, name_of_segment
 from router.showback.labels import label_name, label_word
 from router.showback.report.lines import LevelPath, SpendLevel, find_level, label_names
 from router.showback.report.query import GROUPS
-from router.showback.report.values import ShowbackReport, escape_formula, exact_text
+from router.showback.report.values import ShowbackReport, exact_text
 
 HTML = "text/html; charset=utf-8"
 # Groupings that people ask for, before each word by itself.
@@ -158,27 +157,20 @@ def _read_path(path: str) -> LevelPath | None:
 def _level_records(level: SpendLevel) -> list[dict[str, str]]:
     return [
         {
-            "by": table.kind,
             **{kind: name for kind, name in level.path if label_name(kind) is not None},
             **{kind: dict((*level.path, *row.words)).get(kind, "") for kind in _LEVEL_WORDS},
             "currency": table.currency,
             **{name: exact_text(getattr(row, name)) for name in ("cost", "waste", "hours", "share")},
             "first_start": exact_text(row.first),
         }
-        for table in level.tables
+        for table in level.parts
         for row in table.rows
     ]
 
 
 def _level_csv(level: SpendLevel) -> str:
-    text, records = io.StringIO(newline=""), _level_records(level)
-    words = {*_LEVEL_WORDS, *(kind for kind, _ in level.path)}
-    writer = csv.DictWriter(text, list(records[0]), lineterminator="\n", quoting=csv.QUOTE_ALL)
-    writer.writeheader()
-    writer.writerows(
-        {name: escape_formula(value) if name in words else value for name, value in row.items()} for row in records
-    )
-    return text.getvalue()
+    records = _level_records(level)
+    return records_csv(list(records[0]), records)
 
 
 def _level_json(level: SpendLevel) -> str:

@@ -15,7 +15,7 @@ import numpy as np
 from pricing.money import Usd
 from pricing.places import RegionId
 from router.jobs.spec import Job
-from router.planning.candidates import Candidate
+from router.planning.candidate import Candidate
 from router.planning.columns.column import Column, priced_column
 from router.planning.columns.master import ROOM, MasterSolution
 from router.planning.columns.runs import NEVER, Surcharges, row_floors, scarce_rows

@@ -20,7 +20,7 @@ from router.planning.columns.whole import Choice, PlanTotals, WholePlan, solve_c
 from router.planning.effort import Effort
 
 _PHASE = "neighbourhoods"
-_OPTIONS = 40
+_OPTIONS = 60
 _FORCED = 6  # columns of a job left out that are tried in the way of others
 _PLACES_TRIED = 6  # regions into which a job group is moved as a whole
 _LEAST_GAIN = 1e-4  # dollars
@@ -282,9 +282,18 @@ class Improver:
                 found.append(extra)
         return tuple(found)
 
-    def improved(self, plan: WholePlan, jobs: Sequence[int], effort: Effort) -> WholePlan:
-        """Return the plan with these jobs chosen anew together, never worse."""
-        regret = sum(max(0.0, self.reduced_cost(plan.columns[job], job)) for job in jobs)
+    def near(self, slack: float) -> list[list[Column]]:
+        """Return by job the columns of a reduced cost below ``slack``."""
+        return [[column for cost, _, column in found if cost < slack] for found in self._by_job]
+
+    def improved(self, plan: WholePlan, jobs: Sequence[int], effort: Effort, spare: float = 0.0) -> WholePlan:
+        """Return the plan with these jobs chosen anew together, never worse.
+
+        No column is looked at that costs more than the jobs' regret and ``spare`` dollars above its job's worth.
+        """
+        regret = spare + sum(max(0.0, self.reduced_cost(plan.columns[job], job)) for job in jobs)
+        if regret < _LEAST_GAIN:
+            return plan
         options = {}
         for job in jobs:
             near = [column for cost, _, column in self._by_job[job] if cost <= regret][:_OPTIONS]
@@ -293,6 +302,13 @@ class Improver:
                 near.append(present)
             options[job] = tuple(near)
         return solve_choice(self.totals, Choice(plan, tuple(jobs), options), self.left_out, effort, _SMALL_GAP)
+
+    def unsold_usd(self, plan: WholePlan) -> float:
+        """Return what the capacity that the plan leaves idle is worth at the relaxation's prices."""
+        idle = np.maximum(0.0, self.totals.capacity - self.totals.load(plan.columns))
+        price = self.solution.prices.limit.ravel()
+        priced = price > 0
+        return float(idle[priced] @ price[priced])
 
 
 def _blocked(table: Table, kinds: Ints, room: Floats) -> Ints:

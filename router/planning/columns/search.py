@@ -24,6 +24,7 @@ from router.planning.columns.runs import NEVER, RunPricer, Surcharges, row_floor
 from router.planning.columns.table import Floats, Table, build_table
 from router.planning.columns.whole import PlanTotals, WholePlan
 from router.planning.columns.whole_slots import WHOLE_SLOT_UNITS
+from router.planning.columns.windows import WindowChooser
 from router.planning.columns.worth import EndedRelaxation
 from router.planning.effort import Effort
 from router.planning.formulation import formulate, limit_row, team_row
@@ -42,9 +43,12 @@ _MANY = 400  # jobs above which one dive is enough
 _GROUP = 60
 _ALL = 110  # jobs up to which all are chosen anew together
 _TRIES = 60
-_FAILS, _FAILS_TO_PLACE = 6, 3  # tries in turn without a gain after which a kind of group is given up
+# Tries in turn without a gain after which a kind of group is given up; small ones in windows; to place one more job.
+_FAILS, _FAILS_IN_WINDOWS, _FAILS_TO_PLACE = 6, 15, 3
 _COVERED_GROUP = 8  # programs with cover take far longer
-_EXACT_GROUP, _EXACT_OPTIONS, _EXACT_NODES = 25, 6, 5
+_EXACT_GROUP, _EXACT_WINDOW, _EXACT_OPTIONS, _EXACT_NODES = 25, 10, 6, 5
+_WINDOW, _WINDOWS, _WINDOW_FAILS = 25, 400, 25
+_WANTED = 30.0  # dollars above a job's worth of a column that may come to be wanted
 _PART_OF_GAP = 0.25
 _SINGLES_TO_PLACE, _SINGLES_TO_SAVE = 0.25, 0.5  # of the gap
 _TIER_FACTOR = 4.0
@@ -73,6 +77,16 @@ class _State:
     def gap(self) -> float:
         """Return the relative distance of the plan from its bound."""
         return (self.plan.usd - self.bound) / self.plan.usd if self.plan.usd > 0 else 0.0
+
+
+@dataclass(frozen=True)
+class _SlotSearch:
+    """The tools that choose groups anew slot by slot, among rows that cost at most ``slack`` more than their job."""
+
+    improver: Improver
+    program: GroupProgram
+    windows: WindowChooser | None
+    slack: float
 
 
 def solve_by_columns(problem: PlacementProblem, effort: Effort, gap: float, progress: Progress) -> PlacementSolution:
@@ -173,6 +187,7 @@ class _Search:
         self.relaxer = Relaxer(table, self.master, self.pricer, effort)
         self.tried = np.zeros(len(table.jobs), dtype=np.int64)
         self.tried_by_slots = np.zeros(len(table.jobs))
+        self._seen: set[tuple[object, ...]] = set()
         self.best: WholePlan | None = None
 
     def run(self) -> _State:
@@ -248,40 +263,81 @@ class _Search:
         state = replace(state, plan=plan)
         slack = max(0.0, plan.usd - state.bound)
         improver.add(self._new(improver.near_runs(slack, _NEAR_RUNS)))
+        windows = WindowChooser(self.table, state.solution, improver.near(min(slack, _WANTED)))
+        if windows and len(self.table.jobs) > _ALL:
+            plan = self._by_windows(improver, windows, state)
+            self.progress(f"a plan of ${plan.usd:,.2f}, bound ${state.bound:,.2f}")
         program = GroupProgram(self.totals, state.solution)
-        fails = [0, 0]
+        by_windows = bool(windows) and not self.table.has_commitments
+        fails, most = [0, 0], (_FAILS, _FAILS_IN_WINDOWS if by_windows else _FAILS)
         for turn in range(_TRIES):
             state = replace(state, plan=plan)
-            if state.gap <= self.gap or min(fails) >= _FAILS or self.effort.late(PHASE):
+            if (
+                state.gap <= self.gap
+                or not any(failed < count for failed, count in zip(fails, most, strict=True))
+                or self.effort.late(PHASE)
+            ):
                 break
             kind = turn % 2
-            if fails[kind] >= _FAILS:
+            if fails[kind] >= most[kind]:
                 continue
-            better = self._by_slots(improver, program, plan, slack) if kind else self._by_columns(improver, plan)
+            slack = max(0.0, plan.usd - state.bound)
+            by_slots = _SlotSearch(improver, program, windows if by_windows else None, slack)
+            better = self._by_slots(by_slots, plan) if kind else self._by_columns(improver, plan)
             fails[kind] = 0 if better.rank < plan.rank else fails[kind] + 1
             plan = better
             self.progress(f"a plan of ${plan.usd:,.2f}, bound ${state.bound:,.2f}, gap {state.gap:.2%}")
         return replace(state, plan=improver.one_by_one(plan))
 
     def _improver(self, state: _State) -> Improver:
+        self._seen.clear()
         return Improver(self.totals, self.pricer, state.solution, self.master.columns, self.penalty)
+
+    def _is_new(self, kind: str, plan: WholePlan, group: Sequence[int]) -> bool:
+        """Return whether the group was not chosen anew in this plan yet; the same program has the same answer."""
+        key = (kind, tuple(group), plan.rank)
+        is_new = bool(group) and key not in self._seen
+        self._seen.add(key)
+        return is_new
 
     def _by_columns(self, improver: Improver, plan: WholePlan) -> WholePlan:
         """Choose the columns of a group anew."""
         jobs = len(self.table.jobs)
         group = list(range(jobs)) if jobs <= _ALL else improver.group(plan, self.tried, _GROUP)
         self.tried[group] += 1
-        return improver.improved(plan, group, self.effort) if group else plan
+        if not self._is_new("columns", plan, group):
+            return plan
+        return improver.improved(plan, group, self.effort, improver.unsold_usd(plan))
 
-    def _by_slots(self, improver: Improver, program: GroupProgram, plan: WholePlan, slack: float) -> WholePlan:
-        """Choose the schedules of a group anew, slot by slot on what is scarce."""
+    def _by_windows(self, improver: Improver, windows: WindowChooser, state: _State) -> WholePlan:
+        """Choose the columns around scarce slots anew, until the gap is reached or windows gain nothing more."""
+        plan, fails = state.plan, 0
+        for _ in range(_WINDOWS):
+            if replace(state, plan=plan).gap <= self.gap or fails >= _WINDOW_FAILS or self.effort.late(PHASE):
+                break
+            group = windows.draw(plan, improver.regret(plan), _WINDOW)
+            is_new = self._is_new("columns", plan, group)
+            better = improver.improved(plan, group, self.effort, improver.unsold_usd(plan)) if is_new else plan
+            fails = 0 if better.rank < plan.rank else fails + 1
+            plan = better
+        return plan
+
+    def _by_slots(self, search: _SlotSearch, plan: WholePlan) -> WholePlan:
+        """Choose the schedules of a few jobs anew, slot by slot on what is scarce."""
+        improver, slack = search.improver, search.slack
         regret = improver.regret(plan)
-        size = _COVERED_GROUP if self.table.has_commitments else _EXACT_GROUP
-        group = program.group(plan, regret, self.tried_by_slots, slack, size)
+        if search.windows is not None:
+            drawn = search.windows.draw(plan, regret, _EXACT_WINDOW)
+            group = [job for job in drawn if plan.columns[job] is not None]
+        else:
+            size = _COVERED_GROUP if self.table.has_commitments else _EXACT_GROUP
+            group = search.program.group(plan, regret, self.tried_by_slots, slack, size)
         self.tried_by_slots[group] += 1
+        if not self._is_new("slots", plan, group):
+            return plan
         options = {job: improver.options(plan, job, _EXACT_OPTIONS) for job in group}
         choice = GroupChoice(tuple(group), options, slack, _EXACT_NODES, self.gap / 10)
-        return program.improved(plan, choice, self.effort) if group else plan
+        return search.program.improved(plan, choice, self.effort)
 
     def _new(self, columns: Sequence[Column]) -> list[Column]:
         """Add the columns to the master, and return those that it did not have."""

@@ -20,7 +20,7 @@ from pricing.money import UsdPerGb
 from pricing.places import RegionId
 from pricing.units import BYTES_PER_GB
 from router.jobs.spec import Job
-from router.planning.candidates import Candidate, steps_to_do
+from router.planning.candidate import Candidate, steps_to_do
 from router.planning.columns.clique_rows import CliqueRow, find_clique_rows
 from router.planning.commitments import buyable_by_place, cover_rate
 from router.planning.egress_caps import cap_name, cap_room_gb, leaving_gb

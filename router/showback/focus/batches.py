@@ -51,7 +51,10 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """An opened file: its columns in its order, its form, and its rows, which can be read once."""
+    """An opened file: its columns in its order, its form, and its rows, which can be read once.
+
+    ``written`` are the names in the file of columns that it writes in another way than FOCUS does.
+    """
 
     name: str
     form: str
@@ -59,6 +62,7 @@ class Feed:
     batches: Iterator[Batch]
     # Columns that hold binary fractions: their amounts are those of the file, but not those of the invoice.
     floats: frozenset[str] = field(default_factory=frozenset)
+    written: Mapping[str, str] = field(default_factory=dict)
 
 
 def check_header(names: Sequence[str], path: PurePath, limits: FeedLimits) -> tuple[str, ...]:

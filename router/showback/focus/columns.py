@@ -207,6 +207,7 @@ BY_NAME: dict[str, FocusColumn] = {column.name: column for column in (*FOCUS_COL
 
 # Costs add up; each quantity has the unit beside it.
 COSTS = ("BilledCost", "EffectiveCost", "ListCost", "ContractedCost")
+PERIODS = ("BillingPeriodStart", "BillingPeriodEnd", "ChargePeriodStart", "ChargePeriodEnd")
 UNIT_OF = {
     "PricingQuantity": "PricingUnit",
     "ConsumedQuantity": "ConsumedUnit",

@@ -10,12 +10,15 @@ import csv
 import gzip
 import io
 import stat
+import zipfile
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import IO, Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,6 +27,7 @@ import pyarrow.parquet as pq
 from pricing.problems import InvalidInputError
 from router.showback.focus.batches import LIMITS, Batch, Feed, FeedLimits, check_header
 from router.showback.focus.texts import json_text
+from router.showback.focus.versions import find_column, match_names
 
 
 @contextmanager
@@ -219,16 +223,18 @@ _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 @contextmanager
 def open_feed(path: Path, limits: FeedLimits = LIMITS) -> Iterator[Feed]:
-    """Open a file as a feed.
+    """Open a file as a feed; ``bill.zip/part.csv`` is a file within an archive.
 
+    Names of columns are those of FOCUS, whatever their capitals and blanks in the file. A folder ``Name=value`` on the
+    way to the file fills the column of that name where the file has none.
     InvalidInputError, also while the batches are read: no such file, no regular file, a form that is not read, damaged,
     cut off, not UTF-8, rows with more or fewer cells than the header, names given twice, more than ``limits``.
     """
-    with _open_stream(path) as stream:
+    with open_bill(path, limits) as stream:
         start = stream.read(4)
         stream.seek(0)
         if start == _PARQUET:
-            yield parquet_feed(path, stream, limits)
+            yield _with_partitions(_with_names(parquet_feed(path, stream, limits), path), path)
         elif start.startswith(_UTF16) or start == _ZIP:
             what = "is a zip archive" if start == _ZIP else "is UTF-16"
             raise InvalidInputError.single(
@@ -236,18 +242,84 @@ def open_feed(path: Path, limits: FeedLimits = LIMITS) -> Iterator[Feed]:
             )
         else:
             with csv_feed(path, stream, limits, packed=start.startswith(_GZIP)) as feed:
-                yield feed
+                yield _with_partitions(_with_names(feed, path), path)
+
+
+def _with_names(feed: Feed, path: Path) -> Feed:
+    matched = match_names(feed.header)
+    if not matched:
+        return feed
+    several = next(((column, names) for column, names in matched.items() if len(names) > 1), None)
+    if several is not None:
+        what = f"names the column {several[0]} twice, as {' and '.join(map(repr, several[1]))}"
+        raise InvalidInputError.single(what, where=f"{path}:1", remedy="a bill has one header, each column once")
+    written = {column: names[0] for column, names in matched.items()}
+    column_of = {name: column for column, name in written.items()}
+    batches = (
+        replace(batch, columns={column_of.get(name, name): cells for name, cells in batch.columns.items()})
+        for batch in feed.batches
+    )
+    header = tuple(column_of.get(name, name) for name in feed.header)
+    floats = frozenset(column_of.get(name, name) for name in feed.floats)
+    return replace(feed, header=header, batches=batches, floats=floats, written=written)
+
+
+# The word of Hive for a partition without a value.
+_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+
+
+def _with_partitions(feed: Feed, path: Path) -> Feed:
+    pairs = (part.split("=", 1) for part in path.parts[:-1] if "=" in part)
+    named = ((find_column(name), value) for name, value in pairs)
+    values = {name: unquote(value) for name, value in named if name is not None and name not in feed.header}
+    if not values:
+        return feed
+    batches = (
+        replace(batch, columns={**batch.columns, **_constant_columns(values, batch.rows)}) for batch in feed.batches
+    )
+    return replace(feed, header=(*feed.header, *values), batches=batches)
+
+
+def _constant_columns(values: Mapping[str, str], rows: int) -> dict[str, pa.StringArray]:
+    return {
+        name: pa.repeat(pa.scalar(None if value in ("", _NO_VALUE) else value, pa.string()), rows)
+        for name, value in values.items()
+    }
 
 
 @contextmanager
-def _open_stream(path: Path) -> Iterator[IO[bytes]]:
-    try:
-        # A pipe or a device would block, or never end.
-        if not stat.S_ISREG(path.stat().st_mode):
-            raise InvalidInputError.single("is no regular file", where=str(path))
-        stream = path.open("rb")
-    except (OSError, ValueError) as error:
-        what = getattr(error, "strerror", None) or str(error)
-        raise InvalidInputError.single(f"cannot be read: {what}", where=str(path)) from None
-    with stream:
-        yield stream
+def open_bill(path: Path, limits: FeedLimits = LIMITS) -> Iterator[IO[bytes]]:
+    """Open a file, or a file within a zip archive, for its bytes. InvalidInputError where there is none to read."""
+    archive = next((parent for parent in path.parents if parent.is_file()), None)
+    with ExitStack() as stack:
+        try:
+            if archive is not None:
+                packed = stack.enter_context(zipfile.ZipFile(archive))
+                entry = packed.getinfo(path.relative_to(archive).as_posix())
+                _refuse_archived(path, entry, limits)
+                stream = stack.enter_context(packed.open(entry))
+            # A pipe or a device would block, or never end.
+            elif stat.S_ISREG(path.stat().st_mode):
+                stream = stack.enter_context(path.open("rb"))
+            else:
+                raise InvalidInputError.single("is no regular file", where=str(path))
+        except (zipfile.BadZipFile, NotImplementedError, KeyError) as error:
+            raise _unpacking_error(path, error) from None
+        except (OSError, ValueError) as error:
+            what = getattr(error, "strerror", None) or str(error)
+            raise InvalidInputError.single(f"cannot be read: {what}", where=str(path)) from None
+        try:
+            yield stream
+        except zipfile.BadZipFile as error:  # Its checksum is compared at the end.
+            raise _unpacking_error(path, error) from None
+
+
+def _unpacking_error(path: Path, error: Exception) -> InvalidInputError:
+    return InvalidInputError.single(f"cannot be unpacked: {error}", where=str(path), remedy="fetch it again")
+
+
+def _refuse_archived(path: Path, entry: zipfile.ZipInfo, limits: FeedLimits) -> None:
+    if entry.flag_bits & 1:
+        raise InvalidInputError.single("is encrypted", where=str(path), remedy="unpack it first")
+    if entry.file_size > max(limits.ratio_from, limits.ratio * entry.compress_size) or entry.file_size > limits.bytes:
+        raise InvalidInputError.single(f"unpacks to {entry.file_size:,} bytes: no bill does", where=str(path))

@@ -36,6 +36,7 @@ RULES: dict[str, FocusRule] = {
     "missing-column": FocusRule("is not in the file", "mandatory in that version of FOCUS"),
     "absent-column": FocusRule("is not in the file", "FOCUS has it where what it is about exists"),
     "unknown-column": FocusRule("is no FOCUS column", "FOCUS: a column of one's own begins with x_"),
+    "column-name": FocusRule("is written {value}", "read as that column; FOCUS writes it in one way"),
     "binary-fraction": FocusRule("is kept as binary fractions", "amounts are decimal: sums of binary ones drift"),
     # Of a cell.
     "null": FocusRule("is empty", "must not be null in FOCUS"),
@@ -50,6 +51,7 @@ RULES: dict[str, FocusRule] = {
     "word": FocusRule("{value} is not one of its words", "FOCUS lists them; spot is Dynamic"),
     "unit": FocusRule("{value} is no unit", "a word such as Hours or GB, without blanks around it"),
     "json": FocusRule("{value} is not a JSON object", "as FOCUS wants it there; a key stands there once"),
+    "key-values": FocusRule("lists keys and values: {value}", "read as the JSON object that FOCUS wants"),
     "json-key": FocusRule("has keys of its own without x_: {value}", "FOCUS: a key of one's own begins with x_"),
     # Of a row.
     "list-cost": FocusRule("{value} is not ListUnitPrice x PricingQuantity", "FOCUS, to one part in a billion"),

@@ -12,8 +12,9 @@ from router.showback.focus.batches import LIMITS, Batch, Feed, FeedLimits
 from router.showback.focus.columns import BY_NAME, ColumnRequirement, FocusColumnKind
 from router.showback.focus.feed import open_feed
 from router.showback.focus.file_rules import OverlapCheck, SplitCheck
+from router.showback.focus.native_bills import find_native_bill
 from router.showback.focus.row_rules import find_row_violations
-from router.showback.focus.rules import FindingTally, FocusFinding
+from router.showback.focus.rules import FindingTally, FocusFinding, quote_cell
 from router.showback.focus.typed_rows import TypedBatch, convert_batch
 from router.showback.focus.versions import columns_of, detect_version, match_columns
 
@@ -39,6 +40,9 @@ def recognise_layout(feed: Feed, path: str) -> FocusLayout:
     version = detect_version(feed.header)
     if version is None:
         other_set = next((name for column, name in _OTHER_SETS.items() if column in feed.header), None)
+        if (native := find_native_bill(feed.header)) is not None:
+            what = f"is {native.name}, which does not say what FOCUS does"
+            raise InvalidInputError.single(what, where=f"{path}:1", remedy=native.remedy)
         what = f"is FOCUS {other_set}, not Cost and Usage" if other_set else "has no FOCUS Cost and Usage columns"
         remedy = "BilledCost, EffectiveCost, ChargePeriodStart, ChargePeriodEnd and ChargeCategory tell it"
         raise InvalidInputError.single(what, where=f"{path}:1", remedy=remedy)
@@ -77,6 +81,8 @@ def _header_findings(feed: Feed, opened: FocusLayout, *, absent: bool) -> Iterat
             yield FocusFinding("missing-column", column.name)
         elif absent:
             yield FocusFinding("absent-column", column.name)
+    for name, written in feed.written.items():
+        yield FocusFinding("column-name", name, value=quote_cell(written))
     for name in opened.unknown:
         if not name.startswith("x_"):
             yield FocusFinding("unknown-column", name)

@@ -76,15 +76,43 @@ def _json(value: Any) -> str:
 
 def read_json(text: str) -> dict[str, Any]:
     """Read one JSON object without a key given twice; numbers with a point are Decimal."""
+    content = _load_json(text)
+    if not isinstance(content, dict):
+        raise ValueError("is JSON, but not an object")
+    return content
+
+
+def join_key_values(text: str) -> str | None:
+    """Return JSON of keys and values as the object that FOCUS wants; None for any other text.
+
+    Such are ``[{"key": "team", "value": "speech"}]``, which Google's view has, the same as Parquet of BigQuery nests
+    it (``{"list": [{"element": ...}]}``), and an object within a JSON text. A key given twice is another text.
+    """
     try:
-        content = json.loads(text, parse_float=Decimal, parse_constant=_refuse_constant, object_pairs_hook=_unique_keys)
+        content = _load_json(text)
+        inner = _load_json(content) if isinstance(content, str) else _plain_lists(content)
+        if isinstance(inner, list):
+            inner = _unique_keys([(each["key"], each.get("value")) for each in inner])
+        return json_text(inner) if isinstance(inner, dict) and inner != content else None
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return None
+
+
+def _plain_lists(content: Any) -> Any:
+    if isinstance(content, dict):
+        if content.keys() == {"list"}:
+            return [_plain_lists(each["element"]) for each in content["list"]]
+        return {key: _plain_lists(value) for key, value in content.items()}
+    return [_plain_lists(each) for each in content] if isinstance(content, list) else content
+
+
+def _load_json(text: str) -> Any:
+    try:
+        return json.loads(text, parse_float=Decimal, parse_constant=_refuse_constant, object_pairs_hook=_unique_keys)
     except RecursionError:
         raise ValueError("is nested too deeply") from None
     except ValueError as error:
         raise ValueError(f"is not JSON: {error}") from None
-    if not isinstance(content, dict):
-        raise ValueError("is JSON, but not an object")
-    return content
 
 
 def _refuse_constant(word: str) -> Any:

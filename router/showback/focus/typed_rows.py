@@ -23,7 +23,7 @@ from router.showback.focus.batches import Batch
 from router.showback.focus.columns import BY_NAME, FocusColumn, FocusColumnKind
 from router.showback.focus.rules import RuleViolation
 from router.showback.focus.texts import MOMENT as MOMENT_PATTERN
-from router.showback.focus.texts import NUMBER, read_json
+from router.showback.focus.texts import NUMBER, join_key_values, read_json
 
 # Places out of 38 digits. Costs and prices: bills print a double's 17 digits of a thousandth of a cent; 14 digits stay
 # before the point. Quantities: bytes and their sums need more room before it.
@@ -156,13 +156,25 @@ def _distinct(text: pa.StringArray) -> Iterator[str]:
 
 
 def _as_json(text: pa.StringArray, column: FocusColumn, target: FocusColumn) -> TypedColumn:  # noqa: ARG001
-    faults = {each: _json_fault(each, column.name) for each in _distinct(text)}
     marks = []
+    if joined := {each: other for each in _distinct(text) if (other := _joined_key_values(each)) is not None}:
+        marks.append(_mark("key-values", column.name, pc.is_in(text, pa.array(joined, pa.string()))))
+        encoded = text.dictionary_encode()
+        text = pa.array([joined.get(each, each) for each in encoded.dictionary.to_pylist()], pa.string()).take(
+            encoded.indices
+        )
+    faults = {each: _json_fault(each, column.name) for each in _distinct(text)}
     for rule in ("json", "json-key"):
         refused = [each for each, fault in faults.items() if fault == rule]
         if refused:
             marks.append(_mark(rule, column.name, pc.is_in(text, pa.array(refused, pa.string()))))
     return text, marks
+
+
+@lru_cache(maxsize=_CACHED)
+def _joined_key_values(text: str) -> str | None:
+    # Most are objects as FOCUS wants them, and need not be read twice.
+    return join_key_values(text) if text.lstrip()[:1] in ("[", '"') or '"list"' in text else None
 
 
 @lru_cache(maxsize=_CACHED)

@@ -7,15 +7,25 @@ drops columns.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from functools import cache
 
-from router.showback.focus.columns import FOCUS_COLUMNS, OWN_COLUMNS, FocusColumn
+from router.showback.focus.columns import BY_NAME, FOCUS_COLUMNS, OWN_COLUMNS, FocusColumn
 
 VERSIONS = ("1.0", "1.1", "1.2", "1.3", "1.4")
 NEWEST = "1.4"
 # Versions that are written: the newest, and the one that most tools and the official validator read.
 WRITTEN_VERSIONS = ("1.2", NEWEST)
+# What OCI writes: names of a preview of 1.0.
+_PREVIEW_NAMES = {
+    "Provider": "ProviderName",
+    "Publisher": "PublisherName",
+    "InvoiceIssuer": "InvoiceIssuerName",
+    "Region": "RegionId",
+    "UsageQuantity": "ConsumedQuantity",
+    "UsageUnit": "ConsumedUnit",
+}
+_OCI = "oci_"
 RENAMED_COLUMNS = {"ProviderName": "ServiceProviderName", "PublisherName": "HostProviderName"}
 
 # Without these a file is not Cost and Usage; no other FOCUS data set has them.
@@ -43,6 +53,30 @@ def columns_of(version: str) -> tuple[FocusColumn, ...]:
 def written_columns(version: str) -> tuple[FocusColumn, ...]:
     """Return the columns of a file of ours of that version: all columns of FOCUS, then ours."""
     return (*columns_of(version), *OWN_COLUMNS)
+
+
+def bare_name(name: str) -> str:
+    """Return the name of a column without capitals, blanks, dashes and underscores."""
+    return name.casefold().translate(str.maketrans("", "", " -_"))
+
+
+_BY_BARE_NAME = {bare_name(name): name for name in BY_NAME}
+
+
+def find_column(name: str) -> str | None:
+    """Return the column of FOCUS, or ours, that a name means, whatever its capitals and blanks; None for none."""
+    return _BY_BARE_NAME.get(bare_name(name))
+
+
+def match_names(header: Sequence[str]) -> dict[str, list[str]]:
+    """Map each column that a header writes in another way than FOCUS does to the names that it has there."""
+    of_oci = any(name.casefold().startswith(_OCI) for name in header)
+    found: dict[str, list[str]] = {}
+    for name in header:
+        column = find_column(name) or (_PREVIEW_NAMES.get(name) if of_oci else None)
+        if column is not None and column != name and column not in header:
+            found.setdefault(column, []).append(name)
+    return found
 
 
 def detect_version(header: Collection[str]) -> str | None:

@@ -106,7 +106,7 @@ def _sql(kind: object) -> str:
 
 
 _ACTUAL: Final = f"""
-CREATE OR REPLACE TEMP TABLE {{into}} AS
+CREATE OR REPLACE TEMP {{relation}} {{into}} AS
 SELECT {_columns(_piece_on_stretch())}
 FROM rc_pair p JOIN rc_row i ON i.b = p.b JOIN rc_stretch x ON x.m = p.m
 LEFT JOIN rc_part part ON part.b = p.b AND part.m = p.m AND part.os = p.os
@@ -128,7 +128,10 @@ WHERE r.source = 'added' OR (r.source = 'metered' AND r."end" <= r."start")
 """
 
 
-def assemble_actual(connection: duckdb.DuckDBPyConnection, facts: str, into: str) -> None:
-    """Create the table ``into``: facts (:data:`router.showback.facts.COLUMNS`) of what counts as spent."""
+def assemble_actual(connection: duckdb.DuckDBPyConnection, facts: str, into: str, *, stored: bool = True) -> None:
+    """Create the table ``into``: facts (:data:`router.showback.facts.COLUMNS`) of what counts as spent.
+
+    It is a view where it is not to be ``stored``.
+    """
     connection.execute(_OWNERS.format(facts=facts))
-    connection.execute(_ACTUAL.format(facts=facts, into=into))
+    connection.execute(_ACTUAL.format(facts=facts, into=into, relation="TABLE" if stored else "VIEW"))

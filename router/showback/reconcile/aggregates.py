@@ -90,19 +90,7 @@ _GROUP_COLUMNS: Final = ("currency", "category", "what", "use", *GROUPING_WORDS)
 _GROUP_SQL: Final = ", ".join(f'"{name}"' for name in _GROUP_COLUMNS)
 
 
-# The part of planned facts that lies in the window, by time.
-_PLANNED: Final = f"""
-SELECT 'planned' AS side, {_GROUP_SQL}, corrects IS NOT NULL AS corrected, "start",
-       rc_money(rc_between(rc_money_units({{basis}}), a, b, s, e)) AS money,
-       rc_amount(rc_between(rc_amount_units(hours), a, b, s, e)) AS hours,
-       rc_amount(rc_between(rc_amount_units(gpu_hours), a, b, s, e)) AS gpu_hours
-FROM (SELECT *, epoch_us("start") AS s, epoch_us("end") AS e, greatest(epoch_us("start"), $since) AS a,
-             least(epoch_us("end"), $until) AS b FROM {{facts}} WHERE source = 'planned')
-WHERE a < b
-"""
-
-
-_SPENT: Final = f"""
+_FACTS: Final = f"""
 SELECT {{side}} AS side, {_GROUP_SQL}, corrects IS NOT NULL AS corrected, "start", {{basis}}::{MONEY_SQL} AS money,
        hours::{AMOUNT_SQL} AS hours, gpu_hours::{AMOUNT_SQL} AS gpu_hours
 FROM {{table}} WHERE ($month IS NULL OR month = $month) AND {{which}}
@@ -120,35 +108,28 @@ def aggregate_facts(
     connection: duckdb.DuckDBPyConnection,
     basis: ReconcileBasis,
     *,
+    planned: str,
     month: str | None = None,
-    since: datetime,
-    until: datetime,
     facts: str = "facts",
     actual: str = "actual",
 ) -> tuple[FactAggregate, ...]:
-    """Return the aggregates of ``facts`` and of ``actual``, both on one basis.
+    """Return the aggregates of ``planned``, ``facts`` and ``actual``, all on one basis.
 
-    :func:`router.showback.reconcile.matching.reconcile` has made ``actual`` of ``facts``. Facts count that are in the
-    books of ``month`` (None: of all). Of planned facts the part from ``since`` to before ``until`` counts, by time, as
-    the ledger cuts it. An ``until`` of now leaves out what is planned to come.
+    :func:`router.showback.reconcile.matching.reconcile` has made ``actual`` of ``facts``; ``planned`` is a relation of
+    planned facts, cut by time. Facts count that are in the books of ``month`` (None: of all).
     """
     parts = (
-        _PLANNED.format(facts=facts, basis=basis),
-        _SPENT.format(side="'meter'", basis=basis, table=facts, which="source = 'metered'"),
-        _SPENT.format(side="source", basis=basis, table=actual, which="source <> 'planned'"),
+        _FACTS.format(side="'planned'", basis=basis, table=planned, which="true"),
+        _FACTS.format(side="'meter'", basis=basis, table=facts, which="source = 'metered'"),
+        _FACTS.format(side="source", basis=basis, table=actual, which="source <> 'planned'"),
     )
-    parameters: dict[str, object] = {"since": _micros(since), "until": _micros(until), "month": month}
-    rows = rows_of(connection, _GRAINS.format(parts=" UNION ALL ".join(parts)), parameters)
+    rows = rows_of(connection, _GRAINS.format(parts=" UNION ALL ".join(parts)), {"month": month})
     return tuple(FactAggregate(**{**row, "side": FactSide(row["side"])}) for row in rows)
 
 
 def rows_of(connection: duckdb.DuckDBPyConnection, query: str, values: dict[str, object]) -> list[dict[str, Any]]:
     """Return the rows of a query, a mapping for each; moments in UTC."""
     return duckdb_session.rows_of(connection.sql(query, params=values))
-
-
-def _micros(moment: datetime) -> int:
-    return int(moment.timestamp()) * 10**6 + moment.microsecond
 
 
 def round_fraction(value: Fraction, places: int) -> Decimal:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import duckdb
 
 
-def reconcile(connection: duckdb.DuckDBPyConnection, facts: str, into: str = "actual") -> None:
+def reconcile(connection: duckdb.DuckDBPyConnection, facts: str, into: str = "actual", *, stored: bool = True) -> None:
     """Create the table ``into`` from the relation ``facts``: facts of what counts as spent, each metered second once.
 
     ``facts`` are of any sources (:data:`router.showback.facts.COLUMNS`). The table holds:
@@ -24,11 +24,11 @@ def reconcile(connection: duckdb.DuckDBPyConnection, facts: str, into: str = "ac
     Hours, accelerator hours, useful and lost work are the meter's and divided by time; the price of the hours is the
     bill's. The same facts in any order give the same table but for the order of its rows; ``rc_...`` are tables of the
     connection that :mod:`router.showback.reconcile.outcome` reads. ValueError where two facts of one source have one
-    origin and row.
+    origin and row. Where it is not to be ``stored``, the table is a view: for one question, about few columns.
     """
     connection.execute("SET TimeZone = 'UTC'")
     exact.define_macros(connection)
     spread.load_match_inputs(connection, facts)
     levels.match_rows(connection)
     spread.spread_rows(connection, facts)
-    actual.assemble_actual(connection, facts, into)
+    actual.assemble_actual(connection, facts, into, stored=stored)

@@ -47,7 +47,7 @@ def build_anomalies(context: ReportContext) -> ReportSection:
     query = context.asked
     rows = context.cubes.ask(
         f"SELECT currency, team, cloud, day, sum({context.cost}) AS cost, sum(hours) AS hours, "
-        f"sum(count)::BIGINT AS count FROM days WHERE category = 'Usage' GROUP BY ALL ORDER BY ALL"
+        f"sum(count)::BIGINT AS count FROM days WHERE category = 'Usage' AND NOT correction GROUP BY ALL ORDER BY ALL"
     )
     first, last = day_number(query.month.begins.date()), day_number(query.month.ends.date())
     last = min(last, day_number(query.now.date()))

@@ -46,7 +46,7 @@ _WORDS: Final[Mapping[tuple[str, str], str]] = {
     ("meter", "mix"): "other places, machines, markets",
     ("meter", "waste"): "lost, idle, starting, late",
     ("meter", "unplanned"): "disks, copies, what no plan has",
-    ("meter", "credit"): "corrections of closed months",
+    ("meter", "credit"): "corrections",
     ("meter", "currency"): "metered in another currency",
     ("meter", "metered"): "hours that machines existed",
     ("bill", "price"): "other prices on the bill",

@@ -7,13 +7,13 @@ section, ``value`` the note. Text is kept from being a formula in CSV and the wo
 
 from __future__ import annotations
 
-import csv
 import io
 from collections.abc import Iterator
 from datetime import date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from router.files.csv_text import csv_text, escape_formula
 from router.showback.report.catalogue import collect_columns
 from router.showback.report.values import (
     NUMBERS,
@@ -22,7 +22,6 @@ from router.showback.report.values import (
     ReportColumn,
     ReportSection,
     ShowbackReport,
-    escape_formula,
     exact_text,
 )
 
@@ -50,15 +49,15 @@ def report_to_csv(report: ShowbackReport) -> str:
     Every report has the same columns, and after them one for each label of its groups.
     """
     columns = collect_columns(report)
-    text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    # The csv module leaves a lone carriage return bare, and readers take it for the end of the row.
-    quoting_writer = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL)
-    writer.writerow([SECTION, *columns])
-    for name, row in _rows(report):
-        cells = [name, *(_safe_text(row.get(column), columns[column]) for column in columns)]
-        (quoting_writer if any("\r" in cell for cell in cells) else writer).writerow(cells)
-    return text.getvalue()
+    rows = (
+        [name, *(_safe_text(row.get(key), column) for key, column in columns.items())] for name, row in _rows(report)
+    )
+    return csv_text([SECTION, *columns], rows)
+
+
+def _safe_text(cell: CellValue, column: ReportColumn) -> str:
+    # A team may be called -1.
+    return escape_formula(exact_text(cell)) if column.kind is CellKind.TEXT else exact_text(cell)
 
 
 def report_to_parquet(report: ShowbackReport) -> bytes:
@@ -107,10 +106,6 @@ def _rows(report: ShowbackReport) -> Iterator[tuple[str, dict[str, CellValue]]]:
 
 def _notes(report: ShowbackReport) -> Iterator[tuple[str, str]]:
     return ((section.title, note) for section in report.sections for note in section.notes)
-
-
-def _safe_text(cell: CellValue, column: ReportColumn) -> str:
-    return exact_text(cell) if column.kind is not CellKind.TEXT else escape_formula(exact_text(cell))
 
 
 def _arrow(kind: CellKind) -> pa.DataType:

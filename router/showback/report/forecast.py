@@ -41,8 +41,8 @@ def forecast_currencies(
         return {}, "No forecast: this is as of a past moment, after which more was recorded."
     today = day_number(now.date())
     rows = context.cubes.ask(
-        f"SELECT currency, day, sum({context.cost}) AS cost FROM days WHERE category = 'Usage' AND day < {today} "
-        f"AND day >= {today - _DAYS} GROUP BY ALL ORDER BY ALL"
+        f"SELECT currency, day, sum({context.cost}) AS cost FROM days WHERE {_usage_before(today)} "
+        "GROUP BY ALL ORDER BY ALL"
     )
     forecast_of = {}
     for currency, booked_cost in booked.items():
@@ -69,12 +69,15 @@ def query_daily_costs(
         return costs, today
     rows = context.cubes.ask(
         f"SELECT coalesce(team, '') AS team, project, day, sum({context.cost}) AS cost FROM days "
-        f"WHERE category = 'Usage' AND currency = '{currency}' AND day < {today} AND day >= {today - _DAYS} "
-        f"GROUP BY ALL ORDER BY ALL"
+        f"WHERE currency = '{currency}' AND {_usage_before(today)} GROUP BY ALL ORDER BY ALL"
     )
     for row in rows:
         costs.setdefault((row["team"], row["project"]), {})[row["day"]] = row["cost"] or Decimal(0)
     return costs, today
+
+
+def _usage_before(today: int) -> str:
+    return f"category = 'Usage' AND NOT correction AND day < {today} AND day >= {today - _DAYS}"
 
 
 def fill_days(costs: Mapping[int, Decimal], today: int) -> list[Decimal]:

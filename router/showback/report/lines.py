@@ -19,6 +19,7 @@ from router.showback.report.values import divide_known, strip_zeros, sum_known
 # The words that lead down, in their order.
 KINDS: Final = ("team", "project", "job", "attempt")
 WHAT: Final = "what"
+_ORDER: Final = (*KINDS, WHAT)
 LevelPath = tuple[tuple[str, str], ...]
 _LINE_WORDS: Final = ("currency", "team", "project", "job", "attempt", "what")
 
@@ -94,10 +95,14 @@ class LevelTable:
 
 @dataclass(frozen=True, slots=True)
 class SpendLevel:
-    """A level of a month's costs. ``totals`` and ``above`` are by currency: of the level, and of the one above it."""
+    """A level of a month's costs. ``totals`` and ``above`` are by currency: of the level, and of the one above it.
+
+    Each of the ``tables`` of a currency is all of the level, by one kind of word; ``parts`` is it once, by all of them.
+    """
 
     path: LevelPath
     tables: tuple[LevelTable, ...]
+    parts: tuple[LevelTable, ...]
     totals: tuple[tuple[str, Decimal | None], ...]
     above: tuple[tuple[str, Decimal | None], ...]
 
@@ -116,10 +121,9 @@ def find_level(lines: Sequence[SpendLine], path: LevelPath) -> SpendLevel | None
     if not here:
         return None
     below = KINDS[ranks[-1] + 1 : -1] or (KINDS[-1], WHAT)
-    tables = [
-        table for kind in below for currency in _currencies(here) for table in (_table(here, path, kind, currency),)
-    ]
-    return SpendLevel(path, tuple(tables), _totals(here), _totals(above))
+    tables = [_table(here, path, (kind,), currency) for kind in below for currency in _currencies(here)]
+    parts = [_table(here, path, below, currency) for currency in _currencies(here)]
+    return SpendLevel(path, tuple(tables), tuple(parts), _totals(here), _totals(above))
 
 
 def label_names(lines: Iterable[SpendLine]) -> tuple[str, ...]:
@@ -154,9 +158,10 @@ def _totals(lines: Sequence[SpendLine]) -> tuple[tuple[str, Decimal | None], ...
     )
 
 
-def _table(lines: Sequence[SpendLine], path: LevelPath, kind: str, currency: str) -> LevelTable:
-    known = {name for name, _ in path}
-    order = KINDS[: KINDS.index(kind) + 1] if kind in KINDS else (kind,)
+def _table(lines: Sequence[SpendLine], path: LevelPath, kinds: Sequence[str], currency: str) -> LevelTable:
+    """Return the lines by the last of ``kinds`` and the words above it; by items alone where that is all there is."""
+    known, kind = {name for name, _ in path}, kinds[-1]
+    order = kinds if kinds == (WHAT,) else _ORDER[: _ORDER.index(kind) + 1]
     words = tuple(each for each in order if each not in known)
     groups: dict[tuple[str, ...], list[SpendLine]] = {}
     for line in lines:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 WEEKS = 9
 _EPOCH = date(1970, 1, 1)
 RollupRow = dict[str, Any]
+# A plan's digest, and the name of a job in it.
+PlannedJob = tuple[str, str]
 
 
 class RollupTables:
@@ -77,15 +79,16 @@ def rollups_of_extract(
     manifest: ExtractManifest,
     months: Sequence[Month],
     now: datetime,
+    done: Collection[PlannedJob] = (),
 ) -> RollupTables:
     """Return the rollup tables of an extract (:meth:`~router.showback.ledger_extract.LedgerExtract.current`).
 
     ``months`` are the reported one and those before it that are compared, the newest first. What is planned for after
-    ``now`` is still to come, and in no rollup.
+    ``now`` is still to come, and in no rollup, but for jobs that are ``done`` (:func:`planned_relation`).
     """
     parts = manifest.of_months(str(month) for month in months)
     if not parts:
-        return rollups_of_facts(connection, _empty_facts(connection), months, now)
+        return rollups_of_facts(connection, _empty_facts(connection), months, now, done)
     near = [part for part in parts if part.month in {str(month) for month in months[:2]}]
     sums = parquet_relation([part.path(folder, "sums") for part in near]) if near else None
     days = parquet_relation([part.path(folder, "days") for part in parts])
@@ -94,7 +97,7 @@ def rollups_of_extract(
     else:
         all_facts = parquet_relation([part.path(folder, "facts") for part in parts])
         spent = rollups.sums_again_sql(f"(FROM {sums} WHERE source <> 'planned')")
-        planned = rollups.sums_sql(planned_relation(connection, all_facts, months[:2], now))
+        planned = rollups.sums_sql(planned_relation(connection, all_facts, months[:2], now, done))
         _put(connection, "sums", f"{spent} UNION ALL BY NAME {planned}")
     _put(connection, "days", rollups.days_again_sql(days))
     fact_files = [part.path(folder, "facts") for part in near]
@@ -103,13 +106,17 @@ def rollups_of_extract(
 
 
 def rollups_of_facts(
-    connection: duckdb.DuckDBPyConnection, facts: str, months: Sequence[Month], now: datetime
+    connection: duckdb.DuckDBPyConnection,
+    facts: str,
+    months: Sequence[Month],
+    now: datetime,
+    done: Collection[PlannedJob] = (),
 ) -> RollupTables:
     """Return the rollup tables of a relation with the columns of facts, as :func:`rollups_of_extract`."""
     near = ", ".join(f"'{month}'" for month in months[:2])
     all_months = ", ".join(f"'{month}'" for month in months)
     spent = f"FROM {facts} WHERE month IN ({near}) AND source <> 'planned'"
-    planned = planned_relation(connection, facts, months[:2], now)
+    planned = planned_relation(connection, facts, months[:2], now, done)
     _put(connection, "sums", rollups.sums_sql(f"({spent} UNION ALL BY NAME FROM {planned})"))
     _put(connection, "days", rollups.days_sql(f"(FROM {facts} WHERE month IN ({all_months}))"))
     _corrections(connection, facts, months[0])
@@ -148,15 +155,26 @@ def _put(connection: duckdb.DuckDBPyConnection, name: str, sql: str) -> None:
     connection.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {sql}")
 
 
-def planned_relation(connection: duckdb.DuckDBPyConnection, facts: str, months: Sequence[Month], now: datetime) -> str:
+def planned_relation(
+    connection: duckdb.DuckDBPyConnection,
+    facts: str,
+    months: Sequence[Month],
+    now: datetime,
+    done: Collection[PlannedJob] = (),
+) -> str:
     """Return what was planned for each month until ``now``, as a relation with the columns of facts.
 
-    A line over a month's end counts in each month by time, as reconciliation has it; ``months`` are any.
+    A line over a month's end counts in each month by time; ``months`` are any. Lines of jobs that are ``done`` count
+    whole: nothing of them is still to come.
     """
     exact.define_macros(connection)
-    ends = [(month, max(min(month.ends, now), month.begins)) for month in months]
-    windows = ", ".join(f"('{month}', {_micros(month.begins)}, {_micros(end)})" for month, end in ends)
-    return f"({rollups.planned_sql(facts, windows)})"
+    windows = ", ".join(
+        f"('{month}', {_micros(month.begins)}, {_micros(max(min(month.ends, now), month.begins))}, "
+        f"{_micros(month.ends)})"
+        for month in months
+    )
+    jobs = ", ".join(f"({sql_text(plan)}, {sql_text(job)})" for plan, job in sorted(done))
+    return f"({rollups.planned_sql(facts, windows, jobs or '(NULL, NULL)')})"
 
 
 def _micros(moment: datetime) -> int:

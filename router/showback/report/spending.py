@@ -1,4 +1,4 @@
-"""Build the sections of waste by kind, data movement, allocation coverage, and corrections of closed months."""
+"""Build the sections of waste by kind, data movement, allocation coverage, and corrections."""
 
 from __future__ import annotations
 
@@ -188,4 +188,6 @@ def build_corrections(context: ReportContext) -> ReportSection:
     table = [{**row, "corrects": row["corrects"] or None} for row in rows]
     sums = {row["currency"]: sum_known(r["billed"] for r in rows if r["currency"] == row["currency"]) for row in rows}
     notes = [f"Together {amount.normalize():f} {currency}, billed." for currency, amount in sums.items() if amount]
-    return build_section("corrections", "Corrections of closed months", CORRECTIONS, table, *notes)
+    if rows:
+        notes.append("Of closed months and of this one: a bill does not always say what its refund corrects.")
+    return build_section("corrections", "Corrections", CORRECTIONS, table, *notes)

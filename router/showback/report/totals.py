@@ -40,7 +40,7 @@ def build_days(context: ReportContext) -> ReportSection:
     for row in rows:
         sums[row["currency"]] = sum_known((sums.get(row["currency"]), row[context.cost]))
         table.append({**row, "day": date_of_day(row["day"]), "sum": sums[row["currency"]]})
-    note = "Costs are spread over the days of their time, in billionths; corrections of closed months are left out."
+    note = "Costs stand on the days of their time, corrections of other months on theirs; the last sum is the month's."
     return build_section("days", "Day by day", COLUMNS, table, note)
 
 

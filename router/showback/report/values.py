@@ -141,10 +141,6 @@ def strip_zeros(value: Decimal) -> Decimal:
 UNKNOWN = "-"
 
 
-# Characters that begin a formula in a spreadsheet, in their full-width forms too (OWASP ASVS 1.2.10).
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
-
-
 _CENT = Decimal("0.01")
 
 
@@ -162,13 +158,11 @@ def exact_text(cell: CellValue) -> str:
     return cell.isoformat() if isinstance(cell, date) else str(cell)
 
 
-def escape_formula(text: str) -> str:
-    """Return the text such that a spreadsheet does not take it for a formula."""
-    return f"'{text}" if text.startswith(_FORMULA) else text
-
-
 def short_text(cell: CellValue, kind: CellKind) -> str:
-    """Return text for people: money to the cent, but never 0.00 for a nonzero amount; unknown is ``-``."""
+    """Return text for people: money to the cent, but never 0.00 for a nonzero amount; unknown is ``-``.
+
+    Money that would round to 0.00 is said to be below a cent; what one of something costs has two digits.
+    """
     if cell is None:
         return UNKNOWN
     if isinstance(cell, bool):
@@ -194,6 +188,8 @@ def _number(value: Decimal, kind: CellKind) -> str:
         return f"{_WIDE.multiply(value, Decimal(100)).quantize(Decimal('0.1'), context=_WIDE)}%"
     if kind is CellKind.AMOUNT and value == value.to_integral_value(context=_WIDE):
         return f"{value:,.0f}"
-    if value and abs(value) < _CENT:
-        return f"{value:.2g}" if abs(value) >= Decimal("0.0001") else f"{value:.1e}"
+    if value and kind is CellKind.MONEY and abs(value) < _CENT / 2:
+        return "<0.01" if value > 0 else ">-0.01"
+    if value and kind is not CellKind.MONEY and abs(value) < _CENT:
+        return f"{Decimal(f'{value:.2g}'):f}"
     return f"{value:,.2f}"

@@ -56,7 +56,7 @@ class DriftingHazardModel(HazardModel):
         size, common = (np.array(column)[which][:, None] for column in zip(*GRID, strict=True))
         own, shared = rng.normal(size=(draws, self.zones, 2)), rng.normal(size=(draws, 1, 2))
         x = size * (np.sqrt(1 - common) * own + np.sqrt(common) * shared)
-        return np.asarray(sure * np.exp(x)[..., None])
+        return np.asarray(sure * np.exp(x)[..., None] * self.draw_levels(draws, rng))
 
 
 def learn_drift(
@@ -72,7 +72,7 @@ def learn_drift(
     likely = weight / weight.sum(axis=1, keepdims=True)
     mean = float((likely @ np.array([s.size for s in GRID])).mean())
     back, lost = (tuple(p.tolist()) for p in likely)
-    return DriftingHazardModel(fit.events, fit.hours, mean, (back, lost))
+    return DriftingHazardModel(fit.events, fit.hours, mean, likely=(back, lost))
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -198,7 +198,8 @@ class AvailabilityFit:
     def drifting(self, hazard_model: HazardModel) -> HazardModel:
         """Return a hazard model of the same rates, with the learned drift."""
         sizes = [sum(p * s.size for p, s in zip(shares, GRID, strict=True)) for shares in self.likely]
-        return DriftingHazardModel(hazard_model.events, hazard_model.hours, sum(sizes) / len(sizes), self.likely)
+        drift = sum(sizes) / len(sizes)
+        return DriftingHazardModel(hazard_model.events, hazard_model.hours, drift, hazard_model.spread, self.likely)
 
 
 def fit_to_json(fit: AvailabilityFit) -> str:

@@ -8,11 +8,15 @@ future multiplies all hazards of a zone by a factor of its own and one common to
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
 
+from pricing.hazard import deviation_of, operational_time
+from pricing.risk import GangRisk
 from router.spot.simulator.inputs import HOUR_S
 from router.spot.simulator.traces import Bools, Floats, Ints, Series
 
@@ -24,6 +28,8 @@ DRIFT: Final = 0.5
 SWING: Final = 0.5
 SWING_H: Final = 24.0
 _NEVER_PER_HOUR: Final = 1e-5
+_LONGEST_STEP_H: Final = 1 / 3
+_OLDEST_H: Final = 48.0  # the last class of age counts at its mean rate up to here
 
 
 @dataclass(eq=False, slots=True)
@@ -72,17 +78,45 @@ def pool_hazards(events: Floats, hours: Floats, pool_events: float) -> tuple[Flo
     return events + pool_events, hours + pool_events / rate
 
 
+@dataclass(frozen=True, slots=True)
+class LossRates:
+    """Mean rates of losses an hour, by class of age, before a pool is observed; and how sure they are.
+
+    ``spread`` is the standard deviation of the logarithm of their common level.
+    """
+
+    per_hour: tuple[float, ...]
+    spread: float
+
+    @classmethod
+    def of(cls, risk: GangRisk) -> LossRates:
+        """Return the loss rates of a gang from its interruption risk."""
+        mean, shape = risk.hazard.mean, risk.hazard.shape
+        edges = pairwise((0.0, *AGES_H, _OLDEST_H))
+        rates = (mean * operational_time(shape, end - start, start) / (end - start) for start, end in edges)
+        low, high = risk.hazard.interval
+        spread = deviation_of(low, high) if 0 < low < high else 0.0
+        return cls(tuple(max(rate + risk.hardware_per_hour, _NEVER_PER_HOUR) for rate in rates), spread)
+
+    @classmethod
+    def flat(cls, per_hour: float, spread: float = 0.8) -> LossRates:
+        """Return a rate that is the same at every age."""
+        return cls((per_hour,) * CLASSES, spread)
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class HazardModel:
     """Hazards of several zones with their uncertainty.
 
     ``events`` and ``hours`` are by [zone, up, class of age], of the gamma distributions of the hazards an hour.
     ``drift`` is the standard deviation of the logarithm of the factors, half of its variance common to all zones.
+    ``spread`` is by zone the standard deviation of the log of the level of its losses, common to all ages; "" is none.
     """
 
     events: Floats
     hours: Floats
     drift: float = DRIFT
+    spread: tuple[float, ...] = ()
 
     @classmethod
     def of(cls, past: Series, size: int = 1) -> HazardModel:
@@ -124,7 +158,8 @@ class HazardModel:
 
     def only(self, which: Ints) -> HazardModel:
         """Return the model of these zones."""
-        return replace(self, events=self.events[which], hours=self.hours[which])
+        spread = tuple(self.spread[i] for i in which.tolist()) if self.spread else ()
+        return replace(self, events=self.events[which], hours=self.hours[which], spread=spread)
 
     def mean(self) -> Floats:
         """Return by [zone, up, class] the mean hazards an hour."""
@@ -139,7 +174,16 @@ class HazardModel:
         sure = rng.gamma(self.events[None].repeat(draws, 0)) / self.hours
         half = self.drift / np.sqrt(2)
         own = rng.normal(0, half, (draws, self.zones, 2, 1)) + rng.normal(0, half, (draws, 1, 2, 1))
-        return np.asarray(sure * np.exp(own))
+        return np.asarray(sure * np.exp(own) * self.draw_levels(draws, rng))
+
+    def draw_levels(self, draws: int, rng: np.random.Generator) -> Floats:
+        """Return by [draw, zone, up, 1] factors of the losses, of mean 1, as unsure as their level is."""
+        factors: Floats = np.ones((draws, self.zones, 2, 1))
+        if self.spread:
+            spread = np.array(self.spread)
+            x = spread * rng.normal(size=(draws, self.zones)) - 0.5 * spread**2
+            factors[:, :, 1, 0] = np.exp(x)
+        return factors
 
     def usual(
         self, draws: int, rng: np.random.Generator, hazards: Floats | None = None, hours: float = 96.0
@@ -185,12 +229,15 @@ def simulate_availability(
 ) -> Bools:
     """Return by [draw, zone, tick] availability simulated from these hazards after ``state``, which is not changed.
 
+    What happens within a long tick is simulated too: else nothing would be lost at an age of less than a tick.
     ``hazards`` is by [draw, zone, up, class].
     """
-    now, hours = state.copy(), tick_s / HOUR_S
+    steps = math.ceil(tick_s / HOUR_S / _LONGEST_STEP_H - 1e-9)
+    now, hours = state.copy(), tick_s / HOUR_S / steps
     up = np.empty((*state.up.shape, ticks), dtype=bool)
     for i in range(ticks):
-        advance_states(hazards, now, hours, rng, None if swings is None else swings.step(hours, rng))
+        for _ in range(steps):
+            advance_states(hazards, now, hours, rng, None if swings is None else swings.step(hours, rng))
         up[..., i] = now.up
     return up
 

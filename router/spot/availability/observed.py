@@ -9,13 +9,27 @@ from typing import Final
 
 import numpy as np
 
+from pricing.risk_levels import POOL_DEVIATION
+from router.jobs.pool_waits import return_rates
 from router.spot.availability.fit import AvailabilityFit
-from router.spot.availability.hazard_model import CLASSES, POOL_EVENTS, HazardModel, ZoneStates, age_class
+from router.spot.availability.hazard_model import (
+    AGES_H,
+    CLASSES,
+    POOL_EVENTS,
+    HazardModel,
+    LossRates,
+    ZoneStates,
+    age_class,
+)
 from router.spot.simulator.traces import Floats
 from router.spot.venues import QuoteOption
 
 # A prior counts as this many events: its hazards are known to about 70 %.
 PRIOR_EVENTS: Final = 2.0
+# The ages of losses are known well without an observation, and a little less than what four events show with one.
+_SHAPE_EVENTS: Final = 1000.0
+_AGE_EVENTS: Final = 4.0
+_POOL_SHAPE: Final = 1 / POOL_DEVIATION**2  # of a gamma that is as wide as pools of one level differ
 _LEAST_WAIT_HOURS: Final = 0.1
 _NEVER_PER_HOUR: Final = 1e-6
 _RECENT: Final = timedelta(hours=1)
@@ -106,11 +120,11 @@ def estimate_availability(
 ) -> OptionAvailability:
     """Return the expected availability of these options; ``seen`` is by pool.
 
-    The rates of a prior are the candidate's: interruptions of the gang, and the wait for a new one. ``fit`` is the
+    Losses are by the candidate's interruption risk, as in a plan; returns by the wait for a new gang. ``fit`` is the
     learned drift, for options of which anything was observed.
     """
     known = [None if v.sure or len(v.pool) != 1 else seen.get(v.pool[0]) for v in venues]
-    hazard_model = HazardModel(*posterior_hazards(np.array([_hazard_rates(v) for v in venues]), known))
+    hazard_model = posterior_hazards([_prior_of(v) for v in venues], known)
     basis, states = [], []
     for v, own in zip(venues, known, strict=True):
         if v.sure:
@@ -119,7 +133,7 @@ def estimate_availability(
             days = max(1, (own.at - own.since).days)
             basis.append(f"{_OBSERVED} {own.watched_h:,.0f} h over {days} days, added to a prior")
         else:
-            basis.append("prior: interruptions by cloud and accelerator")
+            basis.append(f"prior: {v.candidate.gang_risk.source}")
         recent = own is not None and now - own.at <= _RECENT
         states.append((own.up, own.age_h) if own is not None and recent else None)
     if fit is not None and any(word.startswith(_OBSERVED) for word in basis):
@@ -127,43 +141,87 @@ def estimate_availability(
     return OptionAvailability(hazard_model, _current_states(venues, states), tuple(basis), _shared_pools(venues))
 
 
-def posterior_hazards(rates: Floats, seen: Sequence[PoolObservation | None]) -> tuple[Floats, Floats]:
-    """Return events and hours [place, up, class of age] of the posterior of each place's hazards.
+def posterior_hazards(priors: Sequence[HazardPrior], seen: Sequence[PoolObservation | None]) -> HazardModel:
+    """Return the hazards of places after what was seen of each of them; of one that was not seen, its prior's.
 
-    ``rates`` [place, up] are the priors, an hour. A place that was not observed keeps its prior alone, worth two events
-    in each class of age. The others add to their observations the rate of all observed places together with the prior,
-    worth half an event where much was observed: a prior for each place and class would say of spot that has been away
-    for days that it is soon back.
+    Returns are counted by class of age, shrunk to the rate of all observed places together with the prior, worth half
+    an event where much was observed: a prior for each place and class would say of spot that has been away for days
+    that it is soon back. Losses have the ages of their prior, at a level that all observed places shift together, and
+    each by what it showed; where much was seen at an age, that counts.
     """
-    events = np.full((*rates.shape, CLASSES), PRIOR_EVENTS)
-    hours = events / rates[:, :, None]
+    count = len(priors)
+    events = np.full((count, 2, CLASSES), PRIOR_EVENTS)
+    hours = events.copy()
+    for i, prior in enumerate(priors):
+        hours[i, 0] = PRIOR_EVENTS / np.array(prior.back_per_hour)
+        events[i, 1] = _SHAPE_EVENTS
+        hours[i, 1] = _SHAPE_EVENTS / np.array(prior.losses.per_hour)
+    spread = [prior.losses.spread for prior in priors]
     observed = [one for one in seen if one is not None]
     if not observed:
-        return events, hours
-    event_totals = np.sum([one.events for one in observed], axis=0)
-    hour_totals = np.sum([one.hours for one in observed], axis=0)
-    for i, one in enumerate(seen):
-        if one is not None:
-            rate = (event_totals + PRIOR_EVENTS) / (hour_totals + hours[i])
-            prior_events = POOL_EVENTS + (PRIOR_EVENTS - POOL_EVENTS) * hours[i] / (hour_totals + hours[i])
-            events[i], hours[i] = one.events + prior_events, one.hours + prior_events / rate
-    return events, hours
+        return HazardModel(events, hours, spread=tuple(spread))
+    event_totals = np.sum([one.events[0] for one in observed], axis=0)
+    hour_totals = np.sum([one.hours[0] for one in observed], axis=0)
+    shared = _shared_level(priors, seen)
+    for i, (prior, one) in enumerate(zip(priors, seen, strict=True)):
+        if one is None:
+            continue
+        rate = (event_totals + PRIOR_EVENTS) / (hour_totals + hours[i, 0])
+        prior_events = POOL_EVENTS + (PRIOR_EVENTS - POOL_EVENTS) * hours[i, 0] / (hour_totals + hours[i, 0])
+        events[i, 0], hours[i, 0] = one.events[0] + prior_events, one.hours[0] + prior_events / rate
+        if prior.knows_losses:
+            continue
+        expected = np.array(prior.losses.per_hour)
+        lost, likely = one.events[1].sum(), (one.hours[1] * expected).sum()
+        level = (_POOL_SHAPE + lost) / (_POOL_SHAPE / shared + likely)
+        events[i, 1] = _AGE_EVENTS + one.events[1]
+        hours[i, 1] = _AGE_EVENTS / (expected * level) + one.hours[1]
+        spread[i] = float(min(spread[i], 1 / np.sqrt(_POOL_SHAPE + lost)))
+    return HazardModel(events, hours, spread=tuple(spread))
 
 
-def _hazard_rates(v: QuoteOption) -> tuple[float, float]:
-    """Return the hazards an hour: return and loss."""
-    risk = v.candidate.risk
-    return prior_hazards(None if v.sure else (risk.recovery_hours, risk.interruptions_per_hour))
+def _shared_level(priors: Sequence[HazardPrior], seen: Sequence[PoolObservation | None]) -> float:
+    """Return by how much the losses of all observed places together exceed their priors."""
+    lost = likely = 0.0
+    shapes = []
+    for prior, one in zip(priors, seen, strict=True):
+        if one is not None and not prior.knows_losses:
+            lost += float(one.events[1].sum())
+            likely += float((one.hours[1] * np.array(prior.losses.per_hour)).sum())
+            shapes.append(1 / max(prior.losses.spread, 0.1) ** 2)
+    shape = float(np.mean(shapes)) if shapes else 1.0
+    return (shape + lost) / (shape + likely)
 
 
-def prior_hazards(prior: tuple[float, float] | None) -> tuple[float, float]:
-    """Return the hazards an hour, return and loss, of a prior.
+@dataclass(frozen=True, slots=True)
+class HazardPrior:
+    """The hazards of a place before it is observed, by class of age: those of waits fall with age as plans assume it.
 
-    ``prior`` is the hours until spot is back, and the losses an hour. None: no spot, ever.
+    ``knows_losses``: the rates rest on the availability history of the pool, which must not be counted twice.
     """
-    if prior is None:
-        return _NEVER_PER_HOUR, 1.0
-    return 1 / max(prior[0], _LEAST_WAIT_HOURS), max(prior[1], _NEVER_PER_HOUR)
+
+    back_per_hour: tuple[float, ...]
+    losses: LossRates
+    knows_losses: bool = False
+
+    @classmethod
+    def of(cls, back_hours: float, losses: LossRates, *, knows_losses: bool = False) -> HazardPrior:
+        """Return the prior of spot that takes ``back_hours`` to be back."""
+        per_hour = tuple(max(rate, _NEVER_PER_HOUR) for rate in losses.per_hour)
+        back = return_rates((0.0, *AGES_H), max(back_hours, _LEAST_WAIT_HOURS))
+        return cls(back, LossRates(per_hour, losses.spread), knows_losses)
+
+    @classmethod
+    def never(cls) -> HazardPrior:
+        """Return the prior of a place that has no spot, ever."""
+        return cls((_NEVER_PER_HOUR,) * CLASSES, LossRates((1.0,) * CLASSES, 0.0))
+
+
+def _prior_of(v: QuoteOption) -> HazardPrior:
+    if v.sure:
+        return HazardPrior.never()
+    risk = v.candidate.gang_risk
+    return HazardPrior.of(risk.recovery_hours, LossRates.of(risk), knows_losses=risk.knows_availability)
 
 
 def _current_states(venues: Sequence[QuoteOption], states: Sequence[tuple[bool, float] | None]) -> ZoneStates | None:
@@ -178,5 +236,5 @@ def _shared_pools(venues: Sequence[QuoteOption]) -> tuple[int, ...]:
     shared = []
     for v in venues:
         pool = [i for i, w in enumerate(venues) if w.pool == v.pool and w.sure == v.sure]
-        shared.append(max(pool, key=lambda i: (venues[i].candidate.risk.interruptions_per_hour, -i)))
+        shared.append(max(pool, key=lambda i: (venues[i].candidate.gang_risk.hazard.mean, -i)))
     return tuple(shared)

@@ -24,6 +24,7 @@ import numpy as np
 from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
 from router.jobs.run_policy import RunPolicy
+from router.spot.availability.hazard_model import LossRates
 from router.spot.availability.observed import PoolObservation, summarise_observations
 from router.spot.live.foresight_cache import PoolLookup
 from router.spot.live.policy_adapter import PolicyAdapter
@@ -58,7 +59,7 @@ from router.spot.simulator.simulation import IDLE, NOWHERE, ON_DEMAND, SPOT
 from router.spot.simulator.traces import Bools, Floats, Ints, Series
 
 # The planner's prior of spot of which nothing is known, and the time-outs of a deploy file.
-_PRIOR_PER_HOUR: Final = 0.078
+_PRIOR: Final = LossRates((0.45, 0.24, 0.1, 0.03), 1.1)  # of a pool of which nobody has published anything
 _PRIOR_BACK_H: Final = 1.6
 _REFUSED_FOR: Final = timedelta(hours=1)
 _QUARANTINE: Final = timedelta(minutes=10)
@@ -187,7 +188,7 @@ class _World:
             startup_hours=inputs.task.changeover_s / HOUR_S,
             expected_usd=Usd(round(hours * nanos) + moves.nanos),
             transfer_hours=seconds / HOUR_S,
-            interruptions_per_hour=_PRIOR_PER_HOUR if spot else 0.0,
+            losses=_PRIOR if spot else LossRates.flat(0.0),
             moves_usd=moves,
             site=f"{self.regions[z]} machine",
             region=self.regions[z],

@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 
 from router.spot.availability.hazard_model import CLASSES, HazardModel
-from router.spot.availability.observed import PoolObservation, posterior_hazards, prior_hazards
+from router.spot.availability.observed import HazardPrior, PoolObservation, posterior_hazards
 from router.spot.live.policy_adapter import PolicyZone
 from router.spot.policies.foresight import DRAWS, ForesightModel
 from router.spot.policies.foresight_policies import BlindForesightPolicy, choose_clock_s
@@ -69,15 +69,15 @@ def build_hazard_model(sites: Sequence[PolicyZone], watched: PoolLookup) -> Haza
     pools_of_zones = [None if s.spot is None or s.spot.chances is None else s.spot.chances.pools for s in sites]
     pools = [p[0] if p is not None and len(p) == 1 else None for p in pools_of_zones]
     observations = watched({p for p in pools if p is not None})
-    rates = np.array([_hazard_rates(s) for s in sites])
-    return HazardModel(*posterior_hazards(rates, [None if pool is None else observations.get(pool) for pool in pools]))
+    seen = [None if pool is None else observations.get(pool) for pool in pools]
+    return posterior_hazards([_prior_of(s) for s in sites], seen)
 
 
-def _hazard_rates(site: PolicyZone) -> tuple[float, float]:
+def _prior_of(site: PolicyZone) -> HazardPrior:
     if site.spot is None:
-        return prior_hazards(None)
+        return HazardPrior.never()
     back = 1.0 if site.spot.chances is None else site.spot.chances.back_hours
-    return prior_hazards((back, site.spot.interruptions_per_hour))
+    return HazardPrior.of(back, site.spot.losses, knows_losses=site.spot.knows_losses)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +87,7 @@ class _FitKey:
     zones: int
     events: Numbers
     hours: Numbers
+    spread: Numbers
     spot_usd: Numbers
     on_demand_usd: Numbers
     speed: Numbers
@@ -113,6 +114,7 @@ def _fit_key(
         zones=len(sites),
         events=_rounded(hazard_model.events, _HAZARD_DIGITS),
         hours=_rounded(hazard_model.hours, _HAZARD_DIGITS),
+        spread=_rounded(np.array(hazard_model.spread), _HAZARD_DIGITS),
         spot_usd=_rounded(np.array([s.first.usd_per_hour.dollars() for s in sites]), _PRICE_DIGITS),
         on_demand_usd=tuple(terms.on_demand_usd.tolist()),
         speed=_rounded(terms.speed, _PRICE_DIGITS),
@@ -143,7 +145,9 @@ def _cached_fit(case: _FitKey) -> BlindForesightPolicy:
     market = ZoneMarket(
         np.array(case.spot_usd), np.array(case.on_demand_usd), np.array(case.speed), np.array(case.launch_s), ways
     )
-    hazard_model = HazardModel(np.array(case.events).reshape(shape), np.array(case.hours).reshape(shape))
+    hazard_model = HazardModel(
+        np.array(case.events).reshape(shape), np.array(case.hours).reshape(shape), spread=case.spread
+    )
     model = ForesightModel.of(
         hazard_model, market, case.work_s, case.deadline_s, clock_s=case.clock_s, draws=case.draws
     )

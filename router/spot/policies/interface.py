@@ -14,10 +14,12 @@ from typing import Protocol
 
 from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
+from router.spot.availability.hazard_model import LossRates
 
 _LONGEST_HOURS = 1e6  # longer durations count as never
 _NONE = timedelta(0)
 _NOTHING = Usd(0)
+_NEVER_LOST = LossRates.flat(0.0, 0.0)
 _BACK_HOURS = 1.0
 SpotPoolKey = tuple[str, str, str, str]  # cloud, region, zone ("" for none), instance type
 
@@ -86,16 +88,17 @@ class AvailabilityEstimate:
 class PlacementOption:
     """One placement option for the rest of the job.
 
-    ``hours`` is the time for all that is left from the last *confirmed* checkpoint, there, once the job runs (on-time
-    hours where the job has a deadline). Before that come ``transfer_hours`` for checkpoint and data, and
-    ``startup_hours`` for all else from the decision to the first new step: machines, boot, restore, warm-up. A launch
-    that takes longer is to be given up. ``expected_usd`` is for all the rest, start-up and moves included; for the
-    option where the job runs it is without them. ``moves_usd`` is the part of it for bringing checkpoint and data
-    there.
+    ``hours`` is the time for all that is left from the last *confirmed* checkpoint, there, once the job runs (at a
+    speed that is sure enough where the job has a deadline; on spot without interruptions). Before that come
+    ``transfer_hours`` for checkpoint and data, and ``startup_hours`` for all else from the decision to the first new
+    step: machines, boot, restore, warm-up. A launch that takes longer is to be given up. ``expected_usd`` is for all
+    the rest, start-up and moves included; for the option where the job runs it is without them. ``moves_usd`` is the
+    part of it for bringing checkpoint and data there.
 
     ``site`` is the same for the same machines in the same ``region`` on whatever market ("": the key). ``usd_since`` is
     since when the price is known to be what it is; ``earlier_usd`` are prices before that with the times when they
-    began, oldest first. ``chances`` is the availability estimate; None where there is none.
+    began, oldest first. ``chances`` is the availability estimate; None where there is none. ``losses`` are how often
+    spot is lost there; ``knows_losses`` says that they rest on the availability history of the pool.
     """
 
     key: str
@@ -105,7 +108,8 @@ class PlacementOption:
     startup_hours: float
     expected_usd: Usd
     transfer_hours: float = 0.0
-    interruptions_per_hour: float = 0.0
+    losses: LossRates = _NEVER_LOST
+    knows_losses: bool = False
     moves_usd: Usd = _NOTHING
     site: str = ""
     region: str = ""

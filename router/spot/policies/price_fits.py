@@ -6,6 +6,7 @@ waiting and on-demand alike are computed at present prices, and a price that is 
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -25,7 +26,7 @@ class PriceFits:
         self.weighers: list[ActionValues] = []
         self._usd = np.empty((0, len(first.spots)))
         self._first = first
-        self._add(first)
+        self._add(ActionValues(first))
 
     def __getitem__(self, which: int) -> ActionValues:
         """Return the action values of the fit of that number."""
@@ -43,10 +44,22 @@ class PriceFits:
         for row in np.flatnonzero((before < 0) | (deviation > MOVES)):
             distance = np.abs(usd[row] / self._usd - 1).max(axis=1, initial=0.0)
             near = distance.min() <= MOVES or len(self.weighers) == MOST
-            numbers[row] = distance.argmin() if near else self._add(self._first.at_prices(spot_usd[:, row]))
+            numbers[row] = (
+                distance.argmin() if near else self._add(_solve_at_prices(self._first, spot_usd[:, row].tobytes()))
+            )
         return numbers
 
-    def _add(self, model: ForesightModel) -> int:
-        self.weighers.append(ActionValues(model))
+    def _add(self, weigher: ActionValues) -> int:
+        model = weigher.model
+        self.weighers.append(weigher)
         self._usd = np.concatenate([self._usd, model.market.spot_usd[None, model.spots]])
         return len(self.weighers) - 1
+
+
+@lru_cache(maxsize=MOST)
+def _solve_at_prices(first: ForesightModel, spot_usd: bytes) -> ActionValues:
+    """Return the action values of the model at these prices.
+
+    A running job is decided by a session that begins anew each time, and sees the same past prices each time.
+    """
+    return ActionValues(first.at_prices(np.frombuffer(spot_usd)))

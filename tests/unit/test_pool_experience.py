@@ -1,14 +1,16 @@
-"""Interruption rates from observations, against cases counted by hand and against public traces."""
+"""Exposure of observed pools, against cases counted by hand and against public traces."""
 
 from __future__ import annotations
 
 import json
+import math
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from pricing.observed_risk import Exposure, estimate_loss_rate, measure_exposure
+from pricing.hazard import AGE_SCALE_HOURS
+from pricing.pool_experience import HALF_LIFE, Exposure, measure_exposure, memory_weight
 from tests.support.repository import ROOT
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
@@ -47,23 +49,59 @@ def test_observations_out_of_order_are_refused(observations: str) -> None:
         measure_exposure(seen(observations), HALF_HOUR)
 
 
+def x(*lives: tuple[float, float]) -> float:
+    """Return the operational time of stretches (age at the begin, age at the end), in minutes."""
+    c = 60 * AGE_SCALE_HOURS
+    return sum(math.log((c + end) / (c + begin)) for begin, end in lives)
+
+
 @pytest.mark.parametrize(
-    ("exposure", "rate"),
+    ("observations", "operational", "lives"),
     [
-        (Exposure(0, 0), 0.1),  # nothing seen: the prior
-        (Exposure(24, 0), 0.05),  # as long as the prior weighs, and no loss
-        (Exposure(24, 12), 0.3),  # (12 + 2.4) / 48
-        (Exposure(2376, 237), 0.09975),  # (237 + 2.4) / 2400: what was seen prevails
+        ("", 0.0, 0),
+        ("0-", 0.0, 0),
+        ("0+", 0.0, 1),
+        ("0+ 30+ 60+", x((0, 60)), 1),  # one life of an hour
+        ("0+ 30- 60+ 90+", x((0, 30), (0, 30)), 2),  # the second life begins anew
+        ("0+ 30+ 61+ 91+", x((0, 30), (0, 30)), 2),  # nobody looked for 31 minutes: ages begin anew
+        ("0- 30+ 60-", x((0, 30)), 1),
+        ("0+ 31-", 0.0, 1),
     ],
 )
-def test_the_rate_lies_between_what_was_seen_and_the_prior(exposure: Exposure, rate: float) -> None:
-    assert estimate_loss_rate(exposure, prior_rate=0.1, prior_hours=24) == pytest.approx(rate)
+def test_operational_time_follows_the_age_of_each_life(observations: str, operational: float, lives: int) -> None:
+    found = measure_exposure(seen(observations), HALF_HOUR)
+    assert found.operational == pytest.approx(operational)
+    assert found.lives == lives
 
 
-@pytest.mark.parametrize(("rate", "hours"), [(-0.1, 24), (0.1, 0), (0.1, -1), (float("nan"), 24), (0.1, float("nan"))])
-def test_a_prior_that_is_none_is_refused(rate: float, hours: float) -> None:
-    with pytest.raises(ValueError, match="prior needs"):
-        estimate_loss_rate(Exposure(1, 1), rate, hours)
+def test_a_calm_hour_of_an_old_machine_says_less_than_one_of_a_young_one() -> None:
+    day = measure_exposure([(START + i * HALF_HOUR, True) for i in range(49)], HALF_HOUR)
+    restarted = measure_exposure([(START + i * HALF_HOUR, i % 3 < 2) for i in range(73)], HALF_HOUR)
+    assert day.hours == pytest.approx(restarted.hours) == 24
+    assert restarted.operational > 5 * day.operational
+
+
+def test_what_was_seen_a_half_life_ago_counts_half() -> None:
+    fresh = measure_exposure(seen("0+ 30+ 60-"), HALF_HOUR)
+    end = START + timedelta(hours=1)
+    old = measure_exposure(seen("0+ 30+ 60-"), HALF_HOUR, end + HALF_LIFE)
+    for name in ("hours", "losses", "operational"):
+        assert getattr(old, name) == pytest.approx(getattr(fresh, name) / 2, rel=0.01)
+    assert old.lives == fresh.lives
+    assert memory_weight(START, START) == 1.0
+    assert memory_weight(START, START + 3 * HALF_LIFE) == pytest.approx(1 / 8)
+
+
+def test_interruptions_and_time_are_forgotten_alike() -> None:
+    """The rate of a steady pool is the same at any half-life; that of one which calmed down follows its late record."""
+    often = [(START + i * timedelta(minutes=20), i % 4 < 3) for i in range(24 * 3 * 30)]
+    now = often[-1][0]
+    found, whole = measure_exposure(often, HALF_HOUR, now), measure_exposure(often, HALF_HOUR)
+    assert found.losses < whole.losses / 2
+    assert found.losses / found.hours == pytest.approx(whole.losses / whole.hours, rel=0.02)
+    calm = [*often, *((now + i * HALF_HOUR, True) for i in range(1, 48 * 14))]
+    late, ever = measure_exposure(calm, HALF_HOUR, calm[-1][0]), measure_exposure(calm, HALF_HOUR)
+    assert late.losses / late.hours < ever.losses / ever.hours / 2
 
 
 def _trace(file: Path) -> Exposure:

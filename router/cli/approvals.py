@@ -1,0 +1,90 @@
+"""Commands ``stepfare approvals set`` and ``show``: the rules of approvals that hold for a state."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from router.cli import console
+from router.cli.console import CommandError, ExitCode
+from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, acting_user, open_state_store
+from router.render.tables import format_timestamp
+
+SCHEMA_VERSION = 1
+
+
+class RulesFormat(StrEnum):
+    """Output format of the rules."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+def set_rules(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The rules (YAML).")],
+    deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
+    clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
+) -> ExitCode:
+    """Set the rules of approvals of the state, in place of those that were set before.
+
+    From then on they hold for whoever applies, whatever a deploy file says. The audit log keeps them, with who set them
+    and when. Only an administrator sets them: root or the owner of the state's folder; on PostgreSQL a role that owns
+    the tables.
+
+    \b
+    stepfare approvals set approval.yaml
+
+    Exit codes: 2 the rules are wrong; 7 you are no administrator of the state.
+    """
+    from router.access.identity import local_operator
+    from router.cli.options import wall_clock
+    from router.config.approval_file import load_approval_rules
+    from router.queries.approvals import ApprovalRefusedError, set_approval_rules
+    from router.queries.context import QueryContext
+
+    rules = load_approval_rules(file)
+    with open_state_store(deploy, clouds) as (opened, store):
+        try:
+            entry = set_approval_rules(QueryContext(opened, store, wall_clock, local_operator(acting_user())), rules)
+        except ApprovalRefusedError as error:
+            raise CommandError(str(error), ExitCode.CREDENTIALS, error.remedy) from None
+    console.out(f"rules {rules.digest[:12]} hold since {format_timestamp(entry.at)}, set by {entry.who}")
+    return ExitCode.OK
+
+
+def show(
+    deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
+    clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
+    output: Annotated[RulesFormat, typer.Option("--output", "-o", help="Format.")] = RulesFormat.TEXT,
+) -> ExitCode:
+    """Show the rules of approvals that hold, with who set them and when.
+
+    \b
+    stepfare approvals show
+    stepfare approvals show -o json
+    """
+    from router.queries.approvals import approval_rules, state_rules
+
+    with open_state_store(deploy, clouds, makes=False) as (opened, store):
+        held, rules = state_rules(store), approval_rules(opened, store)
+    fields = None if rules is None else rules.model_dump(mode="json", exclude_defaults=True)
+    if output is RulesFormat.JSON:
+        who, at = (None, None) if held is None else (held.who, held.at.isoformat())
+        content = {"schema_version": SCHEMA_VERSION, "rules": fields, "set_by": who, "set_at": at}
+        console.out(json.dumps(content, indent=2))
+        return ExitCode.OK
+    if fields is None:
+        console.out("no rules are set: plans are applied without approvals")
+        return ExitCode.OK
+    import yaml
+
+    if held is None:
+        console.note(f"no rules are set for the state; {opened.deploy.approval_rules} holds")
+    else:
+        console.note(f"set by {held.who} at {format_timestamp(held.at)}")
+    console.out(yaml.safe_dump(fields, sort_keys=False))
+    return ExitCode.OK

@@ -1,0 +1,140 @@
+"""Renewal tables of a gang on spot: how much of its work is done after n interruptions. Pure.
+
+A life X of a gang ends by the hazard of its pool. Its first a hours (start-up, and what is lost since the last save)
+leave nothing; the rest K = max(X - a, 0) is kept. After n lives P_n = K_1 + ... + K_n is kept. The tables hold
+P(P_n < w) and E[max(w - P_n, 0)] / w for levels of the hazard, work w, a and n, in units of the hazard's own scale, so
+that one table serves every job. They come from convolution powers of K on a lattice that keeps its mean (Gerber 1982),
+by a Fourier transform damped against wrapping.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pricing.hazard import AGE_SCALE_HOURS, LEVELS, HazardShape
+
+Floats = NDArray[np.float64]
+#: Numbers of interruptions in the tables; between them figures are interpolated.
+COUNTS: Final = np.array(
+    [*range(1, 13), 14, 16, 18, 20, 24, 28, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256], dtype=np.int64
+)
+_CELLS: Final = 64
+_DAMPING: Final = 1e-7  # what wraps around counts by this
+_WORK: Final = np.geomspace(0.03, 6000.0, 48)  # work over the scale of kept life, where the hazard falls with age
+_RATES: Final = np.geomspace(1e-3, 3e3, 120)  # work times the rate, where the hazard is constant
+_WASTE: Final = np.geomspace(0.03, 10.0, 12)  # a in units of the scale
+_MASS: Final = 1 / (1 + np.exp(-np.linspace(-7.0, 7.0, 57)))  # probability that a life keeps anything
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class KeptWork:
+    """By [level, count]: the probability that the work is not done after so many lives, and the share that is left."""
+
+    not_done: Floats
+    left: Floats
+
+
+def kept_work(shape: HazardShape, levels: Floats, work: float, waste: float, last: int = len(COUNTS)) -> KeptWork:
+    """Return what is done of ``work`` hours after each of the first counts of lives.
+
+    Each life wastes its first ``waste`` hours.
+
+    Where the hazard falls with age ``levels`` are every second one of :data:`~pricing.hazard.LEVELS`.
+    """
+    if shape is HazardShape.FALLING:
+        table = _falling_table()
+        scale = AGE_SCALE_HOURS + waste
+        x, dx = _place(_WORK, work / scale)
+        y, dy = _place(_WASTE, waste / AGE_SCALE_HOURS)
+        rows = _between(table[:, :last, x : x + 2, y : y + 2], dx, dy)
+        return KeptWork(rows[0].T, rows[1].T)
+    constant = _constant_table()
+    not_done, left = [], []
+    for rate in levels:
+        x, dx = _place(_RATES, work * float(rate))
+        y, dy = _place_by_value(_MASS, math.exp(-float(rate) * waste))
+        row = _between(constant[:, :last, x : x + 2, y : y + 2], dx, dy)
+        not_done.append(row[0])
+        left.append(row[1])
+    return KeptWork(np.array(not_done), np.array(left))
+
+
+def _between(cells: Floats, x: float, y: float) -> Floats:
+    """Return the figures at shares of the way along the third and the fourth axis of a cell."""
+    along = cells[:, :, :, 0] * (1 - y) + cells[:, :, :, 1] * y
+    return np.asarray(along[:, :, 0] * (1 - x) + along[:, :, 1] * x)
+
+
+def _place(grid: Floats, value: float) -> tuple[int, float]:
+    """Return the cell of a geometric grid that holds the value, and the share of the way through it by the log."""
+    step = math.log(grid[1] / grid[0])
+    at = min(max(math.log(max(value, 1e-300) / grid[0]) / step, 0.0), len(grid) - 1.0)
+    cell = min(int(at), len(grid) - 2)
+    return cell, at - cell
+
+
+def _place_by_value(grid: Floats, value: float) -> tuple[int, float]:
+    cell = min(max(int(np.searchsorted(grid, value)) - 1, 0), len(grid) - 2)
+    return cell, float(min(max((value - grid[cell]) / (grid[cell + 1] - grid[cell]), 0.0), 1.0))
+
+
+@lru_cache(maxsize=1)
+def _falling_table() -> Floats:
+    """Return by [figure, count, work, waste, level] the figures of Lomax lives: P(X > t) = (1 + t/c)^-level."""
+    level = np.array(LEVELS[::2])[None, None, :]
+    work, waste = _WORK[:, None, None], _WASTE[None, :, None]
+    mass = (1 + waste) ** -level * np.ones_like(work)
+    # Beyond a the life is again Lomax, of scale c + a: the integral of its survival, in units of that scale.
+    edges = np.arange(_CELLS + 2) / _CELLS * work[..., None]
+    power = 1 - level[..., None]
+    near = np.abs(power) < 1e-9
+    integral = np.where(near, np.log1p(edges), np.expm1(power * np.log1p(edges)) / np.where(near, 1.0, power))
+    return _convolution_figures(mass, integral / work[..., None])
+
+
+@lru_cache(maxsize=1)
+def _constant_table() -> Floats:
+    """Return by [figure, count, work x rate, mass] the figures of exponential lives."""
+    rate, mass = _RATES[:, None], _MASS[None, :] * np.ones((len(_RATES), 1))
+    edges = np.arange(_CELLS + 2) / _CELLS * rate[..., None]
+    integral = -np.expm1(-edges) / rate[..., None] * np.ones_like(mass)[..., None]
+    return _convolution_figures(mass, integral)
+
+
+def _convolution_figures(mass: Floats, integral: Floats) -> Floats:
+    """Return by [figure, count, ...] the figures of the powers of K, whose work is 1.
+
+    ``mass`` is P(K > 0), ``integral`` by [..., edge] that of the survival of K given K > 0, from 0 to each cell's edge.
+    """
+    survival = integral * mass[..., None]
+    weights = np.empty((*mass.shape, _CELLS + 1))
+    weights[..., 0] = 1 - survival[..., 1] * _CELLS
+    weights[..., 1:] = (2 * survival[..., 1:-1] - survival[..., :-2] - survival[..., 2:]) * _CELLS
+    damping = _DAMPING ** (np.arange(2 * _CELLS) / (2 * _CELLS))
+    damped = np.fft.rfft(weights * damping[: _CELLS + 1], n=2 * _CELLS)
+    # A figure of the distribution is a weighted sum of its spectrum.
+    cells = np.arange(2 * _CELLS)
+    below = np.where(cells < _CELLS, 1.0, 0.0)
+    below[_CELLS] = 0.5
+    functionals = np.stack([_dual(f / damping) for f in (below, np.maximum(1 - cells / _CELLS, 0.0))])
+    figures = np.empty((2, len(COUNTS), *mass.shape), dtype=np.float64)
+    power, reached = np.ones_like(damped), 0
+    for i, count in enumerate(COUNTS):
+        for _ in range(count - reached) if count - reached < 4 else range(1):
+            power = power * (damped if count - reached < 4 else damped ** (count - reached))
+        reached = int(count)
+        figures[:, i] = np.clip(np.moveaxis((power @ functionals.T).real, -1, 0), 0.0, 1.0)
+    return figures
+
+
+def _dual(functional: Floats) -> NDArray[np.complex128]:
+    """Return the weights with which a real spectrum gives the sum of ``functional`` times its sequence."""
+    spectrum = np.fft.rfft(functional).conj() / len(functional)
+    spectrum[1:-1] *= 2
+    return np.asarray(spectrum, dtype=np.complex128)

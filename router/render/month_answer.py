@@ -1,0 +1,173 @@
+"""Write the answer of a month in words for its page and for a terminal: one sentence, its change, tiles. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from enum import StrEnum
+
+from router.render.figures import amount_in, percent
+from router.render.showback_view import HALF_CENT, MonthPage
+
+
+class AmountForm(StrEnum):
+    """The way an amount is written: to the cent, or the same with its sign."""
+
+    EXACT = "exact"
+    SIGNED = "signed"
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """An amount among words, which a page marks up for programs."""
+
+    value: Decimal
+    currency: str
+    form: AmountForm = AmountForm.EXACT
+
+    def __str__(self) -> str:
+        """Return it as people read it."""
+        return amount_in(self.value, self.currency, signed=self.form is AmountForm.SIGNED)
+
+
+Words = tuple[str | Amount, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """A figure of the month and a remark on it; ``budget_used`` is the share that a page draws, ``tag`` its mark."""
+
+    title: str
+    value: Words
+    note: Words
+    tag: str = ""
+    budget_used: Decimal | None = None
+
+
+def plain_words(words: Words) -> str:
+    """Return the words as one text."""
+    return "".join(map(str, words))
+
+
+def month_sentence(page: MonthPage) -> Words:
+    """Return what was spent, how much of the budget, how far from plan and why, and who is over a budget."""
+    return (
+        f"{page.month.begins:%B}{'' if page.is_over else ' so far'}: ",
+        *(("what was spent is unknown",) if page.spent is None else (_exact(page, page.spent), " spent")),
+        *_budget_words(page),
+        *_plan_words(page),
+        *_over_words(page),
+        ".",
+    )
+
+
+def change_sentence(page: MonthPage) -> Words:
+    """Return how the month differs from the one before it, and why; no words where it does not, or nobody knows."""
+    change = page.total["change"]
+    if not change:
+        return ()
+    team = page.change_team
+    most: Words = () if team is None else (f"; the most in {team.team} (", _signed(page, team.amount), ")")
+    more = f" {'more' if change > 0 else 'less'} than {page.month_before:%B}"
+    return (Amount(abs(change), page.currency), more, *_change_words(page, None, ": "), *most, ".")
+
+
+def month_tiles(page: MonthPage) -> tuple[Tile, ...]:
+    """Return the tiles of the month."""
+    return (_spent_tile(page), _budget_tile(page), _end_tile(page), _change_tile(page), _waste_tile(page))
+
+
+def _signed(page: MonthPage, value: Decimal) -> Amount:
+    return Amount(value, page.currency, AmountForm.SIGNED)
+
+
+def _exact(page: MonthPage, value: Decimal) -> Amount:
+    return Amount(value, page.currency)
+
+
+def _budget_words(page: MonthPage) -> Words:
+    if page.total["budget_used"] is not None:
+        return (f", {percent(float(page.total['budget_used']))} of the budget",)
+    return (", no budget for all",) if page.total["budget"] is None else ()
+
+
+def _plan_words(page: MonthPage) -> Words:
+    whole = page.main.whole
+    if whole is None or abs(whole) < HALF_CENT:
+        return ()
+    cause = f", {page.cause}" if page.cause else ""
+    return ("; ", _exact(page, abs(whole)), f" {'over' if whole > 0 else 'under'} plan{cause}")
+
+
+def _over_words(page: MonthPage) -> Words:
+    if page.over is None:
+        return ()
+    if not page.over:
+        return ("; nobody is over a budget",)
+    verb = "is over its budget" if len(page.over) == 1 else "are over their budgets"
+    return (f"; {', '.join(page.over)} {verb}",)
+
+
+def _change_words(page: MonthPage, most: int | None, first: str) -> Iterator[str | Amount]:
+    for number, each in enumerate(page.change[:most]):
+        yield first if number == 0 else ", "
+        yield _signed(page, each.amount)
+        yield f" {each.words}"
+
+
+def _others(pairs: Iterable[tuple[Decimal, str]]) -> Iterator[str | Amount]:
+    for number, (value, currency) in enumerate(pairs):
+        if number:
+            yield " and "
+        yield Amount(value, currency)
+
+
+def _spent_tile(page: MonthPage) -> Tile:
+    value: Words = ("unknown",) if page.spent is None else (_exact(page, page.spent),)
+    if page.others:
+        return Tile("Spent", value, ("and ", *_others(page.others), ", kept apart: currencies are not added"))
+    return Tile("Spent", value, (f"{page.basis} cost, one currency",))
+
+
+def _budget_tile(page: MonthPage) -> Tile:
+    used, budget = page.total["budget_used"], page.total["budget"]
+    if used is None:
+        unseen = page.over is None and not budget
+        return Tile("Budget used", ("none set",), ("budgets were not looked at" if unseen else "for the whole month",))
+    left = budget * (1 - used)
+    note = (_exact(page, abs(left)), f" {'left' if left >= 0 else 'over'} of ", _exact(page, budget))
+    return Tile("Budget used", (percent(float(used), 1),), note, "over" if used > 1 else "", used)
+
+
+def _end_tile(page: MonthPage) -> Tile:
+    total = page.total
+    if total["forecast"] is not None:
+        ends = (_exact(page, total["forecast_low"]), " to ", _exact(page, total["forecast_high"]))
+        return Tile("Month end", ("~", _exact(page, total["forecast"])), (*ends, ", four times in five"))
+    share = total["estimated_share"]
+    estimated = "share estimated unknown" if share is None else f"{percent(float(share), 1)} estimated"
+    unbilled = page.not_billed
+    billed: Words = ("nothing billed yet",) if unbilled is None else (_exact(page, unbilled), " not billed yet")
+    return Tile(
+        "Month end", ("no forecast",), (f"{'the month is over; ' if page.is_over else ''}{estimated}, ", *billed)
+    )
+
+
+def _change_tile(page: MonthPage) -> Tile:
+    if page.total["change"] is None:
+        return Tile("On last month", ("unknown",), ("no month before it is on record",))
+    note = ("from ", _exact(page, page.total["last_month"]), *_change_words(page, 2, "; "))
+    return Tile("On last month", (_signed(page, page.total["change"]),), note)
+
+
+def _waste_tile(page: MonthPage) -> Tile:
+    waste = page.waste_total
+    if waste is None:
+        others = (f" in {page.currency}; ", *_others(page.waste_others)) if page.waste_others else ()
+        return Tile("Waste", ("none",), ("no waste was metered or billed", *others))
+    largest = page.waste[0] if page.waste else None
+    most: Words = () if largest is None or largest.cost is None else ("; ", _exact(page, largest.cost))
+    name = f" {largest.name.lower()}" if largest is not None and most else ""
+    share = percent(float(waste / page.spent), 1) if page.spent else "unknown share"
+    return Tile("Waste", (share,), (_exact(page, waste), *most, name))

@@ -1,0 +1,138 @@
+"""Draw the page of a job within a plan: where it is to run and why, what else it could do, what its rules cost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from pricing.money import Usd
+from router.planning.plan import Alternative, JobSummary, Line, Plan
+from router.planning.plan_facts import main_placement
+from router.render.explain_text import DROPPED_WORDS, merged_fallbacks
+from router.render.figures import MARKET_WORDS, chance, day_clock, signed_money
+from router.render.page_frame import PageFrame
+from router.render.pages import fill_template
+from router.render.tonight_view import WORTH_SHOWING
+
+
+@dataclass(frozen=True, slots=True)
+class BoughtRow:
+    """Machines that the plan buys for the job, or keeps behind it as a fallback."""
+
+    kind: str
+    where: str
+    machines: str
+    market: str
+    span: str
+    hours: float
+    cost_usd: Usd
+
+
+@dataclass(frozen=True, slots=True)
+class OtherRow:
+    """Another way to run the job; ``more_usd`` is beyond the plan's, None of a job that is left out."""
+
+    where: str
+    machines: str
+    market: str
+    lacks: str
+    cost_usd: Usd
+    more_usd: Usd | None
+
+
+def planned_job_url(digest: str, job: str) -> str:
+    """Return the URL of a job's page within a plan; its name may hold any characters."""
+    return f"/plans/{digest}/jobs/{quote(job, safe='')}"
+
+
+def planned_job_page(plan: Plan, digest: str, name: str, runs_url: str | None, frame: PageFrame) -> str | None:
+    """Return the page as HTML; None where the plan has no such job.
+
+    ``runs_url`` is "" where it never ran, None for whoever may not know.
+    """
+    job = next((job for job in plan.jobs if job.job == name), None)
+    if job is None:
+        return None
+    lines = [line for line in plan.lines if line.job == name]
+    moves = [move for move in plan.moves if move.job == name]
+    more, second = _next_best(job)
+    left = next((left for left in plan.unplaced if left.job == name), None)
+    return fill_template(
+        "planned_job.html",
+        frame=frame,
+        plan=plan,
+        plan_id=f"plan-{digest[:12]}",
+        plan_url=f"/plans/{digest}",
+        runs_url=runs_url,
+        job=job,
+        left=left,
+        place=_place(lines, name),
+        chance=chance(job.on_time_probability),
+        asked=chance(job.confidence),
+        next_more=more,
+        next_words=second,
+        bought=_bought(lines),
+        moves_usd=Usd.total(move.cost_usd for move in moves),
+        others=[_other(job, each) for each in job.alternatives],
+        rules=[rule for rule in job.constraint_costs if rule.saving_usd.dollars() >= WORTH_SHOWING],
+        dropped=[(row.offers, DROPPED_WORDS.get(row.reason, row.reason), row.example) for row in job.dropped],
+        doubts=[note for note in job.notes if note],
+    )
+
+
+def _place(lines: Sequence[Line], name: str) -> str:
+    place = main_placement(lines, name)
+    if place is None:
+        return ""
+    kinds = " + ".join(dict.fromkeys(line.accelerator for line in lines if line.gang == lines[0].gang))
+    return f"{place.cloud} {place.region} on {place.accelerators:,} {kinds}"
+
+
+def _bought(lines: Sequence[Line]) -> list[BoughtRow]:
+    rows = [
+        BoughtRow(
+            "order" if line.orderable else line.kind,
+            f"{line.cloud} {line.zone or line.region}",
+            f"{line.machines:,} x {line.instance_type}",
+            MARKET_WORDS[line.market],
+            f"{day_clock(line.start)} to {day_clock(line.end)}",
+            float(line.hours),
+            line.cost_usd if line.fallback is None else line.cost_usd - line.fallback.cost_usd,
+        )
+        for line in lines
+    ]
+    rows += [
+        BoughtRow(
+            "fallback",
+            f"{behind.cloud} {behind.zone or behind.region}",
+            f"{behind.machines:,} x {behind.instance_type}",
+            MARKET_WORDS[behind.market],
+            f"{behind.probability:.0%} likely",
+            float(behind.hours),
+            behind.cost_usd,
+        )
+        for behind in merged_fallbacks(lines)
+    ]
+    return rows
+
+
+def _other(job: JobSummary, each: Alternative) -> OtherRow:
+    return OtherRow(
+        f"{each.cloud} {each.zone or each.region}",
+        each.mix or f"{each.machines:,} x {each.instance_type}",
+        MARKET_WORDS[each.market],
+        each.lacks,
+        each.cost_usd,
+        each.cost_usd - job.cost_usd if job.finish is not None else None,
+    )
+
+
+def _next_best(job: JobSummary) -> tuple[str, str]:
+    """Return how much more the best alternative costs and which it is, in words; "" where there is none."""
+    second = job.runner_up
+    if second is None or job.finish is None:
+        return "", "nothing else serves it"
+    where = f"{second.cloud} {second.region}, {second.accelerators:,} {second.accelerator}"
+    words = f"{where}, {MARKET_WORDS[second.market]}"
+    return signed_money(second.cost_usd - job.cost_usd), f"{words}; {second.lacks}" if second.lacks else words

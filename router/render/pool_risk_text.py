@@ -1,0 +1,284 @@
+"""The interruption risk of spot pools as a table, as the ledger of one pool, as JSON or CSV. Pure functions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import datetime
+
+from pricing.book import PriceBook
+from pricing.hazard import AGE_SCALE_HOURS
+from pricing.pool_experience import LossReason
+from router.files.csv_text import csv_text
+from router.render.pool_risk_view import TOLD_AGES, TOLD_CHANCES, PoolRisk, RiskChange
+from router.render.tables import PLAIN, Screen, format_table, wrap_text
+
+SCHEMA_VERSION = 1
+_RIGHT = frozenset({"LEVEL", "80%", "8 H", "24 H", "OWN", "BEFORE", "AFTER", "AGE", "AN HOUR"})
+_WIDTHS = {"PLACE": 15, "MACHINE": 16, "RESTS ON": 11}
+_LEGEND = (
+    "LEVEL: the median; a machine of age t is interrupted",
+    f"LEVEL / ({AGE_SCALE_HOURS:g} h + t) times an hour, with /h LEVEL times at any age",
+    "80%: four times in five it lies there; 8 H, 24 H: chance of no interruption of",
+    "a new machine; OWN: recorded in the pool itself, older records counting less",
+)
+_GUESS = "~ nobody has published any measurement of such machines: a wide guess"
+
+
+def two_digits(value: float) -> str:
+    """Return a level or rate with two significant digits, such as ``0.20``, ``1.3`` or ``0.013``."""
+    digits = 0 if value >= 9.95 else 1 if value >= 0.995 else 2 if value >= 0.0995 else 3
+    return f"{value:.{digits}f}"
+
+
+def format_level(risk: PoolRisk) -> str:
+    """Return the median level, with ``/h`` where it is a rate an hour and ``~`` where nobody has published any."""
+    return f"{'~' if risk.is_unpublished else ''}{two_digits(risk.median)}{'/h' if risk.is_constant else ''}"
+
+
+def format_interval(risk: PoolRisk) -> str:
+    """Return the levels that hold four times in five, such as ``0.050-0.81``."""
+    low, high = risk.interval
+    return f"{two_digits(low)}-{two_digits(high)}"
+
+
+def format_own(risk: PoolRisk) -> str:
+    """Return the pool's own interruptions and hours, such as ``2 in 41 h``; ``none`` without a record."""
+    return f"{risk.interruptions:.2g} in {risk.hours:,.0f} h" if risk.own else "none"
+
+
+def table(risks: Sequence[PoolRisk], screen: Screen = PLAIN) -> str:
+    """Return a table that fits the screen, with a legend."""
+    header = ("PLACE", "MACHINE", "LEVEL", "80%", "8 H", "24 H", "OWN", "RESTS ON")
+    rows = [
+        (
+            risk.place,
+            risk.offer.instance_type,
+            format_level(risk),
+            format_interval(risk),
+            *(_percent(risk.hazard.survival(hours)) for hours in TOLD_CHANCES),
+            format_own(risk),
+            ", ".join(risk.basis),
+        )
+        for risk in risks
+    ]
+    legend = [*_LEGEND, *([_GUESS] if any(risk.is_unpublished for risk in risks) else [])]
+    return "\n".join([format_table(header, rows, _RIGHT, _WIDTHS, screen), "", *legend]) + "\n"
+
+
+def wide(risks: Sequence[PoolRisk], screen: Screen = PLAIN) -> str:
+    """Return a table of all figures with the evidence in words, as wide as needed."""
+    header = ("POOL", "GPUS", "LEVEL", "80%", "8 H", "24 H", "OWN", "LIVES", "BAND", "SHARE", "DOUBT", "EVIDENCE")
+    rows = [
+        (
+            risk.pool,
+            f"{risk.machine.accelerator_count}x{risk.machine.accelerator}",
+            format_level(risk),
+            format_interval(risk),
+            *(_percent(risk.hazard.survival(hours)) for hours in TOLD_CHANCES),
+            format_own(risk),
+            str(sum(record.runs for record in risk.own)),
+            risk.offer.interruption_band or "",
+            "" if risk.offer.preempted_share is None else _percent(risk.offer.preempted_share),
+            risk.risk.weak,
+            risk.risk.source,
+        )
+        for risk in risks
+    ]
+    return format_table(header, rows, _RIGHT | {"LIVES", "SHARE"}, {}, screen) + "\n"
+
+
+def ledger(risk: PoolRisk, screen: Screen = PLAIN) -> str:
+    """Return all that is known of one pool: level, chances, evidence, rates by age, and what would change it."""
+    offer, machine = risk.offer, risk.machine
+    low, high = (two_digits(level) for level in risk.interval)
+    place = f"{offer.region_id}/{offer.zone}" if offer.zone else str(offer.region_id)
+    by_age = "the same at any age" if risk.is_constant else f"level / ({AGE_SCALE_HOURS:g} h + age) an hour"
+    facts = [
+        ("level", f"{two_digits(risk.median)}{'/h' if risk.is_constant else ''}, four times in five {low} to {high}"),
+        ("rate", by_age),
+        *((f"no hit in {hours:.0f} h", _percent(risk.hazard.survival(hours))) for hours in TOLD_CHANCES),
+        ("own record", _own_in_words(risk)),
+        ("hardware", f"fails on top, every {1 / risk.risk.hardware_per_hour:,.0f} h in the mean"),
+        ("doubt", risk.risk.weak or "none"),
+    ]
+    return "\n".join(
+        [
+            screen.heading(f"{place}: {offer.instance_type} ({machine.accelerator_count} {machine.accelerator}), spot"),
+            *(wrap_text(f"{name:<16}{text}", width=screen.width) for name, text in facts),
+            "",
+            screen.heading("WHAT IT RESTS ON, the nearest evidence first"),
+            *(_evidence(row.level, row.text, row.as_of, screen.width) for row in risk.risk.evidence),
+            "",
+            *_losses(risk, screen),
+            _ages(risk, screen),
+            "",
+            _changes(risk.changes, risk, screen),
+        ]
+    )
+
+
+def _losses(risk: PoolRisk, screen: Screen) -> list[str]:
+    if not risk.told_losses:
+        return []
+    heading = screen.heading("OWN LOSSES BY REASON, of which capacity alone is in the level")
+    return [heading, *(f"{name:<16}{text}" for name, text in risk.told_losses), ""]
+
+
+def _own_in_words(risk: PoolRisk) -> str:
+    if not risk.own:
+        return "none: nobody was seen to hold, or to look for, such a machine there"
+    runs, last = sum(record.runs for record in risk.own), max(record.last_at for record in risk.own)
+    return f"{format_own(risk)} of {runs:,} lives, the last on {last:%Y-%m-%d}"
+
+
+def _evidence(level: str, text: str, as_of: str, width: int) -> str:
+    dated = f" ({as_of})" if as_of and as_of not in text else ""
+    return wrap_text(f"{level:<16}{text}{dated}", width=width)
+
+
+def _ages(risk: PoolRisk, screen: Screen) -> str:
+    header = ("AGE", *(f"{age:.0f} h" for age in TOLD_AGES))
+    cells = ("interruptions an hour", *(two_digits(risk.hazard.rate_at(age)) for age in TOLD_AGES))
+    return format_table(header, [cells], frozenset(header[1:]), {}, screen)
+
+
+def _changes(changes: Sequence[RiskChange], risk: PoolRisk, screen: Screen) -> str:
+    if not changes:
+        return "The owner states this rate: nothing that is seen changes it.\n"
+    before, chance = two_digits(risk.median), _percent(risk.hazard.survival(TOLD_CHANCES[-1]))
+    header = ("WHAT WOULD CHANGE IT", "LEVEL", f"NO HIT IN {TOLD_CHANCES[-1]:.0f} H")
+    rows = [(c.watch.what, f"{before} -> {two_digits(c.median)}", f"{chance} -> {_percent(c.chance)}") for c in changes]
+    return format_table(header, rows, frozenset(header[1:]), {}, screen) + "\n"
+
+
+def as_json(risks: Sequence[PoolRisk], book: PriceBook, now: datetime) -> str:
+    """Return a JSON object with ``schema_version``, the book and the pools."""
+    return json.dumps(risks_document(risks, book, now), indent=2, ensure_ascii=False) + "\n"
+
+
+def risks_document(risks: Sequence[PoolRisk], book: PriceBook, now: datetime) -> dict[str, object]:
+    """Return the pools as data, each with its evidence and with what would change it."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "book": {"digest": book.digest, "as_of": book.as_of.isoformat()},
+        "now": now.isoformat(),
+        "pools": [_record(risk) for risk in risks],
+    }
+
+
+def as_csv(risks: Sequence[PoolRisk]) -> str:
+    """Return a row per pool with its figures, without the evidence behind them; unknown values are ``none``."""
+    return csv_text(CSV_FIELDS, (_csv_row(risk) for risk in risks), unknown="none")
+
+
+CSV_FIELDS = (
+    "cloud",
+    "region",
+    "zone",
+    "instance_type",
+    "accelerator",
+    "accelerator_count",
+    "shape",
+    "level_median",
+    "level_low",
+    "level_high",
+    "no_interruption_8h",
+    "no_interruption_24h",
+    "own_interruptions",
+    "own_hours",
+    "own_lives",
+    "interruption_band",
+    "band_as_of",
+    "preempted_share",
+    "unpublished",
+    "weak",
+    "rests_on",
+    "lost_by_price_limit",
+    "lost_by_maintenance",
+    "lost_by_host",
+    "lost_without_reason",
+)
+
+
+def _csv_row(risk: PoolRisk) -> tuple[object, ...]:
+    offer, machine = risk.offer, risk.machine
+    low, high = risk.interval
+    return (
+        offer.cloud,
+        offer.region,
+        offer.zone,
+        offer.instance_type,
+        machine.accelerator,
+        machine.accelerator_count,
+        risk.hazard.shape.value,
+        *map(_digits, (risk.median, low, high, *(risk.hazard.survival(hours) for hours in TOLD_CHANCES))),
+        _digits(risk.interruptions),
+        _digits(risk.hours),
+        sum(record.runs for record in risk.own),
+        offer.interruption_band,
+        offer.band_as_of,
+        offer.preempted_share,
+        "true" if risk.is_unpublished else "false",
+        risk.risk.weak,
+        ", ".join(risk.basis),
+        *(_count(n) for reason, n in risk.losses_by_reason.items() if reason is not LossReason.CAPACITY),
+        _digits(risk.without_reason),
+    )
+
+
+def _record(risk: PoolRisk) -> dict[str, object]:
+    offer, machine = risk.offer, risk.machine
+    low, high = risk.interval
+    return {
+        "cloud": offer.cloud,
+        "region": offer.region,
+        "zone": offer.zone,
+        "instance_type": offer.instance_type,
+        "accelerator": machine.accelerator,
+        "accelerator_count": machine.accelerator_count,
+        "shape": risk.hazard.shape.value,
+        "level": {"median": _digits(risk.median), "low": _digits(low), "high": _digits(high)},
+        "no_interruption": {f"{hours:.0f}h": _digits(risk.hazard.survival(hours)) for hours in TOLD_CHANCES},
+        "interruptions_per_hour_at_age": {f"{age:.0f}h": _digits(risk.hazard.rate_at(age)) for age in TOLD_AGES},
+        "hardware_failures_per_hour": _digits(risk.risk.hardware_per_hour),
+        "own": {
+            "interruptions": _digits(risk.interruptions),
+            "hours": _digits(risk.hours),
+            "exposure": _digits(sum(record.exposure for record in risk.own)),
+            "lives": sum(record.runs for record in risk.own),
+            "losses": {
+                **{reason.value: _count(count) for reason, count in risk.losses_by_reason.items()},
+                "without_reason": _digits(risk.without_reason),
+            },
+        },
+        "interruption_band": offer.interruption_band,
+        "band_as_of": None if offer.band_as_of is None else offer.band_as_of.isoformat(),
+        "preempted_share": offer.preempted_share,
+        "unpublished": risk.is_unpublished,
+        "weak": risk.risk.weak,
+        "evidence": [{"level": row.level, "text": row.text, "as_of": row.as_of} for row in risk.risk.evidence],
+        "would_change": [
+            {
+                "what": change.watch.what,
+                "interruptions": change.watch.interruptions,
+                "exposure": _digits(change.exposure),
+                "level_median": _digits(change.median),
+                "no_interruption_24h": _digits(change.chance),
+            }
+            for change in risk.changes
+        ],
+    }
+
+
+def _count(losses: float | None) -> float | None:
+    return None if losses is None else _digits(losses)
+
+
+def _percent(share: float) -> str:
+    return f"{share:.0%}"
+
+
+def _digits(value: float) -> float:
+    """Return a figure with six significant digits: more of them are noise of the arithmetic."""
+    return float(f"{value:.6g}")

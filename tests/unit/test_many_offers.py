@@ -1,0 +1,70 @@
+"""Thousands of offers, each with a cap of its own, as a refreshed book has them; and a clock that runs out early."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from pricing.money import Usd
+from router.jobs.limits import Limits
+from router.jobs.spec import Job
+from router.planning.candidates import CandidateFinder
+from router.planning.derived_placement import Found, find_for_plan
+from router.planning.plan import Cut
+from router.planning.planner import PlanRequest, make_plan
+from router.planning.planning_input import NOT_LOOKED_AT, PARTLY_LOOKED_AT
+from router.prices.books import load_book
+from tests.support.checker import check_plan
+from tests.support.flexible_jobs import flexible_jobs
+from tests.support.zoned_book import zoned_book
+
+NOW = datetime(2026, 11, 21, 18, tzinfo=UTC)
+JOBS = flexible_jobs(20, NOW)
+
+
+class StoppedClock:
+    """A clock that stands still until somebody stops it at another moment."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.mark.slow
+def test_a_plan_over_ten_thousand_offers_is_proven() -> None:
+    """A dense comparison for each cap took too long; an hour's limit leaves the end to the counts."""
+    book = zoned_book(load_book("embedded"), 10_000)
+    assert len(book.offers) == 10_000
+    request = PlanRequest(JOBS, book, Limits.none(), NOW, time_limit=timedelta(hours=1))
+    plan = make_plan(request)
+    assert (plan.status, plan.unplaced, plan.cuts) == ("optimal", (), ())
+    assert check_plan(plan, JOBS, book, Limits.none()) == []
+
+
+def test_jobs_whose_offers_were_not_looked_at_in_time_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once the limit is over few spot offers are looked at, and after four limits none at all."""
+    clock, looked = StoppedClock(), list[tuple[str, int | None]]()
+    ends = {2: 61.0, 3: 241.0}  # when the look at so many jobs ends
+
+    def watched(finder: CandidateFinder, job: Job, *, most_spot: int | None = None) -> Found:
+        looked.append((job.name, most_spot))
+        clock.now = ends.get(len(looked), clock.now)
+        return find_for_plan(finder, job, most_spot=most_spot)
+
+    monkeypatch.setattr("router.planning.planner.find_for_plan", watched)
+    urgent = JOBS[3].model_copy(update={"priority": 5})
+    book = load_book("embedded")
+    request = PlanRequest((*JOBS[:3], urgent), book, Limits.none(), NOW, time_limit=timedelta(seconds=60))
+    plan = make_plan(request, clock=clock)
+    assert looked == [(urgent.name, None), (JOBS[0].name, None), (JOBS[1].name, 4)]
+    notes = {job.job for job in plan.jobs if PARTLY_LOOKED_AT in job.notes}
+    assert notes == {JOBS[1].name}
+    assert [(left.job, left.reason) for left in plan.unplaced] == [(JOBS[2].name, NOT_LOOKED_AT)]
+    assert (plan.status, plan.stage_one_proven) == ("feasible", False)
+    assert Cut("offers", "time") in plan.cuts
+    known = (JOBS[0], urgent)
+    alone = make_plan(PlanRequest(known, book, Limits.none(), NOW, time_limit=timedelta(hours=1), gap=0.0))
+    assert Usd(0) < plan.bound_usd <= alone.cost_usd

@@ -1,0 +1,41 @@
+"""The figures of design note 071: plan and quote of eight V100 due in 60 h agree on the one place that there is."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from router.jobs.limits import Limits
+from router.jobs.spec import Job
+from router.planning.candidates import CandidateFinder
+from router.prices.books import load_book
+from router.quotes.make_quote import make_quote
+from router.quotes.quote import Quote
+from router.quotes.request import MarketInputs, QuoteRequest
+from router.spot.policies.our_policy import QUOTED_DESCRIPTION, quoted_policy_for
+from tests.support.asked_quotes import dollars
+from tests.support.night import NOW
+
+JOB = Job.model_validate(
+    {
+        "name": "v100-job",
+        "team": "research",
+        "steps": 47_600,
+        "deadline": "+60h",
+        "workload": {"profile": {"accelerators": "V100-16GB:8", "steps_per_hour": 1000}},
+        "gang": {"accelerators": "V100-16GB:8"},
+        "checkpoint": {"size_gib": 20},
+    }
+)
+
+
+def test_plan_and_quote_agree_where_there_is_one_place() -> None:
+    book, limits = load_book("embedded"), Limits.none()
+    finder = CandidateFinder(book, limits, NOW, advisory=False)
+    trade = MarketInputs(finder, book, limits, NOW, lambda _: {}, quoted_policy_for, QUOTED_DESCRIPTION)
+    quote = make_quote(QuoteRequest(JOB, NOW + timedelta(hours=60)), trade)
+    assert isinstance(quote, Quote)
+    assert dollars(quote.plan_usd) == pytest.approx(714.5, abs=0.5)
+    assert dollars(quote.usd.mean) == pytest.approx(683.5, abs=0.5)
+    assert dollars(quote.place_usd) == pytest.approx(dollars(quote.plan_usd), rel=0.1)

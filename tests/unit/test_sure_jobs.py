@@ -1,0 +1,66 @@
+"""Every placed job is as sure as it asks: what several offers leave too unsure runs on one, or is left out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from router.app.plan import PlanOptions, plan_request
+from router.planning.plan import Plan
+from router.planning.planner import PlanRequest, make_plan
+from router.render import plan_text
+from tests.support.checker import check_plan
+from tests.support.instances import make_instance
+from tests.support.repository import ROOT
+from tests.support.solved_instances import request_of as made_up_request
+
+FIELD = ROOT.parent / "shared" / "field"
+NOW = datetime(2026, 11, 23, tzinfo=UTC)
+
+
+def request_of(folder: Path) -> PlanRequest:
+    options = PlanOptions(horizon=timedelta(hours=6), gap=0.0)
+    request = plan_request([str(folder / "jobs.yaml")], str(folder / "book.csv"), folder / "limits.yaml", NOW, options)
+    return request.request
+
+
+def least_margin(plan: Plan) -> float:
+    """Return by how much the least sure of the placed jobs is surer than it asks."""
+    asked = [(j.on_time_probability, j.confidence) for j in plan.jobs if j.on_time_probability is not None and j.finish]
+    return min((found - confidence for found, confidence in asked), default=1.0)
+
+
+@pytest.mark.skipif(not FIELD.exists(), reason="no ../shared")
+@pytest.mark.parametrize("case", ["30-confidence-split-offers", "31-confidence-split-offers-2"])
+@pytest.mark.parametrize("rounds", [1, 2])
+def test_published_cases(case: str, rounds: int) -> None:
+    request = replace(request_of(FIELD / case), confidence_rounds=rounds)
+    plan = make_plan(request)
+    assert not plan.unplaced
+    assert least_margin(plan) >= -0.005
+    assert check_plan(plan, request.jobs, request.book, request.limits, slot=request.slot) == []
+
+
+@pytest.mark.parametrize("seed", [31, 106, 139, 173, 175, 194, 209, 251])
+def test_made_up_nights(seed: int) -> None:
+    """On each of these, several offers left a job less sure than it asks, or seemed to."""
+    plan = make_plan(made_up_request(make_instance(seed), gap=0.0, confidence_rounds=1, resolve_limits=0))
+    assert least_margin(plan) >= -0.005
+    assert plan.status == "optimal"
+
+
+@pytest.mark.skipif(not FIELD.exists(), reason="no ../shared")
+def test_the_bound_stands_beside_what_it_bounds() -> None:
+    """A job that goes on elsewhere counts a threshold that nobody pays; the market of several is a mix."""
+    plan = make_plan(request_of(FIELD / "31-confidence-split-offers-2"))
+    text = plan_text.table(plan)
+    assert f"counted  {'$' + format(plan.objective_usd.dollars(), ',.2f'):>13}   with min_saving" in text
+    assert "proven bound of what is counted" in text
+    assert plan.bound_usd <= plan.objective_usd
+    several = {j.job for j in plan.jobs if len({x.market for x in plan.lines if x.job == j.job}) > 1}
+    rows = {line.split()[0]: line.split() for line in text.splitlines() if line.startswith("j")}
+    assert several
+    assert {name for name, row in rows.items() if "mix" in row} == several
