@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -24,6 +24,7 @@ from router.planning.shared_limits import limit_amounts, use_of
 SHOWN = 5
 _TRIED = 16
 _NOTHING = 1e-9  # of a limit's unit
+_SURELY = 1 - 1e-6  # of the cost of its steps: a run costs at least this much
 MAY_NOT_MOVE = "max_moves: 0 keeps it where it runs"
 NOT_ORDERED_HERE = "cannot be ordered from here (--advisory plans with it)"
 
@@ -219,10 +220,21 @@ def rank_candidates(job: Job, candidates: Iterable[Candidate]) -> list[Candidate
 
 
 def best_single_run(
-    here: JobContext, candidates: Sequence[Candidate], slots: Sequence[Slot] | None = None
+    here: JobContext, candidates: Sequence[Candidate], slots: Sequence[Slot] | None = None, below: Usd | None = None
 ) -> SingleRun | None:
-    """Return the run that fits and lacks nothing with the least cost and carbon; None when none does."""
-    return min(fitting_runs(here, candidates, slots), key=lambda a: (a.objective_usd, a.candidate.key), default=None)
+    """Return the run that fits and lacks nothing with the least cost and carbon; None when none does.
+
+    With ``below``, None as well where none costs less than that.
+    """
+    best: SingleRun | None = None
+    for run in _fitting_runs(here, candidates, slots, lambda: below if best is None else _least(below, best.cost)):
+        if best is None or (run.objective_usd, run.candidate.key) < (best.objective_usd, best.candidate.key):
+            best = run
+    return None if best is None or (below is not None and best.cost >= below) else best
+
+
+def _least(below: Usd | None, other: Usd) -> Usd:
+    return other if below is None else min(below, other)
 
 
 def fitting_runs(
@@ -232,19 +244,30 @@ def fitting_runs(
 
     At least a fixed number of candidates is tried; further ones follow in order of cost until one fits.
     """
+    return list(_fitting_runs(here, candidates, slots, lambda: None))
+
+
+def _fitting_runs(
+    here: JobContext, candidates: Sequence[Candidate], slots: Sequence[Slot] | None, most: Callable[[], Usd | None]
+) -> Iterator[SingleRun]:
+    """Yield the runs of :func:`fitting_runs`; those that surely cost more than ``most`` count as tried."""
     local, job = here.with_candidates(candidates), here.job
     window = here.problem.window(job) if slots is None else tuple(slots)
     hours = sum(slot.hours for slot in window)
-    runs: list[SingleRun] = []
+    found = False
     for number, c in enumerate(rank_candidates(job, candidates)):
-        if number >= _TRIED and runs:
+        if number >= _TRIED and found:
             break
-        if c.reserved_hours(steps_to_do(job, running=c.running)) - c.startup_hours > hours + 1e-6:
+        steps = steps_to_do(job, running=c.running)
+        if c.reserved_hours(steps) - c.startup_hours > hours + 1e-6:
+            continue
+        limit = most()
+        if limit is not None and c.carbon is None and c.usd_per_step * steps * _SURELY > limit.dollars():
             continue
         run = evaluate_single_run(local, c, slots)
         if run.finish is not None and not run.lacks:
-            runs.append(run)
-    return runs
+            found = True
+            yield run
 
 
 def alternatives_of(

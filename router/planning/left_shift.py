@@ -93,10 +93,9 @@ def earliest_run(
 ) -> tuple[SlotHold, ...] | None:
     """Return the first unbroken run that does all the job's steps on one candidate; None if there is none."""
     window = slots_within_dates(candidate, problem.window(job) if slots is None else tuple(slots))
-    for first in range(len(window)):
-        if not may_begin(problem, job, candidate, window[first]):
-            return None
-        run = run_from(problem, job, candidate, load, window[first:])
+    first = 0
+    while first < len(window) and may_begin(problem, job, candidate, window[first]):
+        run, first = _run_or_next(problem, job, candidate, load, window, first)
         if run is not None:
             return run
     return None
@@ -114,24 +113,35 @@ def run_from(
 
     None where the slots or the limits end before, or maintenance interrupts them.
     """
-    if full_cap(problem, candidate, load, slots[0].month) is not None:
-        return None
-    continues = candidate.running and slots[0].index == 0
+    return _run_or_next(problem, job, candidate, load, slots, 0)[0]
+
+
+def _run_or_next(
+    problem: PlacementProblem, job: Job, candidate: Candidate, load: Load, slots: Sequence[Slot], first: int
+) -> tuple[tuple[SlotHold, ...] | None, int]:
+    """Return the run of :func:`run_from` that begins in slot ``first``, else the next slot in which one may begin.
+
+    A run that begins later needs the slot that lacks room as well.
+    """
+    if full_cap(problem, candidate, load, slots[first].month) is not None:
+        return None, first + 1
+    continues = candidate.running and slots[first].index == 0
     need = steps_to_do(job, running=continues) / candidate.on_time_steps_per_hour
     need += 0.0 if continues else candidate.startup_hours
     holds: list[SlotHold] = []
-    for slot in slots:
+    for number in range(first, len(slots)):
+        slot = slots[number]
         if holds and slot.index != holds[-1].slot.index + 1:
-            return None  # Maintenance lies between the two.
+            return None, number  # Maintenance lies between the two.
         whole = slot.order or job.checkpoint is None
         share = 1.0 if whole else min(1.0, need / slot.hours)
         if not room_for(problem, job, candidate, load, slot, share):
-            return None
+            return None, number + 1
         holds.append(SlotHold(slot, candidate.key, share))
         need -= slot.hours
         if need <= _SLACK:
-            return tuple(holds)
-    return None
+            return tuple(holds), first
+    return None, len(slots)
 
 
 def _earliest(

@@ -418,8 +418,8 @@ def _provisionable(finder: CandidateFinder, job: Job) -> list[Candidate]:
 def _cost_of(
     here: JobContext, rule: str, cost: Usd, candidates: Sequence[Candidate], slots: Sequence[Slot] | None
 ) -> ConstraintCost:
-    best: SingleRun | None = best_single_run(here, candidates, slots)
-    if best is None or best.cost >= cost:
+    best = best_single_run(here, candidates, slots, below=cost)
+    if best is None:
         return ConstraintCost(rule, Usd(0), "")
     finish = f", done {best.finish:%Y-%m-%d %H:%M}Z" if best.finish else ""
     return ConstraintCost(rule, cost - best.cost, f"{best.candidate.key}{finish}")

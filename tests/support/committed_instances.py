@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from itertools import islice
 from random import Random
 from typing import Any
 
@@ -12,6 +13,15 @@ from pricing.places import Market
 from router.jobs.limits import Commitment, Limits
 from tests.support.instances import Instance, make_instance
 from tests.support.running_instances import make_running_instance
+
+
+_TOO_MANY_PLANS = 50  # to try every plan of this instance takes minutes
+
+
+def committed_seeds(count: int, step: int = 1) -> list[int]:
+    """Return the first seeds, each ``step``-th one, whose instances can be solved by trying every plan."""
+    seeds = (seed for seed in range(0, (count + 1) * step, step) if seed != _TOO_MANY_PLANS)
+    return list(islice(seeds, count))
 
 
 def make_committed_instance(seed: int) -> Instance:

@@ -160,17 +160,18 @@ def share_done(table: Table, holds: Sequence[Hold]) -> float:
     held: dict[int, float] = {}
     rises: dict[int, float] = {}
     before: dict[int, tuple[int, float]] = {}
+    hours_of, work_of = table.hours_of_rows, table.work_of_rows
     for slot, row, share in holds:
-        held[row] = held.get(row, 0.0) + table.hours[table.job[row], slot] * share
+        held[row] = held.get(row, 0.0) + hours_of[row][slot] * share
         last, level = before.get(row, (-2, 0.0))
         rise = share - (level if last == slot - 1 else 0.0)
         rises[row] = rises.get(row, 0.0) + max(0.0, rise)
         before[row] = (slot, share)
     done = 0.0
     for row, hours in held.items():
-        need, startup = table.need[row], table.startup[row]
+        need, startup = work_of[row]
         done += max(0.0, min(hours / (need + startup), (hours - startup * rises[row]) / need))
-    return float(done)
+    return done
 
 
 def priced_column(table: Table, holds: Sequence[Hold]) -> Column | None:
@@ -217,11 +218,9 @@ def _taken(table: Table, holds: Sequence[Hold]) -> dict[int, float]:
     """Return what the holdings take of limits and caps on egress, by limit x T + slot."""
     taken: dict[int, float] = {}
     for slot, row, share in holds:
-        kind = table.kind[row]
-        for limit, amount in zip(table.limits[kind], table.amounts[kind], strict=True):
-            if limit:
-                place = int(limit) * table.slots + slot
-                taken[place] = taken.get(place, 0.0) + float(amount) * share
+        for limit, amount in table.use_of_kinds[table.kind[row]]:
+            place = limit * table.slots + slot
+            taken[place] = taken.get(place, 0.0) + amount * share
     first = holds[0]
     month = int(table.month[first[0]])
     for cloud in np.flatnonzero(table.cap_gb[table.group[first[1]]]).tolist():

@@ -146,6 +146,23 @@ class Table:
         return flat
 
     @cached_property
+    def hours_of_rows(self) -> list[list[float]]:
+        """Return by row the hours of its job's slots: lists, which single look-ups read faster than arrays."""
+        by_job = self.hours.tolist()
+        return [by_job[job] for job in self.job.tolist()]
+
+    @cached_property
+    def work_of_rows(self) -> list[tuple[float, float]]:
+        """Return by row ``need`` and ``startup``, as a list."""
+        return list(zip(self.need.tolist(), self.startup.tolist(), strict=True))
+
+    @cached_property
+    def use_of_kinds(self) -> list[list[tuple[int, float]]]:
+        """Return by kind each limit that it takes and how much of it, as a list."""
+        pairs = zip(self.limits.tolist(), self.amounts.tolist(), strict=True)
+        return [[pair for pair in zip(*own, strict=True) if pair[0]] for own in pairs]
+
+    @cached_property
     def months(self) -> tuple[str, ...]:
         """Return the months of the slots, in order."""
         return tuple(sorted({slot.month for slot in self.problem.slots}))
