@@ -59,7 +59,7 @@ from router.planning.solve import (
     with_holdings,
 )
 from router.planning.solver import PulpSolver, Solver
-from router.planning.split_jobs import unsplit_jobs, without_jobs
+from router.planning.split_jobs import replan_jobs, unsplit_jobs, without_jobs
 from router.planning.stability import keep_previous
 from router.planning.stay_put import keep_places
 from router.planning.stays import keep_running
@@ -192,8 +192,8 @@ def _plan_jobs(
 ) -> PlannedJobs:
     """Place the jobs so that each that is split over offers is as sure as it asks.
 
-    Where it is not, it runs on one offer; where that costs more than the gap allows, all are placed again with more
-    time for it. After the last round what is not sure enough on one offer is left out. ``tightened_confidence`` gets
+    Where it is not, it runs on one offer, or is placed again beside the others with more time; where both cost more
+    than the gap allows, all are placed again. After the last round what is not sure enough on one offer is left out. ``tightened_confidence`` gets
     what was asked instead.
     """
     request, search, rounds = run.request, run.search, 0
@@ -218,6 +218,14 @@ def _plan_jobs(
         tightened_confidence.update(
             {job.name: 1 - (1 - tightened_confidence.get(job.name, job.confidence)) / 2 for job in short}
         )
+        tightened = _build_problem(run, jobs, tightened_confidence, order)
+        replanned = replan_jobs(answer, tightened.problem, short, search)
+        if (
+            replanned is not None
+            and replanned.gap <= max(request.gap, answer.gap)
+            and not _short_of_confidence(jobs, replanned.runs)
+        ):
+            return PlannedJobs(tightened, replanned)
     return PlannedJobs(planning_input, answer)
 
 

@@ -14,7 +14,6 @@ from router.jobs.limits import Commitment, Limits
 from tests.support.instances import Instance, make_instance
 from tests.support.running_instances import make_running_instance
 
-
 _TOO_MANY_PLANS = 50  # to try every plan of this instance takes minutes
 
 

@@ -9,12 +9,18 @@ from pathlib import Path
 import pytest
 
 from router.app.plan import PlanOptions, plan_request
+from router.planning.effort import Effort
+from router.planning.left_shift import load_of
 from router.planning.plan import Plan
 from router.planning.planner import PlanRequest, make_plan
+from router.planning.solver import PulpSolver
+from router.planning.split_jobs import replan_jobs
 from router.render import plan_text
 from tests.support.checker import check_plan
+from tests.support.committed_instances import committed_seeds, make_committed_instance
 from tests.support.instances import make_instance
 from tests.support.repository import ROOT
+from tests.support.scenes import answer_of
 from tests.support.solved_instances import request_of as made_up_request
 
 FIELD = ROOT.parent / "shared" / "field"
@@ -64,3 +70,25 @@ def test_the_bound_stands_beside_what_it_bounds() -> None:
     rows = {line.split()[0]: line.split() for line in text.splitlines() if line.startswith("j")}
     assert several
     assert {name for name, row in rows.items() if "mix" in row} == several
+
+
+@pytest.mark.parametrize("seed", range(0, 40, 4))
+def test_a_job_placed_again_beside_the_others_keeps_limits_and_costs_no_more(seed: int) -> None:
+    answer = answer_of(made_up_request(make_instance(seed), gap=0.0, resolve_limits=0))
+    effort = Effort(PulpSolver(), timedelta(minutes=1))
+    for job in answer.problem.jobs:
+        if job.name not in answer.holdings:
+            continue
+        again = replan_jobs(answer, answer.problem, (job,), effort)
+        assert again is not None
+        assert again.spent.dollars() <= answer.spent.dollars() * 1.001 + 1e-6
+        assert {name for name in again.runs if again.runs[name] != answer.runs[name]} <= {job.name}
+        for (name, _), taken in load_of(again.problem, again.holdings).items():
+            limit = again.problem.shared.get(name)
+            assert limit is None or taken <= limit.amount + 1e-6
+
+
+def test_with_committed_spend_a_job_is_not_placed_again_alone() -> None:
+    seed = committed_seeds(1)[0]
+    answer = answer_of(made_up_request(make_committed_instance(seed), gap=0.05, resolve_limits=0))
+    assert replan_jobs(answer, answer.problem, answer.problem.jobs, Effort(PulpSolver(), timedelta(minutes=1))) is None

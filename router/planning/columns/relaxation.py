@@ -32,7 +32,7 @@ _SLOW_ROUNDS, _SLOW = 3, 0.97  # rounds that together leave more than this share
 _CENT = 0.01  # dollars
 _FULL = 1e-6  # of a limit: what is left where it counts as used up
 _MOST_SINGLES = 30
-_SINGLE_WORTH = 2e-5  # of the bound: a job that promises less is not worth its program
+_SINGLE_WORTH = 1e-4  # of the bound: a job that promises less is not worth its program
 _COMMON_PLACES = 4  # regions in which the jobs of a job group start with a run each
 
 
