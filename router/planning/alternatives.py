@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -222,19 +222,23 @@ def rank_candidates(job: Job, candidates: Iterable[Candidate]) -> list[Candidate
 def best_single_run(
     here: JobContext, candidates: Sequence[Candidate], slots: Sequence[Slot] | None = None, below: Usd | None = None
 ) -> SingleRun | None:
-    """Return the run that fits and lacks nothing with the least cost and carbon; None when none does.
+    """Return the run of :func:`fitting_runs` with the least cost and carbon; None when there is none.
 
     With ``below``, None as well where none costs less than that.
     """
-    best: SingleRun | None = None
-    for run in _fitting_runs(here, candidates, slots, lambda: below if best is None else _least(below, best.cost)):
-        if best is None or (run.objective_usd, run.candidate.key) < (best.objective_usd, best.candidate.key):
-            best = run
+    local, best, most = here.with_candidates(candidates), None, below
+    for number, c in _fast_enough(here, candidates, slots):
+        if number >= _TRIED and best is not None:
+            break
+        least = c.usd_per_step * steps_to_do(here.job, running=c.running) * _SURELY
+        if most is not None and c.carbon is None and least > most.dollars():
+            continue
+        run = evaluate_single_run(local, c, slots)
+        if run.finish is None or run.lacks:
+            continue
+        if best is None or (run.objective_usd, c.key) < (best.objective_usd, best.candidate.key):
+            best, most = run, run.cost if most is None else min(most, run.cost)
     return None if best is None or (below is not None and best.cost >= below) else best
-
-
-def _least(below: Usd | None, other: Usd) -> Usd:
-    return other if below is None else min(below, other)
 
 
 def fitting_runs(
@@ -244,30 +248,25 @@ def fitting_runs(
 
     At least a fixed number of candidates is tried; further ones follow in order of cost until one fits.
     """
-    return list(_fitting_runs(here, candidates, slots, lambda: None))
-
-
-def _fitting_runs(
-    here: JobContext, candidates: Sequence[Candidate], slots: Sequence[Slot] | None, most: Callable[[], Usd | None]
-) -> Iterator[SingleRun]:
-    """Yield the runs of :func:`fitting_runs`; those that surely cost more than ``most`` count as tried."""
-    local, job = here.with_candidates(candidates), here.job
-    window = here.problem.window(job) if slots is None else tuple(slots)
-    hours = sum(slot.hours for slot in window)
-    found = False
-    for number, c in enumerate(rank_candidates(job, candidates)):
-        if number >= _TRIED and found:
+    local, runs = here.with_candidates(candidates), list[SingleRun]()
+    for number, c in _fast_enough(here, candidates, slots):
+        if number >= _TRIED and runs:
             break
-        steps = steps_to_do(job, running=c.running)
-        if c.reserved_hours(steps) - c.startup_hours > hours + 1e-6:
-            continue
-        limit = most()
-        if limit is not None and c.carbon is None and c.usd_per_step * steps * _SURELY > limit.dollars():
-            continue
         run = evaluate_single_run(local, c, slots)
         if run.finish is not None and not run.lacks:
-            found = True
-            yield run
+            runs.append(run)
+    return runs
+
+
+def _fast_enough(
+    here: JobContext, candidates: Sequence[Candidate], slots: Sequence[Slot] | None
+) -> Iterator[tuple[int, Candidate]]:
+    """Yield the candidates that the slots are long enough for, each with its number among all in order of cost."""
+    window = here.problem.window(here.job) if slots is None else slots
+    hours = sum(slot.hours for slot in window)
+    for number, c in enumerate(rank_candidates(here.job, candidates)):
+        if c.reserved_hours(steps_to_do(here.job, running=c.running)) - c.startup_hours <= hours + 1e-6:
+            yield number, c
 
 
 def alternatives_of(

@@ -193,8 +193,8 @@ def _plan_jobs(
     """Place the jobs so that each that is split over offers is as sure as it asks.
 
     Where it is not, it runs on one offer, or is placed again beside the others with more time; where both cost more
-    than the gap allows, all are placed again. After the last round what is not sure enough on one offer is left out. ``tightened_confidence`` gets
-    what was asked instead.
+    than the gap allows, all are placed again. After the last round what is not sure enough on one offer is left out.
+    ``tightened_confidence`` gets what was asked instead.
     """
     request, search, rounds = run.request, run.search, 0
     while True:
