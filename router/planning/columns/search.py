@@ -45,6 +45,8 @@ _ALL = 110  # jobs up to which all are chosen anew together
 _TRIES = 60
 # Tries in turn without a gain after which a kind of group is given up; small ones in windows; to place one more job.
 _FAILS, _FAILS_IN_WINDOWS, _FAILS_TO_PLACE = 6, 15, 3
+# The search ends where so many tries closed less than this share of what the gap asked still lacks.
+_SLOW_TRIES, _SLOW = 12, 0.04
 _COVERED_GROUP = 8  # programs with cover take far longer
 _EXACT_GROUP, _EXACT_WINDOW, _EXACT_OPTIONS, _EXACT_NODES = 25, 10, 6, 5
 _WINDOW, _WINDOWS, _WINDOW_FAILS = 25, 400, 25
@@ -77,6 +79,11 @@ class _State:
     def gap(self) -> float:
         """Return the relative distance of the plan from its bound."""
         return (self.plan.usd - self.bound) / self.plan.usd if self.plan.usd > 0 else 0.0
+
+    def is_slow(self, before: WholePlan, gap: float) -> bool:
+        """Return whether tries since ``before`` closed so little of what a gap lacks that others would not either."""
+        gained = before.usd - self.plan.usd
+        return before.left_out == self.plan.left_out and gained < _SLOW * (self.plan.usd - self.bound / (1 - gap))
 
 
 @dataclass(frozen=True)
@@ -269,11 +276,13 @@ class _Search:
             self.progress(f"a plan of ${plan.usd:,.2f}, bound ${state.bound:,.2f}")
         program = GroupProgram(self.totals, state.solution)
         by_windows = bool(windows) and not self.table.has_commitments
-        fails, most = [0, 0], (_FAILS, _FAILS_IN_WINDOWS if by_windows else _FAILS)
+        fails, most, plans = [0, 0], (_FAILS, _FAILS_IN_WINDOWS if by_windows else _FAILS), list[WholePlan]()
         for turn in range(_TRIES):
             state = replace(state, plan=plan)
+            plans.append(plan)
             if (
                 state.gap <= self.gap
+                or (turn >= _SLOW_TRIES and state.is_slow(plans[turn - _SLOW_TRIES], self.gap))
                 or not any(failed < count for failed, count in zip(fails, most, strict=True))
                 or self.effort.late(PHASE)
             ):
