@@ -1,4 +1,4 @@
-"""Units that are easily confused: GB is 1e9 bytes (tariffs), GiB is 2**30 bytes (sizes). Counts with their nouns."""
+"""Units that are easily confused: GB is 1e9 bytes (tariffs), GiB 2**30 bytes (sizes); counts, and digits of figures."""
 
 from __future__ import annotations
 
@@ -7,6 +7,14 @@ from decimal import Decimal
 
 BYTES_PER_GB = 1_000_000_000
 BYTES_PER_GIB = 1 << 30
+
+
+def to_digits(figure: float) -> float:
+    """Round to 12 significant digits.
+
+    Mathematical libraries differ in the last bits, which then choose no plan.
+    """
+    return float(f"{figure:.12g}")
 
 
 def gib_to_bytes(gib: float | Decimal) -> int:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from pricing.book import PriceBook
-from providers.caller import Caller
+
+if TYPE_CHECKING:  # the caller's library of retries takes as long to import as half of the settings
+    from providers.caller import Caller
 
 
 @dataclass(frozen=True, slots=True)

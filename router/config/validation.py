@@ -14,8 +14,7 @@ from pydantic_core import ErrorDetails
 
 from pricing.problems import Problem
 from router.config.yamlfile import FieldPath, YamlDocument
-from router.jobs.fields import RefusedError, former_names, show_value, suggest
-from router.jobs.skypilot import FILL_IN
+from router.jobs.fields import FILL_IN, RefusedError, former_names, show_value, suggest
 
 # Values below these fields may be secrets: they never appear in a message.
 _SECRET = frozenset({"env"})

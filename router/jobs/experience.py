@@ -20,7 +20,7 @@ from pricing.machines import Machine
 from pricing.offers import Offer
 from pricing.pool_experience import LossReason, PoolExperience, PoolLosses, memory_weight
 from pricing.risk import GangRisk, RiskTable
-from router.jobs.goodput import to_digits
+from pricing.units import to_digits
 from router.jobs.measured_speed import RELATIVE_ERROR, MeasuredSpeed, correct_workload
 from router.jobs.spec import Job
 

@@ -12,6 +12,9 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
 
+#: The only key of a value that an import of another tool's file leaves to the user.
+FILL_IN = "FILL IN"
+
 
 def nearest_word(word: str, known: Iterable[str]) -> str | None:
     """Return the known word that was probably meant, None when none is near.

@@ -16,6 +16,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from pricing.units import to_digits
+
 _FAR: Final = 40.0  # standard deviations beyond which floats hold only 0 and 1
 _ROOT_HALF: Final = math.sqrt(0.5)
 _ROOT_PI: Final = math.sqrt(math.pi)
@@ -68,16 +70,8 @@ class GangRunRisk:
         return self.recovery_hours + self.startup_hours
 
 
-def to_digits(figure: float) -> float:
-    """Round to 12 significant digits.
-
-    Mathematical libraries differ in the last bits, which then choose no plan.
-    """
-    return float(f"{figure:.12g}")
-
-
 def round_risk(risk: GangRunRisk) -> GangRunRisk:
-    """Return the same risk with every figure rounded (:func:`to_digits`)."""
+    """Return the same risk with every figure rounded (:func:`~pricing.units.to_digits`)."""
     stated = {f.name: getattr(risk, f.name) for f in fields(risk) if f.name != "resumes"}
     figures: dict[str, Any] = {name: to_digits(figure) for name, figure in stated.items() if figure is not None}
     return replace(risk, **figures)

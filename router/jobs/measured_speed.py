@@ -12,7 +12,7 @@ from typing import Literal
 
 from pricing.book import PriceBook
 from pricing.machines import Machine
-from router.jobs.goodput import to_digits
+from pricing.units import to_digits
 from router.jobs.spec import ProfilePoint, Workload
 from router.jobs.speed import Speed, gang_speed
 

@@ -18,6 +18,7 @@ from pricing.hazard import Hazard
 from pricing.offers import Offer
 from pricing.places import Market
 from pricing.risk import GangRisk
+from pricing.units import to_digits
 from router.jobs import goodput
 from router.jobs.goodput import BilledShares, GangRunRisk
 from router.jobs.guarded_run import (
@@ -179,16 +180,16 @@ class RateFinder:
         alone = goodput.round_risk(
             run_risk(self.terms, speed, risk, steps, risk.per_hour_over(min(whole, _LONGEST_HOURS)))
         )
-        expected = goodput.to_digits(goodput.expected_steps_per_hour(alone))
+        expected = to_digits(goodput.expected_steps_per_hour(alone))
         slow = _too_slow(steps, expected)
         if slow is not None:
             return slow
         on_time = expected
         if self.terms.window_hours is not None:
-            on_time = goodput.to_digits(goodput.on_time_steps_per_hour(alone, steps, self.terms.confidence))
+            on_time = to_digits(goodput.on_time_steps_per_hour(alone, steps, self.terms.confidence))
             if on_time <= 0:
                 return ListingRefusal("too risky", f"no finish time is {self.terms.confidence:.0%} sure")
-        return GangRates(expected, on_time, goodput.to_digits(goodput.billed_share(alone)), alone)
+        return GangRates(expected, on_time, to_digits(goodput.billed_share(alone)), alone)
 
     def _guarded(
         self,
@@ -236,7 +237,7 @@ class RateFinder:
         if isinstance(rates, ListingRefusal) or rates.guard is None or fallback is None or len(windows) == 1:
             return rates
         usd = expected.spot * usd_per_hour + expected.fallback * fallback.usd_per_hour
-        costs = tuple((goodput.to_digits(w), goodput.to_digits(u)) for w, u in zip(windows, usd, strict=True))
+        costs = tuple((to_digits(w), to_digits(u)) for w, u in zip(windows, usd, strict=True))
         return replace(rates, guard=replace(rates.guard, costs=costs))
 
     def _windows(self, work: GuardedWork) -> np.ndarray:
@@ -317,19 +318,19 @@ def _guarded_rates(
     shares = [done * planned.interval_hours / cycle, lost - restarts, done * planned.stall_hours / cycle, restarts]
     risk = goodput.replace_rate(planned, max(hits / max(spot, 1e-9), 1e-9))
     return GangRates(
-        steps_per_hour=goodput.to_digits(steps / elapsed),
-        on_time_steps_per_hour=goodput.to_digits(steps / reserved),
-        billed_share=goodput.to_digits(min(1.0, spot / elapsed)),
+        steps_per_hour=to_digits(steps / elapsed),
+        on_time_steps_per_hour=to_digits(steps / reserved),
+        billed_share=to_digits(min(1.0, spot / elapsed)),
         risk=goodput.round_risk(risk),
         guard=GuardTerms(
-            hours_per_reserved=goodput.to_digits(fallback / reserved),
-            probability=goodput.to_digits(float(expected.fallback_probability[-1])),
-            on_time_probability=goodput.to_digits(sure),
+            hours_per_reserved=to_digits(fallback / reserved),
+            probability=to_digits(float(expected.fallback_probability[-1])),
+            on_time_probability=to_digits(sure),
             refusal_probability=refusal,
             reserves_fallback=reserves,
-            slow_share=goodput.to_digits(slower),
-            interruptions=goodput.to_digits(hits),
-            shares=BilledShares(*(goodput.to_digits(share / spot) if spot > 0 else 0.0 for share in shares)),
+            slow_share=to_digits(slower),
+            interruptions=to_digits(hits),
+            shares=BilledShares(*(to_digits(share / spot) if spot > 0 else 0.0 for share in shares)),
         ),
     )
 

@@ -8,8 +8,8 @@ from pricing.machines import Machine
 from pricing.offers import Offer
 from pricing.pool_experience import PoolExperience
 from pricing.risk import TOLD_HOURS
+from pricing.units import to_digits
 from router.jobs.experience import Experience, LearnedSpeed, job_signature
-from router.jobs.goodput import to_digits
 from router.jobs.spec import Job
 from router.jobs.speed import Speed, gang_speed
 from router.quotes.quote import QuoteLearned, QuoteLearnedRate, QuoteLearnedSpeed

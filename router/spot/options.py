@@ -12,7 +12,7 @@ from router.jobs.spec import Job
 from router.planning.candidate import Candidate, steps_to_do
 from router.planning.remaining_work import moves_usd, remaining_usd
 from router.planning.transfers import TRANSFER_GIB_PER_S, Transfer
-from router.spot.availability.hazard_model import LossRates
+from router.spot.availability.loss_rates import LossRates
 from router.spot.policies.interface import AvailabilityEstimate, PlacementOption
 
 _STREAMED = "stream"

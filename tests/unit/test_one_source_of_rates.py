@@ -14,7 +14,7 @@ from pricing.pool_experience import PoolExperience
 from router.jobs.experience import Experience
 from router.planning.candidate import Candidate
 from router.planning.candidates import CandidateFinder
-from router.spot.availability.hazard_model import LossRates
+from router.spot.availability.loss_rates import LossRates
 from router.spot.availability.observed import estimate_availability
 from router.spot.options import build_option
 from router.spot.venues import build_quote_option

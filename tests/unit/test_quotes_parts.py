@@ -19,7 +19,7 @@ from router.quotes.quote import BudgetQuote, Quote, Refused
 from router.quotes.quote_json import answers_to_json, quote_schema, quote_schema_text
 from router.quotes.runner import DeadlineCase, QuoteClock, choose_clock, list_stretches
 from router.quotes.statistics import find_knee, summarise_usd, to_usd, usd_quantiles, wilson_interval
-from router.spot.availability.hazard_model import AGES_H, LossRates
+from router.spot.availability.loss_rates import AGES_H, LossRates
 from router.spot.availability.observed import (
     PRIOR_EVENTS,
     HazardPrior,

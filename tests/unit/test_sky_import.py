@@ -10,8 +10,9 @@ from pydantic import ValidationError
 
 from pricing.book_file import embedded_book
 from pricing.problems import InvalidInputError
+from router.jobs.fields import FILL_IN
 from router.jobs.residency import Residency, unknown_tokens
-from router.jobs.skypilot import FILL_IN, SkyPilotImport, from_skypilot
+from router.jobs.skypilot import SkyPilotImport, from_skypilot
 from router.jobs.spec import Job
 from tests.support.books import MACHINE
 

@@ -8,7 +8,8 @@ from functools import cache
 import numpy as np
 import pytest
 
-from router.spot.availability.hazard_model import CLASSES, HazardModel
+from router.spot.availability.hazard_model import HazardModel
+from router.spot.availability.loss_rates import CLASSES
 from router.spot.policies import backward_induction
 from router.spot.policies.baselines import GreedySpot, UniformProgress
 from router.spot.policies.foresight_policies import (

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
 from router.jobs.pool_waits import return_rates
-from router.spot.availability.hazard_model import AGES_H, CLASSES, LossRates
+from router.spot.availability.loss_rates import AGES_H, CLASSES, LossRates
 from router.spot.availability.observed import PoolObservation
 from router.spot.live import foresight_cache
 from router.spot.live.foresight_cache import build_hazard_model, find_no_observations

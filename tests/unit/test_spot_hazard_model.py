@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 
 from router.spot.availability.hazard_model import (
-    AGES_H,
-    CLASSES,
     DRIFT,
     SWING,
     SWING_H,
@@ -18,6 +16,7 @@ from router.spot.availability.hazard_model import (
     age_class,
     simulate_availability,
 )
+from router.spot.availability.loss_rates import AGES_H, CLASSES
 from router.spot.simulator.traces import Bools, Floats, Series, ZoneSeries
 
 LOST, BACK = np.array([0.2, 0.8]), np.array([0.5, 0.1])

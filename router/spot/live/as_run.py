@@ -24,7 +24,7 @@ import numpy as np
 from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
 from router.jobs.run_policy import RunPolicy
-from router.spot.availability.hazard_model import LossRates
+from router.spot.availability.loss_rates import LossRates
 from router.spot.availability.observed import PoolObservation, summarise_observations
 from router.spot.live.foresight_cache import PoolLookup
 from router.spot.live.policy_adapter import PolicyAdapter

@@ -15,7 +15,8 @@ from typing import Final
 
 import numpy as np
 
-from router.spot.availability.hazard_model import CLASSES, HazardModel
+from router.spot.availability.hazard_model import HazardModel
+from router.spot.availability.loss_rates import CLASSES
 from router.spot.availability.observed import HazardPrior, PoolObservation, posterior_hazards
 from router.spot.live.policy_adapter import PolicyZone
 from router.spot.policies.foresight import DRAWS, ForesightModel

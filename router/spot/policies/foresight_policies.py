@@ -8,7 +8,8 @@ from typing import Final
 
 import numpy as np
 
-from router.spot.availability.hazard_model import CLASSES, HazardModel, ZoneStates
+from router.spot.availability.hazard_model import HazardModel, ZoneStates
+from router.spot.availability.loss_rates import CLASSES
 from router.spot.policies.action_values import ActionValues
 from router.spot.policies.foresight import CLOCK_S, ForesightModel, RegressionInputs
 from router.spot.policies.market import SPEED_TOLERANCE, ZoneMarket
