@@ -46,12 +46,15 @@ def replan_jobs(
 ) -> PlacementSolution | None:
     """Return the answer with these jobs placed anew among their candidates of ``problem``, all others as they are.
 
-    None where one finds no place, or where spend is committed, which a job alone does not see.
+    None where one finds no place there, or where spend is committed, which a job alone does not see.
     """
-    if problem.limits.commitments:
+    ordered = sorted(split, key=lambda j: (-j.priority, j.name))
+    names = {job.name for job in ordered}
+    others = {name: holds for name, holds in answer.holdings.items() if name not in names}
+    if problem.limits.commitments or not names | others.keys() <= problem.job.keys():
         return None
-    answer = replace(answer, problem=problem)
-    for job in sorted(split, key=lambda j: (-j.priority, j.name)):
+    answer = with_holdings(replace(answer, problem=problem), others)
+    for job in ordered:
         holds = _place_alone(_context(answer, job), effort)
         if holds is None:
             return None

@@ -88,6 +88,15 @@ def test_a_job_placed_again_beside_the_others_keeps_limits_and_costs_no_more(see
             assert limit is None or taken <= limit.amount + 1e-6
 
 
+def test_a_job_that_has_no_place_with_more_time_is_not_placed_again() -> None:
+    answer = answer_of(made_up_request(make_instance(0), gap=0.0, resolve_limits=0))
+    job, effort = answer.problem.job[min(answer.holdings)], Effort(PulpSolver(), timedelta(minutes=1))
+    without = replace(answer.problem, jobs=tuple(each for each in answer.problem.jobs if each is not job))
+    assert replan_jobs(answer, without, (job,), effort) is None
+    nowhere = replace(answer.problem, candidates={**answer.problem.candidates, job.name: ()})
+    assert replan_jobs(answer, nowhere, (job,), effort) is None
+
+
 def test_with_committed_spend_a_job_is_not_placed_again_alone() -> None:
     seed = committed_seeds(1)[0]
     answer = answer_of(made_up_request(make_committed_instance(seed), gap=0.05, resolve_limits=0))
