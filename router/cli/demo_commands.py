@@ -79,13 +79,16 @@ class DemoCommands:
         """
         first = self._start(line)
         pending, started = list(side_commands), list[tuple[SideCommand, subprocess.Popen[str]]]()
-        while first.poll() is None and not self.interrupted.is_set():
-            self._print_for(_POLL_S)
+        while True:
+            # Looked at before the command may have ended: one that takes no time has its side commands too.
             if pending and pending[0].when():
                 side_command = pending.pop(0)
                 if side_command.says:
                     console.out(f"\n{side_command.says}")
                 started.append((side_command, self._start(side_command.line)))
+            if first.poll() is not None or self.interrupted.is_set():
+                break
+            self._print_for(_POLL_S)
         if self.interrupted.is_set():
             first.send_signal(signal.SIGINT)
             self._drain(first, _SHUTDOWN_S)
