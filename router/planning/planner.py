@@ -59,7 +59,7 @@ from router.planning.solve import (
     with_holdings,
 )
 from router.planning.solver import PulpSolver, Solver
-from router.planning.split_jobs import replan_jobs, unsplit_jobs, without_jobs
+from router.planning.split_jobs import CONFIDENCE, replan_jobs, unsplit_jobs, without_jobs
 from router.planning.stability import keep_previous
 from router.planning.stay_put import keep_places
 from router.planning.stays import keep_running
@@ -71,7 +71,7 @@ _OFFERS = "offers"
 _GLANCING, _GLANCED_SPOT = 4, 4  # time limits after which no offers are looked at any more, and spot offers until then
 _FARTHEST = 2 * PLANNING_SPAN  # the longest wait from the latest start
 _ANY_ORDER = JobOrder()
-_WIDER, _CONFIDENCE = "wider search", "confidence"
+_WIDER = "wider search"
 _IN_TIME = 2 / 3  # share of the effort for jobs in time where some job may be late
 
 
@@ -208,10 +208,10 @@ def _plan_jobs(
         if not without and unsplit.gap <= max(request.gap, answer.gap):
             answer = unsplit
             break
-        is_late = search.late(_CONFIDENCE)
+        is_late = search.late(CONFIDENCE)
         if rounds >= request.confidence_rounds or is_late:
             if not is_late:
-                search.stopped(_CONFIDENCE)
+                search.stopped(CONFIDENCE)
             answer = without_jobs(unsplit, without)
             break
         rounds += 1

@@ -20,7 +20,7 @@ from router.planning.schedule import SlotHold, holdings_of
 from router.planning.solve import PlacementSolution, with_holdings
 from router.planning.summary import contexts_of
 
-_PHASE = "confidence"
+CONFIDENCE = "confidence"  # the phase of the effort
 _GAP, _NODES = 1e-3, 200  # of the program of one job
 
 
@@ -86,7 +86,7 @@ def _place_alone(here: JobContext, effort: Effort) -> tuple[SlotHold, ...] | Non
     )
     formulation = formulate(alone)
     program = formulation.program.fixed({formulation.layout.u[job.name]: 0.0})
-    solution = effort.solve(_PHASE, program, _GAP, None, _NODES)
+    solution = effort.solve(CONFIDENCE, program, _GAP, None, _NODES)
     return holdings_of(alone, formulation.layout, solution.values).get(job.name) if solution.values else None
 
 

@@ -36,7 +36,7 @@ Rows = list[dict[str, str]]
 def report_of(
     table: pa.Table, *, beside: ReportInputs = BESIDE, done: Collection[PlannedJob] = (), **asked: Any
 ) -> ShowbackReport:
-    """Of facts: November 2026, as of its end, by team, where nothing else is asked; ``done`` jobs have ended."""
+    """Report facts for November 2026, as of its end, by team, where nothing else is asked; ``done`` jobs have ended."""
     given = ReportQuery(**{"month": NOVEMBER, "now": OVER, **asked})
     with connect() as connection:
         connection.register("facts", table)

@@ -1,4 +1,4 @@
-"""Who acts, as the audit log has it: the account of the real user id, and no name that the environment claims."""
+"""The audit log names the account of the real user id, and no name that the environment claims."""
 
 from __future__ import annotations
 

@@ -181,7 +181,7 @@ def test_a_month_of_cents_has_no_axis_of_zeros() -> None:
 
 
 def test_what_is_folded_stays_folded_on_paper() -> None:
-    """Of 14 pages on paper nine were raw fields that nobody had opened."""
+    """Raw fields that nobody opened are not printed: they were nine of 14 pages."""
     text = page(full_month())
     assert "<details><summary>Raw fields" in text
     assert "content-visibility:visible" not in text

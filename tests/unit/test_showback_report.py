@@ -337,7 +337,7 @@ def test_the_days_end_at_the_month_whatever_time_its_costs_are_of() -> None:
 
 
 def test_the_plan_of_a_job_that_has_ended_does_not_grow() -> None:
-    """Of a plan for four hours at 10, two are over: 20. Once the job has ended it is 40 at any time, as was planned."""
+    """A plan for four hours at 10 counts 20 after two; once the job has ended it counts 40 at any time, as planned."""
     line = usage(
         "40", datetime(2026, 11, 3, 10, tzinfo=UTC), source="planned", plan="p1", end=NOON + timedelta(hours=2)
     )
