@@ -48,8 +48,8 @@ def example() -> Example:
     jobs = read_jobs([folder], NOW)
     limits = read_limits(folder / "limits.yaml")
     book = embedded_book()
-    # As `make plan` has it: at a smaller gap the clock would end the search on a busy machine, and choose the plan.
-    request = PlanRequest(jobs=tuple(jobs), book=book, limits=limits, now=NOW, gap=0.01, time_limit=timedelta(hours=1))
+    # The counts of the search end it, never the clock, which would choose another plan on a busy machine.
+    request = PlanRequest(jobs=tuple(jobs), book=book, limits=limits, now=NOW, time_limit=timedelta(hours=1))
     plan = make_plan(request)
     kept = {(job.name, offers_of(c)): c for job in jobs for c in candidates_for(job, book, limits, NOW, False)[0]}
     return Example(plan, View(plan, tuple(jobs), book, limits, False, None), kept)
@@ -73,6 +73,7 @@ def stage_of(candidate: Candidate, hours: float) -> Stage:
     return Stage(
         hours=hours,
         speed=risk.nominal_steps_per_hour,
+        relative_error=risk.relative_error,
         interruptions_per_hour=risk.interruptions_per_hour,
         recovery_hours=risk.recovery_hours,
         startup_hours=risk.startup_hours,
@@ -84,14 +85,13 @@ def stage_of(candidate: Candidate, hours: float) -> Stage:
 
 def lives(example: Example, job: Job, runs: tuple[tuple[Stretch, ...], ...], *, endless: bool) -> Outcome:
     """The job through the productive hours that its runs reserve; ``endless``: the last has no end."""
-    stages, error = [], 0.0
+    stages = []
     for position, run in enumerate(runs):
         candidate = example.candidates[job.name, run[0].offers]
         last = position == len(runs) - 1
         hours = math.inf if endless and last else sum(stretch.worked_hours(starting_time(job)) for stretch in run)
         stages.append(stage_of(candidate, hours))
-        error = max(error, candidate.risk.relative_error)
-    return simulate(stages, job.steps_left, error, RUNS, seed=1)
+    return simulate(stages, job.steps_left, RUNS, seed=1)
 
 
 def guarded_of(candidate: Candidate, steps: float) -> tuple[GuardedWork, float]:

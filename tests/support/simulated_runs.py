@@ -17,10 +17,14 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Stage:
-    """So many hours held on one gang, after the first start-up. Hours; ``speed`` nominal steps an hour."""
+    """So many hours held on one gang, after the first start-up. Hours; ``speed`` nominal steps an hour.
+
+    ``relative_error`` is that of the gang's speed.
+    """
 
     hours: float
     speed: float
+    relative_error: float
     interruptions_per_hour: float
     recovery_hours: float
     startup_hours: float
@@ -38,13 +42,14 @@ class Outcome:
     billed: Floats
 
 
-def simulate(stages: Sequence[Stage], steps: float, relative_error: float, runs: int, seed: int) -> Outcome:
-    """``runs`` lives of a job through its stages; one error of the speed a life."""
+def simulate(stages: Sequence[Stage], steps: float, runs: int, seed: int) -> Outcome:
+    """``runs`` lives of a job through its stages; one error a life, in standard deviations of each gang's speed."""
     rng = np.random.default_rng(seed)
-    slowness = np.maximum(1 + relative_error * rng.standard_normal(runs), 0.05)
+    deviations = rng.standard_normal(runs)
     missing = np.full(runs, float(steps))
     wall, billed = np.zeros(runs), np.zeros(runs)
     for stage in stages:
+        slowness = np.maximum(1 + stage.relative_error * deviations, 0.05)
         missing, used, paid = _live(stage, missing, slowness, rng)
         wall += used
         billed += paid
