@@ -37,6 +37,8 @@ class Effort:
         self._clock = clock
         self._until = (clock() if began is None else began) + limit.total_seconds()
         self._work = limit.total_seconds() * _A_SECOND
+        self.spent = 0.0
+        """Columns x nodes spent here so far."""
         self._parent: Effort | None = None
         self._cuts: dict[Cut, None] = {}
 
@@ -143,6 +145,7 @@ class Effort:
     def spend(self, units: float) -> None:
         """Subtract columns x nodes from what is left here and in the whole."""
         self._work -= units
+        self.spent += units
         if self._parent is not None:
             self._parent.spend(units)
 

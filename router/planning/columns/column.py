@@ -155,23 +155,62 @@ def merged_columns(table: Table, columns: Sequence[Column], x: Floats) -> list[C
     return merged
 
 
+@dataclass(frozen=True, eq=False)
+class _Done:
+    """What holdings do of a job, starts taken off as :mod:`router.planning.schedule` does.
+
+    ``held`` and ``rises`` are hours and starts by row, ``own_rises`` starts by holding.
+    """
+
+    table: Table
+    holds: Sequence[Hold]
+    held: dict[int, float]
+    rises: dict[int, float]
+    own_rises: Sequence[float]
+
+    @classmethod
+    def of(cls, table: Table, holds: Sequence[Hold]) -> _Done:
+        """Add up the hours and starts of these holdings."""
+        held: dict[int, float] = {}
+        rises: dict[int, float] = {}
+        before: dict[int, tuple[int, float]] = {}
+        own: list[float] = []
+        hours_of = table.hours_of_rows
+        for slot, row, share in holds:
+            held[row] = held.get(row, 0.0) + hours_of[row][slot] * share
+            last, level = before.get(row, (-2, 0.0))
+            rise = max(0.0, share - (level if last == slot - 1 else 0.0))
+            own.append(rise)
+            rises[row] = rises.get(row, 0.0) + rise
+            before[row] = (slot, share)
+        return cls(table, holds, held, rises, own)
+
+    def _on_row(self, row: int, hours: float, rises: float) -> float:
+        need, startup = self.table.work_of_rows[row]
+        return max(0.0, min(hours / (need + startup), (hours - startup * rises) / need))
+
+    def share(self) -> float:
+        """Return the share of the job that is done."""
+        return sum(self._on_row(row, hours, self.rises[row]) for row, hours in self.held.items())
+
+    def shares_without(self, places: Sequence[int]) -> list[float]:
+        """Return the share that is done without each one of these holdings."""
+        by_row = {row: self._on_row(row, hours, self.rises[row]) for row, hours in self.held.items()}
+        number = {(slot, row): i for i, (slot, row, _) in enumerate(self.holds)}
+        whole, found = sum(by_row.values()), []
+        for place in places:
+            slot, row, share = self.holds[place]
+            hours = self.held[row] - self.table.hours_of_rows[row][slot] * share
+            rises, after = self.rises[row] - self.own_rises[place], number.get((slot + 1, row))
+            if after is not None:  # the next holding starts by itself then
+                rises += self.holds[after][2] - self.own_rises[after]
+            found.append(whole - by_row[row] + self._on_row(row, hours, rises))
+        return found
+
+
 def share_done(table: Table, holds: Sequence[Hold]) -> float:
-    """Return the share of the job that these holdings do, starts taken off as :mod:`router.planning.schedule` does."""
-    held: dict[int, float] = {}
-    rises: dict[int, float] = {}
-    before: dict[int, tuple[int, float]] = {}
-    hours_of, work_of = table.hours_of_rows, table.work_of_rows
-    for slot, row, share in holds:
-        held[row] = held.get(row, 0.0) + hours_of[row][slot] * share
-        last, level = before.get(row, (-2, 0.0))
-        rise = share - (level if last == slot - 1 else 0.0)
-        rises[row] = rises.get(row, 0.0) + max(0.0, rise)
-        before[row] = (slot, share)
-    done = 0.0
-    for row, hours in held.items():
-        need, startup = work_of[row]
-        done += max(0.0, min(hours / (need + startup), (hours - startup * rises[row]) / need))
-    return done
+    """Return the share of the job that these holdings do."""
+    return _Done.of(table, holds).share()
 
 
 def priced_column(table: Table, holds: Sequence[Hold]) -> Column | None:
@@ -259,7 +298,9 @@ def _fitted(table: Table, holds: list[Hold], charges: Surcharges) -> list[Hold] 
             return None
         holds = sorted([*holds, added])
     while True:
-        spare = [i for i in _edges(holds) if share_done(table, holds[:i] + holds[i + 1 :]) >= _DONE]
+        edges = _edges(holds)
+        without = _Done.of(table, holds).shares_without(edges)
+        spare = [i for i, share in zip(edges, without, strict=True) if share >= _DONE]
         if not spare:
             break
         dearest = max(spare, key=lambda i: (_per_hour(table, holds[i], charges), i))

@@ -27,6 +27,7 @@ _NONE = -1e30
 _ENOUGH = 1 - 1e-9  # of the job's steps
 _SAME = 1e-9
 _LEAST_VALUE = 1e-4  # of the cost without cover
+_FEW_OPEN = 0.7  # share of pools below which those that are done are left out
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class PathBounds:
 
 @dataclass(frozen=True)
 class _Grid:
-    """The rows of the pools that are priced together, as arrays by slot; a pool is a group, or all groups of a job."""
+    """The rows of the pools that are priced together; a pool is a group. What depends on the slot is by [slot, row]."""
 
     rows: Ints
     pool: Ints
@@ -50,7 +51,6 @@ class _Grid:
     may_hold: Bools
     may_start: Bools
     usd: Floats
-    whole_hours: Floats
     startup: Floats
     startup_usd: Floats
     saving: Floats
@@ -62,6 +62,29 @@ class _Grid:
     @property
     def pools(self) -> int:
         return len(self.first)
+
+    def of_pools(self, kept: Ints) -> _Grid:
+        """Return the grid of some of the pools, in their order."""
+        sizes = np.diff(np.append(self.first, len(self.rows)))[kept]
+        first = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64)
+        at = np.repeat(self.first[kept] - first, sizes) + np.arange(int(sizes.sum()))
+        return _Grid(
+            rows=self.rows[at],
+            pool=np.repeat(np.arange(len(kept)), sizes),
+            first=first,
+            hours=np.take(self.hours, at, axis=1),
+            surcharge=np.take(self.surcharge, at, axis=1),
+            may_hold=np.take(self.may_hold, at, axis=1),
+            may_start=np.take(self.may_start, at, axis=1),
+            usd=self.usd[at],
+            startup=self.startup[at],
+            startup_usd=self.startup_usd[at],
+            saving=self.saving[kept],
+            weight=self.weight[at],
+            goes_on=self.goes_on[kept],
+            covered=self.covered,
+            kink_hours=np.take(self.kink_hours, at, axis=1) if self.covered else self.kink_hours,
+        )
 
 
 def bound_paths(table: Table, prices: Surcharges, groups: Ints, *, upper: Floats) -> PathBounds:
@@ -80,8 +103,13 @@ def bound_paths(table: Table, prices: Surcharges, groups: Ints, *, upper: Floats
         nu = np.maximum(nu, _LEAST_VALUE * first)
     value, best_nu = np.zeros(grid.pools), np.zeros(grid.pools)
     active = np.ones(grid.pools, dtype=np.bool_)
+    some, open_pools = grid, np.arange(grid.pools)
+    gain, done = np.zeros(grid.pools), np.zeros(grid.pools)
     for _ in range(_TANGENTS):
-        gain, done = _longest(grid, nu)
+        if active.sum() < _FEW_OPEN * some.pools:
+            kept = np.flatnonzero(active[open_pools])
+            some, open_pools = some.of_pools(kept), open_pools[kept]
+        gain[open_pools], done[open_pools] = _longest(some, nu[open_pools])
         found = nu - gain
         cost = found - nu * (1 - done)
         better = active & (found > value)
@@ -112,24 +140,23 @@ def _grid(table: Table, prices: Surcharges, groups: Ints) -> _Grid:
     sizes = np.diff(np.append(table.group_first, len(table.rows)))[groups]
     first = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64)
     pool = np.repeat(np.arange(len(groups)), sizes)
-    job, slot = table.job[rows], np.arange(table.slots)
+    job, slot = table.job[rows], np.arange(table.slots)[:, None]
     team = prices.team[job]
-    surcharge, kink_hours = prices.slot[table.kind[rows]], np.zeros((0, 0))
+    surcharge, kink_hours = np.take(prices.slot.T, table.kind[rows], axis=1), np.zeros((0, 0))
     if table.has_commitments:
-        cover = table.cover_by_slot(rows)
-        surcharge = surcharge - prices.cover[table.pool[rows]] * cover
+        cover = np.ascontiguousarray(table.cover_by_slot(rows).T)
+        surcharge = surcharge - np.take(prices.cover.T, table.pool[rows], axis=1) * cover
         # In the last slot of a run as many hours as have cover may be the best, rather than all or none.
-        kink_hours = cover / np.maximum(table.committed[rows], 1e-12)[:, None]
+        kink_hours = cover / np.maximum(table.committed[rows], 1e-12)
     return _Grid(
         rows=rows,
         pool=pool,
         first=first,
-        hours=table.hours[job],
+        hours=np.take(table.hours.T, job, axis=1),
         surcharge=surcharge,
-        may_hold=(slot >= table.first[rows][:, None]) & (slot < table.end[rows][:, None]),
-        may_start=(slot >= table.first[rows][:, None]) & (slot < table.start_end[rows][:, None]),
+        may_hold=(slot >= table.first[rows]) & (slot < table.end[rows]),
+        may_start=(slot >= table.first[rows]) & (slot < table.start_end[rows]),
         usd=table.usd[rows] + team * table.paid[rows],
-        whole_hours=table.need[rows] + table.startup[rows],
         startup=table.startup[rows],
         startup_usd=table.start_usd[rows] + team * table.start_paid[rows],
         saving=table.saving[job[first]],
@@ -156,21 +183,21 @@ def _longest(grid: _Grid, nu: Floats) -> tuple[Floats, Floats]:
     sigma = _further_start(grid, nu)
     off, off_done = np.full(grid.pools, _NONE), np.zeros(grid.pools)
     value, done = np.full(len(grid.rows), _NONE), np.zeros(len(grid.rows))
-    for t in range(grid.hours.shape[1]):
+    for t in range(len(grid.hours)):
         again = off - sigma
         fresh = np.maximum(again, 0.0)
         fresh_done = np.where(again > 0.0, off_done, 0.0)
-        start = np.where(grid.may_start[:, t], fresh[grid.pool], _NONE)
+        start = np.where(grid.may_start[t], fresh[grid.pool], _NONE)
         goes_on = value >= start
-        hours = grid.hours[:, t]
+        hours = grid.hours[t]
         before, before_done = np.where(goes_on, value, start), np.where(goes_on, done, fresh_done[grid.pool])
-        value = before + hours * per_hour - grid.surcharge[:, t]
+        value = before + hours * per_hour - grid.surcharge[t]
         done = before_done + hours * grid.weight
-        value = np.where(grid.may_hold[:, t], value, _NONE)
+        value = np.where(grid.may_hold[t], value, _NONE)
         end, end_done = value, done
         if grid.covered:
             end = _ending(grid, before, value, per_hour, t)
-            end_done = np.where(end > value, before_done + grid.kink_hours[:, t] * grid.weight, done)
+            end_done = np.where(end > value, before_done + grid.kink_hours[t] * grid.weight, done)
         top = np.maximum.reduceat(end, grid.first)
         rises = top > off
         best = np.where(end == top[grid.pool], end_done, 0.0)
@@ -181,8 +208,8 @@ def _longest(grid: _Grid, nu: Floats) -> tuple[Floats, Floats]:
 
 def _ending(grid: _Grid, before: Floats, value: Floats, per_hour: Floats, t: int) -> Floats:
     """Return by row the gain of a path that ends in the slot: it may use just the hours of it that have cover."""
-    kink = before + grid.kink_hours[:, t] * per_hour - grid.surcharge[:, t]
-    better: Floats = np.where(grid.may_hold[:, t] & (grid.kink_hours[:, t] > 0), np.maximum(value, kink), value)
+    kink = before + grid.kink_hours[t] * per_hour - grid.surcharge[t]
+    better: Floats = np.where(grid.may_hold[t] & (grid.kink_hours[t] > 0), np.maximum(value, kink), value)
     return better
 
 
@@ -211,7 +238,7 @@ def _trace(grid: _Grid, nu: Floats, groups: Ints) -> tuple[Path, ...]:
     """Return the longest path of each pool."""
     per_hour = (nu[grid.pool] - grid.usd) * grid.weight
     sigma = _further_start(grid, nu)
-    slots = grid.hours.shape[1]
+    slots = len(grid.hours)
     off = np.full(grid.pools, _NONE)
     value = np.full(len(grid.rows), _NONE)
     went_on = np.zeros((slots, len(grid.rows)), dtype=np.bool_)
@@ -221,11 +248,11 @@ def _trace(grid: _Grid, nu: Floats, groups: Ints) -> tuple[Path, ...]:
     for t in range(slots):
         again = off - sigma
         is_again[t] = again > 0.0
-        start = np.where(grid.may_start[:, t], np.maximum(again, 0.0)[grid.pool], _NONE)
+        start = np.where(grid.may_start[t], np.maximum(again, 0.0)[grid.pool], _NONE)
         went_on[t] = value >= start
         before = np.where(went_on[t], value, start)
-        value = before + grid.hours[:, t] * per_hour - grid.surcharge[:, t]
-        value = np.where(grid.may_hold[:, t], value, _NONE)
+        value = before + grid.hours[t] * per_hour - grid.surcharge[t]
+        value = np.where(grid.may_hold[t], value, _NONE)
         end = _ending(grid, before, value, per_hour, t) if grid.covered else value
         top = np.maximum.reduceat(end, grid.first)
         rises = top > off

@@ -76,7 +76,7 @@ class Surcharges:
     @classmethod
     def of(cls, table: Table, prices: Prices) -> Surcharges:
         """Return the surcharges of these prices; caps on egress and regions of job groups are paid with the moves."""
-        slot = np.einsum("ka,kat->kt", table.amounts, prices.limit[table.limits])
+        slot = _slot_prices(table, prices)
         running = np.concatenate([np.zeros((len(slot), 1)), np.cumsum(slot, axis=1)], axis=1)
         team = np.append(prices.team, 0.0)[table.team]
         by_month = table.move_gb @ prices.move if prices.move.size else np.zeros((len(table.moves), len(table.months)))
@@ -90,9 +90,18 @@ class Surcharges:
         return cls(slot, running, team, moves, by_month - least[:, None], cover, most_cover)
 
 
+def _slot_prices(table: Table, prices: Prices) -> Floats:
+    """Return by kind and slot what an hour takes of priced limits; most kinds take of none."""
+    slot = np.zeros((len(table.amounts), table.slots))
+    priced = (prices.limit != 0.0).any(axis=1)
+    kinds = np.flatnonzero((priced[table.limits] & (table.amounts != 0.0)).any(axis=1))
+    slot[kinds] = np.einsum("ka,kat->kt", table.amounts[kinds], prices.limit[table.limits[kinds]])
+    return slot
+
+
 def scarce_rows(table: Table, prices: Prices) -> Bools:
     """Return which rows take of a limit that has a price, caps on egress and committed spend included."""
-    slot = np.einsum("ka,kat->kt", table.amounts, prices.limit[table.limits])
+    slot = _slot_prices(table, prices)
     scarce: Bools = np.any(slot > 0, axis=1)[table.kind]
     if table.cap_gb.size:
         capped = (table.cap_gb @ prices.limit[table.cap_limits, 0] > 0).any(axis=1)

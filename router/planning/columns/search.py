@@ -8,6 +8,7 @@ own, and the cost a bound under exactly as many left out.
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -45,8 +46,8 @@ _ALL = 110  # jobs up to which all are chosen anew together
 _TRIES = 60
 # Tries in turn without a gain after which a kind of group is given up; small ones in windows; to place one more job.
 _FAILS, _FAILS_IN_WINDOWS, _FAILS_TO_PLACE = 6, 15, 3
-# The search ends where so many tries closed less than this share of what the gap asked still lacks.
-_SLOW_TRIES, _SLOW = 12, 0.04
+# The search ends where tries of so much work (columns x nodes) closed less than this share of what the gap still lacks.
+_SLOW_WORK, _SLOW = 600_000, 0.04
 _COVERED_GROUP = 8  # programs with cover take far longer
 _EXACT_GROUP, _EXACT_WINDOW, _EXACT_OPTIONS, _EXACT_NODES = 25, 10, 6, 5
 _WINDOW, _WINDOWS, _WINDOW_FAILS = 25, 400, 25
@@ -276,13 +277,17 @@ class _Search:
             self.progress(f"a plan of ${plan.usd:,.2f}, bound ${state.bound:,.2f}")
         program = GroupProgram(self.totals, state.solution)
         by_windows = bool(windows) and not self.table.has_commitments
-        fails, most, plans = [0, 0], (_FAILS, _FAILS_IN_WINDOWS if by_windows else _FAILS), list[WholePlan]()
+        fails, most = [0, 0], (_FAILS, _FAILS_IN_WINDOWS if by_windows else _FAILS)
+        tries = deque[tuple[float, WholePlan]]()
         for turn in range(_TRIES):
             state = replace(state, plan=plan)
-            plans.append(plan)
+            tries.append((self.effort.spent, plan))
+            while len(tries) > 1 and tries[1][0] <= self.effort.spent - _SLOW_WORK:
+                tries.popleft()
+            began, before = tries[0]
             if (
                 state.gap <= self.gap
-                or (turn >= _SLOW_TRIES and state.is_slow(plans[turn - _SLOW_TRIES], self.gap))
+                or (began <= self.effort.spent - _SLOW_WORK and state.is_slow(before, self.gap))
                 or not any(failed < count for failed, count in zip(fails, most, strict=True))
                 or self.effort.late(PHASE)
             ):

@@ -206,10 +206,16 @@ class _Batch:
         usable = (hours > 0) & (each > 0)[:, None]
         if before is not _Before.HELD:
             usable &= ~self.goes_on[own][:, None]
+        cost = hours * usd[:, None] + self.surcharge[own, horizon:]
+        amount = np.where(usable, hours * each[:, None], 0.0)
+        hulls: dict[bytes, list[tuple[float, float, int]]] = {}
         for t in np.flatnonzero(usable.any(axis=0)).tolist():
-            may = np.flatnonzero(usable[:, t])
-            cost = hours[may, t] * usd[may] + self.surcharge[own, horizon + t][may]
-            pieces += _hull_pieces(hours[may, t] * each[may], cost, horizon + t, rows[may])
+            key = amount[:, t].tobytes() + cost[:, t].tobytes()  # most hours beyond the horizon are alike
+            hull = hulls.get(key)
+            if hull is None:
+                may = np.flatnonzero(usable[:, t])
+                hull = hulls[key] = _hull_pieces(amount[may, t], cost[may, t], rows[may])
+            pieces += [(rate, units_done, horizon + t, row) for rate, units_done, row in hull]
         pieces.sort()
         return _Rest.of(pieces)
 
@@ -309,7 +315,7 @@ class _Rest:
         return sorted(taken.items())
 
 
-def _hull_pieces(amount: Floats, cost: Floats, slot: int, rows: Ints) -> list[tuple[float, float, int, int]]:
+def _hull_pieces(amount: Floats, cost: Floats, rows: Ints) -> list[tuple[float, float, int]]:
     """Return the pieces of the least cost of a share of one slot: the lower hull of its rows from nothing."""
     order = np.lexsort((cost, amount))
     hull: list[tuple[float, float, int]] = [(0.0, 0.0, -1)]
@@ -323,7 +329,7 @@ def _hull_pieces(amount: Floats, cost: Floats, slot: int, rows: Ints) -> list[tu
                 break
         if x > hull[-1][0] + 1e-12:
             hull.append((x, y, int(rows[i])))
-    return [((y1 - y0) / (x1 - x0), x1 - x0, slot, row) for (x0, y0, _), (x1, y1, row) in pairwise(hull)]
+    return [((y1 - y0) / (x1 - x0), x1 - x0, row) for (x0, y0, _), (x1, y1, row) in pairwise(hull)]
 
 
 def _rounded_up(units: Floats, most: int) -> Ints:
@@ -333,18 +339,20 @@ def _rounded_up(units: Floats, most: int) -> Ints:
 def _least_before(before: Floats, most: Ints, unit_usd: Floats) -> Floats:
     """Return [n, q]: the least of before[p] + unit_usd (q - p) over p from q - most to q."""
     size = before.shape[1]
-    rise = unit_usd[:, None] * np.arange(size)
-    span = before - rise
     length = most + 1
     level = np.floor(np.log2(length)).astype(np.int64)
-    best = span.copy()
+    # Windows of powers of two, doubled; the longest first, so that those that double are always the first rows.
+    order = np.argsort(-level, kind="stable")
+    level, rest = level[order], length[order] - (1 << level[order])
+    rise = unit_usd[order, None] * np.arange(size)
+    best = before[order] - rise
     for step in range(int(level.max(initial=0))):
-        rows = np.flatnonzero(level > step)
-        shift = 1 << step
-        wider = best[rows]
-        wider[:, shift:] = np.minimum(wider[:, shift:], best[rows, :-shift] if len(rows) else wider[:, shift:])
-        best[rows] = wider
-    rest = length - (1 << level)
-    index = np.arange(size) - rest[:, None]
-    other = np.take_along_axis(best, np.maximum(index, 0), axis=1)
-    return np.minimum(best, np.where(index >= 0, other, np.inf)) + rise
+        wide, shift = int(np.searchsorted(-level, -step)), 1 << step
+        best[:wide, shift:] = np.minimum(best[:wide, shift:], best[:wide, :-shift])
+    least = best.copy()
+    for shift in np.unique(rest[rest > 0]).tolist():
+        rows = np.flatnonzero(rest == shift)
+        least[rows, shift:] = np.minimum(best[rows, shift:], best[rows, :-shift])
+    found = np.empty_like(least)
+    found[order] = least + rise
+    return found
