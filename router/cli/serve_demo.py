@@ -19,7 +19,7 @@ from router.cli.site_options import open_state_store
 def serve_demo(host: str, port: int, folder: Path | None) -> ExitCode:
     """Serve the demo until Ctrl-C; its home is ``folder``, which stays, or a new one, which goes."""
     from router.access.identity import Grant, Identity, Role
-    from router.app.console_demo import BOOKS_AT, DEMO_USER, NIGHT_AT, write_demo_home
+    from router.app.console_demo import DEMO_AT, DEMO_USER, write_demo_home
     from router.console.answers import AnswerCache
     from router.console.app import make_console
     from router.console.server import run_server
@@ -32,9 +32,8 @@ def serve_demo(host: str, port: int, folder: Path | None) -> ExitCode:
         write_demo_home(home)
         with open_state_store(home / "deploy.yaml", None) as (opened, store):
             user = Identity(DEMO_USER, (Grant(Role.ADMIN),))
-            context = QueryContext(opened, store, lambda: BOOKS_AT, user)
-            night = QueryContext(opened, store, lambda: NIGHT_AT, user)
-            site = ConsoleSite(context, lambda _: user, AnswerCache(), night=night, banner="Demo: made-up data")
+            context = QueryContext(opened, store, lambda: DEMO_AT, user)
+            site = ConsoleSite(context, lambda _: user, AnswerCache(), banner="Demo: made-up data")
 
             def announce(url: str) -> None:
                 console.note(f"demo home: {home}")

@@ -37,8 +37,10 @@ from router.state.errors import StateError
 
 # Pages and parts of the API, each makes its routes; the first are about a night. Whoever adds one regenerates
 # docs/schema/openapi.json (`stepfare schema openapi`).
-_NIGHT_PARTS = (plans, plans_api, quotes, quotes_api, prices, prices_api, offers_api)
-_PARTS = (audit, jobs, jobs_api, spend, budgets, spend_api, me_api, tasks_api)
+_PARTS = (
+    *(plans, plans_api, quotes, quotes_api, prices, prices_api, offers_api),
+    *(audit, jobs, jobs_api, spend, budgets, spend_api, me_api, tasks_api),
+)
 _WEEK = 7 * 86400
 LOG = logging.getLogger("stepfare.console")
 
@@ -101,8 +103,6 @@ def make_console(site: ConsoleSite) -> FastAPI:
 
     if site.sign_in is not None:
         app.include_router(sign_in.make_router(site, site.sign_in))
-    for part in _NIGHT_PARTS:
-        app.include_router(part.make_router(site.at_night()), responses=ERRORS)
     for part in _PARTS:
         app.include_router(part.make_router(site), responses=ERRORS)
     app.include_router(openapi.make_router())

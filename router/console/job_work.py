@@ -12,9 +12,11 @@ from router.console.site import ConsoleSite
 from router.controller.job_report import JobsReport
 from router.queries.context import QueryContext
 from router.queries.jobs import find_attempt, find_job, read_jobs, report_jobs
+from router.queries.plans import find_night_of
 from router.render import jobs_data
 from router.render.jobs_page import attempt_page, job_page, jobs_fragment, jobs_page
 from router.render.page_frame import PageFrame
+from router.render.planned_job_page import planned_job_url
 
 # What was read so long ago serves again; with the second and a half of recent answers it makes two seconds.
 SHARED_SECONDS = 0.5
@@ -61,7 +63,11 @@ def draw_jobs(context: QueryContext, frame: PageFrame | None, refreshing: bool, 
 def draw_job(context: QueryContext, name: str, frame: PageFrame) -> str | None:
     """Return the page of a job; None where there is none that may be seen."""
     report = find_job(context, name)
-    return None if report is None else job_page(report, frame)
+    if report is None:
+        return None
+    tonight = find_night_of(context, name)
+    is_new = tonight is not None and tonight != report.last.outlook.gang.attempt.plan
+    return job_page(report, frame, planned_job_url("latest", name) if is_new else "")
 
 
 def draw_attempt(context: QueryContext, name: str, frame: PageFrame) -> str | None:

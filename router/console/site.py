@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -70,7 +70,6 @@ class ConsoleSite:
     access: ConsoleAccess = field(default_factory=ConsoleAccess)
     sign_in: SignIn | None = None
     oidc: OidcClient | None = None
-    night: QueryContext | None = None
     banner: str = ""
     costs: KeptAnswers = field(init=False)
     cost_work: QueryWork = field(init=False)
@@ -85,10 +84,6 @@ class ConsoleSite:
         # Readers wait for what is drawn of jobs, as they wait for the server itself.
         object.__setattr__(self, "job_work", QueryWork(self.context, niceness=0))
         object.__setattr__(self, "readiness", Readiness(lambda: self.context.store.check_version()))
-
-    def at_night(self) -> ConsoleSite:
-        """Return the site for plans and quotes, which a demo looks at as of another moment than jobs and books."""
-        return self if self.night is None else replace(self, context=self.night, night=None)
 
     def asked_by(self, request: Request) -> QueryContext:
         """Return the context of who asks; the guard of the application has refused unknown ones before."""

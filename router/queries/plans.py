@@ -124,6 +124,14 @@ def find_plan(context: QueryContext, name: str = "latest") -> StoredPlan | None:
         return None
 
 
+def find_night_of(context: QueryContext, job: str) -> str | None:
+    """Return the digest of tonight's plan if it has a job of this name that may be seen; else None."""
+    if not context.identity.may(Permission.READ_PLANS):
+        return None
+    plan = find_plan(context)
+    return plan.digest if plan is not None and any(each.job == job for each in plan.plan.jobs) else None
+
+
 def find_digest(context: QueryContext, name: str = "latest") -> str | None:
     """Return the digest of the plan of that name; None where there is none. Errors as :func:`find_plan`."""
     context.identity.require(Permission.READ_PLANS)

@@ -259,8 +259,11 @@ def timeline_of(run: Sequence[AttemptReport], now: datetime) -> Timeline:
     return Timeline(tuple(bars), now if runs_on else None, last.deadline, last.gang.waits)
 
 
-def job_page(report: JobReport, frame: PageFrame | None = None) -> str:
-    """Return the page of a job: where it runs and until when, its attempts over time, and what they cost."""
+def job_page(report: JobReport, frame: PageFrame | None = None, tonight_url: str = "") -> str:
+    """Return the page of a job: where it runs and until when, its attempts over time, and what they cost.
+
+    ``tonight_url``: where tonight's plan shows it, if that is not the plan that ordered its last run.
+    """
     run = report.runs[-1]
     timeline = timeline_of(run, report.now)
     layouts = {"wide": WIDE, "middle": MIDDLE, "narrow": NARROW}
@@ -283,6 +286,7 @@ def job_page(report: JobReport, frame: PageFrame | None = None) -> str:
         items=_item_rows(run),
         run_usd=_total(run),
         attempt_url=attempt_url,
+        tonight_url=tonight_url,
         planned_url=planned_job_url(f"plan-{run[-1].outlook.gang.attempt.plan[:12]}", report.name),
     )
 

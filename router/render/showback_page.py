@@ -38,6 +38,8 @@ _LEAST_MONTHS = 3
 # Columns of a table that fit a screen and a sheet; with more, each row is lines of labelled values.
 _MOST_COLUMNS = 8
 _OWN_GROUPING = "By team"
+# What a row of a plan has in place of a job's name where it ordered several.
+_SEVERAL_JOBS = re.compile(r"\d+ jobs")
 # Rows of a table of raw fields that a page of the console shows.
 _MOST_ROWS = 100
 
@@ -196,6 +198,8 @@ def _raw_table(section: ReportSection, links: SpendLinks | None) -> RawTable:
         words = {} if is_sum else dict(zip(names, row, strict=True))
         if section.name == "jobs":  # A row has all of the job, whose team is not always that of all its rows.
             words.pop("team", None)
+        elif section.name == "plans" and _SEVERAL_JOBS.fullmatch(str(words.get("job"))):
+            words.pop("job")
         return tuple(
             _raw_cell(
                 cell,

@@ -1,18 +1,18 @@
-"""The data of ``stepfare serve --demo``: two nights' plans, a quote, the example month and a gang that runs.
+"""The data of ``stepfare serve --demo``: two nights' plans with what ran, bills, quotes and a history of prices.
 
 ``python -m tests.support.demo_console`` writes them anew into ``router/demo/console``.
 """
 
 from __future__ import annotations
 
-import gzip
 import os
+import random
 import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -20,46 +20,43 @@ from pathlib import Path
 
 from pricing.book import PriceBook
 from pricing.book_file import EMBEDDED_AS_OF, embedded_book, write_book
+from pricing.history import PricePoint
 from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
 from router.access.identity import local_operator
-from router.app.console_demo import BOOKS_AT, BUDGETS, NIGHT_AT
+from router.app.console_demo import APPROVAL_RULES, DEMO_AT
 from router.app.settings import AppSettings
-from router.config.added_file import read_added_entries
+from router.config.approval_file import load_approval_rules
 from router.config.job_files import read_jobs
 from router.config.limits_file import read_limits
 from router.controller.deploy_settings import Deploy
 from router.controller.plan_limits import store_limits
-from router.controller.workspaces import job_json
-from router.ledger.budget import Budget
-from router.ledger.month import Month
+from router.controller.workspaces import parse_job
+from router.ledger.budget import Budget, Scope
+from router.planning.plan import Plan
 from router.planning.plan_json import plan_content, plan_from_json
-from router.planning.restricted_limits import restrict_limits
+from router.planning.plan_names import NIGHT
+from router.prices import history
 from router.prices.cloud_settings import Clouds, LoadedClouds
 from router.queries.context import QueryContext
-from router.queries.quote_limits import QuestionLimits
 from router.queries.quote_questions import QuoteQuestion, ask_quote, check_question
-from router.quotes.quote import LimitsPlan
-from router.state.store import StateStore
-from tests.support.example_month import CODE, EAST, TTS, WHISPER, ExampleMonth
-from tests.support.example_quotes import keep_promises
-from tests.support.live_gangs import resume_whisper
-from tests.support.metered_stage import planned, stage
+from tests.support.demo_nights import APPROVER, MIDTRAINING, NOVEMBER, OCTOBER, DemoNights, interruptions, write_bills
+from tests.support.example_quotes import Promise, keep_promises
+from tests.support.metered_stage import stage
 from tests.support.night import NOW
 from tests.support.repository import ROOT
 
 DATA = ROOT / "router" / "demo" / "console"
 NIGHTLY = ROOT / "examples" / "nightly"
-MONTH = ROOT / "examples" / "showback"
-BILLS = ("bill-aws.csv", "bill-gcp.csv", "bill-azure.csv")
-QUOTED = "llama2-13b-sft-legal"
+QUOTED = "llama3-70b-sft-code"
 STEPFARE = Path(sys.executable).with_name("stepfare")
 _HOUR = timedelta(hours=1)
 
-#: What was different the night before: a job that is done by tonight, jobs that nobody had sent yet, spot prices.
+#: Jobs of the night before: one is done by tonight, one runs every night, one went on; the others could not begin yet.
 YESTERDAY = NOW - 24 * _HOUR
 GONE = ROOT / "tests" / "support" / "night_before" / "maskrcnn-shelves.yaml"
-NEW = (QUOTED, "qwen3-30b-math")
+NIGHTLY_JOB = "adapters-70b-nightly"
+LATER = ("code-34b-pretrain", QUOTED, "llama3-8b-domain", "mpt-70b-continued", "mpt-7b-pretrain")
 #: Spot prices of the night before, made up: tonight's times a factor, by cloud, region and first letters of the type.
 EARLIER_PRICES = {
     ("aws", "us-east-1", "p6-b200."): Decimal("1.12"),
@@ -67,61 +64,103 @@ EARLIER_PRICES = {
     ("aws", "eu-south-2", "p5en."): Decimal("0.94"),
     ("gcp", "europe-north1", "a3-highgpu-"): Decimal("0.93"),
 }
+#: Budgets beside those of the limits file.
+BUDGET_OF_ALL = Usd.parse("85000")
+#: How often spot pools were looked at.
+_LOOK = timedelta(minutes=30)
+_SOURCE = "made up for the demo"
 
 
 def make_files(folder: Path) -> None:
     """Write all files into a folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name in BILLS:
-        shutil.copyfile(MONTH / name, folder / name)
-    with tempfile.TemporaryDirectory() as scratch:
-        home = Path(scratch) / "home"
+    with tempfile.TemporaryDirectory() as name:
+        scratch = Path(name)
         # The latest prices of this home are the embedded ones.
-        os.environ["STEPFARE_HOME"] = str(home)
-        tonight = _plan(Path(scratch), NOW, {})
-        for name, text in (("plan", tonight), ("plan-before", plan_yesterday(Path(scratch)))):
-            (folder / f"{name}.json.gz").write_bytes(gzip.compress(text.encode(), 9, mtime=0))
-        _play(home, tonight, folder / "state.backup")
-        shutil.rmtree(folder / "quotes", ignore_errors=True)
+        os.environ["STEPFARE_HOME"] = str(home := scratch / "home")
+        tonight = _plan(scratch, NOW, {})
+        last_night = plan_yesterday(scratch)
+        _play(home, scratch, last_night, tonight, folder)
+        for made in ("quotes", "history"):
+            shutil.rmtree(folder / made, ignore_errors=True)
         shutil.copytree(home / "quotes", folder / "quotes", copy_function=shutil.copyfile)
+        history.append(folder / "history", _history((last_night, tonight)))
+        (folder / "history" / ".lock").unlink()
 
 
-def _play(home: Path, tonight: str, backup: Path) -> None:
-    """Play the example month and a night after it, and write the state as a backup."""
-    start = BOOKS_AT - 5 * _HOUR
-    with stage(home, datetime(2026, 10, 1, tzinfo=UTC)) as playing:
-        month = ExampleMonth(playing)
-        month.play()
-        keep_promises(home, month.plans, CODE, TTS)
+def _play(home: Path, scratch: Path, last_night: Plan, tonight: Plan, folder: Path) -> None:
+    """Play both months, and write the state as a backup, and the bills."""
+    rules = scratch / "approval.yaml"
+    rules.write_text(APPROVAL_RULES, encoding="utf-8")
+    limits = read_limits(NIGHTLY / "limits.yaml")
+    jobs = {job.digest: job for job in (*read_jobs([scratch / "jobs"], YESTERDAY), *read_jobs([NIGHTLY], NOW))}
+    settings = AppSettings(Deploy(), LoadedClouds(Clouds(), {}), home, {})
+    with stage(home, OCTOBER.begins) as playing:
         store = playing.store
-        store.ledger.add(
-            read_added_entries(MONTH / "added.yaml", "finance@demo", datetime(2026, 12, 2, 10, tzinfo=UTC))
-        )
-        for scope, name, dollars in BUDGETS:
-            at = datetime(2026, 11, 1, tzinfo=UTC)
-            usd = Usd.parse(dollars)
-            store.budgets.put(Budget(scope=scope, name=name, since=Month(2026, 11), usd=usd, who="finance@demo", at=at))
-        plan = playing.accept(start - _HOUR, [WHISPER], [planned(WHISPER, EAST, start, 6, steps=WHISPER.steps)])
-        # The last night of the month, begun again: what runs is in no month's books yet.
-        last = max(store.attempts.find(job=WHISPER.name), key=lambda each: each.created_at)
-        resume_whisper(store, last.id, start, BOOKS_AT, plan=plan)
-        jobs = read_jobs([NIGHTLY], NOW)
-        store.plans.put_jobs({job.digest: job_json(job) for job in jobs}, NIGHT_AT)
-        digest = plan_content(plan_from_json(tonight, "tonight"))["digest"]
-        store_limits(store, digest, read_limits(NIGHTLY / "limits.yaml"))
-        _quote(home, store, digest)
+        # A random key would make other bytes of the same nights.
+        store.values.set("environments_key", "0" * 64)
+        context = QueryContext(settings, store, lambda: playing.now, local_operator(APPROVER))
+        nights = DemoNights(playing, context, load_approval_rules(rules), jobs, limits, last_night, tonight)
+        nights.play()
+        budgets = [(Scope.TEAM, team.team, team.budget) for team in limits.teams]
+        for scope, name, usd in (*budgets, (Scope.ALL, "", BUDGET_OF_ALL)):
+            at = NOVEMBER.begins
+            store.budgets.put(Budget(scope=scope, name=name, since=NOVEMBER, usd=usd, who="finance@demo", at=at))
+        store_limits(store, plan_content(tonight)["digest"], limits)
+        keep_promises(home, _promises(nights))
+        asking = replace(context, clock=lambda: DEMO_AT - timedelta(minutes=20), identity=local_operator("hana@demo"))
+        ask_quote(asking, check_question(asking, QuoteQuestion(job=QUOTED)), lambda _: None)
+        backup = folder / "state.backup"
         backup.unlink(missing_ok=True)
         store.whole.write(backup, ())
     backup.chmod(0o644)
+    write_bills(folder, playing.machines)
 
 
-def plan_yesterday(scratch: Path) -> str:
-    """Return the plan of the night before as a file: the recipe of tonight's, with other jobs and prices."""
+def _promises(nights: DemoNights) -> Iterator[Promise]:
+    """Yield an accepted quote of a run that cost more than it said, and one of a run that did not."""
+    store = nights.stage.store
+    for name, plan, start, hours, p50, p90 in (
+        ("code-34b-pretrain", nights.plans["code-34b-pretrain", 14], 14, 26, "1240", "1380"),
+        (GONE.stem, plan_content(nights.last_night)["digest"], 20, 5, "24", "46"),
+    ):
+        (digest,) = {each.job_digest for each in store.attempts.find(job=name, plan=plan)}
+        job = parse_job(store.plans.jobs([digest])[digest])
+        yield Promise(job, plan, datetime(2026, 11, start, 18, 15, tzinfo=UTC), hours * _HOUR, p50, p90)
+
+
+def _history(plans: tuple[Plan, ...]) -> Iterator[PricePoint]:
+    """Yield thirty days of looks at the spot pools of the plans: prices that lead to tonight's, and what was there."""
+    lines = [line for plan in plans for line in plan.lines if line.market == Market.SPOT.value]
+    places = {(line.cloud, line.region, line.zone, line.instance_type): line.job for line in lines}
+    yesterday = {offer.key: offer.usd_per_hour for offer in earlier_book().offers}
+    for offer in embedded_book().offers:
+        job = places.get((offer.cloud, offer.region, offer.zone, offer.instance_type))
+        if job is None or offer.market is not Market.SPOT:
+            continue
+        chance, dry = random.Random("/".join(map(str, offer.key))), 0
+        prices = [UsdPerHour(offer.usd_per_hour.nanos // 10**5 * chance.randint(90, 110) * 1000) for _ in range(28)]
+        prices += [yesterday[offer.key], offer.usd_per_hour]
+        for number in range(len(prices) * 48):
+            at = NOW - NOW.hour * _HOUR - 29 * 24 * _HOUR + number * _LOOK
+            dry = max(dry - 1, 0) or (chance.randint(1, 8) if chance.random() < 0.01 else 0)
+            if at >= NOW:  # As the gangs of tonight found it.
+                dry = any(lost <= at < again for lost, again in interruptions(job))
+            if at <= DEMO_AT:
+                price, place = prices[number // 48], (offer.cloud, offer.region, offer.zone, offer.instance_type)
+                yield PricePoint(at, *place, offer.market, price, 0.0 if dry else 1.0, None, _SOURCE)
+
+
+def plan_yesterday(scratch: Path) -> Plan:
+    """Return the plan of the night before: the recipe of tonight's, with other jobs and prices."""
     jobs, book = scratch / "jobs", scratch / "book.parquet"
     jobs.mkdir()
-    for file in (GONE, *sorted(NIGHTLY.glob("*.yaml"))):
-        if file.stem not in (*NEW, "limits"):
-            shutil.copyfile(file, jobs / file.name)
+    for file in (GONE, *(NIGHTLY / f"{name}.yaml" for name in (NIGHTLY_JOB, MIDTRAINING, *LATER))):
+        text = file.read_text(encoding="utf-8")
+        if file.stem in LATER and "earliest_start:" not in text:
+            text = text.replace("\ndeadline:", f'\nearliest_start: "{NOW:%Y-%m-%dT%H:%MZ}"\ndeadline:')
+        # It had been there for two hours.
+        (jobs / file.name).write_text(text.replace("steps_done: 5200", "steps_done: 300"), encoding="utf-8")
     write_book(earlier_book(), book)
     return _plan(scratch, YESTERDAY, {"examples/nightly": str(jobs), "embedded": str(book)})
 
@@ -146,8 +185,8 @@ def earlier_book() -> PriceBook:
     return replace(tonight, as_of=as_of, offers=tuple(offers))
 
 
-def _plan(scratch: Path, now: datetime, instead: Mapping[str, str]) -> str:
-    """Return the plan of a night as a file, by the recipe of ``make plan``; ``instead`` replaces words of it."""
+def _plan(scratch: Path, now: datetime, instead: Mapping[str, str]) -> Plan:
+    """Return the plan of a night, by the recipe of ``make plan``; ``instead`` replaces words of it."""
     (recipe,) = [
         line.strip().removeprefix("@$(BIN)/stepfare ")
         for line in (ROOT / "Makefile").read_text(encoding="utf-8").splitlines()
@@ -157,19 +196,7 @@ def _plan(scratch: Path, now: datetime, instead: Mapping[str, str]) -> str:
     words = shlex.split(recipe.replace("$(NOW)", now.isoformat()))
     assert instead.keys() <= set(words), recipe
     _run(scratch / "planned", [*(instead.get(word, word) for word in words), "--out", str(file)])
-    return file.read_text(encoding="utf-8")
-
-
-def _quote(home: Path, store: StateStore, plan: str) -> None:
-    """Ask for a quote under the limits of tonight's plan as the console does; it is in the state with its job."""
-    settings = AppSettings(Deploy(), LoadedClouds(Clouds(), {}), home, {})
-    context = QueryContext(settings, store, lambda: NOW, local_operator("ana@demo"))
-    document = (NIGHTLY / f"{QUOTED}.yaml").read_text(encoding="utf-8")
-    checked = check_question(context, QuoteQuestion(document=document))
-    # The plan itself is put into the state when the demo begins.
-    limits = restrict_limits(read_limits(NIGHTLY / "limits.yaml"), checked.job.team)
-    checked = replace(checked, limits=QuestionLimits(limits, LimitsPlan(plan, NOW)))
-    ask_quote(context, checked, lambda _: None)
+    return replace(plan_from_json(file.read_text(encoding="utf-8"), file.name), name=NIGHT)
 
 
 def _run(home: Path, words: list[str]) -> None:

@@ -18,7 +18,7 @@ from pricing.places import Market
 from router.jobs.spec import Job
 from router.ledger.month import Month
 from tests.support.example_bills import write_bills
-from tests.support.example_quotes import keep_promises
+from tests.support.example_quotes import Promise, keep_promises
 from tests.support.made_up_jobs import simple_job
 from tests.support.metered_stage import HOUR, MINUTE, Life, Place, Stage, planned, stage
 from tests.support.new_state import open_state
@@ -329,7 +329,9 @@ def make_home(home: Path) -> Stage:
     with stage(home, datetime(2026, 10, 1, tzinfo=UTC)) as playing:
         month = ExampleMonth(playing)
         month.play()
-        keep_promises(home, month.plans, CODE, TTS)
+        # One was kept, and one cost more than it said.
+        code = Promise(CODE, month.plans[CODE.name], _at(10, 6), 60 * HOUR, "2950", "3380")
+        keep_promises(home, (code, Promise(TTS, month.plans[TTS.name], _at(17, 8), 10 * HOUR, "540", "590")))
     return playing
 
 

@@ -1,8 +1,9 @@
-"""Two quotes of the example month that were accepted: one that was kept, and one that cost more than it said."""
+"""Quotes that were accepted, made up: what a job was to cost, and the plan that was made of it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -14,15 +15,27 @@ from router.quotes.quote import Likely, Quote
 _HOUR = timedelta(hours=1)
 
 
-def keep_promises(home: Path, plans: Mapping[str, str], code: Job, tts: Job) -> None:
-    """Puts them where ``quote`` does, with the plans that were made of them."""
-    for job, start, hours, p50, p90 in (
-        (code, datetime(2026, 11, 10, 6, tzinfo=UTC), 60, "2950", "3380"),
-        (tts, datetime(2026, 11, 17, 8, tzinfo=UTC), 10, "540", "590"),
-    ):
-        (name,) = store_quotes(home / "quotes", [_quote(job, start, hours * _HOUR, Usd.parse(p50), Usd.parse(p90))])
-        at = f"{start - _HOUR:%Y-%m-%dT%H:%M:%SZ}"
-        store_acceptance(home / "quotes", QuoteAcceptance(name, at, "mira@desk", plans[job.name], job.digest, p90))
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """A quote of a job that was accepted an hour before its start, and the plan that was made of it."""
+
+    job: Job
+    plan: str
+    start: datetime
+    takes: timedelta
+    p50: str
+    p90: str
+    who: str = "mira@desk"
+
+
+def keep_promises(home: Path, promises: Iterable[Promise]) -> None:
+    """Put quotes where ``quote`` does, with the plans that were made of them."""
+    for each in promises:
+        quote = _quote(each.job, each.start, each.takes, Usd.parse(each.p50), Usd.parse(each.p90))
+        (name,) = store_quotes(home / "quotes", [quote])
+        at = f"{each.start - _HOUR:%Y-%m-%dT%H:%M:%SZ}"
+        accepted = QuoteAcceptance(name, at, each.who, each.plan, each.job.digest, each.p90)
+        store_acceptance(home / "quotes", accepted)
 
 
 def _quote(job: Job, start: datetime, takes: timedelta, p50: Usd, p90: Usd) -> Quote:

@@ -54,7 +54,7 @@ def play_night(folder: Path, *, odd: bool = True) -> dict[str, str]:
     return ids
 
 
-def resume_whisper(store: StateStore, before: str, made: datetime, now: datetime, plan: str = "") -> str:
+def resume_whisper(store: StateStore, before: str, made: datetime, now: datetime) -> str:
     """The second attempt of whisper, which was made then, and trains in the west now."""
     first = store.attempts.get(before)
     assert first is not None
@@ -63,7 +63,7 @@ def resume_whisper(store: StateStore, before: str, made: datetime, now: datetime
     again = replace(
         first, id=f"{before[:-1]}9", number=2, choice=1, region="us-west-2", usd_per_hour=rate, created_at=made,
         made_at=made, met_at=made + 12 * MINUTE, gone_at=None, phase=Phase.RUNNING, result="", result_at=None,
-        reason="", message="", plan=plan or first.plan, resumes=before, first_step=1500, last_step=None,
+        reason="", message="", resumes=before, first_step=1500, last_step=None,
         kept_step=None, version=1,
     )  # fmt: skip
     machine = node(

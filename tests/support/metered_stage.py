@@ -37,7 +37,6 @@ from tests.support.made_up_book import book
 
 HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
 _STATE_ID = "s0f0f0f0f0f0f"
-_GPUS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +51,7 @@ class Place:
     usd: str
     on_demand: str
     accelerator: str = "H100"
+    accelerators: int = 8
 
     def at(self, usd: str) -> Place:
         """The same at another price."""
@@ -62,12 +62,13 @@ class Place:
 class Life:
     """How one life of a gang went, as its cloud and its ranks told it.
 
-    ``met`` None: it never met. ``step``, ``saved``: how far it came, and what of that is saved. ``saving``: how long it
-    stood still for each checkpoint. ``copied``: what was brought to it first, from where, for how much.
+    ``gone`` None: it is there. ``met`` None: it never met. ``step``, ``saved``: how far it came, and what of that is
+    saved. ``saving``: how long it stood still for each checkpoint. ``copied``: what was brought to it first, from
+    where, for how much.
     """
 
     made: datetime
-    gone: datetime
+    gone: datetime | None
     met: datetime | None = None
     ended: datetime | None = None
     reason: str = "finished"
@@ -88,7 +89,7 @@ class Stage:
     site: ControllerContext
     now: datetime
     machines: list[tuple[Attempt, NodeRecord]] = field(default_factory=list)
-    _numbers: dict[str, int] = field(default_factory=dict)
+    _numbers: dict[tuple[str, str], int] = field(default_factory=dict)
     _before: dict[str, Attempt] = field(default_factory=dict)
 
     @property
@@ -121,31 +122,40 @@ class Stage:
 
     def run(self, plan: str, job: Job, place: Place, life: Life, machines: int = 1) -> Attempt:
         """One life of a gang, from the first machine until it is released and in the ledger."""
-        attempt, nodes = self._made(plan, job, place, life, machines)
+        order = Order(job.name, f"{job.name}/0", life.made, life.made + 12 * HOUR, ())
+        choice = GangPlacement(0, place.cloud, place.region, (_seat(place),) * machines, order.start, order.end)
+        return self.live(plan, job, order, choice, life)
+
+    def live(self, plan: str, job: Job, order: Order, choice: GangPlacement, life: Life) -> Attempt:
+        """One life of an order in a place of its plan: until it is released, or as it is where it is not gone."""
+        attempt, nodes = self._made(plan, job, order, choice, life)
         self.store.attempts.add(attempt, nodes)
         self.store.journal.note(attempt.id, PROVISIONING, life.made, **_disk(life))
         if life.copied is not None:
             self.store.journal.note(attempt.id, COPIED, life.made + 30 * MINUTE, **life.copied)
         for number, took in enumerate(life.saving):
             told = {"id": f"save-{number}", "rank": 0, "saved_step": number, "saved_manifest": "m"}
-            self.store.journal.note(attempt.id, SAVED, life.gone, seconds=took.total_seconds(), **told)
+            self.store.journal.note(attempt.id, SAVED, life.gone or self.now, seconds=took.total_seconds(), **told)
+        if life.gone is None:
+            return attempt
         self.now = life.seen or life.gone + MINUTE
         ended = release(self.site, attempt, life.reason, life.reason)
         self.machines += [(ended, node) for node in self.store.attempts.nodes(attempt.id)]
         self._before[job.name] = ended
         return ended
 
-    def _made(self, plan: str, job: Job, place: Place, life: Life, machines: int) -> tuple[Attempt, list[NodeRecord]]:
-        order = Order(job.name, f"{job.name}/0", life.made, life.made + 12 * HOUR, ())
-        number = self._numbers[job.name] = self._numbers.get(job.name, 0) + 1
+    def _made(
+        self, plan: str, job: Job, order: Order, choice: GangPlacement, life: Life
+    ) -> tuple[Attempt, list[NodeRecord]]:
+        number = self._numbers[plan, job.name] = self._numbers.get((plan, job.name), 0) + 1
         name = attempt_name(self.store.id, plan, order, number)
-        choice = GangPlacement(0, place.cloud, place.region, (_seat(place),) * machines, order.start, order.end)
         before = self._before.get(job.name) if life.first else None
         resumed = ResumePoint(before.id if before else "", life.first, "m" if life.first else "")
         attempt, nodes = new_attempt(
             name, plan, order, choice, number, job, job.digest, "token", life.made - MINUTE, resumed
         )
-        result = "" if life.met is None else protocol.FINISHED if life.reason == "finished" else protocol.STOPPED
+        ended = protocol.FINISHED if life.reason == "finished" else protocol.STOPPED
+        result = "" if life.met is None or life.gone is None else ended
         attempt = replace(
             attempt,
             phase=Phase.RUNNING,
@@ -158,6 +168,7 @@ class Stage:
             {}
             if life.met is None
             else {
+                "agent": "" if life.gone else protocol.RUNNING,
                 "step": life.step,
                 "saved_step": life.saved,
                 "step_seconds": life.step_seconds,
@@ -166,7 +177,7 @@ class Stage:
             }
         )
         return attempt, [
-            replace(n, made_at=life.made, gone_at=life.gone, machine_id=machine_id(place.cloud, n.name), **told)
+            replace(n, made_at=life.made, gone_at=life.gone, machine_id=machine_id(choice.cloud, n.name), **told)
             for n in nodes
         ]
 
@@ -206,7 +217,7 @@ def planned(job: Job, place: Place, start: datetime, hours: str | int, *, machin
         market=place.market.value,
         machines=machines,
         accelerator=place.accelerator,
-        accelerators=machines * _GPUS,
+        accelerators=machines * place.accelerators,
         start=start,
         end=end,
         hours=held,
@@ -240,7 +251,7 @@ def _seat(place: Place) -> MachineSpec:
         place.instance_type,
         place.market,
         place.accelerator,
-        _GPUS,
+        place.accelerators,
         price,
         UsdPerHour(0 if reserved else price.nanos * 5 // 4),
         "2026-11-01",

@@ -15,7 +15,7 @@ from router.console.error_answers import answer_error
 from router.console.job_work import draw_attempt, draw_job, draw_jobs
 from router.console.site import ConsoleSite
 from router.queries.context import QueryContext
-from router.queries.plans import find_plan
+from router.queries.plans import find_night_of
 from router.render.page_frame import PageFrame
 from router.render.planned_job_page import planned_job_url
 
@@ -54,7 +54,7 @@ def make_router(site: ConsoleSite) -> APIRouter:
         if answer is None:
             context = site.asked_by(request)
             key = ("is planned", id(site), name, context.identity.teams(Permission.READ_PLANS))
-            if await site.recent.get(key, lambda: _is_planned(context, name)):
+            if await site.recent.get(key, lambda: find_night_of(context, name)):
                 return RedirectResponse(planned_job_url("latest", name), 303)
             return answer_error(request, 404, "there is no such job", "see /jobs for those that run, or /tonight")
         return answer.response(request)
@@ -70,14 +70,6 @@ def make_router(site: ConsoleSite) -> APIRouter:
     return router
 
 
-def _is_planned(context: QueryContext, name: str) -> bool:
-    """Return whether tonight's plan has a job of this name that may be seen."""
-    if not context.identity.may(Permission.READ_PLANS):
-        return False
-    plan = find_plan(context)
-    return plan is not None and any(job.job == name for job in plan.plan.jobs)
-
-
 async def _draw(
     site: ConsoleSite,
     request: Request,
@@ -87,7 +79,7 @@ async def _draw(
 ) -> CachedAnswer | None:
     """Return the page of a job or an attempt, shared for a moment; None where there is none that may be seen."""
     context = site.asked_by(request)
-    seen = context.identity.require(Permission.READ_JOBS)
+    seen = context.identity.require(Permission.READ_JOBS), context.identity.teams(Permission.READ_PLANS)
     frame = site.frame(request, "/jobs", data_links=data_links)
 
     def make() -> CachedAnswer | None:

@@ -1,0 +1,371 @@
+"""The two months of the demo: earlier runs of tonight's jobs, then last night's and tonight's plan as they run.
+
+All of it is one world: jobs, teams and places are those of the plans, and what a team has spent until tonight is what
+the limits file says. Nothing is random: the same records come out again.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+
+from pricing.book_file import embedded_book
+from pricing.money import UsdPerHour
+from pricing.places import Market, RegionId
+from router.app.console_demo import DEMO_AT
+from router.controller.accept import AcceptedOrders, record_acceptance, requests_of
+from router.controller.approval import ApprovalRules
+from router.controller.orders import orders_of
+from router.controller.placement_options import GangPlacement, fill_list_prices
+from router.controller.provision_order import ProvisionRequest
+from router.controller.workspaces import job_json, parse_job
+from router.jobs.limits import Limits
+from router.jobs.spec import Job
+from router.jobs.speed import Speed, gang_speed
+from router.ledger.month import Month
+from router.planning.plan import Line, Plan
+from router.planning.plan_json import plan_content, plan_to_json
+from router.planning.plan_names import NIGHT, TRIAL
+from router.queries.approvals import approve_plan
+from router.queries.context import QueryContext
+from router.state.records import Attempt, NodeRecord, NoticeRecord
+from tests.support.made_up_bill import Account, Row, write_bill
+from tests.support.metered_stage import HOUR, MINUTE, Life, Place, Stage, planned
+
+OCTOBER, NOVEMBER = Month(2026, 10), Month(2026, 11)
+MIDTRAINING = "gpt-oss-120b-midtraining"
+MAKER, APPROVER, APPLIER = "nightly@demo", "ana", "mira@desk"
+#: Plans are made at six, applied soon, and what begins at once is there a quarter of an hour later.
+_APPLIED_AFTER, _MADE_AFTER = 12 * MINUTE, 15 * MINUTE
+#: What was billed by now.
+_BILLED_UNTIL = datetime(2026, 11, 20, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierRun:
+    """An earlier run of a job: the night of November whose plan ordered it, planned hours, and hours more or fewer.
+
+    ``offset``: hours after the first gangs of the night. ``lost_after``: hours until its machines were interrupted,
+    once. ``at``: the job whose place it had, None its own.
+    ``deadline`` "": some hours after its planned end. ``settles``: its price is such that the team has spent what
+    the limits file says.
+    """
+
+    job: str
+    night: int
+    hours: Fraction
+    more: Fraction = Fraction(0)
+    offset: int = 0
+    lost_after: int = 0
+    at: str | None = None
+    deadline: str = ""
+    settles: bool = False
+
+
+def _run(job: str, night: int, hours: str, more: str = "0", **changes: object) -> EarlierRun:
+    return EarlierRun(job, night, Fraction(hours), Fraction(more), **changes)  # type: ignore[arg-type]
+
+
+#: Those of October are the same a month before, half as long.
+EARLIER = (
+    _run("mpt-70b-continued", 2, "120"),
+    _run("eval-sweep-7b", 3, "60"),
+    _run(MIDTRAINING, 4, "60"),
+    _run("qwen3-30b-math", 4, "96"),
+    _run("llama2-13b-sft-legal", 5, "7.8"),
+    _run("flux-product-shots", 6, "2.4", deadline="+8h"),
+    _run("scaling-law-125m", 6, "120"),
+    _run("bert-reranker-squad", 6, "6"),
+    _run("resnet50-weekly", 7, "1.8", deadline="+24h"),
+    _run("llama3-70b-lora-support", 7, "15", "2", deadline="+16h"),
+    _run("mpt-7b-pretrain", 8, "72"),
+    _run("retinanet-junctions", 8, "7.6"),
+    _run("mpt-13b-pretrain", 9, "150", "18", lost_after=70),
+    _run("faq-7b-lora", 9, "10"),
+    _run("tts-voices", 9, "30", lost_after=12),
+    _run("eval-sweep-7b", 10, "60"),
+    _run("unet3d-crossvalidation", 11, "8.4"),
+    _run("bert-large-pretraining", 11, "64"),
+    _run("llama3-70b-sft-code", 12, "7.2"),
+    _run("transformerxl-sessions", 12, "20"),
+    _run("qwen3-30b-math", 12, "160", settles=True),
+    _run("flux-product-shots", 13, "2.4", deadline="+8h"),
+    _run("llama3-8b-domain", 13, "60"),
+    _run("resnet50-weekly", 14, "1.8", deadline="+24h"),
+    _run("code-34b-pretrain", 14, "26", "4"),
+    _run("llama2-7b-sft-chat", 14, "16", at="eval-sweep-7b", settles=True),
+    _run("mpt-70b-continued", 15, "100", settles=True),
+    _run("bert-large-pretraining", 15, "80", settles=True),
+    _run("eval-sweep-7b", 17, "28"),
+    *(_run("embed-catalogue", night, "3", deadline="+36h") for night in range(2, 20, 2)),
+    *(_run("adapters-70b-nightly", night, "12", offset=3, deadline="+24h") for night in (17, 18, 19)),
+)
+#: Gangs of tonight that were interrupted: after how long, and how long after that they were there again, if they were.
+INTERRUPTED = {"bert-large-pretraining": (96 * MINUTE, 12 * MINUTE), "tts-voices": (240 * MINUTE, None)}
+
+
+@dataclass
+class DemoNights:
+    """What happens on the stage.
+
+    ``context`` asks as who approves plans. ``jobs`` are those of both nights, by digest. ``plans``: the plan that
+    ordered an earlier run of November, by job and night.
+    """
+
+    stage: Stage
+    context: QueryContext
+    rules: ApprovalRules
+    jobs: Mapping[str, Job]
+    limits: Limits
+    last_night: Plan
+    tonight: Plan
+    plans: dict[tuple[str, int], str] = field(default_factory=dict)
+
+    def play(self) -> None:
+        """Play October, which is closed on the fourth of November, November, and both nights until now."""
+        self._play_month(OCTOBER.begins - NOVEMBER.begins, Fraction(1, 2), {})
+        self.stage.store.periods.close(OCTOBER, who="finance@demo", at=NOVEMBER.begins + 81 * HOUR)
+        self._play_month(timedelta(0), Fraction(1), self._settled_prices())
+        self._begin_midtraining()
+        for plan in (self.last_night, self.tonight):
+            self._apply(plan)
+
+    def _play_month(self, shift: timedelta, share: Fraction, prices: Mapping[EarlierRun, str]) -> None:
+        """Accept a plan for each night, then play its runs in the order in which they end."""
+        played: list[tuple[EarlierRun, str, Job, list[Life]]] = []
+        for night in sorted({run.night for run in EARLIER}):
+            as_of = datetime(2026, 11, night, 18, tzinfo=UTC) + shift
+            own = [(run, self._earlier_job(run)) for run in EARLIER if run.night == night]
+            lines = []
+            for run, job in own:
+                place, machines = self._place(run, prices)
+                begun = as_of + _MADE_AFTER + run.offset * HOUR
+                lines.append(planned(job, place, begun, str(run.hours * share), machines=machines, steps=job.steps))
+            digest = self._accept(as_of, [job for _, job in own], lines)
+            played += [
+                (run, digest, job, _earlier_lives(run, job, line.start, share))
+                for (run, job), line in zip(own, lines, strict=True)
+            ]
+            self.plans |= {(run.job, night): digest for run, _ in own}
+        for run, digest, job, lives in sorted(played, key=lambda each: (_end(each[3]), each[0].job)):
+            place, machines = self._place(run, prices)
+            for life in lives:
+                self.stage.run(digest, job, place, life, machines)
+
+    def _begin_midtraining(self) -> None:
+        """Begin the gang that tonight's job file says to run, with as many steps done at six as it says."""
+        job = self._job(MIDTRAINING)
+        status = job.status
+        assert status is not None
+        assert status.running is not None
+        assert status.running.since is not None
+        begun, first = status.running.since, _changed(job, status=None)
+        place, machines = self._place(EarlierRun(MIDTRAINING, 20, Fraction(100)), {})
+        line = planned(first, place, begun, "100", machines=machines, steps=first.steps)
+        plan = self._accept(begun - 30 * MINUTE, [first], [line], TRIAL)
+        pace = status.steps_done / ((self.tonight.as_of - begun - first.startup) / HOUR)
+        self.stage.run(plan, first, place, _life(first, begun, pace), machines)
+
+    def _apply(self, plan: Plan) -> None:
+        """Approve and accept a plan, and play its orders that begin until now; a gang that runs is left alone."""
+        digest: str = plan_content(plan)["digest"]
+        store, jobs = self.stage.store, {each.job: self.jobs[each.job_digest] for each in plan.jobs}
+        store.made_plans.put(digest, plan_to_json(plan), plan.as_of, plan.as_of, MAKER, NIGHT)
+        store.plans.put_jobs({job.digest: job_json(job) for job in jobs.values()}, plan.as_of)
+        self.stage.now = plan.as_of + _APPLIED_AFTER
+        approve_plan(self.context, self.rules, plan, digest, name=APPROVER, login=APPROVER, note="as every night")
+        accepted = self._accepted(plan)
+        specs = {job.digest: job_json(job) for job in jobs.values()}
+        record_acceptance(self.stage.site, accepted, plan_to_json(plan), APPLIER, APPROVER, specs, self.limits)
+        for request, choice, lives in self._begun(plan):
+            for life in lives:
+                attempt = self.stage.live(digest, request.job, request.order, choice, life)
+                if life.gone is not None and life.reason != "finished":
+                    at = life.gone - MINUTE
+                    store.notices.add(NoticeRecord(attempt.id, 0, "n1", "interruption", "imds", 30.0, "", at))
+
+    def _accepted(self, plan: Plan) -> AcceptedOrders:
+        digest, jobs = plan_content(plan)["digest"], {each.job: self.jobs[each.job_digest] for each in plan.jobs}
+        return requests_of(plan, digest, orders_of(plan), jobs, embedded_book(), 1, self.limits)
+
+    def _begun(self, plan: Plan) -> list[tuple[ProvisionRequest, GangPlacement, list[Life]]]:
+        """Return the orders of a plan that began by now, and until tonight's if it is the earlier one."""
+        found = []
+        for request in self._accepted(plan).requests:
+            if request.order.start < min(DEMO_AT, plan.as_of + 24 * HOUR) and request.order.job != MIDTRAINING:
+                choice = fill_list_prices(request.choices[0], embedded_book())
+                lives = _begun_lives(request.job, choice, request.order.start + _MADE_AFTER)
+                found.append((request, choice, lives))
+        return sorted(found, key=lambda each: (_end(each[2]), each[0].order.job))
+
+    def _accept(self, as_of: datetime, jobs: Sequence[Job], lines: Sequence[Line], name: str = NIGHT) -> str:
+        digest = self.stage.accept(as_of, jobs, lines, APPLIER)
+        text = self.stage.store.plans.plan(digest)
+        assert text is not None
+        self.stage.store.made_plans.put(digest, text, as_of, as_of, MAKER, name)
+        return digest
+
+    def _job(self, name: str) -> Job:
+        return self.jobs[next(each.job_digest for each in self.tonight.jobs if each.job == name)]
+
+    def _earlier_job(self, run: EarlierRun) -> Job:
+        """Return the job as it was then, with as many steps as its hours had room for."""
+        job, (place, machines) = self._job(run.job), self._place(run, {})
+        steps = max(1, round(_speed(job, place.cloud, place.instance_type, machines) * float(run.hours)))
+        deadline = run.deadline or f"+{math.ceil(run.hours * Fraction(6, 5)) + 6}h"
+        return _changed(job, status=None, earliest_start=None, deadline=deadline, steps=steps)
+
+    def _place(self, run: EarlierRun, prices: Mapping[EarlierRun, str]) -> tuple[Place, int]:
+        """Return the place that tonight's plan has first for the job, and how many machines; of a mixed gang, spot."""
+        lines = [line for line in self.tonight.lines if line.job == (run.at or run.job)]
+        gang = [line for line in lines if (line.gang, line.start) == (lines[0].gang, lines[0].start)]
+        line = min(gang, key=lambda each: each.market != Market.SPOT.value)
+        rate = line.amortised_usd_per_hour if line.market == Market.RESERVED.value else line.usd_per_hour
+        assert rate is not None
+        own = UsdPerHour(rate.nanos // line.machines)
+        listed = embedded_book().on_demand(RegionId(line.cloud, line.region), line.zone, line.instance_type) or own
+        place = Place(
+            line.cloud, line.region, line.zone or "", line.instance_type, Market(line.market),
+            prices.get(run, str(own)), str(listed), line.accelerator, line.accelerators // line.machines,
+        )  # fmt: skip
+        return place, sum(each.machines for each in gang)
+
+    def _settled_prices(self) -> dict[EarlierRun, str]:
+        """Return the prices with which the teams of the limits file have spent what it says, until tonight."""
+        spent = {each.team: Decimal(each.spent.nanos) / 10**9 for each in self.limits.teams}
+        for run in EARLIER:
+            if not run.settles and (team := self._job(run.job).team) in spent:
+                place, machines = self._place(run, {})
+                lives = _earlier_lives(run, self._earlier_job(run), NOVEMBER.begins, Fraction(1))
+                spent[team] -= Decimal(place.usd) * machines * _hours(lives)
+        for request, choice, lives in self._begun(self.last_night):
+            if request.job.team in spent:
+                spent[request.job.team] -= Decimal(str(choice.usd_per_hour)) * _hours(lives)
+        found = {}
+        for run in EARLIER:
+            if run.settles:
+                _, machines = self._place(run, {})
+                price = spent[self._job(run.job).team] / machines / int(run.hours)
+                assert price == price.quantize(Decimal("1e-9")), f"{run.job}: {price} is no price"
+                found[run] = f"{price.normalize():f}"
+        return found
+
+
+def interruptions(job: str) -> Iterator[tuple[datetime, datetime]]:
+    """Yield from when until when the pool of a job of tonight had no machines."""
+    if job in INTERRUPTED:
+        lost_after, again_after = INTERRUPTED[job]
+        lost = datetime(2026, 11, 21, 18, tzinfo=UTC) + _MADE_AFTER + lost_after
+        yield lost, DEMO_AT + MINUTE if again_after is None else lost + again_after
+
+
+def write_bills(folder: Path, machines: Sequence[tuple[Attempt, NodeRecord]]) -> None:
+    """Write what the clouds sent until two days ago: each machine of November at its price, support and tax."""
+    for cloud, (title, support) in _CLOUDS.items():
+        account = Account(
+            issuer=f"{title} (made up)", provider=title, number="111122223333", sub_account="training", month=NOVEMBER
+        )
+        rows: list[Row] = []
+        for attempt, node in machines:
+            if attempt.cloud == cloud and node.gone_at is not None and node.gone_at > NOVEMBER.begins:
+                price = f"{(Decimal(node.usd_per_hour.nanos) / 10**9).normalize():f}"
+                paid = {"BilledCost": "0"} if node.market is Market.RESERVED else {}
+                rows += [{**row, **paid} for row in account.machine(attempt, node, price, "Machines", _BILLED_UNTIL)]
+        fee = ("Management and Governance", "Support", "Support")
+        said = {"ChargeCategory": "Purchase", "ChargeFrequency": "Recurring", "ChargeDescription": "support, a month"}
+        rows.append(account.row(NOVEMBER.begins, NOVEMBER.ends, Decimal(support), fee, **said))
+        write_bill(folder / f"bill-{cloud}.csv", sorted(rows, key=lambda row: row["ChargePeriodStart"]))
+
+
+_CLOUDS = {
+    "aws": ("Example AWS", "400"), "gcp": ("Example Google Cloud", "250"), "azure": ("Example Microsoft", "100")
+}  # fmt: skip
+
+
+def _earlier_lives(run: EarlierRun, job: Job, begun: datetime, share: Fraction) -> list[Life]:
+    """Return the lives of a gang that finishes, from the hours that it had; without pace where it was slower."""
+    end = begun + _span(share * (run.hours + run.more))
+    pace = job.steps / ((end - begun - job.startup) / HOUR)
+    if not run.lost_after:
+        return [_ended(job, begun, end, pace)]
+    lost = begun + _span(share * run.lost_after)
+    step = round(pace * ((lost - begun - job.startup) / HOUR))
+    first = step - step % max(1, round(pace / 3))
+    return [_lost(job, begun, lost, pace, first, step), _ended(job, lost + 12 * MINUTE, end, pace, first)]
+
+
+def _begun_lives(job: Job, choice: GangPlacement, made: datetime) -> list[Life]:
+    """Return the lives of a gang of a plan until now: it is done, trains, or was interrupted."""
+    seat = choice.seats[0]
+    pace = _speed(job, choice.cloud, seat.instance_type, len(choice.seats))
+    if job.name not in INTERRUPTED or made.date() != DEMO_AT.date():
+        return [_life(job, made, pace)]
+    lost_after, again_after = INTERRUPTED[job.name]
+    step = round(pace * ((lost_after - job.startup) / HOUR))
+    first = step - step % max(1, round(pace / 3))
+    lost = _lost(job, made, made + lost_after, pace, first, step)
+    return [lost] if again_after is None else [lost, _life(job, made + lost_after + again_after, pace, first)]
+
+
+def _life(job: Job, made: datetime, pace: float, first: int = 0) -> Life:
+    """Return the life of a gang that finishes, or trains now."""
+    met = made + job.startup
+    gone = made + _span(Fraction(job.startup // MINUTE + 3, 60) + Fraction(job.steps - first) / Fraction(pace))
+    if gone < DEMO_AT:
+        return _ended(job, made, gone, pace, first)
+    step = first + round(pace * ((DEMO_AT - met) / HOUR))
+    saved = None if job.checkpoint is None else step - step % max(1, round(pace / 3))
+    heard = DEMO_AT - timedelta(seconds=4)
+    return Life(
+        made=made, gone=None, met=met, ended=heard, first=first, step=step, saved=saved, step_seconds=3600 / pace
+    )
+
+
+def _ended(job: Job, made: datetime, gone: datetime, pace: float, first: int = 0) -> Life:
+    met, ended = made + job.startup, gone - 3 * MINUTE
+    return Life(
+        made=made, met=met, ended=ended, gone=gone, first=first, step=job.steps, saved=job.steps,
+        step_seconds=3600 / pace,
+    )  # fmt: skip
+
+
+def _lost(job: Job, made: datetime, gone: datetime, pace: float, saved: int, step: int) -> Life:
+    return Life(
+        made=made, met=made + job.startup, ended=gone, gone=gone, reason="interrupted", step=step, saved=saved,
+        step_seconds=3600 / pace,
+    )  # fmt: skip
+
+
+def _speed(job: Job, cloud: str, instance_type: str, machines: int) -> float:
+    """Return the steps an hour that the job's file says of these machines."""
+    book = embedded_book()
+    machine = book.machine(cloud, instance_type)
+    assert machine is not None
+    accelerator = book.accelerator(machine.accelerator)
+    assert accelerator is not None
+    speed = gang_speed(job.workload, machine, machines, accelerator, tuple(book.accelerators))
+    assert isinstance(speed, Speed), speed
+    return speed.steps_per_hour
+
+
+def _changed(job: Job, **changes: object) -> Job:
+    return parse_job(json.dumps({**json.loads(job_json(job)), **changes}))
+
+
+def _end(lives: Sequence[Life]) -> datetime:
+    return lives[-1].gone or DEMO_AT
+
+
+def _span(hours: Fraction) -> timedelta:
+    """Return the time in whole three minutes, as bills of the demo have it."""
+    return round(hours * 20) * 3 * MINUTE
+
+
+def _hours(lives: Sequence[Life]) -> Decimal:
+    return sum((Decimal((each.gone - each.made) // MINUTE) / 60 for each in lives if each.gone), Decimal(0))
