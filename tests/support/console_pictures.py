@@ -18,7 +18,7 @@ PICTURES = (
     ("month", "/spend/2026-11", DESKTOP, "light"),
     ("prices", "/prices", DESKTOP, "dark"),
     ("quote-phone", "/quotes", PHONE, "light"),
-    ("job-phone", "/jobs/whisper-nightly", PHONE, "dark"),
+    ("job-phone", "/jobs/bert-large-pretraining", PHONE, "dark"),
 )
 
 

@@ -106,8 +106,9 @@ EARLIER = (
     *(_run("embed-catalogue", night, "3", deadline="+36h") for night in range(2, 20, 2)),
     *(_run("adapters-70b-nightly", night, "12", offset=3, deadline="+24h") for night in (17, 18, 19)),
 )
-#: Gangs of tonight that were interrupted: after how long, and how long after that they were there again, if they were.
-INTERRUPTED = {"bert-large-pretraining": (96 * MINUTE, 12 * MINUTE), "tts-voices": (240 * MINUTE, None)}
+#: Gangs of tonight that were interrupted: after how long, and whether they were there again soon.
+INTERRUPTED = {"bert-large-pretraining": (96 * MINUTE, True), "tts-voices": (240 * MINUTE, False)}
+_LOST, _AWAY = "interrupted", 12 * MINUTE
 
 
 @dataclass
@@ -186,19 +187,21 @@ class DemoNights:
         for request, choice, lives in self._begun(plan):
             for life in lives:
                 attempt = self.stage.live(digest, request.job, request.order, choice, life)
-                if life.gone is not None and life.reason != "finished":
+                if life.reason == _LOST and life.gone is not None:
                     at = life.gone - MINUTE
                     store.notices.add(NoticeRecord(attempt.id, 0, "n1", "interruption", "imds", 30.0, "", at))
 
     def _accepted(self, plan: Plan) -> AcceptedOrders:
         digest, jobs = plan_content(plan)["digest"], {each.job: self.jobs[each.job_digest] for each in plan.jobs}
-        return requests_of(plan, digest, orders_of(plan), jobs, embedded_book(), 1, self.limits)
+        # What runs already is in its own plan's books.
+        orders = [order for order in orders_of(plan) if order.job != MIDTRAINING]
+        return requests_of(plan, digest, orders, jobs, embedded_book(), 1, self.limits)
 
     def _begun(self, plan: Plan) -> list[tuple[ProvisionRequest, GangPlacement, list[Life]]]:
         """Return the orders of a plan that began by now, and until tonight's if it is the earlier one."""
         found = []
         for request in self._accepted(plan).requests:
-            if request.order.start < min(DEMO_AT, plan.as_of + 24 * HOUR) and request.order.job != MIDTRAINING:
+            if request.order.start < min(DEMO_AT, plan.as_of + 24 * HOUR):
                 choice = fill_list_prices(request.choices[0], embedded_book())
                 lives = _begun_lives(request.job, choice, request.order.start + _MADE_AFTER)
                 found.append((request, choice, lives))
@@ -260,9 +263,9 @@ class DemoNights:
 def interruptions(job: str) -> Iterator[tuple[datetime, datetime]]:
     """Yield from when until when the pool of a job of tonight had no machines."""
     if job in INTERRUPTED:
-        lost_after, again_after = INTERRUPTED[job]
+        lost_after, is_back = INTERRUPTED[job]
         lost = datetime(2026, 11, 21, 18, tzinfo=UTC) + _MADE_AFTER + lost_after
-        yield lost, DEMO_AT + MINUTE if again_after is None else lost + again_after
+        yield lost, lost + _AWAY if is_back else DEMO_AT + MINUTE
 
 
 def write_bills(folder: Path, machines: Sequence[tuple[Attempt, NodeRecord]]) -> None:
@@ -289,56 +292,38 @@ _CLOUDS = {
 
 
 def _earlier_lives(run: EarlierRun, job: Job, begun: datetime, share: Fraction) -> list[Life]:
-    """Return the lives of a gang that finishes, from the hours that it had; without pace where it was slower."""
-    end = begun + _span(share * (run.hours + run.more))
-    pace = job.steps / ((end - begun - job.startup) / HOUR)
+    """Return the lives of a gang that finishes after the hours that it took."""
+    gone = begun + _span(share * (run.hours + run.more))
+    pace = job.steps / ((gone - begun - job.startup) / HOUR)
     if not run.lost_after:
-        return [_ended(job, begun, end, pace)]
-    lost = begun + _span(share * run.lost_after)
-    step = round(pace * ((lost - begun - job.startup) / HOUR))
-    first = step - step % max(1, round(pace / 3))
-    return [_lost(job, begun, lost, pace, first, step), _ended(job, lost + 12 * MINUTE, end, pace, first)]
+        return [_life(job, begun, pace, gone)]
+    lost = _life(job, begun, pace, begun + _span(share * run.lost_after), reason=_LOST)
+    return [lost, _life(job, begun + _span(share * run.lost_after) + _AWAY, pace, gone, lost.saved or 0)]
 
 
 def _begun_lives(job: Job, choice: GangPlacement, made: datetime) -> list[Life]:
     """Return the lives of a gang of a plan until now: it is done, trains, or was interrupted."""
-    seat = choice.seats[0]
-    pace = _speed(job, choice.cloud, seat.instance_type, len(choice.seats))
+    pace = _speed(job, choice.cloud, choice.seats[0].instance_type, len(choice.seats))
     if job.name not in INTERRUPTED or made.date() != DEMO_AT.date():
-        return [_life(job, made, pace)]
-    lost_after, again_after = INTERRUPTED[job.name]
-    step = round(pace * ((lost_after - job.startup) / HOUR))
-    first = step - step % max(1, round(pace / 3))
-    lost = _lost(job, made, made + lost_after, pace, first, step)
-    return [lost] if again_after is None else [lost, _life(job, made + lost_after + again_after, pace, first)]
+        gone = made + _span(Fraction(job.startup // MINUTE + 3, 60) + Fraction(job.steps) / Fraction(pace))
+        return [_life(job, made, pace, gone if gone < DEMO_AT else None)]
+    lost_after, is_back = INTERRUPTED[job.name]
+    lost = _life(job, made, pace, made + lost_after, reason=_LOST)
+    return [lost, _life(job, made + lost_after + _AWAY, pace, first=lost.saved or 0)] if is_back else [lost]
 
 
-def _life(job: Job, made: datetime, pace: float, first: int = 0) -> Life:
-    """Return the life of a gang that finishes, or trains now."""
-    met = made + job.startup
-    gone = made + _span(Fraction(job.startup // MINUTE + 3, 60) + Fraction(job.steps - first) / Fraction(pace))
-    if gone < DEMO_AT:
-        return _ended(job, made, gone, pace, first)
-    step = first + round(pace * ((DEMO_AT - met) / HOUR))
-    saved = None if job.checkpoint is None else step - step % max(1, round(pace / 3))
-    heard = DEMO_AT - timedelta(seconds=4)
+def _life(
+    job: Job, made: datetime, pace: float, gone: datetime | None = None, first: int = 0, reason: str = "finished"
+) -> Life:
+    """Return the life of a gang that trains at a pace from its first step on, until it is gone, or now."""
+    met, is_done = made + job.startup, gone is not None and reason != _LOST
+    end = DEMO_AT - timedelta(seconds=4) if gone is None else gone - 3 * MINUTE if is_done else gone
+    apart = max(40 * MINUTE, (end - met) / 24)
+    saves = [] if job.checkpoint is None else [met + n * apart for n in range(1, (end - met) // apart + 1)]
+    step, saved = (first + round(pace * ((at - met) / HOUR)) for at in (end, saves[-1] if saves else met))
     return Life(
-        made=made, gone=None, met=met, ended=heard, first=first, step=step, saved=saved, step_seconds=3600 / pace
-    )
-
-
-def _ended(job: Job, made: datetime, gone: datetime, pace: float, first: int = 0) -> Life:
-    met, ended = made + job.startup, gone - 3 * MINUTE
-    return Life(
-        made=made, met=met, ended=ended, gone=gone, first=first, step=job.steps, saved=job.steps,
-        step_seconds=3600 / pace,
-    )  # fmt: skip
-
-
-def _lost(job: Job, made: datetime, gone: datetime, pace: float, saved: int, step: int) -> Life:
-    return Life(
-        made=made, met=made + job.startup, ended=gone, gone=gone, reason="interrupted", step=step, saved=saved,
-        step_seconds=3600 / pace,
+        made=made, gone=gone, met=met, ended=end, reason=reason, first=first, step_seconds=3600 / pace, saved_at=saves,
+        step=job.steps if is_done else step, saved=job.steps if is_done else saved or None,
     )  # fmt: skip
 
 

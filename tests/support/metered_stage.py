@@ -64,7 +64,7 @@ class Life:
 
     ``gone`` None: it is there. ``met`` None: it never met. ``step``, ``saved``: how far it came, and what of that is
     saved. ``saving``: how long it stood still for each checkpoint. ``copied``: what was brought to it first, from
-    where, for how much.
+    where, for how much. ``saved_at``: when checkpoints were saved beside its work.
     """
 
     made: datetime
@@ -77,6 +77,7 @@ class Life:
     saved: int | None = None
     step_seconds: float | None = None
     saving: Sequence[timedelta] = ()
+    saved_at: Sequence[datetime] = ()
     copied: Mapping[str, object] | None = None
     disk_gib: int | None = None
     seen: datetime | None = None
@@ -136,6 +137,8 @@ class Stage:
         for number, took in enumerate(life.saving):
             told = {"id": f"save-{number}", "rank": 0, "saved_step": number, "saved_manifest": "m"}
             self.store.journal.note(attempt.id, SAVED, life.gone or self.now, seconds=took.total_seconds(), **told)
+        for number, at in enumerate(life.saved_at):
+            self.store.journal.note(attempt.id, SAVED, at, id=f"save-{number}", rank=0, seconds=0.0)
         if life.gone is None:
             return attempt
         self.now = life.seen or life.gone + MINUTE
