@@ -48,7 +48,7 @@ from tests.support.repository import ROOT
 
 DATA = ROOT / "router" / "demo" / "console"
 NIGHTLY = ROOT / "examples" / "nightly"
-QUOTED = "llama3-70b-sft-code"
+QUOTED = "transformerxl-sessions"
 STEPFARE = Path(sys.executable).with_name("stepfare")
 _HOUR = timedelta(hours=1)
 
@@ -56,7 +56,7 @@ _HOUR = timedelta(hours=1)
 YESTERDAY = NOW - 24 * _HOUR
 GONE = ROOT / "tests" / "support" / "night_before" / "maskrcnn-shelves.yaml"
 NIGHTLY_JOB = "adapters-70b-nightly"
-LATER = ("code-34b-pretrain", QUOTED, "llama3-8b-domain", "mpt-70b-continued", "mpt-7b-pretrain")
+LATER = ("code-34b-pretrain", "llama3-70b-sft-code", "llama3-8b-domain", "mpt-70b-continued", "mpt-7b-pretrain")
 #: Spot prices of the night before, made up: tonight's times a factor, by cloud, region and first letters of the type.
 EARLIER_PRICES = {
     ("aws", "us-east-1", "p6-b200."): Decimal("1.12"),
@@ -108,7 +108,7 @@ def _play(home: Path, scratch: Path, last_night: Plan, tonight: Plan, folder: Pa
             store.budgets.put(Budget(scope=scope, name=name, since=NOVEMBER, usd=usd, who="finance@demo", at=at))
         store_limits(store, plan_content(tonight)["digest"], limits)
         keep_promises(home, _promises(nights))
-        asking = replace(context, clock=lambda: DEMO_AT - timedelta(minutes=20), identity=local_operator("hana@demo"))
+        asking = replace(context, clock=lambda: DEMO_AT - timedelta(minutes=20), identity=local_operator("kofi@demo"))
         ask_quote(asking, check_question(asking, QuoteQuestion(job=QUOTED)), lambda _: None)
         backup = folder / "state.backup"
         backup.unlink(missing_ok=True)
