@@ -223,7 +223,7 @@ def _with_previous(request: PlanRequest, since: str | None, least_saving: str | 
         return request
     previous = load_previous_plan(since, name, request.now)
     if previous is None:
-        console.note(f"no earlier plan named {name} is stored: this one is made afresh")
+        console.note(f"no plan named {name} was written with --out or applied before: this one is made afresh")
     return replace(request, previous=previous, least_saving=least)
 
 

@@ -2,7 +2,8 @@
 
 Within the gap there are many plans, and two searches may end at different ones. A job that the previous plan placed and
 that has not started is put back to its place and start if limits, budgets and deadline allow it, if that costs less
-than the least saving more, and if the plan then still keeps the gap asked for. The bound stays as it is.
+than the least saving more, and if the plan then still keeps the gap asked for. Where the search ended above that gap,
+all that is put back may cost that share of the plan. The bound stays as it is.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from router.planning.costing import compute_usd, moves_of, objective_usd
 from router.planning.cover import covered_usd
 from router.planning.effort import Effort
 from router.planning.egress_caps import cap_place, cap_room_gb
+from router.planning.equal_jobs import exchange_equal_jobs, lines_by_gang, place_of, place_of_lines
 from router.planning.job_groups import are_together
 from router.planning.left_shift import Load, add_load, earliest_run, egress_of_holds, may_begin, room_for
 from router.planning.local_search import exceeds_budget
@@ -46,6 +48,7 @@ def keep_previous(
     there); of jobs that exchanged places the sum counts, and together they may go back for no more than they cost now.
     Jobs that run now are left alone.
     """
+    answer = exchange_equal_jobs(answer, previous)
     targets = _targets(answer, previous)
     if not targets:
         return answer, frozenset()
@@ -92,14 +95,12 @@ def _least_saving(answer: PlacementSolution, name: str, asked: Usd | None) -> Us
 def _targets(answer: PlacementSolution, previous: Plan) -> dict[str, _Target]:
     """Return the targets of the placed jobs that have not started and whose previous places are candidates now."""
     problem, elapsed = answer.problem, answer.problem.now - previous.as_of
-    lines: dict[str, dict[str, list[Line]]] = {}
-    for line in previous.lines:
-        if line.job in answer.holdings:
-            lines.setdefault(line.job, {}).setdefault(line.gang, []).append(line)
     targets = {}
-    for name, gangs in lines.items():
-        by_parts = {_parts_of(candidate): candidate for candidate in reversed(problem.all_candidates[name])}
-        places = [(by_parts.get(_place_of(gang)), gang[0]) for gang in gangs.values()]
+    for name, gangs in lines_by_gang(previous).items():
+        if name not in answer.holdings:
+            continue
+        by_parts = {place_of(candidate): candidate for candidate in reversed(problem.all_candidates[name])}
+        places = [(by_parts.get(place_of_lines(gang)), gang[0]) for gang in gangs.values()]
         found = [(candidate, line) for candidate, line in places if candidate is not None]
         runs_now = any(candidate.running for candidate in problem.all_candidates[name])
         if len(found) == len(places) and not runs_now:
@@ -143,22 +144,6 @@ def _holds_again(
     return again if used <= held + _TOLERANCE and may_begin(problem, job, runs[0].candidate, again[0].slot) else None
 
 
-_Parts = tuple[tuple[str, str, str, str, str, int], ...]
-
-
-def _place_of(gang: Iterable[Line]) -> _Parts:
-    return tuple(sorted((x.cloud, x.region, x.zone or "", x.instance_type, x.market, x.machines) for x in gang))
-
-
-def _parts_of(candidate: Candidate) -> _Parts:
-    return tuple(
-        sorted(
-            (p.offer.cloud, p.offer.region, p.offer.zone or "", p.offer.instance_type, p.offer.market.value, p.machines)
-            for p in candidate.parts
-        )
-    )
-
-
 def _put_back_singly(
     restoring: _Restoring, jobs: Sequence[Job], targets: Mapping[str, _Target], effort: Effort
 ) -> None:
@@ -178,7 +163,10 @@ class _Restoring:
     """The holdings while jobs are put back; what limits have left is kept up to date."""
 
     def __init__(self, answer: PlacementSolution, gap: float, least_savings: Mapping[str, Usd]) -> None:
-        self._start, self._gap, self._least_savings = answer, gap, least_savings
+        self._start, self._least_savings = answer, least_savings
+        # A plan that the search left above the gap may become as much dearer as the gap of one at its bound.
+        bound = answer.bound_usd.nanos if answer.gap <= gap else answer.spent.nanos
+        self._most = bound / (1 - min(max(gap, _SAME), 0.999))
         self._problem: PlacementProblem = answer.problem
         self._holdings, self._runs = dict(answer.holdings), dict(answer.runs)
         self._spent = answer.spent
@@ -398,8 +386,7 @@ class _Restoring:
         spent = self._spent + Usd(more)
         if more > _ROUNDING:
             least = sum(self._least_savings[name].nanos for name in changed if name in back)
-            over = (spent - self._start.bound_usd).nanos > max(self._gap, _SAME) * spent.nanos
-            if more >= least or over:
+            if more >= least or spent.nanos > self._most:
                 return False
         teams = {team.team for team in problem.limits.teams}
         budgeted = [name for name in changed if problem.job[name].budget is not None or problem.job[name].team in teams]

@@ -47,7 +47,7 @@ def test_without_an_earlier_plan_one_is_made_afresh_and_says_so(tmp_path: Path, 
     write_job(tmp_path / "jobs", "llama-7b")
     result = plan(tmp_path / "jobs", "--since", "last", "-o", "json")
     assert result.exit_code == 0
-    assert "no earlier plan named trial is stored: this one is made afresh" in result.stderr
+    assert "no plan named trial was written with --out or applied before: this one is made afresh" in result.stderr
     assert result.stdout == plan(tmp_path / "jobs", "-o", "json").stdout
     assert not home.exists()
 
@@ -76,7 +76,7 @@ def test_a_trial_is_no_night(tmp_path: Path) -> None:
     assert plan(tmp_path / "jobs", "--out", file).exit_code == 0
     assert "name" not in json.loads(file.read_text(encoding="utf-8"))
     night = plan(tmp_path / "jobs", "--name", "night", "--since", "last", "--out", file)
-    assert "no earlier plan named night is stored" in night.stderr
+    assert "no plan named night was written" in night.stderr
     written = json.loads(file.read_text(encoding="utf-8"))
     assert written["name"] == "night"
     assert plan(tmp_path / "jobs", "--name", "night", "--since", "last", "-o", "json").stderr == ""

@@ -14,6 +14,7 @@ from pricing.offers import Offer
 from router.jobs.spec import Job
 from router.planning.changes import plan_diff
 from router.planning.effort import Effort
+from router.planning.equal_jobs import exchange_equal_jobs
 from router.planning.plan import Plan
 from router.planning.planner import make_plan
 from router.planning.solve import with_holdings
@@ -234,3 +235,50 @@ def test_jobs_of_which_one_saves_at_the_cost_of_another_go_back_together() -> No
     kept, at_place = keep_previous(worse, before, None, 0.05, Effort(PulpSolver(), timedelta(seconds=30)))
     assert at_place == {"long", "short"}
     assert kept.spent == answer.spent
+
+
+def given_again(before: Plan, names: dict[str, str]) -> Plan:
+    """The plan as if each job had been given what another one holds."""
+    lines = tuple(replace(line, job=names.get(line.job, line.job)) for line in before.lines)
+    return replace(before, lines=lines)
+
+
+def test_of_equal_jobs_the_one_that_had_a_place_keeps_it() -> None:
+    """One machine for one of two copies: which of them is left out is chance, not a reason to change it."""
+    jobs = [a_job("copy-1", **NEAR), a_job("copy-2", **NEAR)]
+    plan = plan_of(jobs, [ONE_NORTH])
+    (placed,) = {line.job for line in plan.lines}
+    other = {"copy-1": "copy-2", "copy-2": "copy-1"}
+    after = again(given_again(plan, other), jobs, [ONE_NORTH])
+    assert {line.job for line in after.lines} == {other[placed]}
+    assert after.cost_usd == plan.cost_usd
+
+
+def test_equal_jobs_exchange_their_places_for_nothing() -> None:
+    jobs = [a_job("copy-1", **NEAR), a_job("copy-2", **NEAR), a_job("other", steps=301, **NEAR)]
+    offers = [ONE_NORTH, at("south-1", "64", cap=1), at("alps-1", "90", cap=1)]
+    plan = plan_of(jobs, offers)
+    other = {"copy-1": "copy-2", "copy-2": "copy-1"}
+    after = again(given_again(plan, other), jobs, offers)
+    assert {name: places(after)[other.get(name, name)] for name in places(plan)} == places(plan)
+    assert after.cost_usd == plan.cost_usd
+
+
+def test_jobs_of_other_teams_are_not_equal() -> None:
+    jobs = [a_job("copy-1", **NEAR), a_job("copy-2", team="another", **NEAR)]
+    plan = plan_of(jobs, [ONE_NORTH])
+    answer = answer_of(a_request(jobs, [ONE_NORTH]))
+    exchanged = exchange_equal_jobs(answer, given_again(plan, {"copy-1": "copy-2", "copy-2": "copy-1"}))
+    assert exchanged is answer
+
+
+def test_above_the_gap_staying_may_cost_the_gap_and_no_more() -> None:
+    """The bound of a search that was cut is far below; 32 cents of $192 stay below a gap of 1 %, not below .1 %."""
+    cheaper = [NORTH, at("south-1", "59.90")]
+    before = plan_of([a_job()], [NORTH])
+    answer = answer_of(a_request([a_job()], cheaper))
+    cut = replace(answer, bound_usd=Usd(answer.bound_usd.nanos // 2))
+    effort = Effort(PulpSolver(), timedelta(seconds=30))
+    for gap, stays in ((0.01, True), (0.001, False)):
+        _, at_place = keep_previous(cut, before, None, gap, effort)
+        assert at_place == ({"a"} if stays else frozenset())
