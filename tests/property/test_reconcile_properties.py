@@ -10,10 +10,12 @@ from functools import reduce
 from itertools import pairwise
 from typing import Any
 
+import duckdb
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from router.showback.reconcile.exact import define_macros
 from tests.support.reconciled import actual
 
 START = datetime(2026, 11, 3, tzinfo=UTC)
@@ -147,3 +149,28 @@ def test_a_row_is_spread_by_the_largest_remainder(amount: Decimal, nanos: list[i
         share = Fraction(amount) * weight / sum(weights)
         grain = Fraction(1, 10**12) if Fraction(amount) % Fraction(1, 10**12) == 0 else Fraction(1, 10**24)
         assert abs(Fraction(piece) - share) < grain
+
+
+whole_numbers = st.integers(0, 37).flatmap(lambda digits: st.integers(-(10**digits), 10**digits))
+
+
+@quick
+@given(st.lists(st.tuples(whole_numbers, st.integers(1, 2**63 - 1) | st.integers(1, 1000)), min_size=200, max_size=200))
+def test_exact_arithmetic_is_that_of_whole_numbers(pairs: list[tuple[int, int]]) -> None:
+    # Quotients near a whole number are those that a division by doubles gets wrong.
+    pairs += [(near, divisor) for number, divisor in pairs for near in _multiples(number, divisor)]
+    with duckdb.connect() as connection:
+        define_macros(connection)
+        values = ", ".join(f"({number}::HUGEINT, {divisor}::HUGEINT)" for number, divisor in pairs)
+        found = connection.sql(
+            "SELECT v, d, rc_divided(v, d) AS quotient, rc_money_units(rc_money(v)) AS money, "
+            f"rc_amount_units(rc_amount(v)) AS amount FROM (VALUES {values}) numbers(v, d)"
+        ).fetchall()
+    for number, divisor, quotient, of_money, of_amount in found:
+        assert quotient == abs(number) // divisor * (1 if number > 0 else -1)
+        assert of_money == of_amount == number
+
+
+def _multiples(number: int, divisor: int) -> list[int]:
+    multiple = number // divisor * divisor
+    return [multiple + step for step in (-1, 0, 1, divisor - 1) if abs(multiple + step) < 10**38]

@@ -5,57 +5,40 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from router.showback.facts import COLUMNS
-from router.showback.reconcile.exact import AMOUNT_SQL, MONEY_SQL
-from router.showback.reconcile.spread import AMOUNTS
+from router.showback.reconcile.spread import AMOUNTS, TIME_AMOUNTS, join_edges, part_of_row, units_between
 
 if TYPE_CHECKING:
     import duckdb
 
-# Amounts that belong to time, and are divided with it: how each becomes whole numbers, and back.
-_TIME_AMOUNTS: Final = {
-    "billed": "money",
-    "effective": "money",
-    "list": "money",
-    "on_demand": "money",
-    "quantity": "amount",
-    "hours": "amount",
-    "gpu_hours": "amount",
-    "useful": "amount",
-    "lost": "amount",
-}
 _MEASURES: Final = ("hours", "gpu_hours", "useful", "lost")
 _OWNER_COLUMNS: Final = ("team", "project", "cost_center", "job", "job_digest", "plan", "gang", "attempt")
 _OF_MACHINE: Final = ("instance_type", "market", "accelerator")
 
-# The owner of a resource, an attempt or a job, where all that is known of it agrees.
+# The owner of the resource, attempt or job that a row on no stretch names, where all that is known of it agrees.
 _OWNERS: Final = f"""
 CREATE OR REPLACE TEMP TABLE rc_owner AS
+WITH wanted AS (SELECT DISTINCT g.k FROM rc_tag g ANTI JOIN rc_pair p ON p.b = g.b)
 SELECT k, {", ".join(f"CASE WHEN count(DISTINCT {w}) = 1 THEN any_value({w}) END AS {w}" for w in _OWNER_COLUMNS)}
 FROM (
-    SELECT unnest(['attempt ' || attempt, 'job ' || job]) AS k, {", ".join(_OWNER_COLUMNS)}
-    FROM {{facts}} WHERE source IN ('metered', 'planned')
+    SELECT w.k, {", ".join(f"f.{w}" for w in _OWNER_COLUMNS)} FROM wanted w
+    JOIN {{facts}} f ON f.attempt = substr(w.k, length('attempt ') + 1)
+    WHERE starts_with(w.k, 'attempt ') AND f.source IN ('metered', 'planned')
+    UNION ALL
+    SELECT w.k, {", ".join(f"f.{w}" for w in _OWNER_COLUMNS)} FROM wanted w
+    JOIN {{facts}} f ON f.job = substr(w.k, length('job ') + 1)
+    WHERE starts_with(w.k, 'job ') AND f.source IN ('metered', 'planned')
     UNION ALL
     SELECT 'machine ' || k.m, {", ".join(f"f.{w}" for w in _OWNER_COLUMNS)}
     FROM (SELECT DISTINCT m FROM rc_known) k
     JOIN rc_stretch own ON own.m = k.m JOIN rc_stretch t ON t.resource = own.resource
     JOIN {{facts}} f ON f.source = 'metered' AND f.origin = t.origin AND f."row" = t."row")
-WHERE k IS NOT NULL GROUP BY k
+GROUP BY k
 """
-
-
-def _part_of_row(name: str) -> str:
-    """Return the SQL of an amount of the bill's row: its part, or all of it where it lies on one stretch."""
-    whole = f'r."{name}"::{MONEY_SQL if AMOUNTS[name] == "money" else AMOUNT_SQL}'
-    part = f"rc_{AMOUNTS[name]}(part.{name})"
-    return f"CASE WHEN part.b IS NULL THEN {whole} ELSE {part} END"
 
 
 def _part_of_time(name: str, begin: str, end: str) -> str:
     """Return the SQL of an amount of the stretch between two moments."""
-    kind = _TIME_AMOUNTS[name]
-    cut = f'rc_{kind}(rc_between(rc_{kind}_units(t."{name}"), {begin}, {end}, x.s, x.e))'
-    whole = f't."{name}"::{MONEY_SQL if kind == "money" else AMOUNT_SQL}'
-    return f"CASE WHEN {begin} = x.s AND {end} = x.e THEN {whole} ELSE {cut} END"
+    return f"rc_{TIME_AMOUNTS[name]}({units_between(name, begin, end)})"
 
 
 def _piece_on_stretch() -> dict[str, str]:
@@ -68,7 +51,7 @@ def _piece_on_stretch() -> dict[str, str]:
     expressions |= {name: f"coalesce(r.{name}, t.{name})" for name in ("account", "resource", "sku")}
     expressions |= {"key": "t.key", "start": "make_timestamptz(p.os)", "end": "make_timestamptz(p.oe)"}
     expressions["use"] = 'CASE WHEN p.covers THEN coalesce(t."use", r."use") ELSE r."use" END'
-    expressions |= {name: _part_of_row(name) for name in AMOUNTS}
+    expressions |= {name: f"rc_{kind}({part_of_row(name)})" for name, kind in AMOUNTS.items()}
     # Time counts with the first row that covers it, never twice.
     expressions |= {n: f"CASE WHEN p.fs IS NOT NULL THEN {_part_of_time(n, 'p.fs', 'p.fe')} END" for n in _MEASURES}
     metered_price = f"CASE WHEN p.fs IS NOT NULL THEN {_part_of_time('on_demand', 'p.fs', 'p.fe')} END"
@@ -90,7 +73,7 @@ def _uncovered_piece() -> dict[str, str]:
     """Return the SQL of a piece of a stretch (t) that no row covers."""
     expressions = {name: f't."{name}"' for name in COLUMNS.names}
     expressions |= {"start": "make_timestamptz(p.s)", "end": "make_timestamptz(p.e)"}
-    return expressions | {name: _part_of_time(name, "p.s", "p.e") for name in _TIME_AMOUNTS}
+    return expressions | {name: _part_of_time(name, "p.s", "p.e") for name in TIME_AMOUNTS}
 
 
 def _columns(expressions: dict[str, str]) -> str:
@@ -109,6 +92,7 @@ _ACTUAL: Final = f"""
 CREATE OR REPLACE TEMP {{relation}} {{into}} AS
 SELECT {_columns(_piece_on_stretch())}
 FROM rc_pair p JOIN rc_row i ON i.b = p.b JOIN rc_stretch x ON x.m = p.m
+{join_edges("p.fs", "p.fe")}
 LEFT JOIN rc_part part ON part.b = p.b AND part.m = p.m AND part.os = p.os
 JOIN {{facts}} r ON r.source = 'billed' AND r.origin = i.origin AND r."row" = i."row"
 JOIN (SELECT * FROM {{facts}} WHERE source = 'metered') t ON t.origin = x.origin AND t."row" = x."row"
@@ -120,7 +104,7 @@ LEFT JOIN rc_owner o ON o.k = coalesce('machine ' || k.m, g.k)
 JOIN {{facts}} r ON r.source = 'billed' AND r.origin = i.origin AND r."row" = i."row"
 UNION ALL
 SELECT {_columns(_uncovered_piece())}
-FROM rc_free p JOIN rc_stretch x ON x.m = p.m
+FROM rc_free p JOIN rc_stretch x ON x.m = p.m {join_edges("p.s", "p.e")}
 JOIN {{facts}} t ON t.source = 'metered' AND t.origin = x.origin AND t."row" = x."row"
 UNION ALL
 SELECT {_columns({name: f'r."{name}"' for name in COLUMNS.names})} FROM {{facts}} r

@@ -30,5 +30,5 @@ def reconcile(connection: duckdb.DuckDBPyConnection, facts: str, into: str = "ac
     exact.define_macros(connection)
     spread.load_match_inputs(connection, facts)
     levels.match_rows(connection)
-    spread.spread_rows(connection, facts)
+    spread.spread_rows(connection)
     actual.assemble_actual(connection, facts, into, stored=stored)

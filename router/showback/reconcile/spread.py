@@ -1,11 +1,13 @@
 """Number the inputs of matching, and spread a bill's row over the stretches that it lies on.
 
-Stretches of metered time and rows of bills are numbered in an order independent of theirs. A row is spread in
+Stretches of metered time and rows of bills are numbered in an order independent of theirs, and their amounts are whole
+units (:mod:`router.showback.reconcile.exact`). A row is spread in
 proportion to the metered money of its stretches, exactly.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -16,12 +18,45 @@ if TYPE_CHECKING:
 _UNUSED: Final = "('commitment_unused', 'reservation_unused')"
 
 
-_STRETCHES: Final = """
+# Amounts of a bill's row by name: how each becomes whole numbers, and back.
+AMOUNTS: Final = {
+    "billed": "money",
+    "effective": "money",
+    "list": "money",
+    "on_demand": "money",
+    "quantity": "amount",
+}
+# Amounts of metered time, which are divided with it.
+TIME_AMOUNTS: Final = {**AMOUNTS, **dict.fromkeys(("hours", "gpu_hours", "useful", "lost"), "amount")}
+# Most amounts are the same as another of their row, and are converted, cut and divided with it.
+SAME_AS: Final = {"effective": "billed", "list": "billed", "hours": "quantity"}
+
+
+def _units(amounts: Iterable[str]) -> str:
+    """Return the SQL of amounts as whole units, where those of ``SAME_AS`` are columns already."""
+    columns = [
+        f'CASE WHEN "{name}" = "{SAME_AS[name]}" THEN {SAME_AS[name]}_units '
+        f'ELSE rc_{TIME_AMOUNTS[name]}_units("{name}") END AS {name}_units'
+        if name in SAME_AS
+        else f"{name}_units"
+        for name in amounts
+    ]
+    return ", ".join(columns)
+
+
+def _first_units(amounts: Iterable[str]) -> str:
+    """Return the SQL of those amounts as whole units that others may be the same as, or that are like no other."""
+    return ", ".join(
+        f'rc_{TIME_AMOUNTS[name]}_units("{name}") AS {name}_units' for name in amounts if name not in SAME_AS
+    )
+
+
+_STRETCHES: Final = f"""
 CREATE OR REPLACE TEMP TABLE rc_stretch AS
 SELECT row_number() OVER (ORDER BY origin, "row") AS m, origin, "row", epoch_us("start") AS s, epoch_us("end") AS e,
        what, cloud, account, region, instance_type, market, lower(resource) AS resource, lower(sku) AS sku,
-       team, job, attempt, currency, coalesce(rc_money_units(billed), 0::HUGEINT) AS units
-FROM {facts} WHERE source = 'metered' AND "end" > "start"
+       team, job, attempt, currency, coalesce(billed_units, 0::HUGEINT) AS units, {_units(TIME_AMOUNTS)}
+FROM (SELECT *, {_first_units(TIME_AMOUNTS)} FROM {{facts}} WHERE source = 'metered' AND "end" > "start")
 """
 
 
@@ -30,8 +65,8 @@ CREATE OR REPLACE TEMP TABLE rc_row AS
 SELECT row_number() OVER (ORDER BY origin, "row") AS b, origin, "row", epoch_us("start") AS s, epoch_us("end") AS e,
        what, cloud, account, region, instance_type, market, lower(resource) AS resource, lower(sku) AS sku,
        team, job, attempt, month,
-       category = 'Usage' AND corrects IS NULL AND coalesce("use", '') NOT IN {_UNUSED} AS is_usage
-FROM {{facts}} WHERE source = 'billed'
+       category = 'Usage' AND corrects IS NULL AND coalesce("use", '') NOT IN {_UNUSED} AS is_usage, {_units(AMOUNTS)}
+FROM (SELECT *, {_first_units(AMOUNTS)} FROM {{facts}} WHERE source = 'billed')
 """
 
 
@@ -54,23 +89,47 @@ def load_match_inputs(connection: duckdb.DuckDBPyConnection, facts: str) -> None
     connection.execute(_ROWS.format(facts=facts))
 
 
-# Amounts by name: how each becomes whole numbers, and back.
-AMOUNTS: Final = {
-    "billed": "money",
-    "effective": "money",
-    "list": "money",
-    "on_demand": "money",
-    "quantity": "amount",
-}
+_SEVERAL: Final = "SELECT b FROM rc_pair GROUP BY b HAVING count(*) > 1"
+
+
+# Of each amount of a stretch what is reached at a moment within it at which something is cut: v x ticks / whole.
+_EDGES: Final = f"""
+CREATE OR REPLACE TEMP TABLE rc_edge AS
+WITH edges AS (
+    SELECT m, unnest([fs, fe]) AS moment FROM rc_pair WHERE fs IS NOT NULL
+    UNION SELECT m, unnest([s, e]) FROM rc_free
+    UNION SELECT m, unnest([os, oe]) FROM rc_pair WHERE b IN ({_SEVERAL})),
+amounts AS (
+    SELECT m, moment, (moment - s)::HUGEINT AS ticks, (e - s)::HUGEINT AS whole,
+           {", ".join(f"{n}_units" for n in TIME_AMOUNTS)}
+    FROM edges JOIN rc_stretch USING (m) WHERE moment > s AND moment < e),
+quotients AS (SELECT *, {", ".join(f"rc_divided({n}_units, whole) AS {n}_q" for n in TIME_AMOUNTS)} FROM amounts),
+rests AS (
+    SELECT *, {", ".join(f"({n}_units - {n}_q * whole) * ticks AS {n}_rest" for n in TIME_AMOUNTS)} FROM quotients)
+SELECT m, moment, {", ".join(f"{n}_q * ticks + rc_divided({n}_rest, whole) AS {n}" for n in TIME_AMOUNTS)} FROM rests
+"""
+
+
+def units_between(name: str, begin: str, end: str) -> str:
+    """Return the SQL of an amount of the stretch x between two moments, whose edges are ``lo`` and ``hi``, in units."""
+    until = f"CASE WHEN {end} = x.e THEN x.{name}_units ELSE hi.{name} END"
+    return f"({until} - CASE WHEN {begin} = x.s THEN 0::HUGEINT ELSE lo.{name} END)"
+
+
+def join_edges(begin: str, end: str) -> str:
+    """Return the SQL that joins the edges ``lo`` and ``hi`` of the stretch x."""
+    sides = {"lo": begin, "hi": end}
+    return " ".join(f"LEFT JOIN rc_edge {n} ON {n}.m = x.m AND {n}.moment = {at}" for n, at in sides.items())
 
 
 # The weight is the metered money of the overlap, in nano-dollars; the overlap itself where no stretch has any.
 _WEIGHTS: Final = f"""
 CREATE OR REPLACE TEMP TABLE rc_weight AS
-WITH several AS (SELECT b FROM rc_pair GROUP BY b HAVING count(*) > 1),
-priced AS (
-    SELECT p.b, p.m, p.os, p.oe, greatest(0, rc_between(t.units, p.os, p.oe, t.s, t.e) // {10**15}::HUGEINT) AS nanos
-    FROM rc_pair p SEMI JOIN several USING (b) JOIN rc_stretch t ON t.m = p.m),
+WITH several AS ({_SEVERAL}),
+amounts AS (
+    SELECT p.b, p.m, p.os, p.oe, greatest(0::HUGEINT, coalesce({units_between("billed", "p.os", "p.oe")}, 0)) AS units
+    FROM rc_pair p SEMI JOIN several USING (b) JOIN rc_stretch x ON x.m = p.m {join_edges("p.os", "p.oe")}),
+priced AS (SELECT b, m, os, oe, rc_divided(units, {10**15}::HUGEINT) AS nanos FROM amounts),
 weighed AS (
     SELECT b, m, os, CASE WHEN sum(nanos) OVER (PARTITION BY b) = 0 THEN (oe - os)::HUGEINT ELSE nanos END AS w
     FROM priced)
@@ -78,24 +137,34 @@ SELECT *, sum(w) OVER (PARTITION BY b) AS of_all FROM weighed
 """
 
 
+def _own(name: str) -> str:
+    """Return the SQL of an amount of the row r; null where it is the same as another one, which is divided for both."""
+    if name not in SAME_AS or SAME_AS[name] not in AMOUNTS:
+        return f"r.{name}_units"
+    return f"CASE WHEN r.{name}_units IS DISTINCT FROM r.{SAME_AS[name]}_units THEN r.{name}_units END"
+
+
 # The largest remainder, in trillionths where the amount has no more digits, else in its last.
 _PARTS: Final = f"""
 CREATE OR REPLACE TEMP TABLE rc_part AS
 WITH amounts AS (
     SELECT r.b, unnest([{", ".join(f"'{name}'" for name in AMOUNTS)}]) AS name,
-           unnest([{", ".join(f'rc_{kind}_units(f."{name}")' for name, kind in AMOUNTS.items())}]) AS v
-    FROM (SELECT DISTINCT b FROM rc_weight) w JOIN rc_row r ON r.b = w.b
-    JOIN {{facts}} f ON f.source = 'billed' AND f.origin = r.origin AND f."row" = r."row"),
-grained AS (
-    SELECT *, CASE WHEN name = 'quantity' THEN {10**6}::HUGEINT ELSE {10**12}::HUGEINT END AS trillionth
-    FROM amounts WHERE v IS NOT NULL),
+           unnest([{", ".join(map(_own, AMOUNTS))}]) AS v,
+           unnest([{", ".join(f"{10**6 if kind == 'amount' else 10**12}::HUGEINT" for kind in AMOUNTS.values())}])
+               AS trillionth
+    FROM (SELECT DISTINCT b FROM rc_weight) w JOIN rc_row r ON r.b = w.b),
+whole AS (
+    SELECT b, name, sign(v)::HUGEINT AS sg, abs(v) AS size, trillionth, rc_divided(size, trillionth) AS coarse
+    FROM (SELECT b, name, v, abs(v) AS size, trillionth FROM amounts WHERE v IS NOT NULL)),
 scaled AS (
-    SELECT b, name, sign(v)::HUGEINT AS sg, CASE WHEN v % trillionth = 0 THEN trillionth ELSE 1 END AS g,
-           abs(v) // g AS a
-    FROM grained),
+    SELECT b, name, sg, CASE WHEN coarse * trillionth = size THEN trillionth ELSE 1 END AS g,
+           CASE WHEN coarse * trillionth = size THEN coarse ELSE size END AS a
+    FROM whole),
+quotients AS (
+    SELECT b, m, os, w, of_all, name, sg, g, a, rc_divided(a, of_all) AS q FROM scaled JOIN rc_weight USING (b)),
+rests AS (SELECT *, (a - q * of_all) * w AS over FROM quotients),
 cut AS (
-    SELECT w.b, w.m, w.os, name, sg, g, a, rc_until(a, w, of_all) AS base, ((a % of_all) * w) % of_all AS rest
-    FROM scaled JOIN rc_weight w USING (b)),
+    SELECT *, q * w + rc_divided(over, of_all) AS base, over - rc_divided(over, of_all) * of_all AS rest FROM rests),
 ranked AS (
     SELECT *, a - sum(base) OVER (PARTITION BY b, name) AS missing,
            row_number() OVER (PARTITION BY b, name ORDER BY rest DESC, os, m) AS turn FROM cut)
@@ -105,11 +174,22 @@ GROUP BY b, m, os
 """
 
 
-def spread_rows(connection: duckdb.DuckDBPyConnection, facts: str) -> None:
-    """Create the table ``rc_part``: the part of each stretch (m, os) in each row on several (b), in whole units.
+def part_of_row(name: str) -> str:
+    """Return the SQL of an amount of the row i of a bill in units: of its ``part``, else of all of it."""
+    part = f"part.{name}"
+    if name in SAME_AS and SAME_AS[name] in AMOUNTS:
+        part = f"CASE WHEN i.{name}_units = i.{SAME_AS[name]}_units THEN part.{SAME_AS[name]} ELSE {part} END"
+    return f"CASE WHEN part.b IS NULL THEN i.{name}_units ELSE {part} END"
 
-    The parts of a row add up to it; each is less than a last digit away from its exact share.
+
+def spread_rows(connection: duckdb.DuckDBPyConnection) -> None:
+    """Create the tables ``rc_edge`` and ``rc_part``.
+
+    ``rc_edge``: what of each amount of a stretch (m) is reached at the moments at which it is cut. ``rc_part``: the
+    part of each stretch (m, os) in each row on several (b); its parts add up to the row, and each is less than a last
+    digit away from its exact share. Both are in whole units.
     """
+    connection.execute(_EDGES)
     connection.execute(_WEIGHTS)
-    connection.execute(_PARTS.format(facts=facts))
+    connection.execute(_PARTS)
     connection.execute("DROP TABLE rc_weight")
