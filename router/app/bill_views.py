@@ -47,6 +47,11 @@ class BooksView:
         """Return whether no bill counts, and no correction."""
         return not self.spans and not any(each.rows for each in self.corrections)
 
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The ids of the bills and corrections that count, in order."""
+        return tuple(sorted((*self.spans, *(each.id for each in self.corrections))))
+
     def known(self, facts: str) -> str:
         """Return the relation of ledger facts without those that do not count."""
         conditions = [] if self.head is None else [f'"row" <= {self.head}']
@@ -179,6 +184,11 @@ def spans(
     for name in open_ids:
         by_bill.setdefault(name, []).append((after, end))
     return {name: tuple(bill_spans) for name, bill_spans in sorted(by_bill.items())}
+
+
+def counts_in(month: str, bill_spans: Iterable[Span]) -> bool:
+    """Return whether rows in the month's books count, of a bill that counts in those months."""
+    return any(after < month <= upto for after, upto in bill_spans)
 
 
 def bills_in(view: BooksView, bills: Path) -> Iterator[tuple[BillStanding, Path, tuple[Span, ...]]]:

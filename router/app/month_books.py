@@ -23,15 +23,18 @@ from router.showback.ledger_extract import ExtractManifest, LedgerExtract
 from router.showback.report.query import MonthCost, ReportQuery
 from router.showback.report.rollup_tables import (
     RollupTables,
+    planned_relation,
     report_months,
     rollups_of_extract,
     rollups_of_facts,
+    rollups_of_summed,
 )
 from router.showback.report.teams import MOST_MONTHS
 
 if TYPE_CHECKING:
     import duckdb
 
+    from router.showback.reconcile.aggregates import FactAggregate, ReconcileBasis
     from router.state.periods import PeriodClosing
     from router.state.store import StateStore
 
@@ -52,16 +55,18 @@ def has_bills(store: StateStore, bills: Path, month: Month) -> bool:
 class MonthBooks:
     """The books of a month as they are counted.
 
-    They are the cubes, their view, the extract of the ledger's part, the ids of the bills that count, and the
-    connection of ``facts`` and ``actual`` where there are any. ``past``: the month was open at the requested moment,
-    and more was recorded after it.
+    They are the cubes, their view, the extract of the ledger's part, and the ids of the bills that count. Where any
+    counts, ``aggregates`` returns those of the month's facts on a basis, while the books are open; ``bills_through`` is
+    until when bills of the month have usage. ``past``: the month was open at the requested moment, and more was
+    recorded after it.
     """
 
     cubes: RollupTables
     view: BooksView
     manifest: ExtractManifest
     bills: tuple[str, ...] = ()
-    matched: duckdb.DuckDBPyConnection | None = None
+    aggregates: Callable[[ReconcileBasis], tuple[FactAggregate, ...]] | None = None
+    bills_through: datetime | None = None
     past: bool = False
 
 
@@ -75,8 +80,6 @@ def open_month_books(
     closed with. The extract is brought up to date under ``extracts``; bills are those imported under ``bills``. Raises
     StateError, InvalidInputError, OSError.
     """
-    from router.app.reconcile import open_matched_books, rollup_matched  # takes a while to import
-
     extract, months = LedgerExtract(extracts, store.id), report_months(asked.month)
     view = view_of(store, bills, asked.month, asked.as_of)
     later = view.as_of is not None and BillStore(bills).changed_after(view.as_of)
@@ -96,13 +99,68 @@ def open_month_books(
                 _keep_teams(cubes, asked)
                 yield MonthBooks(cubes=cubes, view=view, manifest=_manifest_upto(manifest, view.head, store), past=past)
             return
-    # `open_matched_books` locks the folder itself, and also reads entries that were added meanwhile.
+    # Both lock the folder themselves, and also read entries that were added meanwhile.
+    opened = _open_matched(store, asked, extracts, bills, view)
+    if view.sealed is not None:
+        opened = _open_sealed(store, asked, extracts, bills, view, manifest)
+    with opened as books:
+        _keep_teams(books.cubes, asked)
+        yield replace(books, past=past)
+
+
+@contextmanager
+def _open_matched(
+    store: StateStore, asked: ReportQuery, extracts: Path, bills: Path, view: BooksView
+) -> Iterator[MonthBooks]:
+    """Yield the books of an open month, from months that are matched one by one and kept."""
+    from router.app.matched_months import MonthMatcher, empty_tables  # takes a while to import
+    from router.showback.reconcile.aggregates import aggregate_summed
+
+    months = report_months(asked.month)
+    with open_extract(store, extracts) as (connection, folder, manifest):
+        matched = MonthMatcher(store, bills, view, connection, folder, manifest).match(months)
+        tables = empty_tables("no_facts", asked.month)
+        for name in ("sums", "days"):
+            relations = [tables[name], *(each.tables[name] for each in matched.values())]
+            tables[name] = f"({' UNION ALL BY NAME '.join(f'FROM {each}' for each in relations)})"
+        if (own := matched.get(asked.month)) is not None:
+            tables |= {name: own.tables[name] for name in ("corrections", "sides")}
+        later = {part.month for part in manifest.parts if part.month >= str(months[-1])}
+        facts = f"(FROM {view.known(facts_relation(connection, folder, manifest, later))} WHERE source = 'planned')"
+        ended = ended_jobs(store, connection, facts, asked.now, view.as_of)
+        planned = planned_relation(connection, facts, [asked.month], asked.now, ended)
+        yield MonthBooks(
+            cubes=rollups_of_summed(connection, tables, facts, months, asked.now, ended),
+            view=view,
+            manifest=manifest,
+            bills=view.ids,
+            aggregates=lambda basis: aggregate_summed(connection, basis, planned=planned, summed=tables["sides"]),
+            bills_through=None if own is None else own.through,
+        )
+
+
+@contextmanager
+def _open_sealed(
+    store: StateStore, asked: ReportQuery, extracts: Path, bills: Path, view: BooksView, manifest: ExtractManifest
+) -> Iterator[MonthBooks]:
+    """Yield the books of a closed month: all that it was closed with, matched at once."""
+    from router.app.matched_months import through_sql
+    from router.app.reconcile import rollup_matched
+    from router.showback.reconcile.aggregates import aggregate_facts
+
+    months, month = report_months(asked.month), str(asked.month)
     with open_matched_books(store, extracts, bills, months[-1], view) as (connection, standing, head, _):
         ended = ended_jobs(store, connection, "facts", asked.now, view.as_of)
-        cubes = rollup_matched(connection, months, asked.now, ended)
-        _keep_teams(cubes, asked)
-        known = _manifest_upto(manifest, head, store)
-        yield MonthBooks(cubes=cubes, view=view, manifest=known, bills=standing, matched=connection, past=past)
+        planned = planned_relation(connection, "facts", [asked.month], asked.now, ended)
+        (through,) = rows_of(connection.sql(through_sql("facts", asked.month)))
+        yield MonthBooks(
+            cubes=rollup_matched(connection, months, asked.now, ended),
+            view=view,
+            manifest=_manifest_upto(manifest, head, store),
+            bills=standing,
+            aggregates=lambda basis: aggregate_facts(connection, basis, planned=planned, month=month),
+            bills_through=through["through"],
+        )
 
 
 def _keep_teams(cubes: RollupTables, asked: ReportQuery) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pricing.problems import InvalidInputError
-from router.app.bill_views import BooksView, Span, bills_in, corrections_in, view_of
+from router.app.bill_views import BooksView, Span, bills_in, corrections_in, counts_in, view_of
 from router.files.duckdb_session import connect, parquet_relation
 from router.ledger.month import Month
 from router.showback.bills import ImportedBill
@@ -32,6 +32,7 @@ from router.showback.report.rollup_tables import (
 
 if TYPE_CHECKING:
     import duckdb
+    import pyarrow as pa
 
     from router.state.store import StateStore
 
@@ -97,9 +98,8 @@ def open_matched_books(
             reconcile(connection, "facts")
         else:
             connection.execute("CREATE TEMP VIEW actual AS FROM facts WHERE source <> 'planned'")
-        names = tuple(sorted((*view.spans, *(each.id for each in view.corrections))))
         head = manifest.head if view.head is None else view.head
-        yield connection, names, head, sum(last - first + 1 for first, last in manifest.gaps)
+        yield connection, view.ids, head, sum(last - first + 1 for first, last in manifest.gaps)
 
 
 @contextmanager
@@ -135,7 +135,7 @@ def define_facts(
     connection.execute("CREATE TABLE bill_facts AS FROM no_facts")
     for standing, path, spans in bills_in(view, bills):
         if only is None or standing.bill.id in only:
-            _insert_bill(connection, path, standing.bill, first, spans)
+            insert_bill(connection, path, standing.bill, first, spans)
     corrections = [each for each in view.corrections if each.rows]
     for correction, path in zip(corrections, corrections_in(view, store, bills), strict=True):
         if only is None or correction.id in only:
@@ -150,36 +150,59 @@ def define_facts(
     connection.execute(f"CREATE VIEW facts AS FROM {ledger_facts} UNION ALL BY NAME FROM bill_facts")
 
 
-def _insert_bill(
-    connection: duckdb.DuckDBPyConnection, path: Path, bill: ImportedBill, since: str, spans: Sequence[Span]
+def insert_bill(
+    connection: duckdb.DuckDBPyConnection,
+    path: Path,
+    bill: ImportedBill,
+    since: str,
+    spans: Sequence[Span],
+    insert: str = "INSERT INTO bill_facts SELECT *",
+    within: tuple[datetime, datetime] | None = None,
 ) -> None:
     """Insert the rows of a bill in those months, in batches: a bill may be a gigabyte.
 
-    Raises InvalidInputError, which names the command that takes the bill out, where it cannot be read.
+    ``insert`` is the head of the SQL. Rows ``within`` that time alone, where it is given. Raises InvalidInputError,
+    which names the command that takes the bill out, where it cannot be read.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     name, month = bill.id, None if bill.start is None else bill.start[:7]
-    if month is not None and (month < since or not any(after < month <= upto for after, upto in spans)):
+    if month is not None and (month < since or not counts_in(month, spans)):
         return  # All rows of a bill are in the books of its billing period.
-    columns, row = [column.name for column in written_columns(NEWEST)], 1
+    names, row = [column.name for column in written_columns(NEWEST)], 1
     counts = " OR ".join(f"(month > ${2 * n + 2} AND month <= ${2 * n + 3})" for n in range(len(spans)))
     ends = [end for span in spans for end in span]
     try:
         with pq.ParquetFile(path) as file:
-            for batch in file.iter_batches(_BATCH, columns=columns):
-                connection.register("some_rows", facts_of_charges(pa.Table.from_batches([batch]), name, row, name))
-                connection.execute(
-                    f"INSERT INTO bill_facts FROM some_rows WHERE month >= $1 AND ({counts})", [since, *ends]
-                )
-                row += batch.num_rows
+            for batch in file.iter_batches(_BATCH, columns=names):
+                rows, following = pa.array(range(row, row + batch.num_rows), pa.int64()), row + batch.num_rows
+                if within is not None:
+                    mask = _rows_within(batch, within)
+                    batch, rows = batch.filter(mask), rows.filter(mask)
+                if batch.num_rows:
+                    connection.register("some_rows", facts_of_charges(pa.Table.from_batches([batch]), name, rows, name))
+                    connection.execute(
+                        f"{insert} FROM some_rows WHERE month >= $1 AND ({counts})",
+                        [since, *ends],
+                    )
+                    connection.unregister("some_rows")
+                row = following
     except (InvalidInputError, pa.ArrowException) as error:
         what = error.problems[0].what if isinstance(error, InvalidInputError) else str(error).splitlines()[0]
         where = f"{name}: row {row} or later"
         remedy = f"stepfare bills remove {name} --reason WHY takes it out; then import its file again"
         raise InvalidInputError.single(f"this stored bill {what}", where=where, remedy=remedy) from None
-    connection.unregister("some_rows")
+
+
+def _rows_within(batch: pa.RecordBatch, within: tuple[datetime, datetime]) -> pa.Array:
+    """Return which rows overlap the time, or do not say when they are: reading them says what is wrong."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    start, end = (pc.coalesce(batch[f"ChargePeriod{at}"], batch[f"BillingPeriod{at}"]) for at in ("Start", "End"))
+    begins, until = (pa.scalar(moment, start.type) for moment in within)
+    return pc.fill_null(pc.and_(pc.less(start, until), pc.greater(end, begins)), fill_value=True)
 
 
 def rollup_matched(

@@ -14,7 +14,7 @@ from pricing.problems import InvalidInputError
 from router.app.bill_views import BooksView, closings
 from router.app.close_month import later_corrections
 from router.app.month_books import MonthBooks, costs_before, facts_relation, open_month_books
-from router.files.duckdb_session import connect, rows_of
+from router.files.duckdb_session import connect
 from router.showback.bill_store import file_sha256
 from router.showback.job_labels import JobLabels
 from router.showback.ledger_extract import ExtractManifest, LedgerExtract
@@ -113,12 +113,14 @@ def answer_of_ledger(
     with open_month_books(store, asked, extracts, bills, told.reads) as books:
         books.cubes.add_labels(JobLabels(store).of_jobs(books.cubes.job_digests))
         beside = replace(_report_inputs(store, asked, books, told), months=earlier)
-        if books.matched is not None:
-            month_facts = month_aggregates(store, books.matched, asked)
+        if books.aggregates is not None:
+            from router.showback.reconcile.aggregates import ReconcileBasis
+
+            month_facts = books.aggregates(ReconcileBasis(asked.basis.value))
             aggregates = tuple(each for each in month_facts if asked.admits(each.team))
             beside = replace(
                 beside,
-                bills_through=_billed_through(books.matched, asked),
+                bills_through=books.bills_through,
                 variance=variance_by_job(aggregates),
                 aggregates=aggregates,
             )
@@ -184,30 +186,6 @@ def ledger_facts(store: StateStore, extracts: Path) -> Iterator[tuple[duckdb.Duc
     extract = LedgerExtract(extracts, store.id)
     with extract.current(store.ledger) as manifest, connect() as connection:
         yield connection, facts_relation(connection, extract.folder, manifest, {part.month for part in manifest.parts})
-
-
-def _billed_through(connection: duckdb.DuckDBPyConnection, asked: ReportQuery) -> datetime | None:
-    """Return until when bills of the month have usage.
-
-    Rows of more than a day count only where there are no others, because they do not say that.
-    """
-    found = connection.sql(
-        f'SELECT coalesce(max("end") FILTER ("end" - start <= INTERVAL 1 DAY), max("end")) AS through FROM facts '
-        f"WHERE source = 'billed' AND category = 'Usage' AND corrects IS NULL AND month = '{asked.month}'"
-    )
-    through: datetime | None = rows_of(found)[0]["through"]
-    return through
-
-
-def month_aggregates(
-    store: StateStore, connection: duckdb.DuckDBPyConnection, asked: ReportQuery
-) -> tuple[FactAggregate, ...]:
-    """Return the aggregates of the month's matched facts, on the basis of the report."""
-    from router.app.reconcile import planned_until
-    from router.showback.reconcile.aggregates import ReconcileBasis, aggregate_facts
-
-    planned = planned_until(store, connection, "facts", [asked.month], asked.now, asked.as_of)
-    return aggregate_facts(connection, ReconcileBasis(asked.basis.value), planned=planned, month=str(asked.month))
 
 
 def variance_by_job(aggregates: Sequence[FactAggregate]) -> tuple[JobVariance, ...]:

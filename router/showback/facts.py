@@ -17,6 +17,9 @@ AMOUNT: Final = pa.decimal128(38, 18)
 MOMENT: Final = pa.timestamp("us", tz="UTC")
 TEXT: Final = pa.string()
 
+# How many weeks before a month belong to its report: days are compared with the same days of the week.
+WEEKS: Final = 9
+
 UNALLOCATED: Final = "__unallocated__"  # where a team, project or job is not known
 
 

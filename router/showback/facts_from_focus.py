@@ -79,19 +79,19 @@ def read_focus(path: Path) -> pa.Table:
     return pa.concat_tables(tables)
 
 
-def facts_of_charges(table: pa.Table, origin: str, first: int, where: str) -> pa.Table:
+def facts_of_charges(table: pa.Table, origin: str, first: int | pa.Array, where: str) -> pa.Table:
     """Return the facts of rows with the columns of FOCUS 1.4 and ours.
 
-    The rows are as :mod:`router.showback.focus.typed_rows` makes them. ``first`` is the number of the first row,
-    ``where`` what an error calls their file.
+    The rows are as :mod:`router.showback.focus.typed_rows` makes them. ``first`` is the number of the first row, or
+    those of all; ``where`` is what an error calls their file.
     """
     rows = table.num_rows
+    numbers = pa.array(range(first, first + rows), pa.int64()) if isinstance(first, int) else first
 
     def column_of(name: str) -> pa.Array:
         column = table[name]
         return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
-    numbers = pa.array(range(first, first + rows), pa.int64())
     arrays = {
         "source": pa.repeat(pa.scalar(FactSource.BILLED.value), rows),
         "origin": pa.repeat(pa.scalar(origin), rows),
@@ -159,14 +159,7 @@ def _resources(column_of: ColumnReader) -> dict[str, pa.Array]:
         Market.SPOT.value,
         Market.ON_DEMAND.value,
     )
-    count = _map_texts(details, _gpus, ())
-    gpus = pa.array(
-        [
-            None if each is None or gpu_count is None else each * int(gpu_count)
-            for each, gpu_count in zip(hours.to_pylist(), count.to_pylist(), strict=True)
-        ],
-        AMOUNT,
-    )
+    gpus = _products(hours, _map_texts(details, _gpus, ()))
     return {
         "category": pc.fill_null(column_of("ChargeCategory"), "Usage"),
         "corrects": pc.if_else(_is(column_of("ChargeClass"), "Correction"), pa.scalar(""), pa.scalar(None, TEXT)),
@@ -196,6 +189,19 @@ def _resources(column_of: ColumnReader) -> dict[str, pa.Array]:
             pc.if_else(pc.is_valid(column_of("InvoiceId")), RecordState.INVOICED.value, RecordState.PROVISIONAL.value),
         ),
     }
+
+
+def _products(amounts: pa.Array, counts: pa.Array) -> pa.Array:
+    """Return amounts times counts (texts), each different pair multiplied once."""
+    amount, count = amounts.dictionary_encode(), counts.dictionary_encode()
+    known, numbers = amount.dictionary.to_pylist(), [int(text) for text in count.dictionary.to_pylist()]
+    pairs = pc.add(pc.multiply(amount.indices.cast(pa.int64()), len(numbers)), count.indices.cast(pa.int64()))
+    pair = pairs.dictionary_encode()
+    products = [
+        None if code is None else known[code // len(numbers)] * numbers[code % len(numbers)]
+        for code in pair.dictionary.to_pylist()
+    ]
+    return pa.array(products, AMOUNT).take(pair.indices)
 
 
 def _money(column_of: ColumnReader) -> dict[str, pa.Array]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Context, Decimal
@@ -92,14 +93,30 @@ _GROUP_SQL: Final = ", ".join(f'"{name}"' for name in _GROUP_COLUMNS)
 
 _FACTS: Final = f"""
 SELECT {{side}} AS side, {_GROUP_SQL}, corrects IS NOT NULL AS corrected, "start", {{basis}}::{MONEY_SQL} AS money,
-       hours::{AMOUNT_SQL} AS hours, gpu_hours::{AMOUNT_SQL} AS gpu_hours
+       hours::{AMOUNT_SQL} AS hours, gpu_hours::{AMOUNT_SQL} AS gpu_hours, 1 AS rows
 FROM {{table}} WHERE ($month IS NULL OR month = $month) AND {{which}}
+"""
+
+
+# The same on both bases, summed: a fact may have a price on one and none on the other.
+_SUMMED_SIDE: Final = f"""
+SELECT {{side}} AS side, {_GROUP_SQL}, corrects IS NOT NULL AS corrected, billed IS NULL AS no_billed,
+       effective IS NULL AS no_effective, min("start") AS "start", sum(billed) AS billed, sum(effective) AS effective,
+       sum(hours) AS hours, sum(gpu_hours) AS gpu_hours, count(*)::BIGINT AS rows
+FROM {{table}} WHERE {{which}} GROUP BY ALL
+"""
+
+
+_OF_SUMMED: Final = f"""
+SELECT side, {_GROUP_SQL}, corrected, "start", {{basis}}::{MONEY_SQL} AS money, hours::{AMOUNT_SQL} AS hours,
+       gpu_hours::{AMOUNT_SQL} AS gpu_hours, rows
+FROM {{table}}
 """
 
 
 _GRAINS: Final = f"""
 SELECT side, {_GROUP_SQL}, corrected, min("start") AS "start", sum(money) AS money, sum(hours) AS hours,
-       sum(gpu_hours) AS gpu_hours, count(*) AS rows
+       sum(gpu_hours) AS gpu_hours, sum(rows)::BIGINT AS rows
 FROM ({{parts}}) GROUP BY side, {_GROUP_SQL}, corrected, money IS NULL ORDER BY ALL
 """
 
@@ -123,7 +140,30 @@ def aggregate_facts(
         _FACTS.format(side="'meter'", basis=basis, table=facts, which="source = 'metered'"),
         _FACTS.format(side="source", basis=basis, table=actual, which="source <> 'planned'"),
     )
-    rows = rows_of(connection, _GRAINS.format(parts=" UNION ALL ".join(parts)), {"month": month})
+    return _aggregates(connection, parts, {"month": month})
+
+
+def summed_sides_sql(facts: str, actual: str) -> str:
+    """Return the SQL of what :func:`aggregate_summed` reads, of the ``facts`` and ``actual`` of a month."""
+    metered = _SUMMED_SIDE.format(side="'meter'", table=facts, which="source = 'metered'")
+    return f"{metered} UNION ALL {_SUMMED_SIDE.format(side='source', table=actual, which='true')}"
+
+
+def aggregate_summed(
+    connection: duckdb.DuckDBPyConnection, basis: ReconcileBasis, *, planned: str, summed: str
+) -> tuple[FactAggregate, ...]:
+    """Return the aggregates of :func:`aggregate_facts` of a month, whose sides were summed before."""
+    parts = (
+        _FACTS.format(side="'planned'", basis=basis, table=planned, which="true"),
+        _OF_SUMMED.format(basis=basis, table=summed),
+    )
+    return _aggregates(connection, parts, {"month": None})
+
+
+def _aggregates(
+    connection: duckdb.DuckDBPyConnection, parts: Iterable[str], values: dict[str, object]
+) -> tuple[FactAggregate, ...]:
+    rows = rows_of(connection, _GRAINS.format(parts=" UNION ALL ".join(parts)), values)
     return tuple(FactAggregate(**{**row, "side": FactSide(row["side"])}) for row in rows)
 
 

@@ -7,8 +7,13 @@ hour of a machine that is half on a commitment has two rows).
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
+
+from router.files.duckdb_session import sql_text
+from router.showback.facts import WEEKS
 
 if TYPE_CHECKING:
     import duckdb
@@ -25,6 +30,21 @@ class MatchLevel(StrEnum):
     """Account, region, kind of machine or SKU, and the day."""
     NONE = "none"
     """Unmatched: the row stands as the bill has it."""
+
+
+# A kind of resource: the cloud, where metering names one, and what it is.
+ResourceKind = tuple[str | None, str]
+
+
+@dataclass(frozen=True, slots=True)
+class OutsideEvidence:
+    """Evidence from outside of the facts, where these are a part of books.
+
+    ``clouds``: all that metering names. ``kinds``: resources of them are known by the cloud's ids.
+    """
+
+    clouds: frozenset[str]
+    kinds: frozenset[ResourceKind] = frozenset()
 
 
 _DAY_US: Final = 24 * 3600 * 10**6
@@ -66,12 +86,26 @@ JOIN rc_row r ON r.b = rk.b JOIN rc_stretch t ON t.m = tk.m
 ANTI JOIN rc_pair p ON p.b = rk.b WHERE {_IS_ABOUT} GROUP BY rk.b
 """
 
-# Where resources of a kind are known by the cloud's ids, another id is another thing, which nobody may have metered.
+# Where resources of a kind are known by the cloud's ids, another id is another thing, which nobody may have metered. A
+# month's bills tell of the books that a report of the month looks at: its own, and those of nine weeks before.
+_SURE_KINDS: Final = f"""
+CREATE OR REPLACE TEMP TABLE rc_sure_kind AS
+SELECT DISTINCT r.month AS billed, t.month AS metered, t.cloud, t.what
+FROM rc_pair p JOIN rc_stretch t USING (m) JOIN rc_row r USING (b)
+WHERE p.covers AND t.month >= strftime((r.month || '-01')::DATE - INTERVAL {7 * WEEKS} DAY, '%Y-%m')
+"""
 _SURE: Final = """
 CREATE OR REPLACE TEMP TABLE rc_sure AS
 SELECT m FROM rc_stretch t WHERE resource IS NOT NULL AND EXISTS (
-    SELECT 1 FROM (SELECT DISTINCT n.cloud, n.what FROM rc_pair p JOIN rc_stretch n ON n.m = p.m WHERE p.covers) n
+    SELECT 1 FROM (SELECT cloud, what FROM rc_sure_kind UNION SELECT cloud, what FROM (VALUES {kinds}) k(cloud, what)) n
     WHERE n.what = t.what AND n.cloud IS NOT DISTINCT FROM t.cloud)
+"""
+
+# Kinds for which it matters that no ids of them are known: rows with other ids were matched with them.
+_UNSURE: Final = f"""
+SELECT DISTINCT t.cloud, t.what FROM rc_pair p JOIN rc_stretch t USING (m) JOIN rc_row r USING (b)
+WHERE p.level IN ('{MatchLevel.TAGS}', '{MatchLevel.DAY}') AND r.resource IS NOT NULL AND t.resource IS NOT NULL
+ORDER BY ALL
 """
 
 _TAGS: Final = """
@@ -167,25 +201,15 @@ LEFT JOIN (SELECT DISTINCT g.b FROM rc_tag g JOIN (
 """
 
 
-def match_rows(connection: duckdb.DuckDBPyConnection) -> None:
+def match_rows(connection: duckdb.DuckDBPyConnection, outside: OutsideEvidence | None = None) -> None:
     """Match ``rc_row`` with ``rc_stretch``.
 
     Creates ``rc_pair`` (which row lies on which stretch, and which time it is the first to cover), ``rc_free`` (metered
     time that no row covers) and ``rc_level`` (how each row was matched).
     """
-    connection.execute(
-        "CREATE OR REPLACE TEMP TABLE rc_pair "
-        "(level VARCHAR, b BIGINT, m BIGINT, os BIGINT, oe BIGINT, covers BOOLEAN, fs BIGINT, fe BIGINT)"
-    )
-    connection.execute("CREATE OR REPLACE TEMP TABLE rc_free AS SELECT m AS f, m, s, e FROM rc_stretch")
-    connection.execute(
-        "CREATE OR REPLACE TEMP TABLE rc_cloud AS SELECT DISTINCT cloud FROM rc_stretch WHERE cloud IS NOT NULL"
-    )
-    connection.execute(_KEYS.format(table="rc_row", id="b", store=_STORE))
-    connection.execute(_KEYS.format(table="rc_stretch", id="m", store=_STORE))
-    _apply_level(connection, MatchLevel.RESOURCE, _BY_RESOURCE)
+    match_resources(connection, outside)
     connection.execute(_KNOWN)
-    connection.execute(_SURE)
+    connection.execute(_SURE.format(kinds=_values(outside.kinds if outside is not None else ())))
     connection.execute(_TAGS)
     _apply_level(connection, MatchLevel.TAGS, _BY_TAGS)
     _apply_level(connection, MatchLevel.DAY, _BY_DAY.format(**_AT_THE_TIME))
@@ -193,6 +217,34 @@ def match_rows(connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute(_LEVELS)
     for table in ("rc_row_key", "rc_stretch_key", "rc_cloud", "rc_found", "rc_sure"):
         connection.execute(f"DROP TABLE {table}")
+
+
+def match_resources(connection: duckdb.DuckDBPyConnection, outside: OutsideEvidence | None = None) -> None:
+    """Match what one id names, the first level, and create ``rc_sure_kind``: of which kinds bills know resources."""
+    connection.execute(
+        "CREATE OR REPLACE TEMP TABLE rc_pair "
+        "(level VARCHAR, b BIGINT, m BIGINT, os BIGINT, oe BIGINT, covers BOOLEAN, fs BIGINT, fe BIGINT)"
+    )
+    connection.execute("CREATE OR REPLACE TEMP TABLE rc_free AS SELECT m AS f, m, s, e FROM rc_stretch")
+    clouds = "SELECT DISTINCT cloud FROM rc_stretch WHERE cloud IS NOT NULL"
+    if outside is not None:
+        names = ", ".join(f"({sql_text(name)})" for name in sorted(outside.clouds)) or "(NULL)"
+        clouds = f"SELECT cloud FROM (VALUES {names}) c(cloud) WHERE cloud IS NOT NULL"
+    connection.execute(f"CREATE OR REPLACE TEMP TABLE rc_cloud AS {clouds}")
+    connection.execute(_KEYS.format(table="rc_row", id="b", store=_STORE))
+    connection.execute(_KEYS.format(table="rc_stretch", id="m", store=_STORE))
+    _apply_level(connection, MatchLevel.RESOURCE, _BY_RESOURCE)
+    connection.execute(_SURE_KINDS)
+
+
+def unsure_kinds(connection: duckdb.DuckDBPyConnection) -> frozenset[ResourceKind]:
+    """Return the kinds of which rows with other ids took the time: with evidence from outside they may not have."""
+    return frozenset((cloud, what) for cloud, what in connection.execute(_UNSURE).fetchall())
+
+
+def _values(kinds: Collection[ResourceKind]) -> str:
+    rows = [f"({'NULL' if cloud is None else sql_text(cloud)}, {sql_text(what)})" for cloud, what in kinds]
+    return ", ".join(sorted(rows)) or "(NULL, NULL)"
 
 
 def _apply_level(connection: duckdb.DuckDBPyConnection, level: MatchLevel, finding: str) -> None:

@@ -55,7 +55,7 @@ _STRETCHES: Final = f"""
 CREATE OR REPLACE TEMP TABLE rc_stretch AS
 SELECT row_number() OVER (ORDER BY origin, "row") AS m, origin, "row", epoch_us("start") AS s, epoch_us("end") AS e,
        what, cloud, account, region, instance_type, market, lower(resource) AS resource, lower(sku) AS sku,
-       team, job, attempt, currency, coalesce(billed_units, 0::HUGEINT) AS units, {_units(TIME_AMOUNTS)}
+       team, job, attempt, month, currency, coalesce(billed_units, 0::HUGEINT) AS units, {_units(TIME_AMOUNTS)}
 FROM (SELECT *, {_first_units(TIME_AMOUNTS)} FROM {{facts}} WHERE source = 'metered' AND "end" > "start")
 """
 
@@ -101,7 +101,7 @@ WITH edges AS (
     UNION SELECT m, unnest([os, oe]) FROM rc_pair WHERE b IN ({_SEVERAL})),
 amounts AS (
     SELECT m, moment, (moment - s)::HUGEINT AS ticks, (e - s)::HUGEINT AS whole,
-           {", ".join(f"{n}_units" for n in TIME_AMOUNTS)}
+           {", ".join(f"{name}_units" for name in TIME_AMOUNTS)}
     FROM edges JOIN rc_stretch USING (m) WHERE moment > s AND moment < e),
 quotients AS (SELECT *, {", ".join(f"rc_divided({n}_units, whole) AS {n}_q" for n in TIME_AMOUNTS)} FROM amounts),
 rests AS (
@@ -139,7 +139,7 @@ SELECT *, sum(w) OVER (PARTITION BY b) AS of_all FROM weighed
 
 def _own(name: str) -> str:
     """Return the SQL of an amount of the row r; null where it is the same as another one, which is divided for both."""
-    if name not in SAME_AS or SAME_AS[name] not in AMOUNTS:
+    if name not in SAME_AS:
         return f"r.{name}_units"
     return f"CASE WHEN r.{name}_units IS DISTINCT FROM r.{SAME_AS[name]}_units THEN r.{name}_units END"
 
@@ -149,7 +149,7 @@ _PARTS: Final = f"""
 CREATE OR REPLACE TEMP TABLE rc_part AS
 WITH amounts AS (
     SELECT r.b, unnest([{", ".join(f"'{name}'" for name in AMOUNTS)}]) AS name,
-           unnest([{", ".join(map(_own, AMOUNTS))}]) AS v,
+           unnest([{", ".join(_own(name) for name in AMOUNTS)}]) AS v,
            unnest([{", ".join(f"{10**6 if kind == 'amount' else 10**12}::HUGEINT" for kind in AMOUNTS.values())}])
                AS trillionth
     FROM (SELECT DISTINCT b FROM rc_weight) w JOIN rc_row r ON r.b = w.b),
@@ -177,7 +177,7 @@ GROUP BY b, m, os
 def part_of_row(name: str) -> str:
     """Return the SQL of an amount of the row i of a bill in units: of its ``part``, else of all of it."""
     part = f"part.{name}"
-    if name in SAME_AS and SAME_AS[name] in AMOUNTS:
+    if name in SAME_AS:
         part = f"CASE WHEN i.{name}_units = i.{SAME_AS[name]}_units THEN part.{SAME_AS[name]} ELSE {part} END"
     return f"CASE WHEN part.b IS NULL THEN i.{name}_units ELSE {part} END"
 

@@ -6,19 +6,18 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from router.files.duckdb_session import parquet_relation, rows_of, sql_text
 from router.ledger.month import Month
 from router.showback import rollups
+from router.showback.facts import WEEKS
 from router.showback.ledger_extract import ExtractManifest
 from router.showback.reconcile import exact
 
 if TYPE_CHECKING:
     import duckdb
 
-# How many weeks back days are compared with the same days of the week.
-WEEKS = 9
 _EPOCH = date(1970, 1, 1)
 RollupRow = dict[str, Any]
 # A plan's digest, and the name of a job in it.
@@ -96,13 +95,40 @@ def rollups_of_extract(
         _put(connection, "sums", f"{rollups.sums_sql(_empty_facts(connection))}")
     else:
         all_facts = parquet_relation([part.path(folder, "facts") for part in parts])
-        spent = rollups.sums_again_sql(f"(FROM {sums} WHERE source <> 'planned')")
-        planned = rollups.sums_sql(planned_relation(connection, all_facts, months[:2], now, done))
-        _put(connection, "sums", f"{spent} UNION ALL BY NAME {planned}")
+        _put_sums(connection, sums, planned_relation(connection, all_facts, months[:2], now, done))
     _put(connection, "days", rollups.days_again_sql(days))
     fact_files = [part.path(folder, "facts") for part in near]
     _corrections(connection, parquet_relation(fact_files) if fact_files else _empty_facts(connection), months[0])
     return RollupTables(connection)
+
+
+def rollups_of_summed(
+    connection: duckdb.DuckDBPyConnection,
+    tables: Mapping[str, str],
+    planned: str,
+    months: Sequence[Month],
+    now: datetime,
+    done: Collection[PlannedJob] = (),
+) -> RollupTables:
+    """Return the rollup tables of relations that were summed before: ``sums``, ``days`` and ``corrections``.
+
+    Corrections are those of the reported month. The relations have nothing planned, which is summed of the facts
+    ``planned``.
+    """
+    near = ", ".join(f"'{month}'" for month in months[:2])
+    _put_sums(
+        connection,
+        f"(FROM {tables['sums']} WHERE month IN ({near}))",
+        planned_relation(connection, planned, months[:2], now, done),
+    )
+    _put(connection, "days", rollups.days_again_sql(tables["days"]))
+    _put(connection, "corrections", f"FROM {tables['corrections']}")
+    return RollupTables(connection)
+
+
+def _put_sums(connection: duckdb.DuckDBPyConnection, sums: str, planned: str) -> None:
+    spent = rollups.sums_again_sql(f"(FROM {sums} WHERE source <> 'planned')")
+    _put(connection, "sums", f"{spent} UNION ALL BY NAME {rollups.sums_sql(planned)}")
 
 
 def rollups_of_facts(
@@ -181,29 +207,36 @@ def _micros(moment: datetime) -> int:
     return int(moment.timestamp()) * 10**6 + moment.microsecond
 
 
+_CORRECTION_COLUMNS: Final = (
+    "origin",
+    "row",
+    "corrects",
+    "category",
+    "what",
+    "team",
+    "project",
+    "job",
+    "cloud",
+    "start",
+    "end",
+    "recorded_at",
+    "currency",
+    "billed",
+    "effective",
+    "reason",
+    "who",
+    "reference",
+)
+
+
+def corrections_sql(facts: str, month: Month) -> str:
+    """Return the SQL of the facts in the month's books that correct something."""
+    names = ", ".join(f'"{name}"' for name in _CORRECTION_COLUMNS)
+    return f"SELECT {names} FROM {facts} WHERE corrects IS NOT NULL AND source <> 'planned' AND month = '{month}'"
+
+
 def _corrections(connection: duckdb.DuckDBPyConnection, facts: str, month: Month) -> None:
-    names = (
-        "origin",
-        "row",
-        "corrects",
-        "category",
-        "what",
-        "team",
-        "project",
-        "job",
-        "cloud",
-        "start",
-        '"end"',
-        "recorded_at",
-        "currency",
-        "billed",
-        "effective",
-        "reason",
-        "who",
-        "reference",
-    )
-    where = f"corrects IS NOT NULL AND source <> 'planned' AND month = '{month}'"
-    _put(connection, "corrections", f"SELECT {', '.join(names)} FROM {facts} WHERE {where}")
+    _put(connection, "corrections", corrections_sql(facts, month))
 
 
 def _empty_facts(connection: duckdb.DuckDBPyConnection) -> str:
