@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import uuid
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -37,9 +37,10 @@ class KeptMonth:
 
     ``digest`` is of what is not in the ledger: bills, corrections, release. ``head``, ``hash`` and ``gaps``: the
     ledger whose entries are in it, or bear on nothing in it. ``recorded_at``: when the last that bears was recorded.
-    ``around``: the time from which entries bear. ``kinds``: of what its bills know ids, and the last books that these
-    are in. ``asked``: whether bills of other months know ids of those kinds for which it mattered. ``through``: until
-    when its bills have usage. ``files``: SHA-256 by table; without :data:`SUMMED` only the kinds are known.
+    ``span``: the time of its books, and ``around``: the time from which entries bear. ``kinds``: of what its bills know
+    ids, and the last books that these are in. ``asked``: whether bills of other months know ids of those kinds for
+    which it mattered. ``through``: until when its bills have usage. ``files``: SHA-256 by table; without
+    :data:`SUMMED` only the kinds are known.
     """
 
     digest: str
@@ -47,6 +48,7 @@ class KeptMonth:
     hash: str
     gaps: tuple[tuple[int, int], ...]
     recorded_at: datetime | None
+    span: tuple[datetime, datetime]
     around: tuple[datetime, datetime]
     kinds: Mapping[ResourceKind, str]
     asked: Mapping[ResourceKind, bool]
@@ -74,7 +76,8 @@ def read_kept_month(folder: Path, month: Month, tables: Collection[str]) -> Kept
             hash=fields["hash"],
             gaps=tuple((int(first), int(last)) for first, last in fields["gaps"]),
             recorded_at=_moment(fields["recorded_at"]),
-            around=(datetime.fromisoformat(fields["around"][0]), datetime.fromisoformat(fields["around"][1])),
+            span=_span(fields["span"]),
+            around=_span(fields["around"]),
             kinds={(cloud, what): last for cloud, what, last in fields["kinds"]},
             asked={(cloud, what): known for cloud, what, known in fields["asked"]},
             through=_moment(fields["through"]),
@@ -126,6 +129,11 @@ def write_manifest(folder: Path, month: Month, kept: KeptMonth) -> None:
 
 def _manifest(folder: Path, month: Month) -> Path:
     return folder / f"{month}.json"
+
+
+def _span(texts: Sequence[str]) -> tuple[datetime, datetime]:
+    begins, ends = texts
+    return datetime.fromisoformat(begins), datetime.fromisoformat(ends)
 
 
 def _moment(text: str | None) -> datetime | None:

@@ -37,7 +37,7 @@ from router.showback.ledger_extract import FORMAT as EXTRACT_FORMAT
 from router.showback.ledger_extract import ExtractManifest, ExtractPart
 from router.showback.reconcile.aggregates import summed_sides_sql
 from router.showback.reconcile.exact import MONEY_SQL
-from router.showback.reconcile.levels import OutsideEvidence, ResourceKind, unsure_kinds
+from router.showback.reconcile.levels import MatchLevel, OutsideEvidence, ResourceKind, unsure_kinds
 from router.showback.reconcile.matching import known_kinds, read_known_kinds, reconcile
 from router.showback.report.rollup_tables import corrections_sql, report_months
 
@@ -208,7 +208,12 @@ FROM {relation} GROUP BY month"""
             own.append((metered["begins"] or month.begins, metered["ends"] or month.begins))
         if not own:
             return None
-        span = _whole_days((month.begins, month.ends), *own)
+        return self._inputs_within(month, _whole_days((month.begins, month.ends), *own))
+
+    def _inputs_within(self, month: Month, span: _Span) -> _MonthInputs:
+        """Return the inputs of a month whose bills lie within a span."""
+        since = str(report_months(month)[-1])
+        candidates = [each for each in self._billed if each.month is None or each.month >= since]
         rows = tuple(each for each in candidates if each.month == str(month) or _overlap(each.span, span))
         return _MonthInputs(month, span, rows, since)
 
@@ -227,9 +232,11 @@ FROM {relation} GROUP BY month"""
     def _kept(self, inputs: _MonthInputs, *, whole: bool) -> KeptMonth | None:
         """Return the kept month where nothing that bears on it has changed; ``whole``: with its sums."""
         kept = read_kept_month(self._costs, inputs.month, (NAMES, *SUMMED) if whole else (NAMES,))
+        if kept is None or _whole_days(inputs.span, kept.span) != kept.span:
+            return None
+        inputs = self._inputs_within(inputs.month, kept.span)
         if (
-            kept is None
-            or kept.digest != self._digest(inputs)
+            kept.digest != self._digest(inputs)
             or not self._is_of_ledger(kept)
             or self._is_too_late(kept)
             or (kept.head < self._manifest.head and self._bears(inputs, kept))
@@ -323,19 +330,23 @@ FROM {relation} GROUP BY month"""
     def _match(self, inputs: _MonthInputs) -> MatchedMonth:
         """Match the month, and keep it where the view has all entries of its time."""
         month, asked = str(inputs.month), dict[ResourceKind, bool]()
+        around = self._load(inputs)
         while True:
-            around = self._load(inputs)
-            while True:
-                kinds = frozenset(kind for kind, known in asked.items() if known)
-                outside = OutsideEvidence(self._clouds(inputs.since), kinds)
-                reconcile(self._connection, "near", "near_actual", stored=False, outside=outside)
-                self._kinds[month] = read_known_kinds(self._connection, month)
-                unsure = unsure_kinds(self._connection) - asked.keys()
-                answers = {kind: self._is_known(kind, inputs.since) for kind in sorted(unsure, key=repr)}
-                asked |= answers
-                if self._loaded != month or not any(answers.values()):
-                    break
-            if self._loaded == month:
+            kinds = frozenset(kind for kind, known in asked.items() if known)
+            outside = OutsideEvidence(self._clouds(inputs.since), kinds)
+            reconcile(self._connection, "near", "near_actual", stored=False, outside=outside)
+            wider = self._wider_span(inputs)
+            if wider != inputs.span:
+                inputs = self._inputs_within(inputs.month, wider)
+                around = self._load(inputs)
+                continue
+            self._kinds[month] = read_known_kinds(self._connection, month)
+            unsure = unsure_kinds(self._connection) - asked.keys()
+            answers = {kind: self._is_known(kind, inputs.since) for kind in sorted(unsure, key=repr)}
+            asked |= answers
+            if self._loaded != month:  # Other months were loaded to answer.
+                around = self._load(inputs)
+            elif not any(answers.values()):
                 break
         tables = self._sum(inputs.month)
         (through,) = rows_of(self._connection.sql(through_sql("near", inputs.month)))
@@ -346,6 +357,23 @@ FROM {relation} GROUP BY month"""
         for name, table in tables.items():
             self._connection.register(named[name], table)
         return MatchedMonth(inputs.month, through["through"], named)
+
+    def _wider_span(self, inputs: _MonthInputs) -> _Span:
+        """Return the span of a month with that of rows of other months that reach out of it, and may match by kind.
+
+        Such a row is matched with time of other days first where rows of those days leave some.
+        """
+        begins, ends = (int(each.timestamp()) * 10**6 for each in inputs.span)
+        found = self._connection.execute(
+            "SELECT make_timestamptz(min(r.s))::VARCHAR, make_timestamptz(max(r.e))::VARCHAR FROM rc_row r ANTI JOIN "
+            f"(FROM rc_pair WHERE level = '{MatchLevel.RESOURCE}') p ON p.b = r.b "
+            "WHERE r.is_usage AND r.e > r.s AND r.month <> $1 AND (r.s < $2 OR r.e > $3) "
+            "AND r.what IN (SELECT what FROM rc_stretch) AND (r.job IS NOT NULL OR r.attempt IS NOT NULL "
+            "OR (r.region IS NOT NULL AND (r.instance_type IS NOT NULL OR r.sku IS NOT NULL)))",
+            [str(inputs.month), begins, ends],
+        ).fetchall()
+        edges = [None if text is None else datetime.fromisoformat(text) for text in found[0]]
+        return inputs.span if edges[0] is None or edges[1] is None else _whole_days(inputs.span, (edges[0], edges[1]))
 
     def _keep(
         self,
@@ -366,6 +394,7 @@ FROM {relation} GROUP BY month"""
             hash=self._manifest.hash,
             gaps=self._manifest.gaps,
             recorded_at=last["at"],
+            span=inputs.span,
             around=around,
             kinds=self._kinds[str(inputs.month)],
             asked=asked,
