@@ -186,7 +186,7 @@ gaps AS (
     HAVING max(c.oe) < any_value(f.e)
     UNION ALL
     SELECT f.m, f.s, f.e FROM rc_free f ANTI JOIN covered c ON c.f = f.f)
-SELECT row_number() OVER (ORDER BY m, s) AS f, m, s, e FROM gaps
+SELECT row_number() OVER () AS f, m, s, e FROM gaps
 """
 
 _LEVELS: Final = f"""

@@ -51,22 +51,32 @@ def _first_units(amounts: Iterable[str]) -> str:
     )
 
 
+# Numbers in the order of origin and row, without sorting: no origin has a million million rows.
+_ORIGINS: Final = """
+CREATE OR REPLACE TEMP TABLE rc_origin AS
+SELECT origin, (row_number() OVER (ORDER BY origin) - 1) * 1000000000000 AS before
+FROM (SELECT DISTINCT origin FROM {facts} WHERE source IN ('metered', 'billed'))
+"""
+
+
 _STRETCHES: Final = f"""
 CREATE OR REPLACE TEMP TABLE rc_stretch AS
-SELECT row_number() OVER (ORDER BY origin, "row") AS m, origin, "row", epoch_us("start") AS s, epoch_us("end") AS e,
+SELECT before + "row" AS m, origin, "row", epoch_us("start") AS s, epoch_us("end") AS e,
        what, cloud, account, region, instance_type, market, lower(resource) AS resource, lower(sku) AS sku,
        team, job, attempt, month, currency, coalesce(billed_units, 0::HUGEINT) AS units, {_units(TIME_AMOUNTS)}
 FROM (SELECT *, {_first_units(TIME_AMOUNTS)} FROM {{facts}} WHERE source = 'metered' AND "end" > "start")
+JOIN rc_origin USING (origin)
 """
 
 
 _ROWS: Final = f"""
 CREATE OR REPLACE TEMP TABLE rc_row AS
-SELECT row_number() OVER (ORDER BY origin, "row") AS b, origin, "row", epoch_us("start") AS s, epoch_us("end") AS e,
+SELECT before + "row" AS b, origin, "row", epoch_us("start") AS s, epoch_us("end") AS e,
        what, cloud, account, region, instance_type, market, lower(resource) AS resource, lower(sku) AS sku,
        team, job, attempt, month,
        category = 'Usage' AND corrects IS NULL AND coalesce("use", '') NOT IN {_UNUSED} AS is_usage, {_units(AMOUNTS)}
 FROM (SELECT *, {_first_units(AMOUNTS)} FROM {{facts}} WHERE source = 'billed')
+JOIN rc_origin USING (origin)
 """
 
 
@@ -85,6 +95,7 @@ def load_match_inputs(connection: duckdb.DuckDBPyConnection, facts: str) -> None
     duplicate = connection.execute(_DUPLICATE.format(facts=facts)).fetchone()
     if duplicate is not None:
         raise ValueError(f"two {duplicate[0]} facts are row {duplicate[2]} of {duplicate[1]}")
+    connection.execute(_ORIGINS.format(facts=facts))
     connection.execute(_STRETCHES.format(facts=facts))
     connection.execute(_ROWS.format(facts=facts))
 
