@@ -13,9 +13,6 @@ from typing import Protocol
 
 from providers.protocol import NoticeKind
 
-# The option of the session's settings that names the queue.
-QUEUE_OPTION = "interruption_queue"
-
 
 @dataclass(frozen=True, slots=True)
 class CloudNotice:

@@ -6,13 +6,16 @@ import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from providers.errors import SdkMissingError
-from providers.fleet import Fleet
-from providers.notices import QUEUE_OPTION, NoticeQueue
-from providers.protocol import Provider
-from providers.session import Session
+from providers.session import QUEUE_OPTION
+
+if TYPE_CHECKING:  # Settings name clouds without loading what adapters return.
+    from providers.fleet import Fleet
+    from providers.notices import NoticeQueue
+    from providers.protocol import Provider
+    from providers.session import Session
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +101,7 @@ def open_provider(cloud: str, session: Session) -> Provider:
 
     SdkMissingError when its SDK is missing and it cannot do without, naming the extra that installs it.
     """
-    return cast(Provider, _open(cloud, CLOUDS[cloud].factory, session))
+    return cast("Provider", _open(cloud, CLOUDS[cloud].factory, session))
 
 
 def open_public_provider(cloud: str, session: Session) -> Provider | None:
@@ -107,7 +110,7 @@ def open_public_provider(cloud: str, session: Session) -> Provider | None:
     None where there is no such thing, or the adapter reads public sources by itself.
     """
     entry = CLOUDS[cloud]
-    return cast(Provider, _make(entry.public, cloud, session)) if entry.public else None
+    return cast("Provider", _make(entry.public, cloud, session)) if entry.public else None
 
 
 def open_fleet(cloud: str, session: Session) -> Fleet | None:
@@ -116,7 +119,7 @@ def open_fleet(cloud: str, session: Session) -> Fleet | None:
     None where attempts make no machines. Touches no network. SdkMissingError as :func:`open_provider`.
     """
     entry = CLOUDS[cloud]
-    return cast(Fleet, _open(cloud, entry.fleet, session)) if entry.fleet else None
+    return cast("Fleet", _open(cloud, entry.fleet, session)) if entry.fleet else None
 
 
 def open_notices(cloud: str, session: Session) -> NoticeQueue | None:
@@ -128,7 +131,7 @@ def open_notices(cloud: str, session: Session) -> NoticeQueue | None:
     entry = CLOUDS[cloud]
     if not entry.notices or QUEUE_OPTION not in session.settings.options:
         return None
-    return cast(NoticeQueue, _open(cloud, entry.notices, session))
+    return cast("NoticeQueue", _open(cloud, entry.notices, session))
 
 
 def _open(cloud: str, factory: str, session: Session) -> object:

@@ -7,10 +7,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from pricing.book import PriceBook
-
-if TYPE_CHECKING:  # the caller's library of retries takes as long to import as half of the settings
+if TYPE_CHECKING:  # Settings load neither a price book nor the library of retries.
+    from pricing.book import PriceBook
     from providers.caller import Caller
+
+
+# The option of the settings that names the queue of notices.
+QUEUE_OPTION = "interruption_queue"
 
 
 @dataclass(frozen=True, slots=True)

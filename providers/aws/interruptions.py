@@ -8,8 +8,8 @@ from providers.aws.access import FIND_CREDENTIALS
 from providers.aws.parse.queue_messages import read_messages
 from providers.aws.queue import QueueClient
 from providers.errors import AccountNotUsedError, CredentialsError
-from providers.notices import QUEUE_OPTION, NoticeQueue, QueueBatch, QueueMessage
-from providers.session import Session
+from providers.notices import NoticeQueue, QueueBatch, QueueMessage
+from providers.session import QUEUE_OPTION, Session
 
 # The longest wait that SQS allows.
 _LONGEST_WAIT_S = 20

@@ -17,18 +17,20 @@ from pricing.places import PROVISIONABLE_CLOUDS
 from pricing.problems import InvalidInputError
 from providers.caller import Caller
 from providers.fleet import Fleet
-from providers.notices import QUEUE_OPTION, NoticeQueue
+from providers.notices import NoticeQueue
 from providers.registry import open_fleet, open_notices
-from providers.session import Session
+from providers.session import QUEUE_OPTION, Session
 from providers.static.pool import Pool
 from router import installed_version
+from router.app.coordinator_address import HEALTH_SECONDS, PORT, local_url
 from router.app.settings import SANDBOX, AppSettings
 from router.controller.context import ControllerContext, Reporter
-from router.controller.deploy_settings import CoordinatorEntry, HostEntry
+from router.controller.deploy_settings import HostEntry
 from router.controller.notify_settings import resolve_reference
 from router.controller.workspaces import GRACE_SECONDS, CoordinatorEndpoint
 from router.controller.zipapp import pack_agent
 from router.coordinator.handlers import AgentMessageHandler
+from router.coordinator.health import is_serving
 from router.prices.cloud_settings import LoadedClouds
 from router.state.errors import LeaseHeldError
 from router.state.lock_owner import LockOwner
@@ -41,10 +43,6 @@ from terraform.spec import Host
 
 # The interval is shorter than the time after which a machine is taken to be lost.
 EVERY_S = 1.0
-
-
-# The state's key of the port on which the coordinator listens.
-PORT = "coordinator_port"
 
 
 _HELD_SECONDS = 0.05
@@ -103,9 +101,6 @@ _ASK_SECONDS = 120.0
 
 # A queue is listened to for as long as the process runs.
 _LISTEN_SECONDS = timedelta(days=3650).total_seconds()
-
-
-_HEALTH_SECONDS = 2.0
 
 
 _TOKEN_FIELD = "coordinator.metrics_token"
@@ -225,7 +220,7 @@ def open_coordinator(
     """
     from router.coordinator.app import make_app
     from router.coordinator.metrics import Metrics
-    from router.coordinator.server import CoordinatorServer, ListenError, is_serving
+    from router.coordinator.server import CoordinatorServer, ListenError
 
     entry = opened.deploy.coordinator
     agent = pack_agent()
@@ -249,7 +244,7 @@ def open_coordinator(
             attendance.flush()
 
     def is_there(port: int) -> bool:
-        return is_serving(_here(entry, port), store.id, _HEALTH_SECONDS, entry.ca)
+        return is_serving(local_url(entry, port), store.id, HEALTH_SECONDS, entry.ca)
 
     def instead(port: int) -> AbstractContextManager[None]:
         return serve_as_standby(lambda: is_there(port), lambda: serving(port), ListenError)
@@ -270,7 +265,7 @@ def open_coordinator(
         if server is None or port != server.port:
             stack.close()
             stack.enter_context(instead(port))
-        yield CoordinatorEndpoint(entry.url or _here(entry, port), sha256, authority)
+        yield CoordinatorEndpoint(entry.url or local_url(entry, port), sha256, authority)
 
 
 def interruption_queues(opened: AppSettings, clock: Callable[[], datetime]) -> dict[str, Callable[[], NoticeQueue]]:
@@ -294,21 +289,6 @@ def _queue(cloud: str, url: str, clouds: LoadedClouds, clock: Callable[[], datet
 def home_without_coordinator(opened: AppSettings, store: StateStore) -> CoordinatorEndpoint:
     """Return where machines would call, for commands that create none."""
     return CoordinatorEndpoint(opened.deploy.coordinator.url or f"http://127.0.0.1:{store.values.get(PORT) or 0}", "")
-
-
-def is_coordinator_reachable(opened: AppSettings, store: StateStore) -> bool:
-    """Return whether a coordinator of this state answers on this machine, or where machines are configured to call."""
-    from router.coordinator.server import is_serving
-
-    entry = opened.deploy.coordinator
-    url = entry.url or _here(entry, entry.port or int(store.values.get(PORT) or 0))
-    return is_serving(url, store.id, _HEALTH_SECONDS, entry.ca)
-
-
-def _here(entry: CoordinatorEntry, port: int) -> str:
-    scheme = "https" if entry.certificate else "http"
-    host = "127.0.0.1" if entry.host in ("0.0.0.0", "::") else entry.host
-    return f"{scheme}://{host}:{port}"
 
 
 def _text(name: str) -> str:

@@ -11,7 +11,7 @@ from pricing.book import PriceBook
 from pricing.problems import InvalidInputError, Problem
 from router.app.plan import PlanOptions, plan_request
 from router.controller.plan_limits import made_limits
-from router.controller.workspaces import read_job
+from router.jobs.job_json import read_job
 from router.planning.plan import Plan
 from router.planning.plan_json import plan_content
 from router.planning.planner import PlanRequest

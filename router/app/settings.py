@@ -8,17 +8,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from pricing.atomic_file import make_private_folder, publish_file, write_atomic
-from pricing.money import Usd
+from pricing.atomic_file import make_private_folder, write_atomic
 from router.config.clouds_file import load_clouds
 from router.config.deploy_file import deploy_path, load_deploy
 from router.controller.deploy_settings import Deploy
-from router.controller.run_folders import restore_files, run_directories, state_id_of
+from router.controller.run_folders import run_directories, state_id_of
 from router.prices.cloud_settings import LoadedClouds
 from router.prices.data_folders import clouds_file, data_folder
-from router.state.database_url import DatabaseFile, parse_database_url
-from router.state.errors import ExistsError, NoStateError, StateError
-from router.state.state_backup import check_backup, read_stored_files
+from router.state.database_url import parse_database_url
+from router.state.errors import NoStateError, StateError
 from router.state.store import StateStore
 
 # The variable that names the folder of the sandbox's cloud.
@@ -78,9 +76,6 @@ def read_settings(files: SettingsFiles, environment: Mapping[str, str]) -> AppSe
 
 
 _DIGEST_CHARACTERS = 12
-
-
-RESTORED = "state restore"  # the action's name in the audit log
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,38 +146,6 @@ def check_not_lost(opened: AppSettings) -> None:
     """Raise StateError where the state database is missing beside run directories."""
     if not opened.has_state and run_directories(opened.runs):
         raise lost_state_error(identity_of(opened), f"{parse_database_url(opened.state_url)} is missing")
-
-
-def restore_state(
-    opened: AppSettings, file: Path, now: datetime, at: datetime, who: str
-) -> tuple[str, tuple[str, ...]]:
-    """Restore a backup where the state is missing; return the state's id, and the run directories that were written.
-
-    Repeating it after a crash is harmless. ``at``: the time of the audit log. Raises StateError, DamagedError,
-    ExistsError.
-    """
-    check_backup(file)
-    place = parse_database_url(opened.state_url)
-    if isinstance(place, DatabaseFile) and place.path.exists():
-        raise ExistsError(f"{place} is there already", "move it away, or name another state")
-    run_folders = restore_files(opened.runs, read_stored_files(file))
-    # A file gets its name only when all of it is written.
-    new = place.path.with_name(f"{place.path.name}.restored") if isinstance(place, DatabaseFile) else None
-    if new is not None:
-        _remove(new)
-    with StateStore.open(opened.state_url if new is None else f"sqlite:///{new}", now=now) as store:
-        restored = store.whole.restore(file)
-        store.audit.add(who, RESTORED, restored.hash, Usd(0), at, file=file.name, head=restored.head)
-    if new is not None and isinstance(place, DatabaseFile):
-        publish_file(new, place.path)
-        _remove(new)
-    with open_state(opened, now, new_state=True) as store:
-        return store.id, run_folders
-
-
-def _remove(database: Path) -> None:
-    for name in (database, *(database.with_name(f"{database.name}{end}") for end in ("-wal", "-shm", ".lock"))):
-        name.unlink(missing_ok=True)
 
 
 def lost_state_error(mark: StateIdentity, what: str) -> StateError:

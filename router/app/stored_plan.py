@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from router.controller.plan_limits import store_limits, store_made_limits
-from router.controller.workspaces import job_json
+from router.jobs.job_json import job_json
 from router.jobs.limits import Limits
 from router.jobs.spec import Job
 from router.state.store import StateStore

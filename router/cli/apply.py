@@ -321,7 +321,7 @@ class _Work:
         from router.cli.watch import build_supervisor
         from router.controller.accept import record_acceptance
         from router.controller.apply import PlanExecution
-        from router.controller.workspaces import job_json
+        from router.jobs.job_json import job_json
         from router.planning.plan_json import plan_to_json
 
         def accept() -> None:
@@ -349,7 +349,7 @@ class _Work:
 
     def _known_jobs(self, paths: Sequence[str]) -> dict[str, Job]:
         from router.config.job_files import load_jobs
-        from router.controller.workspaces import read_job
+        from router.jobs.job_json import read_job
 
         loaded = {job.name: job for job in load_jobs(paths, self._plan.as_of).jobs} if paths else {}
         stored = {

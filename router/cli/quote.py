@@ -246,7 +246,7 @@ def _put_into_state(quotes: Sequence[tuple[Quote, QuoteRequest | Refused]]) -> N
     from router.app.settings import SettingsFiles, read_settings
     from router.app.stored_quotes import put_quote
     from router.cli.site_options import acting_user, open_state_store, translate_errors
-    from router.controller.workspaces import job_json
+    from router.jobs.job_json import job_json
     from router.quotes.request import QuoteRequest
 
     try:

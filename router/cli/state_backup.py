@@ -29,7 +29,7 @@ def backup(
     \b
     stepfare state backup /mnt/safe/state-2026-11-23.gz
     """
-    from router.controller.run_folders import files_to_back_up
+    from router.controller.run_folder_backup import files_to_back_up
     from router.controller.worker_pool import APPLY_LOCK
     from router.state.lock_owner import LockOwner
 
@@ -56,7 +56,8 @@ def restore(
     """
     import os
 
-    from router.app.settings import SettingsFiles, read_settings, restore_state
+    from router.app.settings import SettingsFiles, read_settings
+    from router.app.state_restoration import restore_state
 
     with translate_errors():
         opened: AppSettings = read_settings(SettingsFiles(deploy, clouds), dict(os.environ))  # noqa: TID251

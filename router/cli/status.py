@@ -70,8 +70,7 @@ def status(
                 f"nothing was ever made for {', '.join(wanted)}", ExitCode.INVALID_INPUT, "see `status --all`"
             )
         if any(gang.waits or not gang.attempt.phase.is_over for gang in first.gangs):
-            # It imports what provisioning needs.
-            from router.app.controller import is_coordinator_reachable
+            from router.app.coordinator_address import is_coordinator_reachable
 
             if not is_coordinator_reachable(opened, store):
                 console.note("nobody listens to these gangs: run `stepfare watch`", "warning")

@@ -16,7 +16,7 @@ from router.controller.lifecycle import (
     confirmed_step,
     is_transient,
 )
-from router.controller.workspaces import ResumePoint, read_job
+from router.jobs.job_json import read_job
 from router.state.errors import BusyError, StateError, UnreadableError
 from router.state.records import Attempt, NodeRecord, Phase
 from router.state.store import StateStore
@@ -32,6 +32,15 @@ MIN_CHECKPOINT_INTERVAL_S = 10.0
 
 
 _REFUSED = frozenset({FailureCause.SHORT.value, FailureCause.QUOTA.value, FailureCause.PRICE.value})
+
+
+@dataclass(frozen=True, slots=True)
+class ResumePoint:
+    """The point that an attempt resumes from: the attempt before it, and the last step confirmed as saved."""
+
+    attempt: str = ""
+    step: int = 0
+    manifest: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,9 +17,8 @@ from router.checkpoints.checkpoints import find_complete_checkpoints, has_expect
 from router.checkpoints.errors import StorageError
 from router.checkpoints.manifest import manifest_name
 from router.checkpoints.object_store import CheckpointStore, open_checkpoint_store
-from router.controller.attempt_history import AttemptHistory
+from router.controller.attempt_history import AttemptHistory, ResumePoint
 from router.controller.context import ControllerContext
-from router.controller.workspaces import ResumePoint
 from router.state.records import Attempt
 
 NOT_WHOLE, NOT_CONFIRMED = "checkpoint not whole", "checkpoint not confirmed"

@@ -20,13 +20,12 @@ from router.checkpoints.errors import OutOfTimeError, StorageError
 from router.checkpoints.object_store import CheckpointStore, open_checkpoint_store
 from router.checkpoints.rate_limit import TransferLimits
 from router.checkpoints.transfer import TransferResult, download_checkpoints
-from router.controller.attempt_history import AttemptHistory
+from router.controller.attempt_history import AttemptHistory, ResumePoint
 from router.controller.checkpoint_check import confirm_checkpoint
 from router.controller.context import ControllerContext
 from router.controller.deploy_settings import Deploy
 from router.controller.metering import COPIED, NOT_COPIED, transfer_entries
 from router.controller.plan_limits import limits_json
-from router.controller.workspaces import ResumePoint
 from router.jobs.limits import Limits
 from router.planning.transfers import tariff_of, transfer_usd
 from router.state.records import Attempt, Phase

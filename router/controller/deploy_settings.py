@@ -18,7 +18,7 @@ from router.controller.notify_settings import NotifyEntry, Reference
 from router.controller.webhook_settings import WebhookEntry
 from router.jobs.fields import Count, Flag, RefusedError, Spec, Text, as_many, refuse_both_names, show_value, suggest
 from router.jobs.quantities import Duration
-from router.spot.policies.interface import QUOTED_RULE, Rule
+from router.spot.policies.rules import QUOTED_RULE, Rule
 from terraform.backend import Backend
 from terraform.hosts import Host
 

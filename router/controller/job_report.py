@@ -13,7 +13,7 @@ from itertools import groupby
 
 from pricing.money import ZERO, Usd, UsdPerHour
 from router.controller.report import GangReport, StatusReport
-from router.controller.workspaces import read_job
+from router.jobs.job_json import read_job
 from router.jobs.quantities import Moment
 from router.ledger.entry import CostItem, LedgerEntry, LedgerEntryKind
 from router.state.records import Attempt, JournalEntry, NoticeRecord, Phase

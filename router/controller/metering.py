@@ -7,11 +7,11 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from fractions import Fraction
 from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING
 
 from pricing.money import Usd
 from pricing.places import Market
 from pricing.units import BYTES_PER_GB
-from router.controller.orders import Order
 from router.controller.time_use import (
     TimeSegment,
     TrainingRecord,
@@ -19,10 +19,13 @@ from router.controller.time_use import (
     split_machine_time,
     training_record_of,
 )
-from router.jobs.spec import Job
 from router.ledger.entry import GB, GIB_HOURS, CostItem, LedgerEntry, LedgerEntryKind, MachineUse, utc
 from router.ledger.month import Month
 from router.state.records import Attempt, JournalEntry, NodeRecord
+
+if TYPE_CHECKING:  # What a machine cost is computed without a plan.
+    from router.controller.orders import Order
+    from router.jobs.spec import Job
 
 _HOUR = timedelta(hours=1)
 

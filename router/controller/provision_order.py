@@ -15,7 +15,7 @@ from functools import partial
 
 from pricing.book import PriceBook
 from pricing.problems import InvalidInputError
-from router.controller.attempt_history import AttemptHistory, order_history
+from router.controller.attempt_history import AttemptHistory, ResumePoint, order_history
 from router.controller.causes import FailureCause
 from router.controller.checkpoint_transfer import prepare_resume_point, with_resume_point
 from router.controller.context import ControllerContext
@@ -33,7 +33,7 @@ from router.controller.provision import ProvisionError, provision
 from router.controller.quarantine import mark_short
 from router.controller.release import release
 from router.controller.secret_refs import resolve_environment
-from router.controller.workspaces import NodeSecrets, ResumePoint, attempt_name, build_workspace, new_attempt
+from router.controller.workspaces import NodeSecrets, attempt_name, build_workspace, new_attempt
 from router.jobs.spec import Job
 from router.state.records import Attempt, NodeRecord, Phase
 from terraform.module_metadata import needs_hosts, needs_zones

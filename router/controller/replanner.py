@@ -32,9 +32,9 @@ from router.controller.provision_order import (
     record_attempts,
 )
 from router.controller.quarantine import current_shortages
-from router.controller.workspaces import read_job
 from router.coordinator.saves import SaveAnswers, save_answers_by_attempt
 from router.jobs.experience import Experience
+from router.jobs.job_json import read_job
 from router.jobs.limits import Limits
 from router.jobs.spec import Job
 from router.ledger.budget import budgets_in_force

@@ -11,9 +11,9 @@ from router.controller.attempt_history import deadline_of, resumable_histories
 from router.controller.deploy_settings import Timeouts
 from router.controller.lifecycle import RESUMABLE_REASONS
 from router.controller.metering import cost_so_far
+from router.jobs.quantities import LONGEST_RUN
 from router.jobs.run_policy import RunPolicy
-from router.planning.gang_rates import LONGEST_RUN
-from router.spot.policies.interface import Rule
+from router.spot.policies.rules import Rule
 from router.state.records import Attempt, NodeRecord, Phase
 from router.state.store import StateStore
 

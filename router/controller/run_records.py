@@ -13,8 +13,8 @@ from router.agent import protocol
 from router.controller.causes import FailureCause, cause_in
 from router.controller.lifecycle import ReleaseReason
 from router.controller.measured_speeds import measure_speed
-from router.controller.workspaces import read_job
 from router.jobs.experience import LONGEST_MEMORY, PoolRun, RunRecords, SpeedRun, job_signature
+from router.jobs.job_json import read_job
 from router.state.records import Attempt, NodeRecord, NoticeRecord
 from router.state.store import StateStore
 

@@ -43,8 +43,9 @@ from router.controller.run_policies import policy_name_of
 from router.controller.save_intervals import SaveIntervals
 from router.controller.status_snapshot import StatusSnapshot, take_snapshot
 from router.controller.worker_pool import WorkerPool
-from router.planning.gang_rates import LONGEST_RUN
-from router.spot.policies.interface import MoveDecision, PolicyEvent, Rule, SaveDecision
+from router.jobs.quantities import LONGEST_RUN
+from router.spot.policies.interface import MoveDecision, PolicyEvent, SaveDecision
+from router.spot.policies.rules import Rule
 from router.state.records import Attempt, Phase
 
 # Gangs that leave within the first number of seconds of one another are planned together; none waits longer than the

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 import shlex
 from collections.abc import Mapping
@@ -14,6 +13,7 @@ from pathlib import Path
 from pricing.places import Market
 from router.agent.config import AgentConfig, AgentConfigError
 from router.agent.config import CodeSource as AgentCode
+from router.controller.attempt_history import ResumePoint
 from router.controller.bootstrap import AgentDownload, Bootstrap, node_script, render_cloud_init
 from router.controller.deploy_settings import CloudDeploy, Deploy, ReservedEntry
 from router.controller.orders import Order
@@ -28,6 +28,7 @@ _JOB_CHARACTERS = 28  # This leaves room for the digest within the 40 characters
 _DIGEST_CHARACTERS = 10
 # Ray's workers drain for up to 30 s.
 GRACE_SECONDS = 30.0
+_START = ResumePoint()
 _LOCAL_HEARTBEAT_SECONDS, _LOCAL_FAREWELL_SECONDS = 1.0, 60.0
 
 
@@ -63,15 +64,6 @@ def attempt_name(state_id: str, plan: str, order: Order, number: int) -> str:
     return f"{slug}-{hashlib.sha256(what.encode()).hexdigest()[:_DIGEST_CHARACTERS]}"
 
 
-@dataclass(frozen=True, slots=True)
-class ResumePoint:
-    """The point that an attempt resumes from: the attempt before it, and the last step confirmed as saved."""
-
-    attempt: str = ""
-    step: int = 0
-    manifest: str = ""
-
-
 def new_attempt(
     name: str,
     plan: str,
@@ -82,7 +74,7 @@ def new_attempt(
     digest: str,
     token: str,
     now: datetime,
-    before: ResumePoint = ResumePoint(),
+    before: ResumePoint = _START,
     checkpoint_seconds: float | None = None,
     policies: tuple[str, str] = ("", ""),
 ) -> tuple[Attempt, tuple[NodeRecord, ...]]:
@@ -312,21 +304,3 @@ def _code(run: Run) -> AgentCode:
     if run.code.git is not None:
         return AgentCode("git", run.code.git, run.code.ref or "")
     return AgentCode("archive", run.code.archive or "", run.code.sha256 or "")
-
-
-def job_json(job: Job) -> str:
-    """Return a job as the state database stores it; :func:`parse_job` reads it back."""
-    return json.dumps(job.model_dump(mode="json"), sort_keys=True)
-
-
-def parse_job(text: str) -> Job:
-    """Return the job that :func:`job_json` wrote."""
-    return Job.model_validate_json(text)
-
-
-def read_job(text: str | None) -> Job | None:
-    """Return the job of a stored specification; None where there is none, or nobody can read it any more."""
-    try:
-        return None if text is None else parse_job(text)
-    except ValueError:
-        return None

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import http.client
-import json
 import logging
 import random
 import resource
 import socket
 import ssl
 import threading
-import urllib.request
 from asyncio import sslproto
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
-from urllib.parse import urlsplit
 
 import uvicorn
 from starlette.applications import Starlette
 
-from router.agent.protocol import CHOSEN_PORTS, LOOPBACK
+from router.agent.protocol import CHOSEN_PORTS
 from router.coordinator.connections import DEFAULT_LIMITS, Connection, ConnectionLimits, ConnectionRegistry
 
 _log = logging.getLogger(__name__)
@@ -36,7 +32,6 @@ BACKLOG = 2048
 ACCEPT_AT_ONCE = 64
 _CHOICES = 20
 MAX_OPEN_FILES = 65_536
-_LARGEST_HEALTH = 4096
 _TLS_BUFFER = 16 * 1024
 
 
@@ -240,20 +235,3 @@ def limit_handshake(seconds: float | None) -> None:
         # Each connection has such a buffer from its first moment. One record fits; the default is 1 GiB for 4,096.
         protocol: Any = sslproto.SSLProtocol
         protocol.max_size = _TLS_BUFFER
-
-
-def is_serving(url: str, state_id: str, timeout: float, ca_file: str | None = None) -> bool:
-    """Return whether a coordinator of that state answers at the URL within ``timeout`` seconds. Raises nothing."""
-    handlers: list[urllib.request.BaseHandler] = []
-    try:
-        if urlsplit(url).scheme == "https":
-            context = ssl.create_default_context(cafile=ca_file)
-            handlers.append(urllib.request.HTTPSHandler(context=context))
-        if urlsplit(url).hostname in LOOPBACK:
-            handlers.append(urllib.request.ProxyHandler({}))
-        opener = urllib.request.build_opener(*handlers)
-        with opener.open(f"{url.rstrip('/')}/v1/health", timeout=timeout) as answer:
-            content = json.loads(answer.read(_LARGEST_HEALTH))
-    except (OSError, http.client.HTTPException, ValueError, RecursionError):
-        return False
-    return isinstance(content, dict) and content.get("state") == state_id

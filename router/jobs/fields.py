@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import re
 from collections.abc import Iterable
 from typing import Annotated, Any, ClassVar
 
@@ -14,6 +15,7 @@ from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field
 
 #: The only key of a value that an import of another tool's file leaves to the user.
 FILL_IN = "FILL IN"
+_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 
 
 def nearest_word(word: str, known: Iterable[str]) -> str | None:
@@ -134,6 +136,18 @@ def as_text(value: object) -> str:
         raise RefusedError(f"is {len(text)} characters long; 500 are the most")
     if not text.isprintable():
         raise RefusedError("holds a line break or a character that cannot be printed")
+    return text
+
+
+def parse_name(value: object) -> str:
+    """Return a DNS label, because machines and buckets are named after it.
+
+    RefusedError names one that would do.
+    """
+    text = as_text(value)
+    if not _NAME.fullmatch(text):
+        slug = re.sub(r"[^a-z0-9]+", "-", text.lower())[:63].strip("-")
+        raise RefusedError(f"{show_value(text)} is no name", f"lower-case letters, digits and -: {slug or 'my-job'}")
     return text
 
 

@@ -20,6 +20,8 @@ _WHOLE = re.compile(rf"(?:{_PART.pattern}\s*)+")
 _LONGEST = timedelta(days=3650)
 # Jobs are planned this far ahead: a later deadline is refused where it is written.
 PLANNING_SPAN = timedelta(days=366)
+# A gang that would run for longer is not planned.
+LONGEST_RUN = timedelta(days=90)
 # Moments that people write must lie within these, so that adding any duration stays in the calendar.
 _FIRST, _BEYOND = datetime(1970, 1, 1, tzinfo=UTC), datetime(3000, 1, 1, tzinfo=UTC)
 _DURATION_HELP = "write a number with its unit, e.g. 90m, 18h, 7d or 1h30m"

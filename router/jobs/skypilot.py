@@ -15,9 +15,8 @@ from typing import Any
 from pricing.machines import Machine
 from pricing.places import Region
 from pricing.problems import InvalidInputError
-from router.jobs.fields import FILL_IN
+from router.jobs.fields import FILL_IN, parse_name
 from router.jobs.skypilot_resources import SkyPilotResources, mapping_of, read_resources
-from router.jobs.spec import parse_name
 
 _BUCKET = re.compile(r"(s3|gs|gcs|r2|cos|oci|azure)://|https://[^/]+\.blob\.")
 _SAVES = re.compile(r"checkpoint|ckpt|output", re.IGNORECASE)

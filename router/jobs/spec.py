@@ -26,7 +26,7 @@ from router.jobs.fields import (
     Whole,
     as_many,
     as_number,
-    as_text,
+    parse_name,
     show_value,
 )
 from router.jobs.gang import Gang, GangOption
@@ -47,20 +47,6 @@ from router.jobs.quantities import (
 )
 from router.jobs.residency import PlaceRule, Residency
 from router.jobs.workload import Transformer, Workload
-
-_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
-
-
-def parse_name(value: object) -> str:
-    """Return a DNS label, because machines and buckets are named after it.
-
-    RefusedError names one that would do.
-    """
-    text = as_text(value)
-    if not _NAME.fullmatch(text):
-        slug = re.sub(r"[^a-z0-9]+", "-", text.lower())[:63].strip("-")
-        raise RefusedError(f"{show_value(text)} is no name", f"lower-case letters, digits and -: {slug or 'my-job'}")
-    return text
 
 
 class MixedPart(Spec):

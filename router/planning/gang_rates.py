@@ -30,12 +30,12 @@ from router.jobs.guarded_run import (
     in_time_by_speed,
     started_figures,
 )
+from router.jobs.quantities import LONGEST_RUN
 from router.jobs.spec import Checkpoint, Interruptions, Job
 from router.jobs.speed import Speed
 from router.planning.checkpoint_times import interval_hours, write_hours
 from router.planning.feasibility import ListingRefusal
 
-LONGEST_RUN = timedelta(days=90)
 #: A fallback is begun this much before its last moment: the controller looks at a gang every five minutes.
 GUARD_MARGIN_HOURS: Final = 2 * 5 / 60
 _HOUR = timedelta(hours=1)

@@ -20,8 +20,8 @@ from pricing.money import Usd, UsdPerHour
 from pricing.pool_experience import PoolExperience
 from pricing.problems import InvalidInputError
 from router.jobs.experience import Experience, LearnedSpeed
+from router.jobs.fields import parse_name
 from router.jobs.run_policy import RunPolicy
-from router.jobs.spec import parse_name
 from router.planning.inputs import GangUse, LimitAmount, LimitSource, PlanInputs
 from router.planning.plan import (
     Alternative,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from router.jobs.fields import RefusedError
-from router.jobs.spec import parse_name
+from router.jobs.fields import RefusedError, parse_name
 
 #: The name of a plan that nobody gave one.
 TRIAL = "trial"

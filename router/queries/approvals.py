@@ -34,7 +34,7 @@ from router.controller.approval import (
     user_of,
 )
 from router.controller.orders import orders_of
-from router.controller.workspaces import parse_job
+from router.jobs.job_json import parse_job
 from router.jobs.spec import Job
 from router.planning.plan import Plan
 from router.queries.context import QueryContext

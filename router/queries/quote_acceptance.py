@@ -17,7 +17,7 @@ from router.app.stored_plan import store_plan_inputs
 from router.app.stored_quotes import put_acceptance, put_quote
 from router.config.limits_file import read_limits
 from router.config.plan_files import QuoteAcceptance, StoredQuote
-from router.controller.workspaces import job_json
+from router.jobs.job_json import job_json
 from router.jobs.limits import Limits
 from router.planning.current_use import peak_use
 from router.planning.plan import Plan

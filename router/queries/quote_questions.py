@@ -17,7 +17,7 @@ from router.app.quotes import QuoteAnswer, QuoteOptions, make_quotes, prepare_qu
 from router.app.stored_quotes import NoSuchQuoteError, put_quote
 from router.config.job_files import JobText, LoadedJobs, load_jobs
 from router.controller.run_records import read_runs
-from router.controller.workspaces import job_json
+from router.jobs.job_json import job_json
 from router.jobs.limits import Limits
 from router.jobs.quantities import TOO_FAR, Moment, is_beyond_planning
 from router.jobs.spec import Job
@@ -218,7 +218,7 @@ def find_document(context: QueryContext, job: str) -> str | None:
     text = context.store.made_plans.text(newest[0].digest) if newest else None
     if text is None:
         return None
-    from router.controller.workspaces import read_job
+    from router.jobs.job_json import read_job
     from router.planning.plan_json import plan_from_json
 
     planned = next((each for each in plan_from_json(text).jobs if each.job == job), None)

@@ -5,14 +5,16 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from sqlalchemy import Connection, Select, Table, func, select, type_coerce
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.types import NullType
 
 from router.state.errors import UnreadableError
+
+if TYPE_CHECKING:  # A state has one dialect, and imports no other.
+    from sqlalchemy.dialects import postgresql, sqlite
 
 _T = TypeVar("_T")
 # Conversions raise these for a value that this program never wrote.
@@ -201,14 +203,23 @@ def check_fields(kind: type[Any], changes: Mapping[str, object], fixed: Collecti
             raise TypeError(f"{kind.__name__}: {name} cannot be changed")
 
 
+def _insert(connection: Connection, table: Table) -> sqlite.Insert | postgresql.Insert:
+    """Return an insertion that may have a conflict; both dialects have the same syntax for it."""
+    if connection.dialect.name == "sqlite":
+        from sqlalchemy.dialects import sqlite
+
+        return sqlite.insert(table)
+    from sqlalchemy.dialects import postgresql
+
+    return postgresql.insert(table)
+
+
 def insert_or_update(
     connection: Connection, table: Table, rows: list[dict[str, Any]], *, replacing: Collection[str] = ()
 ) -> None:
     """Insert rows; where the key exists, replace the columns in ``replacing`` and leave the others unchanged."""
     keys = [column.key for column in table.primary_key.columns]
-    # Both dialects have the same syntax for this.
-    insert = sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert
-    statement = insert(table)
+    statement = _insert(connection, table)
     if replacing:
         changes = {name: statement.excluded[name] for name in replacing}
         connection.execute(statement.on_conflict_do_update(index_elements=keys, set_=changes), rows)
@@ -218,9 +229,10 @@ def insert_or_update(
 
 def insert_if_absent(connection: Connection, table: Table, row: Mapping[str, Any]) -> bool:
     """Insert a row unless its key exists, and return whether it was inserted."""
-    insert = sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert
     keys = list(table.primary_key.columns)
-    statement = insert(table).values(**row).on_conflict_do_nothing(index_elements=[column.key for column in keys])
+    statement = (
+        _insert(connection, table).values(**row).on_conflict_do_nothing(index_elements=[column.key for column in keys])
+    )
     return connection.execute(statement.returning(*keys)).first() is not None
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from datetime import datetime
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from router.state.database_url import parse_database_url
@@ -19,7 +20,10 @@ if TYPE_CHECKING:
 
     from router.state.database import Database
     from router.state.lease import Lease
+    from router.state.ledger_archive import LedgerArchives
+    from router.state.ledger_backup import LedgerBackups
     from router.state.lock_owner import LockOwner
+    from router.state.state_backup import StateBackup
 
 LEASE_SECONDS = 60.0
 
@@ -41,15 +45,12 @@ class StateStore:
         from router.state.idempotency import IdempotencyKeys
         from router.state.joint_writes import JointWrites
         from router.state.journal import AttemptJournal, NoticeRecords, Shortages
-        from router.state.ledger_archive import LedgerArchives
-        from router.state.ledger_backup import LedgerBackups
         from router.state.ledger_store import LedgerStore
         from router.state.made_plans import MadePlans
         from router.state.periods import LedgerPeriods
         from router.state.plans import NamedValues, Plans
         from router.state.queries import StateQueries
         from router.state.quotes import StateQuotes
-        from router.state.state_backup import StateBackup
         from router.state.tasks import Tasks
         from router.state.versions import STATE_ID
         from router.state.webhook_deliveries import WebhookDeliveries
@@ -72,9 +73,6 @@ class StateStore:
         self.ledger = LedgerStore(database)
         self.periods = LedgerPeriods(database)
         self.budgets = Budgets(database)
-        self.backups = LedgerBackups(database)
-        self.archives = LedgerArchives(database)
-        self.whole = StateBackup(database)
         self.overview = StateQueries(database)
         self.administration = Administration(database)
         self._id = self.values.get(STATE_ID) or ""
@@ -107,6 +105,28 @@ class StateStore:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    # Few commands write or read files of the state: these parts are imported by those alone.
+    @cached_property
+    def backups(self) -> LedgerBackups:
+        """Backups of the ledger."""
+        from router.state.ledger_backup import LedgerBackups
+
+        return LedgerBackups(self._database)
+
+    @cached_property
+    def archives(self) -> LedgerArchives:
+        """Archives of closed months."""
+        from router.state.ledger_archive import LedgerArchives
+
+        return LedgerArchives(self._database)
+
+    @cached_property
+    def whole(self) -> StateBackup:
+        """Backups of the whole state."""
+        from router.state.state_backup import StateBackup
+
+        return StateBackup(self._database)
 
     def check_version(self) -> None:
         """Raise TooNewError where a later version has upgraded the state, StateError where it cannot be read."""

@@ -45,10 +45,11 @@ from router.controller.release import release
 from router.controller.replanner import PendingGang, PlacementAccepted, ReplanAnswer, Replanner
 from router.controller.supervisor import Supervisor
 from router.controller.worker_pool import apply_lock
-from router.controller.workspaces import CoordinatorEndpoint, job_json
+from router.controller.workspaces import CoordinatorEndpoint
 from router.coordinator.app import make_app
 from router.coordinator.handlers import AgentMessageHandler
 from router.coordinator.server import CoordinatorServer
+from router.jobs.job_json import job_json
 from router.jobs.limits import Limits
 from router.jobs.spec import Job
 from router.state.records import Attempt, NodeRecord, Phase

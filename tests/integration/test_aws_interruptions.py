@@ -19,9 +19,9 @@ import pytest
 from pricing.book_file import embedded_book
 from providers.caller import Caller
 from providers.errors import CredentialsError, ProviderError
-from providers.notices import QUEUE_OPTION, NoticeQueue
+from providers.notices import NoticeQueue
 from providers.registry import open_notices
-from providers.session import Session
+from providers.session import QUEUE_OPTION, Session
 from router.app.controller import interruption_queues
 from router.app.settings import SettingsFiles, read_settings
 from router.controller.cloud_notices import CloudQueueListener, QueuePoll, listen_for_notices

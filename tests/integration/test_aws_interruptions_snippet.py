@@ -15,9 +15,8 @@ import pytest
 
 from pricing.book_file import embedded_book
 from providers.caller import Caller
-from providers.notices import QUEUE_OPTION
 from providers.registry import open_notices
-from providers.session import Session
+from providers.session import QUEUE_OPTION, Session
 from terraform.engine import find_engine
 from tests.support.aws_service import make_app
 from tests.support.aws_service_session import NOW, NOW_TEXT, settings, somebody

@@ -16,6 +16,7 @@ from tests.support.repository import ROOT
     [
         (("storm", "--gangs", "10"), "10 next places in"),
         (("speed_estimates",), ""),
+        (("start", "--runs", "1"), "`stepfare status`"),
     ],
     ids=lambda value: value[0] if isinstance(value, tuple) else "",
 )

@@ -16,6 +16,7 @@ import pytest
 
 from providers.errors import NotReachedError, ProviderError
 from providers.protocol import Diagnosis
+from router.app.console_demo import write_demo_home
 from router.cli.commands import TABLE
 from router.cli.console import ExitCode
 from router.cli.groups import WORDS_OF_OTHERS, load_command
@@ -58,6 +59,28 @@ def test_help_needs_nothing_heavy() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     heavy = {"pandas", "pyarrow", "numpy", "scipy", "pydantic", "pulp", "highspy", "rich", "yaml"}
     assert heavy & set(done.stdout.split()) == set()
+
+
+def test_status_of_running_gangs_loads_only_what_it_shows(tmp_path: Path) -> None:
+    """One of the gangs runs, so that it also asks for the coordinator."""
+    write_demo_home(tmp_path / "home")
+    at_end = "import atexit, sys; atexit.register(lambda: print(*sys.modules, file=sys.stderr))"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{at_end}; from router.cli.main import main; main()", "status"],
+        cwd=ROOT,
+        env={**os.environ, "STEPFARE_HOME": str(tmp_path / "home")},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "running" in done.stdout
+    said, loaded = done.stderr.splitlines()[0], set(done.stderr.splitlines()[-1].split())
+    assert "nobody listens to these gangs" in said
+    heavy = {"numpy", "pandas", "pyarrow", "duckdb", "scipy", "pulp", "highspy", "alembic", "tenacity", "jinja2"}
+    servers = {"uvicorn", "starlette", "fastapi", "prometheus_client", "psutil"}
+    ours = {"router.planning.plan", "router.controller.context", "router.state.state_backup", "pricing.book"}
+    assert (heavy | servers | ours | {"sqlalchemy.dialects.postgresql"}) & loaded == set()
+    assert "router.controller.report" in loaded
 
 
 def test_an_option_has_one_meaning_in_all_commands() -> None:

@@ -13,7 +13,7 @@ from router.app.plan_rerun import PlanFiles, rebuild_request
 from router.cli.console import ExitCode
 from router.config.job_files import load_jobs
 from router.config.plan_files import read_plan
-from router.controller.workspaces import job_json
+from router.jobs.job_json import job_json
 from router.planning.planner import make_plan
 from router.state.records import Phase
 from router.state.store import StateStore

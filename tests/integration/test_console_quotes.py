@@ -17,7 +17,7 @@ from router.access.identity import Identity
 from router.app.stored_quotes import put_quote
 from router.config.plan_files import store_quotes
 from router.console.work import Outcome, Report, TaskRunner, ThreadWorker, WorkFunction, WorkResult
-from router.controller.workspaces import job_json
+from router.jobs.job_json import job_json
 from router.jobs.spec import Job
 from router.queries.context import QueryContext
 from router.queries.quote_acceptance import AcceptanceInputs, QuoteAcceptedError, accept_quote

@@ -24,8 +24,9 @@ from cryptography.x509.oid import NameOID
 from router.coordinator import bodies
 from router.coordinator.app import make_app
 from router.coordinator.connections import ConnectionLimits
+from router.coordinator.health import is_serving
 from router.coordinator.messages import LARGEST_BODY
-from router.coordinator.server import CoordinatorServer, ListenError, is_serving
+from router.coordinator.server import CoordinatorServer, ListenError
 from tests.support.agents import agents
 from tests.support.busy import in_time
 from tests.support.coordinations import ATTEMPT, TOKEN, Scene, scene

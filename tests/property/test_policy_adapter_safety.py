@@ -11,7 +11,7 @@ from router.spot.live.policy_adapter import PolicyAdapter
 from router.spot.live.selection import BLIND_POLICIES
 from router.spot.policies.baselines import CheapestWithMoves, Lindy
 from router.spot.policies.deadline_guard import DeadlineGuard
-from router.spot.policies.interface import Rule
+from router.spot.policies.rules import Rule
 from router.spot.simulator.blind_policy import BlindPolicy
 from tests.property.test_safety_net import worlds
 from tests.support.asked_rules import Dice

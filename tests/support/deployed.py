@@ -23,7 +23,7 @@ from typing import Any
 import yaml
 
 from router.config.job_files import read_jobs
-from router.controller.workspaces import job_json
+from router.jobs.job_json import job_json
 from router.planning.plan_json import plan_content, plan_from_json
 from router.state.store import StateStore
 from tests.support.busy import in_time, on_a_busy_machine

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pricing.money import UsdPerHour
 from pricing.places import Market
-from router.controller.workspaces import job_json
+from router.jobs.job_json import job_json
 from router.state.records import NoticeRecord, Phase
 from router.state.store import StateStore
 from tests.support.example_month import EAST, IOWA, SWEEP, TTS, WEST, WHISPER

@@ -18,14 +18,16 @@ from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
 from router.agent import protocol
 from router.controller.accept import AcceptedOrders, record_acceptance
+from router.controller.attempt_history import ResumePoint
 from router.controller.context import ControllerContext
 from router.controller.metering import COPIED, DISK_GIB, PROVISIONING
 from router.controller.orders import Order, orders_of
 from router.controller.placement_options import GangPlacement, MachineSpec
 from router.controller.provision_order import ProvisionRequest
 from router.controller.release import release
-from router.controller.workspaces import ResumePoint, attempt_name, job_json, new_attempt
+from router.controller.workspaces import attempt_name, new_attempt
 from router.coordinator.saves import SAVED
+from router.jobs.job_json import job_json
 from router.jobs.limits import Limits
 from router.jobs.spec import Job
 from router.planning.plan import JobSummary, Line, Plan

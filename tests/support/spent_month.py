@@ -16,7 +16,7 @@ import pytest
 
 from router.app.settings import AppSettings
 from router.controller.deploy_settings import Deploy
-from router.controller.workspaces import job_json
+from router.jobs.job_json import job_json
 from router.prices.cloud_settings import Clouds, LoadedClouds
 from router.queries.context import QueryContext
 from router.state.store import StateStore

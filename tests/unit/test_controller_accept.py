@@ -20,7 +20,7 @@ from router.controller.guardrails import Refusal, RefusalReason
 from router.controller.orders import Order, orders_of
 from router.controller.placement_options import maximum_cost
 from router.controller.plan_limits import limits_json
-from router.controller.workspaces import job_json, parse_job
+from router.jobs.job_json import job_json, parse_job
 from router.jobs.limits import Limits
 from router.jobs.spec import Job
 from router.ledger.budget import Budget, Scope

@@ -19,7 +19,7 @@ from router.controller.replanner import (
     ReplanAnswer,
     Replanner,
 )
-from router.controller.workspaces import job_json, parse_job
+from router.jobs.job_json import job_json, parse_job
 from router.state.store import StateStore
 from tests.bench.storm import book, fill, site_of
 from tests.support.new_state import open_state

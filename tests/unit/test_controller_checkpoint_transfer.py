@@ -21,7 +21,7 @@ from pricing.places import RegionId
 from router.agent import protocol
 from router.checkpoints.errors import StorageError
 from router.checkpoints.object_store import CheckpointStore, FolderStore
-from router.controller.attempt_history import AttemptHistory, history_of
+from router.controller.attempt_history import AttemptHistory, ResumePoint, history_of
 from router.controller.checkpoint_transfer import (
     CheckpointTransfer,
     egress_usd,
@@ -32,7 +32,6 @@ from router.controller.checkpoint_transfer import (
 from router.controller.context import ControllerContext
 from router.controller.deploy_settings import Deploy
 from router.controller.handover import hand_over
-from router.controller.workspaces import ResumePoint
 from router.coordinator.succession import blocking_attempt
 from router.jobs.limits import Limits
 from router.ledger.entry import GB, CostItem

@@ -20,7 +20,7 @@ from router.controller.earlier_runs import EarlierRuns
 from router.controller.plan_limits import store_limits
 from router.controller.replanner import PendingGang, PlacementAccepted, Replanner
 from router.controller.run_records import ForgottenRuns, forget_runs
-from router.controller.workspaces import job_json
+from router.jobs.job_json import job_json
 from router.jobs.speed import Speed, gang_speed
 from router.state.records import Attempt, Phase
 from tests.bench.storm import site_of

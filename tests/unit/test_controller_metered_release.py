@@ -14,7 +14,7 @@ import pytest
 from pricing.money import Usd
 from router.controller.context import ControllerContext
 from router.controller.release import release
-from router.controller.workspaces import job_json
+from router.jobs.job_json import job_json
 from router.ledger.entry import CostItem, MachineUse
 from router.state.records import Phase
 from tests.support.bare_site import bare_site

@@ -14,10 +14,10 @@ from pricing.money import Usd, UsdPerHour
 from router.controller.context import ControllerContext
 from router.controller.deploy_settings import Timeouts
 from router.controller.report import build_status_report
-from router.controller.workspaces import job_json
+from router.jobs.job_json import job_json
 from router.render.status_text import as_json, as_wide
 from router.spot.live.selection import default_run_policy
-from router.spot.policies.interface import Rule
+from router.spot.policies.rules import Rule
 from router.state.records import Phase
 from tests.support.bare_site import bare_site
 from tests.support.scenes import a_job

@@ -23,8 +23,8 @@ from router.controller.run_records import (
     read_runs,
     recall_runs,
 )
-from router.controller.workspaces import job_json
 from router.jobs.experience import LONGEST_MEMORY, RunRecords, job_signature, learn_pools
+from router.jobs.job_json import job_json
 from router.state.records import NoticeRecord, Phase
 from router.state.store import StateStore
 from tests.support.made_up_jobs import simple_job

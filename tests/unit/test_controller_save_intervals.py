@@ -19,8 +19,8 @@ from router.controller.earlier_runs import EarlierRuns
 from router.controller.replanner import TICK, Replanner
 from router.controller.save_intervals import INTERVAL, LEAST_CHANGE, SaveIntervals, best_interval_s, is_worth_changing
 from router.controller.status_snapshot import take_snapshot
-from router.controller.workspaces import job_json
 from router.jobs.goodput import best_interval_hours
+from router.jobs.job_json import job_json
 from router.jobs.spec import Job
 from router.planning.checkpoint_times import measured_write_hours, write_hours
 from router.state.records import Attempt, Phase

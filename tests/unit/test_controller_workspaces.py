@@ -25,15 +25,8 @@ from router.controller.bootstrap import MAX_USER_DATA_BYTES
 from router.controller.deploy_settings import Deploy
 from router.controller.orders import Order
 from router.controller.placement_options import GangPlacement, MachineSpec
-from router.controller.workspaces import (
-    CoordinatorEndpoint,
-    NodeSecrets,
-    attempt_name,
-    build_workspace,
-    job_json,
-    new_attempt,
-    parse_job,
-)
+from router.controller.workspaces import CoordinatorEndpoint, NodeSecrets, attempt_name, build_workspace, new_attempt
+from router.jobs.job_json import job_json, parse_job
 from router.jobs.spec import Job
 from terraform.module_metadata import BootMethod, find_boot_method
 from terraform.render import SECRETS, render

@@ -28,7 +28,8 @@ from router.spot.live.policy_adapter import PolicyAdapter
 from router.spot.live.selection import build_named_policy, build_policy, default_run_policy
 from router.spot.policies.deadline_guard import DeadlineGuard
 from router.spot.policies.greedy import GreedyPolicy
-from router.spot.policies.interface import QUOTED_RULE, Policy, Rule
+from router.spot.policies.interface import Policy
+from router.spot.policies.rules import QUOTED_RULE, Rule
 from tests.support.asked_quotes import a_quote
 from tests.support.bare_site import bare_site
 from tests.support.made_up_book import book, offer

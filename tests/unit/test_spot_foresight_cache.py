@@ -31,11 +31,11 @@ from router.spot.policies.interface import (
     PlacementOption,
     Policy,
     PolicyEvent,
-    Rule,
     SpotPoolKey,
     StayDecision,
     WaitDecision,
 )
+from router.spot.policies.rules import Rule
 from router.spot.simulator.blind_policy import SimulationSpec
 from router.spot.simulator.inputs import Task, ZoneMoveCosts
 

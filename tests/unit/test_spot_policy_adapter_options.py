@@ -29,12 +29,12 @@ from router.spot.policies.interface import (
     PlacementOption,
     PolicyEvent,
     ProbeDecision,
-    Rule,
     SaveDecision,
     StayDecision,
     WaitDecision,
 )
 from router.spot.policies.optimistic import OptimisticAdapter, build_empty_inputs
+from router.spot.policies.rules import Rule
 from router.spot.policies.uniform_probing import CheapestSpot, FailoverProgress, RateProgress
 from router.spot.simulator.blind_policy import BlindPolicy, SimulationSpec
 

@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
-from router.app.settings import AppSettings, check_not_lost, identity_of, open_state, restore_state
+from router.app.settings import AppSettings, check_not_lost, identity_of, open_state
+from router.app.state_restoration import restore_state
 from router.controller.deploy_settings import Deploy
-from router.controller.run_folders import files_to_back_up, restore_files, run_directories
+from router.controller.run_folder_backup import files_to_back_up, restore_files
+from router.controller.run_folders import run_directories
 from router.prices.cloud_settings import Clouds, LoadedClouds
 from router.state.errors import ExistsError, StateError
 from router.state.ledger_file import DamagedError

@@ -39,7 +39,6 @@ from router.spot.live.replay import SessionMemory
 from router.spot.live.selection import build_policy, default_run_policy
 from router.spot.policies.deadline_guard import DeadlineGuard
 from router.spot.policies.interface import (
-    QUOTED_RULE,
     AvailabilityAnswer,
     AvailabilityEstimate,
     CurrentPlacement,
@@ -53,6 +52,7 @@ from router.spot.policies.interface import (
     SpotPoolKey,
 )
 from router.spot.policies.registry import WindowOutcomes
+from router.spot.policies.rules import QUOTED_RULE
 from router.spot.simulator.blind_policy import BlindView
 from router.spot.simulator.inputs import HOUR_S, SimulationInputs
 from router.spot.simulator.simulation import IDLE, NOWHERE, ON_DEMAND, SPOT

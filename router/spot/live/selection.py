@@ -17,8 +17,9 @@ from router.spot.policies.baselines import TimeSliced, UniformProgress
 from router.spot.policies.deadline_guard import DeadlineGuard
 from router.spot.policies.foresight import DRAWS
 from router.spot.policies.greedy import GreedyPolicy
-from router.spot.policies.interface import Policy, Rule
+from router.spot.policies.interface import Policy
 from router.spot.policies.optimistic import OptimisticAdapter
+from router.spot.policies.rules import Rule
 from router.spot.policies.skynomad import SkyNomad
 from router.spot.policies.uniform_probing import FailoverProgress, RatePerUsdProgress, RateProgress
 from router.spot.simulator.blind_policy import BlindPolicy, SimulationSpec
