@@ -15,6 +15,11 @@ class Problem:
     what: str
     remedy: str = ""
 
+    @property
+    def sentence(self) -> str:
+        """What is wrong and what to do, for a text that stands beside the field."""
+        return f"{self.what}; {self.remedy}" if self.remedy else self.what
+
     def __str__(self) -> str:
         place = f"{self.where}: " if self.where else ""
         name = f"{self.field}: " if self.field else ""

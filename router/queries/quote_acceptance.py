@@ -30,6 +30,8 @@ from router.queries.quote_limits import limits_of_quote
 from router.queries.quotes import find_quote, quotes_folder_of
 
 Progress = Callable[[str], None]
+# What a message says of a plan that no ceiling as low as this one leaves room for.
+WITHIN_CEILING = "cannot be planned within"
 
 
 class QuoteStaleError(Exception):
@@ -131,7 +133,7 @@ def plan_quote(prepared: PreparedAcceptance, progress: Progress) -> Plan:
         hints = "; ".join(f"{r.change}: {r.detail}" for r in left_out.relaxations)
         beside = " beside what other jobs hold or are planned to" if prepared.request.beside else ""
         raise QuoteUnplacedError(
-            f"{quote.job} cannot be planned within ${prepared.ceiling.dollars():,.2f}{beside}: {left_out.reason}",
+            f"{quote.job} {WITHIN_CEILING} ${prepared.ceiling.dollars():,.2f}{beside}: {left_out.reason}",
             hints or "raise --ceiling, or quote again",
         )
     return replace(with_quoted_policy(plan, quote.run_policy), name=QUOTE)

@@ -40,6 +40,7 @@ from router.quotes.request import QuoteRequest
 
 MAX_DOCUMENT = 100_000
 _MAX_SHORT = 40
+_MOST_DOLLARS = 1e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,10 +258,13 @@ def _parse_budget(text: str) -> Usd | None:
 
 def parse_amount(text: str, field: str) -> Usd:
     """Return an amount of dollars above 0. InvalidInputError for anything else."""
+    remedy = "write e.g. 1250.00"
     try:
         amount = Usd.parse(text.strip().removeprefix("$").replace(",", "")) if len(text) <= _MAX_SHORT else None
     except ValueError:
         amount = None
-    if amount is None or amount.nanos <= 0 or amount.dollars() > 1e9:
-        raise InvalidInputError.single("is no amount of dollars", field=field, remedy="write e.g. 1250.00")
+    if amount is None or amount.dollars() > _MOST_DOLLARS:
+        raise InvalidInputError.single("is no amount of dollars", field=field, remedy=remedy)
+    if amount.nanos <= 0:
+        raise InvalidInputError.single("is not above $0", field=field, remedy=remedy)
     return amount

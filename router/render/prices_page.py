@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import date, timedelta
 from urllib.parse import urlencode
 
@@ -81,9 +83,22 @@ def prices_page(
     )
 
 
-def history_page(
-    report: HistoryReport, accelerator: str, region: str, market: str, since: str, frame: PageFrame | None = None
-) -> str:
+@dataclass(frozen=True, slots=True)
+class HistoryFields:
+    """The form of a history: what is asked for, and sentences on what is wrong by the name of the field.
+
+    ``since`` is the length that is shown, and ``written`` what the field holds.
+    """
+
+    accelerator: str
+    region: str
+    market: str
+    since: str
+    written: str
+    problems: Mapping[str, tuple[str, ...]]
+
+
+def history_page(report: HistoryReport, fields: HistoryFields, frame: PageFrame | None = None) -> str:
     """Return the page of the history of an accelerator, as far as a region and a market confine it."""
     layouts = {"wide": price_history_svg.WIDE, "middle": price_history_svg.MIDDLE, "narrow": price_history_svg.NARROW}
     drawn = {name: Markup(price_history_svg.draw_history(report, layout)) for name, layout in layouts.items()}
@@ -92,10 +107,10 @@ def history_page(
         "price_history.html",
         frame=frame,
         report=report,
-        accelerator=accelerator,
-        region=region,
-        market=market,
-        since=since,
+        fields=fields,
+        accelerator=fields.accelerator,
+        region=fields.region,
+        market=fields.market,
         drawings=drawn if report.series else {},
         drawn=min(len(report.series), price_history_svg.MOST_ROWS),
         rows=[_series_cells(each) for each in report.series[:MOST_SERIES]],

@@ -131,7 +131,7 @@ def problems_by_field(problems: Iterable[Problem], values: Mapping[str, str]) ->
         if (is_small or name in ("job", "document")) and not values.get(name, "").strip():
             words = "is empty"
         else:
-            words = f"{problem.what}; {problem.remedy}" if problem.remedy else problem.what
+            words = problem.sentence
         found.setdefault(name, []).append(_IN_A_FILE.sub(r"line \1", ": ".join(filter(None, (line, path, words)))))
     return {name: tuple(found[name]) for name in FIELD_TITLES if name in found}
 

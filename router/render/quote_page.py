@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -37,11 +37,20 @@ from router.render.quote_view import (
 
 
 @dataclass(frozen=True, slots=True)
+class CeilingRefusal:
+    """A ceiling as it was written, and sentences on why the quote was not accepted under it."""
+
+    written: str
+    problems: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class QuoteActions:
     """The forms on the page of one quote: another deadline, and to accept it.
 
     ``figure`` is what ``deadline`` costs by the quote's curve, None before its earliest point. ``is_stale``: the quote
-    is too old to be accepted.
+    is too old to be accepted. ``refusal``: the ceiling that was just refused. ``wrong_deadline`` has sentences on a
+    deadline that cannot be read; ``is_chosen``: somebody chose ``deadline``.
     """
 
     deadline: datetime
@@ -50,6 +59,15 @@ class QuoteActions:
     may_accept: bool
     is_stale: bool
     acceptance: QuoteAcceptance | None
+    refusal: CeilingRefusal | None = None
+    wrong_deadline: tuple[str, ...] = ()
+    is_chosen: bool = False
+
+    @property
+    def problems(self) -> Mapping[str, tuple[str, ...]]:
+        """Return what is wrong with each field."""
+        ceiling = () if self.refusal is None else self.refusal.problems
+        return {name: words for name, words in (("ceiling", ceiling), ("by", self.wrong_deadline)) if words}
 
     @property
     def price(self) -> str:

@@ -30,6 +30,7 @@ from router.queries.prices import list_regions, sources_of
 from router.render.region_map_svg import regions_in
 from tests.support import command
 from tests.support.console import console_client, identity_with, query_context
+from tests.support.page_reader import read_page
 from tests.support.price_points import a_point
 
 PAGE = {"Accept": "text/html"}
@@ -238,6 +239,30 @@ def test_what_cannot_be_is_refused_with_what_to_do(client: TestClient, url: str)
     answer = client.get(f"/api/v1{api}")
     assert answer.status_code == 400
     assert answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("name", "written", "words"),
+    [
+        ("since", "soon", "write 30d or 12h"),
+        ("since", "-3d", "write 30d or 12h"),
+        ("since", "999999d", "write 30d or 12h"),
+        ("accelerator", "H1000", "unknown accelerator 'H1000'"),
+    ],
+)
+def test_a_field_of_the_history_that_cannot_be_says_so_beside_it(
+    client: TestClient, name: str, written: str, words: str
+) -> None:
+    asked = {"accelerator": "H100", "region": "aws/us-east-1", "market": "spot", "since": "12d", name: written}
+    answer = client.get("/prices/history", params=asked, headers=PAGE)
+    assert answer.status_code == 400
+    fields = {each.attributes["name"]: each.attributes for each in read_page(answer.text).tags("input")}
+    assert {field: fields[field]["value"] for field in ("accelerator", "region", "since")} == {
+        field: asked[field] for field in ("accelerator", "region", "since")
+    }
+    assert [field for field, found in fields.items() if "aria-invalid" in found] == [name]
+    (wrong,) = read_page(answer.text).every(lambda each: each.attributes.get("id") == fields[name]["aria-describedby"])
+    assert words in wrong.words
 
 
 def test_no_file_of_the_server_is_a_book(client: TestClient, tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from router.quotes.quote import Quote
 from tests.support.asked_quotes import a_quote
 from tests.support.command import run, write_job
 from tests.support.console import NIGHT, OPERATOR, console_client, identity_with, query_context
-from tests.support.page_reader import without_times
+from tests.support.page_reader import read_page, without_times
 from tests.support.scenes import NORTH, NORTH_SPOT, SOUTH, a_job
 
 PAGE = {"Accept": "text/html"}
@@ -268,6 +268,74 @@ def test_of_two_servers_that_accept_at_once_one_wins(
     kept = context.store.quotes.get(row.id)
     assert kept is not None
     assert '"at": "2026-11-21T18:00:00Z"' in (kept.acceptance or "")
+
+
+@pytest.mark.parametrize(
+    ("written", "words"),
+    [
+        ("plenty", "is no amount of dollars; write e.g. 1250.00"),
+        ("12 or so", "is no amount of dollars; write e.g. 1250.00"),
+        ("1e99", "is no amount of dollars; write e.g. 1250.00"),
+        ("-5", "is not above $0; write e.g. 1250.00"),
+        ("0", "is not above $0; write e.g. 1250.00"),
+        ("<b>7", "is no amount of dollars; write e.g. 1250.00"),
+    ],
+)
+def test_a_ceiling_that_cannot_be_comes_back_beside_its_field(
+    context: QueryContext, quotes: dict[str, Quote], jobs: dict[str, Job], written: str, words: str
+) -> None:
+    client, name = client_as(context), put(context, quotes["speech"], jobs["speech"])
+    by = "2026-11-23T06:30:00Z"
+    answer = client.post(f"/quotes/{name}/acceptance", data={"ceiling": written, "by": by}, headers=PAGE)
+    assert answer.status_code == 400
+    page = read_page(answer.text)
+    (field,) = page.every(lambda each: each.attributes.get("name") == "ceiling")
+    assert (field.attributes["value"], field.attributes["aria-invalid"]) == (written, "true")
+    (wrong,) = page.every(lambda each: each.attributes.get("id") == field.attributes["aria-describedby"])
+    assert wrong.words == words
+    # The page is the quote's, with the deadline that was being looked at; a second look finds nothing wrong.
+    assert "Done by Mon 23 Nov 06:30 UTC instead" in without_times(answer.text)
+    (form,) = page.every(lambda each: each.attributes.get("id") == "accept")
+    (kept,) = form.every(lambda each: each.attributes.get("name") == "by")
+    assert kept.attributes["value"] == by
+    assert "aria-invalid" not in client.get(f"/quotes/{name}", headers=PAGE).text
+    assert client.get("/api/v1/tasks").json()["tasks"] == []
+
+
+def test_who_may_not_accept_hears_that_and_not_of_the_ceiling(
+    context: QueryContext, quotes: dict[str, Quote], jobs: dict[str, Job]
+) -> None:
+    name = put(context, quotes["speech"], jobs["speech"])
+    assert client_as(context, "viewer").post(f"/quotes/{name}/acceptance", data={"ceiling": "-5"}).status_code == 403
+
+
+def test_a_ceiling_below_what_the_job_costs_leads_back_to_the_quote(context: QueryContext, tmp_path: Path) -> None:
+    client = client_as(context)
+    client.post("/api/v1/quotes", json={"document": document(tmp_path), "by": "+48h"})
+    work(context)
+    (row,) = context.store.quotes.find()
+    asked = client.post(f"/quotes/{row.id}/acceptance", data={"ceiling": "0.05"}, headers=PAGE, follow_redirects=False)
+    work(context)
+    page = read_page(client.get(followed(client, asked.headers["Location"]), headers=PAGE).text)
+    (field,) = page.every(lambda each: each.attributes.get("name") == "ceiling")
+    assert (field.attributes["value"], field.attributes["aria-invalid"]) == ("0.05", "true")
+    (wrong,) = page.every(lambda each: each.attributes.get("id") == field.attributes["aria-describedby"])
+    assert "cannot be planned within $0.05" in wrong.words
+    # Work on another quote says nothing about this one.
+    other = client.get(f"/quotes/{row.id}?refused=t{'0' * 24}", headers=PAGE)
+    assert other.status_code == 200
+    assert "aria-invalid" not in other.text
+
+
+def test_another_deadline_that_cannot_be_read_is_named_beside_its_field(
+    context: QueryContext, quotes: dict[str, Quote], jobs: dict[str, Job]
+) -> None:
+    name = put(context, quotes["speech"], jobs["speech"])
+    page = read_page(client_as(context).get(f"/quotes/{name}?by=yesterday", headers=PAGE).text)
+    (field,) = page.every(lambda each: each.attributes.get("id") == "f-by")
+    assert field.attributes["aria-invalid"] == "true"
+    (wrong,) = page.every(lambda each: each.attributes.get("id") == field.attributes["aria-describedby"])
+    assert "yesterday" in wrong.words
 
 
 def test_a_stale_quote_is_refused_and_one_that_cannot_be_placed_says_why(context: QueryContext, tmp_path: Path) -> None:

@@ -151,8 +151,7 @@ async def _set(site: ConsoleSite, request: Request) -> Response:
 def _refused_form(fields: Mapping[str, str], problems: Sequence[Problem], status: int) -> BudgetForm:
     found: dict[str, tuple[str, ...]] = {}
     for problem in problems:
-        words = f"{problem.what}; {problem.remedy}" if problem.remedy else problem.what
-        found[problem.field] = (*found.get(problem.field, ()), words)
+        found[problem.field] = (*found.get(problem.field, ()), problem.sentence)
     return BudgetForm(values=fields, problems=found, status=status)
 
 

@@ -9,17 +9,20 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
+from pricing.problems import InvalidInputError
 from router.console.answers import AnswerCache, CachedAnswer
 from router.console.api.prices import LONGEST_TEXT, MOST_SERIES, history_request
 from router.console.site import ConsoleSite
 from router.queries.pool_risk import report_pool_risks
 from router.queries.prices import book_version, history_books, list_regions, report_history, report_prices, sources_of
 from router.render.offers_text import OfferFilters
-from router.render.prices_page import USUAL_ACCELERATOR, history_page, prices_page
+from router.render.prices_page import USUAL_ACCELERATOR, HistoryFields, history_page, prices_page
+from router.render.prices_view import HistoryReport
 
 HTML = "text/html; charset=utf-8"
 # A history is read again after this long even where nothing says that it changed.
 HISTORY_SECONDS = 60
+_USUAL_LENGTH = "30d"
 Text = Annotated[str, Query(max_length=LONGEST_TEXT)]
 
 
@@ -60,22 +63,41 @@ def make_router(site: ConsoleSite) -> APIRouter:
         accelerator: Text = USUAL_ACCELERATOR,
         region: Text = "",
         market: Text = "",
-        since: Text = "30d",
+        since: Text = _USUAL_LENGTH,
     ) -> Response:
         sources, now = sources_of(site.asked_by(request)), site.context.clock()
         sources.require()
-        asked = {"accelerator": accelerator, "region": region, "market": market, "since": since or "30d"}
-        url = f"/api/v1/prices/history?{urlencode({name: value for name, value in asked.items() if value})}"
-        frame = site.frame(request, "/prices", data_links=(("CSV", f"{url}&format=csv"), ("JSON", url)))
         moment = int(now.timestamp()) // HISTORY_SECONDS
         until = now - timedelta(seconds=now.timestamp() % HISTORY_SECONDS)
+        length, problems = since or _USUAL_LENGTH, dict[str, tuple[str, ...]]()
+        try:
+            wanted = history_request(accelerator, region, market, length, until, MOST_SERIES)
+        except InvalidInputError as error:
+            problems = _sentences_on("since", error)
+            length = _USUAL_LENGTH
+            wanted = history_request(accelerator, region, market, length, until, MOST_SERIES)
+        written = since or length
+        asked = {"accelerator": accelerator, "region": region, "market": market, "since": length}
+        url = f"/api/v1/prices/history?{urlencode({name: value for name, value in asked.items() if value})}"
+        frame = site.frame(request, "/prices", data_links=(("CSV", f"{url}&format=csv"), ("JSON", url)))
 
         def make() -> CachedAnswer:
-            wanted = history_request(accelerator, region, market, since or "30d", until, MOST_SERIES)
-            report = report_history(sources, wanted, lambda: history_books(sources))
-            return CachedAnswer.of(history_page(report, accelerator, region, market, since or "30d", frame), HTML)
+            wrong = dict(problems)
+            try:
+                report = report_history(sources, wanted, lambda: history_books(sources))
+            except InvalidInputError as error:
+                wrong |= _sentences_on("accelerator", error)
+                report = HistoryReport(wanted.since, wanted.until, (), 0, None, None, None)
+            fields = HistoryFields(accelerator, region, market, length, written, wrong)
+            return CachedAnswer.of(history_page(report, fields, frame), HTML, 400 if wrong else 200)
 
-        key = ("history", moment, tuple(asked.values()), frame)
-        return (await histories.get(key, make)).response(request)
+        return (await histories.get(("history", moment, tuple(asked.values()), written, frame), make)).response(request)
 
     return router
+
+
+def _sentences_on(field: str, error: InvalidInputError) -> dict[str, tuple[str, ...]]:
+    """Return what is wrong with a field of the form. Raises the error where it is about anything else."""
+    if any(problem.field != field for problem in error.problems):
+        raise error
+    return {field: tuple(problem.sentence for problem in error.problems)}

@@ -23,6 +23,8 @@ from router.console.quote_work import QUOTE, QUOTE_ACCEPTANCE, submit_acceptance
 from router.console.reader_slots import fill_slots
 from router.console.site import ConsoleSite
 from router.jobs.quantities import Moment
+from router.queries.context import QueryContext
+from router.queries.quote_acceptance import WITHIN_CEILING
 from router.queries.quote_limits import find_limits_plan
 from router.queries.quote_questions import MAX_DOCUMENT, QuoteQuestion, check_question, parse_amount
 from router.queries.quotes import find_quote, list_quotes, parse_before
@@ -40,7 +42,7 @@ from router.render.quote_form_page import (
     quote_progress_page,
 )
 from router.render.quote_list_page import QuoteListView, quote_list_csv, quote_list_page
-from router.render.quote_page import QuoteActions, quotes_page
+from router.render.quote_page import CeilingRefusal, QuoteActions, quotes_page
 from router.state.tasks import TaskRow, TaskState
 
 HTML = "text/html; charset=utf-8"
@@ -96,15 +98,25 @@ def make_router(site: ConsoleSite) -> APIRouter:
         return _progress(site, request, task_id)
 
     @router.get("/quotes/{name}")
-    async def quote(request: Request, name: str, by: str = "") -> Response:
+    async def quote(request: Request, name: str, by: str = "", refused: str = "") -> Response:
         context = site.asked_by(request)
         stored = await run_sync(find_quote, context, name)
-        return await _quote_answer(site, request, stored, by)
+        refusal = await run_sync(_find_refusal, context, stored, refused) if refused else None
+        return await _quote_answer(site, request, stored, by, refusal)
 
     @router.post("/quotes/{name}/acceptance")
     async def accept(request: Request, name: str) -> Response:
-        values = await _form_values(request)
-        return await run_sync(_accept, site, request, name, values.get("ceiling", ""))
+        values, context = await _form_values(request), site.asked_by(request)
+        stored, ceiling = await run_sync(find_quote, context, name), values.get("ceiling", "")
+        try:
+            task = await run_sync(_accept, context, stored, ceiling)
+        except InvalidInputError as error:
+            words = tuple(each.sentence for each in error.problems if each.field.removeprefix("--") == "ceiling")
+            if not words:
+                raise
+            refusal = CeilingRefusal(ceiling, words)
+            return await _quote_answer(site, request, stored, values.get("by", ""), refusal, 400)
+        return lead_on(request, f"/quotes/tasks/{task.id}")
 
     return router
 
@@ -175,10 +187,24 @@ def _find_wrong_choices(values: Mapping[str, str]) -> Iterator[Problem]:
         yield Problem("", "limits", "are written, and others are chosen", "choose these, or empty the text")
 
 
-def _accept(site: ConsoleSite, request: Request, name: str, ceiling: str) -> Response:
-    context = site.asked_by(request)
-    task = submit_acceptance(context, name, parse_amount(ceiling, "ceiling") if ceiling.strip() else None)
-    return lead_on(request, f"/quotes/tasks/{task.id}")
+def _accept(context: QueryContext, stored: StoredQuote, ceiling: str) -> TaskRow:
+    """Queue the acceptance of a quote. Raises what :func:`submit_acceptance` raises."""
+    # Who may not accept it hears that, and not what is wrong with the ceiling.
+    context.identity.require(Permission.ACCEPT_QUOTES, stored.quote.team or None)
+    return submit_acceptance(context, stored.name, parse_amount(ceiling, "ceiling") if ceiling.strip() else None)
+
+
+def _find_refusal(context: QueryContext, stored: StoredQuote, task_id: str) -> CeilingRefusal | None:
+    """Return why an acceptance of this quote found no plan within its ceiling; None for any other work."""
+    task = find_task(context, task_id)
+    if task is None or not _is_above_ceiling(task):
+        return None
+    request = json.loads(task.request)
+    return CeilingRefusal(request["ceiling"], (task.message,)) if request["quote"] == stored.name else None
+
+
+def _is_above_ceiling(task: TaskRow) -> bool:
+    return task.kind == QUOTE_ACCEPTANCE and task.state is TaskState.FAILED and WITHIN_CEILING in task.message
 
 
 def _progress(site: ConsoleSite, request: Request, task_id: str) -> Response:
@@ -195,13 +221,22 @@ def _progress(site: ConsoleSite, request: Request, task_id: str) -> Response:
     return Response(fill_slots(quote_progress_page(_progress_view(task), frame), request), media_type=HTML)
 
 
-async def _quote_answer(site: ConsoleSite, request: Request, stored: StoredQuote, by: str) -> Response:
+async def _quote_answer(
+    site: ConsoleSite,
+    request: Request,
+    stored: StoredQuote,
+    by: str,
+    refusal: CeilingRefusal | None = None,
+    status: int = 200,
+) -> Response:
+    """Return the page of a quote; ``refusal`` is a ceiling under which it was not accepted."""
     context, quote = site.asked_by(request), stored.quote
-    now, message = context.clock(), ""
+    now = context.clock()
+    deadline, wrong = _tomorrow_noon(now), tuple[str, ...]()
     try:
-        deadline = _moment_of(by, now) if by else _tomorrow_noon(now)
+        deadline = _moment_of(by, now) if by else deadline
     except InvalidInputError as error:
-        deadline, message = _tomorrow_noon(now), str(error)
+        wrong = tuple(each.sentence for each in error.problems)
     identity, team = context.identity, quote.team or None
     actions = QuoteActions(
         deadline,
@@ -210,14 +245,18 @@ async def _quote_answer(site: ConsoleSite, request: Request, stored: StoredQuote
         identity.may(Permission.ACCEPT_QUOTES, team),
         now > quote.valid_until,
         stored.acceptance,
+        refusal,
+        wrong,
+        is_chosen=bool(by) and not wrong,
     )
-    links = (("JSON", f"/api/v1/quotes/{stored.name}"),)
-    frame = site.frame(request, HERE, data_links=links, message=message)
-    key = ("quote", stored.name, actions, frame)
-    answer = await site.answers.get(
-        key, lambda: CachedAnswer.of(quotes_page([(stored.name, quote)], frame=frame, actions=actions), HTML)
-    )
-    return answer.response(request)
+    frame = site.frame(request, HERE, data_links=(("JSON", f"/api/v1/quotes/{stored.name}"),))
+
+    def make() -> CachedAnswer:
+        return CachedAnswer.of(quotes_page([(stored.name, quote)], frame=frame, actions=actions), HTML, status)
+
+    if actions.problems:
+        return (await run_sync(make)).response(request)
+    return (await site.answers.get(("quote", stored.name, actions, frame), make)).response(request)
 
 
 def _form(
@@ -276,7 +315,9 @@ def _remedy_words(refused: Mapping[str, object]) -> str:
 
 
 def _result_url(task: TaskRow) -> str:
-    """Return where the result of a task that is done is shown; "" where the progress says all."""
+    """Return where the result of a task that has ended is shown; "" where the progress says all."""
+    if _is_above_ceiling(task):
+        return f"/quotes/{json.loads(task.request)['quote']}?refused={task.id}#accept"
     result = json.loads(task.result) if task.state is TaskState.DONE and task.result else {}
     if task.kind == QUOTE_ACCEPTANCE and result:
         return f"/plans/{result['plan']}?done=quote"
