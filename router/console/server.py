@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -21,8 +20,9 @@ import uvicorn
 from fastapi import FastAPI
 
 from router.console.readiness import Readiness
-from router.coordinator.connections import DEFAULT_LIMITS, Connection, ConnectionLimits, ConnectionRegistry
-from router.coordinator.server import ACCEPT_AT_ONCE, BACKLOG, ListenError, limit_handshake, raise_file_limit
+from router.coordinator.connections import DEFAULT_LIMITS, ConnectionFactory, ConnectionLimits, ConnectionRegistry
+from router.coordinator.handshakes import gate_handshakes
+from router.coordinator.server import ACCEPT_AT_ONCE, BACKLOG, ListenError, raise_file_limit
 
 GRACE_SECONDS = 10
 # After SIGTERM connections are accepted for so long of the grace, so that a proxy that asks for /ready every 2 s hears
@@ -30,6 +30,8 @@ GRACE_SECONDS = 10
 DRAIN_SECONDS = 3
 # Browsers come a few at a time; thousands of agents never call here.
 LIMITS = replace(DEFAULT_LIMITS, per_address=512, strangers=1024, storm_seconds=0.0, token_path=b"/")
+# Each takes some 70 KiB while it sends a body, token or not.
+ENCRYPTED_CONNECTIONS = 1024
 SWITCH_SECONDS = 0.001
 # The exit code of a process that was told to stop twice, and left its answers unfinished.
 INTERRUPTED = 130
@@ -65,10 +67,12 @@ def server_config(
 
     ``tls``, ``proxies``: see :func:`run_server`.
     """
+    if tls:
+        limits = replace(limits, connections=limits.connections or ENCRYPTED_CONNECTIONS)
     # All clients of a proxy have its address.
     limits = replace(limits, per_address=limits.strangers) if proxies else limits
     # uvicorn accepts any callable that creates a connection.
-    connection: Any = partial(Connection, ConnectionRegistry(limits))
+    connection: Any = ConnectionFactory(ConnectionRegistry(limits))
     return uvicorn.Config(
         app,
         loop="asyncio",
@@ -127,7 +131,8 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to accept connections."""
-        limit_handshake(LIMITS.head_seconds if self.config.is_ssl else None)
+        connections: Any = self.config.http
+        gate_handshakes(connections.crowd.limits)
         await super().startup(sockets)
         for each in sockets or ():
             each.listen(BACKLOG)

@@ -9,7 +9,7 @@ import asyncio
 import logging
 import resource
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -44,6 +44,10 @@ class ConnectionLimits:
     ``stranger_bytes``: what the process holds of all their heads and bodies. ``token_path``: how paths begin whose
     requests show a token.
 
+    ``handshakes``: TLS handshakes at a time, each of which takes some 60 KiB until it is done; ``pending`` connections
+    at most are in one or wait for it, unread, in the buffers of the system. A handshake that takes longer than
+    ``handshake_seconds`` makes room for those that wait. They are strangers once they are encrypted.
+
     ``storm_seconds``: how long there may be more than ``per_address``, because after an outage agents call back all at
     once. ``head_seconds``: until the head of a request is complete. ``message_bytes``: of all that follows the head, as
     it is sent. ``connections``: in total; None: as many as files allow.
@@ -58,6 +62,9 @@ class ConnectionLimits:
     strangers: int = 4096
     connections: int | None = None
     stranger_bytes: int = 16 * 1024 * 1024
+    handshakes: int = 128
+    pending: int = 4096
+    handshake_seconds: float = 5.0
     token_path: bytes = b"/v1/attempts/"
 
 
@@ -70,24 +77,34 @@ def tell_connection(request: Request, what: str) -> None:
         tell()
 
 
+class CountedConnection(Protocol):
+    """A connection as the registry counts it: before its handshake, or with requests."""
+
+    address: str
+    loop: asyncio.AbstractEventLoop
+
+    def drop(self) -> None:
+        """End the connection at once and stop counting it."""
+
+
 @dataclass(slots=True)
 class ConnectionRegistry:
     """The connections of one server. Belongs to its event loop."""
 
     limits: ConnectionLimits
     # The strangers by address, with their start, oldest first.
-    _strangers: dict[str, dict[Connection, float]] = field(default_factory=dict)
-    _checking: set[Connection] = field(default_factory=set)
+    _strangers: dict[str, dict[CountedConnection, float]] = field(default_factory=dict)
+    _checking: set[CountedConnection] = field(default_factory=set)
     # Those with a valid token whose body is not complete yet, oldest first.
-    _sending: dict[Connection, None] = field(default_factory=dict)
+    _sending: dict[CountedConnection, None] = field(default_factory=dict)
     _count: int = 0
     _open: int = 0
     _most: int = 0
     _warned_at: float | None = None
-    _held: dict[Connection, int] = field(default_factory=dict)
+    _held: dict[CountedConnection, int] = field(default_factory=dict)
     _held_bytes: int = 0
 
-    def enter(self, connection: Connection) -> bool:
+    def enter(self, connection: CountedConnection) -> bool:
         """Count the connection, and return whether it may stay.
 
         Where there are too many strangers the oldest is closed: a connection that only holds a place has held it for
@@ -103,7 +120,7 @@ class ConnectionRegistry:
         self._open += 1
         return True
 
-    def hold(self, connection: Connection, size: int) -> None:
+    def hold(self, connection: CountedConnection, size: int) -> None:
         """Note how many bytes the process holds for a connection that has shown no valid token.
 
         Where all of them hold too much, those are closed, oldest first, that hold at least as much as the others.
@@ -115,13 +132,13 @@ class ConnectionRegistry:
             heavy = next(each for each, held in self._held.items() if held >= mean)
             self._drop(heavy, "with long requests and without a token")
 
-    def begin_again(self, connection: Connection) -> None:
+    def begin_again(self, connection: CountedConnection) -> None:
         """Count the connection as a stranger, because another request may come on it."""
         self._forget(connection)
         self._make_room(connection.address)
         self._add(connection)
 
-    def check(self, connection: Connection) -> bool:
+    def check(self, connection: CountedConnection) -> bool:
         """Count a connection whose token is about to be checked, and return whether it may be; False: too many are."""
         self._remove(connection)
         if len(self._checking) >= self.limits.strangers:
@@ -129,14 +146,14 @@ class ConnectionRegistry:
         self._checking.add(connection)
         return True
 
-    def refuse(self, connection: Connection) -> None:
+    def refuse(self, connection: CountedConnection) -> None:
         """Count the connection as a stranger, because its token was wrong."""
         if connection in self._checking:
             self._checking.discard(connection)
             self._make_room(connection.address)
             self._add(connection)
 
-    def admit(self, connection: Connection, *, is_complete: bool) -> None:
+    def admit(self, connection: CountedConnection, *, is_complete: bool) -> None:
         """Stop counting the connection as a stranger, because its token was right.
 
         Until its body ``is_complete`` it may have to leave all the same, where no files are left.
@@ -145,11 +162,11 @@ class ConnectionRegistry:
         if not is_complete:
             self._sending[connection] = None
 
-    def complete(self, connection: Connection) -> None:
+    def complete(self, connection: CountedConnection) -> None:
         """Note that the body of the connection's request is complete."""
         self._sending.pop(connection, None)
 
-    def _forget(self, connection: Connection) -> None:
+    def _forget(self, connection: CountedConnection) -> None:
         self._checking.discard(connection)
         self._sending.pop(connection, None)
         self._remove(connection)
@@ -172,11 +189,11 @@ class ConnectionRegistry:
             largest = max(self._strangers.values(), key=len)
             self._drop(next(iter(largest)), "in all without a token")
 
-    def _add(self, connection: Connection) -> None:
+    def _add(self, connection: CountedConnection) -> None:
         self._strangers.setdefault(connection.address, {})[connection] = connection.loop.time()
         self._count += 1
 
-    def _remove(self, connection: Connection) -> None:
+    def _remove(self, connection: CountedConnection) -> None:
         same = self._strangers.get(connection.address, {})
         if connection in same:
             del same[connection]
@@ -184,16 +201,16 @@ class ConnectionRegistry:
             if not same:
                 del self._strangers[connection.address]
 
-    def leave(self, connection: Connection) -> None:
+    def leave(self, connection: CountedConnection) -> None:
         """Stop counting a connection that has ended."""
         self._forget(connection)
         self._open -= 1
 
-    def is_stranger(self, connection: Connection) -> bool:
+    def is_stranger(self, connection: CountedConnection) -> bool:
         """Return whether the connection has not shown a valid token."""
         return connection in self._checking or connection in self._strangers.get(connection.address, {})
 
-    def _drop(self, connection: Connection, which: str) -> None:
+    def _drop(self, connection: CountedConnection, which: str) -> None:
         now = connection.loop.time()
         if self._warned_at is None or now - self._warned_at >= _SAY_SECONDS:
             self._warned_at = now
@@ -256,7 +273,12 @@ class Connection(HttpToolsProtocol):
 
     def _read_at_most(self, size: int) -> None:
         # Its own limit of 256 KiB is too much for thousands of clients that pause after their first piece.
-        self.transport.max_size = size  # type: ignore[attr-defined]
+        limit_encrypted = getattr(self.transport, "set_read_buffer_limits", None)
+        if limit_encrypted is not None:
+            # Of an encrypted connection that is what waits to be decrypted while the application pauses.
+            limit_encrypted(_STRANGER_READ)
+        else:
+            self.transport.max_size = size  # type: ignore[attr-defined]
 
     def drop(self) -> None:
         """End the connection at once and stop counting it."""
@@ -374,3 +396,14 @@ class Connection(HttpToolsProtocol):
     def _close_stranger(self) -> None:
         if self._entered and self._crowd.is_stranger(self):
             self.transport.abort()
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionFactory:
+    """Creates the connections of one server, as uvicorn asks for them."""
+
+    crowd: ConnectionRegistry
+
+    def __call__(self, **arguments: Any) -> Connection:
+        """Return a connection."""
+        return Connection(self.crowd, **arguments)

@@ -9,8 +9,6 @@ import resource
 import socket
 import ssl
 import threading
-from asyncio import sslproto
-from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -18,7 +16,8 @@ import uvicorn
 from starlette.applications import Starlette
 
 from router.agent.protocol import CHOSEN_PORTS
-from router.coordinator.connections import DEFAULT_LIMITS, Connection, ConnectionLimits, ConnectionRegistry
+from router.coordinator.connections import DEFAULT_LIMITS, ConnectionFactory, ConnectionLimits, ConnectionRegistry
+from router.coordinator.handshakes import gate_handshakes
 
 _log = logging.getLogger(__name__)
 _log.addHandler(logging.NullHandler())
@@ -32,7 +31,6 @@ BACKLOG = 2048
 ACCEPT_AT_ONCE = 64
 _CHOICES = 20
 MAX_OPEN_FILES = 65_536
-_TLS_BUFFER = 16 * 1024
 
 
 class ListenError(Exception):
@@ -69,11 +67,6 @@ class CoordinatorServer:
         self._thread: threading.Thread | None = None
 
     @property
-    def _handshake(self) -> float | None:
-        """Return the seconds that a connection has to become encrypted; None where it never does."""
-        return None if self._certificate is None else self._limits.head_seconds
-
-    @property
     def port(self) -> int:
         """Return the port that it listens on."""
         return self._port
@@ -92,7 +85,7 @@ class CoordinatorServer:
         if self._certificate is not None:
             files = {"ssl_certfile": str(self._certificate), "ssl_keyfile": str(self._key or self._certificate)}
         # uvicorn accepts any callable that creates a connection.
-        connection: Any = partial(Connection, ConnectionRegistry(self._limits))
+        connection: Any = ConnectionFactory(ConnectionRegistry(self._limits))
         config = uvicorn.Config(
             self._app,
             loop="asyncio",
@@ -112,7 +105,7 @@ class CoordinatorServer:
         self._server = uvicorn.Server(config)
         ready = threading.Event()
         self._thread = threading.Thread(
-            target=_serve, args=(self._server, listening, ready, self._handshake), name="coordinator", daemon=True
+            target=_serve, args=(self._server, listening, ready, self._limits), name="coordinator", daemon=True
         )
         self._thread.start()
         if not ready.wait(START_SECONDS) or not self._server.started:
@@ -202,9 +195,9 @@ def _bind_below_ephemeral(listening: socket.socket, address: tuple[Any, ...]) ->
     return False
 
 
-def _serve(server: uvicorn.Server, listening: socket.socket, ready: threading.Event, handshake: float | None) -> None:
+def _serve(server: uvicorn.Server, listening: socket.socket, ready: threading.Event, limits: ConnectionLimits) -> None:
     async def run() -> None:
-        limit_handshake(handshake)
+        gate_handshakes(limits)
         serving = asyncio.ensure_future(server.serve([listening]))
         while not (server.started or serving.done()):
             await asyncio.sleep(0.005)
@@ -222,16 +215,3 @@ def _serve(server: uvicorn.Server, listening: socket.socket, ready: threading.Ev
         _log.error("coordinator: %s", type(error).__name__)
     finally:
         ready.set()
-
-
-def limit_handshake(seconds: float | None) -> None:
-    """Limit the time of handshakes in the running loop, and the memory of encrypted connections; None: there are none.
-
-    The default is a minute, during which nobody counts the connection.
-    """
-    if seconds is not None:
-        loop: Any = asyncio.get_running_loop()
-        loop.create_server = partial(loop.create_server, ssl_handshake_timeout=seconds)
-        # Each connection has such a buffer from its first moment. One record fits; the default is 1 GiB for 4,096.
-        protocol: Any = sslproto.SSLProtocol
-        protocol.max_size = _TLS_BUFFER

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import http.client
-import ipaddress
 import json
 import socket
 import ssl
@@ -16,10 +14,8 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from router.coordinator import bodies
 from router.coordinator.app import make_app
@@ -29,6 +25,7 @@ from router.coordinator.messages import LARGEST_BODY
 from router.coordinator.server import CoordinatorServer, ListenError
 from tests.support.agents import agents
 from tests.support.busy import in_time
+from tests.support.certificates import private_pem, write_certificate
 from tests.support.coordinations import ATTEMPT, TOKEN, Scene, scene
 
 
@@ -42,31 +39,13 @@ def one(tmp_path: Path) -> Iterator[Scene]:
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """(certificate, key) for 127.0.0.1, signed by itself."""
     folder = tmp_path_factory.mktemp("tls")
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "stepfare test")])
-    now = dt.datetime.now(dt.UTC)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - dt.timedelta(days=1))
-        .not_valid_after(now + dt.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), True)
-        .sign(key, hashes.SHA256())
-    )
-    (folder / "cert.pem").write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    for file, secret in (("key.pem", serialization.NoEncryption()), ("locked.pem", _passphrase())):
-        pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, secret)
-        (folder / file).write_bytes(pem)
+    cert, key = write_certificate(folder)
+    own = serialization.load_pem_private_key(key.read_bytes(), None)
+    assert isinstance(own, ec.EllipticCurvePrivateKey)
+    (folder / "locked.pem").write_bytes(private_pem(own, _passphrase()))
     other = ec.generate_private_key(ec.SECP256R1())
-    pem = other.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    (folder / "other.pem").write_bytes(pem)
-    return folder / "cert.pem", folder / "key.pem"
+    (folder / "other.pem").write_bytes(private_pem(other, serialization.NoEncryption()))
+    return cert, key
 
 
 def _passphrase() -> serialization.KeySerializationEncryption:

@@ -136,11 +136,12 @@ def test_half_bodies_with_a_token_leave_where_no_files_are_left(tmp_path: Path) 
 @pytest.mark.slow
 @pytest.mark.parametrize("run", [console, coordinator])
 @pytest.mark.parametrize("crowd", [CROWDS[0], CROWDS[4]], ids=lambda crowd: crowd.name)
-def test_a_crowd_leaves_a_server_small_and_open(tmp_path: Path, run: Any, crowd: Any) -> None:
+@pytest.mark.parametrize("tls", [False, True], ids=["http", "https"])
+def test_a_crowd_leaves_a_server_small_and_open(tmp_path: Path, run: Any, crowd: Any, *, tls: bool) -> None:
     """The figures of 4,000 are in docs/performance.md."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    with run(tmp_path) as server:
+    with run(tmp_path, tls=tls) as server:
         cost = measure(server, crowd, 500, 2.0)
     # Without bounds the bodies alone took 100 MiB more.
     assert cost.most_mib < min(MOST_MIB, cost.rest_mib + 60)

@@ -213,13 +213,15 @@ class Scene:
 
     @contextmanager
     def serving(
-        self, agent: bytes = b"agent", limits: ConnectionLimits = DEFAULT_LIMITS
+        self,
+        agent: bytes = b"agent",
+        limits: ConnectionLimits = DEFAULT_LIMITS,
+        certificate: tuple[Path, Path] | None = None,
     ) -> Iterator[CoordinatorServer]:
-        """Serves while the block runs, on one port throughout."""
+        """Serves while the block runs, on one port throughout; over https with a certificate and its key."""
         self.attendance = self.fresh()
-        with CoordinatorServer(
-            make_app(self.attendance, agent, self.store.id), "127.0.0.1", self.port, limits=limits
-        ) as server:
+        app, (cert, key) = make_app(self.attendance, agent, self.store.id), certificate or (None, None)
+        with CoordinatorServer(app, "127.0.0.1", self.port, cert, key, limits=limits) as server:
             self.port, self.url = server.port, server.url
             yield server
         self.attendance.flush()

@@ -12,6 +12,6 @@ def listening_port(process: subprocess.Popen[str]) -> int:
     said = []
     for line in process.stderr:
         said.append(line)
-        if found := re.search(r"listening on http://127\.0\.0\.1:(\d+)", line):
+        if found := re.search(r"listening on https?://127\.0\.0\.1:(\d+)", line):
             return int(found[1])
     raise AssertionError(f"it ended with {process.wait()}: {''.join(said)}")
