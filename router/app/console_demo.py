@@ -12,15 +12,8 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from pricing.atomic_file import make_private_folder
-<<<<<<< HEAD
-from router.app.settings import SettingsFiles, read_settings, restore_state
-=======
-from router.app.settings import SettingsFiles, open_state, read_settings
+from router.app.settings import SettingsFiles, read_settings
 from router.app.state_restoration import restore_state
-from router.ledger.budget import Scope
-from router.planning.plan_json import plan_content, plan_from_json, plan_to_json
-from router.planning.plan_names import NIGHT
->>>>>>> 6f1f5c01 (cli: start status without the planner, a server or backups)
 from router.showback.bill_import import import_bills
 from router.showback.bill_store import BillStore
 

@@ -31,15 +31,9 @@ from router.config.job_files import read_jobs
 from router.config.limits_file import read_limits
 from router.controller.deploy_settings import Deploy
 from router.controller.plan_limits import store_limits
-<<<<<<< HEAD
-from router.controller.workspaces import parse_job
+from router.jobs.job_json import parse_job
 from router.ledger.budget import Budget, Scope
 from router.planning.plan import Plan
-=======
-from router.jobs.job_json import job_json
-from router.ledger.budget import Budget
-from router.ledger.month import Month
->>>>>>> 6f1f5c01 (cli: start status without the planner, a server or backups)
 from router.planning.plan_json import plan_content, plan_from_json
 from router.planning.plan_names import NIGHT
 from router.prices import history

@@ -24,7 +24,7 @@ from router.controller.approval import ApprovalRules
 from router.controller.orders import orders_of
 from router.controller.placement_options import GangPlacement, fill_list_prices
 from router.controller.provision_order import ProvisionRequest
-from router.controller.workspaces import job_json, parse_job
+from router.jobs.job_json import job_json, parse_job
 from router.jobs.limits import Limits
 from router.jobs.spec import Job
 from router.jobs.speed import Speed, gang_speed
