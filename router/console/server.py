@@ -29,7 +29,7 @@ GRACE_SECONDS = 10
 # that the server stops before a connection is refused. Nobody waits for that after Ctrl-C.
 DRAIN_SECONDS = 3
 # Browsers come a few at a time; thousands of agents never call here.
-LIMITS = replace(DEFAULT_LIMITS, per_address=512, strangers=1024, storm_seconds=0.0, token_path=b"/")
+LIMITS = replace(DEFAULT_LIMITS, per_address=512, strangers=1024, sending=512, storm_seconds=0.0, token_path=b"/")
 # Each takes some 70 KiB while it sends a body, token or not.
 ENCRYPTED_CONNECTIONS = 1024
 SWITCH_SECONDS = 0.001

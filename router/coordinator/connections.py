@@ -51,6 +51,8 @@ class ConnectionLimits:
     ``storm_seconds``: how long there may be more than ``per_address``, because after an outage agents call back all at
     once. ``head_seconds``: until the head of a request is complete. ``message_bytes``: of all that follows the head, as
     it is sent. ``connections``: in total; None: as many as files allow.
+
+    ``sending``: those with a valid token whose body is not complete; the oldest are closed first. None: any number.
     """
 
     head_bytes: int = 32 * 1024
@@ -61,6 +63,7 @@ class ConnectionLimits:
     per_address: int = 1024
     strangers: int = 4096
     connections: int | None = None
+    sending: int | None = None
     stranger_bytes: int = 16 * 1024 * 1024
     handshakes: int = 128
     pending: int = 4096
@@ -161,6 +164,8 @@ class ConnectionRegistry:
         self._forget(connection)
         if not is_complete:
             self._sending[connection] = None
+            if self.limits.sending is not None and len(self._sending) > self.limits.sending:
+                self._drop(next(iter(self._sending)), "with half a body")
 
     def complete(self, connection: CountedConnection) -> None:
         """Note that the body of the connection's request is complete."""

@@ -133,6 +133,17 @@ def test_half_bodies_with_a_token_leave_where_no_files_are_left(tmp_path: Path) 
         assert [answers(client) for client in gone[:1]] == [[]]
 
 
+def test_of_half_bodies_with_a_token_the_oldest_leaves(tmp_path: Path) -> None:
+    with serving(tmp_path, sending=1) as port, ExitStack() as stack:
+        first, second = (stack.enter_context(connect(port)) for _ in range(2))
+        for client in (first, second):
+            client.sendall(
+                (POST.format("Authorization: Bearer x\r\nContent-Type: application/json\r\n", 999) + "{").encode()
+            )
+        (gone,) = select.select([first, second], [], [], on_a_busy_machine(20))[0]
+        assert answers(gone) == []
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("run", [console, coordinator])
 @pytest.mark.parametrize("crowd", [CROWDS[0], CROWDS[4]], ids=lambda crowd: crowd.name)
