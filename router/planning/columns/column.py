@@ -156,7 +156,7 @@ def merged_columns(table: Table, columns: Sequence[Column], x: Floats) -> list[C
 
 
 @dataclass(frozen=True, eq=False)
-class _Done:
+class HoldingsDone:
     """What holdings do of a job, starts taken off as :mod:`router.planning.schedule` does.
 
     ``held`` and ``rises`` are hours and starts by row, ``own_rises`` starts by holding.
@@ -169,7 +169,7 @@ class _Done:
     own_rises: Sequence[float]
 
     @classmethod
-    def of(cls, table: Table, holds: Sequence[Hold]) -> _Done:
+    def of(cls, table: Table, holds: Sequence[Hold]) -> HoldingsDone:
         """Add up the hours and starts of these holdings."""
         held: dict[int, float] = {}
         rises: dict[int, float] = {}
@@ -210,7 +210,7 @@ class _Done:
 
 def share_done(table: Table, holds: Sequence[Hold]) -> float:
     """Return the share of the job that these holdings do."""
-    return _Done.of(table, holds).share()
+    return HoldingsDone.of(table, holds).share()
 
 
 def priced_column(table: Table, holds: Sequence[Hold]) -> Column | None:
@@ -299,7 +299,7 @@ def _fitted(table: Table, holds: list[Hold], charges: Surcharges) -> list[Hold] 
         holds = sorted([*holds, added])
     while True:
         edges = _edges(holds)
-        without = _Done.of(table, holds).shares_without(edges)
+        without = HoldingsDone.of(table, holds).shares_without(edges)
         spare = [i for i, share in zip(edges, without, strict=True) if share >= _DONE]
         if not spare:
             break

@@ -123,9 +123,9 @@ class _Batch:
         """Return [n, q]: the least dollars with the slot, by those before it: covered units first, then the others."""
         most = (self.start_units if started else self.held_units)[:, t]
         if not self.table.has_commitments:
-            return _least_before(before, most, self.unit_usd)
+            return least_before(before, most, self.unit_usd)
         covered = np.minimum(most, self.covered_units[int(started)][:, t])
-        return _least_before(_least_before(before, covered, self._covered_usd(t)), most - covered, self.unit_usd)
+        return least_before(least_before(before, covered, self._covered_usd(t)), most - covered, self.unit_usd)
 
     def _covered_usd(self, t: int) -> Floats:
         """Return the dollars of a covered unit done in the slot, by row."""
@@ -336,7 +336,7 @@ def _rounded_up(units: Floats, most: int) -> Ints:
     return np.minimum(np.ceil(units - _ROUNDING), most).astype(np.int64)
 
 
-def _least_before(before: Floats, most: Ints, unit_usd: Floats) -> Floats:
+def least_before(before: Floats, most: Ints, unit_usd: Floats) -> Floats:
     """Return [n, q]: the least of before[p] + unit_usd (q - p) over p from q - most to q."""
     size = before.shape[1]
     length = most + 1

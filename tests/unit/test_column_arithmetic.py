@@ -1,0 +1,60 @@
+"""The arithmetic of columns against the same said plainly: bounds of groups, costs of units, steps without a slot."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from router.planning.columns.column import HoldingsDone, share_done
+from router.planning.columns.paths import bound_paths
+from router.planning.columns.relaxation import free_prices
+from router.planning.columns.runs import NEVER, Surcharges
+from router.planning.columns.table import build_table
+from router.planning.columns.whole_slots import least_before
+from tests.bench.nights import mid_size_request
+from tests.support.scenes import problem_of
+
+TABLE = build_table(problem_of(mid_size_request(1)))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_groups_bounded_together_have_the_bounds_that_each_has_alone(seed: int) -> None:
+    draw = np.random.default_rng(seed)
+    prices = free_prices(TABLE)
+    limit = draw.random(prices.limit.shape) * (draw.random(len(prices.limit)) < 0.3)[:, None] * 5.0
+    charges = Surcharges.of(TABLE, replace(prices, limit=limit))
+    groups = np.sort(draw.permutation(len(TABLE.group_first))[:40])
+    free = np.full(len(groups), NEVER)
+    together = bound_paths(TABLE, charges, groups, upper=free)
+    for i in range(len(groups)):
+        alone = bound_paths(TABLE, charges, groups[i : i + 1], upper=free[:1])
+        assert (alone.value[0], alone.nu[0]) == (together.value[i], together.nu[i])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_least_cost_of_units_is_that_of_every_number_before(seed: int) -> None:
+    draw = np.random.default_rng(seed)
+    before = np.where(draw.random((9, 40)) < 0.2, np.inf, draw.random((9, 40)) * 30)
+    most, unit_usd = draw.integers(0, 39, 9), draw.random(9)
+    found = least_before(before, most, unit_usd)
+    for row in range(9):
+        for units in range(40):
+            done = range(max(0, units - int(most[row])), units + 1)
+            plain = min(before[row, p] + unit_usd[row] * (units - p) for p in done)
+            assert found[row, units] == pytest.approx(plain)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_without_a_slot_a_job_does_what_the_other_slots_do(seed: int) -> None:
+    draw = np.random.default_rng(seed)
+    group = int(draw.integers(len(TABLE.group_first)))
+    rows = TABLE.members(np.array([group]))
+    slots = np.sort(draw.permutation(TABLE.slots)[: draw.integers(2, 14)])
+    shares = np.where(draw.random(len(slots)) < 0.7, 1.0, draw.random(len(slots)))
+    row_of = draw.choice(rows[:2], len(slots))
+    holds = list(zip(slots.tolist(), row_of.tolist(), shares.tolist(), strict=True))
+    found = HoldingsDone.of(TABLE, holds).shares_without(range(len(holds)))
+    plain = [share_done(TABLE, holds[:i] + holds[i + 1 :]) for i in range(len(holds))]
+    assert found == pytest.approx(plain, abs=1e-12)
