@@ -81,17 +81,17 @@ def draw_gantt(gantt: Gantt, layout: GanttLayout, job_url: Callable[[str], str] 
 
 
 def _draw_axis(scale: TimeScale, layout: GanttLayout, bottom: float) -> list[str]:
-    """Return the lines and words of both scales: now, round times, the horizon."""
+    """Return the lines and words of both scales: the moment of the plan, round times, the horizon."""
     top = _TOP - 6
     parts = [line(scale.left, top, scale.left, bottom, "mk")]
     outlook = scale.has_outlook
     ends = "orders" if layout.narrow else f"orders end {clock(scale.horizon)}"
     free_from = scale.left + 34
     if layout.narrow:
-        parts.append(text(scale.left, 12, f"now {clock(scale.start)}", "b"))
+        parts.append(text(scale.left, 12, f"plan {clock(scale.start)}", "b"))
         free_from = scale.left + 70
     else:
-        parts += [text(scale.left, 12, "now", "b"), text(scale.left, 28, clock(scale.start), "s")]
+        parts += [text(scale.left, 12, "plan", "b"), text(scale.left, 28, clock(scale.start), "s")]
     free_to = scale.horizon_at - text_width(ends) - 10
     taken = scale.left if layout.narrow else scale.left + 36
     middle = (scale.horizon_at + scale.outlook_at) / 2

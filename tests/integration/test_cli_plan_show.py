@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
+from router.app.console_demo import DEMO_AT, write_demo_home
+from router.controller.previous_plan import last_plan
 from router.planning.plan import Plan
-from router.planning.plan_json import plan_from_json
+from router.planning.plan_json import plan_to_json
+from router.planning.plan_names import NIGHT
+from router.state.store import StateStore
 from tests.support.command import run
-from tests.support.repository import ROOT
 
 
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Plan]:
     """The demo's night, as a file and as a plan."""
-    text = gzip.decompress((ROOT / "router" / "demo" / "console" / "plan.json.gz").read_bytes()).decode()
-    file = tmp_path_factory.mktemp("plan") / "plan.json"
-    file.write_text(text, encoding="utf-8")
-    return file, plan_from_json(text)
+    folder = tmp_path_factory.mktemp("plan")
+    write_demo_home(folder / "home")
+    with StateStore.open(f"sqlite:///{folder}/home/state.db", now=DEMO_AT) as store:
+        plan = last_plan(store, NIGHT, DEMO_AT)
+    assert plan is not None
+    file = folder / "plan.json"
+    file.write_text(plan_to_json(plan), encoding="utf-8")
+    return file, plan
 
 
 @pytest.mark.parametrize("by", ["team", "pool"])
