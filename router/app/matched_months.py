@@ -133,7 +133,7 @@ class MonthMatcher:
         self._billed = tuple(self._billed_rows())
         self._books = self._ledger_spans()
         self._kinds: dict[str, Mapping[ResourceKind, str]] = {}
-        self._unseen: dict[int, str] = {}
+        self._unseen = set[int]()
         self._loaded: str | None = None
         connection.register("no_facts", COLUMNS.empty_table())
 
@@ -262,35 +262,33 @@ FROM {relation} GROUP BY month"""
 
     def _bears(self, inputs: _MonthInputs, kept: KeptMonth) -> bool:
         """Return whether an entry that came since may change the month."""
-        month, names = (
-            sql_text(str(inputs.month)),
-            parquet_relation([table_path(self._costs, inputs.month, kept, NAMES)]),
+        entries, since = self._entries_after(kept.head), sql_text(inputs.since)
+        names = parquet_relation([table_path(self._costs, inputs.month, kept, NAMES)])
+        of_time = f"(month = '{inputs.month}' OR (source = 'metered' AND ({_within(kept.around)} OR store)))"
+        queries = (
+            f"SELECT 1 FROM {entries} WHERE month >= {since} AND source <> 'planned' AND {of_time} LIMIT 1",
+            f"SELECT 1 FROM {names} JOIN {entries}_name USING (kind, name) WHERE month >= {since} LIMIT 1",
         )
-        named = " OR ".join(f"{name} IN (SELECT name FROM {names} WHERE kind = '{name}')" for name in _NAMED)
-        bearing = (
-            f"(month = {month} AND source <> 'planned')",
-            f"(source = 'metered' AND ({_within(kept.around)} OR store))",
-            f"(source <> 'added' AND ({named}))",
-        )
-        found = self._connection.execute(
-            f"SELECT 1 FROM {self._entries_after(kept.head)} WHERE month >= {sql_text(inputs.since)} "
-            f"AND ({' OR '.join(bearing)}) LIMIT 1"
-        )
-        return bool(found.fetchall())
+        return any(self._connection.execute(query).fetchall() for query in queries)
 
     def _entries_after(self, head: int) -> str:
-        """Return a table of the entries with numbers above, which is made once."""
+        """Return a table of the entries with numbers above; one with ``_name`` behind has what they name."""
+        table = f"unseen_{head}"
         if head not in self._unseen:
-            name = f"unseen_{head}"
             parts = [part.path(self._folder, "facts") for part in self._manifest.parts if part.last > head]
-            named = ", ".join(f"{expression} AS {name}" for name, expression in _NAMED.items())
+            named = ", ".join(f"{expression} AS {kind}" for kind, expression in _NAMED.items())
             self._connection.execute(
-                f'CREATE TEMP TABLE {name} AS SELECT month, source, start, "end", {named}, '
+                f'CREATE TEMP TABLE {table} AS SELECT month, source, start, "end", {named}, '
                 f"coalesce({_STORE}, false) AS store FROM {parquet_relation(parts) if parts else 'no_facts'} "
                 f'WHERE "row" > {head}'
             )
-            self._unseen[head] = name
-        return self._unseen[head]
+            names = " UNION ".join(
+                f"SELECT month, '{kind}' AS kind, {kind} AS name FROM {table} WHERE source <> 'added'"
+                for kind in _NAMED
+            )
+            self._connection.execute(f"CREATE TEMP TABLE {table}_name AS {names}")
+            self._unseen.add(head)
+        return table
 
     # Of which kinds bills know resources by their ids
 
