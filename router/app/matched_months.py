@@ -28,7 +28,7 @@ from router.app.kept_months import (
     write_manifest,
     write_table,
 )
-from router.app.reconcile import insert_bill
+from router.app.reconcile import insert_bill, unreadable_bill
 from router.files.duckdb_session import parquet_relation, rows_of, sql_text
 from router.ledger.month import Month
 from router.showback import rollups
@@ -161,7 +161,7 @@ class MonthMatcher:
             if month is None or counts_in(month, spans):
                 # Rows of a bill without a period may count in some months and not in others.
                 counted = "" if month is not None else json.dumps(spans)
-                yield _BilledRows(bill.id, bill.sha256 + counted, month, _bill_span(path))
+                yield _BilledRows(bill.id, bill.sha256 + counted, month, _bill_span(bill.id, path))
         corrections_in(self._view, self._store, self._bills)  # raises for one that is damaged
         for correction in self._view.corrections:
             if correction.rows:
@@ -528,12 +528,19 @@ def through_sql(facts: str, month: Month) -> str:
     )
 
 
-def _bill_span(path: Path) -> _Span:
-    """Return the time of a bill's rows, from the statistics of its columns; all time where one has none."""
+def _bill_span(name: str, path: Path) -> _Span:
+    """Return the time of a bill's rows, from the statistics of its columns; all time where one has none.
+
+    InvalidInputError where it cannot be read.
+    """
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    with pq.ParquetFile(path) as file:
-        metadata = file.metadata
+    try:
+        with pq.ParquetFile(path) as file:
+            metadata = file.metadata
+    except pa.ArrowException as error:
+        raise unreadable_bill(name, error) from None
     lows, highs = list[datetime | None](), list[datetime | None]()
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)

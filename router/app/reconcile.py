@@ -198,10 +198,15 @@ def insert_bill(
             if tables:
                 put()
     except (InvalidInputError, pa.ArrowException) as error:
-        what = error.problems[0].what if isinstance(error, InvalidInputError) else str(error).splitlines()[0]
-        where = f"{name}: row {row} or later"
-        remedy = f"stepfare bills remove {name} --reason WHY takes it out; then import its file again"
-        raise InvalidInputError.single(f"this stored bill {what}", where=where, remedy=remedy) from None
+        raise unreadable_bill(name, error, row) from None
+
+
+def unreadable_bill(name: str, error: Exception, row: int = 1) -> InvalidInputError:
+    """Return the error of a stored bill that cannot be read, with the command that takes it out."""
+    what = error.problems[0].what if isinstance(error, InvalidInputError) else str(error).splitlines()[0]
+    where = f"{name}: row {row} or later"
+    remedy = f"stepfare bills remove {name} --reason WHY takes it out; then import its file again"
+    return InvalidInputError.single(f"this stored bill {what}", where=where, remedy=remedy)
 
 
 def _rows_within(batch: pa.RecordBatch, within: tuple[datetime, datetime]) -> pa.Array:
