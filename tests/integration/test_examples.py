@@ -107,7 +107,7 @@ def test_two_nights_of_the_script_are_a_plan_and_one_near_it(tmp_path: Path) -> 
     )
     assert [line.region for line in second.lines] == [line.region for line in first.lines]
     assert len(list((tmp_path / "plans").glob("*.html"))) == 2
-    assert ["no earlier plan" in run.stderr for run in runs] == [True, False]
+    assert ["no plan named night was written" in run.stderr for run in runs] == [True, False]
 
 
 def test_the_cron_job_runs_the_script_in_the_folder_of_the_console() -> None:
