@@ -59,6 +59,10 @@ class PlanRelaxation(Protocol):
         """Return the worth of each raise alone, for as many jobs left out; of fewer where time or solver gave out."""
 
 
+_SAME = 1e-8  # of a cost: a difference that is the solver's arithmetic
+_MOST_GAP = 0.999
+
+
 @dataclass(frozen=True)
 class PlacementSolution:
     """The program's answer as runs by job.
@@ -100,6 +104,16 @@ class PlacementSolution:
         """Return by what share of the objective the answer lies above its bound."""
         spent = self.spent.nanos
         return (spent - self.bound_usd.nanos) / spent if spent > 0 else 0.0
+
+
+def most_to_stay(spent: float, bound: float, gap: float) -> float:
+    """Return what a plan that costs ``spent`` may cost at most where jobs stay at their places, in the same unit.
+
+    It keeps the gap from its bound. A plan that the search left above the gap may become as much dearer as the gap of
+    one at its bound: what the search could not prove is no reason to move.
+    """
+    least = bound if spent - bound <= gap * spent else spent
+    return least / (1 - min(max(gap, _SAME), _MOST_GAP))
 
 
 def solve_in_stages(

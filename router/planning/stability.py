@@ -26,14 +26,13 @@ from router.planning.local_search import exceeds_budget
 from router.planning.plan import Line, Plan
 from router.planning.problem import PlacementProblem, most_starts
 from router.planning.schedule import ScheduledRun, SlotHold, runs_of, starts_of
-from router.planning.solve import PlacementSolution, threshold_of, with_holdings
+from router.planning.solve import PlacementSolution, most_to_stay, threshold_of, with_holdings
 
 LEAST_USD = Usd(1_000_000_000)
 LEAST_SHARE = 100  # of the job's cost: one hundredth
 _PHASE = "stability"
 _TRIES = 8
 _MOST_GROUPED = 300  # jobs that are compared pair by pair
-_SAME = 1e-8  # as for running jobs: costs that differ by no more are the same but for the solver's arithmetic
 _TOLERANCE = timedelta(milliseconds=1)
 _STARTS = 1e-6  # of a start: shares of slots take shares of starts
 _ROUNDING = 1_000  # nano-dollars; another start is rounded anew to the microsecond
@@ -164,9 +163,7 @@ class _Restoring:
 
     def __init__(self, answer: PlacementSolution, gap: float, least_savings: Mapping[str, Usd]) -> None:
         self._start, self._least_savings = answer, least_savings
-        # A plan that the search left above the gap may become as much dearer as the gap of one at its bound.
-        bound = answer.bound_usd.nanos if answer.gap <= gap else answer.spent.nanos
-        self._most = bound / (1 - min(max(gap, _SAME), 0.999))
+        self._most = most_to_stay(answer.spent.nanos, answer.bound_usd.nanos, gap)
         self._problem: PlacementProblem = answer.problem
         self._holdings, self._runs = dict(answer.holdings), dict(answer.runs)
         self._spent = answer.spent

@@ -10,18 +10,13 @@ from router.planning.formulation import Formulation
 from router.planning.problem import PlacementProblem
 from router.planning.program import ConstraintRow
 from router.planning.schedule import ScheduledRun
-from router.planning.solve import PlacementSolution, solve_again
-
-_SAME = 1e-8  # costs that differ by no more are the same but for the solver's arithmetic
+from router.planning.solve import PlacementSolution, most_to_stay, solve_again
 
 
 def keep_places(
     problem: PlacementProblem, formulation: Formulation, effort: Effort, gap: float, answer: PlacementSolution
 ) -> PlacementSolution:
-    """Return the answer, or one with the moved jobs held in place where that is within the gap too.
-
-    The gap is measured from the answer's proven bound.
-    """
+    """Return the answer, or one with the moved jobs held in place where that costs at most :func:`most_to_stay`."""
     moved = [job.name for job in problem.jobs if _left_its_place(problem, job.name, answer.runs.get(job.name, ()))]
     if not moved or answer.stage_two is None:
         return answer
@@ -34,8 +29,8 @@ def keep_places(
     unmoved = solve_again(problem, formulation, answer.stage_two.with_rows(rows), effort, gap, answer)
     if unmoved is None:
         return answer
-    excess = (unmoved.spent - answer.bound_usd).nanos
-    return unmoved if excess <= max(gap, _SAME) * unmoved.spent.nanos else answer
+    most = most_to_stay(answer.spent.nanos, answer.bound_usd.nanos, gap)
+    return unmoved if unmoved.spent.nanos <= most else answer
 
 
 def _left_its_place(problem: PlacementProblem, name: str, runs: tuple[ScheduledRun, ...]) -> bool:

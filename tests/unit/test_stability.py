@@ -17,7 +17,7 @@ from router.planning.effort import Effort
 from router.planning.equal_jobs import exchange_equal_jobs
 from router.planning.plan import Plan
 from router.planning.planner import make_plan
-from router.planning.solve import with_holdings
+from router.planning.solve import most_to_stay, with_holdings
 from router.planning.solver import PulpSolver
 from router.planning.stability import keep_previous
 from tests.support.checker import check_plan
@@ -282,3 +282,14 @@ def test_above_the_gap_staying_may_cost_the_gap_and_no_more() -> None:
     for gap, stays in ((0.01, True), (0.001, False)):
         _, at_place = keep_previous(cut, before, None, gap, effort)
         assert at_place == ({"a"} if stays else frozenset())
+
+
+@pytest.mark.parametrize(
+    ("spent", "bound", "most"),
+    [(100.0, 99.0, 110.0), (100.0, 90.0, 100.0), (100.0, 50.0, 1000 / 9)],
+    ids=["within the gap", "at the gap", "above it"],
+)
+def test_staying_may_cost_the_gap_from_the_bound_or_above_the_gap_from_the_plan(
+    spent: float, bound: float, most: float
+) -> None:
+    assert most_to_stay(spent, bound, 0.1) == pytest.approx(most)

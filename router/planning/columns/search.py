@@ -33,7 +33,7 @@ from router.planning.greedy import greedy_holdings
 from router.planning.local_search import improve_places
 from router.planning.problem import PlacementProblem
 from router.planning.schedule import SlotHold, runs_of
-from router.planning.solve import PlacementSolution, threshold_of
+from router.planning.solve import PlacementSolution, most_to_stay, threshold_of
 from router.planning.solver import SolverFailedError, usd_below
 
 PHASE = "columns"
@@ -407,9 +407,9 @@ class _Search:
         return best
 
     def _stayed(self, state: _State) -> WholePlan:
-        """Return the plan with running jobs left where they run, where that fits and is within the gap too."""
+        """Return the plan with running jobs left where they run, where that fits and costs little enough."""
         table, totals, plan = self.table, self.totals, state.plan
-        most = state.bound / (1 - self.gap)
+        most = most_to_stay(plan.usd, state.bound, self.gap)
         for row in np.flatnonzero(table.goes_on).tolist():
             job = int(table.job[row])
             present = plan.columns[job]
@@ -425,7 +425,7 @@ class _Search:
             beside = totals.is_beside_mates(here, totals.homes(c for c in columns if c is not here))
             if beside and totals.fits(here, room, money) and here.counted <= table.budget[job]:
                 stayed = totals.plan(columns)
-                plan = stayed if stayed.usd <= max(most, plan.usd) else plan
+                plan = stayed if stayed.usd <= most else plan
         return plan
 
     def _early(self, plan: WholePlan) -> WholePlan:
