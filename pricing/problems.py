@@ -17,7 +17,7 @@ class Problem:
 
     @property
     def sentence(self) -> str:
-        """What is wrong and what to do, for a text that stands beside the field."""
+        """Return the fault and its remedy in one sentence, to stand beside the field."""
         return f"{self.what}; {self.remedy}" if self.remedy else self.what
 
     def __str__(self) -> str:

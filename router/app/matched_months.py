@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from router.state.store import StateStore
 
 # Increased where sums, or what they are computed from, change their meaning.
-FORMAT: Final = 2
+FORMAT: Final = 1
 _FOLDER: Final = "costs"
 _NAMES_FOLDER: Final = "names"
 _DAY: Final = timedelta(days=1)

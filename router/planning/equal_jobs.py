@@ -1,4 +1,4 @@
-"""Exchange what jobs hold that differ in their names alone, so that each keeps its place of the previous plan.
+"""Exchange the places of jobs that differ in their names alone, so that each keeps its place of the previous plan.
 
 Copies of a job, as in a sweep, are the same to every search: which of them runs where, and which is left out, is
 chance. An exchange among them changes neither cost nor limits.
@@ -18,7 +18,7 @@ from router.planning.schedule import SlotHold
 from router.planning.solve import PlacementSolution, with_holdings
 
 Place = tuple[tuple[str, str, str, str, str, int], ...]
-"""Of each part of a gang: cloud, region, zone, machine type, market and machines."""
+"""A gang's parts: cloud, region, zone, machine type, market and machines of each."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ def _stay_of(problem: PlacementProblem, name: str, holds: Sequence[SlotHold] | N
 
 
 def _assign(names: Sequence[str], stays: Sequence[_Stay | None], before: Mapping[str, _Stay]) -> dict[str, int]:
-    """Return for each job the number of what it holds: what is nearest to its previous stay first."""
+    """Return for each job which of the stays it gets; those nearest to previous ones are given first."""
 
     def distance(name: str, number: int) -> tuple[int, float]:
         then, now = before.get(name), stays[number]

@@ -55,7 +55,7 @@ class Server:
 
     @property
     def context(self) -> ssl.SSLContext | None:
-        """What trusts its certificate; None over plain http."""
+        """Return a context that trusts its certificate; None over plain http."""
         return None if self.authority is None else ssl.create_default_context(cafile=self.authority)
 
     def memory_mib(self, what: str = "VmHWM") -> float:

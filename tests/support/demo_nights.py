@@ -113,7 +113,7 @@ _LOST, _AWAY = "interrupted", 12 * MINUTE
 
 @dataclass
 class DemoNights:
-    """What happens on the stage.
+    """The demo's evening and the months before it, played on the stage.
 
     ``context`` asks as who approves plans. ``jobs`` are those of both nights, by digest. ``plans``: the plan that
     ordered an earlier run of November, by job and night.

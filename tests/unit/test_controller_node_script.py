@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import hashlib
 import json
 import os
@@ -16,15 +15,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from router.agent.config import AgentConfig, AgentConfigError, CodeSource, read_config
 from router.agent.starters import read_job_environment
@@ -37,6 +31,7 @@ from router.controller.bootstrap import (
     node_script,
 )
 from router.controller.zipapp import pack_agent
+from tests.support.certificates import write_certificate
 from tests.support.coordinator import Coordinator
 
 TOKEN, SECRET = "token-canary-3b0c", "secret-canary-55d1"
@@ -245,40 +240,19 @@ def test_no_proxy_stands_between_it_and_this_machine(tmp_path: Path) -> None:
     started(done)
 
 
-def _authority() -> tuple[str, str]:
-    """A certificate of its own authority for 127.0.0.1, and its key; PEM."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "stepfare test")])
-    now = dt.datetime.now(dt.UTC)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - dt.timedelta(days=1))
-        .not_valid_after(now + dt.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    private = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    return made.public_bytes(serialization.Encoding.PEM).decode(), private.decode()
-
-
 def test_over_tls_it_believes_the_authority_it_was_given_alone(tmp_path: Path) -> None:
-    certificate, key = _authority()
-    (tmp_path / "c.pem").write_text(certificate)
-    (tmp_path / "k.pem").write_text(key)
+    own, other = tmp_path / "own", tmp_path / "other"
+    for folder in (own, other):
+        folder.mkdir()
+    file, key = write_certificate(own)
+    certificate, stranger = file.read_text(), write_certificate(other)[0].read_text()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(tmp_path / "c.pem", tmp_path / "k.pem")
+    context.load_cert_chain(file, key)
     brief = replace(CONFIG, gang_seconds=0.2)
     with serving(whole(STANDIN), context=context) as url:
         started(run(tmp_path / "a", node_script(spec(ca=certificate), at(url))))
         assert (tmp_path / "a" / "ca.pem").read_text() == certificate
-        for ca in (None, _authority()[0]):
+        for ca in (None, stranger):
             done = run(tmp_path / f"b{ca is None}", node_script(spec(config=brief, ca=ca), at(url)))
             assert done.returncode == 1
             assert "CERTIFICATE_VERIFY_FAILED" in done.stderr

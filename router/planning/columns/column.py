@@ -157,9 +157,10 @@ def merged_columns(table: Table, columns: Sequence[Column], x: Floats) -> list[C
 
 @dataclass(frozen=True, eq=False)
 class HoldingsDone:
-    """What holdings do of a job, starts taken off as :mod:`router.planning.schedule` does.
+    """The hours and starts of a job's holdings, which say what share of the job they do.
 
-    ``held`` and ``rises`` are hours and starts by row, ``own_rises`` starts by holding.
+    ``held`` and ``rises`` are hours and starts by row, ``own_rises`` starts by holding. Starts are taken off as
+    :mod:`router.planning.schedule` does.
     """
 
     table: Table

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from router.planning.columns.runs import NEVER, Surcharges
-from router.planning.columns.table import Bools, Floats, Ints, Table
+from router.planning.columns.table import Bools, Floats, Ints, Table, first_places
 
 _TANGENTS = 14
 _NONE = -1e30
@@ -66,7 +66,7 @@ class _Grid:
     def of_pools(self, kept: Ints) -> _Grid:
         """Return the grid of some of the pools, in their order."""
         sizes = np.diff(np.append(self.first, len(self.rows)))[kept]
-        first = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64)
+        first = first_places(sizes)
         at = np.repeat(self.first[kept] - first, sizes) + np.arange(int(sizes.sum()))
         return _Grid(
             rows=self.rows[at],
@@ -137,8 +137,8 @@ def bound_paths(table: Table, prices: Surcharges, groups: Ints, *, upper: Floats
 
 def _grid(table: Table, prices: Surcharges, groups: Ints) -> _Grid:
     rows = table.members(groups)
-    sizes = np.diff(np.append(table.group_first, len(table.rows)))[groups]
-    first = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64)
+    sizes = table.group_sizes(groups)
+    first = first_places(sizes)
     pool = np.repeat(np.arange(len(groups)), sizes)
     job, slot = table.job[rows], np.arange(table.slots)[:, None]
     team = prices.team[job]

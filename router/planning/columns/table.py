@@ -305,11 +305,20 @@ class Table:
                 result.append((slot, self.fresh_row(job, key, slot), share))
         return result
 
+    def group_sizes(self, groups: Ints) -> Ints:
+        """Return the number of rows of each of these groups."""
+        return np.diff(np.append(self.group_first, len(self.rows)))[groups]
+
     def members(self, groups: Ints) -> Ints:
         """Return the rows of these groups, in order."""
         ends = np.append(self.group_first, len(self.rows))
         spans = [np.arange(ends[g], ends[g + 1]) for g in groups]
         return np.concatenate(spans) if spans else np.zeros(0, dtype=np.int64)
+
+
+def first_places(sizes: Ints) -> Ints:
+    """Return where each of some runs of these lengths begins, laid end to end."""
+    return (np.cumsum(sizes) - sizes).astype(np.int64)
 
 
 def build_table(problem: PlacementProblem) -> Table:

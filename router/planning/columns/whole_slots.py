@@ -25,7 +25,7 @@ import numpy as np
 
 from router.planning.columns.paths import Path
 from router.planning.columns.runs import NEVER, Surcharges
-from router.planning.columns.table import Floats, Ints, Table
+from router.planning.columns.table import Floats, Ints, Table, first_places
 from router.planning.problem import free_starts
 
 WHOLE_SLOT_UNITS = (320, 1600)
@@ -44,7 +44,7 @@ class WholeSlotBounds:
 
 def bound_whole_slots(table: Table, prices: Surcharges, groups: Ints, units: int) -> WholeSlotBounds:
     """Return the bounds of these groups; none of a job without a checkpoint, which has unbroken runs alone."""
-    sizes = np.diff(np.append(table.group_first, len(table.rows)))[groups]
+    sizes = table.group_sizes(groups)
     values, paths = np.full(len(groups), NEVER), []
     begin = 0
     while begin < len(groups):
@@ -61,8 +61,8 @@ class _Batch:
     def __init__(self, table: Table, prices: Surcharges, groups: Ints, units_at_most: int) -> None:
         self.table, self.groups, self.most = table, groups, units_at_most
         self.rows = rows = table.members(groups)
-        sizes = np.diff(np.append(table.group_first, len(table.rows)))[groups]
-        self.first = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64)
+        sizes = table.group_sizes(groups)
+        self.first = first_places(sizes)
         self.sizes = sizes
         self.pool = np.repeat(np.arange(len(groups)), sizes)
         job, slot = table.job[rows], np.arange(table.slots)
