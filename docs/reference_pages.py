@@ -126,7 +126,7 @@ A job file describes one training job: who pays, how many steps, by when, how fa
 what to start. It is YAML; a file may hold several jobs, separated by `---`. The smallest useful one:
 
 ```yaml job
-name: llama-7b
+name: llama2-7b-sft-chat
 team: research
 steps: 100000
 workload:
@@ -197,7 +197,7 @@ egress_month_to_date_gb: {aws: 9900}
 ```
 
 - `stepfare quotas` reads and stores the quotas and reservations that your accounts have; `quotas: latest`, or
-  `plan --quotas latest`, counts them beside this file ([044](design/044-quotas-in-the-plan.md)).
+  `plan --quotas latest`, counts them beside this file ([quotas](design/rules-of-the-plan.md#quotas-in-the-plan)).
   `stepfare quotas -o limits --out limits.yaml` writes them as such a file, to edit.
 - `stepfare validate jobs/` checks the limits file beside the jobs too.
 - Monthly budgets that are shared by all users of a state are set with `stepfare budget set` ([budgets.md](budgets.md)).

@@ -25,8 +25,7 @@ PACKAGES: Final = ("router", "providers", "terraform", "pricing")
 PURPOSE: Final = {
     "cli": "commands, options",
     "console": "HTTP: pages, API",
-    "queries": "who may see what",
-    "app": "composition roots",
+    "app": "questions, composition",
     "render": "text, tables, pages",
     "config": "YAML files to values",
     "backtest": "policies on traces",
@@ -34,6 +33,7 @@ PURPOSE: Final = {
     "showback": "bills, reports, FOCUS",
     "prices": "refresh, history",
     "quotes": "deadline to cost",
+    "deploy": "deploy file as values",
     "coordinator": "talks to agents",
     "spot": "availability, policies",
     "planning": "placement program",
@@ -53,7 +53,6 @@ PURPOSE: Final = {
 COLUMN: Final = {
     "cli": 4.6,
     "console": 3.4,
-    "queries": 1.6,
     "app": 0.4,
     "render": 2.8,
     "config": 1.5,
@@ -61,6 +60,7 @@ COLUMN: Final = {
     "controller": 2.1,
     "showback": 3.6,
     "prices": 1.05,
+    "deploy": 1.3,
     "quotes": 0,
     "coordinator": 2.6,
     "spot": 0.3,

@@ -161,21 +161,6 @@ class PriceBook:
         """Return the same book with other offers."""
         return replace(self, offers=tuple(offers))
 
-    def without(self, clouds: frozenset[str]) -> PriceBook:
-        """Return the book without offers, machines, regions and tariffs of these clouds.
-
-        Returns the book itself where it has none of them.
-        """
-        if not any(region.id.cloud in clouds for region in self.regions):
-            return self
-        return replace(
-            self,
-            offers=tuple(o for o in self.offers if o.cloud not in clouds),
-            machines=tuple(m for m in self.machines if m.cloud not in clouds),
-            regions=tuple(r for r in self.regions if r.id.cloud not in clouds),
-            tariffs=tuple(t for t in self.tariffs if t.cloud not in clouds),
-        )
-
     def sold_only(self) -> PriceBook:
         """Return the book without offers that no cloud sells (:mod:`pricing.sale_rules`).
 

@@ -97,10 +97,10 @@ def read_book(path: Path) -> PriceBook:
     regions and tariffs come from the embedded book, and the newest date in the file is the book's.
     """
     suffix = path.suffix.lower()
+    if not path.exists():
+        raise InvalidInputError.single("no such file", where=str(path), remedy="check the path")
     if suffix not in {".parquet", ".csv"}:
         raise InvalidInputError.single("a price book is a .parquet or a .csv file", where=str(path))
-    if not path.exists():
-        raise InvalidInputError.single("no such file", where=str(path))
     if not path.is_file():
         raise InvalidInputError.single("is not a file", where=str(path))
     if suffix == ".csv":

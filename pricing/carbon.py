@@ -1,7 +1,8 @@
 """Emissions of machines: their power, the overhead of their data centre, and the carbon of their region's grid.
 
 Grid intensities are in ``tables/regions.csv`` and the power of accelerators in ``tables/accelerators.csv``, each row
-with source and date. The factors of ``tables/power_factors.csv`` are assumptions: design note 043 says what they miss.
+with source and date. The factors of ``tables/power_factors.csv`` are assumptions: design note rules-of-the-plan says
+what they miss.
 """
 
 from __future__ import annotations

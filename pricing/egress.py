@@ -69,16 +69,13 @@ class Tariff:
         """Return the price of a byte of the allowance once the allowance is used up: the next tier's price."""
         return self.tiers[1].price if self.allowance_bytes else self.tiers[0].price
 
-    def cost_at(self, volume_bytes: int, free_bytes: int) -> Usd:
-        """Return the cost of a month's first ``volume_bytes`` when ``free_bytes`` of the allowance are free.
-
-        Whatever else falls into the allowance tier is charged at the next tier's price. The sum is exact, with one
-        rounding. ValueError for a negative volume, or when ``free_bytes`` is not within the allowance.
-        """
-        return self.cost_of(0, volume_bytes, free_bytes)
-
     def cost_of(self, already_bytes: int, volume_bytes: int, free_bytes: int) -> Usd:
-        """Return the cost of ``volume_bytes`` more after ``already_bytes`` of this month; else as :meth:`cost_at`."""
+        """Return the cost of ``volume_bytes`` more after ``already_bytes`` of this month.
+
+        ``free_bytes`` of the allowance are free; whatever else falls into the allowance tier is charged at the next
+        tier's price. The sum is exact, with one rounding. ValueError for a negative volume, or when ``free_bytes`` is
+        not within the allowance.
+        """
         if already_bytes < 0 or volume_bytes < 0:
             raise ValueError("a volume of bytes cannot be negative")
         if not 0 <= free_bytes <= self.allowance_bytes:

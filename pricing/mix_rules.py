@@ -1,4 +1,4 @@
-"""Fabrics over which a cloud's module joins machines of two types into one gang (design note 050)."""
+"""Fabrics over which a cloud's module joins machines of two types into one gang (design note rules-of-the-plan)."""
 
 from __future__ import annotations
 

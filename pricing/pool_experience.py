@@ -12,7 +12,7 @@ from pricing.hazard import HazardShape, operational_time
 from pricing.offers import Offer
 from pricing.units import hours
 
-#: What was seen so long ago counts half. A day or more predicts alike (docs/design/071-interruption-risk.md).
+#: What was seen so long ago counts half. A day or more predicts alike (docs/design/interruption-risk.md).
 HALF_LIFE: Final = timedelta(days=7)
 _NONE: Final = timedelta(0)
 

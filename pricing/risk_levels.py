@@ -15,7 +15,7 @@ from typing import Final
 
 from pricing.hazard import LEVELS, Hazard, HazardShape
 
-# Standard deviations of the log, fitted on the first halves of 47 recordings (docs/design/071-interruption-risk.md): so
+# Standard deviations of the log, fitted on the first halves of 47 recordings (docs/design/interruption-risk.md): so
 # much do pools of one cloud and generation differ, generations that were recorded, clouds, and all clouds together.
 POOL_DEVIATION: Final = 0.4
 GENERATION_DEVIATION: Final = 0.2

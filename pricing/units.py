@@ -17,6 +17,11 @@ def to_digits(figure: float) -> float:
     return float(f"{figure:.12g}")
 
 
+def to_percent(share: float) -> str:
+    """Return a share in per cent with the digits that it has, such as ``95%`` or ``99.9%``."""
+    return f"{round(100 * share, 4):g}%"
+
+
 def gib_to_bytes(gib: float | Decimal) -> int:
     """Return the whole bytes in ``gib`` GiB, rounded half to even."""
     return round(Decimal(str(gib)) * BYTES_PER_GIB)

@@ -1,7 +1,7 @@
 """Argument lines of Terraform, built by python-terraform; ``terraform/process.py`` runs them.
 
 Only ``generate_cmd_string`` of python-terraform is used: its own ways to run a command have no time limit, no streaming
-and give options that Terraform dropped years ago (docs/design/009-running-terraform.md).
+and give options that Terraform dropped years ago (docs/design/provisioning.md).
 """
 
 from __future__ import annotations

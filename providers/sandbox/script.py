@@ -35,7 +35,6 @@ from providers.user_files import (
     require_unique_names,
 )
 
-CALLS = ("scopes", "fetch", "stock", "allowances", "notices")
 Call = Literal["scopes", "fetch", "stock", "allowances", "notices"]
 Kind = Literal[
     "credentials",

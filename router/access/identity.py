@@ -108,6 +108,11 @@ class Identity:
         found = [grant.team for grant in self.grants if permission in PERMISSIONS[grant.role]]
         return EVERY_TEAM if None in found else TeamFilter(frozenset(team for team in found if team is not None))
 
+    @property
+    def own_teams(self) -> frozenset[str]:
+        """The teams that its grants name; empty where they are for all teams."""
+        return frozenset(grant.team for grant in self.grants if grant.team is not None)
+
     def may(self, permission: Permission, team: str | None = None) -> bool:
         """Return whether it has the permission for that team; without a team, for any at all."""
         teams = self.teams(permission)

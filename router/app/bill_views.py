@@ -86,6 +86,11 @@ def seals(store: StateStore, as_of: datetime | None = None) -> tuple[PeriodClosi
     return tuple(each for each in closings(store, as_of) if each.seal)
 
 
+def is_sealed(store: StateStore, month: Month) -> bool:
+    """Return whether a seal determines what the month's report says."""
+    return any(each.period >= month for each in seals(store))
+
+
 def view_of(store: StateStore, bills: Path, month: Month, as_of: datetime | None = None) -> BooksView:
     """Return the view for a report of the month: as it was sealed by ``as_of``, else as everything stood then."""
     sealed_closings = seals(store, as_of)

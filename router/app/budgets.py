@@ -88,7 +88,7 @@ def _statuses_with_spent(
     if not budgets:
         return []
     spent = spent_by_owner(setting)
-    running = None if setting.beside.past else running_now(store, asked.month, asked.now)
+    running = None if setting.beside.past else running_now(store, asked.month, asked.now, setting.cubes.invoiced_until)
     if asked.teams is not None:
         shared = setting.cubes.shared_projects | {each for team, each in running or () if not asked.admits(team)}
         own = {project for _, project in spent} - shared
@@ -111,19 +111,22 @@ def spent_by_owner(setting: ReportContext) -> dict[CostOwner, Decimal]:
     return {(row["team"], row["project"]): row["cost"] or Decimal(0) for row in rows}
 
 
-def running_now(store: StateStore, month: Month, now: datetime) -> dict[CostOwner, Usd]:
+def running_now(
+    store: StateStore, month: Month, now: datetime, invoiced: Mapping[str, datetime] | None = None
+) -> dict[CostOwner, Usd]:
     """Return by team and project what machines that still run have cost so far in the month.
 
-    No entry has these costs yet.
+    No entry has these costs yet; until the moment by attempt in ``invoiced`` bills have them.
     """
+    billed = invoiced or {}
     costs: dict[CostOwner, Usd] = {}
     if month != Month.of(now):
         return costs
     attempts, nodes = store.overview.alive()
     owners = {attempt.id: (attempt.team, attempt.project) for attempt in attempts}
     for node in nodes:
-        owner = owners[node.attempt]
-        costs[owner] = costs.get(owner, Usd(0)) + _cost(node, month, now)
+        owner, since = owners[node.attempt], max(month.begins, billed.get(node.attempt, month.begins))
+        costs[owner] = costs.get(owner, Usd(0)) + _cost(node, since, now)
     return costs
 
 
@@ -139,9 +142,10 @@ def spent_now(
         with open_month_books(store, asked, places.extracts, places.bills) as books:
             setting = ReportContext(books.cubes, asked, ReportInputs(origin="", input_hash=""))
             spent = {whose: _usd(amount) for whose, amount in spent_by_owner(setting).items()}
+            invoiced = books.cubes.invoiced_until
     else:
-        spent = store.budgets.spent(month)
-    for whose, usd in running_now(store, month, now).items():
+        spent, invoiced = store.budgets.spent(month), {}
+    for whose, usd in running_now(store, month, now, invoiced).items():
         spent[whose] = spent.get(whose, Usd(0)) + usd
     return spent
 
@@ -211,11 +215,10 @@ def _standing(
     return BudgetStatus(budget, budget.usd or Usd(0), _usd(used), runs, expected), used
 
 
-def _cost(node: NodeRecord, month: Month, now: datetime) -> Usd:
+def _cost(node: NodeRecord, since: datetime, now: datetime) -> Usd:
     if node.made_at is None:
         return Usd(0)
-    since = max(node.made_at, month.begins)
-    return node.usd_per_hour.over(max((node.gone_at or now) - since, timedelta(0)))
+    return node.usd_per_hour.over(max((node.gone_at or now) - max(node.made_at, since), timedelta(0)))
 
 
 def _decimal(usd: Usd) -> Decimal:

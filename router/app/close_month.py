@@ -20,7 +20,7 @@ from router.ledger.month import Month
 from router.showback.bill_store import BillStore
 from router.showback.corrections import CorrectionStore
 from router.showback.report.query import ReportContext, ReportInputs, ReportQuery
-from router.showback.report.rollup_tables import report_months
+from router.showback.report.rollup_tables import NO_CUTS, report_months
 
 if TYPE_CHECKING:
     import duckdb
@@ -70,7 +70,7 @@ def make_seal(store: StateStore, extracts: Path, bills: Path, month: Month, now:
     asked = ReportQuery(month=month, now=now)
     with open_matched_books(store, extracts, bills, report_months(month)[-1], view) as (connection, _, head, _):
         figures, digest = _figures(connection, month)
-        cubes = rollup_matched(connection, report_months(month), now, ())
+        cubes = rollup_matched(connection, report_months(month), now, NO_CUTS)
         budgets = budget_figures(store, ReportContext(cubes, asked, ReportInputs(origin="", input_hash="")), view)
     seal = {
         "version": 1,

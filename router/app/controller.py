@@ -25,12 +25,12 @@ from router import installed_version
 from router.app.coordinator_address import HEALTH_SECONDS, PORT, local_url
 from router.app.settings import SANDBOX, AppSettings
 from router.controller.context import ControllerContext, Reporter
-from router.controller.deploy_settings import HostEntry
-from router.controller.notify_settings import resolve_reference
-from router.controller.workspaces import GRACE_SECONDS, CoordinatorEndpoint
-from router.controller.zipapp import pack_agent
+from router.controller.workspace.workspaces import GRACE_SECONDS, CoordinatorEndpoint
+from router.controller.workspace.zipapp import pack_agent
 from router.coordinator.handlers import AgentMessageHandler
 from router.coordinator.health import is_serving
+from router.deploy.deploy_settings import HostEntry
+from router.deploy.notify_settings import resolve_reference
 from router.prices.cloud_settings import LoadedClouds
 from router.state.errors import LeaseHeldError
 from router.state.lock_owner import LockOwner

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from router.app.settings import AppSettings
-from router.controller.deploy_settings import CoordinatorEntry
 from router.coordinator.health import is_serving
+from router.deploy.deploy_settings import CoordinatorEntry
 from router.state.store import StateStore
 
 # The state's key of the port on which the coordinator listens.

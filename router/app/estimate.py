@@ -17,7 +17,7 @@ from router.jobs.fields import RefusedError
 from router.jobs.gang import GangOption, parse_accelerators
 from router.jobs.spec import Job
 from router.jobs.workload import Layout
-from router.planning.gang_estimates import EstimateInputs, JobEstimate, estimate_gangs
+from router.planning.estimate.gang_estimates import EstimateInputs, JobEstimate, estimate_gangs
 from router.prices.books import load_book
 
 

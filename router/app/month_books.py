@@ -12,17 +12,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 from router.app.bill_views import BooksView, Segment, seals, segments, view_of
 from router.app.open_costs import open_costs, total_costs
-from router.app.reconcile import define_facts, ended_jobs, open_extract, open_matched_books, planned_until
+from router.app.planned_cuts import planned_cuts
+from router.app.reconcile import define_facts, open_extract, open_matched_books
 from router.files.duckdb_session import connect, parquet_relation, rows_of, sql_text
 from router.ledger.entry import LedgerEntryKind
 from router.ledger.month import Month
 from router.showback.bill_store import BillStore
 from router.showback.facts import FactSource
-from router.showback.facts_from_ledger import CATEGORIES
+from router.showback.focus.words import CATEGORY_OF_ENTRY
 from router.showback.ledger_extract import ExtractManifest, LedgerExtract
 from router.showback.report.query import MonthCost, ReportQuery
 from router.showback.report.rollup_tables import (
     RollupTables,
+    invoiced_until,
     planned_relation,
     report_months,
     rollups_of_extract,
@@ -82,20 +84,22 @@ def open_month_books(
     """
     extract, months = LedgerExtract(extracts, store.id), report_months(asked.month)
     view = view_of(store, bills, asked.month, asked.as_of)
-    later = view.as_of is not None and BillStore(bills).changed_after(view.as_of)
+    later_bills = view.as_of is not None and BillStore(bills).changed_after(view.as_of)
     with extract.current(store.ledger, reads) as manifest:
         later_entries = view.as_of is not None and _recorded_after(extract.folder, manifest, view.as_of)
-        past = later or later_entries
+        past = later_bills or later_entries
         if view.is_empty:
             with connect() as connection:
                 facts = view.known(
                     facts_relation(connection, extract.folder, manifest, {str(month) for month in months})
                 )
-                ended = ended_jobs(store, connection, facts, asked.now, view.as_of)
+                later = {part.month for part in manifest.parts if part.month >= str(months[-1])}
+                plans = view.known(facts_relation(connection, extract.folder, manifest, later))
+                cuts = planned_cuts(store, connection, plans, asked.now, view.as_of)
                 if later_entries:
-                    cubes = rollups_of_facts(connection, facts, months, asked.now, ended)
+                    cubes = rollups_of_facts(connection, facts, months, asked.now, cuts)
                 else:  # nothing is added to closed books, so they hold what they were closed with
-                    cubes = rollups_of_extract(connection, extract.folder, manifest, months, asked.now, ended)
+                    cubes = rollups_of_extract(connection, extract.folder, manifest, months, asked.now, cuts)
                 _keep_teams(cubes, asked)
                 yield MonthBooks(cubes=cubes, view=view, manifest=_manifest_upto(manifest, view.head, store), past=past)
             return
@@ -127,10 +131,11 @@ def _open_matched(
             tables |= {name: own.tables[name] for name in ("corrections", "sides")}
         later = {part.month for part in manifest.parts if part.month >= str(months[-1])}
         facts = f"(FROM {view.known(facts_relation(connection, folder, manifest, later))} WHERE source = 'planned')"
-        ended = ended_jobs(store, connection, facts, asked.now, view.as_of)
-        planned = planned_relation(connection, facts, [asked.month], asked.now, ended)
+        invoiced = invoiced_until(connection, tables["sums"], "last_end")
+        cuts = planned_cuts(store, connection, facts, asked.now, view.as_of, invoiced)
+        planned = planned_relation(connection, facts, [asked.month], asked.now, cuts)
         yield MonthBooks(
-            cubes=rollups_of_summed(connection, tables, facts, months, asked.now, ended),
+            cubes=rollups_of_summed(connection, tables, facts, months, asked.now, cuts),
             view=view,
             manifest=manifest,
             bills=view.ids,
@@ -150,11 +155,12 @@ def _open_sealed(
 
     months, month = report_months(asked.month), str(asked.month)
     with open_matched_books(store, extracts, bills, months[-1], view) as (connection, standing, head, _):
-        ended = ended_jobs(store, connection, "facts", asked.now, view.as_of)
-        planned = planned_relation(connection, "facts", [asked.month], asked.now, ended)
+        invoiced = invoiced_until(connection, "actual")
+        cuts = planned_cuts(store, connection, "facts", asked.now, view.as_of, invoiced)
+        planned = planned_relation(connection, "facts", [asked.month], asked.now, cuts)
         (through,) = rows_of(connection.sql(through_sql("facts", asked.month)))
         yield MonthBooks(
-            cubes=rollup_matched(connection, months, asked.now, ended),
+            cubes=rollup_matched(connection, months, asked.now, cuts),
             view=view,
             manifest=_manifest_upto(manifest, head, store),
             bills=standing,
@@ -243,16 +249,23 @@ def month_costs(
     if not months:
         return {}, False
     *sealed, still_open = segments(store, bills, as_of)
-    spent = _spent(store, months, extracts, bills, still_open, basis, teams)
+    spent, invoiced = _spent(store, months, extracts, bills, still_open, basis, teams)
+    to_cut = []
+    for segment in (*sealed, still_open):
+        if held := [month for month in months if segment.holds(month)]:
+            closed = segment is not still_open
+            until = _invoiced_at_close(store, held, extracts, bills, segment.view) if closed else invoiced
+            to_cut.append((segment.view, held, until))
     with open_extract(store, extracts) as (connection, folder, manifest):
         define_facts(connection, store, bills, folder, manifest, str(min(months)), still_open.view, ())
         archived = sum(last - first + 1 for first, last in manifest.gaps)
         planned: list[dict[str, Any]] = []
         books = rows_of(connection.sql(_BOOKS))
-        for segment in (*sealed, still_open):
-            if segment_months := [month for month in months if segment.holds(month)]:
-                facts = planned_until(store, connection, segment.view.known(_PLANNED), segment_months, now, as_of)
-                planned += _sums(connection, facts, basis, sql_of_teams(teams))
+        for view, held, until in to_cut:
+            lines = view.known(_PLANNED)
+            cuts = planned_cuts(store, connection, lines, now, as_of, until)
+            facts = planned_relation(connection, lines, held, now, cuts)
+            planned += _sums(connection, facts, basis, sql_of_teams(teams))
     figures = {
         month: MonthCosts(
             _of(planned, month), spent.get(month, {}), _kinds(row for row in books if row["month"] == str(month))
@@ -266,6 +279,20 @@ def month_costs(
     return figures, archived > 0
 
 
+def _invoiced_at_close(
+    store: StateStore, months: Sequence[Month], extracts: Path, bills: Path, view: BooksView
+) -> Mapping[str, datetime]:
+    """Return by attempt until when the bills of closed months have its costs, as their report has it.
+
+    It matters only to the planned cost of gangs that ran then and still run.
+    """
+    alive = store.attempts.find(alive=True, skipped=[])
+    if view.is_empty or all(each.made_at is None or each.made_at >= max(months).ends for each in alive):
+        return {}
+    with open_matched_books(store, extracts, bills, report_months(min(months))[-1], view) as (connection, *_):
+        return invoiced_until(connection, "actual")
+
+
 def _spent(
     store: StateStore,
     months: Sequence[Month],
@@ -274,11 +301,14 @@ def _spent(
     still_open: Segment,
     basis: str,
     teams: frozenset[str] | None,
-) -> dict[Month, dict[str, Decimal]]:
-    """Return what was spent by currency in those months that are open: of the ledger alone where no bill counts."""
+) -> tuple[dict[Month, dict[str, Decimal]], Mapping[str, datetime]]:
+    """Return what was spent by currency in open months, and by attempt until when bills have its costs.
+
+    It is of the ledger alone where no bill counts.
+    """
     if not still_open.view.is_empty:
         costs = open_costs(store, months, extracts, bills, still_open)
-        return {month: total_costs(each, basis, teams) for month, each in costs.items()}
+        return {month: total_costs(each, basis, teams) for month, each in costs.by_month.items()}, costs.invoiced
     wanted = {str(month) for month in months if still_open.holds(month)}
     as_of = still_open.view.as_of
     with open_extract(store, extracts) as (connection, folder, manifest):
@@ -289,7 +319,7 @@ def _spent(
         else:
             facts = still_open.view.known(facts_relation(connection, folder, manifest, wanted))
             rows = _sums(connection, facts, basis, which)
-    return {month: _of(rows, month) for month in months if str(month) in wanted}
+    return {month: _of(rows, month) for month in months if str(month) in wanted}, {}
 
 
 def costs_before(store: StateStore, asked: ReportQuery, extracts: Path, bills: Path) -> tuple[MonthCost, ...]:
@@ -313,7 +343,7 @@ def costs_before(store: StateStore, asked: ReportQuery, extracts: Path, bills: P
     others = [month for month in months if month not in by_report | sealed.keys() and str(month) in held]
     *_, still_open = segments(store, bills, asked.as_of)
     basis, teams = asked.basis.value, asked.teams
-    spent = _spent(store, others, extracts, bills, still_open, basis, teams)
+    spent, _ = _spent(store, others, extracts, bills, still_open, basis, teams)
     costs += [
         MonthCost(month=str(month), currency=currency, cost=cost)
         for month, by_currency in spent.items()
@@ -371,7 +401,7 @@ def _closed_with(
 
 
 def _kinds(rows: Iterable[dict[str, Any]]) -> dict[LedgerEntryKind, tuple[int, int, Decimal]]:
-    kinds = {name: kind for kind, name in CATEGORIES.items()}
+    kinds = {name: kind for kind, name in CATEGORY_OF_ENTRY.items()}
     found = {}
     for row in rows:
         kind = kinds[row["category"]] if row["source"] == FactSource.ADDED else LedgerEntryKind(row["source"])

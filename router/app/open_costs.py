@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ from router.app.reconcile import open_extract
 from router.files.duckdb_session import rows_of
 from router.ledger.month import Month
 from router.showback.apportion import exact_sum
+from router.showback.report.rollup_tables import invoiced_until
 
 if TYPE_CHECKING:
     from router.state.store import StateStore
@@ -29,17 +31,25 @@ class TeamCost:
     effective: Decimal | None
 
 
+@dataclass(frozen=True, slots=True)
+class OpenCosts:
+    """The costs of open months by team, and by attempt until when bills have its costs."""
+
+    by_month: Mapping[Month, tuple[TeamCost, ...]]
+    invoiced: Mapping[str, datetime]
+
+
 def open_costs(
     store: StateStore, months: Sequence[Month], extracts: Path, bills: Path, still_open: Segment
-) -> dict[Month, tuple[TeamCost, ...]]:
-    """Return the costs by team of those months that are open, on which bills may bear.
+) -> OpenCosts:
+    """Return the costs of those months that are open, on which bills may bear.
 
     They are invoiced where a bill stands, metered elsewhere, and what people added. Raises StateError,
     InvalidInputError, OSError.
     """
     months = [month for month in months if still_open.holds(month)]
     if not months:
-        return {}
+        return OpenCosts({}, {})
     with open_extract(store, extracts) as (connection, folder, manifest):
         matched = MonthMatcher(store, bills, still_open.view, connection, folder, manifest).match(months)
         sums = {
@@ -51,7 +61,9 @@ def open_costs(
             )
             for month, each in matched.items()
         }
-    return {month: tuple(TeamCost(**row) for row in rows) for month, rows in sums.items()}
+        tables = " UNION ALL BY NAME ".join(f"FROM {each.tables['sums']}" for each in matched.values())
+        invoiced = invoiced_until(connection, f"({tables})", "last_end") if matched else {}
+    return OpenCosts({month: tuple(TeamCost(**row) for row in rows) for month, rows in sums.items()}, invoiced)
 
 
 def total_costs(costs: Iterable[TeamCost], basis: str, teams: frozenset[str] | None) -> dict[str, Decimal]:

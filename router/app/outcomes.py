@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable
+from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import cache
@@ -12,12 +13,12 @@ from typing import TYPE_CHECKING
 
 from pricing.money import ZERO
 from router.config.plan_files import QuoteAcceptance
-from router.controller.lifecycle import RESUMABLE_REASONS
+from router.controller.history.lifecycle import RESUMABLE_REASONS
 from router.ledger.entry import LedgerEntryKind
 from router.ledger.month import Month
 from router.quotes.outcomes import JobEnding
 from router.quotes.quote import Quote
-from router.showback.report.query import JobDue, QuoteResult
+from router.showback.report.query import JobDue, QuoteResult, ReportQuery
 
 if TYPE_CHECKING:
     from router.showback.report.rollup_tables import PlannedJob
@@ -29,38 +30,52 @@ _FINISHED, _STOPPED = "finished", "stopped"
 _NANO = Decimal("0.000000001")
 
 
-def job_deadlines(
-    store: StateStore, month: Month, as_of: datetime | None = None, admits: Callable[[str], bool] = lambda _: True
-) -> dict[str, JobDue]:
-    """Return by job the deadline, and when it was done, of jobs that had machines in the month.
+def job_deadlines(store: StateStore, asked: ReportQuery) -> dict[str, JobDue]:
+    """Return by job its last run's deadline, and when that was done, of jobs that had machines in the month.
 
-    Events after ``as_of`` do not count, nor attempts of teams that are not admitted.
+    A run is what one plan ordered of a job. Events after ``asked.as_of`` do not count, nor attempts of teams that are
+    not admitted.
     """
-    jobs: dict[str, list[Attempt]] = {}
+    month, as_of = asked.month, asked.as_of
+    runs: dict[str, dict[str, list[Attempt]]] = {}
     for attempt in store.attempts.find():
-        if not admits(attempt.team) or (as_of is not None and attempt.created_at > as_of):
+        if not asked.admits(attempt.team) or (as_of is not None and attempt.created_at > as_of):
             continue
         if attempt.created_at < month.ends and (attempt.gone_at is None or attempt.gone_at >= month.begins):
-            jobs.setdefault(attempt.job, []).append(attempt)
-    specs = store.plans.jobs({attempts[-1].job_digest for attempts in jobs.values()})
+            of_job = runs.setdefault(attempt.job, {})
+            # The plan of the latest attempt stands last.
+            of_job[attempt.plan] = [*of_job.pop(attempt.plan, ()), attempt]
+    specs = store.plans.jobs({run[-1].job_digest for of_job in runs.values() for run in of_job.values()})
 
     @cache
     def planned_at(plan: str) -> datetime | None:
         text = store.plans.plan(plan)
         return None if text is None else datetime.fromisoformat(json.loads(text)["as_of"]).astimezone(UTC)
 
-    outcomes = {}
-    for job, attempts in jobs.items():
-        last = attempts[-1]
-        done = [
-            a.result_at for a in attempts if a.result == _FINISHED and _had_happened(a.result_at, as_of) and a.result_at
-        ]
-        is_over = bool(done) or all(
-            attempt.phase.is_over and _had_happened(attempt.gone_at, as_of) for attempt in attempts
-        )
+    def due(run: list[Attempt]) -> JobDue:
+        last = run[-1]
         deadline = _deadline(specs.get(last.job_digest), planned_at(last.plan) or last.created_at)
-        outcomes[job] = JobDue(job=job, deadline=deadline, done_at=min(done, default=None), known=is_over)
+        done = [a.result_at for a in run if a.result == _FINISHED and _had_happened(a.result_at, as_of) and a.result_at]
+        # A run that waits for machines may still be in time until its deadline.
+        known = bool(done) or _has_ended(run, as_of) or (deadline is not None and deadline < (as_of or asked.now))
+        return JobDue(job=last.job, deadline=deadline, done_at=min(done, default=None), known=known)
+
+    outcomes = {}
+    for job, of_job in runs.items():
+        *earlier, last = map(due, of_job.values())
+        late = sum(each.done_at is not None and each.met is False for each in earlier)
+        runs_now = any(ran_at(attempt, as_of) for run in of_job.values() for attempt in run)
+        outcomes[job] = replace(last, late_before=late, runs_now=runs_now)
     return outcomes
+
+
+def ran_at(attempt: Attempt, as_of: datetime | None) -> bool:
+    """Return whether machines of the attempt were there at that moment; None is now."""
+    if attempt.made_at is None:
+        return False
+    if as_of is None:
+        return not attempt.phase.is_over
+    return attempt.made_at <= as_of and (attempt.gone_at is None or attempt.gone_at > as_of)
 
 
 def ended_of_plans(store: StateStore, planned: Collection[PlannedJob], as_of: datetime | None) -> frozenset[PlannedJob]:

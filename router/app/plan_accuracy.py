@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from pricing.problems import InvalidInputError
-from router.controller.run_records import is_interrupted
+from router.controller.history.run_records import is_interrupted
 from router.ledger.entry import CostItem, LedgerEntryKind
-from router.planning.plan import Plan
-from router.planning.plan_json import plan_from_json
-from router.showback.plan_accuracy import Accuracy, JobMeasurement, compare, predict, sum_accuracy
+from router.planning.document.plan import Plan
+from router.planning.document.plan_json import plan_from_json
+from router.showback.plan_accuracy import Accuracy, JobMeasurement, PlanAccuracy, compare, predict, sum_accuracy
 from router.state.records import Attempt
 from router.state.store import StateStore
 
+# Why an order that ended is not compared.
+_NO_STEPS, _NO_PLAN, _NO_PRICE = "reported no steps", "have no plan with steps", "have no price"
 _LONGEST_PLAN = timedelta(days=31)
 _Key = tuple[str, str]
 
 
-def plan_accuracy(store: StateStore, since: datetime, until: datetime) -> tuple[Accuracy, ...]:
-    """Return predicted and measured figures by job and in sum, of orders of which the last gang ended in that time.
+def plan_accuracy(store: StateStore, since: datetime, until: datetime) -> PlanAccuracy:
+    """Return predicted and measured figures by job and in sum, of a job's orders that ended in that time.
 
-    Orders of which a gang still runs, whose plan is not stored, or whose machines have no price, are left out.
+    Orders of which a gang still runs are no part of it. Those that cannot be compared are counted by the reason.
     """
     runs: dict[_Key, list[Attempt]] = {}
     for attempt in store.overview.runs(since - _LONGEST_PLAN, until)[0]:
@@ -30,15 +33,22 @@ def plan_accuracy(store: StateStore, since: datetime, until: datetime) -> tuple[
     plans = _plans(store, {plan for plan, _ in ended})
     begun = min((a.made_at for found in ended.values() for a in found if a.made_at is not None), default=until)
     costs = _costs(store, set(ended), begun, until)
-    rows = []
+    rows: list[Accuracy] = []
+    left_out: Counter[str] = Counter()
     for (plan, job), attempts in sorted(ended.items()):
         predicted = predict(plans[plan], job) if plan in plans else None
-        steps, usd = costs.get((plan, job), (0, 0.0))
+        cost = costs.get((plan, job), (0, 0.0))
+        if predicted is None or cost is None:
+            left_out[_NO_PLAN if predicted is None else _NO_PRICE] += 1
+            continue
+        steps, usd = cost
         measured = JobMeasurement(steps, _hours(attempts), usd, sum(is_interrupted(a) for a in attempts))
-        row = None if predicted is None else compare(job, predicted, measured)
-        if row is not None:
+        row = compare(job, predicted, measured)
+        if row is None:
+            left_out[_NO_STEPS] += 1
+        else:
             rows.append(row)
-    return sum_accuracy(rows)
+    return PlanAccuracy(sum_accuracy(rows), left_out)
 
 
 def _ended_between(attempts: Iterable[Attempt], since: datetime, until: datetime) -> bool:
@@ -60,8 +70,10 @@ def _plans(store: StateStore, digests: Iterable[str]) -> dict[str, Plan]:
     return plans
 
 
-def _costs(store: StateStore, wanted: set[_Key], since: datetime, until: datetime) -> dict[_Key, tuple[int, float]]:
-    """Return the steps saved and the dollars metered for machines by plan and job; none where a price is unknown."""
+def _costs(
+    store: StateStore, wanted: set[_Key], since: datetime, until: datetime
+) -> dict[_Key, tuple[int, float] | None]:
+    """Return the steps saved and the dollars metered for machines by plan and job; None where a price is unknown."""
     found: dict[_Key, tuple[int, float]] = {}
     unpriced: set[_Key] = set()
     for entry in store.ledger.entries(since=since, until=until, kind=LedgerEntryKind.METERED):
@@ -71,17 +83,20 @@ def _costs(store: StateStore, wanted: set[_Key], since: datetime, until: datetim
             found[key] = (steps + entry.steps, usd + entry.usd.dollars())
             if entry.unpriced:
                 unpriced.add(key)
-    return {key: sums for key, sums in found.items() if key not in unpriced}
+    return {key: None if key in unpriced else sums for key, sums in found.items()}
 
 
 def _hours(attempts: Iterable[Attempt]) -> float:
-    """Return the hours from when all ranks met first until the training ended, order by order."""
+    """Return the hours that machines ran until the training ended, without the first start of each order."""
     orders: dict[tuple[str, datetime], list[Attempt]] = {}
-    for attempt in attempts:
-        if attempt.met_at is not None:
+    for attempt in sorted(attempts, key=lambda each: each.number):
+        if attempt.met_at is not None or (attempt.gang, attempt.start) in orders:
             orders.setdefault((attempt.gang, attempt.start), []).append(attempt)
     total = timedelta(0)
-    for found in orders.values():
-        ends = [end for a in found if (end := a.result_at or a.gone_at) is not None]
-        total += max(ends) - min(a.met_at for a in found if a.met_at is not None)
+    for first, *later in orders.values():
+        spans = [(first.met_at, first), *((each.made_at, each) for each in later)]
+        for begun, attempt in spans:
+            ended = attempt.result_at or attempt.gone_at
+            if begun is not None and ended is not None:
+                total += max(ended - begun, timedelta(0))
     return total / timedelta(hours=1)

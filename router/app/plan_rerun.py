@@ -12,8 +12,8 @@ from pricing.problems import InvalidInputError, Problem
 from router.app.plan import PlanOptions, plan_request
 from router.controller.plan_limits import made_limits
 from router.jobs.job_json import read_job
-from router.planning.plan import Plan
-from router.planning.plan_json import plan_content
+from router.planning.document.plan import Plan
+from router.planning.document.plan_json import plan_content
 from router.planning.planner import PlanRequest
 from router.prices.books import load_book
 from router.state.store import StateStore
@@ -50,7 +50,7 @@ def rebuild_request(plan: Plan, files: PlanFiles, slot: timedelta, time_limit: t
         )
     if problems:
         raise InvalidInputError(problems)
-    same = plan.inputs is None or plan.inputs.limits_digest == request.limits.digest
+    same = plan.inputs.limits_digest == request.limits.digest
     return replace(request, resolve_limits=0, experience=plan.learned), same
 
 

@@ -18,9 +18,9 @@ from router.config.validation import problems_of
 from router.config.yamlfile import YamlDocument, parse_documents
 from router.jobs.point_speed import PointsTooFew
 from router.jobs.spec import Job
-from router.planning.candidates import candidates_for
-from router.planning.listings import listings_by_accelerator
-from router.planning.next_points import MeasuringPlan, propose_points
+from router.planning.find.candidates import candidates_for
+from router.planning.find.listings import listings_by_accelerator
+from router.planning.find.next_points import MeasuringPlan, propose_points
 from router.prices.books import load_book
 
 

@@ -23,10 +23,10 @@ from router.jobs.limits import Limits
 from router.jobs.quantities import Moment
 from router.jobs.run_policy import RunPolicy
 from router.jobs.spec import Job
-from router.planning.candidates import CandidateFinder
-from router.planning.plan import Plan
+from router.planning.document.plan import Plan
+from router.planning.document.restricted_limits import restrict_limits
+from router.planning.find.candidates import CandidateFinder
 from router.planning.planner import PlanRequest
-from router.planning.restricted_limits import restrict_limits
 from router.prices.books import load_book
 from router.prices.data_folders import hazard_fit_file, history_folder
 from router.prices.history_sql import list_parts

@@ -12,7 +12,7 @@ from pricing.units import format_count
 from router.config.job_files import LoadedJobs
 from router.jobs.limits import Limits
 from router.jobs.spec import Placement
-from router.planning.inputs import LimitSource
+from router.planning.document.inputs import LimitSource
 from router.prices.allowance_store import LATEST, AllowanceStore, load_allowances
 from router.prices.data_folders import allowances_folder
 from router.prices.read_limits import MergedLimits, merge_read_limits

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pricing.problems import InvalidInputError
 from router.app.bill_views import BooksView, Span, bills_in, corrections_in, counts_in, view_of
+from router.app.planned_cuts import planned_cuts
 from router.files.duckdb_session import connect, parquet_relation
 from router.ledger.month import Month
 from router.showback.bills import ImportedBill
@@ -23,8 +24,9 @@ from router.showback.reconcile.exact import MONEY_SQL
 from router.showback.reconcile.matching import reconcile
 from router.showback.reconcile.outcome import MatchOutcome, read_outcome
 from router.showback.report.rollup_tables import (
-    PlannedJob,
+    PlannedCuts,
     RollupTables,
+    invoiced_until,
     planned_relation,
     report_months,
     rollups_of_facts,
@@ -74,7 +76,8 @@ def reconcile_month(
     since = report_months(month)[-1]  # as far back as a report looks, so that both see the same
     view = view_of(store, bills, month, as_of)
     with open_matched_books(store, extracts, bills, since, view, levels=True) as (connection, standing, head, archived):
-        planned = planned_until(store, connection, "facts", [month], now, as_of)
+        cuts = planned_cuts(store, connection, "facts", now, as_of, invoiced_until(connection, "actual"))
+        planned = planned_relation(connection, "facts", [month], now, cuts)
         return MonthReconciliation(
             outcome=read_outcome(connection, basis, str(month)),
             grains=aggregate_facts(connection, basis, planned=planned, month=str(month)),
@@ -135,15 +138,14 @@ def define_facts(
     """
     connection.register("no_facts", COLUMNS.empty_table())
     connection.execute("CREATE TABLE bill_facts AS FROM no_facts")
-    for standing, path, spans in bills_in(view, bills):
-        if only is None or standing.bill.id in only:
-            insert_bill(connection, path, standing.bill, first, spans)
-    corrections = [each for each in view.corrections if each.rows]
-    for correction, path in zip(corrections, corrections_in(view, store, bills), strict=True):
-        if only is None or correction.id in only:
-            connection.execute(
-                f"INSERT INTO bill_facts BY NAME FROM {parquet_relation([path])} WHERE month >= $1", [first]
-            )
+    read = view
+    if only is not None:  # What is not read may be damaged.
+        spans_read = {name: spans for name, spans in view.spans.items() if name in only}
+        read = replace(view, spans=spans_read, corrections=tuple(each for each in view.corrections if each.id in only))
+    for standing, path, spans in bills_in(read, bills):
+        insert_bill(connection, path, standing.bill, first, spans)
+    for path in corrections_in(read, store, bills):
+        connection.execute(f"INSERT INTO bill_facts BY NAME FROM {parquet_relation([path])} WHERE month >= $1", [first])
     parts = [part.path(folder, "facts") for part in manifest.parts if part.month >= first]
     ledger_facts = view.known(parquet_relation(parts) if parts else "no_facts")
     # DuckDB rounds a union to the places of the narrower decimal, which is the ledger's.
@@ -205,7 +207,10 @@ def unreadable_bill(name: str, error: Exception, row: int = 1) -> InvalidInputEr
     """Return the error of a stored bill that cannot be read, with the command that takes it out."""
     what = error.problems[0].what if isinstance(error, InvalidInputError) else str(error).splitlines()[0]
     where = f"{name}: row {row} or later"
-    remedy = f"stepfare bills remove {name} --reason WHY takes it out; then import its file again"
+    remedy = (
+        f"stepfare bills remove {name} --reason WHY takes it out; then import its file again. A month that was closed "
+        "with it needs it back from a backup of the folder"
+    )
     return InvalidInputError.single(f"this stored bill {what}", where=where, remedy=remedy)
 
 
@@ -220,33 +225,8 @@ def _rows_within(batch: pa.RecordBatch, within: tuple[datetime, datetime]) -> pa
 
 
 def rollup_matched(
-    connection: duckdb.DuckDBPyConnection, months: Sequence[Month], now: datetime, done: Collection[PlannedJob]
+    connection: duckdb.DuckDBPyConnection, months: Sequence[Month], now: datetime, cuts: PlannedCuts
 ) -> RollupTables:
     """Return the cubes of matched facts (:func:`router.app.reconcile.open_matched_books`)."""
     connection.execute("CREATE TEMP VIEW counted AS FROM actual UNION ALL BY NAME FROM facts WHERE source = 'planned'")
-    return rollups_of_facts(connection, "counted", months, now, done)
-
-
-def planned_until(
-    store: StateStore,
-    connection: duckdb.DuckDBPyConnection,
-    facts: str,
-    months: Sequence[Month],
-    now: datetime,
-    as_of: datetime | None,
-) -> str:
-    """Return what was planned for each month until ``now``, whole for jobs that had ended: a relation of facts."""
-    return planned_relation(connection, facts, months, now, ended_jobs(store, connection, facts, now, as_of))
-
-
-def ended_jobs(
-    store: StateStore, connection: duckdb.DuckDBPyConnection, facts: str, now: datetime, as_of: datetime | None
-) -> frozenset[PlannedJob]:
-    """Return the jobs of plans for after ``now`` that have ended, by what was known at ``as_of``."""
-    later = "source = 'planned' AND \"end\" > $1 AND plan IS NOT NULL AND job IS NOT NULL"
-    rows = connection.execute(f"SELECT DISTINCT plan, job FROM {facts} WHERE {later}", [now]).fetchall()
-    if not rows:
-        return frozenset()
-    from router.app.outcomes import ended_of_plans  # takes a while to import
-
-    return ended_of_plans(store, rows, as_of)
+    return rollups_of_facts(connection, "counted", months, now, cuts)

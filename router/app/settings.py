@@ -11,8 +11,8 @@ from pathlib import Path
 from pricing.atomic_file import make_private_folder, write_atomic
 from router.config.clouds_file import load_clouds
 from router.config.deploy_file import deploy_path, load_deploy
-from router.controller.deploy_settings import Deploy
-from router.controller.run_folders import run_directories, state_id_of
+from router.controller.workspace.run_folders import run_directories, state_id_of
+from router.deploy.deploy_settings import Deploy
 from router.prices.cloud_settings import LoadedClouds
 from router.prices.data_folders import clouds_file, data_folder
 from router.state.database_url import parse_database_url

@@ -139,7 +139,11 @@ def _with_corrections(
     if view.sealed is None:
         return report
 
-    notes = tuple(str(each) for each in later_corrections(store, extracts, bills, asked))
+    try:
+        notes = tuple(str(each) for each in later_corrections(store, extracts, bills, asked))
+    except InvalidInputError as error:
+        # The seal holds without later books: what cannot be read of them takes nothing from the closed month.
+        notes = (f"what later books correct is not known: {error}",)
     head = report.section("head")
     seal: tuple[CellValue, ...] = ("seal", view.sealed.seal_hash)
     noted = replace(head, rows=(*head.rows, seal), notes=(*head.notes, *notes))

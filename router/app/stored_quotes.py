@@ -71,7 +71,8 @@ def find_stored_quote(
     """
     digits = name.removeprefix("quote-")
     if len(digits) < LEAST_DIGITS:
-        raise NoSuchQuoteError.single(f"{name!r} is too short: {LEAST_DIGITS} digits at least", remedy=_REMEDY)
+        what = f"{name!r} is no id of a quote: that is quote- and {LEAST_DIGITS} or more of its digits"
+        raise NoSuchQuoteError.single(what, remedy=_REMEDY)
     names = _names(folder, store, digits) if digits.isascii() and digits.isalnum() else ()
     found = [each for known in names if (each := _get(folder, store, known)) is not None]
     seen = [each for each in found if teams is None or each.quote.team in teams]

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from router.controller.accept import APPLY
-from router.controller.approval import APPROVE
-from router.controller.webhook_settings import WebhookEvent
+from router.controller.accept.accept import APPLY
+from router.controller.accept.approval import APPROVE
+from router.deploy.webhook_settings import WebhookEvent
 from router.state.store import StateStore
 from router.state.webhook_deliveries import StateHeads
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from router.app.parallel import Advance, Engine, run_tasks
-from router.planning.plan import Plan
+from router.planning.document.plan import Plan
 from router.planning.planner import PlanRequest, make_plan
-from router.planning.what_if import Change, InterruptionChange, Variant, apply_changes
-from router.planning.what_if_comparison import VariantResult, WhatIf, compare_variants
+from router.planning.what_if.what_if import Change, InterruptionChange, Variant, apply_changes
+from router.planning.what_if.what_if_comparison import VariantResult, WhatIf, compare_variants
 
 
 def _silent(_done: int, _total: int) -> None:

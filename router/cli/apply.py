@@ -32,15 +32,15 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from router.app.settings import AppSettings
-    from router.controller.accept import AcceptedOrders
-    from router.controller.approval import ApprovalRules
+    from router.controller.accept.accept import AcceptedOrders
+    from router.controller.accept.approval import ApprovalRules
+    from router.controller.accept.guardrails import CostLimits, CurrentPrice, Refusal
     from router.controller.context import ControllerContext
-    from router.controller.guardrails import CostLimits, CurrentPrice, Refusal
     from router.controller.orders import Order
-    from router.controller.provision_order import ProvisionResult
+    from router.controller.provision.provision_order import ProvisionResult
     from router.jobs.spec import Job
     from router.ledger.entry import LedgerEntry
-    from router.planning.plan import Plan
+    from router.planning.document.plan import Plan
 
 
 class ApplyFormat(StrEnum):
@@ -112,7 +112,7 @@ def apply(
     old or a price is above its ceiling; 7 credentials.
     """
     from router.config.plan_files import read_plan
-    from router.controller.guardrails import CostLimits
+    from router.controller.accept.guardrails import CostLimits
     from router.render.apply_text import outcomes_json, outcomes_table, plan_table
 
     plan = read_plan(file)
@@ -121,10 +121,10 @@ def apply(
         parse_usd_option("--approve-above", approve_above),
         approved_by.strip(),
     )
-    with open_controller_session(deploy, clouds, listen=not dry_run, makes=not dry_run, new_state=new_state) as (
-        opened,
-        site,
-    ):
+    session = open_controller_session(
+        deploy, clouds, listen=not dry_run, makes=not dry_run, new_state=new_state, needs_home=not dry_run
+    )
+    with session as (opened, site):
         lock = lock_provisioning(site, wait)
         work = _Work(
             site,
@@ -184,7 +184,7 @@ class _Work:
         from router.controller.orders import orders_of
         from router.controller.plan_limits import knows_limits, limits_json
         from router.jobs.limits import Limits
-        from router.planning.plan_json import plan_content
+        from router.planning.document.plan_json import plan_content
         from router.prices.books import load_book
 
         self._digest: str = plan_content(plan)["digest"]
@@ -205,11 +205,11 @@ class _Work:
 
         Raises InvalidInputError.
         """
-        from router.controller.accept import budget_refusals, requests_of
-        from router.controller.guardrails import current_prices, find_refusals
-        from router.controller.provision_order import existing_result
-        from router.controller.run_policies import assign_policy, policy_refusals
-        from router.controller.secret_refs import resolve_environment
+        from router.controller.accept.accept import budget_refusals, requests_of
+        from router.controller.accept.guardrails import current_prices, find_refusals
+        from router.controller.accept.run_policies import assign_policy, policy_refusals
+        from router.controller.provision.provision_order import existing_result
+        from router.controller.workspace.secret_refs import resolve_environment
         from router.ledger.budget import budgets_in_force
         from router.ledger.month import Month
 
@@ -225,7 +225,9 @@ class _Work:
             lambda order, job: assign_policy(order, job, site.deploy, override=self._override),
         )
         open_orders = [
-            o for o in self._orders if (s := existing_result(site, self._digest, o)) is None or s.attempt is None
+            o
+            for o in self._orders
+            if (s := existing_result(site, self._digest, o, plan.as_of)) is None or s.attempt is None
         ]
         for job in {e.order.job: e.job for e in accepted.requests if e.order in open_orders}.values():
             # A secret that cannot be resolved must fail before anything is provisioned.
@@ -263,15 +265,15 @@ class _Work:
         """
         from dataclasses import replace
 
-        from router.controller.accept import hash_environments
-        from router.controller.approval import (
+        from router.app.queries.approvals import maker_of
+        from router.controller.accept.accept import hash_environments
+        from router.controller.accept.approval import (
             PlanPeople,
             approvals_of,
             environment_refusals,
             exposure_of,
             judge_approvals,
         )
-        from router.queries.approvals import maker_of
 
         if self._rules is None:
             return guard, ()
@@ -304,7 +306,7 @@ class _Work:
 
     def was_confirmed(self, accepted: AcceptedOrders) -> bool:
         """Return whether this plan was confirmed before, with at least as much money as is at risk now."""
-        from router.controller.accept import APPLY
+        from router.controller.accept.accept import APPLY
 
         key = (APPLY, self._digest)
         amounts = [entry.usd for entry in self._site.store.audit.entries() if (entry.what, entry.digest) == key]
@@ -319,10 +321,10 @@ class _Work:
         for this plan. In both cases nothing was provisioned or written.
         """
         from router.cli.watch import build_supervisor
-        from router.controller.accept import record_acceptance
+        from router.controller.accept.accept import record_acceptance
         from router.controller.apply import PlanExecution
         from router.jobs.job_json import job_json
-        from router.planning.plan_json import plan_to_json
+        from router.planning.document.plan_json import plan_to_json
 
         def accept() -> None:
             if refused := self.evaluate(guard)[2]:
@@ -338,6 +340,7 @@ class _Work:
         with interrupt_on_sigterm():
             outcomes = applying.now(lock, accept, _report_stopping)
             if follow:
+                _note_later_gangs(outcomes)
                 try:
                     outcomes = applying.stay(
                         build_supervisor(self._site, self._book_name, self._digest), _report_stopping
@@ -380,6 +383,17 @@ def _this_month(site: ControllerContext) -> tuple[LedgerEntry, ...]:
     return site.store.ledger.entries(since=first, kind=LedgerEntryKind.METERED)
 
 
+def _note_later_gangs(outcomes: Sequence[ProvisionResult]) -> None:
+    """Say how many gangs are to be made later, and when the next one is, because nothing is printed until then."""
+    from router.controller.provision.provision_order import ProvisionStatus
+
+    orders = [each.order for each in outcomes if each.result is ProvisionStatus.NOT_DUE]
+    if orders:
+        first = min(orders, key=lambda order: (order.start, order.job))
+        later = format_count(len(orders), "gang")
+        console.note(f"{later} to be made later: {first.job} at {first.start:%Y-%m-%d %H:%MZ} next")
+
+
 def _report_stopping() -> None:
     exit_on_second_interrupt("stopping: half provisioned gangs are being released")
 
@@ -407,8 +421,8 @@ def _refusal_code(refused: tuple[Refusal, ...]) -> ExitCode:
 
 
 def _exit_code(site: ControllerContext, outcomes: tuple[ProvisionResult, ...], *, followed: bool) -> ExitCode:
-    from router.controller.causes import FailureCause
-    from router.controller.provision_order import ProvisionStatus
+    from router.controller.history.causes import FailureCause
+    from router.controller.provision.provision_order import ProvisionStatus
     from router.state.records import Phase
 
     if any(outcome.cause is FailureCause.CREDENTIALS for outcome in outcomes):

@@ -12,8 +12,8 @@ from router.cli.options import VARIABLE
 
 if TYPE_CHECKING:
     from router.app.settings import AppSettings
-    from router.controller.approval import ApprovalRules
-    from router.planning.plan import Plan
+    from router.controller.accept.approval import ApprovalRules
+    from router.planning.document.plan import Plan
     from router.state.store import StateStore
 
 _ASK_ADMINISTRATOR = "ask an administrator of the state (docs/guides/platform-team.md)"
@@ -25,7 +25,7 @@ def load_binding_rules(opened: AppSettings, store: StateStore) -> ApprovalRules 
     CommandError with exit code 4 where the user of this process can change them, since they would bind nobody, or
     where the clock of the command is not the real one.
     """
-    from router.queries.approvals import approval_rules, state_rules
+    from router.app.queries.approvals import approval_rules, state_rules
 
     held = state_rules(store)
     named = opened.deploy.approval_rules
@@ -50,7 +50,7 @@ def load_binding_rules(opened: AppSettings, store: StateStore) -> ApprovalRules 
 
 def require_administrator(store: StateStore, what: str) -> None:
     """Raise CommandError with exit code 7 where the state has rules that somebody else administers."""
-    from router.queries.approvals import state_rules
+    from router.app.queries.approvals import state_rules
 
     if state_rules(store) is not None and (problem := store.administration.problem()):
         raise CommandError(
@@ -62,7 +62,7 @@ def require_administrator(store: StateStore, what: str) -> None:
 
 def find_known_plan(store: StateStore, digest: str) -> Plan:
     """Return the plan of that digest as the state has it. CommandError with exit code 4 where it has none."""
-    from router.queries.plans import whole_plan
+    from router.app.queries.plans import whole_plan
 
     known = whole_plan(store, digest)
     if known is None:

@@ -41,10 +41,10 @@ def set_rules(
     Exit codes: 2 the rules are wrong; 7 you are no administrator of the state.
     """
     from router.access.identity import local_operator
+    from router.app.queries.approvals import ApprovalRefusedError, set_approval_rules
+    from router.app.queries.context import QueryContext
     from router.cli.options import wall_clock
     from router.config.approval_file import load_approval_rules
-    from router.queries.approvals import ApprovalRefusedError, set_approval_rules
-    from router.queries.context import QueryContext
 
     rules = load_approval_rules(file)
     with open_state_store(deploy, clouds) as (opened, store):
@@ -67,7 +67,7 @@ def show(
     stepfare approvals show
     stepfare approvals show -o json
     """
-    from router.queries.approvals import approval_rules, state_rules
+    from router.app.queries.approvals import approval_rules, state_rules
 
     with open_state_store(deploy, clouds, makes=False) as (opened, store):
         held, rules = state_rules(store), approval_rules(opened, store)

@@ -37,10 +37,11 @@ def audit(
     stepfare audit -o json
     """
     from router.access.identity import local_operator
+    from router.app.queries.audit import accepted_policies, audit_content, read_audit_log
+    from router.app.queries.context import QueryContext
     from router.cli.ledger import check_closings
     from router.cli.options import chosen_clock
-    from router.queries.audit import accepted_policies, audit_content, read_audit_log
-    from router.queries.context import QueryContext
+    from router.render.audit_page import at_risk, describe_budget
 
     with open_state_store(deploy, clouds, makes=False) as (opened, store):
         trail = read_audit_log(QueryContext(opened, store, chosen_clock(), local_operator(acting_user())))
@@ -54,16 +55,16 @@ def audit(
                     format_timestamp(e.at),
                     e.who,
                     e.what,
-                    format_usd(e.usd),
+                    "" if (usd := at_risk(e)) is None else format_usd(usd),
                     e.digest[:12],
                     e.hash[:12],
-                    accepted_policies(e.details),
+                    accepted_policies(e.details) or describe_budget(e),
                 )
                 for e in entries
             ]
             console.out(
                 format_table(
-                    ("SEQ", "AT", "WHO", "WHAT", "AT RISK", "PLAN", "HASH", "POLICY"),
+                    ("SEQ", "AT", "WHO", "WHAT", "AT RISK", "PLAN", "HASH", "ABOUT"),
                     table,
                     frozenset({"SEQ", "AT RISK"}),
                     {},

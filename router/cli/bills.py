@@ -23,6 +23,7 @@ from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, acting_user, open_
 from router.showback.bills import DeliveryKind
 
 if TYPE_CHECKING:
+    from router.ledger.month import Month
     from router.showback.bill_import import BillImport
     from router.showback.bill_store import BillStore
     from router.showback.bills import BillDecisionKind, BillDecrease, BillStanding, ImportedBill
@@ -52,10 +53,11 @@ def list_bills(
     stepfare bills list
     stepfare bills list --all -o json
     """
-    from router.prices.data_folders import bills_folder
+    from router.prices.data_folders import bills_folder, check_home
     from router.render.bills_text import as_record, table
     from router.showback.bill_store import BillStore
 
+    check_home()
     store = BillStore(bills_folder())
     standings = [each for each in store.bills() if everything or each.stands]
     if not everything:
@@ -319,16 +321,25 @@ def correct_closed_months(deploy: Path | None, clouds: Path | None) -> None:
         console.note(f"{what}: {error}", "warning")
 
 
-def report_corrections(store: StateStore) -> None:
-    """Book corrections for closed months whose bills changed, and report them."""
-    from router.app.bill_views import seals
+def report_corrections(store: StateStore, month: Month | None = None) -> None:
+    """Book corrections for closed months whose bills changed, and report them.
+
+    InvalidInputError where a bill cannot be read; it is only reported for a sealed ``month``, which does not need it.
+    """
+    from router.app.bill_views import is_sealed, seals
     from router.prices.data_folders import bills_folder, extract_folder
 
     if not seals(store):
         return
     from router.app.corrections import book_and_log_corrections
 
-    booked = book_and_log_corrections(store, extract_folder(), bills_folder(), acting_user())
+    try:
+        booked = book_and_log_corrections(store, extract_folder(), bills_folder(), acting_user())
+    except InvalidInputError as error:
+        if month is None or not is_sealed(store, month):
+            raise
+        console.note(f"whether closed months are corrected is not known: {error}", "warning")
+        return
     if booked is None:
         return
     at = datetime.fromisoformat(booked.at)

@@ -89,7 +89,7 @@ def reconcile(
     dimensions, tolerance = _dimensions(by), _tolerance(share, amount)
     rates = dict(_rate(each) for each in rate or [])
     with open_state_store(deploy, clouds, makes=False) as (_, store), console.progress("matching"):
-        report_corrections(store)
+        report_corrections(store, period)
         result = reconcile_month(
             store, extract_folder(), bills_folder(), period, ReconcileBasis(basis.value), moment, parse_as_of(now)
         )

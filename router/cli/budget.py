@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from router.app.budgets import MonthBudgets
+    from router.app.queries.context import QueryContext
     from router.app.settings import AppSettings
     from router.ledger.budget import Budget, BudgetStatus, Scope
     from router.ledger.month import Month
-    from router.queries.context import QueryContext
     from router.state.store import StateStore
 
 
@@ -62,7 +62,7 @@ Basis = Annotated[BudgetBasisOption, typer.Option(help="Cost as billed, or with 
 CloudsFile = Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)]
 
 
-_TABLE = ("budget_of", "since", "usd", "spent", "used", "kind", "warn")
+_TABLE = ("budget_of", "since", "usd", "spent", "running", "used", "kind", "warn")
 
 
 _HISTORY = ("budget_of", "since", "usd", "kind", "warn", "who", "at")
@@ -99,7 +99,7 @@ def list_budgets(
             rows = [{**_row(each.budget, output), **_spent(each, basis, output)} for each in progress.standings]
             if rows:
                 note_counted_costs(output, period, moment, basis, progress)
-    right = frozenset({"USD", "SPENT", "USED"})
+    right = frozenset({"USD", "SPENT", "RUNNING", "USED"})
     print_rows(output, "budgets", rows, _HISTORY if history else _TABLE, right, f"no budget holds in {period}")
     return ExitCode.OK
 
@@ -113,18 +113,18 @@ def load_budget_progress(
     now: str | None,
 ) -> MonthBudgets:
     """Return how much of each budget of the month is spent; ``now`` is the raw value of the option."""
-    from router.queries.budgets import budget_progress
+    from router.app.queries.budgets import budget_progress
     from router.showback.report.query import CostBasis as Cost
     from router.showback.report.query import ReportQuery
 
-    report_corrections(store)
+    report_corrections(store, period)
     query = ReportQuery(month=period, now=moment, as_of=parse_as_of(now), basis=Cost(basis.value))
     return budget_progress(_context(opened, store, moment), query)
 
 
 def _context(opened: AppSettings, store: StateStore, moment: datetime) -> QueryContext:
     from router.access.identity import local_operator
-    from router.queries.context import QueryContext
+    from router.app.queries.context import QueryContext
 
     return QueryContext(opened, store, lambda: moment, local_operator(acting_user()))
 
@@ -155,7 +155,7 @@ def format_used_share(each: BudgetStatus) -> str:
 
 def _spent(each: BudgetStatus, basis: BudgetBasisOption, output: LedgerFormat) -> dict[str, object]:
     if output is LedgerFormat.TABLE:
-        return {"spent": format_usd(each.spent), "used": format_used_share(each)}
+        return {"spent": format_usd(each.spent), "running": _running(each), "used": format_used_share(each)}
     running = None if each.running is None else str(each.running)
     return {
         "spent_usd": str(each.spent),
@@ -164,6 +164,10 @@ def _spent(each: BudgetStatus, basis: BudgetBasisOption, output: LedgerFormat) -
         "basis": basis.value,
         "currency": "USD",
     }
+
+
+def _running(each: BudgetStatus) -> str:
+    return "" if each.running is None else format_usd(each.running)
 
 
 def set_budget(
@@ -189,16 +193,20 @@ def set_budget(
     stepfare budget set 5000 --project asr --hard --warn 80,95,100
     stepfare budget set 90000 --all --from 2027-01
     """
-    from router.queries import budgets
+    from router.app.queries import budgets
 
     usd = parse_usd_option("AMOUNT", amount)
     moment = parse_now(now)
     scope, name = _parse_scope(team, project, everybody=everybody)
     budget = _budget(scope, name, _month(since, "--from", moment), moment, usd=usd, hard=hard, warn=_percents(warn))
     with open_state_store(deploy, clouds) as (opened, store), translate_closed_books():
-        budgets.set_budget(_context(opened, store, moment), budget)
+        context = _context(opened, store, moment)
+        budgets.set_budget(context, budget)
+        is_known = budgets.owner_is_known(context, scope, name)
     kind = "hard budget" if hard else "budget"
     console.note(f"{escape_unprintable(budget.title)}: a {kind} of {amount} dollars a month from {budget.since} on")
+    if not is_known:
+        console.note(f"{escape_unprintable(budget.title)}: {budgets.UNKNOWN_OWNER}", "warning")
     return ExitCode.OK
 
 
@@ -219,7 +227,7 @@ def remove(
 
     The exit code is 1 if no budget holds in that month, or its books are closed.
     """
-    from router.queries import budgets
+    from router.app.queries import budgets
 
     moment = parse_now(now)
     scope, name = _parse_scope(team, project, everybody=everybody)
@@ -259,11 +267,13 @@ def _parse_scope(team: str | None, project: str | None, *, everybody: bool) -> t
 
 
 def _percents(text: str) -> tuple[int, ...]:
+    from router.ledger.budget import parse_percents
+
     try:
-        return tuple(int(each.strip().removesuffix("%")) for each in text.split(",") if each.strip())
-    except ValueError:
+        return parse_percents(text)
+    except ValueError as error:
         remedy = "write whole percents: 50,80,100"
-        raise InvalidInputError.single(f"{text!r} is no list of percents", field="--warn", remedy=remedy) from None
+        raise InvalidInputError.single(str(error), field="--warn", remedy=remedy) from None
 
 
 def _month(text: str | None, option: str, moment: datetime) -> Month:
@@ -352,7 +362,7 @@ def check(
 
 
 def _notify(opened: AppSettings, store: StateStore, month: Month, standings: tuple[BudgetStatus, ...]) -> None:
-    from router.controller.notify import open_channels, report_budget_marks
+    from router.controller.report.notify import open_channels, report_budget_marks
 
     settings = opened.deploy.notify
     addressees = open_channels(settings.addresses(opened.environment))
@@ -362,7 +372,7 @@ def _notify(opened: AppSettings, store: StateStore, month: Month, standings: tup
 
 
 def _standing_row(each: BudgetStatus, basis: BudgetBasisOption, output: LedgerFormat) -> dict[str, object]:
-    from router.queries.budgets import budget_record
+    from router.app.queries.budgets import budget_record
 
     budget, row = each.budget, budget_record(each, basis.value)
     if output is LedgerFormat.JSON:
@@ -374,7 +384,7 @@ def _standing_row(each: BudgetStatus, basis: BudgetBasisOption, output: LedgerFo
         "budget_of": escape_unprintable(budget.title)[:28],
         "budget": format_usd(each.usd),
         "spent": format_usd(each.spent),
-        "running": "" if each.running is None else format_usd(each.running),
+        "running": _running(each),
         "used": format_used_share(each),
         "forecast": "" if each.forecast is None else format_usd(each.forecast),
         "state": _state(each),

@@ -223,12 +223,23 @@ def _drop_unwritten_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+# The base of the errors of arguments and options, which typer exports under no name of its own.
+_UsageError: Any = typer.BadParameter.__mro__[1]
+
+
 @contextmanager
 def _show_errors() -> Iterator[None]:
     try:
         yield
     except InvalidInputError as error:
         show_problems(error)
+        raise CommandExitError(ExitCode.INVALID_INPUT) from None
+    except _UsageError as error:
+        if type(error).__name__ == "NoArgsIsHelpError":  # its message is the help
+            raise
+        what = error.format_message().replace("Value error, ", "").rstrip(".")
+        remedy = f"see `{error.ctx.command_path} -h`" if error.ctx is not None else "see `stepfare -h`"
+        show_problems(InvalidInputError.single(f"{what[:1].lower()}{what[1:]}", remedy=remedy))
         raise CommandExitError(ExitCode.INVALID_INPUT) from None
     except CommandError as error:
         show_problems(InvalidInputError([Problem("", "", str(error), error.remedy)]))

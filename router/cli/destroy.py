@@ -27,8 +27,8 @@ from router.cli.site_options import (
 from router.render.tables import format_table, format_usd
 
 if TYPE_CHECKING:
-    from router.controller.attempt_history import AttemptHistory
     from router.controller.context import ControllerContext
+    from router.controller.history.attempt_history import AttemptHistory
     from router.state.errors import UnreadableError
     from router.state.records import Attempt
     from router.state.rows import SalvagedRow
@@ -57,12 +57,12 @@ def destroy(
 
     \b
     stepfare destroy plan.json
-    stepfare destroy llama-7b --yes
+    stepfare destroy llama2-7b-sft-chat --yes
     stepfare destroy --all
 
     The exit code is 5 if something could not be released; run it again.
     """
-    from router.controller.attempt_history import give_up
+    from router.controller.history.attempt_history import give_up
 
     if everything == bool(wanted):
         raise InvalidInputError.single(
@@ -118,7 +118,7 @@ def destroy(
 
 
 def _spent(site: ControllerContext, attempt: Attempt) -> str:
-    from router.controller.metering import cost_so_far
+    from router.controller.history.metering import cost_so_far
     from router.state.errors import UnreadableError
 
     try:
@@ -151,7 +151,7 @@ def _names_of(row: SalvagedRow) -> set[str]:
 
 def _mend(site: ControllerContext, damaged: list[SalvagedRow]) -> tuple[list[Attempt], int]:
     """Return the attempts whose rows were mended, and how many could not be."""
-    from router.controller.damaged_rows import mend_gang
+    from router.controller.release.damaged_rows import mend_gang
     from router.state.errors import StateError
 
     mended = []
@@ -165,7 +165,7 @@ def _mend(site: ControllerContext, damaged: list[SalvagedRow]) -> tuple[list[Att
 
 def _select_waiting(site: ControllerContext, wanted: list[str]) -> list[AttemptHistory]:
     """Return the jobs without machines that would be provisioned again."""
-    from router.controller.attempt_history import resumable_histories
+    from router.controller.history.attempt_history import resumable_histories
 
     timeouts, names = site.deploy.timeouts, {_plan_or_name(text) for text in wanted}
     ended_attempts = site.store.attempts.ended_last(site.clock() - timeouts.retry_for)
@@ -175,7 +175,7 @@ def _select_waiting(site: ControllerContext, wanted: list[str]) -> list[AttemptH
 
 def _plan_or_name(text: str) -> str:
     from router.config.plan_files import read_plan
-    from router.planning.plan_json import plan_content
+    from router.planning.document.plan_json import plan_content
 
     path = Path(text)
     if path.suffix == ".json" and path.is_file():
@@ -196,7 +196,7 @@ def _release(site: ControllerContext, attempts: list[Attempt]) -> int:
     from concurrent.futures import ThreadPoolExecutor
 
     from router.controller.errors import NotReleasedError
-    from router.controller.release import release
+    from router.controller.release.release import release
     from router.state.errors import StateError
 
     def one(attempt: Attempt) -> bool:

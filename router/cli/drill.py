@@ -224,9 +224,9 @@ def kill_node(
     """Switch a machine off without notice, as when it breaks. Sandbox only.
 
     \b
-    stepfare drill kill-node llama-7b
-    stepfare drill kill-node llama-7b --rank 1 -o json
-    stepfare drill kill-node llama-7b --all
+    stepfare drill kill-node llama2-7b-sft-chat
+    stepfare drill kill-node llama2-7b-sft-chat --rank 1 -o json
+    stepfare drill kill-node llama2-7b-sft-chat --all
     """
     from router.controller import drills
 
@@ -258,9 +258,9 @@ def notice(
     The command runs until the machine is switched off; Ctrl-C leaves it alive. Sandbox only.
 
     \b
-    stepfare drill notice llama-7b
-    stepfare drill notice llama-7b --rank 1 --seconds 120
-    stepfare drill notice llama-7b --rebalance
+    stepfare drill notice llama2-7b-sft-chat
+    stepfare drill notice llama2-7b-sft-chat --rank 1 --seconds 120
+    stepfare drill notice llama2-7b-sft-chat --rebalance
     """
     from router.controller import drills
 
@@ -302,7 +302,7 @@ def zone_down(
 
     \b
     stepfare drill zone-down sandbox-east-a --for 10m
-    stepfare drill zone-down llama-7b --seconds 30
+    stepfare drill zone-down llama2-7b-sft-chat --seconds 30
     stepfare drill zone-down sandbox-east
     """
     from router.controller import drills
@@ -383,8 +383,8 @@ def slow_node(
     The agent is not slowed down. The training is at full speed again when the command ends, however it ends.
 
     \b
-    stepfare drill slow-node llama-7b --for 2m
-    stepfare drill slow-node llama-7b --rank 1 --factor 5
+    stepfare drill slow-node llama2-7b-sft-chat --for 2m
+    stepfare drill slow-node llama2-7b-sft-chat --rank 1 --factor 5
     """
     from providers.sandbox.throttle import TrainingThrottle
     from router.controller import drills

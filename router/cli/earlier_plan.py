@@ -12,7 +12,7 @@ from router.cli import console
 from router.cli.site_options import open_state_store
 
 if TYPE_CHECKING:
-    from router.planning.plan import Plan
+    from router.planning.document.plan import Plan
     from router.render.since_view import SinceView
 
 AgainstOption = Annotated[
@@ -38,8 +38,8 @@ def changes_since(against: str | None, plan: Plan) -> SinceView | None:
     if against is None:
         return None
     from router.config.plan_files import read_plan
-    from router.planning.changes import plan_diff
-    from router.planning.plan_json import plan_content
+    from router.planning.document.plan_json import plan_content
+    from router.planning.explain.changes import plan_diff
     from router.render.since_view import since_view
 
     before = _last_plan(plan) if against == "last" else read_plan(Path(against))
@@ -51,9 +51,9 @@ def changes_since(against: str | None, plan: Plan) -> SinceView | None:
 
 
 def _last_plan(plan: Plan) -> Plan | None:
-    from router.queries.plans import previous_digest, whole_plan
+    from router.app.queries.plans import previous_digest, whole_plan
 
-    with open_state_store(None, None, makes=False) as (_, store):
+    with open_state_store(None, None, makes=False, needs_home=False) as (_, store):
         digest = previous_digest(store, plan.as_of, plan.name)
         return None if digest is None else whole_plan(store, digest)
 
@@ -63,13 +63,13 @@ def find_changed_fields(before: Plan, after: Plan) -> dict[str, tuple[str, ...]]
 
     A state that is missing or cannot be read names no fields: comparing plans does not need one.
     """
-    from router.queries.plans import changed_fields
+    from router.app.queries.plans import changed_fields
 
     old = {job.job: job.job_digest for job in before.jobs}
     if all(old.get(job.job, job.job_digest) == job.job_digest for job in after.jobs):
         return {}
     try:
-        with open_state_store(None, None, makes=False) as (_, store):
+        with open_state_store(None, None, makes=False, needs_home=False) as (_, store):
             return changed_fields(store, before, after)
     except (console.CommandError, InvalidInputError) as error:
         console.note(f"which fields of the changed jobs differ is not known: {error}", "warning")

@@ -18,7 +18,7 @@ from router.cli.planning_options import AdvisoryOption, BookOption, LearnedOptio
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from router.planning.gang_estimates import JobEstimate
+    from router.planning.estimate.gang_estimates import JobEstimate
 
 
 class EstimateFormat(StrEnum):
@@ -139,7 +139,7 @@ def _text(
 ) -> str:
     """Return the estimate in the format asked for, with flags of the launcher below tables."""
     if output is EstimateFormat.JSON:
-        from router.planning.estimate_json import estimate_to_json
+        from router.planning.estimate.estimate_json import estimate_to_json
 
         return estimate_to_json(answer, moment)
     from router.render import estimate_text

@@ -11,16 +11,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pricing.book_check import did_you_mean
+from pricing.places import Market
 from pricing.problems import InvalidInputError
 from router.cli import console
 from router.cli.completion import complete_books, complete_paths, complete_plan_jobs
 from router.cli.options import parse_length_option
 
 if TYPE_CHECKING:
-    from router.planning.constraint_prices import ConstraintPrice
-    from router.planning.gang_worth import GangWorth
-    from router.planning.plan import Plan
+    from router.planning.document.plan import Plan
     from router.planning.planner import PlanRequest
+    from router.planning.what_if.constraint_prices import ConstraintPrice
+    from router.planning.what_if.gang_worth import GangWorth
 
 
 class ExplainFormat(StrEnum):
@@ -67,7 +68,7 @@ def explain(
     compared: other jobs may move. That takes as long as a plan for each rule. Nothing is stored.
     """
     from router.config.plan_files import read_plan
-    from router.planning.plan_json import plan_content
+    from router.planning.document.plan_json import plan_content
     from router.render.constraint_prices_text import price_content, prices_text
     from router.render.explain_text import job_text, plan_text
     from router.render.gang_worth_text import unknown_text, worth_content, worth_text
@@ -141,7 +142,7 @@ def _request_of_files(
 
 def _constraint_prices(request: PlanRequest, job: str) -> tuple[ConstraintPrice, ...]:
     """Return the prices of the job's rules by planning again, with progress on stderr."""
-    from router.planning.constraint_prices import constraint_prices
+    from router.planning.what_if.constraint_prices import constraint_prices
 
     with console.progress(f"planning again without each rule of {job}"):
         return constraint_prices(request, job)
@@ -151,13 +152,13 @@ def _gang_worth(plan: Plan, job: str, request: PlanRequest | None, book: str) ->
     """Return what changes are worth to the job on its spot gang; None with the reason, "" where it has no such gang."""
     from router.app.plan_rerun import stored_request
     from router.cli.site_options import open_state_store
-    from router.planning.gang_worth import gang_worth, spot_gang
+    from router.planning.what_if.gang_worth import gang_worth, spot_gang
 
     if not spot_gang([line for line in plan.lines if line.job == job]):
         return None, ""
     if request is None:
         try:
-            with open_state_store(None, None, makes=False) as (_, store):
+            with open_state_store(None, None, makes=False, needs_home=False) as (_, store):
                 request = stored_request(plan, job, book, store)
         except (console.CommandError, InvalidInputError) as error:
             return None, str(error)
@@ -182,13 +183,19 @@ def _quoted(plan: Plan, job: str) -> str:
     if not matching or matching[-1][1].usd.mean == job_summary.cost_usd:
         return ""
     name, quote = matching[-1]
+    ways = (
+        "wait, move and go on demand"
+        if any(place.market == Market.ON_DEMAND for place in quote.places)
+        else "wait and move"
+    )
     told = (
-        f"{name} expects {format_cost(quote.usd.mean)}, the mean of {quote.draws} simulated runs that may wait, move "
-        f"and go on demand; the plan expects {format_cost(job_summary.cost_usd)} of the lines above"
+        f"{name} expects {format_cost(quote.usd.mean)}, the mean of {quote.draws} simulated runs that may {ways}; the "
+        f"plan expects {format_cost(job_summary.cost_usd)} of the lines above"
     )
     if quote.place_usd is None or quote.plan_usd is None:
         return told
+    error = "" if quote.place_error_usd is None else f" (±{format_cost(quote.place_error_usd)})"
     return (
-        f"{told}. On the place of a plan of this job alone, such runs cost {format_cost(quote.place_usd)} where the "
-        f"plan expects {format_cost(quote.plan_usd)}; what else the quote saves, its other places save"
+        f"{told}. On the place of a plan of this job alone, such runs cost {format_cost(quote.place_usd)}{error} where "
+        f"the plan expects {format_cost(quote.plan_usd)}; what else the quote saves, its other places save"
     )

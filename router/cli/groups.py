@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -13,6 +14,8 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from router.cli.console import WORDS_AFTER_DASHES
+
+_NEGATIVE: Final = re.compile(r"-[0-9][0-9.,]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +101,12 @@ class Command(TyperCommand):
         super().format_epilog(ctx, formatter)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Remember the words behind ``--``, then parse."""
+        """Remember the words behind ``--``, then parse.
+
+        A negative number is an argument, whose own parser says what is wrong with it: no option is called -1.
+        """
+        if any(_NEGATIVE.fullmatch(word) for word in args):
+            ctx.ignore_unknown_options = True
         ctx.meta[WORDS_AFTER_DASHES] = len(args) - args.index("--") - 1 if "--" in args else None
         rest: list[str] = super().parse_args(ctx, args)
         return rest

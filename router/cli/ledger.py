@@ -15,6 +15,7 @@ from router.cli import console
 from router.cli.bills import BillFormat
 from router.cli.console import CommandError, ExitCode
 from router.cli.ledger_options import LedgerFormat, format_exact_usd, parse_month, print_rows, translate_closed_books
+from router.cli.offer_options import DEFAULT_ROWS, count_rows
 from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, acting_user, open_state_store
 from router.render.tables import format_usd
 
@@ -74,18 +75,23 @@ def list_entries(
     ] = None,
     team: Annotated[str | None, typer.Option(help="Only entries of this team.")] = None,
     job: Annotated[str | None, typer.Option(help="Only entries of this job.")] = None,
-    limit: Annotated[int, typer.Option(min=0, help="Number of entries to show, the latest ones; 0: all.")] = 50,
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            min=0, help=f"Entries to show, the latest ones; 0: all. Default: {DEFAULT_ROWS}, all for json and csv."
+        ),
+    ] = None,
     deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
     clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
     output: Annotated[LedgerFormat, typer.Option("--output", "-o", help="Format.")] = LedgerFormat.TABLE,
 ) -> ExitCode:
     """List the entries of the ledger: planned, metered and added by hand.
 
-    Planned entries are whole lines of plans. `showback` counts those of jobs that still run until now.
+    Planned entries are whole lines of plans. `showback` counts them as far as the job's costs are known.
 
     \b
     stepfare ledger list --month 2026-11 --team research
-    stepfare ledger list --kind metered --limit 0 -o csv
+    stepfare ledger list --kind metered -o csv
     """
     from router.cli.options import option_error
     from router.ledger.entry import LedgerEntryKind
@@ -97,7 +103,8 @@ def list_entries(
         raise option_error("--kind", ValueError(f"{kind!r} is none of {', '.join(LedgerEntryKind)}")) from None
     with open_state_store(deploy, clouds, makes=False) as (_, store):
         entries = store.ledger.entries(period=period, kind=wanted, team=team, job=job)
-    shown = entries[-limit:] if limit else entries
+    count = count_rows(limit, machine_readable=output is not LedgerFormat.TABLE)
+    shown = entries[-count:] if count else entries
     rows = [_row(entry) for entry in shown]
     if output is LedgerFormat.TABLE:
         rows = [{**row, **_short(entry)} for row, entry in zip(rows, shown, strict=True)]
@@ -225,14 +232,18 @@ def verify(
 ) -> ExitCode:
     """Verify the hash chain of the ledger, and the bills, budgets and report that each closed month was sealed with.
 
-    Closed months are compared with the audit log, so that a closing that was deleted is found. The exit code is 1 if
-    anything was changed. Entries missing at the end show only in the printed hash: compare it with one that was noted
-    elsewhere. The second hash is that of the last seal.
+    Closed months are compared with the audit log and with the closings that later entries name, so that a closing that
+    was deleted is found. The exit code is 1 if anything was changed. Entries missing at the end show only in the
+    printed hash: compare it with one that was noted elsewhere. The second hash is that of the last seal.
 
     \b
     stepfare ledger verify
     stepfare ledger verify --archive books-2024.gz
     """
+    from router.files.missing_file import check_file
+
+    if archive is not None:
+        check_file(archive)
     with open_state_store(deploy, clouds, makes=False) as (_, store):
         if archive is not None:
             copy = store.archives.check(archive)

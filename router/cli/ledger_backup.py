@@ -47,7 +47,9 @@ def restore(
     """
     from pricing.money import Usd
     from router.cli.options import chosen_clock
+    from router.files.missing_file import check_file
 
+    check_file(file)
     with open_state_store(deploy, clouds) as (_, store):
         done = store.backups.restore(file)
         store.audit.add(

@@ -68,7 +68,7 @@ def export(
         from router.app.export import BooksExportRequest, export_books
         from router.prices.data_folders import bills_folder, extract_folder
 
-        report_corrections(store)
+        report_corrections(store, period)
         wanted = BooksExportRequest(
             path=file, version=focus_version.value, accounts=account_names, month=period, as_of=parse_as_of(now)
         )

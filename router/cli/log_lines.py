@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, TextIO
 from router.cli import console
 
 if TYPE_CHECKING:
-    from router.controller.events import GangEvent
+    from router.controller.history.events import GangEvent
 
 HELP = "Log format: text, or json with one object per line: at, level, job, attempt, event, text."
 _NAME = "stepfare"
 # Loggers of this program's own packages, whose warnings would otherwise be lost.
 _OTHERS = ("router", "providers", "terraform")
-# Messages about an attempt contain its id, as router/controller/workspaces.py builds it.
+# Messages about an attempt contain its id, as router/controller/workspace/workspaces.py builds it.
 _ATTEMPT = re.compile(r"(?<![\w/.-])[a-z][a-z0-9-]*-[0-9a-f]{10}(?![\w/-])")
 _LEVELS = {"info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 

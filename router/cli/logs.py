@@ -42,10 +42,10 @@ def logs(
     """Print the output of a training, as the coordinator on this machine received it.
 
     \b
-    stepfare logs llama-7b --rank 0 --follow
-    stepfare logs llama-7b --tail 50
+    stepfare logs llama2-7b-sft-chat --rank 0 --follow
+    stepfare logs llama2-7b-sft-chat --tail 50
     """
-    from router.controller.lifecycle import RESUMABLE_REASONS
+    from router.controller.history.lifecycle import RESUMABLE_REASONS
 
     with open_state_store(deploy, clouds, makes=False) as (opened, store):
         attempt = _attempt(store, wanted)

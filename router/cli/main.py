@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from pricing.retired_words import print_each_once
 from router.cli.commands import TABLE
 from router.cli.completion import enable_completion
 from router.cli.console import CommandExitError, ExitCode, handle_command_errors, out
@@ -74,6 +75,7 @@ def main() -> None:
     """Run the console script ``stepfare``."""
     restore_child_interrupt()
     enable_completion()
+    print_each_once()
     app(prog_name="stepfare")
 
 

@@ -10,6 +10,7 @@ import typer
 
 from pricing.places import Market
 from pricing.units import format_count
+from router.app.queries.offers import list_offers
 from router.cli import console
 from router.cli.offer_options import (
     AcceleratorOption,
@@ -22,7 +23,6 @@ from router.cli.offer_options import (
 from router.cli.options import parse_duration_option, parse_now
 from router.cli.planning_options import BookOption
 from router.prices.books import load_book
-from router.queries.offers import list_offers
 from router.render import offers_text
 from router.render.offers_text import OfferFilters, OfferSortKey
 

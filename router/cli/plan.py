@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -30,9 +31,13 @@ from router.cli.planning_options import (
 
 if TYPE_CHECKING:
     from router.jobs.limits import Limits
-    from router.planning.plan import Plan
+    from router.planning.document.plan import Plan
     from router.planning.planner import PlanRequest, Timings
-    from router.planning.what_if_comparison import VariantResult
+    from router.planning.what_if.what_if_comparison import VariantResult
+
+_NAMED = 3  # jobs that a note names
+# How long nights of 100 and 300 jobs take over the time of their candidates: 3.7 to 5.1 in docs/performance.md.
+_CANDIDATES_TO_NIGHT = 6
 
 
 class PlanFormat(StrEnum):
@@ -139,8 +144,8 @@ def plan(
         run_reader,
         store_plan,
     )
-    from router.planning.plan_json import plan_to_json
-    from router.planning.plan_names import parse_plan_name
+    from router.planning.document.plan_json import plan_to_json
+    from router.planning.document.plan_names import parse_plan_name
     from router.planning.planner import Timings, make_plan
 
     check_against(against, html)
@@ -198,6 +203,10 @@ def plan(
     _write_page(placement_plan, html, against)
     lower = _lower_end(request, placement_plan) if optimistic else None
     console.out(_text_of(placement_plan, output, lower))
+    if request.previous is not None:
+        _note_kept_places(request.previous, placement_plan)
+    if placement_plan.time_limit_hit:
+        _note_longer_limit(request.time_limit, timings)
     _write_metrics(placement_plan, timings, began, metrics, prometheus)
     return int(console.ExitCode.UNPLACED if placement_plan.unplaced else console.ExitCode.OK)
 
@@ -225,6 +234,33 @@ def _with_previous(request: PlanRequest, since: str | None, least_saving: str | 
     if previous is None:
         console.note(f"no plan named {name} was written with --out or applied before: this one is made afresh")
     return replace(request, previous=previous, least_saving=least)
+
+
+def _note_kept_places(previous: Plan, plan: Plan) -> None:
+    """Say how many jobs are at the places of the earlier plan, and which are not."""
+    from router.planning.document.plan_json import plan_content
+    from router.planning.explain.changes import kept_places
+
+    kept = kept_places(previous, plan)
+    both = format_count(len(kept.stayed) + len(kept.moved), "job")
+    name = f"plan-{plan_content(previous)['digest'][:12]}"
+    if not kept.moved:
+        console.note(f"since {name}: of {both} in both plans all are at their places")
+        return
+    few = ", ".join(kept.moved[:_NAMED]) + (f" and {len(kept.moved) - _NAMED} more" if kept.moved[_NAMED:] else "")
+    console.note(
+        f"since {name}: of {both} in both plans {len(kept.stayed)} are at their places; no room was found there for "
+        f"{few}, or moving saves enough (`stepfare plan diff` of the two says which)"
+    )
+
+
+def _note_longer_limit(limit: timedelta, timings: Timings) -> None:
+    """Name a longer time limit to try, by the time that the candidates took."""
+    needed = max(2 * limit.total_seconds(), _CANDIDATES_TO_NIGHT * timings.feasibility)
+    console.note(
+        f"cut short after {limit.total_seconds():g} s: try --time-limit {math.ceil(needed / 60)}m "
+        f"(measured nights took up to {_CANDIDATES_TO_NIGHT} times as long as their candidates)"
+    )
 
 
 def _write_metrics(plan: Plan, timings: Timings, began: float, metrics: Path | None, prometheus: Path | None) -> None:
@@ -308,7 +344,7 @@ def _text_of(plan: Plan, output: PlanFormat, lower: VariantResult | None = None)
             return with_optimistic(plan, lower)
         return f"{_text_of(plan, output)}\n{optimistic_text(plan, lower, console.screen())}"
     if output is PlanFormat.JSON:
-        from router.planning.plan_json import plan_to_json
+        from router.planning.document.plan_json import plan_to_json
 
         return plan_to_json(plan)
     if output is PlanFormat.GANTT:

@@ -19,9 +19,9 @@ from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, acting_user, open_
 from router.render.tables import format_table, format_timestamp, format_usd
 
 if TYPE_CHECKING:
-    from router.controller.approval import ApprovalRules
-    from router.planning.plan import Plan
-    from router.queries.context import QueryContext
+    from router.app.queries.context import QueryContext
+    from router.controller.accept.approval import ApprovalRules
+    from router.planning.document.plan import Plan
 
 SCHEMA_VERSION = 1
 
@@ -59,11 +59,11 @@ def approve(
     Exit codes: 4 the rules do not let WHO approve this plan; 6 the plan is too old.
     """
     from router.access.identity import local_operator
+    from router.app.queries.approvals import NO_RULES, NO_RULES_REMEDY, approval_rules, approver_name
+    from router.app.queries.context import QueryContext
     from router.cli.options import chosen_clock
     from router.config.plan_files import read_plan
-    from router.planning.plan_json import plan_content
-    from router.queries.approvals import NO_RULES, NO_RULES_REMEDY, approval_rules, approver_name
-    from router.queries.context import QueryContext
+    from router.planning.document.plan_json import plan_content
 
     _check_words(file, by, note, revoke=revoke, list_all=list_all)
     plan = None if file is None else read_plan(file)
@@ -94,7 +94,7 @@ def _check_words(file: Path | None, by: str, note: str, *, revoke: bool, list_al
 
 def _approve(rules: ApprovalRules, context: QueryContext, plan: Plan, digest: str, name: str, note: str) -> None:
     """Record the approval. CommandError where the rules or the plan's age are against it."""
-    from router.queries.approvals import ApprovalRefusedError, approve_plan
+    from router.app.queries.approvals import ApprovalRefusedError, approve_plan
 
     try:
         given = approve_plan(context, rules, plan, digest, name=name, login=context.identity.name, note=note)
@@ -109,7 +109,7 @@ def _approve(rules: ApprovalRules, context: QueryContext, plan: Plan, digest: st
 
 def _revoke(context: QueryContext, plan: Plan, digest: str, name: str, note: str) -> None:
     """Record that the approvals of that name for that plan are revoked. CommandError where there is none."""
-    from router.queries.approvals import ApprovalRefusedError, revoke_approval
+    from router.app.queries.approvals import ApprovalRefusedError, revoke_approval
 
     try:
         revoke_approval(context, plan, digest, name=name, login=context.identity.name, note=note)
@@ -120,7 +120,7 @@ def _revoke(context: QueryContext, plan: Plan, digest: str, name: str, note: str
 
 def _list(context: QueryContext, rules: ApprovalRules | None, digest: str, output: ApprovalFormat) -> None:
     """Print approvals with their state, of one plan or of all."""
-    from router.queries.approvals import list_approvals
+    from router.app.queries.approvals import list_approvals
 
     found = [(listed.approval, listed.state) for listed in list_approvals(context, rules, digest)]
     if output is ApprovalFormat.JSON:

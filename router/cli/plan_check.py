@@ -17,9 +17,9 @@ from router.cli import console
 from router.cli.completion import complete_books
 from router.cli.console import ExitCode
 from router.cli.options import parse_now, parse_usd_option
-from router.controller.guardrails import CostLimits, CurrentPrice, Refusal, RefusalReason
+from router.controller.accept.guardrails import CostLimits, CurrentPrice, Refusal, RefusalReason
 from router.controller.orders import Order
-from router.planning.plan import Plan
+from router.planning.document.plan import Plan
 from router.render.plan_text import late_lines
 from router.render.tables import format_day_time, format_table, format_usd, wrap_text
 
@@ -68,7 +68,7 @@ def check(
     """
     from router.config.limits_file import read_limits
     from router.config.plan_files import read_plan
-    from router.controller.guardrails import current_prices, find_refusals
+    from router.controller.accept.guardrails import current_prices, find_refusals
     from router.controller.orders import orders_of
     from router.prices.books import load_book
 
@@ -96,14 +96,14 @@ def check(
 
 def _ask_state(plan: Plan) -> tuple[Limits, bool, Usd]:
     """Return the limits that the plan was made with, whether the state knows them, and the money at risk."""
+    from router.app.queries.approvals import stored_jobs
     from router.cli.site_options import open_state_store
-    from router.controller.approval import at_risk_by_team
+    from router.controller.accept.approval import at_risk_by_team
     from router.controller.plan_limits import knows_limits, made_limits
-    from router.planning.plan_json import plan_content
-    from router.queries.approvals import stored_jobs
+    from router.planning.document.plan_json import plan_content
 
     digest: str = plan_content(plan)["digest"]
-    with open_state_store(None, None, makes=False) as (_, store):
+    with open_state_store(None, None, makes=False, needs_home=False) as (_, store):
         at_risk = Usd.total(at_risk_by_team(plan, stored_jobs(store, plan)).values())
         return made_limits(store, digest), knows_limits(store, plan, digest), at_risk
 

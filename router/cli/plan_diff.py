@@ -39,7 +39,7 @@ def diff(
     """
     from router.cli.earlier_plan import find_changed_fields
     from router.config.plan_files import read_plan
-    from router.planning.changes import plan_diff
+    from router.planning.explain.changes import plan_diff
     from router.render.plan_diff_text import diff_json, diff_markdown, diff_text
 
     old, new = read_plan(before), read_plan(after)

@@ -34,9 +34,11 @@ def list_plans(
     stepfare plan list --name night
     stepfare plan list -o json
     """
-    from router.queries.plans import MOST_PLANS, list_last_plans
-    from router.queries.plans import list_plans as list_made_plans
+    from router.app.queries.plans import MOST_PLANS, list_last_plans
+    from router.app.queries.plans import list_plans as list_made_plans
+    from router.prices.data_folders import check_home
 
+    check_home()
     with open_query_context(wall_clock()) as context:
         plans = list_last_plans(context) if name is None else list_made_plans(context, MOST_PLANS, name=name)
     if output is PlanListFormat.JSON:

@@ -20,7 +20,7 @@ from router.cli.options import parse_now
 from router.cli.site_options import acting_user
 from router.prices.books import SANDBOX, BookDiff, PriceChange, load_book
 from router.prices.bookstore import BookStore
-from router.prices.data_folders import books_folder
+from router.prices.data_folders import books_folder, check_home
 from router.prices.refresh import OfferImport
 from router.render.offers_text import format_price
 from router.render.tables import MARKETS, PLAIN, Screen, format_table, format_timestamp, wrap_text
@@ -46,9 +46,10 @@ def list_books(
     stepfare prices list
     stepfare prices list -o json
     """
-    from router.queries.prices import list_books as list_stored
-    from router.queries.prices import local_sources
+    from router.app.queries.prices import list_books as list_stored
+    from router.app.queries.prices import local_sources
 
+    check_home()
     folder = books_folder()
     stored = list_stored(local_sources(acting_user()))
     if output is BookListFormat.JSON:
@@ -129,7 +130,7 @@ def diff(
     stepfare prices diff embedded latest
     stepfare prices diff 3f2a90c1 latest --cloud aws -o json
     """
-    from router.queries.prices import compare_books, local_sources
+    from router.app.queries.prices import compare_books, local_sources
 
     found = compare_books(load_book(before), load_book(after), cloud or (), local_sources(acting_user()))
     console.write(

@@ -25,7 +25,7 @@ from router.render.tables import format_timestamp
 
 if TYPE_CHECKING:
     from pricing.book import PriceBook
-    from router.queries.prices import PriceSources
+    from router.app.queries.prices import PriceSources
 
 
 class HistoryFormat(StrEnum):
@@ -78,7 +78,7 @@ def history(
     stepfare prices history --region aws/us-east-1 --since 90d -o wide
     stepfare prices history --instance-type p5.48xlarge --plot p5.html
     """
-    from router.queries.prices import HistoryRequest, local_sources, read_history
+    from router.app.queries.prices import HistoryRequest, local_sources, read_history
 
     until = parse_now(now)
     begin = until - _length(since)
@@ -125,8 +125,8 @@ def history(
 
 def _books(sources: PriceSources, name: str) -> tuple[PriceBook, ...]:
     """Return the book of that name; beside the latest, that of the sandbox."""
+    from router.app.queries.prices import history_books
     from router.prices.books import LATEST, load_book
-    from router.queries.prices import history_books
 
     return history_books(sources) if name == LATEST else (load_book(name),)
 

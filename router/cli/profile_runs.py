@@ -79,10 +79,10 @@ def show(
     """Show each run of a job, with its measured speed, or of a pool, with the hours it was held.
 
     \b
-    stepfare profile show llama-7b
+    stepfare profile show llama2-7b-sft-chat
     stepfare profile show aws/us-east-1a/p5.48xlarge/spot -o csv
     """
-    from router.controller.run_records import pool_name
+    from router.controller.history.run_records import pool_name
 
     moment = parse_now(now)
     with open_state_store(deploy, clouds, makes=False) as (_, store):
@@ -132,12 +132,12 @@ def forget(
     Nothing is deleted, and --undo makes them count again. The audit log records both.
 
     \b
-    stepfare profile forget llama-7b
-    stepfare profile forget llama-7b --undo
-    stepfare profile forget llama-7b-1a2b3c4d5e
+    stepfare profile forget llama2-7b-sft-chat
+    stepfare profile forget llama2-7b-sft-chat --undo
+    stepfare profile forget llama2-7b-sft-chat-1a2b3c4d5e
     """
     from pricing.money import ZERO
-    from router.controller.run_records import ForgottenRuns, forget_runs, pool_name, recall_runs
+    from router.controller.history.run_records import ForgottenRuns, forget_runs, pool_name, recall_runs
 
     moment = parse_now(now)
     with open_state_store(deploy, clouds, makes=False) as (_, store):
@@ -159,14 +159,14 @@ def forget(
 
 
 def _read(store: StateStore, book: str, moment: datetime) -> RunRecords:
-    from router.controller.run_records import read_runs
+    from router.controller.history.run_records import read_runs
     from router.prices.books import load_book
 
     return read_runs(store, load_book(book), moment)
 
 
 def _forgotten(store: StateStore) -> list[str]:
-    from router.controller.run_records import forgotten_runs
+    from router.controller.history.run_records import forgotten_runs
 
     return [
         f"runs of {mark.name} up to {format_timestamp(mark.before)} are ignored ({mark.who})"
@@ -192,7 +192,7 @@ def _job_rows(records: RunRecords) -> list[dict[str, object]]:
 
 
 def _pool_rows(records: RunRecords) -> list[dict[str, object]]:
-    from router.controller.run_records import pool_name
+    from router.controller.history.run_records import pool_name
 
     groups: dict[str, list[PoolRun]] = {}
     for run in records.pools:
@@ -217,7 +217,7 @@ def _time(at: datetime, output: LedgerFormat) -> str:
 
 
 def _unknown(name: str, records: RunRecords) -> InvalidInputError:
-    from router.controller.run_records import pool_name
+    from router.controller.history.run_records import pool_name
 
     known = sorted({run.job for run in records.speeds} | {pool_name(run) for run in records.pools})
     remedy = did_you_mean(name, known) or "see `stepfare profile list`"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
@@ -21,8 +23,10 @@ from router.cli.planning_options import AdvisoryOption, BookOption, LearnedOptio
 
 if TYPE_CHECKING:
     from pricing.money import Usd
+    from router.app.queries.quote_acceptance import PreparedAcceptance
     from router.app.quotes import QuoteAnswer
     from router.jobs.quantities import Moment
+    from router.planning.document.plan import Plan
     from router.quotes.quote import Quote, Refused
     from router.quotes.request import QuoteRequest
 
@@ -38,12 +42,21 @@ def accept_stored_quote(
     learned: str | None,
     *,
     tonight: bool,
+    later: bool,
 ) -> int:
     """Write the plan of a quote and record the acceptance.
 
     ``tonight`` says that ``now`` is the present, so that budgets apply. Raises InvalidInputError and CommandError.
     """
     from router.app.budgets import BudgetConstraints
+    from router.app.queries.quote_acceptance import (
+        AcceptanceInputs,
+        QuoteLaterError,
+        QuoteStaleError,
+        QuoteUnplacedError,
+        prepare_acceptance,
+        record_acceptance,
+    )
     from router.cli.site_options import (
         load_shortages_and_budgets,
         open_query_context,
@@ -51,15 +64,7 @@ def accept_stored_quote(
         run_reader,
         store_plan,
     )
-    from router.planning.plan_json import plan_to_json
-    from router.queries.quote_acceptance import (
-        AcceptanceInputs,
-        QuoteStaleError,
-        QuoteUnplacedError,
-        plan_quote,
-        prepare_acceptance,
-        record_acceptance,
-    )
+    from router.planning.document.plan_json import plan_to_json
     from router.render.plan_text import table as plan_table
 
     if out is None:
@@ -73,15 +78,22 @@ def accept_stored_quote(
             load_shortages_and_budgets(now)[1] if tonight else BudgetConstraints(),
             run_reader(learned, now, present=tonight),
             reads_files=True,
+            later=later,
         )
         try:
             prepared = prepare_acceptance(context, name, ceiling, inputs)
             report_experience(prepared.request.experience)
             quote = prepared.stored.quote
-            with console.progress(f"planning {quote.job}") as show_phase:
-                plan = plan_quote(prepared, show_phase)
+            try:
+                plan = _plan(prepared)
+            except QuoteLaterError as error:
+                if not sys.stdin.isatty() or not console.ask_confirmation(f"{error}. Accept it all the same?"):
+                    raise
+                plan = _plan(replace(prepared, inputs=replace(inputs, later=True)))
         except QuoteStaleError as error:
             raise CommandError(str(error), ExitCode.STALE, error.remedy) from None
+        except QuoteLaterError as error:
+            raise InvalidInputError.single(str(error), field="--later", remedy=error.remedy) from None
         except QuoteUnplacedError as error:
             raise CommandError(str(error), ExitCode.UNPLACED, error.remedy) from None
         text = plan_to_json(plan)
@@ -92,12 +104,17 @@ def accept_stored_quote(
         f"{prepared.stored.name} accepted: {quote.job} by {quote.deadline:%Y-%m-%d %H:%MZ} for at most "
         f"${prepared.ceiling.dollars():,.2f}"
     )
-    if quote.run_policy is not None:
-        console.note(f"run by {quote.run_policy}, which the quote was made for")
-    elif quote.spot_share > 0:
-        console.note(f"the quote counts on {quote.policy}, and an earlier version wrote no parameters: quote again")
+    console.note(f"run by {quote.run_policy}, which the quote was made for")
     console.out(plan_table(plan, console.screen()))
     return int(ExitCode.OK)
+
+
+def _plan(prepared: PreparedAcceptance) -> Plan:
+    """Return the plan of a quote, with progress. Raises what :func:`plan_quote` raises."""
+    from router.app.queries.quote_acceptance import plan_quote
+
+    with console.progress(f"planning {prepared.stored.quote.job}") as show_phase:
+        return plan_quote(prepared, show_phase)
 
 
 class QuoteFormat(StrEnum):
@@ -122,6 +139,9 @@ def quote(
         typer.Option(metavar="USD", help="With --accept: cost ceiling. Default: the 90 % figure, or a plan's."),
     ] = None,
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="With --accept: file of the plan.")] = None,
+    later: Annotated[
+        bool, typer.Option("--later", help="With --accept: also where its plan starts later than quoted.")
+    ] = False,
     html: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Also write a page: what other deadlines cost, spread, alternatives."),
@@ -151,6 +171,8 @@ def quote(
     stepfare quote jobs/ -o json
     stepfare quote --accept quote-1a2b3c4d5e6f --out plan.json
 
+    A quote whose plan would start when the quote holds no longer is accepted with --later alone.
+
     Exit codes: 3 a job cannot be quoted or placed within the ceiling; 6 the quote to accept is too old.
     """
     moment = parse_now(now)
@@ -166,8 +188,9 @@ def quote(
             quotas,
             learned,
             tonight=now is None,
+            later=later,
         )
-    for name, value in (("--ceiling", ceiling), ("--out", out)):
+    for name, value in (("--ceiling", ceiling), ("--out", out), ("--later", later or None)):
         if value is not None:
             raise InvalidInputError.single("belongs to --accept", field=name, remedy="name a quote with --accept")
     if not paths:
@@ -253,7 +276,7 @@ def _put_into_state(quotes: Sequence[tuple[Quote, QuoteRequest | Refused]]) -> N
         with translate_errors():
             if not quotes or not read_settings(SettingsFiles(None, None), dict(os.environ)).has_state:  # noqa: TID251
                 return
-            with open_state_store(None, None, makes=False) as (_, store):
+            with open_state_store(None, None, makes=False, needs_home=False) as (_, store):
                 for quote, ask in quotes:
                     if isinstance(ask, QuoteRequest):
                         put_quote(store, quote, job_json(ask.job), acting_user(), ask.limits)

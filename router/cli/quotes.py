@@ -41,12 +41,14 @@ def list_quotes(
 
     \b
     stepfare quotes list
-    stepfare quotes list --job llama-7b -o json
+    stepfare quotes list --job llama2-7b-sft-chat -o json
     """
     from router.app.stored_quotes import quotes_content
+    from router.prices.data_folders import check_home
     from router.render.quote_text import format_cost, format_on_time
     from router.render.tables import format_table
 
+    check_home()
     quotes = list_own_quotes(job)
     if output is QuoteListFormat.JSON:
         console.out(json.dumps(quotes_content(quotes), indent=2, sort_keys=True))
@@ -81,9 +83,11 @@ def show(
     stepfare quotes show quote-1a2b3c4d5e6f
     stepfare quotes show 1a2b -o line
     """
+    from router.prices.data_folders import check_home
     from router.quotes.quote_json import quote_to_json
     from router.render.quote_text import line, text
 
+    check_home()
     stored = find_own_quote(name)
     identity, quote, accepted = stored.name, stored.quote, stored.acceptance
     if output is StoredQuoteFormat.JSON:

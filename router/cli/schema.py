@@ -52,11 +52,11 @@ def schema(
     """
     if kind is SchemaKind.PLAN:
         # Imported by name, because planning imports the solver.
-        text: str = import_module("router.planning.plan_schema").plan_schema_text()
+        text: str = import_module("router.planning.document.plan_schema").plan_schema_text()
     elif kind is SchemaKind.QUOTE:
         text = import_module("router.quotes.quote_json").quote_schema_text()
     elif kind is SchemaKind.ESTIMATE:
-        text = import_module("router.planning.estimate_json").estimate_schema_text()
+        text = import_module("router.planning.estimate.estimate_json").estimate_schema_text()
     elif kind is SchemaKind.REPORT:
         text = import_module("router.showback.report.export_json").report_schema_text()
     elif kind is SchemaKind.OPENAPI:

@@ -33,8 +33,8 @@ def serve(
 ) -> ExitCode:
     """Show plans, jobs, quotes, prices and costs in a browser, and answer programs over HTTP.
 
-    It prints a link, good once and for 15 minutes, that signs you in. Other addresses than loopback need the section
-    `console` of the deploy file: who may sign in, and https.
+    It prints a link, good once and for 15 minutes, that signs you in; with --demo nobody signs in, and it prints the
+    address. Other addresses than loopback need the section `console` of the deploy file: who may sign in, and https.
 
     \b
     stepfare serve --demo
@@ -49,6 +49,7 @@ def serve(
     signing in, or not over https; 130 told to end at once.
     """
     from router.access.identity import local_operator
+    from router.app.queries.context import QueryContext
     from router.console.access import check_certificate, check_exposure, open_console
     from router.console.app import make_console
     from router.console.job_work import draw_jobs_in_child
@@ -56,7 +57,6 @@ def serve(
     from router.console.spend_questions import keep_costs_current
     from router.console.task_lanes import TaskLanes
     from router.console.webhooks import WebhookSender, open_webhooks
-    from router.queries.context import QueryContext
 
     if demo or folder is not None:
         _check_demo(host, demo=demo, others=open_access or deploy is not None or clouds is not None)

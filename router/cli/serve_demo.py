@@ -20,13 +20,13 @@ def serve_demo(host: str, port: int, folder: Path | None) -> ExitCode:
     """Serve the demo until Ctrl-C; its home is ``folder``, which stays, or a new one, which goes."""
     from router.access.identity import Grant, Identity, Role
     from router.app.console_demo import DEMO_AT, DEMO_USER, write_demo_home
+    from router.app.queries.context import QueryContext
     from router.console.answers import AnswerCache
     from router.console.app import make_console
     from router.console.server import run_server
     from router.console.site import ConsoleSite
     from router.console.spend_questions import keep_costs_current
     from router.console.task_lanes import TaskLanes
-    from router.queries.context import QueryContext
 
     with listen(host, port) as listener, _new_home(folder) as home:
         write_demo_home(home)

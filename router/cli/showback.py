@@ -215,15 +215,15 @@ def _report_of_ledger(
     query: ReportQuery, archives: list[Path], deploy: Path | None, clouds: Path | None
 ) -> ShowbackReport:
     from router.access.identity import local_operator
+    from router.app.queries.context import QueryContext
+    from router.app.queries.spend import month_report
     from router.app.showback import add_archive
     from router.prices.data_folders import extract_folder
-    from router.queries.context import QueryContext
-    from router.queries.spend import month_report
 
     with open_state_store(deploy, clouds, makes=False) as (opened, store), console.progress("reading the ledger"):
         for path in archives:
             add_archive(store, extract_folder(), path)
-        report_corrections(store)
+        report_corrections(store, query.month)
         context = QueryContext(opened, store, lambda: query.now, local_operator(acting_user()))
         return month_report(context, query)
 

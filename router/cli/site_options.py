@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pricing.book import PriceBook
     from router.app.budgets import BudgetConstraints
     from router.app.learned import RunReader
+    from router.app.queries.context import QueryContext
     from router.app.settings import AppSettings
     from router.config.plan_files import StoredQuote
     from router.controller.context import ControllerContext, Reporter
@@ -30,9 +31,8 @@ if TYPE_CHECKING:
     from router.jobs.experience import Experience, RunRecords
     from router.jobs.limits import Limits
     from router.jobs.spec import Job
-    from router.planning.inputs import LimitSource
-    from router.planning.plan import Plan
-    from router.queries.context import QueryContext
+    from router.planning.document.inputs import LimitSource
+    from router.planning.document.plan import Plan
     from router.state.records import Shortage
     from router.state.store import StateStore
 
@@ -68,25 +68,44 @@ def job_message_printer(clock: Callable[[], datetime]) -> Callable[[str, str], N
 
 @contextmanager
 def open_state_store(
-    deploy: Path | None, clouds: Path | None, *, makes: bool = True, new_state: bool = False
+    deploy: Path | None,
+    clouds: Path | None,
+    *,
+    makes: bool = True,
+    new_state: bool = False,
+    needs_home: bool = True,
 ) -> Iterator[tuple[AppSettings, StateStore]]:
     """Open the files and the state database, and translate errors into CommandError.
 
     Without ``makes`` a missing database is not created; a temporary empty one replaces it. A database that is missing
-    beside run directories is an error unless ``new_state`` is set.
+    beside run directories is an error unless ``new_state`` is set. So is then a STEPFARE_HOME that does not exist,
+    unless the command is about something else than the state and does not need it (``needs_home``).
     """
     from router.app.settings import SettingsFiles, check_not_lost, open_state, read_settings
+    from router.prices.data_folders import check_home
     from router.state.store import StateStore
 
     with translate_errors(), ExitStack() as stack:
         opened = read_settings(SettingsFiles(deploy, clouds), dict(os.environ))  # noqa: TID251
+        if makes:
+            note_new_home()
         if makes or opened.has_state:
             yield opened, stack.enter_context(open_state(opened, wall_clock(), new_state=new_state, marks=makes))
             return
+        if needs_home:
+            check_home()
         if not new_state:
             check_not_lost(opened)
         url = f"sqlite:///{stack.enter_context(TemporaryDirectory(prefix='stepfare-'))}/state.db"
         yield opened, stack.enter_context(StateStore.open(url, now=wall_clock()))
+
+
+def note_new_home() -> None:
+    """Say that the folder that STEPFARE_HOME names does not exist yet: it may be misspelt."""
+    from router.prices.data_folders import data_folder, is_home_new
+
+    if is_home_new():
+        console.note(f"{data_folder()}, which STEPFARE_HOME names, is new: what is stored begins there")
 
 
 @contextmanager
@@ -96,16 +115,16 @@ def open_query_context(moment: datetime) -> Iterator[QueryContext]:
     If the state cannot be read, an empty one replaces it; this is reported.
     """
     from router.access.identity import local_operator
+    from router.app.queries.context import QueryContext
     from router.app.settings import AppSettings
-    from router.controller.deploy_settings import Deploy
+    from router.deploy.deploy_settings import Deploy
     from router.prices.cloud_settings import Clouds, LoadedClouds
     from router.prices.data_folders import data_folder
-    from router.queries.context import QueryContext
     from router.state.store import StateStore
 
     with ExitStack() as stack:
         try:
-            settings, store = stack.enter_context(open_state_store(None, None, makes=False))
+            settings, store = stack.enter_context(open_state_store(None, None, makes=False, needs_home=False))
         except (CommandError, InvalidInputError) as error:
             console.note(f"what the state holds is not known: {error}", "warning")
             settings = AppSettings(Deploy(), LoadedClouds(Clouds(), {}), data_folder(), {})
@@ -122,7 +141,7 @@ def list_own_quotes(job: str | None = None) -> tuple[StoredQuote, ...]:
 
     if not _has_state():
         return list_stored_quotes(quotes_folder(), None, job=job)[::-1]
-    from router.queries.quotes import list_quotes
+    from router.app.queries.quotes import list_quotes
 
     with open_query_context(wall_clock()) as context:
         return list_quotes(context, job)[::-1]
@@ -135,7 +154,7 @@ def find_own_quote(name: str) -> StoredQuote:
 
     if not _has_state():
         return find_stored_quote(quotes_folder(), None, name)
-    from router.queries.quotes import find_quote
+    from router.app.queries.quotes import find_quote
 
     with open_query_context(wall_clock()) as context:
         return find_quote(context, name)
@@ -157,7 +176,7 @@ def store_plan(plan: Plan, plan_text: str, jobs: Sequence[Job], limits: Limits |
     A failure is only reported.
     """
     from router.app.stored_plan import store_plan_inputs
-    from router.planning.plan_json import plan_content
+    from router.planning.document.plan_json import plan_content
 
     digest: str = plan_content(plan)["digest"]
     try:
@@ -175,11 +194,11 @@ def load_previous_plan(since: str, name: str, now: datetime) -> Plan | None:
     InvalidInputError for a file that is no plan; CommandError for a state that cannot be read.
     """
     from router.config.plan_files import read_plan
-    from router.controller.previous_plan import last_plan
+    from router.controller.accept.previous_plan import last_plan
 
     if since != "last":
         return read_plan(Path(since))
-    with open_state_store(None, None, makes=False) as (_, store):
+    with open_state_store(None, None, makes=False, needs_home=False) as (_, store):
         return last_plan(store, name, now)
 
 
@@ -192,7 +211,7 @@ def load_shortages_and_budgets(moment: datetime) -> tuple[tuple[Shortage, ...], 
     from router.prices.data_folders import bills_folder, extract_folder
 
     try:
-        with open_state_store(None, None, makes=False) as (_, store):
+        with open_state_store(None, None, makes=False, needs_home=False) as (_, store):
             return store.shortages.in_force(moment), budget_constraints(
                 store, moment, BooksFolders(extract_folder(), bills_folder())
             )
@@ -211,7 +230,7 @@ def fill_recent_use(limits: Limits, moment: datetime) -> Limits:
     if limits.fair_share is None:
         return limits
     try:
-        with open_state_store(None, None, makes=False) as (_, store):
+        with open_state_store(None, None, makes=False, needs_home=False) as (_, store):
             return recent_use(store, limits, moment)
     except (CommandError, InvalidInputError) as error:
         console.note(f"what teams used lately is not known: {error}", "warning")
@@ -233,14 +252,14 @@ def run_reader(learned: str | None, moment: datetime, *, present: bool) -> RunRe
 
     def read(book: PriceBook) -> RunRecords:
         from router.app.settings import SettingsFiles, read_settings
-        from router.controller.run_records import read_runs
+        from router.controller.history.run_records import read_runs
 
         try:
             with translate_errors():
                 has_state = read_settings(SettingsFiles(None, None), dict(os.environ)).has_state  # noqa: TID251
             if not has_state:
                 return read_no_runs(book)
-            with open_state_store(None, None, makes=False) as (_, store):
+            with open_state_store(None, None, makes=False, needs_home=False) as (_, store):
                 return read_runs(store, book, moment)
         except (CommandError, InvalidInputError) as error:
             console.note(f"what earlier runs measured is not known: {error}", "warning")
@@ -288,17 +307,18 @@ def open_controller_session(
     makes: bool = True,
     tell: Reporter | None = None,
     new_state: bool = False,
+    needs_home: bool = True,
 ) -> Iterator[tuple[AppSettings, ControllerContext]]:
     """Open everything that provisioning needs.
 
     ``listen`` starts a coordinator that machines can call meanwhile. ``tell`` reports messages about jobs, by default
-    on stderr. ``new_state`` is as for :func:`open_state_store`.
+    on stderr. ``new_state`` and ``needs_home`` are as for :func:`open_state_store`.
     """
     from router.app.controller import home_without_coordinator, open_controller, open_coordinator
 
     clock = chosen_clock()
     tell = tell or job_message_printer(clock)
-    with open_state_store(deploy, clouds, makes=makes, new_state=new_state) as (opened, store):
+    with open_state_store(deploy, clouds, makes=makes, new_state=new_state, needs_home=needs_home) as (opened, store):
         if not listen:
             yield (
                 opened,
@@ -314,7 +334,7 @@ def lock_provisioning(site: ControllerContext, wait: str) -> AbstractContextMana
 
     Raises InvalidInputError for an invalid duration. Entering the lock raises HeldError if it stays taken.
     """
-    from router.controller.worker_pool import apply_lock
+    from router.controller.supervise.worker_pool import apply_lock
 
     seconds = (parse_duration_option("--wait", wait) or timedelta(0)).total_seconds()
     return apply_lock(

@@ -29,8 +29,8 @@ def backup(
     \b
     stepfare state backup /mnt/safe/state-2026-11-23.gz
     """
-    from router.controller.run_folder_backup import files_to_back_up
-    from router.controller.worker_pool import APPLY_LOCK
+    from router.controller.supervise.worker_pool import APPLY_LOCK
+    from router.controller.workspace.run_folder_backup import files_to_back_up
     from router.state.lock_owner import LockOwner
 
     with open_state_store(deploy, clouds, makes=False) as (opened, store):
@@ -58,7 +58,9 @@ def restore(
 
     from router.app.settings import SettingsFiles, read_settings
     from router.app.state_restoration import restore_state
+    from router.files.missing_file import check_file
 
+    check_file(file)
     with translate_errors():
         opened: AppSettings = read_settings(SettingsFiles(deploy, clouds), dict(os.environ))  # noqa: TID251
         state_id, made = restore_state(opened, file, wall_clock(), chosen_clock()(), acting_user())

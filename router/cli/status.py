@@ -16,7 +16,7 @@ from router.cli.console import CommandError, ExitCode
 from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, acting_user, open_state_store
 
 if TYPE_CHECKING:
-    from router.controller.report import StatusReport
+    from router.controller.report.report import StatusReport
 
 _SECONDS = 1.0
 
@@ -48,13 +48,13 @@ def status(
 
     \b
     stepfare status
-    stepfare status llama-7b -o wide
+    stepfare status llama2-7b-sft-chat -o wide
     stepfare status -o json
     """
     from router.access.identity import local_operator
+    from router.app.queries.context import QueryContext
+    from router.app.queries.jobs import report_status
     from router.cli.options import chosen_clock
-    from router.queries.context import QueryContext
-    from router.queries.jobs import report_status
     from router.render import status_text
 
     clock = chosen_clock()

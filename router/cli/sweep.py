@@ -67,8 +67,10 @@ def sweep(
 
     The exit code is 5 if a cloud could not be asked or something could not be released.
     """
+    from router.cli.cloud_options import refuse_unknown_clouds
     from router.controller.sweep import find_orphans, release_orphans
 
+    refuse_unknown_clouds(cloud or [])
     if state and not re.fullmatch(r"s[0-9a-f]{10}", state):
         raise InvalidInputError.single("is no id of a state", field="--state", remedy="write it as in `state.id`")
     with open_controller_session(deploy, clouds, listen=yes, makes=yes, new_state=bool(state)) as (opened, site):
@@ -100,8 +102,8 @@ def sweep(
 def _look(
     site: ControllerContext, clouds: Sequence[str], regions: Mapping[str, Sequence[str]], state: str
 ) -> OrphanReport:
+    from router.controller.supervise.worker_pool import apply_lock
     from router.controller.sweep import find_orphans
-    from router.controller.worker_pool import apply_lock
     from router.state.errors import LeaseHeldError
 
     try:

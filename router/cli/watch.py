@@ -22,7 +22,7 @@ from router.cli.site_options import (
 
 if TYPE_CHECKING:
     from router.controller.context import ControllerContext
-    from router.controller.supervisor import Supervisor
+    from router.controller.supervise.supervisor import Supervisor
 
 _SECONDS = 0.5
 _HISTORY = "price history"  # stands in place of a job in messages
@@ -53,11 +53,11 @@ def watch(
     stepfare watch --log json
     """
     from router.app.controller import interruption_queues
-    from router.controller.cloud_notices import listen_for_notices
-    from router.controller.notify import run_notifier
+    from router.app.queries.approvals import approval_rules
+    from router.app.queries.plan_news import find_plan_news
+    from router.controller.report.cloud_notices import listen_for_notices
+    from router.controller.report.notify import run_notifier
     from router.prices.books import load_book
-    from router.queries.approvals import approval_rules
-    from router.queries.plan_news import find_plan_news
 
     # A missing price book must be reported now, not when a gang is lost.
     load_book(book)
@@ -112,12 +112,12 @@ def _reconcile(site: ControllerContext, watcher: Supervisor, service_log: Log) -
 def build_supervisor(site: ControllerContext, book: str, plan: str | None = None) -> Supervisor:
     """Return the supervisor, which reads ``book`` and the price history anew whenever it needs them."""
     from router.app.quotes import HourlyWatchedPools
-    from router.controller.earlier_runs import EarlierRuns
-    from router.controller.policy_runner import Adviser
-    from router.controller.replanner import Replanner
-    from router.controller.run_policies import RecordedPolicies
-    from router.controller.supervisor import Supervisor
-    from router.controller.worker_pool import apply_lock
+    from router.controller.accept.run_policies import RecordedPolicies
+    from router.controller.history.earlier_runs import EarlierRuns
+    from router.controller.supervise.policy_runner import Adviser
+    from router.controller.supervise.replanner import Replanner
+    from router.controller.supervise.supervisor import Supervisor
+    from router.controller.supervise.worker_pool import apply_lock
     from router.prices.books import CurrentBook
     from router.prices.data_folders import history_folder
     from router.spot.live.selection import build_named_policy, build_policy

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from router.app.plan import PlanOptions
     from router.jobs.limits import Limits
     from router.planning.planner import PlanRequest
-    from router.planning.what_if import Change, Variant
-    from router.planning.what_if_comparison import WhatIf
-    from router.planning.what_if_syntax import Sweep
+    from router.planning.what_if.what_if import Change, Variant
+    from router.planning.what_if.what_if_comparison import WhatIf
+    from router.planning.what_if.what_if_syntax import Sweep
 
 
 class WhatIfFormat(StrEnum):
@@ -133,7 +133,7 @@ def what_if(
     from router.app.parallel import parse_engine
     from router.app.plan import PlanOptions
     from router.cli.site_options import run_reader
-    from router.planning.what_if_syntax import vary
+    from router.planning.what_if.what_if_syntax import vary
 
     console.check_output_folders(out, plot)
     written = {
@@ -184,7 +184,7 @@ def _read_changes(
     written: dict[str, list[str] | None], sweeps: Sequence[str]
 ) -> tuple[tuple[Change, ...], tuple[Sweep, ...]]:
     """Return the changes and sweeps of all options; InvalidInputError with all that cannot be read."""
-    from router.planning.what_if_syntax import parse_change, parse_sweep
+    from router.planning.what_if.what_if_syntax import parse_change, parse_sweep
 
     changes: list[Change] = []
     found: list[Sweep] = []
@@ -249,7 +249,7 @@ def _read_request(
 
 def _check_changes(request: PlanRequest, changes: Sequence[Change], sweeps: Sequence[Sweep]) -> None:
     """Refuse every name that the request does not know, under the option that has it."""
-    from router.planning.what_if import apply_changes
+    from router.planning.what_if.what_if import apply_changes
 
     changed = apply_changes(request, changes)
     for sweep in sweeps:

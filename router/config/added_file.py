@@ -19,6 +19,7 @@ from pydantic import Field, PlainValidator, ValidationError, model_validator
 from pricing.money import Usd
 from pricing.problems import InvalidInputError, Problem
 from router.config.document_file import read_single_document
+from router.files.missing_file import missing_file
 from router.jobs.fields import RefusedError, Spec, Text, show_value
 from router.jobs.quantities import UtcTime
 from router.ledger.entry import CostItem, LedgerEntry, LedgerEntryKind, MachineUse, utc
@@ -124,7 +125,7 @@ def _read_csv(path: Path) -> tuple[AddedEntry, ...]:
         content = path.read_bytes()[: _MOST_BYTES + 1]
         text = content.decode("utf-8-sig")
     except FileNotFoundError:
-        raise InvalidInputError.single("no such file", where=str(path)) from None
+        raise missing_file(path) from None
     except OSError as error:
         raise InvalidInputError.single(f"cannot be read: {error.strerror or error}", where=str(path)) from None
     except UnicodeDecodeError:

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from pricing.problems import InvalidInputError
 from router.config.validation import problems_of
 from router.config.yamlfile import read_documents
-from router.controller.approval import ApprovalRules
+from router.controller.accept.approval import ApprovalRules
 from router.jobs.fields import show_value
 
 

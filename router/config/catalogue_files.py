@@ -13,7 +13,6 @@ from datetime import date
 from pathlib import Path
 
 from pricing.book import PriceBook
-from pricing.book_check import did_you_mean
 from pricing.book_file import read_book
 from pricing.offer_csv import COLUMNS
 from pricing.places import Market
@@ -25,6 +24,8 @@ from providers.neoclouds.parse.fetch_result import CatalogueTerms, build_fetch_r
 from providers.neoclouds.parse.machine_names import NamingRule
 from providers.protocol import DroppedRow, FetchResult
 from providers.registry import CLOUDS
+from router.files.missing_file import missing_file
+from router.jobs.fields import suggest
 
 OTHER_CLOUD = "of a cloud that was not asked for"
 _BOTH = frozenset({Market.ON_DEMAND, Market.SPOT})
@@ -61,7 +62,7 @@ def read_catalogue(
 
 def _check_cloud(cloud: str, where: str) -> None:
     if cloud not in CLOUDS:
-        raise InvalidInputError.single(f"unknown cloud {cloud!r}", where=where, remedy=did_you_mean(cloud, CLOUDS))
+        raise InvalidInputError.single(f"unknown cloud {cloud!r}", where=where, remedy=suggest(cloud, CLOUDS))
 
 
 def _cloud_of_path(path: Path) -> str:
@@ -79,7 +80,7 @@ def _read_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
-        raise InvalidInputError.single("no such file", where=str(path)) from None
+        raise missing_file(path) from None
     except UnicodeDecodeError:
         raise InvalidInputError.single("is not UTF-8 text", where=str(path)) from None
     except OSError as error:

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from pricing.problems import InvalidInputError
 from router.config.validation import problems_of
 from router.config.yamlfile import read_documents
-from router.controller.deploy_settings import Deploy
+from router.deploy.deploy_settings import Deploy
 from router.jobs.fields import show_value
 
 

@@ -117,11 +117,6 @@ class LoadedJobs:
         raise KeyError(name)
 
 
-def read_jobs(paths: Sequence[Path | str], now: datetime) -> tuple[Job, ...]:
-    """Return the jobs of all files, folders (recursive) and globs; :func:`load_jobs` without the places."""
-    return load_jobs(paths, now).jobs
-
-
 def load_jobs(sources: Sequence[JobSource], now: datetime, *, own_deadlines: bool = True) -> LoadedJobs:
     """Load the jobs of all files, folders (recursive), globs and texts, each with its place.
 
@@ -179,7 +174,7 @@ def _foreign_problem(fields: dict[str, Any], document: YamlDocument) -> Problem 
         remedy = f"turn it into a job: stepfare import sky {document.file}"
         return Problem(document.where(), "", "looks like a SkyPilot task, not a job", remedy)
     if fields and set(fields) <= set(Limits.model_fields):
-        remedy = "name it limits.yaml, or give it with --limits"
+        remedy = "name it limits.yaml, beside the jobs; commands that plan take any name with --limits"
         return Problem(document.where(), "", "looks like a limits file, not a job", remedy)
     return None
 

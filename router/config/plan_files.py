@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from pathlib import Path
 
 from pricing.atomic_file import write_atomic
 from pricing.problems import InvalidInputError
-from router.planning.plan import Plan
-from router.planning.plan_json import plan_from_json
+from router.files.missing_file import missing_file
+from router.planning.document.plan import Plan
+from router.planning.document.plan_json import plan_from_json
 from router.quotes.quote import Quote
 from router.quotes.quote_json import quote_content, quote_from_json, quote_to_json
 from router.spot.availability.fit import AvailabilityFit, fit_from_json
@@ -27,6 +29,8 @@ def read_text(path: Path) -> str:
     """Return the text of a file. InvalidInputError when it cannot be read, or is no text."""
     try:
         return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise missing_file(path) from None
     except OSError as error:
         raise InvalidInputError.single(f"cannot be read: {error.strerror}", where=str(path)) from None
     except UnicodeDecodeError:
@@ -48,9 +52,6 @@ def read_fit(file: Path) -> AvailabilityFit | None:
 _ACCEPTED = ".accepted.json"
 
 
-_LEAST_PREFIX = 4
-
-
 @dataclass(frozen=True, slots=True)
 class QuoteAcceptance:
     """The acceptance of a quote as a plan.
@@ -65,6 +66,11 @@ class QuoteAcceptance:
     plan: str
     job_digest: str
     ceiling_usd: str
+
+    @property
+    def moment(self) -> datetime:
+        """Return when it was accepted."""
+        return datetime.fromisoformat(self.at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,28 +97,9 @@ def store_quotes(folder: Path, quotes: list[Quote]) -> tuple[str, ...]:
     return tuple(ids)
 
 
-def stored_quotes(folder: Path) -> tuple[tuple[str, Quote, QuoteAcceptance | None], ...]:
-    """Return all quotes by the moment at which they were asked, then id. InvalidInputError for a damaged file."""
-    quotes = [(path.stem, read_quote(path), read_acceptance(folder, path.stem)) for path in quote_paths(folder)]
-    return tuple(sorted(quotes, key=lambda each: (each[1].asked_at, each[0])))
-
-
 def quote_paths(folder: Path) -> tuple[Path, ...]:
     """Return the files of quotes in a folder, by id."""
     return tuple(p for p in sorted(folder.glob("quote-*.json")) if not p.name.endswith(_ACCEPTED))
-
-
-def find_quote(folder: Path, name: str) -> tuple[str, Quote]:
-    """Find a quote by its id, or the first digits of it. InvalidInputError where there is none or are several."""
-    digits = name.removeprefix("quote-")
-    known = sorted(p.stem for p in folder.glob("quote-*.json") if not p.name.endswith(_ACCEPTED))
-    matches = [known_id for known_id in known if known_id.removeprefix("quote-").startswith(digits)]
-    if len(digits) < _LEAST_PREFIX or not digits.isalnum() or len(matches) != 1:
-        what = f"names {len(matches)} quotes" if len(matches) > 1 else "names no stored quote"
-        if len(digits) < _LEAST_PREFIX:
-            what = f"is too short: {_LEAST_PREFIX} digits at least"
-        raise InvalidInputError.single(f"{name!r} {what}", remedy="`stepfare quotes list` shows them")
-    return matches[0], read_quote(folder / f"{matches[0]}.json")
 
 
 def read_quote(path: Path) -> Quote:

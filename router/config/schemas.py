@@ -9,10 +9,9 @@ from pydantic import BaseModel
 
 from providers.sandbox.script import Script
 from providers.static.pool import Pool
-from router.controller.deploy_settings import Deploy, Timeouts
-from router.jobs.fields import former_names
+from router.deploy.deploy_settings import Deploy
 from router.jobs.schema import KINDS as JOB_KINDS
-from router.jobs.schema import Schema, allow_former_names, allow_single_item, schema_for, schema_of
+from router.jobs.schema import Schema, allow_single_item, schema_for, schema_of
 from router.prices.cloud_settings import Clouds
 from router.showback.accounts import Showback
 
@@ -46,6 +45,4 @@ def build_file_schema(kind: str) -> Schema:
         for name in ("hosts", "scopes"):
             allow_single_item(schema["$defs"]["OidcEntry"]["properties"], name)
         allow_single_item(schema["$defs"]["OidcEntry"]["properties"]["grants"], "additionalProperties")
-        for renamed, part in ((Deploy, schema), (Timeouts, schema["$defs"]["Timeouts"])):
-            allow_former_names(part["properties"], former_names(renamed))
     return schema

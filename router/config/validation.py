@@ -14,7 +14,7 @@ from pydantic_core import ErrorDetails
 
 from pricing.problems import Problem
 from router.config.yamlfile import FieldPath, YamlDocument
-from router.jobs.fields import FILL_IN, RefusedError, former_names, show_value, suggest
+from router.jobs.fields import FILL_IN, RefusedError, show_value, suggest
 
 # Values below these fields may be secrets: they never appear in a message.
 _SECRET = frozenset({"env"})
@@ -71,7 +71,7 @@ def _misspelt_problems(details: ErrorDetails, document: YamlDocument, model: typ
 
 def _names_in(model: type[BaseModel]) -> set[str]:
     written = {field.alias or name for name, field in model.model_fields.items()}
-    return {*written, *former_names(model), *getattr(model, "words", ())}
+    return {*written, *getattr(model, "words", ())}
 
 
 def _problem(details: ErrorDetails, document: YamlDocument, model: type[BaseModel]) -> Problem:
@@ -143,7 +143,7 @@ def model_at(model: type[BaseModel], path: Sequence[str | int]) -> type[BaseMode
         if in_mapping:
             in_mapping = False  # A key of a mapping: its value has the model that the mapping's field names.
             continue
-        field = owner.model_fields.get(former_names(owner).get(step, step)) if owner else None
+        field = owner.model_fields.get(step) if owner else None
         owner = next(_models_in(field.annotation), None) if field else None
         in_mapping = field is not None and get_origin(field.annotation) is dict
     return None if in_mapping else owner

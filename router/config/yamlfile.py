@@ -16,6 +16,7 @@ from typing import Any
 import yaml
 
 from pricing.problems import InvalidInputError, Problem
+from router.files.missing_file import missing_file
 
 Scalar = str | int | float | bool | None
 
@@ -121,7 +122,7 @@ def read_documents(path: Path) -> tuple[YamlDocument, ...]:
         with path.open("rb") as stream:
             content = stream.read(MAX_BYTES + 1)
     except FileNotFoundError:
-        raise InvalidInputError.single("no such file", where=file) from None
+        raise missing_file(path) from None
     except OSError as error:
         raise InvalidInputError.single(f"cannot be read: {error.strerror or error}", where=file) from None
     if len(content) > MAX_BYTES:

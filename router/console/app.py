@@ -14,6 +14,7 @@ from fastapi.responses import JSONResponse, RedirectResponse, Response
 from pricing.problems import InvalidInputError
 from router import installed_version
 from router.access.identity import AccessDeniedError
+from router.app.queries.approvals import ApprovalRefusedError
 from router.console.answers import CachedAnswer
 from router.console.api import jobs as jobs_api
 from router.console.api import me as me_api
@@ -31,7 +32,6 @@ from router.console.idempotency import IdempotentRequests
 from router.console.pages import audit, budgets, jobs, plans, prices, quotes, sign_in, spend
 from router.console.quote_errors import add_quote_errors
 from router.console.site import ConsoleSite
-from router.queries.approvals import ApprovalRefusedError
 from router.render.pages import stylesheet
 from router.state.errors import StateError
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from typing import cast
 
+from router.app.queries.context import QueryContext
 from router.console.answers import AnswerCache
 from router.console.api.openapi import openapi_document
 from router.console.app import make_console
 from router.console.site import ConsoleSite
-from router.queries.context import QueryContext
 
 
 def openapi_text() -> str:

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from router.app.queries.context import QueryContext
+from router.app.queries.jobs import find_attempt, find_job, read_jobs, report_jobs
+from router.app.queries.plans import find_night_of
 from router.console.site import ConsoleSite
-from router.controller.job_report import JobsReport
-from router.queries.context import QueryContext
-from router.queries.jobs import find_attempt, find_job, read_jobs, report_jobs
-from router.queries.plans import find_night_of
+from router.controller.report.job_report import JobsReport
 from router.render import jobs_data
-from router.render.jobs_page import attempt_page, job_page, jobs_fragment, jobs_page
+from router.render.jobs_page import JobsView, attempt_page, job_page, jobs_fragment, jobs_page
 from router.render.page_frame import PageFrame
 from router.render.planned_job_page import planned_job_url
 
@@ -52,12 +52,12 @@ def _jobs(context: QueryContext) -> JobsReport:
     return report_jobs(context, _LAST.report)
 
 
-def draw_jobs(context: QueryContext, frame: PageFrame | None, refreshing: bool, wanted: str) -> str:
-    """Return the page of the gangs that hold the words ``wanted``; without a frame the part of it that changes."""
+def draw_jobs(context: QueryContext, frame: PageFrame | None, refreshing: bool, view: JobsView) -> str:
+    """Return the page of the gangs that somebody looks at; without a frame the part of it that changes."""
     report = _jobs(context)
     if frame is None:
-        return jobs_fragment(report, refreshing=refreshing, wanted=wanted)
-    return jobs_page(report, frame, refreshing=refreshing, wanted=wanted)
+        return jobs_fragment(report, refreshing=refreshing, view=view)
+    return jobs_page(report, frame, refreshing=refreshing, view=view)
 
 
 def draw_job(context: QueryContext, name: str, frame: PageFrame) -> str | None:

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
+from router.app.queries.context import QueryContext
+from router.app.queries.plan_making import PlanQuestion, check_plan_question, make_asked_plan
 from router.console.work import Lane, Outcome, WorkResult, open_worker_store, register_kind, submit
-from router.queries.context import QueryContext
-from router.queries.plan_making import PlanQuestion, check_plan_question, make_asked_plan
 from router.state.tasks import TaskRow
 
 KIND = "plan"

@@ -11,8 +11,8 @@ from typing import Any
 
 from pricing.problems import InvalidInputError
 from router.access.identity import Identity
+from router.app.queries.context import QueryContext
 from router.console.work import NICENESS, Outcome, ProcessWorker, Report, worker_settings
-from router.queries.context import QueryContext
 from router.state.errors import StateError
 from router.state.store import StateStore
 

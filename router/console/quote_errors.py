@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable
 from fastapi import FastAPI, Request
 from fastapi.responses import Response
 
+from router.app.queries.quote_acceptance import QuoteAcceptedError, QuoteStaleError
 from router.app.stored_quotes import NoSuchQuoteError
 from router.console.error_answers import answer_error
-from router.queries.quote_acceptance import QuoteAcceptedError, QuoteStaleError
 
 _STATUSES: tuple[tuple[type[Exception], int, str], ...] = (
     (NoSuchQuoteError, 404, "the list of quotes has those that you may see"),

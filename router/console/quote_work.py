@@ -9,6 +9,25 @@ from typing import Any
 
 from pricing.money import Usd
 from router.access.identity import Grant, Identity, Role
+from router.app.queries.context import QueryContext
+from router.app.queries.quote_acceptance import (
+    AcceptanceInputs,
+    QuoteAcceptedError,
+    QuoteStaleError,
+    QuoteUnplacedError,
+    accept_quote,
+    check_acceptable,
+    present_budgets,
+)
+from router.app.queries.quote_limits import QuestionLimits
+from router.app.queries.quote_questions import (
+    QuoteQuestion,
+    ask_quote,
+    check_question,
+    prepare_question,
+    runs_of_state,
+)
+from router.app.queries.quotes import find_quote
 from router.config.plan_files import QuoteAcceptance
 from router.console.work import (
     BEGUN_BEFORE,
@@ -20,26 +39,7 @@ from router.console.work import (
 )
 from router.jobs.limits import Limits
 from router.jobs.quantities import Moment
-from router.planning.restricted_limits import limits_text
-from router.queries.context import QueryContext
-from router.queries.quote_acceptance import (
-    AcceptanceInputs,
-    QuoteAcceptedError,
-    QuoteStaleError,
-    QuoteUnplacedError,
-    accept_quote,
-    check_acceptable,
-    present_budgets,
-)
-from router.queries.quote_limits import QuestionLimits
-from router.queries.quote_questions import (
-    QuoteQuestion,
-    ask_quote,
-    check_question,
-    prepare_question,
-    runs_of_state,
-)
-from router.queries.quotes import find_quote
+from router.planning.document.restricted_limits import limits_text
 from router.quotes.quote import LimitsPlan
 from router.quotes.quote_json import answers_to_json
 from router.state.tasks import TaskRow
@@ -65,8 +65,8 @@ def submit_question(context: QueryContext, question: QuoteQuestion) -> TaskRow:
     return submit(context, QUOTE, checked.job.team, request)
 
 
-def submit_acceptance(context: QueryContext, name: str, ceiling: Usd | None) -> TaskRow:
-    """Queue the acceptance of a quote.
+def submit_acceptance(context: QueryContext, name: str, ceiling: Usd | None, *, later: bool) -> TaskRow:
+    """Queue the acceptance of a quote; ``later``: also of a plan that starts later than quoted.
 
     AccessDeniedError, NoSuchQuoteError, QuoteAcceptedError, QuoteStaleError, InvalidInputError, TooManyTasksError.
     """
@@ -78,6 +78,7 @@ def submit_acceptance(context: QueryContext, name: str, ceiling: Usd | None) -> 
         "team": stored.quote.team,
         "quote": stored.name,
         "ceiling": "" if ceiling is None else str(ceiling),
+        "later": later,
     }
     return submit(context, QUOTE_ACCEPTANCE, stored.quote.team, request)
 
@@ -103,12 +104,15 @@ def run_acceptance(request: dict[str, Any], progress: Callable[[str], None]) -> 
     now = datetime.fromisoformat(request["now"])
     with open_worker_store(now) as store:
         context = QueryContext(worker_settings(), store, lambda: now, _identity_of(request))
-        inputs = AcceptanceInputs(now, budgets=present_budgets(context, now), runs=runs_of_state(context))
+        inputs = AcceptanceInputs(
+            now, budgets=present_budgets(context, now), runs=runs_of_state(context), later=request["later"]
+        )
         ceiling = Usd.parse(request["ceiling"]) if request["ceiling"] else None
         try:
             acceptance = accept_quote(context, request["quote"], ceiling, inputs, progress)
         except (QuoteStaleError, QuoteUnplacedError) as error:
-            raise WorkError(f"{error}; {error.remedy}") from None
+            field = error.field if isinstance(error, QuoteUnplacedError) else ""
+            raise WorkError(f"{error}; {error.remedy}", field=field) from None
         except QuoteAcceptedError as error:
             earlier = _earlier_acceptance(context, request) if BEGUN_BEFORE in request else None
             if earlier is None:
@@ -132,10 +136,10 @@ def _earlier_acceptance(context: QueryContext, request: dict[str, Any]) -> Quote
 
 
 def _limits_of(request: dict[str, Any]) -> QuestionLimits:
-    """Return the limits that were checked; none in a request of an earlier version."""
-    text, plan = request.get("limits"), request.get("limits_plan")
+    """Return the limits that were checked."""
+    plan = request["limits_plan"]
     return QuestionLimits(
-        Limits.none() if text is None else Limits.model_validate_json(text),
+        Limits.model_validate_json(request["limits"]),
         None if plan is None else LimitsPlan(plan["digest"], datetime.fromisoformat(plan["as_of"])),
     )
 

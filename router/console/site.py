@@ -8,6 +8,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from router.access.identity import Identity
+from router.app.queries.context import QueryContext
+from router.app.queries.spend import spend_version
 from router.console.answers import AnswerCache
 from router.console.error_answers import SCRIPTS, STYLESHEET
 from router.console.kept_answers import KeptAnswers
@@ -16,8 +18,6 @@ from router.console.rates import RateLimits
 from router.console.reader_slots import CSRF_MARK, WHO_MARK
 from router.console.readiness import Readiness
 from router.console.recent_answers import RecentAnswers
-from router.queries.context import QueryContext
-from router.queries.spend import spend_version
 from router.render.figures import day_clock
 from router.render.page_frame import NavigationLink, PageFrame
 

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from fastapi import Request
 from fastapi.responses import Response
 
+from router.app.queries.spend import SpendQuestion
 from router.console.answers import CachedAnswer
 from router.console.kept_answers import KeptAnswer
 from router.console.site import ConsoleSite
 from router.console.spend_questions import kept_month
-from router.queries.spend import SpendQuestion
 from router.showback.report.values import ShowbackReport
 
 CSV = "text/csv; charset=utf-8"

@@ -10,11 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pricing.problems import InvalidInputError
-from router.console.kept_answers import REFRESH_SECONDS, REST_SECONDS, KeptAnswer
-from router.console.site import ConsoleSite
-from router.ledger.month import Month
-from router.queries.budgets import budget_progress
-from router.queries.spend import (
+from router.app.queries.budgets import budget_progress
+from router.app.queries.spend import (
     FIRST_MONTH,
     LAST_MONTH,
     SpendQuestion,
@@ -23,6 +20,9 @@ from router.queries.spend import (
     month_answer,
     seen_teams,
 )
+from router.console.kept_answers import REFRESH_SECONDS, REST_SECONDS, KeptAnswer
+from router.console.site import ConsoleSite
+from router.ledger.month import Month
 from router.render.spend_links import SpendLinks
 from router.showback.report.query import CostBasis
 from router.showback.shared_costs import SharingMethod
@@ -109,8 +109,12 @@ async def newest_month(site: ConsoleSite, teams: frozenset[str] | None) -> Month
 
 
 async def kept_month(site: ConsoleSite, question: SpendQuestion) -> KeptAnswer:
-    """Return the report and the lines of a month (:class:`router.app.showback.MonthAnswer`), made once for all."""
-    return await site.costs.get(question, lambda: site.cost_work.ask(month_answer, question))
+    """Return the report and the lines of a month (:class:`router.app.showback.MonthAnswer`), made once for all.
+
+    A budget that was set a moment ago is in it, whichever server was told.
+    """
+    settings = await site.recent.get("budgets version", site.context.store.overview.budgets_version)
+    return await site.costs.get((question, settings), lambda: site.cost_work.ask(month_answer, question))
 
 
 async def kept_budgets(site: ConsoleSite, question: SpendQuestion) -> KeptAnswer:
@@ -141,7 +145,8 @@ def keep_costs_current(site: ConsoleSite) -> Iterator[None]:
     def run() -> None:
         months: tuple[Month, ...] = _begin_months(site).result().value
         month = months[0] if months else Month.of(site.context.clock())
-        site.costs.begin(question := SpendQuestion(month=month), lambda: site.cost_work.ask(month_answer, question))
+        question, settings = SpendQuestion(month=month), site.context.store.overview.budgets_version()
+        site.costs.begin((question, settings), lambda: site.cost_work.ask(month_answer, question))
         while not ended.wait(REFRESH_SECONDS):
             with suppress(StateError, InvalidInputError, OSError):  # a reader who asks then hears of it
                 site.costs.refresh()

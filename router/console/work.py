@@ -19,16 +19,16 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from typing import Any, Protocol
 
 from pricing.problems import InvalidInputError
+from router.app.queries.context import QueryContext
+from router.app.queries.tasks import submit_task
 from router.app.settings import AppSettings
-from router.queries.context import QueryContext
-from router.queries.tasks import submit_task
 from router.state.errors import StateError
 from router.state.store import StateStore
 from router.state.tasks import TaskRow, TaskState, TaskWrites
@@ -54,8 +54,19 @@ class Lane(StrEnum):
     SHORT = "short"
 
 
+# The result of a task that failed may have this key: the field of the request that may change that.
+FIELD = "field"
+
+
 class WorkError(Exception):
-    """A task cannot be done; the message is for who asked, and says what to do."""
+    """A task cannot be done; the message is for who asked, and says what to do.
+
+    ``field``: the field of the request that may change that, for the form; "" for none.
+    """
+
+    def __init__(self, message: str, *, field: str = "") -> None:
+        super().__init__(message)
+        self.field = field
 
 
 class Outcome(StrEnum):
@@ -247,7 +258,9 @@ def _run_function(function: WorkFunction, request: dict[str, Any], report: Repor
     try:
         made = function(request, report)
         return made if isinstance(made, WorkResult) else WorkResult(Outcome.DONE, made)
-    except (WorkError, InvalidInputError, StateError) as error:
+    except WorkError as error:
+        return WorkResult(Outcome.FAILED, {FIELD: error.field} if error.field else {}, str(error))
+    except (InvalidInputError, StateError) as error:
         return WorkResult(Outcome.FAILED, message=str(error))
     except Exception as error:
         LOG.exception("a task failed unexpectedly")
@@ -384,7 +397,7 @@ class _TaskLink:
         if ended.outcome is Outcome.DONE:
             self._tasks.finish(task.id, task.worker, ended.result, at, ended.writes)
         elif ended.outcome is Outcome.FAILED:
-            self._tasks.fail(task.id, task.worker, ended.message, at)
+            self._tasks.fail(task.id, task.worker, ended.message, at, ended.result)
         else:
             died = ended.outcome is Outcome.DIED and not self._stopping.is_set()
             self._tasks.give_back(task.id, task.worker, at, died=died)
@@ -394,15 +407,3 @@ class _TaskLink:
             self._is_own = self._tasks.progress(self._task.id, self._task.worker, self._pending, self._clock())
         self._pending = ""
         self._reported_at = self._written_at = time.monotonic()
-
-
-def wait_for_task(
-    store: StateStore, task_id: str, timeout: timedelta, *, poll_seconds: float = POLL_SECONDS
-) -> TaskRow | None:
-    """Return the task when it has ended, or as it is when the time is over; None where it does not exist."""
-    until = time.monotonic() + timeout.total_seconds()
-    while True:
-        task = store.tasks.find(task_id)
-        if task is None or task.state.is_final or time.monotonic() >= until:
-            return task
-        time.sleep(poll_seconds)

@@ -12,12 +12,12 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 
 from router.agent import protocol
-from router.controller.attempt_history import history_of
-from router.controller.causes import FailureCause
 from router.controller.context import ControllerContext
 from router.controller.errors import NotReleasedError
-from router.controller.lifecycle import ReleaseReason, describe_end
-from router.controller.provision_order import (
+from router.controller.history.attempt_history import history_of
+from router.controller.history.causes import FailureCause
+from router.controller.history.lifecycle import ReleaseReason, describe_end
+from router.controller.provision.provision_order import (
     ProvisionRequest,
     ProvisionResult,
     ProvisionStatus,
@@ -26,9 +26,9 @@ from router.controller.provision_order import (
     is_half_done,
     release_half_done,
 )
-from router.controller.release import release
-from router.controller.supervisor import Supervisor
-from router.controller.worker_pool import apply_lock
+from router.controller.release.release import release
+from router.controller.supervise.supervisor import Supervisor
+from router.controller.supervise.worker_pool import apply_lock
 from router.state.errors import LeaseHeldError, StateError
 from router.state.records import Attempt
 
@@ -75,11 +75,7 @@ class PlanExecution:
                 for attempt in alive:
                     if is_half_done(attempt) and not watcher.is_busy(attempt):
                         self._release_half_done(attempt)
-                due = [
-                    n
-                    for n in waiting
-                    if existing_result(self.site, self.requests[n].plan, self.requests[n].order) is None
-                ]
+                due = [n for n in waiting if self._is_due(n)]
                 if due and watcher.idle:
                     with apply_lock(self.site, within_s=math.inf):
                         self._provision_due(due, interrupted)
@@ -92,6 +88,14 @@ class PlanExecution:
         finally:
             watcher.close()
         return tuple(self._with_newest_attempt(self.outcomes[number]) for number in sorted(self.outcomes))
+
+    def _is_due(self, number: int) -> bool:
+        """Return whether an order that waited is to be provisioned now; one that is done meanwhile no longer waits."""
+        request = self.requests[number]
+        existing = existing_result(self.site, request.plan, request.order, request.planned_at)
+        if existing is not None and existing.result is ProvisionStatus.DONE:
+            self.outcomes[number] = existing
+        return existing is None
 
     def _with_newest_attempt(self, outcome: ProvisionResult) -> ProvisionResult:
         """Return the result with the newest attempt of its order."""

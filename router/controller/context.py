@@ -9,8 +9,8 @@ from datetime import datetime
 from pathlib import Path
 
 from providers.fleet import Fleet
-from router.controller.deploy_settings import Deploy
-from router.controller.workspaces import CoordinatorEndpoint
+from router.controller.workspace.workspaces import CoordinatorEndpoint
+from router.deploy.deploy_settings import Deploy
 from router.state.store import StateStore
 from terraform.cli_config import PluginSources
 from terraform.runner import Runner

@@ -8,7 +8,7 @@ from datetime import datetime
 from itertools import groupby
 
 from pricing.money import Usd, UsdPerHour
-from router.planning.plan import Line, Plan
+from router.planning.document.plan import Line, Plan
 
 
 @dataclass(frozen=True, slots=True)

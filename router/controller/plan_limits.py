@@ -12,8 +12,8 @@ from datetime import datetime
 from pricing.money import NANOS_PER_CENT, ZERO, Usd
 from router.jobs.limits import Limits, TeamBudget
 from router.ledger.budget import Budget, Scope, SpentByOwner
-from router.planning.plan import Plan
-from router.planning.restricted_limits import limits_digest, limits_text
+from router.planning.document.plan import Plan
+from router.planning.document.restricted_limits import limits_digest, limits_text
 from router.state.store import StateStore
 
 
@@ -41,7 +41,7 @@ def store_made_limits(store: StateStore, plan: str, limits: Limits) -> None:
 
 
 def made_limits(store: StateStore, plan: str) -> Limits:
-    """Return the limits that a plan was made with; where an earlier version made it, those stored last with it."""
+    """Return the limits that a plan was made with; where another state made it, those stored last with it."""
     return _find_made_limits(store, plan) or Limits.none()
 
 
@@ -55,7 +55,7 @@ def _find_made_limits(store: StateStore, plan: str) -> Limits | None:
 
 def knows_limits(store: StateStore, plan: Plan, digest: str) -> bool:
     """Return whether the limits that a plan was made with are stored, or it was made without any."""
-    stated = plan.inputs is not None and plan.inputs.limits_digest != Limits.none().digest
+    stated = plan.inputs.limits_digest != Limits.none().digest
     return not stated or _find_made_limits(store, digest) is not None
 
 

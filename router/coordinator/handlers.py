@@ -1,4 +1,4 @@
-"""Answers of the coordinator to agents, as docs/design/011-node-agent.md specifies them.
+"""Answers of the coordinator to agents, as docs/design/agent-and-coordinator.md specifies them.
 
 Whatever an answer promises is in the database first.
 """

@@ -20,6 +20,9 @@ from router.coordinator.connections import ConnectionLimits, ConnectionRegistry
 
 # Pending connections have at most this part of the files that the process may open.
 _SHARE_OF_FILES = 8
+# A handshake takes some four rounds of the loop. Whoever is pending keeps a place for at least so many rounds, because
+# otherwise nobody in a crowd could end one before newer connections took the place.
+_ROUNDS = 16
 # What is read at a time.
 _READ = 4 * 1024
 
@@ -37,6 +40,8 @@ def _create_server(
         return create(factory, **rest)
     # Agents and programs do not resume sessions, and the server would keep each session that it has given a ticket for.
     ssl.num_tickets = 0
+    # The loop accepts so many each time that it looks round. Others wait in the queue of the system.
+    rest["backlog"] = min(rest["backlog"], max(1, queue.most // _ROUNDS))
     return create(partial(PendingConnection, queue, factory, ssl), **rest)
 
 
@@ -70,9 +75,9 @@ class HandshakeQueue:
     def __init__(self, limits: ConnectionLimits) -> None:
         self.limits = limits
         pending, files = self.limits.pending, resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        most = min(pending, files // _SHARE_OF_FILES)
+        self.most = min(pending, files // _SHARE_OF_FILES)
         self.crowd = ConnectionRegistry(
-            replace(self.limits, per_address=pending, strangers=pending, storm_seconds=0.0, connections=most)
+            replace(self.limits, per_address=pending, strangers=pending, storm_seconds=0.0, connections=self.most)
         )
         self._loop = asyncio.get_running_loop()
         # Oldest first, with the time at which they began.

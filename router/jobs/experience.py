@@ -1,6 +1,6 @@
 """Learn from earlier runs: speeds of a job by gang, and interruptions by pool, older ones counted less. Pure.
 
-Design note 056. Runs are facts about attempts; what is learned of them at one moment is an :class:`Experience`.
+Design note learning. Runs are facts about attempts; what is learned of them at one moment is an :class:`Experience`.
 """
 
 from __future__ import annotations

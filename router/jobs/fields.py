@@ -9,9 +9,9 @@ import difflib
 import math
 import re
 from collections.abc import Iterable
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
-from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
 
 #: The only key of a value that an import of another tool's file leaves to the user.
 FILL_IN = "FILL IN"
@@ -63,28 +63,6 @@ class Spec(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
     words: ClassVar[frozenset[str]] = frozenset()
-
-
-def former_names(model: type[BaseModel]) -> dict[str, str]:
-    """Return today's name of each field that once had another, by the former name, which is still read."""
-    return {
-        str(word): name
-        for name, field in model.model_fields.items()
-        if isinstance(field.validation_alias, AliasChoices)
-        for word in field.validation_alias.choices
-        if word != name
-    }
-
-
-def refuse_both_names(model: type[BaseModel], value: Any) -> Any:
-    """Return the value as it is; RefusedError where a field is given by its former name and by today's."""
-    if isinstance(value, dict):
-        for former, name in former_names(model).items():
-            if former in value and name in value:
-                raise RefusedError(
-                    f"{name} and {former} are both given", f"keep {name}: {former} is its former name", at=(former,)
-                )
-    return value
 
 
 def show_value(value: object) -> str:

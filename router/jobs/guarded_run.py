@@ -89,13 +89,15 @@ class GuardedFigures:
     """Expected hours of guarded runs, by window.
 
     ``spot`` and ``fallback`` are hours billed of the gang, beyond its first start-up, and of the fallback;
-    ``fallback_probability`` is how often that is needed. ``elapsed`` is the time from the first start-up to the end,
-    ``interruptions`` their number, ``lost`` the billed hours that interruptions cost.
+    ``fallback_probability`` is how often that is needed, ``last_moment_probability`` how often it begins with too
+    little time left to lose it once. ``elapsed`` is the time from the first start-up to the end, ``interruptions``
+    their number, ``lost`` the billed hours that interruptions cost.
     """
 
     spot: Floats
     fallback: Floats
     fallback_probability: Floats
+    last_moment_probability: Floats
     elapsed: Floats
     interruptions: Floats
     lost: Floats
@@ -275,6 +277,7 @@ class _Sums:
 
     hits: Floats
     probability: Floats
+    last_moment: Floats
     remaining: Floats
     early: Floats
 
@@ -350,9 +353,11 @@ class _RunsAtSpeeds:
         going = _along(not_done, lead, np.ones_like(whole))
         tried = (before - falls * ((1 - 1 / steps) / 2)) * (going * steps)[None, :, None]
         early = going * _along(counts[None, None], lead, np.zeros((1, 1, 1)))
+        needed = _each_count(falls, going)
         sums = _Sums(
             hits=tried.sum(axis=-1),
-            probability=_each_count(falls, going),
+            probability=needed,
+            last_moment=needed,
             remaining=_each_count(falls, over),
             early=_each_count(falls, early),
         )
@@ -360,13 +365,24 @@ class _RunsAtSpeeds:
         # Who leaves after the third interruption falls where else the third would be followed by a fourth life.
         n = min(LEAVE_AFTER, last)
         falls = np.concatenate([falls[:1, ..., : n - 1], before[:1, ..., n - 1 : n]], axis=-1)
+        last_moment = falls.copy()
+        last_moment[..., n - 1] -= np.minimum(self._spare_time_probability(slack[:1], n), last_moment[..., n - 1])
         leaving = _Sums(
             hits=tried[:1, ..., :n].sum(axis=-1),
             probability=_each_count(falls, going[..., :n]),
+            last_moment=_each_count(last_moment, going[..., :n]),
             remaining=_each_count(falls, over[..., :n]),
             early=_each_count(falls, going[..., :n] * counts[:n]),
         )
         return sums, leaving
+
+    def _spare_time_probability(self, slack: Floats, hits: int) -> Floats:
+        """Return the probability that so many interruptions leave time to lose the fallback once."""
+        room = slack[..., None] - self.run.fallback_start - self.run.loss - hits * self.wasted
+        if hits == 1:
+            return np.asarray((room >= 0).astype(np.float64))
+        each = np.repeat(room[..., None], hits - 1, axis=-1)
+        return sums_within(each, self.run.recovery, hits - 1)[..., -1]
 
     def _beyond(self, sums: _Sums, slack: Floats, allowed: Floats, left: Floats, ends: NDArray[np.int64]) -> _Sums:
         """Return the sums where more lives are needed and allowed than are counted: the work goes on in proportion."""
@@ -381,6 +397,7 @@ class _RunsAtSpeeds:
         return _Sums(
             hits=np.where(beyond, lives, sums.hits),
             probability=np.where(beyond, short.astype(np.float64), sums.probability),
+            last_moment=np.where(beyond, short.astype(np.float64), sums.last_moment),
             remaining=np.where(beyond, self._work * np.maximum(0.0, 1 - lives / needed), sums.remaining),
             early=np.where(beyond, lives * short, sums.early),
         )
@@ -389,6 +406,7 @@ class _RunsAtSpeeds:
         """Return the figures, first of all axes, of runs that are on the fallback for good once they need it."""
         begun, work = self._begun, self._work
         probability, remaining = sums.probability + 1 - begun, sums.remaining + (1 - begun) * work
+        last_moment = sums.last_moment + 1 - begun
         on_fallback, ratio = probability, 1.0 if self.run.fallback_ratio is None else self.run.fallback_ratio
         if self.run.fallback_ratio is None:
             remaining, on_fallback = np.zeros_like(remaining), np.zeros_like(probability)
@@ -402,11 +420,13 @@ class _RunsAtSpeeds:
         finite = np.isfinite(self.windows)
         to_the_end = np.where(finite, self.windows - self.run.fallback_start / 2, 0.0)
         late = np.where(finite[:, None], np.maximum(to_the_end[:, None], work), open_end)
+        early = (probability - last_moment) * np.minimum(open_end, late)
         found = {
             "spot": done + lost,
             "fallback": ratio * remaining + on_fallback * self.run.fallback_start,
             "fallback_probability": probability,
-            "elapsed": (1 - probability) * work + delays + probability * late,
+            "last_moment_probability": last_moment,
+            "elapsed": (1 - probability) * work + delays + last_moment * late + early,
             "interruptions": sums.hits + hardware,
             "lost": lost,
         }
@@ -437,6 +457,7 @@ class _RunsAtSpeeds:
             "spot": begins * on_spot,
             "fallback": begins * (on_fallback - ratio * left - self.run.fallback_start),
             "fallback_probability": np.zeros_like(begins),
+            "last_moment_probability": -begins * (1 - short),
             "elapsed": -begins * spared,
             "interruptions": begins * rounds,
             "lost": begins * rounds * self.wasted,

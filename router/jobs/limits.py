@@ -21,7 +21,6 @@ from pricing.places import Market
 from router.jobs.fields import Count, Flag, Positive, RefusedError, Spec, Tally, Text, as_many, as_number
 from router.jobs.quantities import Dollars, DollarsPerHour, Duration, Gigabytes, Percent, UtcTime
 
-_LATER_SECTIONS = ("maintenance", "egress_caps_gb", "commitments")  # they are written only where they are used
 ReservedCost = Literal["amortised", "sunk", "unknown"]
 
 
@@ -249,10 +248,6 @@ def _drop_empty(value: object) -> object:
     return {key: item for key, item in value.items() if item is not None} if isinstance(value, dict) else value
 
 
-def _is_none(value: object) -> bool:
-    return value is None
-
-
 class Limits(Spec):
     """The limits file. Everything is optional; :meth:`none` limits nothing."""
 
@@ -282,19 +277,16 @@ class Limits(Spec):
         description="The most GB (10**9 bytes) that may leave a cloud in a calendar month (UTC), by cloud; "
         "what `egress_month_to_date_gb` says is included.",
     )
-    # Digests are over limits as JSON: those without the fields below keep the bytes that they had.
-    carbon: Carbon | None = Field(default=None, exclude_if=_is_none)
+    carbon: Carbon | None = None
     quotas: Text | None = Field(
         default=None,
         description="Quotas, reservations and stock as `stepfare quotas` and `stepfare stock` read them: `latest`, or "
         "a file beside this one. Where a limit here counts the same machines, the smaller amount binds.",
         examples=["latest"],
-        exclude_if=_is_none,
     )
     fair_share: FairShare | None = Field(
         default=None,
         description="Whose waiting jobs are left out last, by shares and recent use of teams.",
-        exclude_if=_is_none,
     )
 
     @classmethod
@@ -303,8 +295,8 @@ class Limits(Spec):
         return cls()
 
     def to_json(self) -> str:
-        """Return the limits as JSON, without sections that came later and are not used: those are as they were."""
-        return self.model_dump_json(exclude={name for name in _LATER_SECTIONS if not getattr(self, name)})
+        """Return the limits as JSON without empty sections: one that a later version adds changes no digest."""
+        return self.model_dump_json(exclude={name for name in Limits.model_fields if not getattr(self, name)})
 
     @property
     def digest(self) -> str:

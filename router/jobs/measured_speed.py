@@ -1,6 +1,6 @@
 """Correct the speeds that a job states by what was measured: on its own gang now, and on earlier runs. Pure.
 
-Design notes 052 and 056. There is one rule for both; they differ in how many runs a measure is worth.
+Design notes speed and learning. There is one rule for both; they differ in how many runs a measure is worth.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from router.jobs.fields import Count, NotNegative, Positive, RefusedError, Spec, Text, as_number, show_value
 
@@ -43,7 +43,6 @@ class ProfilePoint(Spec):
     words: ClassVar[frozenset[str]] = frozenset(
         {"accelerators", "seconds_per_step", "tokens_per_second", "tokens_per_step", "batch_per_accelerator"}
     )
-    later: ClassVar[tuple[str, ...]] = ("batch", "placement", "precision", "date")
     accelerator: Text = Field(examples=["H100"])
     count: Count = Field(description="Accelerators in the whole gang.")
     steps_per_hour: Positive
@@ -63,10 +62,6 @@ class ProfilePoint(Spec):
     def stated_machines(self) -> int | None:
         """Return the number of machines; None where the placement is not stated."""
         return None if self.placement is None else int(self.placement.partition("x")[0])
-
-    @model_serializer(mode="wrap")
-    def _without_unstated(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return without_empty(handler(self), self.later)
 
     @model_validator(mode="after")
     def _placed(self) -> ProfilePoint:
@@ -120,11 +115,6 @@ class ProfilePoint(Spec):
             speed = _positive(value.pop("tokens_per_second"), "tokens_per_second")
             value["steps_per_hour"] = 3600 * speed / _positive(tokens, "tokens_per_step")
         return value
-
-
-def without_empty(content: dict[str, Any], later: tuple[str, ...]) -> dict[str, Any]:
-    """Return the content without empty fields that came later: what does not use them keeps its form and digest."""
-    return {name: value for name, value in content.items() if value is not None or name not in later}
 
 
 def _positive(value: object, word: str) -> float:

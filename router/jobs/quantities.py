@@ -25,6 +25,11 @@ LONGEST_RUN = timedelta(days=90)
 # Moments that people write must lie within these, so that adding any duration stays in the calendar.
 _FIRST, _BEYOND = datetime(1970, 1, 1, tzinfo=UTC), datetime(3000, 1, 1, tzinfo=UTC)
 _DURATION_HELP = "write a number with its unit, e.g. 90m, 18h, 7d or 1h30m"
+_AHEAD_HELP = "write hours or days, e.g. 36h, 2d or 1d12h"
+_UNIT_WORDS = re.compile(
+    r"(?<![A-Za-z])(?:weeks?|days?|hours?|hrs?|minutes?|mins?|seconds?|secs?|[wdhms])(?![A-Za-z])", re.IGNORECASE
+)
+_NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")
 _BYTES = {"B": 1} | {
     f"{prefix}{end}": base**power
     for power, prefix in enumerate("KMGTP", start=1)
@@ -66,6 +71,20 @@ def parse_duration(value: object) -> timedelta:
     if duration > _LONGEST:
         raise RefusedError("is longer than ten years", _DURATION_HELP)
     return duration
+
+
+def parse_time_ahead(text: str) -> timedelta:
+    """Return the duration of a field for a time from now: ``36h``, ``+2d``, ``36 hours``, or ``12`` for hours.
+
+    Raises RefusedError as :func:`parse_duration` does.
+    """
+    short = _UNIT_WORDS.sub(lambda found: found[0][0].lower(), text.strip().removeprefix("+").strip())
+    try:
+        return parse_duration(f"{short}h" if _NUMBER.fullmatch(short) else short)
+    except RefusedError as error:
+        # As it was written, and not as it was read.
+        what = f"{show_value(text.strip())} is no time from now" if "is no duration" in error.what else error.what
+        raise RefusedError(what, _AHEAD_HELP) from None
 
 
 def format_duration(duration: timedelta) -> str:

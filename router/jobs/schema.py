@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, Final
 
@@ -112,13 +111,6 @@ def allow_single_item(properties: Schema, *names: str) -> None:
         kept = {key: found[key] for key in ("description", "examples") if key in found}
         bare = {key: value for key, value in many.items() if key not in kept}
         properties[name] = {**kept, "anyOf": [bare, many["items"]]}
-
-
-def allow_former_names(properties: Schema, names: Mapping[str, str]) -> None:
-    """Add each former name after all fields: the rule of today's field, marked as deprecated."""
-    for former, name in names.items():
-        rule = {key: value for key, value in properties[name].items() if key not in ("default", "examples")}
-        properties[former] = {**rule, "description": f"Former name of `{name}`.", "deprecated": True}
 
 
 def _gang(parts: Schema, _: Schema) -> None:

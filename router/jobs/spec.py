@@ -338,7 +338,7 @@ class Run(Spec):
         )
 
 
-# What limits a job's speed; it rules out where the job would be slow (design notes 042, 058).
+# What limits a job's speed; it rules out where the job would be slow (design note costs-and-estimates).
 PlacementRule = Literal["communication", "memory", "data", "compute", "none"]
 
 
@@ -365,7 +365,7 @@ class Job(Spec):
     words: ClassVar[frozenset[str]] = frozenset({"use_spot"})
     name: Annotated[str, BeforeValidator(parse_name)] = Field(
         description="Lower-case letters, digits and -; unique among the jobs of a plan.",
-        examples=["llama-7b"],
+        examples=["llama2-7b-sft-chat"],
     )
     team: Text = Field(description="Who pays.")
     project: Text | None = None
@@ -516,35 +516,16 @@ class Job(Spec):
 
     @property
     def digest(self) -> str:
-        """Return SHA-256 (hex) of the canonical JSON.
+        """Return SHA-256 (hex) of the canonical JSON, without fields at their default.
 
-        Of environment values only the names count, and references to secrets.
+        A field that a later version adds therefore changes no digest. Of environment values only the names count, and
+        references to secrets.
         """
-        content = self.model_dump(mode="json")
-        if self.run is not None:
+        content = self.model_dump(mode="json", exclude_defaults=True)
+        if self.run is not None and self.run.env:
             references = dict(self.run.references)
             # A name holds no "=", so no name reads like a reference.
             content["run"]["env"] = [f"{n}={references[n]}" if n in references else n for n, _ in self.run.env]
-            # Jobs without a field that came later keep the digest that they had before it existed.
-            if self.run.code is None:
-                del content["run"]["code"]
-        if self.gang.max_moves is None:
-            del content["gang"]["max_moves"]
-        if not self.gang.mixed:
-            del content["gang"]["mixed"]
-        if self.status is not None and self.status.running is not None and self.status.running.mixed_with is None:
-            del content["status"]["running"]["mixed_with"]
-        if self.group is None:
-            del content["group"]
-        if self.placement is None:  # as above
-            del content["placement"]
-        if not self.may_be_late:
-            del content["late"]
-        for name in ("idle", "interruptions"):
-            if content[name] is None:
-                del content[name]
-        if self.checkpoint is not None and self.checkpoint.stall is None:
-            del content["checkpoint"]["stall"]
         text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         return hashlib.sha256(text.encode()).hexdigest()
 

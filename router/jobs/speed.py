@@ -1,7 +1,7 @@
 """Compute how fast a gang runs a job: from the job's measured profile points, else by an estimate.
 
 Every answer carries a relative error (standard deviation of the finish time over itself). Forms and constants:
-``docs/design/053-speed-of-transformers.md``; measured points: ``docs/design/004-speed-and-risk.md``.
+``docs/design/speed.md``; measured points: ``docs/design/interruption-risk.md``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Choose which transformer to time on one accelerator, and turn its step times into a profile point. Pure.
 
 What does not fit into memory is timed with fewer layers: a step is a constant and a term for each layer, as in
-``step_model``, and both are read off the depths that were timed (``docs/design/059-measuring.md``).
+``step_model``, and both are read off the depths that were timed (``docs/design/speed.md``).
 """
 
 from __future__ import annotations

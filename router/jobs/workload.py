@@ -6,7 +6,7 @@ import math
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from router.jobs.fields import (
     Count,
@@ -18,7 +18,7 @@ from router.jobs.fields import (
     as_number,
     show_value,
 )
-from router.jobs.profile_point import ProfilePoint, without_empty, wrong_points
+from router.jobs.profile_point import ProfilePoint, wrong_points
 
 _SCALE = {"": 1.0, "K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
 
@@ -95,11 +95,6 @@ class Transformer(Spec):
         Layout | None, BeforeValidator(_layout_words, json_schema_input_type=Literal["auto"] | Layout | None)
     ] = Field(default=None, description="Left out: data parallel alone. `auto`: the fastest layout that fits.")
 
-    @model_serializer(mode="wrap")
-    def _without_unstated(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        content = without_empty(handler(self), ("experts", "vocabulary", "layout"))
-        return content if self.quantised else {k: v for k, v in content.items() if k != "quantised"}
-
     @model_validator(mode="after")
     def _sensible(self) -> Transformer:
         if self.tokens_per_step < self.sequence_length:
@@ -145,10 +140,6 @@ class Workload(Spec):
         if self.transformer is not None:
             return self.transformer.tokens_per_step / self.transformer.sequence_length
         return next((point.batch for point in self.profile if point.batch is not None), None)
-
-    @model_serializer(mode="wrap")
-    def _without_unstated(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return without_empty(handler(self), ("batch",))
 
     @model_validator(mode="before")
     @classmethod

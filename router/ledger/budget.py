@@ -13,6 +13,8 @@ from pricing.money import ZERO, Usd
 from router.ledger.month import Month
 
 WARN = (50, 80, 100)
+#: What the audit log calls setting a budget, and removing one.
+BUDGET_SET, BUDGET_REMOVE = "budget set", "budget remove"
 _HUNDRED = 100
 _NANO = 10**9
 # Money by team and project, as in the ledger.
@@ -105,6 +107,14 @@ class BudgetStatus:
     def will_be_over(self) -> bool:
         """Return whether it is not over, and is likely to be at the month's end."""
         return not self.is_over and self.forecast is not None and self.forecast > self.usd
+
+
+def parse_percents(text: str) -> tuple[int, ...]:
+    """Return the whole percents of a text such as ``50, 80 %``; ValueError for another."""
+    try:
+        return tuple(int(each.strip().removesuffix("%")) for each in text.split(",") if each.strip())
+    except ValueError:
+        raise ValueError(f"{text!r} is no list of percents") from None
 
 
 def budgets_set_by(budgets: Iterable[Budget], moment: datetime | None) -> tuple[Budget, ...]:

@@ -83,7 +83,8 @@ class LedgerEntry:
     ``resource`` is the cloud's name for it: the machine's id, its disk, the store that was read. ``price_as_of`` and
     ``price_source`` say what priced it; ``on_demand_usd_per_hour`` is the list price on demand of one such machine, in
     that place and at that time. Empty or None: not known. Entries that a person added say ``who`` and why (``reason``),
-    and may name a document (``reference``). ValueError when that does not hold.
+    and may name a document (``reference``). ``closing`` names the last closing before the entry was written; the store
+    sets it. ValueError when that does not hold.
     """
 
     key: str
@@ -126,6 +127,7 @@ class LedgerEntry:
     reference: str = ""
     resource: str = ""
     on_demand_usd_per_hour: UsdPerHour | None = None
+    closing: str = ""
 
     def __post_init__(self) -> None:
         for why in (_time_problem(self), _money_problem(self), _subject_problem(self)):

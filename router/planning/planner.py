@@ -14,42 +14,49 @@ from itertools import pairwise
 
 from pricing.book import PriceBook
 from pricing.money import Usd
-from pricing.units import format_count
+from pricing.units import format_count, to_percent
 from router.jobs.experience import Experience
 from router.jobs.limits import Limits
 from router.jobs.quantities import PLANNING_SPAN
 from router.jobs.spec import Job
-from router.planning.alternatives import MAY_NOT_MOVE
-from router.planning.candidate import Candidate, steps_to_do
-from router.planning.candidates import CandidateFinder, DroppedListing
-from router.planning.column_generation import (
+from router.planning.columns.search import solve_by_columns
+from router.planning.document.cost_terms import cost_terms_of
+from router.planning.document.costing import lines_of, moves_of
+from router.planning.document.fair_share import team_standings
+from router.planning.document.inputs import LimitSource, plan_inputs
+from router.planning.document.plan import VALID_FOR, Line, Plan, PlanCarbon, PlanStatus
+from router.planning.document.plan_usage import PlanUsage
+from router.planning.document.usage_totals import egress_used, limits_used, month_of, orders_cost, teams_used
+from router.planning.explain.shadow_prices import shadow_prices
+from router.planning.explain.summary import summarise
+from router.planning.find.candidate import Candidate, steps_to_do
+from router.planning.find.candidates import CandidateFinder, DroppedListing, no_offer_reason
+from router.planning.find.derived_placement import Found, find_for_plan, planned_type
+from router.planning.improve.early_starts import start_early
+from router.planning.improve.late_jobs import JobOrder, LatePlan, may_be_late, order_problem, plan_late_jobs
+from router.planning.improve.split_jobs import CONFIDENCE, replan_jobs, unsplit_jobs, without_jobs
+from router.planning.improve.stability import keep_previous
+from router.planning.improve.stay_put import keep_places
+from router.planning.improve.stays import keep_running
+from router.planning.problem.dominance import drop_dominated
+from router.planning.problem.on_time import on_time_probability_of
+from router.planning.problem.problem import PlacementProblem, last_use, make_slots, most_starts, window
+from router.planning.problem.schedule import ScheduledRun
+from router.planning.problem.shared_limits import LimitUse, UseCounter, binding_limits, limit_amounts
+from router.planning.program.column_generation import (
     MAX_FULL_SHARES,
     MAX_WIDE_SHARES,
     Shortlist,
     build_shortlist,
     count_slot_shares,
 )
-from router.planning.columns.search import solve_by_columns
-from router.planning.cost_terms import cost_terms_of
-from router.planning.costing import lines_of, moves_of
-from router.planning.cover import commitments_used
-from router.planning.derived_placement import Found, find_for_plan, planned_type
-from router.planning.dominance import drop_dominated
-from router.planning.early_starts import start_early
-from router.planning.effort import Clock, Effort
-from router.planning.fair_share import team_standings
-from router.planning.formulation import Formulation, formulate
-from router.planning.inputs import LimitSource, plan_inputs
-from router.planning.late_jobs import JobOrder, LatePlan, may_be_late, order_problem, plan_late_jobs
-from router.planning.local_search import improve_places
-from router.planning.plan import VALID_FOR, Line, Plan, PlanCarbon, PlanStatus
-from router.planning.plan_usage import PlanUsage
-from router.planning.planning_input import NOT_LOOKED_AT, PlannedJobs, PlanningInput
-from router.planning.problem import PlacementProblem, last_use, make_slots, most_starts, window
-from router.planning.schedule import ScheduledRun
-from router.planning.shadow_prices import shadow_prices
-from router.planning.shared_limits import LimitUse, UseCounter, binding_limits, limit_amounts
-from router.planning.solve import (
+from router.planning.program.cover import commitments_used
+from router.planning.program.effort import Clock, Effort
+from router.planning.program.formulation import Formulation, formulate
+from router.planning.program.local_search import improve_places
+from router.planning.program.planning_input import NOT_LOOKED_AT, PlannedJobs, PlanningInput
+from router.planning.program.single_runs import MAY_NOT_MOVE
+from router.planning.program.solve import (
     PlacementSolution,
     better_answer,
     compacted,
@@ -58,13 +65,7 @@ from router.planning.solve import (
     with_full_bound,
     with_holdings,
 )
-from router.planning.solver import PulpSolver, Solver
-from router.planning.split_jobs import CONFIDENCE, replan_jobs, unsplit_jobs, without_jobs
-from router.planning.stability import keep_previous
-from router.planning.stay_put import keep_places
-from router.planning.stays import keep_running
-from router.planning.summary import on_time_probability_of, summarise
-from router.planning.usage_totals import egress_used, limits_used, month_of, orders_cost, teams_used
+from router.planning.program.solver import PulpSolver, Solver
 
 _SEARCHING = 0.85  # share of the time limit; the rest is for pricing and explaining
 _OFFERS = "offers"
@@ -87,7 +88,7 @@ class PlanRequest:
     and 1 % of its cost). ``limit_sources`` says which limits were read from clouds; it decides nothing.
     ``experience``: what earlier runs say of speeds and interruptions. With ``risk_quantile`` the interruptions of
     each spot pool count as known, at this quantile of what is believed of them. ``beside``: what other jobs take of
-    limits meanwhile (:func:`router.planning.current_use.peak_use`), which is not there for these.
+    limits meanwhile (:func:`router.planning.problem.current_use.peak_use`), which is not there for these.
     """
 
     jobs: tuple[Job, ...]
@@ -173,7 +174,7 @@ def make_plan(
     The same request gives the same plan, unless the time limit cut in (then the plan says where). The time limit runs
     from ``began`` on ``clock`` (now, where that is None) and covers everything done here. Raises InvalidInputError for
     a solver that is not available or a reservation that the book does not know. Jobs that may be late and find no place
-    in time are planned again beside the others (:mod:`router.planning.late_jobs`).
+    in time are planned again beside the others (:mod:`router.planning.improve.late_jobs`).
     """
     timings = timings if timings is not None else Timings()
     engine = solver if solver is not None else PulpSolver(request.solver)
@@ -193,10 +194,12 @@ def _plan_jobs(
     """Place the jobs so that each that is split over offers is as sure as it asks.
 
     Where it is not, it runs on one offer, or is placed again beside the others with more time; where both cost more
-    than the gap allows, all are placed again. After the last round what is not sure enough on one offer is left out.
+    than the gap allows, all are placed again. After the last round what is not sure enough on one offer is left out;
+    a dearer plan with all of them on one offer goes before one that leaves a job out for being placed again.
     ``tightened_confidence`` gets what was asked instead.
     """
     request, search, rounds = run.request, run.search, 0
+    dearer: PlannedJobs | None = None
     while True:
         run.progress(f"filtering {len(request.book.offers):,} offers for {len(jobs)} jobs")
         planning_input = _build_problem(run, jobs, tightened_confidence, order)
@@ -208,6 +211,8 @@ def _plan_jobs(
         if not without and unsplit.gap <= max(request.gap, answer.gap):
             answer = unsplit
             break
+        if not without and dearer is None:
+            dearer = PlannedJobs(planning_input, unsplit)
         is_late = search.late(CONFIDENCE)
         if rounds >= request.confidence_rounds or is_late:
             if not is_late:
@@ -226,6 +231,8 @@ def _plan_jobs(
             and not _short_of_confidence(jobs, replanned.runs)
         ):
             return PlannedJobs(tightened, replanned)
+    if dearer is not None and dearer.answer.runs.keys() - answer.runs.keys():
+        return dearer
     return PlannedJobs(planning_input, answer)
 
 
@@ -276,7 +283,10 @@ def _build_problem(
         found, dropped[job.name] = known[1]
         usable[job.name] = found if request.advisory else tuple(c for c in found if c.provisionable)
         advisory[job.name] = () if request.advisory else tuple(c for c in found if not c.provisionable)
-        reason = _infeasible_reason(job, usable[job.name], request.now)
+        if usable[job.name]:
+            reason = _infeasible_reason(job, usable[job.name], request.now)
+        else:
+            reason = no_offer_reason(job, dropped[job.name], advisory[job.name])
         if reason is not None:
             infeasible[job.name] = NOT_LOOKED_AT if job.name in partly else reason
     placeable = tuple(job for job in jobs if job.name not in infeasible)
@@ -287,12 +297,7 @@ def _build_problem(
 
 
 def _infeasible_reason(job: Job, candidates: tuple[Candidate, ...], now: datetime) -> str | None:
-    """Return why the job cannot be placed whatever the other jobs do; None where it could be.
-
-    Either there is no candidate, or none is fast enough for the whole window.
-    """
-    if not candidates:
-        return "no offer passes the job's rules"
+    """Return why no candidate is fast enough for the whole window, whatever the other jobs do; None where one is."""
     if most_starts(job) == 0 and not any(c.running for c in candidates):
         return f"{MAY_NOT_MOVE}, and that place is not among its offers now"
     if all(c.dates[1] is not None for c in candidates):
@@ -301,13 +306,13 @@ def _infeasible_reason(job: Job, candidates: tuple[Candidate, ...], now: datetim
     if last is None:
         return None
     hours = (last - first) / timedelta(hours=1)
-    fastest = max(candidates, key=lambda c: c.on_time_steps_per_hour)
+    fastest = max(candidates, key=lambda c: (c.on_time_steps_per_hour, -c.usd_per_hour.nanos))
     least = steps_to_do(job, running=any(c.running for c in candidates)) / fastest.on_time_steps_per_hour
     if least <= hours:
         return _maintenance_reason(job, candidates, now) if any(c.closed for c in candidates) else None
     needed = f"{least:.1f} h needed on the fastest offer ({fastest.key})"
     if job.deadline is not None:
-        needed += f" to be {job.confidence:.0%} sure"
+        needed += f" to be {to_percent(job.confidence)} sure"
     if job.may_be_late and hours <= 0:
         return f"no time is left: {needed}"
     return f"the deadline is too near: {needed}, {hours:.1f} h left"

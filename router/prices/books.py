@@ -11,7 +11,6 @@ from pathlib import Path
 from pricing.book import PriceBook
 from pricing.book_file import embedded_book, read_book
 from pricing.offers import Offer, OfferKey
-from pricing.places import SIMULATED_CLOUDS
 from pricing.problems import InvalidInputError
 from router.prices.bookstore import BookStore, StoredBook
 from router.prices.data_folders import books_folder
@@ -65,9 +64,12 @@ def _load_unfiltered(name: str, store: BookStore) -> PriceBook:
         return _sandbox_book(store.sandbox)
     if name == LATEST:
         stored = store.latest()
-        return embedded_book() if stored is None else _remove_simulated_clouds(store.load(stored))
+        return embedded_book() if stored is None else store.load(stored)
     if _DIGEST.fullmatch(name) and not Path(name).exists():
         return load_by_digest(store, name)
+    if not Path(name).exists():
+        remedy = "name latest, sandbox, embedded, a digest of `stepfare prices list`, or a .parquet or .csv file"
+        raise InvalidInputError.single("no such file, and no name of a price book", where=name, remedy=remedy)
     return read_book(Path(name))
 
 
@@ -80,11 +82,6 @@ def load_by_digest(store: BookStore, digest: str) -> PriceBook:
     if any(stored.digest.startswith(digest.lower()) for stored in sandbox.all()):
         return sandbox.load(sandbox.find(digest))
     return store.load(store.find(digest))
-
-
-def _remove_simulated_clouds(book: PriceBook) -> PriceBook:
-    """Remove what an earlier version fetched of the sandbox into the same book."""
-    return book.without(SIMULATED_CLOUDS)
 
 
 def _find_current(name: str) -> StoredBook | None:

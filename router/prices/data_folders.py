@@ -22,6 +22,19 @@ def data_folder() -> Path:
     return folder
 
 
+def check_home() -> None:
+    """Raise InvalidInputError where ``STEPFARE_HOME`` names a folder that does not exist: it may be misspelt."""
+    folder = data_folder()
+    if is_home_new():
+        remedy = "correct STEPFARE_HOME; commands that store, such as `stepfare plan`, make it"
+        raise InvalidInputError.single("no such folder", where=str(folder), remedy=remedy)
+
+
+def is_home_new() -> bool:
+    """Return whether ``STEPFARE_HOME`` names a folder that does not exist."""
+    return bool(os.environ.get("STEPFARE_HOME")) and not data_folder().exists()  # noqa: TID251
+
+
 def books_folder(home: Path | None = None) -> Path:
     """Return the folder of fetched price books and the pointer to the latest; ``home`` None is :func:`data_folder`."""
     return (home or data_folder()) / "books"

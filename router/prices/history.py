@@ -1,6 +1,6 @@
 """Price, stock and score over time: append-only Parquet by month in one folder, queried through DuckDB.
 
-docs/design/008-price-history.md gives the reasons for this layout. Reading takes no lock and changes nothing; a folder
+docs/design/prices.md gives the reasons for this layout. Reading takes no lock and changes nothing; a folder
 that does not exist is an empty history. InvalidInputError names a file that cannot be read and what to do.
 """
 
@@ -17,8 +17,6 @@ from router.prices.history_sql import (
     CONTENT,
     EVERYTHING,
     IS_CURRENT_ROW,
-    PLACE,
-    VALUES,
     Selection,
     from_microseconds,
     list_parts,
@@ -68,41 +66,12 @@ def read_series(
     return _frame(query_parts(folder, lambda connection: _table(connection, sql, values), since, until))
 
 
-def read_latest(
-    folder: Path, which: Selection = EVERYTHING, since: datetime | None = None, until: datetime | None = None
-) -> pd.DataFrame:
-    """Return, of each series and source, the last point before ``until`` that has a price.
-
-    Columns are those of :func:`read_series`.
-    """
-    where, values = which.where(since, until)
-    series, values_of = ", ".join((*PLACE, "source")), ", ".join(f"{name}: {name}" for name in VALUES)
-    sql = f"""
-        SELECT {_COLUMNS} FROM (
-            SELECT {series}, unnest(max({{"at": "at", batch: batch, {values_of}}}))
-            FROM stored WHERE usd_nanos_per_hour IS NOT NULL AND {where} GROUP BY {series}
-        ) ORDER BY {_ORDER}"""
-    return _frame(query_parts(folder, lambda connection: _table(connection, sql, values), since, until))
-
-
 def latest_by_region(folder: Path, which: Selection = EVERYTHING) -> Mapping[RegionId, datetime]:
     """Return, by region, the moment of its last point in the selection; regions without points are left out."""
     where, values = which.where()
     sql = f'SELECT cloud, region, epoch_us(max("at")) FROM stored WHERE {where} GROUP BY cloud, region ORDER BY ALL'
     rows = query_parts(folder, lambda connection: connection.execute(sql, values).fetchall()) or []
     return {RegionId(cloud, region): from_microseconds(at) for cloud, region, at in rows}
-
-
-def latest_by_cloud(folder: Path, which: Selection = EVERYTHING) -> Mapping[str, datetime]:
-    """Return, by cloud, the moment of its last point in the selection; clouds without points are left out.
-
-    A region that failed last time is behind its cloud: to fetch only what is missing of each, use
-    :func:`latest_by_region`.
-    """
-    by_cloud: dict[str, datetime] = {}
-    for region, at in latest_by_region(folder, which).items():
-        by_cloud[region.cloud] = max(at, by_cloud.get(region.cloud, at))
-    return by_cloud
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import duckdb
 
 
-# Outages of contested pools last about an hour and a half (docs/design/005-interruption-priors.md): less frequent
+# Outages of contested pools last about an hour and a half (docs/design/interruption-risk.md): less frequent
 # observation misses their beginning, and many of them altogether.
 LONGEST_GAP = timedelta(minutes=30)
 

@@ -11,7 +11,7 @@ from pricing.places import RegionId
 from providers.protocol import CapacityReservation
 from router.jobs.limits import Limit, Limits, Reservation
 from router.jobs.spec import Placement
-from router.planning.inputs import LimitSource
+from router.planning.document.inputs import LimitSource
 from router.prices.account_limits import limit_fields, reservation_fields
 from router.prices.allowance_store import AllowanceReading, StockCount
 

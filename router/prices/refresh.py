@@ -204,7 +204,7 @@ def load_base_book(store: BookStore) -> tuple[PriceBook, PriceBook, tuple[str, .
     latest, warnings = store.newest_sound()
     if latest is None:
         return tables, tables, warnings
-    latest = latest.without(SIMULATED_CLOUDS).sold_only()
+    latest = latest.sold_only()
     return latest, extend_tables(tables, None, latest), warnings
 
 

@@ -59,7 +59,7 @@ def make_budget_quote(ask: QuoteRequest, budget: Usd, trade: MarketInputs) -> Bu
         steps=asking.steps,
         reaches=reaches,
         places=asking.somewhere(menu),
-        conditions=list_conditions(asking, menu, stage.availability, trade.policy_name),
+        conditions=list_conditions(asking, stage, trade.policy_name),
         policy=trade.policy_name,
         draws=DRAWS,
         book_digest=trade.book.digest,

@@ -14,14 +14,16 @@ from pricing.offers import is_stale
 from router.quotes.curve import SimulatedDeadline
 from router.quotes.quote import Driver, Other, QuoteEvidence
 from router.quotes.request import QuoteProblem, format_offer, option_keys
-from router.quotes.runner import ScenarioOutcomes
+from router.quotes.runner import ScenarioOutcomes, ScenarioRunner
 from router.quotes.statistics import quantiles, summarise_usd, to_moment, to_usd, wilson_interval
 from router.spot.availability.fit import AvailabilityFit
 from router.spot.availability.observed import OptionAvailability
+from router.spot.simulator.inputs import HOUR_S
 from router.spot.simulator.traces import Floats
 from router.spot.venues import QuoteOption, filter_options
 
 _SIZES: Final = 2
+_TOLD_TICK_S: Final = HOUR_S // 2  # of a simulation, from which on losses between two ticks are worth telling
 _LEAST_SHARE: Final = 0.005
 _WORDS: Final = {
     "slow": "the job may be slower than its profile says",
@@ -107,7 +109,7 @@ def build_alternative(what: str, s: SimulatedDeadline, start: datetime) -> Other
     cost, finish = summarise_usd(s.usd), to_moment(start, float(quantiles(s.finish_s, (0.5,))[0]))
     draws = s.usd.size
     low, high = wilson_interval(s.on_time, draws)
-    return Other(what, cost.p50, cost.p90, s.on_time, finish, cost.mean, draws, low, high)
+    return Other(what, cost.p50, cost.p90, s.on_time, finish, draws, low, high, cost.mean)
 
 
 def propose_changes(asking: QuoteProblem, menu: Sequence[QuoteOption]) -> list[QuoteChange]:
@@ -164,19 +166,29 @@ def describe_evidence(
     return QuoteEvidence(spot, basis.observed_count, max(1, (fit.until - fit.since).days), fit.pools)
 
 
-def list_conditions(
-    asking: QuoteProblem, menu: Sequence[QuoteOption], availability: OptionAvailability, policy: str
-) -> tuple[str, ...]:
-    """Return the conditions on which the quote holds."""
+def _refusals(menu: Sequence[QuoteOption]) -> str:
+    """Return that a plan counts refusals, where it does: so it is less sure than a quote of the same job."""
+    guards = [v.candidate.guard for v in menu if v.candidate.guard is not None]
+    most = max((guard.refusal_probability for guard in guards), default=0.0)
+    return f"; a plan takes them to be refused {most:.0%} of the times" if most else ""
+
+
+def list_conditions(asking: QuoteProblem, stage: ScenarioRunner, policy: str) -> tuple[str, ...]:
+    """Return the conditions on which the quote holds that was simulated by ``stage``."""
+    menu, availability, tick_s = stage.venues, stage.availability, stage.clock.tick_s
     sentences = [f"started at {asking.start:%Y-%m-%d %H:%MZ}, run by {policy}"]
     if any(v.sure for v in menu):
-        sentences.append("on-demand machines can be had when they are needed")
+        sentences.append(f"on-demand machines can be had when they are needed{_refusals(menu)}")
     else:
         sentences.append("spot alone: nothing makes sure that it is ever done")
     sentences.append("prices stay as they are in the price book")
     stale = sorted({format_offer(v.candidate) for v in menu if any(is_stale(p.offer) for p in v.candidate.parts)})
     if stale:
         sentences.append(f"prices that could not be refreshed hold: {', '.join(stale)}")
+    if len({v.region for v in menu}) > asking.job.gang.regions:
+        sentences.append(
+            "lost machines may be replaced in another region: `gang.regions` and `max_moves` bind a plan alone"
+        )
     if asking.job.data is not None and asking.job.data.mode == "copy":
         sentences.append(
             "the data are in the first region when it starts; copying them there is in the cost, not in the time"
@@ -185,6 +197,9 @@ def list_conditions(
         sentences.append("spot was never observed here: its availability, and how wide the range is, come from a prior")
     if any(not v.sure for v in menu) and availability.observed:
         sentences.append(_uncertainty(asking.trade.fit))
+    if any(not v.sure for v in menu) and tick_s > _TOLD_TICK_S:
+        steps = f"simulated in steps of {tick_s / HOUR_S:.1f} h"
+        sentences.append(f"{steps}: what is lost to shorter runs on spot is not counted")
     if asking.ask.job.checkpoint is None and asking.ask.job.market.spot != "never":
         sentences.append("without a checkpoint the job would lose all its work with a spot machine: none is counted on")
     return tuple(sentences)

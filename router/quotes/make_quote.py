@@ -18,7 +18,7 @@ from typing import Final
 import numpy as np
 
 from pricing.money import Usd
-from router.planning.plan import VALID_FOR
+from router.planning.document.plan import VALID_FOR
 from router.quotes.curve import (
     SimulatedDeadline,
     best_by_deadline,
@@ -50,6 +50,7 @@ from router.quotes.runner import (
 )
 from router.quotes.statistics import (
     QuoteLevels,
+    mean_error,
     quantiles,
     summarise_usd,
     to_moment,
@@ -62,7 +63,10 @@ from router.spot.venues import QuoteOption, filter_options, find_fastest
 
 DRAWS: Final = 400
 _TRIED: Final = 100  # draws of all simulations but the quote itself
-_TICKS, _MOST_TICKS = 64, 256  # ticks of the requested window, at least and at most
+_TICKS, _MOST_TICKS = 64, 256  # ticks of the requested window, at least and mostly at most
+_TICKS_A_LIFE, _RARELY_MORE = 2.0, 1024  # where machines are lost often: ticks for each life, and no more than these
+# A deadline is as good as any later one where it leaves so many times the fastest gang's hours, and the cheapest one's.
+_ENOUGH_FASTEST, _ENOUGH_CHEAPEST = 4.0, 1.5
 _LEAST_TICK_S, _TICK_S = 120, 900  # of new machines many are lost within the first half hour
 _WORTH_A_TRY: Final = 0.97  # share of what another choice is expected to cost
 _MORE: Final = 1  # number of choices of options added for other deadlines
@@ -73,7 +77,46 @@ _ONE_CLOCK: Final = 1.5  # factor of the window: the loosest deadline played on 
 def make_quote(ask: QuoteRequest, trade: MarketInputs) -> Quote | Refused:
     """Return the quote, or why there is none. The same inputs give the same quote."""
     asking = QuoteProblem(ask, trade)
-    return asking.refused() or _QuoteBuilder(asking).quote()
+    refused = asking.refused()
+    if refused is not None:
+        return refused
+    cheap = min(asking.venues, key=lambda v: v.whole_usd(asking.steps))
+    fastest_h = find_fastest(asking.venues, asking.steps).hours(asking.steps)
+    enough_h = max(_ENOUGH_FASTEST * fastest_h, _ENOUGH_CHEAPEST * _expected_h(cheap, asking.steps))
+    if asking.window_h <= enough_h:
+        return _QuoteBuilder(asking).quote()
+    enough = QuoteProblem(replace(ask, deadline=asking.after(enough_h)), trade)
+    return _offer_by(_QuoteBuilder(enough).quote(), asking)
+
+
+def _offer_by(quote: Quote, later: QuoteProblem) -> Quote:
+    """Return a quote of an earlier deadline as one of a later deadline, which costs no more.
+
+    A clock of so many ticks would be too slow for the later one: it misses what short lives of machines lose.
+    """
+    ask, planned = later.ask, later.planned_option()
+    before = tuple(point for point in quote.curve if point.deadline < quote.deadline)
+    (asked,) = (point for point in quote.curve if point.deadline == quote.deadline)
+    early = f"run as for a deadline of {quote.deadline:%Y-%m-%d %H:%MZ}: what more time would save is not counted"
+    return replace(
+        quote,
+        deadline=ask.deadline,
+        valid_until=_valid_until(later),
+        curve=(*before, replace(asked, deadline=ask.deadline, hours=later.window_h)),
+        plan_usd=None if planned is None else to_usd(planned.whole_usd(later.steps)),
+        hour_earlier=None,
+        hour_later=None,
+        conditions=(*quote.conditions, early),
+    )
+
+
+def _valid_until(asking: QuoteProblem) -> datetime:
+    return min(asking.trade.now + VALID_FOR, asking.ask.deadline)
+
+
+def _expected_h(option: QuoteOption, steps: int) -> float:
+    """Return the hours that the option is expected to need, start-up and waits for machines included."""
+    return option.startup_hours + steps / option.candidate.steps_per_hour
 
 
 class _QuoteBuilder:
@@ -85,9 +128,10 @@ class _QuoteBuilder:
         self.best = find_fastest(asking.venues, steps)
         self.earliest_h = self.best.hours(steps)
         cheap = min(asking.venues, key=lambda v: v.whole_usd(steps))
-        loosest = loosest_h(self.earliest_h, hours, cheap.startup_hours + steps / cheap.candidate.steps_per_hour)
+        loosest = loosest_h(self.earliest_h, hours, _expected_h(cheap, steps))
         window_s, longest_s = int(hours * HOUR_S), int(loosest * HOUR_S)
-        ticks = min(max(_TICKS, window_s // _TICK_S), _MOST_TICKS)
+        lives = math.ceil(_TICKS_A_LIFE * hours * cheap.candidate.risk.interruptions_per_hour)
+        ticks = min(max(_TICKS, window_s // _TICK_S), max(_MOST_TICKS, min(lives, _RARELY_MORE)))
         clock = choose_clock(window_s, ticks, _LEAST_TICK_S, window_s)
         windows = windows_h(self.earliest_h, loosest)
         nearest = min(windows, key=lambda h: abs(h - hours))  # the requested point replaces it
@@ -129,6 +173,7 @@ class _QuoteBuilder:
         curve = {seconds: each for seconds, each in offered.items() if seconds not in self.beside_curve_s}
         ran = np.maximum(got.spot_ticks + got.on_demand_ticks, 1)
         planned = asking.planned_option()
+        place_usd, place_error_usd = (None, None) if planned is None else self._place_usd(planned, ways)
         return Quote(
             job=ask.job.name,
             job_digest=ask.job.digest,
@@ -137,7 +182,7 @@ class _QuoteBuilder:
             asked_at=trade.now,
             start=self.start,
             deadline=ask.deadline,
-            valid_until=min(trade.now + VALID_FOR, ask.deadline),
+            valid_until=_valid_until(asking),
             steps=steps,
             usd=cost,
             finish_p50=p50,
@@ -168,7 +213,9 @@ class _QuoteBuilder:
             book_digest=trade.book.digest,
             book_as_of=trade.book.as_of,
             plan_usd=None if planned is None else to_usd(planned.whole_usd(steps)),
-            place_usd=None if planned is None else self._place_usd(planned, ways),
+            place_usd=place_usd,
+            mean_error_usd=to_usd(mean_error(s.usd)),
+            place_error_usd=place_error_usd,
             learned=find_learned(asking),
             hour_earlier=self._hour_point(offered, earlier=True),
             hour_later=self._hour_point(offered, earlier=False),
@@ -176,13 +223,14 @@ class _QuoteBuilder:
             limits=ask.quoted_limits,
         )
 
-    def _place_usd(self, planned: QuoteOption, ways: _ChoicesByKeys) -> Usd | None:
-        """Return the expected cost on the plan's gang and its fallback alone; None where it has none."""
+    def _place_usd(self, planned: QuoteOption, ways: _ChoicesByKeys) -> tuple[Usd | None, Usd | None]:
+        """Return the expected cost on the plan's gang and its fallback alone, and its error; None where it has none."""
         if planned.candidate.fallback is None:
-            return None
+            return None, None
         menu = self.asking.planned_menu(planned)
         way = ways.get(option_keys(menu)) or self._simulate_choice(menu, [DeadlineCase(self.ticks, DRAWS)])
-        return to_usd(way.found[self.asked_s].cost[0])
+        there = way.found[self.asked_s]
+        return to_usd(there.cost[0]), to_usd(mean_error(there.usd))
 
     @property
     def _all_cases(self) -> list[DeadlineCase]:
@@ -204,11 +252,14 @@ class _QuoteBuilder:
         for menu in everything:
             cheapest = min(menu, key=lambda v: v.whole_usd(steps))
             menus += [] if any(cheapest in venues for venues in alone) else [menu]
+        planned = asking.planned_option()
+        place = () if planned is None else asking.planned_menu(planned)
+        menus += [place] if place else []
         menus.sort(key=lambda venues: min(v.whole_usd(steps) for v in venues))
         found: _ChoicesByKeys = {}
         for venues in _distinct_menus(menus):
             bar = min((way.found[self.asked_s].cost[0] for way in found.values()), default=math.inf)
-            if not found or min(v.whole_usd(steps) for v in venues) < _WORTH_A_TRY * bar:
+            if not found or venues == place or min(v.whole_usd(steps) for v in venues) < _WORTH_A_TRY * bar:
                 found[option_keys(venues)] = self._simulate_choice(venues, self._all_cases)
         return found
 
@@ -309,7 +360,7 @@ class _QuoteBuilder:
         return build_point(offered[ticks * self.clock.tick_s], self.start, self.asking.ask.deadline + moved)
 
     def _list_conditions(self, s: SimulatedDeadline) -> tuple[str, ...]:
-        said = list_conditions(self.asking, s.stage.venues, s.stage.availability, self.asking.trade.policy_name)
+        said = list_conditions(self.asking, s.stage, self.asking.trade.policy_name)
         if s.window_s < self.asked_s:
             early = self.start + timedelta(seconds=s.window_s)
             said += (f"run as for a deadline of {early:%Y-%m-%d %H:%MZ}: no run for a later one cost less",)

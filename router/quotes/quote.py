@@ -12,10 +12,6 @@ from datetime import datetime
 from pricing.money import NANOS_PER_CENT, Usd
 from router.jobs.run_policy import RunPolicy
 
-KNEE_RULE = (
-    "the point farthest below the straight line from the earliest to the loosest deadline, hours and the expected cost "
-    "both scaled to one: after it, more time saves less than on average"
-)
 LEVELS = tuple(i / 40 for i in range(1, 40))  # 2.5 % to 97.5 %: the ends of the 95 % interval, and the levels inside
 
 
@@ -32,8 +28,8 @@ class Likely:
 class Point:
     """The cost of another deadline; ``knee`` marks the one beyond which more time saves little.
 
-    ``mean`` is the expected cost, by which points are compared; absent where it has no end, and in quotes made before
-    it was stored. ``draws`` is the number of simulated scenarios, absent in earlier quotes.
+    ``mean`` is the expected cost, by which points are compared; absent where it has no end. ``draws`` is the number of
+    simulated scenarios.
     """
 
     deadline: datetime
@@ -42,8 +38,8 @@ class Point:
     p90: Usd | None
     on_time: float
     knee: bool
+    draws: int
     mean: Usd | None = None
-    draws: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +55,7 @@ class Driver:
 class Other:
     """The same job with one thing changed; ``mean`` and ``draws`` are as in a point.
 
-    ``on_time_low``..``on_time_high`` is the 95 % interval of ``on_time`` that the number of draws leaves; absent in
-    earlier quotes.
+    ``on_time_low``..``on_time_high`` is the 95 % interval of ``on_time`` that the number of draws leaves.
     """
 
     change: str
@@ -68,10 +63,10 @@ class Other:
     p90: Usd | None
     on_time: float
     finish_p50: datetime | None
+    draws: int
+    on_time_low: float
+    on_time_high: float
     mean: Usd | None = None
-    draws: int | None = None
-    on_time_low: float | None = None
-    on_time_high: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,13 +198,14 @@ class Quote:
     the job runs. ``usd_per_step`` and ``steps_per_usd`` are of the mean, which is the sum of the ``drivers`` too.
     ``plan_usd`` is what a plan of this job alone expects of its cheapest place and the fallback behind it, and
     ``place_usd`` what the quoted policy is expected to cost there alone: the rest of the difference is what its other
-    places are worth. The latter is absent where the plan's place has no fallback, and in earlier quotes.
-    ``run_policy`` is the policy that the quote is for and that runs the job where it is accepted; None in a quote of an
-    earlier version. ``policy`` is the same in words. ``learned`` is absent where no earlier run was counted.
-    ``hour_earlier`` and ``hour_later`` are deadlines about an hour before and after: a whole number of the simulation's
-    ticks, so that ``hours`` says how far. The earlier one is absent where the fastest is not done by then, and both and
-    ``evidence`` in quotes made before they were stored. ``limits`` is absent where none were asked for on the command
-    line, and in earlier quotes.
+    places are worth. The latter is absent where the plan's place has no fallback. ``mean_error_usd`` and
+    ``place_error_usd`` are half of the 95 % intervals that the number of draws leaves of ``usd.mean`` and
+    ``place_usd``. ``run_policy`` is the policy that
+    the quote is for and that runs the job where it is accepted; ``policy`` is the same in words. ``learned`` is absent
+    where no earlier run was counted. ``hour_earlier`` and ``hour_later`` are deadlines about an hour before and after:
+    a whole number of the simulation's ticks, so that ``hours`` says how far. Each is absent where nothing is done by
+    then, and where the deadline is so far that an hour changes nothing. ``limits`` is absent where none were asked for
+    on the command line.
     """
 
     job: str
@@ -248,13 +244,15 @@ class Quote:
     seed: int
     book_digest: str
     book_as_of: datetime
+    run_policy: RunPolicy
+    evidence: QuoteEvidence
     plan_usd: Usd | None = None
     place_usd: Usd | None = None
-    run_policy: RunPolicy | None = None
+    mean_error_usd: Usd | None = None
+    place_error_usd: Usd | None = None
     learned: QuoteLearned | None = None
     hour_earlier: Point | None = None
     hour_later: Point | None = None
-    evidence: QuoteEvidence | None = None
     limits: QuoteLimits | None = None
 
     @property
@@ -272,11 +270,6 @@ class Quote:
     def knee(self) -> Point | None:
         """The knee of the curve."""
         return next((p for p in self.curve if p.knee), None)
-
-    @property
-    def has_means(self) -> bool:
-        """True if points and alternatives have means; quotes made before means were stored have medians alone."""
-        return self.usd.mean is None or any(p.mean is not None for p in self.curve)
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,7 +302,7 @@ class BudgetQuote:
     policy: str
     draws: int
     book_digest: str
-    run_policy: RunPolicy | None = None
+    run_policy: RunPolicy
     learned: QuoteLearned | None = None
     limits: QuoteLimits | None = None
 

@@ -1,7 +1,7 @@
 """JSON of quotes, canonical, with a digest that tells whether one was edited; schema: ``docs/schema/quote.json``.
 
-Money is a decimal string, times are UTC with ``Z``, shares and rates are numbers, null is an amount without end. Fields
-that were added to the form later are left out where they are not known.
+Money is a decimal string, times are UTC with ``Z``, shares and rates are numbers, null is an amount without end. A
+field that has a default is left out where there is nothing to say.
 """
 
 from __future__ import annotations
@@ -36,12 +36,6 @@ def quote_content(quote: Quote) -> dict[str, Any]:
     content = {"schema_version": SCHEMA_VERSION, **_to_plain(quote)}
     digest = _digest(content)
     return {**content, "digest": digest, "quote_id": f"quote-{digest[:12]}"}
-
-
-def quote_id(quote: Quote) -> str:
-    """Return ``quote-`` and the first 12 digits of the digest."""
-    found: str = quote_content(quote)["quote_id"]
-    return found
 
 
 def quote_to_json(quote: Quote) -> str:
@@ -194,7 +188,7 @@ class _Generator(GenerateJsonSchema):
                 field.pop(noise, None)
             if name in _SHARES and field.get("type") == "number":
                 field |= {"minimum": 0, "maximum": 1}
-            if hints[name] == RunPolicy | None:  # It is left out where it is not known.
+            if hints[name] is RunPolicy:
                 found["properties"][name] = run_policy_schema(_POLICY)
         text = " ".join((inspect.getdoc(kind) or "").split()).replace("``", "`")
         del found["title"]

@@ -15,11 +15,11 @@ from router.jobs.limits import Limits
 from router.jobs.quantities import Moment
 from router.jobs.run_policy import RunPolicy
 from router.jobs.spec import Job
-from router.planning.candidate import Candidate, steps_to_do
-from router.planning.candidates import CandidateFinder, DroppedListing
-from router.planning.derived_placement import find_for_plan
-from router.planning.restricted_limits import limits_digest
-from router.planning.transfers import checkpoint_transfer, transfer_usd
+from router.planning.document.restricted_limits import limits_digest
+from router.planning.find.candidate import Candidate, steps_to_do
+from router.planning.find.candidates import CandidateFinder, DroppedListing, no_offer_reason
+from router.planning.find.derived_placement import find_for_plan
+from router.planning.find.transfers import checkpoint_transfer, transfer_usd
 from router.quotes.quote import LimitsPlan, QuoteLimits, Refused, Somewhere
 from router.quotes.runner import PolicyFactory, QuoteClock, ScenarioRunner
 from router.quotes.statistics import QuoteLevels, to_usd
@@ -80,9 +80,9 @@ class MarketInputs:
     seen: OptionObservations
     policy_for: PolicyFactory
     policy_name: str
+    run_policy: RunPolicy
     seed: int = 0
     fit: AvailabilityFit | None = None
-    run_policy: RunPolicy | None = None
 
 
 class QuoteProblem:
@@ -127,9 +127,8 @@ class QuoteProblem:
         if self.window_h <= 0:
             return Refused(name, "its deadline is not after its start", "ask for a later one with --by")
         if not self.candidates:
-            return Refused(
-                name, "no offer passes the job's rules", "see the reasons", reasons=summarise_reasons(self.dropped)
-            )
+            what = no_offer_reason(self.job, self.dropped)
+            return Refused(name, what, "see the reasons", reasons=summarise_reasons(self.dropped))
         if not self.venues and self.untold and len(self.untold) == len(self.candidates):
             what = "it fits reservations, or gangs of two machine types, of which a quote can say nothing"
             return Refused(

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from pricing.places import RegionId
 from router.jobs.goodput import run_share
 from router.jobs.spec import Job
-from router.planning.candidate import Candidate
-from router.planning.transfers import TRANSFER_GIB_PER_S
+from router.planning.find.candidate import Candidate
+from router.planning.find.transfers import TRANSFER_GIB_PER_S
 from router.spot.availability.forecast import simulate_windows
 from router.spot.availability.hazard_model import HazardModel
 from router.spot.availability.observed import OptionAvailability

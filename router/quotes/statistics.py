@@ -50,6 +50,11 @@ def summarise_usd(values: Floats) -> Likely:
     return Likely(to_usd(float(p50)), to_usd(float(p90)), to_usd(float(values.mean())))
 
 
+def mean_error(values: Floats) -> float:
+    """Return half of the 95 % interval of the mean, of independent draws by the normal distribution."""
+    return _Z95 * float(values.std()) / math.sqrt(values.size) if np.isfinite(values).all() else math.inf
+
+
 def usd_quantiles(values: Floats) -> tuple[Usd | None, ...]:
     """Return the amounts at the levels of a quote."""
     return tuple(to_usd(float(v)) for v in quantiles(values, LEVELS))

@@ -6,11 +6,11 @@ import json
 from collections.abc import Sequence
 
 from pricing.units import format_count
-from router.controller.accept import AcceptedOrders
+from router.controller.accept.accept import AcceptedOrders
+from router.controller.accept.guardrails import CurrentPrice, Refusal
 from router.controller.context import ControllerContext
-from router.controller.deploy_settings import Deploy
-from router.controller.guardrails import CurrentPrice, Refusal
-from router.controller.provision_order import ProvisionResult, existing_result
+from router.controller.provision.provision_order import ProvisionResult, existing_result
+from router.deploy.deploy_settings import Deploy
 from router.jobs.run_policy import RunPolicy
 from router.render.tables import (
     PLAIN,
@@ -38,7 +38,7 @@ def plan_table(
     rows = []
     for request, at_risk in zip(accepted.requests, accepted.at_risk, strict=True):
         choice = request.choices[0]
-        existing = existing_result(site, request.plan, request.order)
+        existing = existing_result(site, request.plan, request.order, request.planned_at)
         rows.append(
             (
                 request.order.job,

@@ -6,12 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from pricing.money import Usd
 from router.files.csv_text import csv_text
+from router.ledger.budget import BUDGET_REMOVE, BUDGET_SET
 from router.render.page_frame import PageFrame
 from router.render.pages import fill_template
+from router.render.tables import format_usd
 from router.state.records import AuditEntry
 
-AUDIT_FIELDS = ("seq", "at", "who", "what", "plan", "at_risk_usd", "by", "note", "policies", "hash")
+AUDIT_FIELDS = ("seq", "at", "who", "what", "plan", "at_risk_usd", "by", "note", "policies", "hash", "budget")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +39,36 @@ class AuditRow:
         return str(self.entry.details.get("note", ""))
 
     @property
+    def budget(self) -> str:
+        """Return whose budget the entry set or removed, how much it is and from when; "" for other actions."""
+        return describe_budget(self.entry)
+
+    @property
+    def at_risk(self) -> Usd | None:
+        """Return the most that could be spent by it; None of a budget."""
+        return at_risk(self.entry)
+
+    @property
     def words(self) -> str:
         """Return what the entry says beside who, what and when."""
         by = f"as {self.by}" if self.by else ""
         policies = f"policies {self.policies}" if self.policies else ""
-        return "; ".join(filter(None, (by, policies, self.note)))
+        return "; ".join(filter(None, (self.budget, by, policies, self.note)))
+
+
+def describe_budget(entry: AuditEntry) -> str:
+    """Return whose budget an entry set or removed, how much it is and from when; "" for other actions."""
+    if entry.what not in (BUDGET_SET, BUDGET_REMOVE):
+        return ""
+    details = entry.details
+    hard = ", hard" if details.get("hard") else ""
+    amount = f"{format_usd(entry.usd)} a month{hard}, " if entry.what == BUDGET_SET else ""
+    return f"{details.get('budget', '')}: {amount}from {details.get('since', '')} on"
+
+
+def at_risk(entry: AuditEntry) -> Usd | None:
+    """Return the most that could be spent by what an entry records; None of a budget, by which nothing is spent."""
+    return None if entry.what in (BUDGET_SET, BUDGET_REMOVE) else entry.usd
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +108,12 @@ def audit_csv(rows: Sequence[AuditRow]) -> str:
                 row.entry.who,
                 row.entry.what,
                 row.entry.digest or None,
-                row.entry.usd,
+                row.at_risk,
                 row.by or None,
                 row.note or None,
                 row.policies or None,
                 row.entry.hash,
+                row.budget or None,
             )
             for row in rows
         ],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pricing.units import format_count
-from router.planning.constraint_prices import ConstraintPrice
+from router.planning.what_if.constraint_prices import ConstraintPrice
 from router.render.tables import format_usd, wrap_text
 
 

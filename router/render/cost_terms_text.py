@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from pricing.money import Usd
-from router.planning.cost_terms import add_terms
-from router.planning.plan import Plan
-from router.planning.plan_usage import JobCostTerms
+from router.planning.document.cost_terms import add_terms
+from router.planning.document.plan import Plan
+from router.planning.document.plan_usage import JobCostTerms
 from router.render.tables import PLAIN, Screen, format_table, format_usd, wrap_text
 
 TERM_WORDS: Mapping[str, str] = MappingProxyType(
@@ -30,32 +30,39 @@ _FOOTNOTE = "* by values stated in the job file, which explain names"
 
 
 @dataclass(frozen=True, slots=True)
-class _TermColumn:
-    """A column of a table: its heading and the terms that it adds up."""
+class TermColumn:
+    """A column of a table: its heading, the terms that it adds up, and its heading and label on a page."""
 
     heading: str
     terms: tuple[str, ...]
+    title: str = ""
+    label: str = ""
+
+    def amount(self, terms: JobCostTerms) -> Usd:
+        """Return the sum of the column's terms."""
+        return Usd.total(getattr(terms, name) for name in self.terms)
 
 
 _DETAILED = (
-    _TermColumn("COMPUTE", ("compute_usd",)),
-    _TermColumn("LOST WORK", ("lost_work_usd",)),
-    _TermColumn("CHECKPOINTS", ("checkpoints_usd",)),
-    _TermColumn("RESTARTS", ("restarts_usd",)),
-    _TermColumn("START-UPS", ("startups_usd",)),
-    _TermColumn("IDLE", ("idle_usd",)),
-    _TermColumn("FALLBACK", ("fallback_usd",)),
-    _TermColumn("MOVES", ("moves_usd",)),
-    _TermColumn("STREAM", ("stream_usd",)),
+    TermColumn("COMPUTE", ("compute_usd",)),
+    TermColumn("LOST WORK", ("lost_work_usd",)),
+    TermColumn("CHECKPOINTS", ("checkpoints_usd",)),
+    TermColumn("RESTARTS", ("restarts_usd",)),
+    TermColumn("START-UPS", ("startups_usd",)),
+    TermColumn("IDLE", ("idle_usd",)),
+    TermColumn("FALLBACK", ("fallback_usd",)),
+    TermColumn("MOVES", ("moves_usd",)),
+    TermColumn("STREAM", ("stream_usd",)),
 )
-_SHORT = (
-    _TermColumn("COMPUTE", ("compute_usd",)),
-    _TermColumn("LOST", ("lost_work_usd",)),
-    _TermColumn("CKPT", ("checkpoints_usd",)),
-    _TermColumn("STARTS", ("restarts_usd", "startups_usd")),
-    _TermColumn("IDLE", ("idle_usd",)),
-    _TermColumn("FALLB", ("fallback_usd",)),
-    _TermColumn("EGRESS", ("moves_usd", "stream_usd")),
+#: Columns that add up to the cost, in a narrow table and on the page of the plan.
+SHORT_COLUMNS = (
+    TermColumn("COMPUTE", ("compute_usd",), "Lasting steps", "lasting"),
+    TermColumn("LOST", ("lost_work_usd",), "Lost work", "lost"),
+    TermColumn("CKPT", ("checkpoints_usd",), "Checkpoints", "checkpoints"),
+    TermColumn("STARTS", ("restarts_usd", "startups_usd"), "Starts", "starts"),
+    TermColumn("IDLE", ("idle_usd",), "Idle", "idle"),
+    TermColumn("FALLB", ("fallback_usd",), "Fallback", "fallback"),
+    TermColumn("EGRESS", ("moves_usd", "stream_usd"), "Egress", "egress"),
 )
 
 
@@ -92,9 +99,9 @@ def job_terms_table(plan: Plan, screen: Screen = PLAIN) -> str:
     if not found:
         return ""
     rows = [*found, add_terms(found, "all")]
-    wide, short = _fill_rows(rows, _DETAILED, format_usd), _fill_rows(rows, _SHORT, format_usd)
+    wide, short = _fill_rows(rows, _DETAILED, format_usd), _fill_rows(rows, SHORT_COLUMNS, format_usd)
     filled = next((each for each in (wide, short) if _room(each, screen) >= _NARROWEST_NAME), None)
-    filled = filled or _fill_rows(rows, _SHORT, _format_whole)
+    filled = filled or _fill_rows(rows, SHORT_COLUMNS, _format_whole)
     header, *cells = filled
     widths = {"JOB": max(_room(filled, screen), _NARROWEST_NAME)}
     table = format_table(header, cells, frozenset(header[1:]), widths, screen)
@@ -102,7 +109,7 @@ def job_terms_table(plan: Plan, screen: Screen = PLAIN) -> str:
 
 
 def _fill_rows(
-    rows: Sequence[JobCostTerms], columns: Sequence[_TermColumn], format_amount: Callable[[Usd], str]
+    rows: Sequence[JobCostTerms], columns: Sequence[TermColumn], format_amount: Callable[[Usd], str]
 ) -> list[tuple[str, ...]]:
     """Return the heading and the rows of a table of jobs."""
     shown = _shown(columns, rows)
@@ -135,30 +142,26 @@ def team_terms_table(plan: Plan, screen: Screen = PLAIN) -> str:
 
 
 def _terms_of(plan: Plan) -> Sequence[JobCostTerms]:
-    return () if plan.usage is None else plan.usage.cost_terms
+    return plan.usage.cost_terms
 
 
 def _format_whole(amount: Usd) -> str:
     return f"${amount.dollars():,.0f}"
 
 
-def _shown(columns: Sequence[_TermColumn], rows: Sequence[JobCostTerms]) -> tuple[_TermColumn, ...]:
+def _shown(columns: Sequence[TermColumn], rows: Sequence[JobCostTerms]) -> tuple[TermColumn, ...]:
     """Return the columns of which some row has money."""
-    return tuple(column for column in columns if any(_amount(row, column).nanos for row in rows))
+    return tuple(column for column in columns if any(column.amount(row).nanos for row in rows))
 
 
-def _header(first: str, columns: Sequence[_TermColumn]) -> tuple[str, ...]:
+def _header(first: str, columns: Sequence[TermColumn]) -> tuple[str, ...]:
     return (first, *(column.heading for column in columns), "COST")
 
 
-def _amount(terms: JobCostTerms, column: _TermColumn) -> Usd:
-    return Usd.total(getattr(terms, name) for name in column.terms)
-
-
-def _cells(terms: JobCostTerms, columns: Sequence[_TermColumn], format_amount: Callable[[Usd], str]) -> tuple[str, ...]:
+def _cells(terms: JobCostTerms, columns: Sequence[TermColumn], format_amount: Callable[[Usd], str]) -> tuple[str, ...]:
     """Return a row; an amount that rests on a stated value has a star before it."""
     cells = [terms.job]
     for column in columns:
-        amount, mark = _amount(terms, column), "*" if _overridden(terms, column.terms) else ""
+        amount, mark = column.amount(terms), "*" if _overridden(terms, column.terms) else ""
         cells.append(mark + format_amount(amount) if amount.nanos else "")
     return (*cells, format_amount(terms.together_usd))

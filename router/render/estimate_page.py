@@ -9,8 +9,8 @@ from datetime import datetime
 from markupsafe import Markup
 
 from pricing.money import Usd
-from router.planning.gang_estimates import GangAnswer, GangEstimate, JobEstimate, Span, UsdSpan
-from router.planning.plan_usage import COST_TERMS
+from router.planning.document.plan_usage import COST_TERMS
+from router.planning.estimate.gang_estimates import GangAnswer, GangEstimate, JobEstimate, Span, UsdSpan
 from router.render.estimate_plot import PLOT_MIDDLE, PLOT_NARROW, PLOT_WIDE, draw_estimate, plot_unit
 from router.render.estimate_text import (
     largest_text,

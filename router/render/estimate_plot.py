@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pricing.money import Usd
-from router.planning.gang_estimates import GangEstimate, JobEstimate, UsdSpan
+from router.planning.estimate.gang_estimates import GangEstimate, JobEstimate, UsdSpan
 from router.render import drawing
 from router.render.estimate_text import dollars
 from router.render.figures import MARKET_LETTERS

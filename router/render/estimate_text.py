@@ -10,9 +10,9 @@ from pricing.money import Usd
 from pricing.units import format_count
 from router.files.csv_text import records_csv
 from router.jobs.layouts import ChosenLayout
-from router.planning.estimate_json import launcher_of
-from router.planning.gang_estimates import GangAnswer, GangEstimate, JobEstimate, Span, UsdSpan
-from router.planning.plan_usage import COST_TERMS, JobCostTerms
+from router.planning.document.plan_usage import COST_TERMS, JobCostTerms
+from router.planning.estimate.estimate_json import launcher_of
+from router.planning.estimate.gang_estimates import GangAnswer, GangEstimate, JobEstimate, Span, UsdSpan
 from router.render.cost_terms_text import TERM_WORDS
 from router.render.explain_text import DROPPED_WORDS
 from router.render.tables import (
@@ -257,11 +257,17 @@ def _behind(row: GangEstimate, answer: GangAnswer, screen: Screen) -> str:
     return wrap_text(f"{row.name}: {'; '.join(words)}", width=max(WIDTH, screen.width))
 
 
+_LEAST_SHARE = 0.0005
+
+
 def _best_terms(row: GangEstimate, answer: GangAnswer, screen: Screen) -> str:
     whole = answer.usd_per_step.expected.nanos
     terms = answer.step_terms
+    # A term that rounds to no share is no place where the cost goes; the other formats have all of them.
     shares = (
-        f"{words} ${format_step_price(usd)} ({usd.nanos / whole:.1%})" for usd, words in _amounts(terms) if usd.nanos
+        f"{words} ${format_step_price(usd)} ({usd.nanos / whole:.1%})"
+        for usd, words in _amounts(terms)
+        if usd.nanos / whole >= _LEAST_SHARE
     )
     head = f"Where the cost of a step on {row.name} goes: "
     steps = format_count(answer.steps, "step")

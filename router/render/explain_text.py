@@ -8,15 +8,16 @@ from fractions import Fraction
 
 from pricing.carbon import GRAMS_PER_TONNE
 from pricing.money import Usd
-from pricing.units import format_count
-from router.planning.plan import Alternative, JobSummary, Line, LineFallback, Plan
-from router.planning.plan_facts import main_placement
+from pricing.units import format_count, to_percent
+from router.planning.document.plan import Alternative, JobSummary, Line, LineFallback, Plan
+from router.planning.document.plan_facts import main_placement
 from router.render.cost_terms_text import job_terms_text
 from router.render.plan_text import describe_fallback, describe_relaxation, describe_shadow_price, describe_standing
 from router.render.tables import (
     MARKETS,
     PLAIN,
     Screen,
+    describe_price_date,
     format_step_price,
     format_table,
     format_timestamp,
@@ -41,6 +42,8 @@ DROPPED_WORDS = {
     "too risky": "interrupted too often",
     "too slow": "over 90 days of run time",
 }
+
+_WAITS = 1.05  # of the expected speed, from which a gang's speed without waits is named
 
 
 def plan_text(plan: Plan) -> str:
@@ -103,7 +106,7 @@ def job_text(plan: Plan, name: str, quoted: str = "", screen: Screen = PLAIN) ->
     parts = [_result(plan, job)]
     lines = [x for x in plan.lines if x.job == name]
     if lines:
-        parts.append("\n".join([_lines(lines, screen), *_learned(plan, lines)]))
+        parts.append("\n".join([_lines(lines, screen, due=job.deadline is not None), *_learned(plan, lines)]))
     terms = job_terms_text(plan, name)
     if terms:
         parts.append(terms)
@@ -152,7 +155,8 @@ def _result(plan: Plan, job: JobSummary) -> str:
     elif job.deadline is not None and job.on_time_probability is not None:
         head.append(
             f"  reserved until {format_timestamp(job.finish)}, deadline {format_timestamp(job.deadline)}; "
-            f"at least {job.on_time_probability:.1%}\n  sure to be done by the deadline ({job.confidence:.0%} asked)"
+            f"at least {job.on_time_probability:.1%}\n"
+            f"  sure to be done by the deadline ({to_percent(job.confidence)} asked)"
         )
     else:
         head.append(f"  until about {format_timestamp(job.finish)}, no deadline")
@@ -165,8 +169,8 @@ def _result(plan: Plan, job: JobSummary) -> str:
 
 
 def _placement_type(plan: Plan, job: str) -> list[str]:
-    """Return a sentence on what limits the job's speed; none in plans that did not record it."""
-    found = next((t for t in plan.usage.placement_types if t.job == job), None) if plan.usage is not None else None
+    """Return a sentence on what limits the job's speed."""
+    found = next((t for t in plan.usage.placement_types if t.job == job), None)
     if found is None:
         return []
     if found.type == "none":
@@ -205,7 +209,7 @@ def _learned(plan: Plan, lines: list[Line]) -> list[str]:
     return [wrap_text(words, "  ") for words in found]
 
 
-def _lines(lines: list[Line], screen: Screen) -> str:
+def _lines(lines: list[Line], screen: Screen, *, due: bool) -> str:
     behind = merged_fallbacks(lines)
     bought: list[tuple[str, Line | LineFallback, Usd]] = [
         (x.kind, x, x.cost_usd if x.fallback is None else x.cost_usd - x.fallback.cost_usd) for x in lines
@@ -228,9 +232,14 @@ def _lines(lines: list[Line], screen: Screen) -> str:
     first = lines[0]
     share = first.on_time_steps_per_hour / first.steps_per_hour
     speed = f"{first.steps_per_hour:,.5g} steps/h expected"
+    paid = float(first.hours) + (0.0 if first.fallback is None else float(first.fallback.hours))
+    # A gang that may have to wait for its machines is far faster while it has them.
+    if paid > 0 and first.steps > _WAITS * paid * first.steps_per_hour:
+        speed = f"{first.steps / paid:,.5g} steps/h while it has machines, {speed} with the waits for them"
     if share < 0.9999:
         speed += f"; time is reserved at {first.on_time_steps_per_hour:,.5g} steps/h so that the deadline holds"
-    notes = [speed, f"price of {first.price_as_of}: {first.price_source}", *map(describe_fallback, behind)]
+    notes = [speed, f"{describe_price_date(first.price_as_of)}: {first.price_source}"]
+    notes += [describe_fallback(each, due=due) for each in behind]
     return "\n".join([text, *(wrap_text(note, "  ") for note in notes)])
 
 

@@ -88,8 +88,15 @@ def amount_of(number: float) -> str:
 
 
 def amount_in(amount: Decimal, currency: str, *, signed: bool = False) -> str:
-    """Return an amount of a currency to the cent, such as ``€1,234.56`` or ``CHF 0.50``; ``signed`` adds a plus."""
-    return _in_currency(_to_unit(amount, _CENT), currency, ",.2f", signed=signed)
+    """Return an amount of a currency to the cent, such as ``€1,234.56`` or ``CHF 0.50``; ``signed`` adds a plus.
+
+    An amount that would round to nothing is below a cent: ``<$0.01``.
+    """
+    value = _to_unit(amount, _CENT)
+    if amount and not value:
+        side, cent = ("<", _CENT) if amount > 0 else (">", -_CENT)
+        return side + _in_currency(cent, currency, ",.2f", signed=False)
+    return _in_currency(value, currency, ",.2f", signed=signed)
 
 
 def tick_in(number: int, unit: float, currency: str) -> str:

@@ -6,7 +6,8 @@ from datetime import datetime
 from typing import Any
 
 from pricing.money import ZERO
-from router.planning.gang_worth import GangCase, GangFigures, GangWorth
+from pricing.units import to_percent
+from router.planning.what_if.gang_worth import GangCase, GangFigures, GangWorth
 from router.render.tables import PLAIN, Screen, format_day_time, format_table, format_usd, wrap_text
 
 _RIGHT = frozenset({"COST", "MORE", "FALLBACK", "SURE"})
@@ -67,13 +68,9 @@ def _label(worth: GangWorth, case: GangCase) -> str:
     if case.kind == "deadline":
         return _HOURS[case.value]
     if case.kind == "confidence":
-        return f"asked {_percent(float(case.value))} sure, not {_percent(worth.confidence)}"
+        return f"asked {to_percent(float(case.value))} sure, not {to_percent(worth.confidence)}"
     rate = "" if case.figures is None else f", {case.figures.interruptions_per_hour:.2g}/h"
     return f"{_ENDS[case.value]}{rate}"
-
-
-def _percent(confidence: float) -> str:
-    return f"{round(100 * confidence, 4):g}%"
 
 
 def worth_content(worth: GangWorth) -> dict[str, Any]:

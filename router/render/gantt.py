@@ -11,9 +11,9 @@ from datetime import datetime
 from itertools import groupby
 
 from pricing.money import Usd
-from router.planning.plan import Line, Plan, ShadowPrice
-from router.planning.plan_usage import LimitUsage, UseStep
-from router.planning.usage_totals import add_up_use
+from router.planning.document.plan import Line, LineFallback, Plan, ShadowPrice
+from router.planning.document.plan_usage import LimitUsage, UseStep
+from router.planning.document.usage_totals import add_up_use
 from router.render.figures import MARKET_LETTERS, amount_of, money
 
 MOST_LANES = 40
@@ -74,7 +74,8 @@ class JobRun:
 class Ceiling:
     """A limit that is full at some time or has a worth; ``worth`` says in words what more of it brings.
 
-    ``is_part`` says that the use is that of some teams' jobs alone.
+    ``is_part`` says that the use is that of some teams' jobs alone, ``kept`` in words which of it no bar
+    shows: machines that are kept for fallbacks.
     """
 
     name: str
@@ -85,6 +86,7 @@ class Ceiling:
     use: tuple[UseStep, ...]
     worth: str
     is_part: bool = False
+    kept: str = ""
 
     @property
     def size(self) -> str:
@@ -202,16 +204,32 @@ def _by_place(place: tuple[str, str]) -> tuple[bool, str, bool, str]:
 def _ceilings(plan: Plan) -> tuple[tuple[tuple[str, str], Ceiling], ...]:
     """Return the limits of the plan's usage with the place where each is drawn; those with a worth come first."""
     prices = {price.limit: price for price in plan.shadow_prices}
-    limits = plan.usage.limits if plan.usage is not None else ()
-    ordered = sorted(limits, key=lambda limit: (limit.limit not in prices, limit.limit))
+    ordered = sorted(plan.usage.limits, key=lambda limit: (limit.limit not in prices, limit.limit))
     part = bool(plan.restricted_to)
     return tuple(
-        ((each.cloud or "", each.region or ""), _ceiling(each, prices.get(each.limit), is_part=part))
+        (
+            (each.cloud or "", each.region or ""),
+            _ceiling(each, prices.get(each.limit), _kept_words(each, plan.lines), is_part=part),
+        )
         for each in ordered
     )
 
 
-def _ceiling(limit: LimitUsage, price: ShadowPrice | None, *, is_part: bool) -> Ceiling:
+def _kept_words(limit: LimitUsage, lines: Sequence[Line]) -> str:
+    """Return in words which use of a region's limit is kept for fallbacks: that while no line is under it."""
+
+    def is_under(each: Line | LineFallback) -> bool:
+        return (each.cloud, each.region) == (limit.cloud, limit.region) and limit.market in (None, each.market)
+
+    if not any(x.fallback is not None and x.fallback.reserved and is_under(x.fallback) for x in lines):
+        return ""
+    under = [x for x in lines if is_under(x)]
+    if all(any(x.start < step.end and step.start < x.end for x in under) for step in limit.use if step.used):
+        return ""  # Which limits a line uses is not recorded: lines there may be all of it.
+    return "kept for fallbacks where no bar is" if under else "kept for fallbacks"
+
+
+def _ceiling(limit: LimitUsage, price: ShadowPrice | None, kept: str, *, is_part: bool) -> Ceiling:
     return Ceiling(
         name=limit_name(limit.limit),
         market=limit.market or "",
@@ -221,6 +239,7 @@ def _ceiling(limit: LimitUsage, price: ShadowPrice | None, *, is_part: bool) -> 
         use=limit.use,
         worth="" if price is None else worth_in_words(price),
         is_part=is_part,
+        kept=kept,
     )
 
 

@@ -246,7 +246,8 @@ def ceiling_in_words(ceiling: Ceiling) -> str:
     """Return a limit with its size and worth, such as ``Ceiling: p5, 1 machine; one machine more would save $2.00``."""
     rest = "the use of these jobs alone" if ceiling.is_part else ceiling.worth
     rest = rest or ("full at times; no worth was found" if ceiling.full else "never full")
-    return f"Ceiling: {ceiling.name}, {ceiling.size}; {rest}"
+    kept = f"in use: {ceiling.kept}; " if ceiling.kept else ""
+    return f"Ceiling: {ceiling.name}, {ceiling.size}; {kept}{rest}"
 
 
 def _draw_ceiling(ceiling: Ceiling, scale: TimeScale, y: float, *, named: bool) -> tuple[list[str], float]:

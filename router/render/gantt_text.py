@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from pricing.units import format_count
-from router.planning.plan import Plan
-from router.planning.plan_usage import UseStep
+from router.planning.document.plan import Plan
+from router.planning.document.plan_usage import UseStep
 from router.render.drawing import TimeScale
 from router.render.figures import clock, day, day_clock, money
 from router.render.gantt import Ceiling, Gantt, JobRun, Row, gantt_of

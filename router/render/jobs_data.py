@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from router.controller.job_report import AttemptReport, CostLine, GangOutlook, JobReport, JobsReport
+from router.controller.report.job_report import AttemptReport, CostLine, GangOutlook, JobReport, JobsReport
 from router.files.csv_text import records_csv
 from router.render.journal_words import describe_entry
 from router.render.status_text import gang_document, status_document

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from typing import Final
 from urllib.parse import quote
 
 from markupsafe import Markup
 
 from pricing.money import ZERO, Usd
 from pricing.units import format_count
-from router.controller.job_report import (
+from router.controller.report.job_report import (
     AttemptReport,
     CostLine,
     GangOutlook,
@@ -194,32 +195,92 @@ def select_gangs(report: JobsReport, wanted: str) -> JobsReport:
     return JobsReport(replace(report.status, gangs=gangs, spent_usd=Usd.total(g.spent_usd for g in gangs)), outlooks)
 
 
-def live_view(report: JobsReport, wanted: str) -> dict[str, object]:
+@dataclass(frozen=True, slots=True)
+class JobsView:
+    """The choice of somebody who looks at the page of jobs: the words that gangs hold, their order, own teams.
+
+    ``sort`` is a key of :data:`SORTS`; any other sorts as "".
+    """
+
+    wanted: str = ""
+    sort: str = ""
+    own_teams: frozenset[str] = frozenset()
+
+    @property
+    def query(self) -> str:
+        """Return the parts of a URL that ask for the same, "" for none."""
+        words = f"&q={quote(self.wanted)}" if self.wanted else ""
+        return f"{words}&sort={self.sort}" if self.sort in SORTS else words
+
+    def order(self, outlooks: Iterable[GangOutlook]) -> list[GangOutlook]:
+        """Return the gangs in this order; own teams first, then what waits, then the dearest, where none is chosen."""
+        by_cost = sorted(outlooks, key=lambda each: (each.is_live, -each.gang.attempt.usd_per_hour.nanos))
+        if self.sort in SORTS:
+            return sorted(by_cost, key=SORTS[self.sort])
+        return sorted(by_cost, key=lambda each: each.gang.attempt.team not in self.own_teams)
+
+
+_LAST_OF_ALL = datetime.max.replace(tzinfo=UTC)
+SORTS: Final[Mapping[str, Callable[[GangOutlook], tuple[object, ...]]]] = {
+    "job": lambda each: (each.gang.attempt.job,),
+    "team": lambda each: (each.gang.attempt.team, each.gang.attempt.job),
+    "place": lambda each: (each.gang.attempt.cloud, each.gang.attempt.region),
+    "until": lambda each: (each.until or _LAST_OF_ALL,),
+    "deadline": lambda each: (each.deadline or _LAST_OF_ALL,),
+    "spent": lambda each: (-each.gang.spent_usd.nanos,),
+}
+_SORT_WORDS: Final = {
+    "": "waiting first, then dearest",
+    "job": "job",
+    "team": "team",
+    "place": "place",
+    "until": "end, the next first",
+    "deadline": "deadline, the next first",
+    "spent": "money spent, most first",
+}
+
+
+def live_view(report: JobsReport, view: JobsView) -> dict[str, object]:
     """Return what the part of the page that is refreshed is filled with."""
     live = sorted(report.live, key=lambda each: -each.gang.attempt.usd_per_hour.nanos)
-    shown = [*report.waiting, *live][:MOST_LIVE]
+    both = view.order((*report.waiting, *report.live))
+    shown = both[:MOST_LIVE]
     return {
         "report": report,
-        "wanted": wanted,
-        "query": f"&q={quote(wanted)}" if wanted else "",
+        "wanted": view.wanted,
+        "sort": view.sort if view.sort in SORTS else "",
+        "sorts": _SORT_WORDS,
+        "order": _order_words(view),
+        "query": view.query,
         "now": report.status.now,
         "rows": [gang_row(each) for each in shown],
-        "more": len(report.waiting) + len(live) - len(shown),
+        "more": len(both) - len(shown),
         "silent": [each for each in live if each.is_silent],
         "noticed": [each for each in live if each.is_noticed],
         "late": [each for each in (*live, *report.waiting) if each.is_late],
     }
 
 
-def jobs_fragment(report: JobsReport, *, refreshing: bool, wanted: str = "") -> str:
+def _order_words(view: JobsView) -> str:
+    if view.sort in SORTS:
+        return f"Sorted by {_SORT_WORDS[view.sort]}"
+    own = " and ".join(sorted(view.own_teams))
+    return f"Team {own} first; what waits first, then dearest first" if own else "What waits first, then dearest first"
+
+
+def jobs_fragment(report: JobsReport, *, refreshing: bool, view: JobsView | None = None) -> str:
     """Return the part of the page of jobs that changes: sentence, tiles, and the table of gangs."""
-    found = select_gangs(report, wanted)
-    return fill_template("jobs_live.html", refreshing=refreshing, polls=True, **live_view(found, wanted))
+    view = view or JobsView()
+    found = select_gangs(report, view.wanted)
+    return fill_template("jobs_live.html", refreshing=refreshing, polls=True, **live_view(found, view))
 
 
-def jobs_page(report: JobsReport, frame: PageFrame | None = None, *, refreshing: bool = True, wanted: str = "") -> str:
-    """Return the page of all gangs, or of those that hold the words ``wanted``; with a frame it refreshes itself."""
-    report = select_gangs(report, wanted)
+def jobs_page(
+    report: JobsReport, frame: PageFrame | None = None, *, refreshing: bool = True, view: JobsView | None = None
+) -> str:
+    """Return the page of all gangs, or of those that somebody looks at; with a frame it refreshes itself."""
+    view = view or JobsView()
+    report = select_gangs(report, view.wanted)
     over = report.over
     return fill_template(
         "jobs.html",
@@ -228,7 +289,7 @@ def jobs_page(report: JobsReport, frame: PageFrame | None = None, *, refreshing:
         polls=frame is not None,
         over=[gang_row(each) for each in over[:MOST_OVER]],
         more_over=len(over) - len(over[:MOST_OVER]),
-        **live_view(report, wanted),
+        **live_view(report, view),
     )
 
 
@@ -320,7 +381,7 @@ def _span(report: AttemptReport) -> tuple[str, str, str]:
     if attempt.made_at is None:
         return "no machine", "no machine", "none"
     if attempt.gone_at is None:
-        return time_of(attempt.made_at), "runs", "runs"
+        return time_of(attempt.made_at), "runs", "so far"
     return time_of(attempt.made_at), time_of(attempt.gone_at), length(attempt.gone_at - attempt.made_at)
 
 

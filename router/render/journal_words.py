@@ -4,52 +4,57 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from router.controller.job_report import GangOutlook
+from router.controller.report.job_report import GangOutlook
 from router.state.records import JournalEntry, NoticeRecord
 
 # Words of the journal with what they say; the other details follow as they stand.
 _WORDS: Mapping[str, tuple[Callable[[Mapping[str, object]], str], tuple[str, ...]]] = {
     "provisioning": (lambda _: "Terraform begins to make the gang", ("disk_gib",)),
     "provisioning taken up": (lambda _: "another process goes on making the gang", ()),
-    "previewed": (lambda d: f"the preview has {d.get('creates')} resources to make", ("creates",)),
-    "made": (lambda d: f"machines exist: {d.get('machines')}", ("machines",)),
+    "previewed": (lambda d: f"the preview has {_said(d, 'creates')} resources to make", ("creates",)),
+    "made": (lambda d: f"machines exist: {_said(d, 'machines')}", ("machines",)),
     "ready": (lambda _: "all machines are ready for their agents", ()),
-    "hello": (lambda d: f"the agent of rank {d.get('rank')} calls from {d.get('host')}", ("rank", "host")),
-    "met": (lambda d: f"all {d.get('ranks')} ranks met; the training starts", ("ranks",)),
+    "hello": (lambda d: f"the agent of rank {_said(d, 'rank')} calls from {_said(d, 'host')}", ("rank", "host")),
+    "met": (lambda d: f"all {_said(d, 'ranks')} ranks met; the training starts", ("ranks",)),
     "saved": (
-        lambda d: f"rank {d.get('rank')} saved a checkpoint at step {_count(d.get('saved_step'))}",
+        lambda d: f"rank {_said(d, 'rank')} saved a checkpoint"
+        + ("" if d.get("saved_step") is None else f" at step {_count(d['saved_step'])}"),
         ("rank", "saved_step", "id"),
     ),
-    "not_saved": (lambda d: f"rank {d.get('rank')} could not save: {d.get('failed')}", ("rank", "failed", "id")),
-    "not_believed": (lambda d: f"a report of rank {d.get('rank')} is not believed: {d.get('why')}", ("rank", "why")),
+    "not_saved": (lambda d: f"rank {_said(d, 'rank')} could not save: {_said(d, 'failed')}", ("rank", "failed", "id")),
+    "not_believed": (
+        lambda d: f"a report of rank {_said(d, 'rank')} is not believed: {_said(d, 'why')}",
+        ("rank", "why"),
+    ),
     "interval": (
         lambda d: f"checkpoints every {_minutes(d.get('checkpoint_seconds'))} from now on"
         + (f", before every {_minutes(d['before_seconds'])}" if d.get("before_seconds") else ""),
         ("checkpoint_seconds", "before_seconds"),
     ),
-    "advised": (lambda d: f"the policy wants a checkpoint: {d.get('why')}", ("why",)),
-    "leaving": (lambda d: f"the gang leaves: {d.get('why')}", ("why", "reason")),
+    "advised": (lambda d: f"the policy wants a checkpoint: {_said(d, 'why')}", ("why",)),
+    "leaving": (lambda d: f"the gang leaves: {_said(d, 'why')}", ("why", "reason")),
     "ended": (
-        lambda d: f"rank {d.get('rank')} ended: {d.get('reason')}, exit code {d.get('exit_code')}",
+        lambda d: f"rank {_said(d, 'rank')} ended: {_said(d, 'reason')}, exit code {_said(d, 'exit_code')}",
         ("rank", "reason", "exit_code", "ordered", "result"),
     ),
-    "releasing": (lambda d: f"machines are released: {d.get('reason')}", ("reason",)),
-    "released": (lambda d: f"all machines are gone: {d.get('reason')}", ("reason",)),
-    "released by tag": (lambda d: f"machines were found and released by their tag: {d.get('why')}", ("why",)),
+    "releasing": (lambda d: f"machines are released: {_said(d, 'reason')}", ("reason",)),
+    "released": (lambda d: f"all machines are gone: {_said(d, 'reason')}", ("reason",)),
+    "released by tag": (lambda d: f"machines were found and released by their tag: {_said(d, 'why')}", ("why",)),
     "copied": (
-        lambda d: f"the checkpoint was copied from {d.get('from')} to {d.get('to')}",
+        lambda d: f"the checkpoint was copied from {_said(d, 'from')} to {_said(d, 'to')}",
         ("from", "to", "kept", "origin"),
     ),
-    "not copied": (lambda d: f"the checkpoint was not copied: {d.get('why')}", ("why",)),
-    "checkpoint not confirmed": (lambda d: f"the checkpoint could not be confirmed: {d.get('why')}", ("why",)),
+    "not copied": (lambda d: f"the checkpoint was not copied: {_said(d, 'why')}", ("why",)),
+    "checkpoint not confirmed": (lambda d: f"the checkpoint could not be confirmed: {_said(d, 'why')}", ("why",)),
     "checkpoint not whole": (
         lambda d: f"the checkpoint of step {_count(d.get('step'))} is not whole, step {_count(d.get('instead'))} is",
         ("step", "instead"),
     ),
-    "given up": (lambda d: f"the job is given up: {d.get('why')}", ("why",)),
-    "told": (lambda d: f"people were notified: {d.get('event')}", ("event",)),
-    "refused": (lambda d: f"rank {d.get('rank')} is refused", ("rank",)),
+    "given up": (lambda d: f"the job is given up: {_said(d, 'why')}", ("why",)),
+    "told": (lambda d: f"people were notified: {_said(d, 'event')}", ("event",)),
+    "refused": (lambda d: f"rank {_said(d, 'rank')} is refused", ("rank",)),
 }  # fmt: skip
+_UNKNOWN = "not said"
 _HIDDEN = frozenset({"saved_manifest", "log_bytes_lost"})
 _NOTICES = {
     "interruption": "the cloud takes the machine",
@@ -104,8 +109,14 @@ def describe_state(outlook: GangOutlook) -> str:
     return _STATES.get(state, state.replace("_", " "))
 
 
+def _said(details: Mapping[str, object], name: str) -> str:
+    """Return a detail as it stands, or that the entry does not have it."""
+    value = details.get(name)
+    return _UNKNOWN if value is None else str(value)
+
+
 def _count(value: object) -> str:
-    return f"{value:,}" if isinstance(value, int) else str(value)
+    return f"{value:,}" if isinstance(value, int) else _UNKNOWN if value is None else str(value)
 
 
 def _minutes(value: object) -> str:

@@ -86,10 +86,17 @@ def _exact(page: MonthPage, value: Decimal) -> Amount:
     return Amount(value, page.currency)
 
 
+def running_words(running: Decimal | None, currency: str) -> Words:
+    """Return what machines cost that still run, which a budget counts beside what is spent; no words for nothing."""
+    return () if running is None or running < HALF_CENT else (Amount(running, currency), " still running")
+
+
 def _budget_words(page: MonthPage) -> Words:
     if page.total["budget_used"] is not None:
-        return (f", {percent(float(page.total['budget_used']))} of the budget",)
-    return (", no budget for all",) if page.total["budget"] is None else ()
+        running = running_words(page.total["running"], page.currency)
+        share = f"{percent(float(page.total['budget_used']))} of the budget"
+        return (" and ", *running, f": {share}") if running else (f", {share}",)
+    return (", no budget for all",) if page.knows_budgets else ()
 
 
 def _plan_words(page: MonthPage) -> Words:
@@ -133,10 +140,15 @@ def _spent_tile(page: MonthPage) -> Tile:
 def _budget_tile(page: MonthPage) -> Tile:
     used, budget = page.total["budget_used"], page.total["budget"]
     if used is None:
-        unseen = page.over is None and not budget
-        return Tile("Budget used", ("none set",), ("budgets were not looked at" if unseen else "for the whole month",))
+        if not page.knows_budgets:
+            return Tile("Budget used", ("unknown",), ("budgets were not looked at",))
+        return Tile("Budget used", ("none set",), ("for the whole month",))
     left = budget * (1 - used)
-    note = (_exact(page, abs(left)), f" {'left' if left >= 0 else 'over'} of ", _exact(page, budget))
+    running = running_words(page.total["running"], page.currency)
+    note = (
+        *(_exact(page, abs(left)), f" {'left' if left >= 0 else 'over'} of ", _exact(page, budget)),
+        *((" with ", *running) if running else ()),
+    )
     return Tile("Budget used", (percent(float(used), 1),), note, "over" if used > 1 else "", used)
 
 

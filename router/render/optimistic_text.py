@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from pricing.money import Usd
-from router.planning.changes import PlacementChange
-from router.planning.plan import Plan
-from router.planning.plan_facts import JobPlacement
-from router.planning.plan_json import OPTIMISTIC, plan_content
-from router.planning.what_if_comparison import VariantResult
+from router.planning.document.plan import Plan
+from router.planning.document.plan_facts import JobPlacement
+from router.planning.document.plan_json import OPTIMISTIC, plan_content
+from router.planning.explain.changes import PlacementChange
+from router.planning.what_if.what_if_comparison import VariantResult
 from router.render.tables import MARKETS, PLAIN, Screen, format_table, format_usd, wrap_text
 
 _RIGHT = frozenset({"COST", "COSTS"})

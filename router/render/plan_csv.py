@@ -7,14 +7,17 @@ from datetime import datetime
 
 from pricing.money import Usd
 from router.files.csv_text import csv_text
-from router.planning.changes import PlanDiff
-from router.planning.cost_changes import cost_change
-from router.planning.plan import Line, Plan
-from router.planning.plan_facts import PlanFacts
+from router.planning.document.plan import Line, Plan
+from router.planning.document.plan_facts import PlanFacts
+from router.planning.document.plan_usage import COST_TERMS, JobCostTerms
+from router.planning.explain.changes import PlanDiff
+from router.planning.explain.cost_changes import cost_change
 
+_OWN_TERMS = tuple(name for name in COST_TERMS if name != "fallback_usd")
 JOB_FIELDS = (
     "job", "team", "project", "state", "cloud", "region", "zone", "instance_type", "market", "accelerators", "start",
     "finish", "deadline", "on_time_probability", "cost_usd", "fallback", "fallback_probability", "fallback_usd", "why",
+    *_OWN_TERMS,
 )  # fmt: skip
 CHANGE_FIELDS = (
     "job", "change", "before", "after", "cost_before_usd", "cost_after_usd", "more_usd", "start_before", "start_after",
@@ -26,8 +29,10 @@ def jobs_csv(plan: Plan) -> str:
     """Return all jobs by name, those that are left out with the reason.
 
     ``cost_usd`` is exact, and holds ``fallback_usd``: what the on-demand gang behind a job on spot is expected to cost.
+    That and the terms after ``why`` add up to it.
     """
     facts = PlanFacts(plan)
+    terms = {each.job: each for each in plan.usage.cost_terms}
     reasons = {job.job: job.reason for job in plan.unplaced}
     rows = []
     for job in plan.jobs:
@@ -59,6 +64,7 @@ def jobs_csv(plan: Plan) -> str:
                 None if place is None else job.cost_usd,
                 *_fallback(facts.lines.get(job.job, ())),
                 reasons.get(job.job, "" if job.late is None else job.late.why) or None,
+                *_terms(terms.get(job.job)),
             )
         )
     return csv_text(JOB_FIELDS, rows, unknown="none")
@@ -72,6 +78,11 @@ def _fallback(lines: Sequence[Line]) -> tuple[str | None, float | None, Usd | No
     first = found[0]
     where = "/".join(part for part in (first.cloud, first.region, first.zone, first.instance_type) if part)
     return where, max(each.probability for each in found), Usd.total(each.cost_usd for each in found)
+
+
+def _terms(terms: JobCostTerms | None) -> tuple[Usd | None, ...]:
+    """Return the terms of a job's cost but its fallback; None each where it is not placed."""
+    return tuple(None if terms is None else getattr(terms, name) for name in _OWN_TERMS)
 
 
 def changes_csv(diff: PlanDiff) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from markupsafe import Markup
 
-from router.planning.plan import Plan
+from router.planning.document.plan import Plan
 from router.render.page_frame import PageFrame
 from router.render.pages import fill_template
 from router.render.since_view import SinceView, bridge_of

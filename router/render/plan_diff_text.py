@@ -9,9 +9,9 @@ from typing import Any
 
 from pricing.money import Usd
 from pricing.units import format_count
-from router.planning.changes import PlacementChange, PlanDiff
-from router.planning.cost_changes import changes_by_kind
-from router.planning.plan_facts import JobPlacement
+from router.planning.document.plan_facts import JobPlacement
+from router.planning.explain.changes import PlacementChange, PlanDiff
+from router.planning.explain.cost_changes import changes_by_kind
 from router.render.tables import (
     PLAIN,
     Screen,
@@ -49,7 +49,9 @@ def diff_text(found: PlanDiff, screen: Screen = PLAIN, *, wide: bool = False) ->
     jobs = "the same jobs" if found.same_jobs else "other jobs"
     total = found.cost_after - found.cost_before
     sign = "+" if total.nanos >= 0 else ""
-    only = f"{len(quiet)} in time alone, " if quiet else ""
+    retimed = sum(change.kind == "retimed" for change in quiet)
+    only = f"{retimed} in time alone, " if retimed else ""
+    only += f"{len(quiet) - retimed} by less than a cent, " if len(quiet) > retimed else ""
     parts.append(
         f"{len(shown)} changed, {only}{same} as before; {prices}, {jobs}\n"
         f"total {format_usd(found.cost_before)} -> {format_usd(found.cost_after)} ({sign}{format_usd(total)})"
@@ -63,8 +65,8 @@ def diff_markdown(found: PlanDiff) -> str:
     sign = "+" if total.nanos >= 0 else ""
     head = (
         f"**{format_usd(found.cost_before)} → {format_usd(found.cost_after)} ({sign}{format_usd(total)})**: "
-        f"{len(found.shown)} changed, {len(found.changes) - len(found.shown)} as before or in time alone; "
-        f"{'the same' if found.same_book else 'other'} prices"
+        f"{len(found.shown)} changed, {len(found.changes) - len(found.shown)} as before, "
+        f"or in time alone or by less than a cent; {'the same' if found.same_book else 'other'} prices"
     )
     parts = [head, "\n".join(f"- {escape_markdown(text)}" for text in found.limits)]
     rows = [

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from router.planning.plan import Plan
-from router.planning.plan_json import plan_content
+from router.planning.document.plan import Plan
+from router.planning.document.plan_json import plan_content
 
 SCHEMA_VERSION = 1
 

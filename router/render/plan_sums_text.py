@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 from pricing.money import Usd
 from pricing.units import format_count
-from router.planning.plan import JobSummary, Plan
+from router.planning.document.plan import JobSummary, Plan
 from router.render.plan_text import jobs_table
 from router.render.tables import MARKETS, PLAIN, Screen, format_table, format_usd, wrap_text
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pricing.money import Usd
 from pricing.places import mixes_simulated_and_real
 from pricing.units import format_count
-from router.planning.plan import (
+from router.planning.document.plan import (
     CommitmentUse,
     JobSummary,
     Line,
@@ -18,8 +18,8 @@ from router.planning.plan import (
     TeamStanding,
     describe_mix,
 )
-from router.planning.plan_facts import OVER_BUDGET, main_placement
-from router.planning.plan_json import plan_content
+from router.planning.document.plan_facts import OVER_BUDGET, main_placement
+from router.planning.document.plan_json import plan_content
 from router.render.cost_terms_text import job_terms_table, team_terms_table
 from router.render.tables import (
     MARKETS,
@@ -209,7 +209,7 @@ def _counted(plan: Plan) -> str:
     """Return how what the search minimised differs from the total; empty where it does not."""
     words = []
     if plan.threshold_usd.nanos:
-        words.append(f"with min_saving {format_usd(plan.threshold_usd)}")
+        words.append(f"with min_saving {format_usd(plan.threshold_usd)}, which is never paid")
     if plan.carbon is not None:
         words.append("with carbon")
     if plan.covered_usd.nanos:
@@ -226,7 +226,7 @@ def describe_commitment(use: CommitmentUse) -> str:
 
 
 def _cut_short(plan: Plan) -> str:
-    """Return the phases that were cut short, and why; a plan of an earlier version names no phases."""
+    """Return the phases that were cut short, and why."""
     out_of_time = [cut.phase for cut in plan.cuts if cut.by == "time"]
     out_of_work = [cut.phase for cut in plan.cuts if cut.by == "work"]
     failed = [cut.phase for cut in plan.cuts if cut.by == "failure"]
@@ -255,11 +255,19 @@ def _footnotes(plan: Plan) -> list[str]:
     return ["\n".join(notes)] if notes else []
 
 
-def describe_fallback(fallback: LineFallback) -> str:
-    """Return the on-demand gang behind a spot line, how often it is needed, and what that is expected to cost."""
+_LEAST_TOLD = 0.005  # of runs, below which a share is not rounded
+
+
+def describe_fallback(fallback: LineFallback, *, due: bool) -> str:
+    """Return the on-demand gang behind a spot line, how often it is needed, and what that is expected to cost.
+
+    ``due``: the job has a deadline.
+    """
     where = f"{fallback.machines}x {fallback.instance_type} in {fallback.cloud}/{fallback.zone or fallback.region}"
-    words = f"falls back on {where} {MARKETS[fallback.market]} when no more time is left for spot: in "
-    words += f"{fallback.probability:.0%} of runs; {float(fallback.hours):,.2f} h expected, "
+    cause = "the pool fails too often" + (" or no more time is left for spot" if due else "")
+    words = f"falls back on {where} {MARKETS[fallback.market]} where {cause}: in "
+    often = f"{fallback.probability:.0%}" if fallback.probability >= _LEAST_TOLD else "under 1%"
+    words += f"{often} of runs; {float(fallback.hours):,.2f} h expected, "
     words += f"{format_usd(fallback.cost_usd)} of the cost, at {format_usd(Usd(fallback.usd_per_hour.nanos))} an hour"
     if fallback.refusal_probability:
         words += f"; taken to be refused {fallback.refusal_probability:.0%} of the times, which nobody measured"
@@ -267,13 +275,15 @@ def describe_fallback(fallback: LineFallback) -> str:
 
 
 def _fallbacks(plan: Plan) -> list[str]:
-    """Return what the jobs on spot are expected to cost on demand, where their deadlines leave no more time for it."""
+    """Return what the jobs on spot are expected to cost on demand, for their deadlines or where their pools fail."""
     behind = [line for line in plan.lines if line.fallback is not None]
     if not behind:
         return []
     jobs = len({line.job for line in behind})
     usd = Usd.total(line.fallback.cost_usd for line in behind if line.fallback is not None)
-    words = f"{format_count(jobs, 'job')} on spot may end on demand to be in time: {format_usd(usd)} of the total is "
+    due = {job.job for job in plan.jobs if job.deadline is not None}
+    cause = "to be in time" if any(line.job in due for line in behind) else "where its pool fails"
+    words = f"{format_count(jobs, 'job')} on spot may end on demand {cause}: {format_usd(usd)} of the total is "
     return [wrap_text(words + "expected for that; jobs of one pool may need it at once", "  ").lstrip()]
 
 
@@ -306,7 +316,8 @@ def _unbounded(plan: Plan, mark: str = "") -> list[str]:
     gangs = {(line.job, line.cloud, line.region, line.zone, line.instance_type, line.market): line for line in lines}
     count = sum(line.accelerators for line in gangs.values())
     some = format_count(jobs, "job")
-    words = f"{some} on {count:,} accelerators of which nobody said how many there are: the plan counts on all of them"
+    words = f"{some} on {format_count(count, 'accelerator')} of which nobody said how many there are: the plan "
+    words += "counts on all of them"
     return [wrap_text(f"{mark}{words} (set limits or default_cap_machines in the limits file)", "  ").lstrip()]
 
 
@@ -360,7 +371,7 @@ def _left_out(plan: Plan) -> list[str]:
 
 def describe_relaxation(found: Relaxation) -> str:
     """Return what would place a job, and what it would cost at most."""
-    cost = f" (at most {format_usd(found.cost_usd)})" if found.cost_usd is not None else ""
+    cost = f" ({format_usd(found.cost_usd)} expected, or less)" if found.cost_usd is not None else ""
     return f"it would fit with {found.change}: {found.detail}{cost}"
 
 
@@ -392,13 +403,16 @@ def _limits(plan: Plan) -> list[str]:
     return ["\n".join(lines)]
 
 
+_ONE_MORE = {"accelerators": "an accelerator", "USD": "a dollar"}
+
+
 def describe_shadow_price(price: ShadowPrice) -> str:
     """Return what more of a limit would bring, in words: jobs first, then money."""
-    unit = price.unit.removesuffix("s")
+    unit = _ONE_MORE.get(price.unit, f"a {price.unit.removesuffix('s')}")
     if price.basis == "lp_estimate":
-        return f"{format_usd(price.usd_per_unit)} a {unit} by an LP estimate, not solved again"
+        return f"{format_usd(price.usd_per_unit)} {unit} by an LP estimate, not solved again"
     if price.saves_usd is None:
-        return f"{format_usd(price.usd_per_unit)} a {unit}"
+        return f"{format_usd(price.usd_per_unit)} {unit}"
     many = price.machines != 1
     more = f"{format_count(price.machines, 'machine')} more" if price.machines else f"${price.raised_by:,} more"
     if price.unit not in ("machines", "USD"):

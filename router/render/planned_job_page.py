@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from urllib.parse import quote
 
 from pricing.money import Usd
-from router.planning.plan import Alternative, JobSummary, Line, Plan
-from router.planning.plan_facts import main_placement
+from router.planning.document.plan import Alternative, JobSummary, Line, Plan
+from router.planning.document.plan_facts import main_placement
 from router.render.explain_text import DROPPED_WORDS, merged_fallbacks
 from router.render.figures import MARKET_WORDS, chance, day_clock, signed_money
 from router.render.page_frame import PageFrame

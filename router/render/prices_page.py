@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, timedelta
@@ -61,6 +62,7 @@ def prices_page(
         rows_age=_rows_age(report),
         spot=report.find_orderable(usual, Market.SPOT),
         on_demand=report.find_orderable(usual, Market.ON_DEMAND),
+        cheaper=_cheaper_advisory(report, usual),
         failed=[each.cloud for each in report.clouds if each.failed],
         weak=sum(bool(offer.weak) for offer in book.offers),
         undated=sum(offer.as_of is None for offer in book.offers),
@@ -114,7 +116,8 @@ def history_page(report: HistoryReport, fields: HistoryFields, frame: PageFrame 
         drawings=drawn if report.series else {},
         drawn=min(len(report.series), price_history_svg.MOST_ROWS),
         rows=[_series_cells(each) for each in report.series[:MOST_SERIES]],
-        lowest=next((each for each in report.series if each.stats.last is not None), None),
+        lowest=_lowest(report),
+        command=_history_command(fields),
         place=format_place,
         changes=sum(each.stats.changes for each in report.series),
         pools=pools,
@@ -122,6 +125,37 @@ def history_page(report: HistoryReport, fields: HistoryFields, frame: PageFrame 
         pool_hours=sum(each.exposure.hours for each in pools if each.exposure is not None),
         markets=[(m.value, MARKET_WORDS[m.value]) for m in _MARKETS],
     )
+
+
+def _cheaper_advisory(report: PricesReport, accelerator: str) -> dict[str, OfferRow]:
+    """Return by market the cheapest offer that cannot be ordered, where it costs less than those that can."""
+    rows = {market: report.find_cheapest(accelerator, market) for market in (Market.SPOT, Market.ON_DEMAND)}
+    return {
+        market.value: row
+        for market, row in rows.items()
+        if row is not None and row != report.find_orderable(accelerator, market)
+    }
+
+
+def _lowest(report: HistoryReport) -> SeriesPicture | None:
+    """Return the series whose last price of one accelerator is lowest; of a machine, where no number is known."""
+    known = [(each.last_each, each) for each in report.series]
+    priced = [(price.nanos, number, each) for number, (price, each) in enumerate(known) if price is not None]
+    if priced:
+        return min(priced)[2]
+    return next((each for each in report.series if each.stats.last is not None), None)
+
+
+def _history_command(fields: HistoryFields) -> str:
+    """Return the command that shows the series of the page."""
+    asked = (
+        ("accelerator", fields.accelerator),
+        ("region", fields.region),
+        ("market", fields.market),
+        ("since", fields.since),
+    )
+    words = [word for name, value in asked if value for word in (f"--{name}", value)]
+    return shlex.join(["stepfare", "prices", "history", *words])
 
 
 def history_url(accelerator: str, market: str = "", region: str = "", since: str = "") -> str:

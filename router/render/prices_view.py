@@ -47,11 +47,16 @@ class CloudHealth:
         return self.record is not None and self.record.status in ("failed", "partial")
 
 
+def _find_row(rows: tuple[OfferRow, ...], accelerator: str, market: Market) -> OfferRow | None:
+    return next((r for r in rows if (r.machine.accelerator, r.offer.market) == (accelerator, market)), None)
+
+
 @dataclass(frozen=True)
 class PricesReport:
     """A book in use as of ``now``; ``cheapest`` has a row for each accelerator and market, in this order.
 
-    ``orderable`` has the same of the offers that can be ordered from here.
+    ``orderable`` has the same of the offers that can be ordered from here. ``history``: from when until when the price
+    history has points, where the book was never fetched; None where it has none.
     """
 
     name: str
@@ -61,12 +66,15 @@ class PricesReport:
     orderable: tuple[OfferRow, ...]
     clouds: tuple[CloudHealth, ...]
     books: tuple[BookRow, ...]
+    history: tuple[datetime, datetime] | None = None
+
+    def find_cheapest(self, accelerator: str, market: Market) -> OfferRow | None:
+        """Return the cheapest offer of an accelerator and market, orderable or not; None where there is none."""
+        return _find_row(self.cheapest, accelerator, market)
 
     def find_orderable(self, accelerator: str, market: Market) -> OfferRow | None:
         """Return the cheapest offer of an accelerator and market that can be ordered; None where there is none."""
-        return next(
-            (r for r in self.orderable if (r.machine.accelerator, r.offer.market) == (accelerator, market)), None
-        )
+        return _find_row(self.orderable, accelerator, market)
 
     @property
     def days(self) -> tuple[date, date] | None:
@@ -109,12 +117,22 @@ class RegionPrices:
 
 @dataclass(frozen=True, slots=True)
 class SeriesPicture:
-    """A series with every price, the share of looks that found machines by interval, and how often it ran dry."""
+    """A series with every price, the share of looks that found machines by interval, and how often it ran dry.
+
+    A machine of it has so many ``accelerators``; None where no book knows it.
+    """
 
     stats: SeriesStats
+    accelerators: int | None
     steps: tuple[tuple[datetime, UsdPerHour], ...]
     stock: tuple[float | None, ...]
     exposure: Exposure | None
+
+    @property
+    def last_each(self) -> UsdPerHour | None:
+        """Return the last price of one accelerator; None where no price or no number of them is known."""
+        last, count = self.stats.last, self.accelerators
+        return None if last is None or not count else UsdPerHour(round(last.nanos / count))
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Any
 from router.config.job_points import point_argument
 from router.jobs.point_speed import PointsTooFew
 from router.jobs.step_measurement import DeviceMeasurement
-from router.planning.next_points import MeasuringPlan, PointProposal
+from router.planning.find.next_points import MeasuringPlan, PointProposal
 from router.render.tables import PLAIN, Screen, format_table, format_usd, wrap_text
 
 SCHEMA_VERSION = 1

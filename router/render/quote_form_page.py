@@ -35,6 +35,7 @@ _PANELS: Mapping[tuple[str, str], tuple[str, ...]] = {
 }
 # A problem may name another place in the same text.
 _IN_A_FILE = re.compile(r"\b(?:job|limits)\.yaml:(\d+)(?::\d+)?")
+_NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]+)?")
 # Where the fields of the small form stand in the job that is made of them.
 _JOB_FIELDS: Mapping[str, str] = {
     "name": "name",
@@ -181,8 +182,8 @@ def job_of_fields(fields: Mapping[str, str]) -> str:
 
 
 def _bare(text: str) -> str:
-    """Return a number as it stands, anything else as quoted text, so that it cannot add lines."""
+    """Return a number as it stands, signed or not; anything else as quoted text, so that it cannot add lines."""
     import json
 
     short = text.strip().replace(",", "")
-    return short if short.isascii() and short.isdigit() else json.dumps(text.strip())
+    return short if _NUMBER.fullmatch(short) else json.dumps(text.strip())

@@ -37,9 +37,10 @@ from router.render.quote_view import (
 
 
 @dataclass(frozen=True, slots=True)
-class CeilingRefusal:
-    """A ceiling as it was written, and sentences on why the quote was not accepted under it."""
+class AcceptanceRefusal:
+    """Why a quote was not accepted, in sentences that belong beside a ``field``; the ceiling as it was written."""
 
+    field: str
     written: str
     problems: tuple[str, ...]
 
@@ -49,7 +50,7 @@ class QuoteActions:
     """The forms on the page of one quote: another deadline, and to accept it.
 
     ``figure`` is what ``deadline`` costs by the quote's curve, None before its earliest point. ``is_stale``: the quote
-    is too old to be accepted. ``refusal``: the ceiling that was just refused. ``wrong_deadline`` has sentences on a
+    is too old to be accepted. ``refusal``: of the acceptance just asked for. ``wrong_deadline`` has sentences on a
     deadline that cannot be read; ``is_chosen``: somebody chose ``deadline``.
     """
 
@@ -59,15 +60,15 @@ class QuoteActions:
     may_accept: bool
     is_stale: bool
     acceptance: QuoteAcceptance | None
-    refusal: CeilingRefusal | None = None
+    refusal: AcceptanceRefusal | None = None
     wrong_deadline: tuple[str, ...] = ()
     is_chosen: bool = False
 
     @property
     def problems(self) -> Mapping[str, tuple[str, ...]]:
         """Return what is wrong with each field."""
-        ceiling = () if self.refusal is None else self.refusal.problems
-        return {name: words for name, words in (("ceiling", ceiling), ("by", self.wrong_deadline)) if words}
+        refused = {} if self.refusal is None else {self.refusal.field: self.refusal.problems}
+        return {name: words for name, words in {**refused, "by": self.wrong_deadline}.items() if words}
 
     @property
     def price(self) -> str:

@@ -26,6 +26,7 @@ from router.render.tables import (
     MARKETS,
     PLAIN,
     Screen,
+    describe_price_date,
     format_step_price,
     format_table,
     format_timestamp,
@@ -93,7 +94,7 @@ def table(answers: Sequence[tuple[str, Quote | BudgetQuote]], screen: Screen = P
             (b.job, f"{b.deadline:%d %H:%M}", *(f"{r.steps:,}" for r in b.reaches), f"{b.steps:,}") for _, b in budgets
         ]
         parts.append(format_table(names, budget_rows, frozenset(names[2:]), {"JOB": 30}, screen))
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def refusal_problem(r: Refused) -> Problem:
@@ -124,13 +125,17 @@ def _amount(amount: Usd | None) -> str:
 
 
 def _quote(q: Quote, name: str, screen: Screen) -> str:
-    cost = f"{format_cost(q.usd.mean)} expected, in 9 of 10 cases up to {format_cost(q.usd.p90)}"
+    expected = (
+        "no expected cost, for some runs never end" if q.usd.mean is None else f"{format_usd(q.usd.mean)} expected"
+    )
+    cost = f"{expected}, in 9 of 10 cases up to {format_cost(q.usd.p90)}"
     head = f"{q.job} by {format_timestamp(q.deadline)}: {cost}; on time {format_on_time(q)}"
     finish = f"{_when(q.finish_p50)}, in 9 of 10 cases by {_when(q.finish_p90)}"
     parts = [
         wrap_text(head),
         "\n".join(
             [
+                *_expected(q),
                 f"  half       {format_cost(q.usd.p50)}: half of the cases cost no more",
                 *_planned(q),
                 f"  done       {finish}",
@@ -154,7 +159,7 @@ def _quote(q: Quote, name: str, screen: Screen) -> str:
         _others(q.alternatives, q, screen),
         _places(q),
         _conditions(q.conditions),
-        wrap_text(f"run by {q.run_policy}: `apply` runs the same policy") if q.run_policy else "",
+        wrap_text(f"run by {q.run_policy}: `apply` runs the same policy"),
         _limits(q.limits),
         f"valid until {format_timestamp(q.valid_until)}"
         + (f"; stepfare quote --accept {name} --out plan.json" if name else ""),
@@ -168,8 +173,27 @@ def _planned(q: Quote) -> list[str]:
         return []
     if q.place_usd is None:
         return [f"  a plan     {format_cost(q.plan_usd)}: it runs at once, on one place"]
-    alone = f"this policy on that place alone: {format_cost(q.place_usd)}"
+    if q.place_usd == q.usd.mean:
+        own = f"  a plan     {format_cost(q.plan_usd)}, by formula: on the spot place of this quote and its fallback"
+        return [wrap_text(own, "", 80)]
+    alone = f"this policy on that place alone: {format_cost(q.place_usd)}{_error(q.place_error_usd)}"
+    if q.place_error_usd is not None and abs(q.plan_usd.nanos - q.place_usd.nanos) > q.place_error_usd.nanos:
+        alone += "; beyond that, the plan's formula and the simulation treat a bad pool differently"
     return [wrap_text(f"  a plan     {format_cost(q.plan_usd)}: on one spot place and its fallback; {alone}", "", 80)]
+
+
+def _expected(q: Quote) -> list[str]:
+    """Return how far the expected cost may be off for the number of scenarios, and why it may be above 9 of 10."""
+    if q.usd.mean is None or q.mean_error_usd is None or not q.mean_error_usd.nanos:
+        return []
+    words = f"  expected   {format_cost(q.usd.mean)}{_error(q.mean_error_usd)}, as {q.draws} scenarios tell it"
+    if q.usd.p90 is not None and q.usd.p90 < q.usd.mean:
+        words += "; few runs cost far more than the others, so that more than 9 of 10 cost less"
+    return [wrap_text(words, "", 80)]
+
+
+def _error(usd: Usd | None) -> str:
+    return "" if usd is None or not usd.nanos else f" ±{format_cost(usd)}"
 
 
 def _learned(learned: QuoteLearned | None) -> list[str]:
@@ -220,32 +244,23 @@ def _curve(q: Quote, screen: Screen) -> str:
         (
             format_timestamp(p.deadline),
             f"{p.hours:,.1f}",
-            _amount(p.mean if q.has_means else p.p50),
+            _amount(p.mean),
             _amount(p.p90),
             f"{p.on_time:.0%}",
             "knee" if p.knee else "",
         )
         for p in q.curve
     ]
-    header = ("DONE BY", "HOURS", _statistic(q), "9 OF 10", "ON TIME", "")
+    header = ("DONE BY", "HOURS", "EXPECTED", "9 OF 10", "ON TIME", "")
     return format_table(header, rows, frozenset(header[1:-1]), {}, screen)
 
 
 def _others(others: Sequence[Other], q: Quote, screen: Screen) -> str:
     if not others:
         return ""
-    than = q.usd.mean if q.has_means else q.usd.p50
-    costs = [o.mean if q.has_means else o.p50 for o in others]
-    rows = [
-        (o.change, _amount(cost), _amount(o.p90), f"{o.on_time:.0%}", _more(cost, than))
-        for o, cost in zip(others, costs, strict=True)
-    ]
-    header = ("INSTEAD", _statistic(q), "9 OF 10", "ON TIME", "MORE")
+    rows = [(o.change, _amount(o.mean), _amount(o.p90), f"{o.on_time:.0%}", _more(o.mean, q.usd.mean)) for o in others]
+    header = ("INSTEAD", "EXPECTED", "9 OF 10", "ON TIME", "MORE")
     return format_table(header, rows, frozenset(header[1:]), {"INSTEAD": 36}, screen)
-
-
-def _statistic(q: Quote) -> str:
-    return "EXPECTED" if q.has_means else "MEDIAN"
 
 
 def _more(cost: Usd | None, than: Usd | None) -> str:
@@ -255,10 +270,11 @@ def _more(cost: Usd | None, than: Usd | None) -> str:
 
 
 def _places(q: Quote | BudgetQuote) -> str:
+    if not q.places:
+        return ""
     lines = ["COUNTS ON"]
     for p in q.places[:_PLACES]:
-        dated = "undated price" if p.price_as_of == "undated" else f"price of {p.price_as_of}"
-        price = f"{format_usd(p.usd_per_hour)}/h, {dated}"
+        price = f"{format_usd(p.usd_per_hour)}/h, {describe_price_date(p.price_as_of)}"
         lines.append(
             wrap_text(
                 f"{p.where} {p.accelerators} x {p.accelerator} {MARKETS.get(p.market, p.market)}, {price}; {p.weather}",
@@ -276,7 +292,7 @@ def _limits(limits: QuoteLimits | None) -> str:
 
 
 def _conditions(conditions: Sequence[str]) -> str:
-    return "\n".join(["HOLDS IF", *(wrap_text(words, "  ") for words in conditions)])
+    return "\n".join(["HOLDS IF", *(wrap_text(words, "  ") for words in conditions)]) if conditions else ""
 
 
 def _budget(b: BudgetQuote, screen: Screen) -> str:
@@ -296,4 +312,4 @@ def _budget(b: BudgetQuote, screen: Screen) -> str:
         _places(b),
         _conditions(b.conditions),
     ]
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join(part for part in parts if part) + "\n"

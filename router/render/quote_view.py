@@ -138,15 +138,13 @@ class QuoteView:
         notes = ["Solid: half of the runs cost less. Dashed: 9 of 10 do"]
         knee = self.quote.knee
         if knee is not None:
-            price = cost_words(knee.mean if self.quote.has_means else knee.p50)
-            what = "expected" if self.quote.has_means else "at the median"
             notes.append(
-                f"At the knee, {day_clock(knee.deadline)}, it costs {price} {what}: "
+                f"At the knee, {day_clock(knee.deadline)}, it costs {cost_words(knee.mean)} expected: "
                 "after it, more time saves less than on average"
             )
         elif len(self.quote.curve) > 2:
             notes.append("No deadline is a knee, after which more time would save less than on average")
-        draws = sorted({p.draws for p in self.quote.curve if p.draws is not None})
+        draws = sorted({p.draws for p in self.quote.curve})
         if draws:
             runs = " or ".join(f"{n:,}" for n in draws)
             notes.append(
@@ -244,7 +242,7 @@ def _deadlines(q: Quote) -> tuple[DeadlineRow, ...]:
         DeadlineRow(
             p,
             roles,
-            _difference(p.mean, q.usd.mean) if q.has_means else _difference(p.p50, q.usd.p50),
+            _difference(p.mean, q.usd.mean),
         )
         for p, roles in rows
     )
@@ -274,10 +272,8 @@ def _alternatives(q: Quote) -> tuple[AlternativeRow, ...]:
 
 
 def _alternative(o: Other, q: Quote) -> AlternativeRow:
-    more = _difference(o.mean, q.usd.mean) if q.has_means else _difference(o.p50, q.usd.p50)
-    known = o.on_time_low is not None and o.on_time_high is not None and o.draws is not None
-    interval = f"{interval_words(o.on_time_low or 0.0, o.on_time_high or 0.0)}, {o.draws:,} runs" if known else ""
-    return AlternativeRow(o.change, False, o.p50, o.p90, o.mean, more, o.on_time, interval)
+    interval = f"{interval_words(o.on_time_low, o.on_time_high)}, {o.draws:,} runs"
+    return AlternativeRow(o.change, False, o.p50, o.p90, o.mean, _difference(o.mean, q.usd.mean), o.on_time, interval)
 
 
 def _rest(rows: Sequence[AlternativeRow]) -> str:
@@ -312,9 +308,7 @@ def _trust(q: Quote) -> tuple[str, ...]:
     simulated = f"Half and 9 of 10 are of {q.draws:,} simulated runs, not of runs that took place."
     said = [f"{simulated} With this many, the chance to be on time is known to lie at {known}."]
     evidence = q.evidence
-    if evidence is None:
-        said.append("This quote does not record what its range rests on: it was made by an earlier version.")
-    elif not evidence.spot_places:
+    if not evidence.spot_places:
         said.append("No spot is counted on: the range is of the job’s speed and of failing hardware alone.")
     elif evidence.fit_days is not None:
         said.append(

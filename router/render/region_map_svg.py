@@ -5,7 +5,6 @@ The coast is the page's own drawing with the id ``coast``, in tenths of a degree
 
 from __future__ import annotations
 
-import html
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -139,9 +138,3 @@ def _place_label(
             taken.append(box)
             return left, base
     return None
-
-
-def regions_in(svg: str) -> frozenset[str]:
-    """Return the regions that a map shows, as its marks name them."""
-    parts = html.unescape(svg).split('data-regions="')[1:]
-    return frozenset(name for part in parts for name in part.split('"', 1)[0].split())

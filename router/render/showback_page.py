@@ -11,12 +11,13 @@ import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from decimal import Decimal
 
 from markupsafe import Markup
 
 from router.render.drawing import element
-from router.render.month_answer import change_sentence, month_sentence, month_tiles
+from router.render.month_answer import change_sentence, month_sentence, month_tiles, running_words
 from router.render.month_charts_svg import CHART_MIDDLE, CHART_NARROW, CHART_WIDE, draw_days, draw_months
 from router.render.page_frame import PageFrame
 from router.render.pages import fill_template
@@ -88,6 +89,7 @@ def page(
     asked = report.section("groups")
     front = {"groups", "shared"} if asked.title != _OWN_GROUPING or report.section("shared").rows else set()
     tables = [_raw_table(section, links) for section in shown]
+    head = {str(row["name"]): str(row["value"]) for row in report.section("head").records()}
     text = fill_template(
         "month.html",
         frame=frame,
@@ -96,7 +98,9 @@ def page(
         sentence=() if month is None else month_sentence(month),
         change=() if month is None else change_sentence(month),
         tiles=() if month is None else month_tiles(month),
-        head={str(row["name"]): str(row["value"]) for row in report.section("head").records()},
+        running_words=running_words,
+        head=head,
+        made_at=datetime.fromisoformat(head["made_at"]),
         warnings=report.section("head").notes,
         front=[table for table in tables if table.name in front],
         raw=[table for table in tables if table.name not in front],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from decimal import Decimal
 
 from pricing.units import format_count
@@ -15,6 +16,7 @@ from router.render.tables import (
     clip_text,
     escape_markdown,
     format_table,
+    format_timestamp,
     markdown_table,
     wrap_text,
 )
@@ -38,6 +40,7 @@ _LONGEST, _SHORTEST = 22, 12
 # The totals come last, where they stay visible in a terminal.
 _LAST = ("totals",)
 _HEAD = ("books", "basis", "sharing", "made_from", "usage_through", "bills_through", "unpriced_rows", "utilisation")
+_MOMENTS = frozenset({"usage_through", "bills_through"})
 _SUMMED = frozenset({"groups", "jobs", "waste", "movement", "corrections", "savings", "change"})
 
 
@@ -142,8 +145,15 @@ def _money(cell: CellValue) -> Decimal | None:
 
 def _head(report: ShowbackReport) -> Iterator[str]:
     values = {str(row[0]): str(row[1]) for row in report.section("head").rows}
-    yield from (f"{name.replace('_', ' '):14} {replace_unprintable(values[name])}" for name in _HEAD)
+    yield from (f"{name.replace('_', ' '):14} {_head_words(name, values[name])}" for name in _HEAD)
     yield from _warnings(report)
+
+
+def _head_words(name: str, text: str) -> str:
+    """Return a value of the report's head for people: moments as tables have them."""
+    if name not in _MOMENTS or not text[:1].isdigit():
+        return replace_unprintable(text)
+    return format_timestamp(datetime.fromisoformat(text))
 
 
 def _warnings(report: ShowbackReport) -> list[str]:

@@ -12,6 +12,8 @@ from router.ledger.month import Month
 from router.render.figures import day, percent
 from router.render.waterfall_svg import WaterfallStep
 from router.showback.facts import UNALLOCATED
+from router.showback.report.drivers import NOT_RUN
+from router.showback.report.outcomes import BUDGETS_UNKNOWN
 from router.showback.report.values import ShowbackReport, replace_unprintable, sum_known
 
 NOBODY = "nobody’s"
@@ -19,10 +21,12 @@ _SHOWN_TEAMS = 12
 # Below it an amount is written as nothing.
 HALF_CENT = Decimal("0.005")
 _ZERO = Decimal(0)
+_MOST = Decimal("0.5")
 # Words of reasons in a sentence; below zero some have words of their own.
 _REASONS = {
     ("price", None): "dearer than planned",
     ("quantity", None): "longer runs",
+    ("quantity", NOT_RUN): "did not run",
     ("mix", None): "other places",
     ("waste", "startup"): "starting up",
     ("waste", "checkpoint_overhead"): "saving checkpoints",
@@ -89,7 +93,10 @@ class DriverRow:
 
 @dataclass(frozen=True, slots=True)
 class TeamRow:
-    """A team in the currency of the page, and what it spent in others; ``known`` is False where no price is known."""
+    """A team in the currency of the page, and what it spent in others; ``known`` is False where no price is known.
+
+    ``running``: what its machines cost that still run, which its budget counts, too.
+    """
 
     team: str
     cost: Decimal | None
@@ -101,6 +108,7 @@ class TeamRow:
     others: tuple[tuple[Decimal, str], ...]
     known: bool = True
     name: str | None = None
+    running: Decimal | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +166,7 @@ class MonthPage:
     others: tuple[tuple[Decimal, str], ...]
     cause: str
     over: tuple[str, ...] | None
+    knows_budgets: bool
     not_billed: Decimal | None
     change: tuple[ReasonWords, ...]
     change_team: TeamChange | None
@@ -228,6 +237,7 @@ def month_page_of(report: ShowbackReport) -> MonthPage | None:
         others=tuple((e.spent, e.currency) for e in figures[1:] if e.spent is not None),
         cause=_cause(report, figures[0]),
         over=_over_budget(report),
+        knows_budgets=BUDGETS_UNKNOWN not in report.section("budgets").notes,
         not_billed=_timing(report, currency),
         change=_change(report, currency),
         change_team=_change_team(report, currency),
@@ -330,7 +340,10 @@ def _reason_words(row: Record) -> str:
 
 
 def _cause(report: ShowbackReport, figures: CurrencyFigures) -> str:
-    """Return the largest reason of a driver that goes the way of the whole difference, with its share; "" for none."""
+    """Return the largest reason of a driver that goes the way of the whole difference; "" for none.
+
+    It has its share where it is most of the difference.
+    """
     whole = figures.whole
     rows = _rows(report, "driver_reasons", figures.currency)
     alike = [row for row in rows if whole and row["amount"] * whole > 0]
@@ -338,7 +351,10 @@ def _cause(report: ShowbackReport, figures: CurrencyFigures) -> str:
         return ""
     row = max(alike, key=lambda row: abs(row["amount"]))
     share = row["amount"] / whole
-    size = f"{percent(float(share))} of it " if share <= 1 else "most of it "
+    if share <= _MOST:
+        size = "many reasons, the largest "
+    else:
+        size = f"{percent(float(share))} of it " if share <= 1 else "most of it "
     return f"{size}{_reason_words(row)} ({owner_name(row['team'], row['job'])})"
 
 
@@ -382,7 +398,8 @@ def _teams(report: ShowbackReport, currency: str) -> tuple[TeamRow, ...]:
     named = {row["team"] for row in main}
     elsewhere = dict.fromkeys(row["team"] for row in rows if row["team"] not in named)
     main += [{**dict.fromkeys(rows[0]), "team": team} for team in elsewhere]
-    teams = [_team_row(row, rows, currency) for row in main]
+    running = {row["scope"]: row["running"] for row in _rows(report, "budgets", currency)}
+    teams = [_team_row(row, rows, currency, running.get(f"team {row['team']}")) for row in main]
     if len(teams) <= _SHOWN_TEAMS:
         return tuple(teams)
     kept = [row for number, row in enumerate(teams) if number < _SHOWN_TEAMS - 1 or row.team == NOBODY]
@@ -400,7 +417,7 @@ def _teams(report: ShowbackReport, currency: str) -> tuple[TeamRow, ...]:
     return (*kept, together)
 
 
-def _team_row(row: Record, rows: Sequence[Record], currency: str) -> TeamRow:
+def _team_row(row: Record, rows: Sequence[Record], currency: str, running: Decimal | None) -> TeamRow:
     others = tuple(
         (other["cost"], str(other["currency"]))
         for other in rows
@@ -417,6 +434,7 @@ def _team_row(row: Record, rows: Sequence[Record], currency: str) -> TeamRow:
         others=others,
         known=row["cost"] is not None or row["currency"] is None,
         name=str(row["team"]),
+        running=running,
     )
 
 

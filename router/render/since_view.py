@@ -8,9 +8,9 @@ from decimal import Decimal
 
 from pricing.money import Usd
 from pricing.units import format_count
-from router.planning.changes import PlacementChange, PlanDiff
-from router.planning.cost_changes import KindChange, changes_by_reason, cost_change, reason_of
-from router.planning.plan import Plan
+from router.planning.document.plan import Plan
+from router.planning.explain.changes import PlacementChange, PlanDiff
+from router.planning.explain.cost_changes import KindChange, changes_by_reason, cost_change, reason_of
 from router.render.figures import day, day_clock
 from router.render.waterfall_svg import WaterfallStep
 

@@ -41,6 +41,11 @@ class PageOfMonth:
         """Return whether the month had ended when its figures were made."""
         return self.made_at >= self.month.ends
 
+    @property
+    def has_begun(self) -> bool:
+        """Return whether the month had begun when its figures were made."""
+        return self.made_at >= self.month.begins
+
 
 def word_name(kind: str, name: str) -> str:
     """Return a team, project, job, attempt or item as a page names it."""

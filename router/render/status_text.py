@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from router.controller.report import GangReport, StatusReport
+from router.controller.report.report import GangReport, StatusReport
 from router.jobs.run_policy import RunPolicy
 from router.render.tables import PLAIN, Screen, format_table, format_timestamp, format_usd, wrap_text
 

@@ -53,6 +53,11 @@ def format_day_time(moment: datetime | None) -> str:
     return moment.strftime("%d %H:%M") if moment else ""
 
 
+def describe_price_date(day: str) -> str:
+    """Return the day of a price in words; ``undated`` is the word for none."""
+    return "undated price" if day == "undated" else f"price of {day}"
+
+
 def format_timestamp(moment: datetime) -> str:
     """Return a timestamp such as ``2026-11-21 18:00Z``."""
     return moment.strftime("%Y-%m-%d %H:%MZ")

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from router.planning.plan import Plan
+from router.planning.document.plan import Plan
+from router.render.cost_terms_text import SHORT_COLUMNS
 from router.render.drawing import element
 from router.render.gantt_svg import MIDDLE, NARROW, WIDE, draw_gantt
 from router.render.page_frame import PageFrame
@@ -55,6 +56,7 @@ def _values(plan: Plan, since: SinceView | None, digest: str, urls: PlanUrls, ro
         "since": since,
         "urls": urls,
         "rows": rows,
+        "cost_columns": SHORT_COLUMNS,
         "job_url": job_url if urls.jobs else lambda _: "",
         # Safe: every text in a drawing was escaped when it was drawn.
         "drawings": {name: Markup(draw_gantt(night.gantt, layout, link)) for name, layout in layouts.items()},
@@ -114,7 +116,7 @@ def _raw_fields(night: Tonight) -> tuple[tuple[str, str], ...]:
         ("solver", plan.solver),
         ("cost_usd", str(plan.cost_usd)),
         ("orders_usd", str(plan.orders_usd)),
-        ("usage.at_risk_usd", "none" if plan.usage is None else str(plan.usage.at_risk_usd)),
+        ("usage.at_risk_usd", str(plan.usage.at_risk_usd)),
         ("threshold_usd", "known of the whole plan alone" if plan.restricted_to else str(plan.threshold_usd)),
         *_carbon_fields(plan),
         *_commitment_fields(plan),

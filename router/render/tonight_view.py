@@ -8,12 +8,14 @@ from datetime import datetime
 
 from pricing.money import ZERO, Usd
 from pricing.units import format_count
-from router.planning.limit_peaks import LimitPeak, limit_peaks
-from router.planning.plan import JobSummary, Line, Plan, Unplaced
-from router.planning.plan_facts import main_placement
-from router.planning.plan_json import plan_content
-from router.planning.plan_usage import JobCostTerms, TeamUsage
-from router.planning.usage_totals import end_of_month
+from router.planning.document.cost_terms import add_terms
+from router.planning.document.limit_peaks import LimitPeak, limit_peaks
+from router.planning.document.plan import JobSummary, Line, Plan, Unplaced
+from router.planning.document.plan_facts import main_placement
+from router.planning.document.plan_json import plan_content
+from router.planning.document.plan_usage import JobCostTerms, TeamUsage
+from router.planning.document.usage_totals import end_of_month
+from router.render.cost_terms_text import SHORT_COLUMNS
 from router.render.figures import MARKET_WORDS, amount_of, chance, day_clock, hours, percent
 from router.render.gantt import Gantt, gantt_of, limit_name, sized, worth_in_words
 
@@ -107,12 +109,11 @@ class JobRow:
 
 @dataclass(frozen=True, slots=True)
 class CostRow:
-    """The terms of a job's cost, start-ups and restarts in one, moves and streams in one; ``stated`` in words."""
+    """The terms of a job's cost by :data:`SHORT_COLUMNS`, which add up to it; ``stated`` in words."""
 
     job: str
-    terms: JobCostTerms
-    starts_usd: Usd
-    egress_usd: Usd
+    amounts: tuple[Usd, ...]
+    cost_usd: Usd
     stated: str
 
 
@@ -133,15 +134,16 @@ class Tonight:
     late: tuple[LateRow, ...]
     late_jobs: int
     least_sure: str
-    budgets: tuple[BudgetRow, ...] | None
+    budgets: tuple[BudgetRow, ...]
     without_budget: tuple[tuple[str, Usd], ...]
     at_risk: tuple[RiskRow, ...]
     other_risks: int
     other_risks_usd: Usd
     worths: tuple[WorthRow, ...]
     other_worths: int
-    limits: tuple[LimitRow, ...] | None
+    limits: tuple[LimitRow, ...]
     costs: tuple[CostRow, ...]
+    all_costs: CostRow | None
     notes: tuple[str, ...]
 
     @property
@@ -152,7 +154,7 @@ class Tonight:
     @property
     def passed(self) -> int:
         """Return the number of budgets that are passed."""
-        return sum(row.over for row in self.budgets or ())
+        return sum(row.over for row in self.budgets)
 
     @property
     def nearest(self) -> BudgetRow | None:
@@ -198,6 +200,7 @@ def tonight_of(plan: Plan, digest: str = "") -> Tonight:
         other_worths=len(worths[_SHOWN_RULES:]),
         limits=_limits(plan),
         costs=_costs(plan),
+        all_costs=_all_costs(plan),
         notes=_notes(plan, own),
     )
 
@@ -254,10 +257,8 @@ def _least_sure(placed: Sequence[JobSummary]) -> str:
     return f"{job.job}, {chance(probability)}, {as_asked}"
 
 
-def _budgets(plan: Plan) -> tuple[BudgetRow, ...] | None:
-    """Return the budgets, of which most is used up first; None where the plan does not record them."""
-    if plan.usage is None:
-        return None
+def _budgets(plan: Plan) -> tuple[BudgetRow, ...]:
+    """Return the budgets, of which most is used up first."""
     rows = [_budget_row(team) for team in plan.usage.teams]
     return tuple(sorted(rows, key=lambda row: (row.share is not None, -(row.share or 0.0), row.usage.team)))
 
@@ -273,7 +274,7 @@ def _budget_row(team: TeamUsage) -> BudgetRow:
 
 def _without_budget(plan: Plan, own: dict[str, tuple[Line, ...]]) -> tuple[tuple[str, Usd], ...]:
     """Return the teams without a budget that order something, with the cost of the orders' lines, dearest first."""
-    known = {team.team for team in plan.usage.teams} if plan.usage is not None else set()
+    known = {team.team for team in plan.usage.teams}
     sums: dict[str, Usd] = {}
     for job in plan.jobs:
         orders = [line.cost_usd for line in own.get(job.job, ()) if line.kind == "order"]
@@ -296,12 +297,11 @@ def _risks(own: dict[str, tuple[Line, ...]]) -> tuple[RiskRow, ...]:
 
 def _worths(plan: Plan) -> tuple[WorthRow, ...]:
     """Return limits with a worth as the plan sorts them, then rules of jobs that cost money, dearest first."""
-    usage = plan.usage.limits if plan.usage is not None else ()
     details = {
         each.limit: ", ".join(
             filter(None, (each.kind, f"{each.cloud or ''} {each.region or ''}".strip(), sized(each.amount, each.unit)))
         )
-        for each in usage
+        for each in plan.usage.limits
     }
     limits = [
         WorthRow(
@@ -334,12 +334,9 @@ def _instead(words: str) -> tuple[str, str]:
     return f"{parts[0]} {' '.join(parts[1:-1])}, {market}", f"done {done}" if done else ""
 
 
-def _limits(plan: Plan) -> tuple[LimitRow, ...] | None:
-    """Return the limits that are full, nearly full or worth money, those with a worth first; None where unknown."""
-    peaks = limit_peaks(plan)
-    if peaks is None:
-        return None
-    ordered = sorted(peaks, key=lambda peak: (peak.price is None, -peak.share, peak.limit))
+def _limits(plan: Plan) -> tuple[LimitRow, ...]:
+    """Return the limits that are full, nearly full or worth money, those with a worth first."""
+    ordered = sorted(limit_peaks(plan), key=lambda peak: (peak.price is None, -peak.share, peak.limit))
     return tuple(_limit_row(peak, restricted=bool(plan.restricted_to)) for peak in ordered)
 
 
@@ -355,18 +352,24 @@ def _limit_row(peak: LimitPeak, *, restricted: bool) -> LimitRow:
 
 
 def _costs(plan: Plan) -> tuple[CostRow, ...]:
-    """Return the terms of each placed job's cost, dearest first; none where the plan does not record them."""
-    rows = [
-        CostRow(
-            terms.job,
-            terms,
-            terms.restarts_usd + terms.startups_usd,
-            terms.moves_usd + terms.stream_usd,
-            ", ".join(dict.fromkeys(f"{each.field} {each.value}" for each in terms.stated if not each.is_input)),
-        )
-        for terms in (() if plan.usage is None else plan.usage.cost_terms)
-    ]
-    return tuple(sorted(rows, key=lambda row: (-row.terms.together_usd.nanos, row.job)))
+    """Return the terms of each placed job's cost, dearest first."""
+    rows = [_cost_row(terms) for terms in plan.usage.cost_terms]
+    return tuple(sorted(rows, key=lambda row: (-row.cost_usd.nanos, row.job)))
+
+
+def _all_costs(plan: Plan) -> CostRow | None:
+    """Return the sum of the jobs' costs; None where no job is placed."""
+    terms = plan.usage.cost_terms
+    return _cost_row(add_terms(terms, "All")) if terms else None
+
+
+def _cost_row(terms: JobCostTerms) -> CostRow:
+    return CostRow(
+        job=terms.job,
+        amounts=tuple(column.amount(terms) for column in SHORT_COLUMNS),
+        cost_usd=terms.together_usd,
+        stated=", ".join(dict.fromkeys(f"{each.field} {each.value}" for each in terms.stated if not each.is_input)),
+    )
 
 
 def _notes(plan: Plan, own: dict[str, tuple[Line, ...]]) -> tuple[str, ...]:
@@ -379,8 +382,6 @@ def _notes(plan: Plan, own: dict[str, tuple[Line, ...]]) -> tuple[str, ...]:
         notes.append(f"One limit costs money: {limit_name(limits[0].limit)}")
     elif plan.lines and not plan.restricted_to:
         notes.append(f"{len(limits)} limits cost money" if limits else "No limit costs money")
-    if plan.usage is None:
-        notes.append("This plan does not record how much of each limit it uses")
     weak = sum(any(line.weak for line in lines) for lines in own.values())
     if weak:
         notes.append(f"{format_count(weak, 'job')} {'rests' if weak == 1 else 'rest'} on weak price or risk data")

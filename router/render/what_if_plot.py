@@ -7,8 +7,8 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from router.planning.what_if_comparison import VariantResult, WhatIf
-from router.planning.what_if_syntax import CARBON_SWEEP, Sweep
+from router.planning.what_if.what_if_comparison import VariantResult, WhatIf
+from router.planning.what_if.what_if_syntax import CARBON_SWEEP, Sweep
 from router.render.svg import COLOURS, GREY, INK, picture, text
 from router.render.tables import clip_text, format_usd
 

@@ -9,8 +9,8 @@ from typing import Any
 from pricing.money import Usd
 from pricing.units import format_count
 from router.files.csv_text import csv_text
-from router.planning.changes import PlacementChange
-from router.planning.what_if_comparison import VariantResult, WhatIf, change_of_cost
+from router.planning.explain.changes import PlacementChange
+from router.planning.what_if.what_if_comparison import VariantResult, WhatIf, change_of_cost
 from router.render.tables import PLAIN, Screen, clip_text, format_table, format_usd, wrap_text
 
 _TONNES = "T CO2E"

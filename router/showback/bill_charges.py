@@ -44,7 +44,6 @@ _TEXTS: Final = (
     "invoice_issuer_name",
     "service_name",
 )
-_COSTS: Final = ("billed_cost", "effective_cost", "list_cost", "contracted_cost")
 _SCALED: Final = ("pricing_quantity", "consumed_quantity", "commitment_discount_quantity")
 _OWNER_WORDS: Final = ("team", "project", "cost_center", "job", "plan", "attempt", "state")
 _SHARED_WORDS: Final = ("accelerator", "useful_unit")

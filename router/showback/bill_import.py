@@ -218,7 +218,7 @@ def _drop_stored_bills(delivery: Delivery, store: BillStore, incoming: Path, kin
         if known is not None:
             (unchanged if known.stands else again).append(known.bill.id)
         else:
-            # An id is in use where an earlier version of stepfare read the same file differently.
+            # An id is in use where its rows are damaged, or another version of stepfare read the same file otherwise.
             new = replace(bill, id=_id(bill.id, str(delivery.number))) if bill.id in used else bill
             bills.append(new)
     return replace(delivery, bills=tuple(bills), again=tuple(again), same=tuple(unchanged))

@@ -373,11 +373,6 @@ class BillStore:
 _AGAIN = "import the bill again, or bring the folder back from a backup"
 
 
-def current_bill_files(folder: Path) -> tuple[Path, ...]:
-    """Return the Parquet files of the bills under ``folder`` that stand; none where nothing was imported."""
-    return BillStore(folder).current()
-
-
 def _put(incoming: Path, path: Path, record: Delivery | BillDecision | DuplicateRule) -> None:
     """Write a manifest in the folder of the import, which is swept after a crash, then give it its name."""
     part = incoming / "manifest"

@@ -17,8 +17,6 @@ from typing import Any
 
 FORMAT = 1
 _BILLED, _EFFECTIVE = "BilledCost", "EffectiveCost"
-# Fields of a delivery that earlier versions did not know.
-_LATER = ("again", "same")
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,8 +263,7 @@ def find_decreases(before: ImportedBill, after: ImportedBill) -> tuple[BillDecre
 
 def manifest_json(delivery: Delivery | BillDecision | DuplicateRule) -> str:
     """Return the manifest of a delivery, a decision or a rule."""
-    fields = {name: value for name, value in asdict(delivery).items() if name not in _LATER or value}
-    return json.dumps({"format": FORMAT, **fields}, indent=1, ensure_ascii=False) + "\n"
+    return json.dumps({"format": FORMAT, **asdict(delivery)}, indent=1, ensure_ascii=False) + "\n"
 
 
 def read_delivery(text: str) -> Delivery:
@@ -278,7 +275,8 @@ def read_delivery(text: str) -> Delivery:
             "sources": tuple(BillSourceFile(**each) for each in fields["sources"]),
             "bills": tuple(ImportedBill(**each) for each in fields["bills"]),
             "gaps": tuple(BillGap(**each) for each in fields["gaps"]),
-            **{name: tuple(fields.get(name, ())) for name in _LATER},
+            "again": tuple(fields["again"]),
+            "same": tuple(fields["same"]),
         }
     )
 

@@ -17,6 +17,7 @@ from pricing.money import divide_half_even
 from pricing.places import Market
 from router.ledger.entry import HOURS, CostItem, LedgerEntryKind
 from router.showback.facts import AMOUNT, COLUMNS, MOMENT, TEXT, FactSource, RecordState
+from router.showback.focus.words import CATEGORY_OF_ENTRY
 from router.state.ledger_table import LedgerColumns
 
 # The type of the ledger's money: whole nano-dollars.
@@ -32,14 +33,6 @@ _LARGEST = 10**38
 _SOURCES = {
     LedgerEntryKind.PLANNED.value: FactSource.PLANNED.value,
     LedgerEntryKind.METERED.value: FactSource.METERED.value,
-}
-# The FOCUS categories, repeated here because router.showback.focus_from_ledger takes long to import.
-CATEGORIES: Final = {
-    LedgerEntryKind.METERED: "Usage",
-    LedgerEntryKind.FEE: "Purchase",
-    LedgerEntryKind.CREDIT: "Credit",
-    LedgerEntryKind.TAX: "Tax",
-    LedgerEntryKind.ADJUSTMENT: "Adjustment",
 }
 _USAGE = "Usage"
 _SHARED_TEXTS: Final = (
@@ -111,7 +104,7 @@ def _shared_columns(rows: LedgerColumns) -> dict[str, pa.Array]:
     columns |= {
         "source": pa.array([_SOURCES.get(kind, FactSource.ADDED.value) for kind in kinds], TEXT),
         "state": pc.if_else(invoiced, RecordState.INVOICED.value, RecordState.ESTIMATED.value),
-        "category": pa.array([CATEGORIES.get(LedgerEntryKind(kind), _USAGE) for kind in kinds], TEXT),
+        "category": pa.array([CATEGORY_OF_ENTRY.get(LedgerEntryKind(kind), _USAGE) for kind in kinds], TEXT),
         "month": _text(rows.said("period")),
         "unpriced": pa.array(rows.said("unpriced"), pa.int64()).cast(pa.bool_()),
     }

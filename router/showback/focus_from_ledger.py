@@ -3,7 +3,7 @@
 Metered entries are usage, what people added are purchases, credits, taxes and adjustments; planned entries are no
 charges. BilledCost and EffectiveCost are the ledger's money to the nano-dollar. ListCost and ContractedCost are a unit
 price x PricingQuantity, exactly, as FOCUS has it: a third of an hour has no last digit, so that they may differ from
-the money by less than two nano-dollars. docs/design/023-charging.md says why.
+the money by less than two nano-dollars. docs/design/showback.md says why.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from router.ledger.month import Month
 from router.showback.accounts import UNKNOWN, Account, Showback
 from router.showback.focus.charge import Charge
 from router.showback.focus.texts import Json
+from router.showback.focus.words import CATEGORY_OF_ENTRY
 from router.showback.job_labels import NO_JOBS, NO_LABELS, Labels
 
 CURRENCY = "USD"
@@ -32,13 +33,6 @@ _NANO_PLACES = 9
 _TICK = timedelta(microseconds=1)
 _EXACT = Context(prec=400, traps=[Inexact])
 
-_CATEGORIES = {
-    LedgerEntryKind.METERED: "Usage",
-    LedgerEntryKind.FEE: "Purchase",
-    LedgerEntryKind.CREDIT: "Credit",
-    LedgerEntryKind.TAX: "Tax",
-    LedgerEntryKind.ADJUSTMENT: "Adjustment",
-}
 _PRICED = frozenset({"Usage", "Purchase"})
 _PRICING = {Market.SPOT: "Dynamic", Market.ON_DEMAND: "Standard", Market.RESERVED: "Other"}
 # By what was paid for: FOCUS's category and subcategory, the kind of resource, and what is counted.
@@ -142,17 +136,12 @@ def charge_of_part(
     )
 
 
-def category_of(kind: LedgerEntryKind) -> str | None:
-    """Return FOCUS's ChargeCategory of an entry; None for a planned one, which is no charge."""
-    return _CATEGORIES.get(kind)
-
-
 def charge_of_entry(entry: LedgerEntry, account: Account, *, corrects: bool, labels: Labels = NO_LABELS) -> Charge:
     """Return the charge of one entry that has a price, with the labels of its job among its tags.
 
     ``corrects``: it changes a closed month.
     """
-    category = _CATEGORIES[entry.kind]
+    category = CATEGORY_OF_ENTRY[entry.kind]
     usd = decimal_of_usd(entry.usd)
     price = _price_of(entry, usd) if category in _PRICED else _ChargePrice(list_cost=usd, contracted_cost=usd)
     service_category, service_subcategory, resource_type, _ = SERVICES[entry.what]

@@ -45,6 +45,10 @@ _MANIFEST = "manifest.json"
 _KINDS = ("facts", "sums", "days")
 
 
+# A whole Parquet file ends with these bytes.
+_PARQUET = b"PAR1"
+
+
 @dataclass(frozen=True, slots=True)
 class ExtractPart:
     """Facts in the books of a month, of the ledger's numbers ``first`` to ``last``.
@@ -101,7 +105,7 @@ def lock_extract(folder: Path) -> Iterator[None]:
 def read_manifest(folder: Path) -> ExtractManifest | None:
     """Read the manifest; None where there is none that can be used, and all is made anew.
 
-    That is so for a missing manifest, one of another format, and one that names files that are gone.
+    That is so for a missing manifest, one of another format, and one that names files that are gone or cut off.
     """
     try:
         fields = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
@@ -112,8 +116,18 @@ def read_manifest(folder: Path) -> ExtractManifest | None:
         manifest = ExtractManifest(parts=parts, gaps=gaps, **fields)
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return None
-    complete = all(part.path(folder, kind).is_file() for part in manifest.parts for kind in _KINDS)
+    complete = all(_is_whole(part.path(folder, kind)) for part in manifest.parts for kind in _KINDS)
     return manifest if complete else None
+
+
+def _is_whole(path: Path) -> bool:
+    """Return whether the file is there and has its end, which a disk that was full cuts off."""
+    try:
+        with path.open("rb") as stream:
+            stream.seek(-len(_PARQUET), 2)
+            return stream.read() == _PARQUET
+    except OSError:
+        return False
 
 
 def write_manifest(folder: Path, manifest: ExtractManifest) -> None:

@@ -1,22 +1,25 @@
 """Compare what plans predicted with what was measured: steps an hour, dollars a step, interruptions. Pure.
 
 All is compared over the steps that were done and saved: the hours, dollars and interruptions that the plan expects of
-these steps, beside those that they took. So jobs add up.
+these steps, beside those that they took. So jobs add up, but for their steps, which are of different sizes.
+
+Hours are those in which machines run after an order's first start: work, saves, work lost, and the starts after
+interruptions. Waits for machines are in neither side, nor what a plan reserves to hold a deadline.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from router.planning.plan import Line, Plan
+from router.planning.document.plan import Line, Plan
 
 ALL_JOBS = "all jobs"
 
 
 @dataclass(frozen=True, slots=True)
 class JobPrediction:
-    """A plan's expectation of a job's orders; hours are run time, and interruptions None where not known."""
+    """A plan's expectation of a job's orders; interruptions are None where not known."""
 
     steps: int
     hours: float
@@ -26,7 +29,7 @@ class JobPrediction:
 
 @dataclass(frozen=True, slots=True)
 class JobMeasurement:
-    """The measured outcome of a job's orders: saved steps, and hours from the first step to the last."""
+    """The measured outcome of a job's orders: saved steps, and the hours, dollars and interruptions that they took."""
 
     steps: int
     hours: float
@@ -36,11 +39,14 @@ class JobMeasurement:
 
 @dataclass(frozen=True, slots=True)
 class Accuracy:
-    """Predicted and measured figures of a job for the same steps, over ``plans`` plans."""
+    """Predicted and measured figures of a job for the same steps, over ``plans`` plans.
+
+    ``steps`` is None in the sum of jobs: steps of different jobs do not add up.
+    """
 
     job: str
     plans: int
-    steps: int
+    steps: int | None
     predicted_hours: float
     hours: float
     predicted_usd: float
@@ -59,6 +65,14 @@ class Accuracy:
         return self.usd / self.predicted_usd - 1 if self.predicted_usd else 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class PlanAccuracy:
+    """The rows of jobs with their sum, and of orders that ended but are in no row how many, by the reason."""
+
+    rows: tuple[Accuracy, ...]
+    left_out: Mapping[str, int]
+
+
 def predict(plan: Plan, job: str) -> JobPrediction | None:
     """Return what the plan expects of the job's orders; None where it orders no steps of it."""
     lines = [line for line in plan.lines if line.job == job]
@@ -66,7 +80,8 @@ def predict(plan: Plan, job: str) -> JobPrediction | None:
     steps = sum(line.steps for line in ordered)
     if not steps:
         return None
-    hours = sum(line.steps / line.steps_per_hour for line in ordered if line.steps)
+    hours = sum(line.steps / line.steps_per_hour * line.billed_share for line in ordered if line.steps)
+    hours += sum(float(line.fallback.hours) for line in ordered if line.fallback is not None)
     usd = sum(_usd(line) for line in ordered)
     share = steps / sum(line.steps for line in lines)
     restarts = _restarts(plan, job, lines)
@@ -80,7 +95,7 @@ def _usd(line: Line) -> float:
 
 def _restarts(plan: Plan, job: str, lines: Sequence[Line]) -> float | None:
     """Return the interruptions that the plan expects, from what it pays for start-ups after them and for its own."""
-    terms = next((t for t in plan.usage.cost_terms if t.job == job), None) if plan.usage is not None else None
+    terms = next((t for t in plan.usage.cost_terms if t.job == job), None)
     starts = len({(line.gang, line.start) for line in lines if line.startup})
     if terms is None or not starts or not terms.startups_usd.nanos:
         return None
@@ -121,7 +136,7 @@ def _added(name: str, rows: Sequence[Accuracy]) -> Accuracy:
     return Accuracy(
         job=name,
         plans=sum(row.plans for row in rows),
-        steps=sum(row.steps for row in rows),
+        steps=None if name == ALL_JOBS else sum(row.steps for row in rows if row.steps is not None),
         predicted_hours=sum(row.predicted_hours for row in rows),
         hours=sum(row.hours for row in rows),
         predicted_usd=sum(row.predicted_usd for row in rows),

@@ -103,26 +103,31 @@ def sums_again_sql(sums: str, keys: tuple[str, ...] = KEYS) -> str:
     )
 
 
-def planned_sql(facts: str, windows: str, done: str) -> str:
+def planned_sql(facts: str, windows: str, cuts: str) -> str:
     """Return the SQL of planned facts cut by time.
 
     A fact becomes one for each of the ``windows`` (rows of month, begin, until and end in microseconds) that it lies
-    in, whose amounts are its share of the time before ``until``; before the end where its plan and job are among
-    ``done`` (rows of the two, as SQL). Needs the macros of :mod:`router.showback.reconcile.exact`.
+    in, whose amounts are its share of the time before ``until``. ``cuts`` has rows of plan, job and the moment until
+    which their facts count; before the end where it is null. Needs the macros of
+    :mod:`router.showback.reconcile.exact`.
     """
     kinds = {name: "money" if kind == MONEY_SQL else "amount" for name, kind in _TYPES.items()}
-    cut = ", ".join(
+    parts = ", ".join(
         f"CASE WHEN a = s AND b = e THEN {name}::{_TYPES[name]} "
         f"ELSE rc_{kind}(rc_between(rc_{kind}_units({name}), a, b, s, e)) END AS {name}"
         for name, kind in kinds.items()
     )
-    until = f"CASE WHEN (f.plan, f.job) IN ({done}) THEN w.ends ELSE w.until END"
+    until = (
+        "CASE WHEN c.cut_plan IS NULL THEN w.until WHEN c.cut_at IS NULL THEN w.ends ELSE least(w.until, c.cut_at) END"
+    )
     return f"""
 SELECT * EXCLUDE (s, e, a, b, window_month)
-       REPLACE (window_month AS month, make_timestamptz(a) AS start, make_timestamptz(b) AS "end", {cut})
+       REPLACE (window_month AS month, make_timestamptz(a) AS start, make_timestamptz(b) AS "end", {parts})
 FROM (SELECT f.*, w.window_month, epoch_us(f.start) AS s, epoch_us(f."end") AS e,
              greatest(epoch_us(f.start), w.begins) AS a, least(epoch_us(f."end"), {until}) AS b
-      FROM (FROM {facts} WHERE source = 'planned') f, (VALUES {windows}) w(window_month, begins, until, ends))
+      FROM (FROM {facts} WHERE source = 'planned') f
+      LEFT JOIN (VALUES {cuts}) c(cut_plan, cut_job, cut_at) ON f.plan = c.cut_plan AND f.job = c.cut_job
+      CROSS JOIN (VALUES {windows}) w(window_month, begins, until, ends))
 WHERE a < b"""
 
 

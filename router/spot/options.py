@@ -9,9 +9,9 @@ from datetime import UTC, datetime, time
 from pricing.places import Market
 from router.jobs.limits import Limits
 from router.jobs.spec import Job
-from router.planning.candidate import Candidate, steps_to_do
-from router.planning.remaining_work import moves_usd, remaining_usd
-from router.planning.transfers import TRANSFER_GIB_PER_S, Transfer
+from router.planning.find.candidate import Candidate, steps_to_do
+from router.planning.find.transfers import TRANSFER_GIB_PER_S, Transfer
+from router.planning.problem.remaining_work import moves_usd, remaining_usd
 from router.spot.availability.loss_rates import LossRates
 from router.spot.policies.interface import AvailabilityEstimate, PlacementOption
 

@@ -13,8 +13,8 @@ from typing import Final
 from pricing.places import Market, RegionId
 from router.jobs.limits import Limits
 from router.jobs.spec import Job
-from router.planning.candidate import Candidate, steps_to_do
-from router.planning.transfers import transfer_usd
+from router.planning.find.candidate import Candidate, steps_to_do
+from router.planning.find.transfers import transfer_usd
 
 MOST_SPOT: Final = 3
 MOST_SURE: Final = 1  # sure options beside the fastest

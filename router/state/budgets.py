@@ -13,7 +13,7 @@ from router.ledger.month import Month
 from router.state.canonical_form import storable_text
 from router.state.database import Database
 from router.state.periods import last_closed_month
-from router.state.tables import BUDGETS, LEDGER
+from router.state.tables import ATTEMPTS, BUDGETS, LEDGER
 
 
 class Budgets:
@@ -69,6 +69,14 @@ class Budgets:
                 )
             connection.execute(delete(BUDGETS).where(and_(*(BUDGETS.c[name] == value for name, value in key.items()))))
             connection.execute(insert(BUDGETS), [values])
+
+    def knows_owner(self, scope: Scope, name: str) -> bool:
+        """Return whether an entry of the ledger, or an attempt, is of the team or project."""
+        with self._database.read() as connection:
+            return any(
+                connection.execute(select(table.c[scope.value]).where(table.c[scope.value] == name).limit(1)).first()
+                for table in (ATTEMPTS, LEDGER)
+            )
 
     def spent(self, month: Month) -> dict[tuple[str, str | None], Usd]:
         """Return the spending in the books of a month, by team and project, as reports count it.

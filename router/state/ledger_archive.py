@@ -28,7 +28,7 @@ from router.state.ledger_file import (
     read_title,
     write_file,
 )
-from router.state.ledger_rows import NAMES, Row, hash_row, widen_row
+from router.state.ledger_rows import NAMES, Row, hash_row, parse_row
 from router.state.ledger_table import iterate_archived_rows, iterate_rows
 from router.state.periods import last_closed_month
 from router.state.rows import read_last_seq
@@ -122,7 +122,7 @@ class LedgerArchives:
 
 def _row(path: Path, line: list[Any]) -> Row:
     try:
-        return widen_row(line)
+        return parse_row(line)
     except ValueError as error:
         raise DamagedError(path, f"holds what no ledger contains: {error}") from None
 

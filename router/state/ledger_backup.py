@@ -15,7 +15,7 @@ from router.state.database import Database
 from router.state.errors import ExistsError, StateError
 from router.state.ledger_checking import LedgerCheck, LedgerChecker, iterate_all_rows
 from router.state.ledger_file import DamagedError, LedgerFileKind, LedgerFileTitle, read_lines, read_title, write_file
-from router.state.ledger_rows import parse_entry, widen_row
+from router.state.ledger_rows import parse_entry, parse_row
 from router.state.ledger_table import insert_archived, insert_rows, read_head
 from router.state.periods import PeriodClosing, closing_columns, read_closings
 from router.state.rows import read_last_seq
@@ -110,7 +110,7 @@ def check_lines(path: Path, lines: Iterable[list[Any]]) -> LedgerCheck:
                 closings.append(_parse_closing(values))
             elif name in (_ENTRY, _ARCHIVED):
                 follower = follower or LedgerChecker(closings)
-                row = widen_row(values) if name == _ENTRY else tuple(values)
+                row = parse_row(values) if name == _ENTRY else tuple(values)
                 if name == _ENTRY:
                     parse_entry(row[1:-2])
                 follower.follow(row, is_here=name == _ENTRY)
@@ -146,7 +146,7 @@ def insert_lines(connection: Connection, lines: Iterable[list[Any]]) -> None:
     for name, group in groupby(lines, key=lambda line: line[0]):
         if name in (_ENTRY, _ARCHIVED):
             put = insert_rows if name == _ENTRY else insert_archived
-            form = widen_row if name == _ENTRY else tuple
+            form = parse_row if name == _ENTRY else tuple
             rows = (form(line[1:]) for line in group)
             while part := list(islice(rows, _AT_ONCE)):
                 put(connection, part)

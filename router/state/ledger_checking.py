@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection
 
-from router.state.ledger_rows import Row, RowChain, row_period
+from router.state.ledger_rows import Row, RowChain, row_closing, row_period
 from router.state.ledger_table import iterate_archived_rows, iterate_rows, read_head
-from router.state.periods import PeriodClosing, find_seal_problems, read_budgets, read_closings
+from router.state.periods import PeriodClosing, closing_name, find_seal_problems, read_budgets, read_closings
 
 AT_ONCE = 5000
 # More problems would tell a reader nothing new.
@@ -45,6 +45,8 @@ class LedgerChecker:
         for closing in closings:
             self._at_head.setdefault(closing.head, []).append(closing)
         self._closed: PeriodClosing | None = None
+        self._closing_name = ""
+        self._wrong_names: set[tuple[str, str]] = set()
         self._entries = self._archived = 0
         self._problems: list[str] = []
         self._check_closings()
@@ -56,6 +58,7 @@ class LedgerChecker:
             self._chain.row(row)
             if self._closed is not None and row_period(row) <= str(self._closed.period):
                 self._add_problem(f"entry {row[0]} was put into the books of {row_period(row)} after they were closed")
+            self._check_name(row[0], row_closing(row))
         else:
             self._archived += 1
             self._chain.archived(row[0], row[2], row[3])
@@ -76,9 +79,20 @@ class LedgerChecker:
 
     def _check_closings(self) -> None:
         for closing in self._at_head.get(self._chain.seq, ()):
-            self._closed = closing
+            self._closed, self._closing_name = closing, closing_name(closing)
             if closing.hash != self._chain.hash:
                 self._add_problem(f"when {closing.period} was closed, entry {closing.head} was another one")
+
+    def _check_name(self, seq: int, name: str) -> None:
+        """Compare the closing that an entry names with the last one before it."""
+        if name == self._closing_name or (name, self._closing_name) in self._wrong_names:
+            return  # The first of a series of entries is enough.
+        self._wrong_names.add((name, self._closing_name))
+        month = name.partition(" ")[0]
+        if month:
+            self._add_problem(f"entry {seq} was written after {month} was closed, and that closing is gone or changed")
+        else:
+            self._add_problem(f"entry {seq} names no closing, and there was one before it")
 
     def _add_problem(self, text: str) -> None:
         if len(self._problems) < _MOST_PROBLEMS:

@@ -96,23 +96,20 @@ _FORMS: dict[str, tuple[str, Callable[[Any], Any], Callable[[Any], Any]]] = {
     "steps": ("steps", _number, int),
     "lost_steps": ("lost_steps", _number, int),
     **{name: (name, _text, str) for name in ("price_as_of", "price_source", "who", "reason", "reference")},
-    # These came later than the others; files of earlier versions lack them.
     "resource": ("resource", _text, str),
     "on_demand_usd_per_hour_nanos": ("on_demand_usd_per_hour", _nanos(UsdPerHour), UsdPerHour),
+    "closing": ("closing", _text, str),
 }
 NAMES = tuple(_FORMS)
 MOMENTS = frozenset({"recorded_at", "start_at", "end_at"})
 _STORE = tuple((field, store) for field, store, _ in _FORMS.values())
 _RESTORE = tuple((field, restore) for field, _, restore in _FORMS.values())
-_KEY, _KIND, _PERIOD = (NAMES.index(name) for name in ("key", "kind", "period"))
+_KEY, _KIND, _PERIOD, _CLOSING = (NAMES.index(name) for name in ("key", "kind", "period", "closing"))
 _BY_NAME = tuple(sorted((name, place) for place, name in enumerate(NAMES)))
-# Values that may differ where the same event is recorded twice; the last two only if no person decided them.
-_OF_RECORDING = frozenset({NAMES.index("recorded_at"), NAMES.index("who")})
+# Values that may differ where the same event is recorded twice; those of booking only if no person decided them.
+_OF_RECORDING = frozenset({NAMES.index("recorded_at"), NAMES.index("who"), _CLOSING})
 _OF_BOOKING = frozenset({_PERIOD, NAMES.index("corrects")})
 _BOOKED_BY_RULE = frozenset({LedgerEntryKind.PLANNED.value, LedgerEntryKind.METERED.value})
-# An earlier version recorded the same event without these.
-_LATER: dict[str, Value] = {"resource": "", "on_demand_usd_per_hour_nanos": None}
-_OF_LATER = frozenset(NAMES.index(name) for name in _LATER)
 _WIDTH = len(NAMES) + len(("seq", "previous", "hash"))
 
 
@@ -123,10 +120,13 @@ def entry_values(entry: LedgerEntry) -> tuple[Value, ...]:
 
 def parse_entry(values: Sequence[Value]) -> LedgerEntry:
     """Return the entry of these values. ValueError if no entry has such values."""
-    fields: dict[str, Any] = {
-        field: None if value is None else restore(value)
-        for (field, restore), value in zip(_RESTORE, values, strict=True)
-    }
+    try:
+        fields: dict[str, Any] = {
+            field: None if value is None else restore(value)
+            for (field, restore), value in zip(_RESTORE, values, strict=True)
+        }
+    except ArithmeticError as error:  # a fraction of nothing
+        raise ValueError(str(error)) from None
     return LedgerEntry(**fields)
 
 
@@ -140,12 +140,22 @@ def row_period(row: Row) -> str:
     return str(row[1 + _PERIOD])
 
 
+def row_closing(row: Row) -> str:
+    """Return the closing that a row names; "" if there was none."""
+    return str(row[1 + _CLOSING])
+
+
+def with_closing(values: Sequence[Value], closing: str) -> tuple[Value, ...]:
+    """Return the values of an entry, with the name of the last closing before it."""
+    return (*values[:_CLOSING], closing, *values[_CLOSING + 1 :])
+
+
 def event_values(values: Sequence[Value]) -> tuple[Value, ...]:
     """Return the values that identify the recorded event.
 
     They are the same however often it is recorded, by whom, when, and whether its month was closed meanwhile.
     """
-    apart = _OF_RECORDING | _OF_BOOKING | _OF_LATER if values[_KIND] in _BOOKED_BY_RULE else _OF_RECORDING
+    apart = _OF_RECORDING | _OF_BOOKING if values[_KIND] in _BOOKED_BY_RULE else _OF_RECORDING
     return tuple(value for place, value in enumerate(values) if place not in apart)
 
 
@@ -159,16 +169,11 @@ def hash_row(seq: int, values: Sequence[Value], previous: str) -> str:
     return hashlib.sha256(_JSON.encode([seq, previous, said]).encode("ascii")).hexdigest()
 
 
-def widen_row(row: Sequence[Any]) -> Row:
-    """Return a row of a file, completed if an earlier version wrote it with fewer columns.
-
-    ValueError for any other width.
-    """
-    if len(row) == _WIDTH:
-        return tuple(row)
-    if len(row) != _WIDTH - len(_LATER):
+def parse_row(row: Sequence[Any]) -> Row:
+    """Return a row of a file. ValueError unless it has as many values as a row."""
+    if len(row) != _WIDTH:
         raise ValueError(f"a row of {len(row)} values")
-    return (*row[:-2], *_LATER.values(), *row[-2:])
+    return tuple(row)
 
 
 def chain_rows(entries: Iterable[Sequence[Value]], seq: int, previous: str) -> Iterator[Row]:

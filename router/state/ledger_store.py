@@ -23,6 +23,7 @@ from router.state.ledger_rows import (
     parse_entry,
     row_key,
     row_period,
+    with_closing,
 )
 from router.state.ledger_table import (
     LedgerColumns,
@@ -36,7 +37,7 @@ from router.state.ledger_table import (
     read_rows_after,
     select_rows,
 )
-from router.state.periods import last_closed_month
+from router.state.periods import closing_name, read_last_closing
 from router.state.tables import LEDGER
 
 # The default number of rows in one read: some ten megabytes.
@@ -183,12 +184,14 @@ def _select_new(connection: Connection, candidates: Sequence[_NewEntry]) -> list
 
 def _book_values(connection: Connection, new: Sequence[_NewEntry]) -> list[tuple[Value, ...]]:
     """Return the values to write. ClosedError."""
-    closed = last_closed_month(connection)
+    closing = read_last_closing(connection)
+    closed, name = (None if closing is None else closing.period), closing_name(closing)
     _check_corrections(connection, [one.entry for one in new], closed)
     written = []
     for one in new:
         entry = book_entry(one.entry, closed)
-        written.append(one.values if entry is one.entry else entry_values(entry))
+        values = one.values if entry is one.entry else entry_values(entry)
+        written.append(with_closing(values, name))
     return written
 
 

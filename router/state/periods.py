@@ -33,7 +33,7 @@ class PeriodClosing:
     """A month whose books ``who`` closed at ``closed_at``, with all months before it.
 
     ``head`` and ``hash``: the last row at that time. ``seal``: JSON text of the sources of its report beside the
-    entries, "" where an earlier version closed it.
+    entries, "" where it was closed without one.
     """
 
     period: Month
@@ -142,9 +142,26 @@ def last_closed_month(connection: Connection) -> Month | None:
     return None if last is None else Month.parse(last)
 
 
+def read_last_closing(connection: Connection) -> PeriodClosing | None:
+    """Return the last closing; None if no month is closed."""
+    last = select(LEDGER_PERIODS).order_by(LEDGER_PERIODS.c.seq.desc()).limit(1)
+    return next(iter(_parse_closings(connection.execute(last))), None)
+
+
+def closing_name(closing: PeriodClosing | None) -> str:
+    """Return a closing's name in later entries: its month and the hash of its seal; "" for None.
+
+    That hash covers all closings before it. Where the month was closed without a seal, it is that of the last entry.
+    """
+    return "" if closing is None else f"{closing.period} {closing.seal_hash or closing.hash}"
+
+
 def read_closings(connection: Connection) -> tuple[PeriodClosing, ...]:
     """Return every closing, in order."""
-    rows = connection.execute(select(LEDGER_PERIODS).order_by(LEDGER_PERIODS.c.seq))
+    return _parse_closings(connection.execute(select(LEDGER_PERIODS).order_by(LEDGER_PERIODS.c.seq)))
+
+
+def _parse_closings(rows: Iterable[Any]) -> tuple[PeriodClosing, ...]:
     return tuple(
         PeriodClosing(Month.parse(row.period), row.closed_at, row.who, row.head, row.hash, row.seal, row.seal_hash)
         for row in rows

@@ -62,7 +62,7 @@ class Attempt:
     itself. ``order_id`` ("": none): every rank is told to save, within ``order_seconds`` from ``ordered_at``, which is
     the real time of day whatever the cloud's clock says; ``order_reason`` is a word of :mod:`router.agent.protocol`.
     When it is over: ``last_step`` was reached, ``kept_step`` saved; what lies between them was lost. ``policy`` is the
-    policy that runs it, as text of :class:`router.jobs.run_policy.RunPolicy`; "" in an attempt of an earlier version.
+    policy that runs it, as text of :class:`router.jobs.run_policy.RunPolicy`; "" where none is recorded.
     ``quoted_policy``: the policy of its quote if the deploy file's was to run instead; else "".
     """
 

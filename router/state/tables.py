@@ -252,6 +252,7 @@ LEDGER = Table(
     _text("hash"),
     _text("resource"),
     _count("on_demand_usd_per_hour_nanos", null=True),
+    _text("closing"),
     Index("ledger_by_key", "key", unique=True),
     Index("ledger_by_start", "start_at"),
     Index("ledger_by_job", "job"),

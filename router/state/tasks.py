@@ -165,9 +165,15 @@ class Tasks:
         """Store the result, with what it came to. False, and nothing stored, where the task is not the worker's."""
         return self._end(task_id, worker, TaskState.DONE, at, writes, result=canonical_json(dict(result)))
 
-    def fail(self, task_id: str, worker: str, message: str, at: datetime) -> bool:
-        """Store why it failed for good. False as :meth:`finish`."""
-        return self._end(task_id, worker, TaskState.FAILED, at, message=storable_text(message)[:_MAX_MESSAGE])
+    def fail(
+        self, task_id: str, worker: str, message: str, at: datetime, result: Mapping[str, object] | None = None
+    ) -> bool:
+        """Store why it failed for good, for people and, where there is a ``result``, for programs.
+
+        False as :meth:`finish`.
+        """
+        told: dict[str, Any] = {"result": canonical_json(dict(result))} if result else {}
+        return self._end(task_id, worker, TaskState.FAILED, at, message=storable_text(message)[:_MAX_MESSAGE], **told)
 
     def give_back(self, task_id: str, worker: str, at: datetime, *, died: bool) -> bool:
         """Queue the task again, for any worker. False as :meth:`finish`.
@@ -189,11 +195,6 @@ class Tasks:
                 return False
             _enter(connection, row, TaskState.CANCELLED, at, {"ended_at": at})
             return True
-
-    def requeue_silent(self, at: datetime) -> int:
-        """Queue the tasks of silent workers again, and return how many were silent."""
-        with self._database.write() as connection:
-            return _requeue(connection, at)
 
     def find(self, task_id: str) -> TaskRow | None:
         """Return a task; None where it does not exist, or is pruned."""
@@ -284,12 +285,10 @@ def _enter(
     return _task(connection.execute(select(TASKS).where(TASKS.c.id == row.id)).one())
 
 
-def _requeue(connection: Connection, at: datetime) -> int:
+def _requeue(connection: Connection, at: datetime) -> None:
     silent = select(TASKS).where(TASKS.c.state == TaskState.RUNNING, TASKS.c.alive_at < at - SILENT)
-    rows = list(connection.execute(silent.with_for_update(skip_locked=True)))
-    for row in rows:
+    for row in list(connection.execute(silent.with_for_update(skip_locked=True))):
         _queue_again(connection, row, at, row.tries)
-    return len(rows)
 
 
 def _queue_again(connection: Connection, row: Row[Any], at: datetime, tries: int) -> None:

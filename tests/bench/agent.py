@@ -14,8 +14,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from router.agent.config import AgentConfig
-from router.controller.bootstrap import AgentDownload, Bootstrap, render_cloud_init
-from router.controller.zipapp import pack_agent
+from router.controller.workspace.bootstrap import AgentDownload, Bootstrap, render_cloud_init
+from router.controller.workspace.zipapp import pack_agent
 from tests.support.agents import agents
 from tests.support.coordinator import Coordinator
 

@@ -16,7 +16,7 @@ import sys
 import time
 from dataclasses import dataclass
 
-from router.planning.plan import Plan
+from router.planning.document.plan import Plan
 from tests.bench.nights import mid_size_request
 from tests.support.plan_agreement import Agreement, compare_planners, value_of
 

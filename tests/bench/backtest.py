@@ -1,13 +1,16 @@
 """Ticks a second of vectorised policies on one core, and of the least that a window could have cost.
 
-    python -m tests.bench.backtest
+    python -m tests.bench.backtest [--windows 300 3000]
 
 Made-up availability; a tick is one tick of one window that is not done.
 """
 
 from __future__ import annotations
 
+import argparse
+import sys
 import time
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -22,10 +25,13 @@ TARGET = 1_000_000
 TASK = Task(48 * 3600, 60 * 3600, 720)
 
 
-def main() -> None:
+def main(arguments: Sequence[str] = ()) -> None:
     """Prints the figures."""
+    parser = argparse.ArgumentParser(description="Ticks a second of vectorised policies, and the least cost there is.")
+    parser.add_argument("--windows", type=int, nargs=2, default=(300, 3000), help="a few, and many")
+    few, many = parser.parse_args(arguments).windows
     print(f"BACK-TEST (processor time of one core; target {TARGET:,} ticks/s)")
-    for zones, windows in ((1, 300), (1, 3000), (3, 3000), (9, 3000)):
+    for zones, windows in ((1, few), (1, many), (3, many), (9, many)):
         inputs = made_up(zones, windows)
         for name, policy, net in _policies():
             print(
@@ -33,10 +39,10 @@ def main() -> None:
                 flush=True,
             )
     for zones in (1, 3, 9):
-        inputs = made_up(zones, 300)
+        inputs = made_up(zones, few)
         began = time.process_time()
         compute_least_usd(inputs)
-        print(f"  {zones} zones, 300 windows, least cost: {time.process_time() - began:6.2f} s", flush=True)
+        print(f"  {zones} zones, {few} windows, least cost: {time.process_time() - began:6.2f} s", flush=True)
 
 
 def _policies() -> list[tuple[str, FullInfoPolicy, GuardMode]]:
@@ -71,4 +77,4 @@ def made_up(zones: int, windows: int) -> SimulationInputs:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

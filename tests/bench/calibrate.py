@@ -1,6 +1,6 @@
 """Check whether quotes hold on spot availability that the model never saw, by forward chaining over six blocks of time.
 
-    python -m tests.bench.calibrate [--only NAME] [--out FOLDER]
+    python -m tests.bench.calibrate [--only NAME] [--blocks 6] [--starts N] [--out FOLDER]
 
 The model of a block is fitted on the blocks before it. A quote is given for a job that starts at a moment of the block,
 from the availability seen by then. Its outcomes come from playing the policy that quotes assume on that block alone: on
@@ -16,6 +16,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -99,15 +100,23 @@ def naive(
     return (cost / demand).reshape(shape), (done * (tick_s / job.deadline_s)).reshape(shape)
 
 
-def chained(number: int, kind: Kind, heaps: dict[tuple[str, str], Heap]) -> None:
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """How much is quoted: blocks of time from the first, and starts of a job in each; None: as many as a set has."""
+
+    blocks: int = BLOCKS
+    starts: int | None = None
+
+
+def chained(number: int, kind: Kind, heaps: dict[tuple[str, str], Heap], extent: Extent = Extent()) -> None:
     """Quotes and outcomes of a set: of each model, on pieces of the unseen block and on the traces themselves."""
     ground, edges = kind.ground, kind.ground.edges()
     learned: list[tuple[int, tuple[PitIntervals, PitIntervals]]] = []
-    for block in range(1, BLOCKS):
+    for block in range(1, extent.blocks):
         fits = {name: fit(ground, edges[block]) for name, fit in MODELS.items()}
         past = [entry for entry in learned if entry[0] // PARTS < block]
         maps = tuple(learn_recalibration([(g, places[i]) for g, places in past]) for i in range(2))
-        at = ground.starts(block, SKIES_JOINED if kind.joined else SKIES_ALONE)
+        at = ground.starts(block, extent.starts or (SKIES_JOINED if kind.joined else SKIES_ALONE))
         for part, zones in enumerate(ground.parts):
             for size, job in enumerate(ground.tasks):
                 seed = [number, block, part, size]
@@ -142,11 +151,13 @@ def _each(quote: CostsAndFinishes, times: int) -> CostsAndFinishes:
     return quote[0].repeat(times, axis=0), quote[1].repeat(times, axis=0)
 
 
-def everything(only: str, processes: int = 1) -> Iterator[tuple[str, str, list[CalibrationReport]]]:
+def everything(
+    only: str, processes: int = 1, extent: Extent = Extent()
+) -> Iterator[tuple[str, str, list[CalibrationReport]]]:
     """(what was judged on, set, rows); the last are all sets together."""
     pooled: dict[tuple[str, str], Heap] = {}
     sets = [(number, kind) for number, kind in enumerate(kinds()) if only in kind.name]
-    for name_of_set, heaps in _all(sets, processes):
+    for name_of_set, heaps in _all(sets, processes, extent):
         for (name, where), heap in heaps.items():
             yield where, name_of_set, heap.judged(name)
             pool = pooled.setdefault((name, where), Heap())
@@ -158,19 +169,21 @@ def everything(only: str, processes: int = 1) -> Iterator[tuple[str, str, list[C
         yield where, "all", heap.judged(name, by_time=True)
 
 
-def _all(sets: list[tuple[int, Kind]], processes: int) -> Iterator[tuple[str, dict[tuple[str, str], Heap]]]:
+def _all(
+    sets: list[tuple[int, Kind]], processes: int, extent: Extent
+) -> Iterator[tuple[str, dict[tuple[str, str], Heap]]]:
     """In order, as they are done."""
     if processes < 2:
-        yield from map(_one, sets)
+        yield from map(partial(_one, extent), sets)
         return
     with multiprocessing.get_context("fork").Pool(processes) as pool:
-        yield from pool.imap(_one, sets, chunksize=1)
+        yield from pool.imap(partial(_one, extent), sets, chunksize=1)
 
 
-def _one(numbered: tuple[int, Kind]) -> tuple[str, dict[tuple[str, str], Heap]]:
+def _one(extent: Extent, numbered: tuple[int, Kind]) -> tuple[str, dict[tuple[str, str], Heap]]:
     number, kind = numbered
     heaps: dict[tuple[str, str], Heap] = {}
-    chained(number, kind, heaps)
+    chained(number, kind, heaps, extent)
     return kind.name, heaps
 
 
@@ -179,11 +192,13 @@ def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     asked.add_argument("--only", default="", help="sets whose name has this")
     asked.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)), help="as many sets at once")
+    asked.add_argument("--blocks", type=int, default=BLOCKS, help="blocks of time, two at least; the first is for fits")
+    asked.add_argument("--starts", type=int, help="moments of a block at which a job is quoted")
     asked.add_argument("--out", type=Path, default=Path("out/calibration"), help="folder for table and page")
     options = asked.parse_args()
     began = time.perf_counter()
     rows: dict[str, list[CalibrationReport]] = {}
-    for where, name, found in everything(options.only, options.processes):
+    for where, name, found in everything(options.only, options.processes, Extent(options.blocks, options.starts)):
         rows.setdefault(where, []).extend(replace(row, name=f"{name}: {row.name}") for row in found)
     options.out.mkdir(parents=True, exist_ok=True)
     for where, judged in rows.items():

@@ -1,11 +1,13 @@
 """How fast `stepfare serve` answers many readers over a large state while it changes.
 
-    python -m tests.bench.console_load [--readers 50] [--seconds 30] [--pause 0] [--rows 1000000]
+    python -m tests.bench.console_load [--readers 50] [--seconds 30] [--pause 0] [--rows 1000000] [--gangs 1000]
+        [--examples 24] [--copies 44]
 
 Readers ask one thing after the other, without a pause unless one is given, each with its own token over a connection of
 its own that stays open; one in five sees one team alone. Beside them the ledger and the audit log grow once a second.
 Every page was asked for once before by each kind of reader: that time is printed, and not counted. The client is one
 cheap process on the same machine. The state is made once (some minutes) and kept; see tests/bench/console_state.py.
+The exit code is 1 where an answer was not as it should be.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ from pathlib import Path
 from pricing.money import ZERO
 from router.state.access_tokens import NewToken, TokenKind
 from router.state.store import StateStore
-from tests.bench.console_state import ROWS, large_home, ledger_entry, opened
+from tests.bench.console_state import GANGS, ROWS, StateSize, large_home, ledger_entry, opened
+from tests.bench.plan_page import COPIES, EXAMPLES
 from tests.support.listening import listening_port
 
 READERS, SECONDS = 50, 30.0
@@ -44,7 +47,7 @@ _MIX: tuple[tuple[str, int], ...] = (
     ("/plans", 2),
     ("/jobs", 4),
     ("/jobs/job-1", 1),
-    ("/jobs/job-801", 1),
+    ("/jobs/{over}", 1),
     ("/attempts/a1", 1),
     (AUDIT, 1),
     ("/prices", 3),
@@ -170,12 +173,12 @@ def permitted(paths: Sequence[str], number: int) -> list[str]:
     return [path for path in paths if path != AUDIT or _GRANTS[number % len(_GRANTS)] in _AUDITORS]
 
 
-def mixed(plan: str) -> list[str]:
-    """The paths as often as they are asked for, spread evenly."""
+def mixed(plan: str, over: str) -> list[str]:
+    """The paths as often as they are asked for, spread evenly; ``over`` is a job that is over."""
     total = sum(weight for _, weight in _MIX)
     spread = [((turn + 0.5) / weight, path) for path, weight in _MIX for turn in range(weight)]
     assert len(spread) == total
-    return [path.format(plan=plan) for _, path in sorted(spread)]
+    return [path.format(plan=plan, over=over) for _, path in sorted(spread)]
 
 
 @contextlib.contextmanager
@@ -254,18 +257,22 @@ def _at(ordered: Sequence[float], share: float) -> float:
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Print the figures."""
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the figures; return 1 where an answer was not as it should be."""
     parser = argparse.ArgumentParser(description="How fast the console answers many readers.")
     parser.add_argument("--readers", type=int, default=READERS)
     parser.add_argument("--seconds", type=float, default=SECONDS)
     parser.add_argument("--pause", type=float, default=0.0, help="seconds between an answer and the next question")
-    parser.add_argument("--rows", type=int, default=ROWS)
+    parser.add_argument("--rows", type=int, default=ROWS, help="of the ledger, 128 at least")
+    parser.add_argument("--gangs", type=int, default=GANGS, help="10 at least; each fifth of them runs")
+    parser.add_argument("--examples", type=int, default=EXAMPLES, help="how many of the example jobs the plan has")
+    parser.add_argument("--copies", type=int, default=COPIES, help="how many times each of them")
     asked = parser.parse_args(arguments)
-    home = large_home(asked.rows)
+    size = StateSize(asked.rows, asked.gangs, asked.examples, asked.copies)
+    home = large_home(size)
     with opened(home) as store, serving(home) as (port, process):
         plan = store.made_plans.newest(1)[0].digest
-        paths, tokens = mixed(plan), make_tokens(store, asked.readers)
+        paths, tokens = mixed(plan, f"job-{size.gangs - size.running + 1}"), make_tokens(store, asked.readers)
         print(f"CONSOLE ({asked.readers} readers, {store.ledger.head():,} ledger rows, load {os.getloadavg()[0]:.1f})")
         began = time.perf_counter()
         first = asyncio.run(warm("127.0.0.1", port, tokens, paths))
@@ -279,6 +286,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             print(line)
         print(f"  {len(written)} writes beside them, the slowest {max(written, default=0):.0f} ms")
         print(f"  the server's memory: {_memory(process.pid)} MiB")
+    return 1 if first.errors or counts.errors else 0
 
 
 def _memory(pid: int) -> int:
@@ -288,4 +296,4 @@ def _memory(pid: int) -> int:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

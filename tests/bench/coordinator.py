@@ -15,6 +15,7 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -35,14 +36,14 @@ ROUNDS = (
 )
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Prints the figures."""
     parser = argparse.ArgumentParser(description="What a large gang costs the coordinator.")
     parser.add_argument("--nodes", type=int, default=1000)
     parser.add_argument(
         "--send", nargs=2, metavar=("URL", "KIND"), help="be the nodes, for one round (bodies on stdin)"
     )
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     if options.send:
         _send(*options.send)
         return

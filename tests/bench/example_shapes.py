@@ -6,11 +6,11 @@ from datetime import timedelta
 
 from router.app.plan import PlanOptions, plan_request
 from router.jobs.spec import Job
-from router.planning.candidate import Candidate, steps_to_do
-from router.planning.candidates import CandidateFinder
-from router.planning.derived_placement import find_for_plan
+from router.planning.find.candidate import Candidate, steps_to_do
+from router.planning.find.candidates import CandidateFinder
+from router.planning.find.derived_placement import find_for_plan
 from router.planning.planner import PlanRequest
-from router.planning.problem import window
+from router.planning.problem.problem import window
 from tests.bench.many_nights import NOW
 from tests.bench.pool_promises import JobShape
 from tests.support.repository import ROOT

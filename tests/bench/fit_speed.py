@@ -2,6 +2,8 @@
 
 Least squares of the logarithm of tokens/s with a soft L1 loss. Every coefficient has a prior, so that a family with
 few rows stays near the others; runs that differ only in their software or date share one weight.
+
+    python -m tests.bench.fit_speed [--check] [--every 1]
 """
 
 from __future__ import annotations
@@ -179,11 +181,16 @@ def main() -> None:
     """Fit, and write the coefficients (or with ``--check`` compare them with those that are stored)."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; fail where the stored ones differ")
+    parser.add_argument("--every", type=int, default=1, help="fit every Nth run alone, and write nothing")
     chosen = parser.parse_args()
     if not RUNS.is_file():
         print(f"skipped: {RUNS.name} is not beside the repository")
         return
-    stored = as_stored(fit_all(read_runs()))
+    stored = as_stored(fit_all(read_runs()[:: chosen.every]))
+    if chosen.every > 1:
+        parse_coefficients(stored)
+        print(f"fitted on {stored['provenance']['rows']} runs, not stored; errors: {stored['spread']}")
+        return
     if chosen.check:
         before = read_coefficients()
         same = as_stored(before)["provenance"] == stored["provenance"] and before == parse_coefficients(stored)

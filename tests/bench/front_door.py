@@ -1,6 +1,6 @@
 """Measure a crowd at the door of the two servers: memory, and how long `/health` takes meanwhile, over real sockets.
 
-    python -m tests.bench.front_door [--connections 4000] [--seconds 10] [--files N] [--tls]
+    python -m tests.bench.front_door [--connections 4000] [--seconds 10] [--files N] [--tls] [--crowds WORD ...]
 
 Each row is a server of its own. Connections that the server closes are opened again, as long as the row lasts. The
 clients are on the same machine, and on its processors. `--tls`: both servers speak https with their
@@ -221,6 +221,9 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=SECONDS)
     parser.add_argument("--files", type=int, help="files that each server may open; default: as this process may")
     parser.add_argument("--tls", action="store_true", help="https with a certificate of the servers' own")
+    parser.add_argument(
+        "--crowds", nargs="+", default=[""], metavar="WORD", help="only those whose name has one of these"
+    )
     parser.add_argument("--coordinator", type=Path, nargs="+", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.coordinator is not None:
@@ -231,7 +234,7 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     print(f"{'server':<12}{'crowd':<20}{'rest MiB':>9}{'most MiB':>9}{'health':>7}{'failed':>7}{'slowest s':>10}")
     for run in (console, coordinator):
-        for crowd in CROWDS:
+        for crowd in (each for each in CROWDS if any(word in each.name for word in given.crowds)):
             with tempfile.TemporaryDirectory() as folder, run(Path(folder), given.files, tls=given.tls) as server:
                 cost = measure(server, crowd, given.connections, given.seconds)
             figures = f"{cost.rest_mib:>9.0f}{cost.most_mib:>9.0f}{cost.asked:>7}{cost.failed:>7}{cost.slowest:>10.2f}"

@@ -21,7 +21,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from router.app.plan import PlanOptions, plan_request
-from router.planning.plan_json import plan_content
+from router.planning.document.plan_json import plan_content
 from router.planning.planner import PlanRequest, make_plan
 from router.prices.books import load_book
 from tests.bench.hundred_jobs import many_jobs, many_limits

@@ -1,19 +1,21 @@
 """From readable at the metadata service to taken by the coordinator, and what listening weighs.
 
-``python -m tests.bench.notices [aws|gcp|azure ...]``: 200 machines a dialect, the recommended polling, each told once
-at a random moment of its polls. The coordinator is the real one, with its database, over loopback.
+    python -m tests.bench.notices [aws|gcp|azure ...] [--machines 200] [--seconds 30]
+
+Machines of each dialect with the recommended polling, each told once at a random moment of its polls. The coordinator
+is the real one, with its database, over loopback. Then the processor time of an agent over so many seconds.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import queue
 import random
 import statistics
-import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
@@ -60,28 +62,33 @@ class Timed(AgentMessageHandler):
         return said
 
 
-def main(dialects: list[str]) -> None:
-    """Prints the figures."""
-    for dialect in dialects or list(ANNOUNCE):
-        waits = _waits(dialect)
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print the figures."""
+    parser = argparse.ArgumentParser(description="How soon the coordinator has a notice, and what listening weighs.")
+    parser.add_argument("dialects", nargs="*", default=list(ANNOUNCE), metavar="aws|gcp|azure")
+    parser.add_argument("--machines", type=int, default=MACHINES, help="of each dialect, two at least")
+    parser.add_argument("--seconds", type=float, default=CPU_SECONDS, help="for which an agent is watched")
+    asked = parser.parse_args(arguments)
+    for dialect in asked.dialects:
+        waits = _waits(dialect, asked.machines)
         cuts = statistics.quantiles(waits, n=100)
         shown = zip(HEADERS, (statistics.median(waits), cuts[89], cuts[98], max(waits)), strict=True)
         print(f"{dialect}: {len(waits)} notices, " + ", ".join(f"{name} {value:.2f} s" for name, value in shown))
-    for dialect in ("none", *(dialects or ANNOUNCE)):
-        resident, threads, cpu = _weight(dialect)
+    for dialect in ("none", *asked.dialects):
+        resident, threads, cpu = _weight(dialect, asked.seconds)
         print(f"agent with {dialect}: {resident / 1024:.1f} MiB resident, {threads} threads, {cpu:.2f} % of a core")
 
 
-def _waits(dialect: str) -> list[float]:
+def _waits(dialect: str, machines: int) -> list[float]:
     dice = random.Random(dialect)
-    with TemporaryDirectory() as folder, scene(Path(folder), MACHINES) as gang, MetadataService().running() as service:
+    with TemporaryDirectory() as folder, scene(Path(folder), machines) as gang, MetadataService().running() as service:
         attendance = Timed(gang.store, Path(folder) / "logs", gang.clock)
         told: dict[int, float] = {}
         with CoordinatorServer(make_app(attendance, b"agent", gang.store.id), "127.0.0.1", 0) as server:
-            for first in range(0, MACHINES, AT_ONCE):
-                ranks = range(first, first + AT_ONCE)
+            for first in range(0, machines, AT_ONCE):
+                ranks = range(first, min(first + AT_ONCE, machines))
                 told |= _wave(dialect, ranks, attendance.taken, server.url, service, dice, Path(folder))
-    return [attendance.taken[rank] - told[rank] for rank in range(MACHINES)]
+    return [attendance.taken[rank] - told[rank] for rank in range(machines)]
 
 
 def _wave(
@@ -150,7 +157,7 @@ def _listen(dialect: str, rank: int, url: str, coordinator: str, folder: Path) -
     return notices
 
 
-def _weight(dialect: str) -> tuple[int, int, float]:
+def _weight(dialect: str, seconds: float) -> tuple[int, int, float]:
     """(KiB resident, threads, percent of a core) of a packed agent that waits for its training."""
     more: dict[str, Any] = {} if dialect == "none" else {"metadata": dialect}
     with TemporaryDirectory() as folder, MetadataService().running() as service:
@@ -162,12 +169,12 @@ def _weight(dialect: str) -> tuple[int, int, float]:
             coordinator.wait_state("running")
             time.sleep(5.0)
             before = _ticks(rank.process.pid)
-            time.sleep(CPU_SECONDS)
+            time.sleep(seconds)
             used = _ticks(rank.process.pid) - before
             status = dict(
                 line.split(":", 1) for line in Path(f"/proc/{rank.process.pid}/status").read_text().splitlines()
             )
-            share = 100 * used / os.sysconf("SC_CLK_TCK") / CPU_SECONDS
+            share = 100 * used / os.sysconf("SC_CLK_TCK") / seconds
             return int(status["VmRSS"].split()[0]), int(status["Threads"]), share
 
 
@@ -177,4 +184,4 @@ def _ticks(pid: int) -> int:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -1,13 +1,16 @@
 """How long the page of a large plan takes in the console, and how large it is.
 
-``python -m tests.bench.plan_page [COPIES]``: the nightly example so many times over (44 is about 1,000 jobs), compared
-with a night before that has 30 jobs less.
+    python -m tests.bench.plan_page [--examples 24] [--copies 44]
+
+The nightly examples so many times over (24 times 44 are about 1,000 jobs), compared with a night before that has 30
+jobs less.
 """
 
 from __future__ import annotations
 
-import sys
+import argparse
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -15,14 +18,23 @@ from tempfile import TemporaryDirectory
 
 from pricing.money import Usd
 from router.app.plan import PlanOptions, plan_request
-from router.planning.plan import Plan
-from router.planning.plan_json import plan_content, plan_to_json
+from router.planning.document.plan import Plan
+from router.planning.document.plan_json import plan_content, plan_to_json
 from router.planning.planner import make_plan
 from tests.support.console import NIGHT, OPERATOR, console_client, identity_with, query_context
 from tests.support.repository import ROOT
 
-COPIES = 44
+EXAMPLES, COPIES = 24, 44
 LESS = 30
+
+
+def large_nights(examples: int = EXAMPLES, copies: int = COPIES) -> tuple[Plan, Plan]:
+    """Return the plan of so many example jobs, each so many times, and the plan of the night before it."""
+    night = ROOT / "examples" / "nightly"
+    request = plan_request([str(night)], "embedded", night / "limits.yaml", NIGHT, PlanOptions(gap=0.03)).request
+    few = replace(request, jobs=request.jobs[:examples], resolve_limits=0)
+    today = repeated(make_plan(few), copies)
+    return without(today, min(LESS, len(today.jobs) // 2)), today
 
 
 def repeated(plan: Plan, copies: int) -> Plan:
@@ -61,15 +73,16 @@ def without(plan: Plan, count: int) -> Plan:
     )
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Print one line a page: who asks, its path, seconds, kilobytes before compression."""
-    copies = int(sys.argv[1]) if len(sys.argv) > 1 else COPIES
-    night = ROOT / "examples" / "nightly"
-    request = plan_request([str(night)], "embedded", night / "limits.yaml", NIGHT, PlanOptions(gap=0.03)).request
-    today = repeated(make_plan(replace(request, resolve_limits=0)), copies)
+    parser = argparse.ArgumentParser(description="How long the page of a large plan takes in the console.")
+    parser.add_argument("--examples", type=int, default=EXAMPLES, help="how many of the example jobs")
+    parser.add_argument("--copies", type=int, default=COPIES, help="how many times each of them")
+    asked = parser.parse_args(arguments)
+    before, today = large_nights(asked.examples, asked.copies)
     print(f"{len(today.jobs):,} jobs, {len(today.lines):,} lines, {len(plan_to_json(today)) / 1e6:.1f} MB of JSON")
     with TemporaryDirectory() as folder, query_context(Path(folder)) as context:
-        for plan in (without(today, LESS), today):
+        for plan in (before, today):
             context.store.made_plans.put(
                 plan_content(plan)["digest"], plan_to_json(plan), plan.as_of, NIGHT, "bench", "night"
             )
@@ -80,6 +93,7 @@ def main() -> None:
                 began = time.perf_counter()
                 answer = client.get(path)
                 took = time.perf_counter() - began
+                assert answer.status_code == 200, f"{path}: {answer.text[:500]}"
                 size = len(answer.content) / 1e3
                 print(f"{who.name:10} {path[:20]:20} {answer.status_code} {took:6.3f} s {size:8.0f} kB")
 

@@ -21,13 +21,15 @@ from pricing.places import Market, Region, RegionId
 from pricing.pool_experience import ExperienceKind, PoolExperience
 from router.jobs.limits import Limits
 from router.jobs.spec import Job
-from router.planning.candidates import CandidateFinder
+from router.planning.find.candidates import CandidateFinder
 from router.quotes.make_quote import DRAWS
 from router.quotes.request import MarketInputs, QuoteProblem, QuoteRequest
 from router.quotes.runner import QuoteClock
 from router.quotes.statistics import quantiles
 from router.spot.availability.observed import PoolObservation, summarise_observations
+from router.spot.live.selection import default_run_policy
 from router.spot.policies.our_policy import QUOTED_DESCRIPTION, quoted_policy_for
+from router.spot.policies.rules import QUOTED_RULE
 from router.spot.simulator.inputs import HOUR_S, SimulationInputs
 from router.spot.simulator.simulation import FullInfoPolicy
 from router.spot.simulator.traces import Bools, Floats
@@ -142,7 +144,8 @@ class PoolPromises:
         seen = {}
         if recording in self._training and (past := observe_first_half(recording)) is not None:
             seen = {"/".join((recording.pool[0], _REGION, zone_name(recording), _type(recording))): past}
-        trade = MarketInputs(finder, book, limits, _NOW, lambda _: seen, quoted_policy_for, QUOTED_DESCRIPTION)
+        runs = default_run_policy(QUOTED_RULE)
+        trade = MarketInputs(finder, book, limits, _NOW, lambda _: seen, quoted_policy_for, QUOTED_DESCRIPTION, runs)
         deadline = _NOW + timedelta(hours=shape.work_h * shape.slack)
         return QuoteProblem(QuoteRequest(_job(recording, shape, deadline), deadline), trade)
 

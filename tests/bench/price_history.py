@@ -63,8 +63,6 @@ def figures(folder: Path, rows: int) -> Iterator[str]:
     there = history.summarize(folder)
     yield f"  on disk                        {there.size / 1e6:9.0f} MB {there.size / there.rows:13.2f} bytes/row"
     yield _query("one series, a year", folder)
-    seconds, frame = _timed(lambda: history.read_latest(folder))
-    yield f"  latest price of everything     {seconds:9.2f} s {len(frame):14,} series"
     seconds, found = _timed(lambda: history.latest_by_region(folder))
     yield f"  last moment of each region     {seconds:9.2f} s {len(found):14,} regions"
     given = list(new_points())

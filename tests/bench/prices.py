@@ -1,12 +1,13 @@
 """How quickly prices are read: `stepfare offers` on a large book, and what a refresh parses, beside other readers.
 
-    python -m tests.bench.prices
+    python -m tests.bench.prices [--rows 150000] [--history-rows 50000]
 
 Ratios are between figures of one run. Payloads are made up in the real forms (see the modules that make them).
 """
 
 from __future__ import annotations
 
+import argparse
 import io
 import os
 import statistics
@@ -14,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,18 +30,22 @@ NOW = datetime(2026, 11, 21, 18, tzinfo=UTC)
 STEPFARE = str(Path(sys.executable).with_name("stepfare"))
 
 
-def main() -> None:
+def main(arguments: Sequence[str] = ()) -> None:
     """Prints the figures."""
-    for line in (*offers_figures(), *catalogue_figures(), *spot_history_figures()):
+    parser = argparse.ArgumentParser(description="How quickly prices are read.")
+    parser.add_argument("--rows", type=int, default=ROWS, help="offers of the stored book")
+    parser.add_argument("--history-rows", type=int, default=HISTORY_ROWS, help="of the spot price history")
+    asked = parser.parse_args(arguments)
+    for line in (*offers_figures(asked.rows), *catalogue_figures(), *spot_history_figures(asked.history_rows)):
         print(line, flush=True)
 
 
-def offers_figures() -> Iterator[str]:
-    """The whole command on a stored book of 150,000 offers, after one run that warms the file cache."""
+def offers_figures(rows: int) -> Iterator[str]:
+    """The whole command on a stored book of so many offers, after one run that warms the file cache."""
     with tempfile.TemporaryDirectory(prefix="stepfare-bench-") as home:
-        _store_large_book(Path(home))
+        _store_large_book(Path(home), rows)
         environment = {**os.environ, "STEPFARE_HOME": home}
-        yield f"\nOFFERS ON {ROWS:,} ROWS (whole command, warm file cache, median of 5, slowest)"
+        yield f"\nOFFERS ON {rows:,} ROWS (whole command, warm file cache, median of 5, slowest)"
         for name, more in (
             ("stepfare offers", ()),
             ("  --accelerator H100", ("--accelerator", "H100")),
@@ -51,11 +56,11 @@ def offers_figures() -> Iterator[str]:
             yield f"  {name:22}{statistics.median(took):8.2f} s {max(took):10.2f} s"
 
 
-def _store_large_book(home: Path) -> None:
+def _store_large_book(home: Path, rows: int) -> None:
     """The embedded offers over and over, in made-up zones."""
     book = embedded_book()
-    copies = -(-ROWS // len(book.offers))
-    offers = [replace(offer, zone=f"{offer.region}-z{n}") for n in range(copies) for offer in book.offers][:ROWS]
+    copies = -(-rows // len(book.offers))
+    offers = [replace(offer, zone=f"{offer.region}-z{n}") for n in range(copies) for offer in book.offers][:rows]
     store = BookStore(home / "books")
     with store.lock():
         store.commit(book.with_offers(offers))
@@ -100,7 +105,7 @@ def catalogue_figures() -> Iterator[str]:
     yield f"  ours, to offers       {to_offers:10,.0f}   {to_offers / theirs:5.2f} times gpuhunt"
 
 
-def spot_history_figures() -> Iterator[str]:
+def spot_history_figures(rows: int) -> Iterator[str]:
     """EC2's spot price history: pages of 1,000 rows as XML, by botocore's own parser and by the adapter's."""
     import botocore.session
 
@@ -109,7 +114,7 @@ def spot_history_figures() -> Iterator[str]:
     from tests.support.aws_service_pages import price_page
     from tests.support.aws_service_world import World, first_regions
 
-    world = World(first_regions(1), (), NOW, HISTORY_ROWS, 30.0)
+    world = World(first_regions(1), (), NOW, rows, 30.0)
     region = world.regions[0]
     history = world.history(region)
     pages = [price_page(history, start, 1000) for start in range(0, len(history), 1000)]
@@ -149,4 +154,4 @@ def _rate(rows: int, work: Callable[[], object]) -> float:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

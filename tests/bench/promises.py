@@ -1,6 +1,6 @@
 """Judge what plan and quote promise of recorded spot pools: promised after a pool's first half, played on its second.
 
-    python -m tests.bench.promises [--jobs shapes|examples] [--only NAME] [--draws 1000] [--starts 24]
+    python -m tests.bench.promises [--jobs shapes|examples] [--most N] [--only NAME] [--draws 1000] [--starts 24]
 
 A job may run on one recorded pool, or on demand beside it. The product's own code plans and quotes it, once with the
 pool's first half as its record (*known*) and once with what all other pools showed (*unknown*: the pool is left out of
@@ -452,6 +452,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--jobs", choices=("shapes", "examples"), default="shapes", help="six made-up jobs (the default), or examples"
     )
+    parser.add_argument("--most", type=int, help="at most so many of the jobs")
     parser.add_argument("--only", default="", help="recordings whose folder and name have this")
     parser.add_argument("--draws", type=int, default=1000, help="draws of the intervals (default 1000)")
     parser.add_argument("--starts", type=int, default=24, help="starts of each job in a recording (default 24)")
@@ -463,9 +464,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     shapes, left_out = (SHAPES, {}) if options.jobs == "shapes" else find_example_shapes()
     for name, reason in left_out.items():
         print(f"left out {name}: {reason}")
-    for shape in shapes:
+    for shape in shapes[: options.most]:
         print(f"{shape.name}: {shape.work_h:.1f} h of work, deadline {shape.slack:.2f}, price {shape.price_ratio:.2f}")
-    for line in report_promises(shapes, options.only, options.draws, options.starts):
+    for line in report_promises(shapes[: options.most], options.only, options.draws, options.starts):
         print(line, flush=True)
     print(f"{time.perf_counter() - began:.0f} s, {time.process_time():.0f} s of processor time")
 

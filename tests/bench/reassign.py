@@ -16,11 +16,11 @@ from pricing.places import RegionId
 from router.app.plan import PlanOptions, plan_request
 from router.jobs.limits import Limit, Limits
 from router.jobs.spec import Job
-from router.planning.candidate import Candidate
-from router.planning.candidates import CandidateFinder
-from router.planning.remaining_work import remaining_candidates, remaining_job
-from router.planning.replacement import PlacementRequest, Placements, place_gangs
-from router.planning.solver import PulpSolver
+from router.planning.find.candidate import Candidate
+from router.planning.find.candidates import CandidateFinder
+from router.planning.improve.replacement import PlacementRequest, Placements, place_gangs
+from router.planning.problem.remaining_work import fits_reservations, remaining_job
+from router.planning.program.solver import PulpSolver
 from tests.bench.hundred_jobs import many_jobs, many_limits
 from tests.support.repository import ROOT
 
@@ -39,7 +39,7 @@ def figures(gangs: int = GANGS) -> Iterator[str]:
         limits = tight(plain, gangs, share)
         clock = Both()
         finder = CandidateFinder(book, limits, NOW, advisory=False)
-        wants = [PlacementRequest(job, remaining_candidates(finder, job, in_region_gone)) for job in jobs]
+        wants = [PlacementRequest(job, candidates_left(finder, job)) for job in jobs]
         finding = clock.lap()
         found = place_gangs(wants, limits, solver=PulpSolver(), time_limit=LIMIT)
         yield f"  {title}: candidates {finding}, placing {clock.lap()}"
@@ -72,9 +72,9 @@ def shown(found: Placements) -> str:
     )
 
 
-def in_region_gone(candidate: Candidate) -> bool:
-    """Whether the candidate lies where nothing is to be had now."""
-    return candidate.region == GONE
+def candidates_left(finder: CandidateFinder, job: Job) -> tuple[Candidate, ...]:
+    """Candidates outside the region where nothing is to be had now."""
+    return tuple(c for c in finder.find(job)[0] if c.region != GONE and fits_reservations(c, job, finder.now))
 
 
 def night(gangs: int) -> tuple[PriceBook, list[Job], Limits]:

@@ -1,6 +1,6 @@
 """Compare plans with choosing in turn: three rules are carried out in the same simulated worlds.
 
-    python -m tests.bench.rules [--nights 6] [--draws 10] [--first 1] [--shifted | --surprised]
+    python -m tests.bench.rules [--nights 6] [--draws 10] [--first 1] [--jobs 30 60] [--shifted | --surprised]
 
 Nights are those of :mod:`tests.bench.nights` with 30 to 60 jobs, without budgets, which only plans know; jobs may be
 late where nothing holds their deadline, and such lateness is not counted against any rule. The rules are those of
@@ -181,16 +181,20 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--nights", type=int, default=6)
     parser.add_argument("--draws", type=int, default=10)
     parser.add_argument("--first", type=int, default=1, help="seed of the first night")
+    parser.add_argument(
+        "--jobs", type=int, nargs=2, default=(LEAST_JOBS, MOST_JOBS), help="jobs of the smallest and the largest night"
+    )
     kind = parser.add_mutually_exclusive_group()
     kind.add_argument("--shifted", action="store_true", help="other prices, rates and speeds, known to all rules")
     kind.add_argument("--surprised", action="store_true", help="other rates and speeds that no rule knows")
     asked = parser.parse_args(arguments)
+    least, most = asked.jobs
     played: list[Played] = []
     for number in range(asked.nights):
-        jobs = LEAST_JOBS + (MOST_JOBS - LEAST_JOBS) * number // max(1, asked.nights - 1)
+        jobs = least + (most - least) * number // max(1, asked.nights - 1)
         flags = {"shifted": asked.shifted, "surprised": asked.surprised}
         played += play(asked.first + number, jobs, asked.draws, **flags, say=_say)
-    _say(f"RULES       {asked.nights} nights of {LEAST_JOBS} to {MOST_JOBS} jobs, {asked.draws} worlds each")
+    _say(f"RULES       {asked.nights} nights of {least} to {most} jobs, {asked.draws} worlds each")
     for rule in played[0].outcomes:
         figures = _means([one.figures(rule) for one in played])
         _say(f"  {rule:21}" + "".join(f"{name} {figure:,.2f}   " for name, figure in figures.items()))

@@ -1,7 +1,7 @@
 """``make bench``: how long planning takes, and reading prices. Every figure is measured in this run, on this machine,
 as it is loaded now.
 
-    python -m tests.bench.run [--jobs 100] [--time-limit 60]
+    python -m tests.bench.run [--jobs 100] [--time-limit 60] [--only PART ...] [--small]
 
 Run from the repository's root. Phases are the planner's own: sieve (offers to candidates), build (the program), solve
 (shortlist, PuLP, HiGHS, re-solving for shadow prices), price (exact costs, alternatives, reasons).
@@ -15,6 +15,7 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -48,12 +49,12 @@ from tests.support.repository import ROOT
 NOW = datetime(2026, 11, 21, 18, tzinfo=UTC)
 NIGHTLY = ROOT / "examples" / "nightly"
 INSTRUCTIVE = ROOT / "examples" / "instructive"
+EXAMPLES = ((NIGHTLY, NIGHTLY / "limits.yaml"), (INSTRUCTIVE, None))
 COMMAND = (str(Path(sys.executable).parent / "stepfare"),)
-FOOTPRINT = ("--seconds", "20")
 PLANNED = (0, 3)  # all placed; some could not be placed
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Prints the figures; fails if a command does."""
     parser = argparse.ArgumentParser(description="How long planning, reading prices and making machines take.")
     parser.add_argument("--jobs", type=int, default=100, help="jobs of the large case")
@@ -61,65 +62,82 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=1000, help="sandbox nodes made and released")
     parser.add_argument("--rounds", type=int, default=3, help="times they are, beside plain Terraform")
     parser.add_argument("--time-limit", type=float, default=60.0, help="seconds, for the large case")
-    asked = parser.parse_args()
+    parser.add_argument("--small", action="store_true", help="all else small: shows that it runs, not how fast")
+    parser.add_argument("--only", nargs="+", metavar="PART", help="only these parts, by their names")
+    asked = parser.parse_args(arguments)
+    parts = make_parts(asked)
+    unknown = sorted(set(asked.only or ()) - set(parts))
+    if unknown:
+        parser.error(f"no part is named {unknown[0]}; there are {', '.join(parts)}")
     print(f"Python {sys.version.split()[0]}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} before the start")
-    start_up()
-    prices.main()
-    examples()
-    many(asked.jobs, timedelta(seconds=asked.time_limit))
-    print()
-    for line in reassign.figures():
+    for name, part in parts.items():
+        if asked.only is None or name in asked.only:
+            part()
+            print(flush=True)
+
+
+def make_parts(asked: argparse.Namespace) -> dict[str, Callable[[], object]]:
+    """Return what is measured, by name, in its order."""
+
+    def words(*small: str, large: tuple[str, ...] = ()) -> tuple[str, ...]:
+        return small if asked.small else large
+
+    def history() -> None:
+        with TemporaryDirectory(prefix="stepfare-bench-") as folder:
+            _show_lines(price_history.figures(Path(folder), asked.history_rows))
+
+    def nodes() -> None:
+        with TemporaryDirectory(prefix="stepfare-bench-") as folder:
+            _show_lines(terraform_nodes.figures(Path(folder), asked.nodes, asked.rounds))
+
+    gangs, few = ("--gangs", "3"), ("--gangs", "10")
+    return {
+        "start-up": lambda: start_up(1 if asked.small else 5),
+        "prices": lambda: prices.main(words("--rows", "2000", "--history-rows", "2000")),
+        "examples": lambda: examples(((INSTRUCTIVE, None),) if asked.small else EXAMPLES),
+        "many-jobs": lambda: many(asked.jobs, timedelta(seconds=asked.time_limit)),
+        "reassign": lambda: _show_lines(reassign.figures(5 if asked.small else reassign.GANGS)),
+        "price-history": history,
+        "terraform-nodes": nodes,
+        "agent": agent.main,
+        "agent-footprint": lambda: agent_footprint.main(words("--seconds", "1", large=("--seconds", "20"))),
+        "coordinator": lambda: coordinator.main(words("--nodes", "8")),
+        "metrics": lambda: metrics.main(10 if asked.small else 500),
+        "ledger": lambda: ledger.main(words("--rows", "2000", "--sqlite-only")),
+        "orders": lambda: orders.main(words(*gangs)),
+        "first-write": lambda: first_write.main(
+            words("aws", "--machines", "2", "--waves", "1", large=("--waves", "1"))
+        ),
+        "backtest": lambda: backtest.main(words("--windows", "3", "30")),
+        "quotes": lambda: quotes.main(words("--jobs", "3")),
+        "storm": lambda: storm.main(words(*few)),
+        "upload": lambda: upload.main(1 if asked.small else 64, 1),
+        "bills": lambda: bills.main(words("--megabytes", "1")),
+        "showback": lambda: showback.main(words("--rows", "20000", "--new", "1000")),
+    }
+
+
+def _show_lines(lines: Iterable[str]) -> None:
+    for line in lines:
         print(line, flush=True)
-    print()
-    with TemporaryDirectory(prefix="stepfare-bench-") as folder:
-        for line in price_history.figures(Path(folder), asked.history_rows):
-            print(line, flush=True)
-        print()
-        for line in terraform_nodes.figures(Path(folder), asked.nodes, asked.rounds):
-            print(line, flush=True)
-    print()
-    agent.main()
-    agent_footprint.main(FOOTPRINT)
-    print()
-    coordinator.main()
-    print()
-    metrics.main()
-    print()
-    ledger.main()
-    print()
-    orders.main()
-    print()
-    first_write.main(("--waves", "1"))
-    print()
-    backtest.main()
-    print()
-    quotes.main()
-    print()
-    storm.main()
-    print()
-    upload.main(64, 1)
-    print()
-    bills.main(())
-    print()
-    showback.main(())
 
 
-def start_up() -> None:
-    """Commands that plan nothing, median of five after one that warms the file cache."""
-    print("\nSTART-UP (new process, median of 5, slowest)")
-    empty = _median("python -c pass", [sys.executable, "-c", "pass"])
+def start_up(rounds: int) -> None:
+    """Commands that plan nothing, median of some rounds after one that warms the file cache."""
+    print(f"\nSTART-UP (new process, median of {rounds}, slowest)")
+    empty = _median("python -c pass", [sys.executable, "-c", "pass"], rounds)
     for name, arguments in {
         "stepfare --help": ["--help"],
         "stepfare offers": ["offers", "--book", "embedded", "--now", NOW.isoformat()],
     }.items():
-        took = _median(name, [*COMMAND, *arguments])
+        took = _median(name, [*COMMAND, *arguments], rounds)
         print(f"{'':22}{took / empty:8.1f} times an empty Python")
 
 
-def examples() -> None:
+def examples(folders: Sequence[tuple[Path, Path | None]]) -> None:
     """The example folders: the whole command, then the same plan inside one process."""
     print("\nEXAMPLES (whole command; then inside: reading and planning)")
-    for folder, limits in ((NIGHTLY, NIGHTLY / "limits.yaml"), (INSTRUCTIVE, None)):
+    for folder, limits in folders:
         more = ["--limits", str(limits)] if limits else []
         options = ["--book", "embedded", "--now", NOW.isoformat()]
         whole = _seconds([*COMMAND, "plan", str(folder), *options, *more], codes=PLANNED)
@@ -163,9 +181,9 @@ def _show(timed: Timed, request: PlanRequest) -> None:
     )
 
 
-def _median(name: str, command: list[str]) -> float:
+def _median(name: str, command: list[str], rounds: int) -> float:
     _seconds(command)
-    took = [_seconds(command) for _ in range(5)]
+    took = [_seconds(command) for _ in range(rounds)]
     print(f"  {name:20}{statistics.median(took):8.3f} s {max(took):10.3f} s")
     return statistics.median(took)
 

@@ -34,8 +34,8 @@ import numpy as np
 from pricing.hazard import Hazard
 from pricing.risk import TOLD_HOURS
 from pricing.units import hours
-from router.controller.replanner import TICK
-from router.controller.save_intervals import best_interval_s, is_worth_changing
+from router.controller.supervise.replanner import TICK
+from router.controller.supervise.save_intervals import best_interval_s, is_worth_changing
 from router.jobs.spec import Checkpoint
 from router.spot.simulator.traces import Floats
 from tests.bench.interruption_rates import DATA

@@ -18,7 +18,6 @@ from router.jobs.workload import Transformer
 from tests.support.books import MACHINE, MODEL
 
 COUNT = 100_000
-GREATEST_SECONDS = 2.0
 
 
 def estimate_many(count: int = COUNT) -> float:

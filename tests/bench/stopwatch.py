@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 import highspy
 
-from router.planning.plan import Plan
+from router.planning.document.plan import Plan
 from router.planning.planner import PlanRequest, Timings, make_plan
 
 

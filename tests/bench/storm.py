@@ -36,19 +36,19 @@ from pricing.offers import Offer
 from pricing.places import Market
 from router.agent import protocol
 from router.controller.context import ControllerContext
-from router.controller.deploy_settings import Deploy
 from router.controller.orders import Order
 from router.controller.plan_limits import store_limits
-from router.controller.policy_runner import Adviser
-from router.controller.provision_order import PlacedAttempt, ProvisionResult, ProvisionStatus
-from router.controller.release import release
-from router.controller.replanner import PendingGang, PlacementAccepted, ReplanAnswer, Replanner
-from router.controller.supervisor import Supervisor
-from router.controller.worker_pool import apply_lock
-from router.controller.workspaces import CoordinatorEndpoint
+from router.controller.provision.provision_order import PlacedAttempt, ProvisionResult, ProvisionStatus
+from router.controller.release.release import release
+from router.controller.supervise.policy_runner import Adviser
+from router.controller.supervise.replanner import PendingGang, PlacementAccepted, ReplanAnswer, Replanner
+from router.controller.supervise.supervisor import Supervisor
+from router.controller.supervise.worker_pool import apply_lock
+from router.controller.workspace.workspaces import CoordinatorEndpoint
 from router.coordinator.app import make_app
 from router.coordinator.handlers import AgentMessageHandler
 from router.coordinator.server import CoordinatorServer
+from router.deploy.deploy_settings import Deploy
 from router.jobs.job_json import job_json
 from router.jobs.limits import Limits
 from router.jobs.spec import Job
@@ -103,8 +103,8 @@ def figures(folder: Path, gangs: int, ranks: int, *, profile: bool = False) -> I
             watcher = Supervisor(site, replanner, Adviser(replanner), lambda: apply_lock(site))
             with (
                 agents(server.url, gangs, ranks) as process,
-                patch("router.controller.supervisor.provision_recorded", pretended),
-                patch("router.controller.supervisor.release", released),
+                patch("router.controller.supervise.supervisor.provision_recorded", pretended),
+                patch("router.controller.supervise.supervisor.release", released),
             ):
                 assert process.stdout is not None
                 assert process.stdin is not None

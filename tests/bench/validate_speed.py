@@ -1,10 +1,13 @@
 """Print the error of estimated tokens/s on published runs that their fit never saw: ``make validate``.
 
 First by groups (near-duplicates stay together), then with whole sources left out.
+
+    python -m tests.bench.validate_speed [--every 1]
 """
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Sequence
 
 import numpy as np
@@ -56,10 +59,13 @@ def report(runs: Sequence[Run], errors: NDArray[np.float64], folds: NDArray[np.i
 
 def main() -> None:
     """Cross-validate twice and print both reports."""
+    parser = argparse.ArgumentParser(description="Print the error of estimated tokens/s on unseen published runs.")
+    parser.add_argument("--every", type=int, default=1, help="use every Nth run alone")
+    chosen = parser.parse_args()
     if not RUNS.is_file():
         print(f"skipped: {RUNS.name} is not beside the repository")
         return
-    runs = read_runs()
+    runs = read_runs()[:: chosen.every]
     fit = Fit(runs)
     groups = [r.group for r in runs]
     print(f"{len(runs)} published runs; near-duplicates never split, {FOLDS} folds")

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from router.access.identity import Identity
+from router.app.queries.context import QueryContext
 from router.console.answers import AnswerCache
 from router.console.app import make_console
 from router.console.site import ConsoleSite
-from router.planning.plan_json import plan_content, plan_to_json
-from router.queries.context import QueryContext
+from router.planning.document.plan_json import plan_content, plan_to_json
 from tests.support import work_kinds
 from tests.support.console import NIGHT, OPERATOR, identity_with, query_context
 from tests.support.scenes import NORTH, a_job, plan_of

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from router.controller.orders import orders_of
-from router.controller.workspaces import attempt_name
+from router.controller.workspace.workspaces import attempt_name
 from router.ledger.entry import MachineUse
-from router.planning.plan_json import plan_from_json
+from router.planning.document.plan_json import plan_from_json
 from router.state.records import Phase
 from tests.support.deployed import REGION, TYPE, ZONE_A, ZONE_B, NewSite, Site, job, planned
 from tests.support.deployed_checks import disagreements

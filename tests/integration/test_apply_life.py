@@ -221,6 +221,7 @@ def test_what_starts_later_is_made_when_it_is_due(base: Path, tmp_path: Path) ->
         words = ("apply", site.plan, "--yes", "--follow")
         followed = site.run(*words, environment={**site.environment, "STEPFARE_CLOCK": fast})
         assert followed.code == 0, followed.err
+        assert "1 gang to be made later: later at 20" in followed.err
         assert _phases(site) == {"later": "finished"}
         assert disagreements(site) == []
     finally:

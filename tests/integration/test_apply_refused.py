@@ -19,7 +19,7 @@ from typer.testing import Result
 
 from pricing.money import Usd
 from router.app.quotes import with_quoted_policy
-from router.planning.plan_json import plan_from_json, plan_to_json
+from router.planning.document.plan_json import plan_from_json, plan_to_json
 from router.render.tables import format_usd
 from router.spot.live.selection import default_run_policy
 from router.spot.policies.rules import Rule
@@ -123,7 +123,7 @@ def test_what_is_no_plan(site: Site, text: str) -> None:
 
 
 def test_no_such_plan(site: Site, tmp_path: Path) -> None:
-    _refused(site, 2, "missing.json", "No such file", plan=tmp_path / "missing.json")
+    _refused(site, 2, "missing.json", "no such file", plan=tmp_path / "missing.json")
     _refused(site, 2, "cannot be read", plan=tmp_path)
 
 
@@ -322,7 +322,7 @@ def test_a_reference_that_was_swapped(base: Path, tmp_path: Path, monkeypatch: p
     [
         ("coordinator: {listen: nowhere}", "deploy.yaml:1:23: error: coordinator.listen: is no address with a port"),
         ("engin: terraform", "deploy.yaml:1:1: error: engin"),
-        ("patience: {meet: soon}", "patience.meet"),
+        ("timeouts: {rendezvous: soon}", "timeouts.rendezvous"),
         ("clouds: {lambda: {}}", "no machines can be made there"),
         ("{", "deploy.yaml"),
         ("- 1", "a deploy file is a mapping of fields"),

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from pricing.money import Usd
+from router.ledger.entry import LedgerEntryKind
 from tests.support import sandbox_nodes
 from tests.support.deployed import NewSite, Site, eventually, job, planned
 from tests.support.deployed_checks import disagreements
@@ -96,14 +98,27 @@ def test_a_gang_without_its_run_directory_is_destroyed_by_its_tag(site: Site) ->
 
 
 @pytest.mark.slow
-def test_a_gang_whose_job_cannot_be_read_is_destroyed_and_metered(site: Site) -> None:
+@pytest.mark.parametrize(
+    "spec", ["CAST(x'63616e617279ff' AS TEXT)", '\'{"policy": "canary\''], ids=["no text", "cut off"]
+)
+def test_a_gang_whose_job_cannot_be_read_is_destroyed_and_metered(site: Site, spec: str) -> None:
+    """The gang's own rows, its run directory and the journal say enough to settle it."""
     assert site.apply().code == 0
     with sqlite3.connect(site.home / "state.db") as connection:
-        connection.execute("UPDATE jobs SET spec = CAST(x'63616e617279ff' AS TEXT)")
+        assert connection.execute(f"UPDATE jobs SET spec = {spec}").rowcount == 1
     gone = site.run("destroy", "walk", "--yes")
     assert (gone.code, gone.out) == (0, "1 released\n")
+    assert "is metered by what else is known of it" in gone.said
     assert "`stepfare state restore`" in gone.err
     assert "canary" not in gone.said
+    with site.store() as store:
+        machines = [entry for entry in store.ledger.entries(job="walk") if entry.kind is LedgerEntryKind.METERED]
+        assert {(entry.rank, entry.team, entry.unpriced) for entry in machines} == {
+            (0, "team-a", False),
+            (1, "team-a", False),
+        }
+        assert all(entry.usd > Usd(0) for entry in machines)
+        assert store.ledger.verify().problems == ()
     assert settled(site.state) == []
     assert disagreements(site) == []
     assert site.run("sweep", "--yes").code == 0

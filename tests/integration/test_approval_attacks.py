@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from pricing.money import Usd, UsdPerHour
-from router.planning.plan_json import plan_content, plan_from_json, plan_to_json
+from router.planning.document.plan_json import plan_content, plan_from_json, plan_to_json
 from tests.support.deployed import Ran, Running, Site, Template, job
 from tests.support.terraform_runs import needs_engine
 

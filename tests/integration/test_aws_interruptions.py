@@ -24,7 +24,7 @@ from providers.registry import open_notices
 from providers.session import QUEUE_OPTION, Session
 from router.app.controller import interruption_queues
 from router.app.settings import SettingsFiles, read_settings
-from router.controller.cloud_notices import CloudQueueListener, QueuePoll, listen_for_notices
+from router.controller.report.cloud_notices import CloudQueueListener, QueuePoll, listen_for_notices
 from router.state.records import NoticeRecord, Phase
 from router.state.store import StateStore
 from tests.support.aws_service import make_app
@@ -279,8 +279,8 @@ def test_a_cloud_without_a_queue_has_none() -> None:
 
 
 def test_a_queue_that_comes_back_is_read_on(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("router.controller.cloud_notices._FIRST_PAUSE_S", 0.05)
-    monkeypatch.setattr("router.controller.cloud_notices.WAIT_S", 0.0)
+    monkeypatch.setattr("router.controller.report.cloud_notices._FIRST_PAUSE_S", 0.05)
+    monkeypatch.setattr("router.controller.report.cloud_notices.WAIT_S", 0.0)
     calls: list[int] = []
     back = threading.Event()
 

@@ -149,7 +149,7 @@ def test_what_cannot_be_read_says_so(
 
 
 def test_no_file_no_text_no_future(tmp_path: Path) -> None:
-    assert refused(tmp_path / "none.csv") == ["FILE: no such file"]
+    assert refused(tmp_path / "none.csv") == ["FILE: no such file (check the path)"]
     binary = tmp_path / "aws.csv"
     binary.write_bytes(b"InstanceType\xff\xfe")
     assert refused(binary) == ["FILE: is not UTF-8 text"]

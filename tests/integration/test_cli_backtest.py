@@ -196,7 +196,7 @@ def test_policies_are_listed_and_all_that_can_ask_do(traces: Path) -> None:
     listed = command.run("backtest", "--list-policies")
     assert listed.exit_code == 0
     assert re.search(r"^skynomad +asks ", listed.stdout, re.MULTILINE)
-    asked = ("--policy", "greedy", "--policy", "cheapest", "--zones", "all", "-o", "json")
+    asked = ("--policy", "greedy", "--policy", "spot-or-wait", "--zones", "all", "-o", "json")
     free, paid = (json.loads(run(traces, *BASE, *asked, *more).stdout) for more in ((), ("--probes",)))
     assert [p["policy"] for p in free["cells"][0]["policies"]] == ["greedy"]
     assert free["cells"][0]["optimum_usd"] == paid["cells"][0]["optimum_usd"]

@@ -78,9 +78,9 @@ def test_status_of_running_gangs_loads_only_what_it_shows(tmp_path: Path) -> Non
     assert "nobody listens to these gangs" in said
     heavy = {"numpy", "pandas", "pyarrow", "duckdb", "scipy", "pulp", "highspy", "alembic", "tenacity", "jinja2"}
     servers = {"uvicorn", "starlette", "fastapi", "prometheus_client", "psutil"}
-    ours = {"router.planning.plan", "router.controller.context", "router.state.state_backup", "pricing.book"}
+    ours = {"router.planning.document.plan", "router.controller.context", "router.state.state_backup", "pricing.book"}
     assert (heavy | servers | ours | {"sqlalchemy.dialects.postgresql"}) & loaded == set()
-    assert "router.controller.report" in loaded
+    assert "router.controller.report.report" in loaded
 
 
 def test_an_option_has_one_meaning_in_all_commands() -> None:
@@ -148,8 +148,8 @@ def test_words_of_other_tools_lead_to_commands_that_are_there() -> None:
         (("show-gpus",), "what other tools call show-gpus is here: stepfare offers"),
         (("import", "x.yaml"), "did you mean import sky?"),
         (("ledger", "lst"), "no such command 'ledger lst'; did you mean ledger list?"),
-        (("validate",), "Missing argument"),
-        (("validate", "x", "--nonsense"), "No such option"),
+        (("validate",), "missing argument"),
+        (("validate", "x", "--nonsense"), "no such option"),
         (("schema", "jobs"), "'job', 'limits', 'clouds', 'pool', 'sandbox', 'deploy', 'plan'"),
         (("validate", "x", "-o", "xml"), "table"),
         (("validate", "x", "--now", "2026-11-21"), "no time zone"),
@@ -273,6 +273,41 @@ def test_a_home_that_is_a_file_is_named(tmp_path: Path, monkeypatch: pytest.Monk
         refused = command.run(*words)
         assert refused.exit_code == ExitCode.INVALID_INPUT, words
         assert f"{file}: error: is no folder" in refused.stderr.replace("\n", " ")
+
+
+READING = (
+    ("status",), ("logs", "a-job"), ("plan", "list"), ("quotes", "list"), ("quotes", "show", "1a2b"), ("showback",),
+    ("showback", "accuracy"), ("ledger", "list"), ("ledger", "periods"), ("ledger", "verify"), ("bills", "list"),
+    ("bills", "reconcile", "--month", "2026-11"), ("budget", "list"), ("budget", "check"), ("token", "list"),
+    ("approvals", "show"), ("prices", "list"), ("audit",), ("destroy", "--all"), ("profile", "list"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("words", READING, ids=" ".join)
+def test_a_home_that_does_not_exist_is_an_error_for_commands_that_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    """Somebody misspelt it: an empty answer would be taken for the truth."""
+    (tmp_path / "home").mkdir()
+    home = tmp_path / "hmoe"
+    monkeypatch.setenv("STEPFARE_HOME", str(home))
+    refused = command.run(*words)
+    assert (refused.exit_code, refused.stdout) == (ExitCode.INVALID_INPUT, ""), refused.stderr
+    assert f"{home}: error: no such folder" in refused.stderr.replace("\n", " ")
+    assert "correct STEPFARE_HOME" in " ".join(refused.stderr.split())
+    assert not home.exists()
+
+
+def test_a_home_that_does_not_exist_is_made_by_commands_that_store_and_they_say_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, fees = tmp_path / "home", tmp_path / "fees.yaml"
+    fees.write_text("entries:\n  - {kind: fee, usd: 5, period: 2026-12, reason: support}\n", encoding="utf-8")
+    monkeypatch.setenv("STEPFARE_HOME", str(home))
+    said = [" ".join(command.run("ledger", "add", fees).stderr.split()) for _ in range(2)]
+    assert [f"{home}, which STEPFARE_HOME names, is new" in each for each in said] == [True, False]
+    assert (home / "state.db").is_file()
+    assert command.run("ledger", "list").exit_code == ExitCode.OK
 
 
 def test_the_doctor_does_not_say_that_all_is_well_where_no_cloud_answers(

@@ -14,9 +14,9 @@ from typer.testing import Result
 
 from pricing.money import Usd, UsdPerHour
 from router.cli.console import ExitCode
-from router.controller import notify
-from router.controller.events import EventLevel
-from router.controller.notify import Channel
+from router.controller.history.events import EventLevel
+from router.controller.report import notify
+from router.controller.report.notify import Channel
 from router.ledger.entry import LedgerEntry
 from router.state.audit import verify_chain
 from router.state.store import StateStore
@@ -67,6 +67,7 @@ def records(*arguments: object, **said: Any) -> list[dict[str, Any]]:
 
 
 def test_budgets_are_set_listed_and_taken_away_and_the_audit_log_knows(home: Path) -> None:
+    home.mkdir()
     assert "no budget holds in 2026-11" in budget("list").stdout
     budget("set", "12,000.50", "--team", "research", "--hard", "--warn", "80,100")
     budget("set", "$90000", "--all", "--from", "2026-12")
@@ -103,6 +104,8 @@ def test_budgets_are_set_listed_and_taken_away_and_the_audit_log_knows(home: Pat
         (("set", "5", "--team", "a", "--all"), "a budget has one owner only"),
         (("set", "5", "--team", " "), "--team: is empty"),
         (("set", "much", "--all"), "AMOUNT"),
+        (("set", "-100", "--all"), "AMOUNT: -100 is below zero"),
+        (("set", "--team", "x", "-1,000.50"), "AMOUNT: -1,000.50 is below zero"),
         (("set", "5", "--all", "--warn", "80,50"), "rising"),
         (("set", "5", "--all", "--warn", "half"), "'half' is no list of percents"),
         (("set", "5", "--all", "--from", "december"), "--from"),
@@ -112,6 +115,16 @@ def test_budgets_are_set_listed_and_taken_away_and_the_audit_log_knows(home: Pat
 def test_what_is_no_budget_says_where(home: Path, arguments: tuple[str, ...], said: str) -> None:
     assert said in budget(*arguments, code=ExitCode.INVALID_INPUT).stderr
     assert not home.exists()
+
+
+def test_a_budget_of_a_name_that_nobody_has_says_so(home: Path) -> None:
+    told = "nobody has spent or planned under that name so far"
+    assert f"team research: {told}" in budget("set", "100", "--team", "research").stderr
+    assert told not in budget("set", "100", "--all").stderr
+    with opened(home) as store:
+        store.ledger.add(daily(1, "5"))
+    assert told not in budget("set", "100", "--team", "research").stderr
+    assert f"project research: {told}" in budget("set", "100", "--project", "research").stderr
 
 
 def test_check_has_what_is_spent_what_still_runs_and_a_forecast(home: Path) -> None:

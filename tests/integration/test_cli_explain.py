@@ -14,8 +14,8 @@ import pytest
 from pricing.problems import InvalidInputError
 from router.app.plan_rerun import PlanFiles, rebuild_request
 from router.config.plan_files import read_plan
-from router.planning.plan import JobSummary, Plan
-from router.planning.plan_json import plan_to_json
+from router.planning.document.plan import JobSummary, Plan
+from router.planning.document.plan_json import plan_to_json
 from tests.support.command import plan, run, write_job
 from tests.support.night import nightly_plan
 
@@ -104,7 +104,8 @@ def test_the_quote_of_the_same_job_is_named_beside_the_plan(tmp_path: Path, monk
     expected = json.loads(out.read_text(encoding="utf-8"))["jobs"][0]["cost_usd"]
     assert f"the plan expects ${float(expected):,.2f} of the lines above" in text
     assert float(quoted["plan_usd"]) == pytest.approx(float(expected), abs=0.01)
-    alone = f"On the place of a plan of this job alone, such runs cost ${float(quoted['place_usd']):,.2f} where"
+    place, error = (f"${float(quoted[name]):,.2f}" for name in ("place_usd", "place_error_usd"))
+    alone = f"On the place of a plan of this job alone, such runs cost {place} (±{error}) where"
     assert alone in text
     rows = re.findall(r"(?:order|outlook|fallback) aws/\S+ 1x \S+ (?:spot|od) ([\d.,]+) \$([\d.,]+) \$([\d.,]+)", text)
     hours, prices, costs = (

@@ -8,6 +8,7 @@ import json
 import os
 import sqlite3
 import subprocess
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -119,7 +120,7 @@ def test_entries_are_listed_in_three_forms(home: Path) -> None:
         ("o1", "27.52", "work", "27.52"),
         ("o2", "27.52", "work", "27.52"),
     ]
-    rows = list(csv.DictReader(io.StringIO(run(home, "list", "--limit", "0", "-o", "csv").stdout)))
+    rows = list(csv.DictReader(io.StringIO(run(home, "list", "-o", "csv").stdout)))
     assert [row["key"] for row in rows] == [entry.key for entry in FIRST]
     assert sum(float(row["usd"]) for row in rows) == pytest.approx(6 * 27.52 + 100)
     few = run(home, "list", "--kind", "metered", "--team", "ops")
@@ -128,8 +129,23 @@ def test_entries_are_listed_in_three_forms(home: Path) -> None:
     assert "'rent' is none of planned, metered, fee" in run(home, "list", "--kind", "rent", code=2).stderr
 
 
+def test_files_of_entries_are_whole_and_tables_have_the_latest(home: Path) -> None:
+    with opened(home) as store:
+        more = [replace(each, key=f"{each.key}-{n}") for n in range(10) for each in FIRST]
+        store.ledger.add(more)
+    count = len(FIRST) * 11
+    listed = run(home, "list", "-o", "json")
+    assert (len(json.loads(listed.stdout)["entries"]), listed.stderr) == (count, "")
+    listed = run(home, "list", "-o", "csv")
+    assert (len(list(csv.DictReader(io.StringIO(listed.stdout)))), listed.stderr) == (count, "")
+    assert len(json.loads(run(home, "list", "-o", "json", "--limit", "3").stdout)["entries"]) == 3
+    table = run(home, "list")
+    assert f"the last {len(table.stdout.splitlines()) - 1} of {count} entries" in table.stderr
+
+
 def test_nothing_is_made_by_looking(tmp_path: Path) -> None:
     home = tmp_path / "none"
+    home.mkdir()
     assert run(home, "list").stdout == "no entries\n"
     assert run(home, "periods").stdout == "the ledger is empty\n"
     assert run(home, "verify").stdout.strip() == "0" * 64

@@ -80,7 +80,12 @@ def test_nothing_passes() -> None:
         (("--now", "2026-11-21T18:00"), "no time zone"),
         (("--now", "+3h"), "is a point in time"),
         (("--book", "none.parquet"), "no such file"),
-        (("--book", "newest"), "is a .parquet or a .csv file"),
+        (
+            ("--book", "newest"),
+            "no such file, and no name of a price book\n    name latest, sandbox",
+        ),
+        (("--cloud", "foo"), "unknown cloud 'foo'\n    known: aws, azure, gcp"),
+        (("--instance-type", "zzzzzz"), "unknown instance type 'zzzzzz'\n    leave it out to see all of them"),
         (("--market", "barter"), "barter"),
         (("--limit", "-1"), "--limit"),
     ],

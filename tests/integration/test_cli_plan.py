@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from router.cli.site_options import load_previous_plan
-from router.planning.plan_json import plan_from_json, plan_to_json
+from router.planning.document.plan_json import plan_from_json, plan_to_json
 from tests.support.command import NOW, plan, run, write_job
 from tests.support.night import nightly_plan
 from tests.support.repository import ROOT
@@ -281,3 +281,12 @@ def test_a_job_that_may_cost_more_than_its_budget_is_named(tmp_path: Path) -> No
     assert float(shown.partition(words)[2].split()[0].replace(",", "")) > 60
     rich = write_job(tmp_path / "rich", "one", more="budget: $60000\n")
     assert "holds for the expected cost" not in plan(rich, "--book", "embedded").stdout
+
+
+def test_a_plan_that_was_cut_short_says_how_long_it_would_have_taken() -> None:
+    nightly = ROOT / "examples" / "nightly"
+    cut = plan(nightly, "--limits", nightly / "limits.yaml", "--time-limit", "1s", "-o", "json")
+    said = " ".join(cut.stderr.split())
+    found = re.search(r"cut short after 1 s: try --time-limit (\d+)m ", said)
+    assert found is not None, said
+    assert int(found[1]) >= 1

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from router.planning.plan_json import plan_content, plan_to_json
+from router.planning.document.plan_json import plan_content, plan_to_json
 from router.state.store import StateStore
 from tests.support.command import plan, run, write_job
 from tests.support.scenes import NORTH, NOW, SOUTH, a_job, plan_of

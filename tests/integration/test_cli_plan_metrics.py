@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from router.planning.plan_json import plan_from_json
+from router.planning.document.plan_json import plan_from_json
 from tests.support.command import plan, write_job
 
 NAME = re.compile(r"^stepfare_plan_[a-z_]+$")

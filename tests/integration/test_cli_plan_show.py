@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from router.app.console_demo import DEMO_AT, write_demo_home
-from router.controller.previous_plan import last_plan
-from router.planning.plan import Plan
-from router.planning.plan_json import plan_to_json
-from router.planning.plan_names import NIGHT
+from router.controller.accept.previous_plan import last_plan
+from router.planning.document.plan import Plan
+from router.planning.document.plan_json import plan_to_json
+from router.planning.document.plan_names import NIGHT
 from router.state.store import StateStore
 from tests.support.command import run
 

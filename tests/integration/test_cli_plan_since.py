@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from router.controller.previous_plan import last_plan
-from router.planning.plan_json import plan_from_json, plan_to_json
+from router.controller.accept.previous_plan import last_plan
+from router.planning.document.plan_json import plan_from_json, plan_to_json
 from router.state.store import StateStore
 from tests.support.command import plan, run, write_job
 from tests.support.scenes import HOUR, NORTH, NOW, a_job, plan_of
@@ -35,10 +35,17 @@ def test_the_last_plan_written_is_kept_to(tmp_path: Path) -> None:
     assert plan(tmp_path / "jobs", "--limits", limits, "--out", first).exit_code == 0
     options = ("--gap", "0.5", "--least-saving", "$1000")
     result = plan(tmp_path / "jobs", "--since", "last", *options, "--out", kept)
-    assert (result.exit_code, result.stderr) == (0, "")
+    name = json.loads(first.read_text(encoding="utf-8"))["plan_id"]
+    all_stay = f"since {name}: of 1 job in both plans all are at their places\n"
+    assert (result.exit_code, result.stderr) == (0, all_stay)
     assert places(kept) == places(first)
-    assert plan(tmp_path / "jobs", "--since", first, "--least-saving", "0", "--out", free).exit_code == 0
+    moved = plan(tmp_path / "jobs", "--since", first, "--least-saving", "0", "--out", free)
+    assert moved.exit_code == 0
     assert places(free) != places(first)
+    assert (
+        f"since {name}: of 1 job in both plans 0 are at their places; no room was found there for llama-7b"
+        in " ".join(moved.stderr.split())
+    )
     again = plan(tmp_path / "jobs", "--since", kept, *options, "-o", "json")
     assert json.loads(again.stdout)["lines"] == json.loads(kept.read_text(encoding="utf-8"))["lines"]
 
@@ -79,7 +86,8 @@ def test_a_trial_is_no_night(tmp_path: Path) -> None:
     assert "no plan named night was written" in night.stderr
     written = json.loads(file.read_text(encoding="utf-8"))
     assert written["name"] == "night"
-    assert plan(tmp_path / "jobs", "--name", "night", "--since", "last", "-o", "json").stderr == ""
+    again = plan(tmp_path / "jobs", "--name", "night", "--since", "last", "-o", "json")
+    assert again.stderr == f"since {written['plan_id']}: of 1 job in both plans all are at their places\n"
     listed = run("plan", "list")
     assert [line.split()[:2] for line in listed.stdout.splitlines()[1:]] == [
         ["night", written["plan_id"]],
@@ -101,7 +109,7 @@ def test_a_trial_is_no_night(tmp_path: Path) -> None:
         (("--least-saving", "5"), "counts only beside an earlier plan"),
         (("--since", "last", "--least-saving", "-5"), "is below zero"),
         (("--since", "last", "--least-saving", "much"), "--least-saving"),
-        (("--since", "missing.json"), "missing.json: error: cannot be read"),
+        (("--since", "missing.json"), "missing.json: error: no such file"),
         (("--name", "quote"), "--name: 'quote' is the name of plans of accepted quotes"),
         (("--name", "Nightly run"), "lower-case letters, digits and -: nightly-run"),
     ],

@@ -268,18 +268,12 @@ def test_older_offers_of_a_cloud_that_does_not_answer_are_marked(home: Path, tmp
 
 
 def test_prices_of_the_made_up_cloud_stay_out_of_the_book_of_real_clouds(home: Path) -> None:
-    """Also where an earlier version kept both in one book."""
     assert latest(home) is None
     real, made_up = (command(home, "offers", "--cloud", "sandbox", *b) for b in ((), ("--book", "sandbox")))
     assert (real.code, made_up.code) == (2, 0)
     alone = latest(home, sandbox=True)
     assert alone is not None
     assert {offer.cloud for offer in alone.offers} == {"sandbox"}
-    mixed = replace(alone, offers=(*embedded_book().offers, *alone.offers))
-    store = BookStore(home / "books")
-    with store.lock():
-        store.commit(mixed)
-    assert command(home, "offers", "--cloud", "sandbox").code == 2
     pool = ROOT / "examples/pool/clouds.yaml"
     done = command(home, "prices", "refresh", "--clouds", pool, "--cloud", "static", "--now", LATER)
     assert done.code == 0, done.out

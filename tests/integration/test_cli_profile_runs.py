@@ -32,6 +32,7 @@ HERE = "residency: {allow: [aws/us-east-1]}\n"
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "home"
     monkeypatch.setenv("STEPFARE_HOME", str(folder))
+    folder.mkdir()
     return folder
 
 

@@ -17,7 +17,7 @@ from pricing.money import Usd
 from pricing.places import Market
 from router.app.quotes import keep_to_places
 from router.cli.console import ExitCode
-from router.config.job_files import read_jobs
+from router.config.job_files import load_jobs
 from router.config.plan_files import read_plan
 from router.jobs.gang import GangOption
 from router.prices import history
@@ -36,6 +36,7 @@ LATER = "2026-11-21T19:00:00Z"
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Nothing is kept but for the test."""
     monkeypatch.setenv("STEPFARE_HOME", str(tmp_path / "home"))
+    (tmp_path / "home").mkdir()
     return tmp_path / "home"
 
 
@@ -213,7 +214,7 @@ def test_what_is_accepted_is_the_gang_and_the_market_that_were_quoted(tmp_path: 
         text.replace("gang: {accelerators: H100:8}", "gang: {accelerators: {H100: [8, 16]}}"), encoding="utf-8"
     )
     options = [GangOption(accelerator="H100", count=count) for count in (8, 16)]
-    (job,) = read_jobs([path], datetime(2026, 11, 21, 18, tzinfo=UTC))
+    (job,) = load_jobs([path], datetime(2026, 11, 21, 18, tzinfo=UTC)).jobs
     assert job.gang.options == tuple(options)
     for option in options:
         for market in (Market.SPOT, Market.ON_DEMAND):
@@ -262,6 +263,33 @@ def test_an_accepted_quote_is_planned_beside_the_night(tmp_path: Path) -> None:
     assert (full.exit_code, "beside what other jobs hold or are planned to" in said) == (3, True), said
     limits.write_text(limits.read_text(encoding="utf-8").replace('"amount": 8', '"amount": 16'), encoding="utf-8")
     assert run("quote", "--accept", identity, *words).exit_code == 0
+
+
+def test_a_plan_that_starts_later_than_quoted_is_accepted_only_where_that_is_meant(tmp_path: Path) -> None:
+    """Tonight's plan leaves four of twelve accelerators, and the job needs eight: it would be in the outlook alone."""
+    path = write_job(tmp_path, "llama-7b", steps=9000, deadline="+5d")
+    other = write_job(tmp_path, "other", steps=9000, deadline="+1d")
+    limits = tmp_path / "limits.yaml"
+    limits.write_text(
+        json.dumps({"limits": [{"name": "h100", "accelerator": "H100", "amount": 12, "unit": "accelerators"}]}),
+        encoding="utf-8",
+    )
+    asked = quote(path, "--by", "+5d", "--limits", limits, "-o", "json")
+    identity = json.loads(asked.stdout)["quotes"][0]["quote_id"]
+    under = ("--limits", limits, *BOOK, "--now")
+    night = run("plan", other, "--name", "night", "--out", tmp_path / "night.json", *under, NOW)
+    assert night.exit_code == 0, night.stderr
+    out = tmp_path / "plan.json"
+    words = ("quote", "--accept", identity, "--out", out, *under, LATER)
+    refused = run(*words)
+    said = " ".join(refused.stderr.split())
+    assert (refused.exit_code, out.exists()) == (2, False)
+    assert "--later: llama-7b would start later than quoted: at 2026-11-23 12:00Z, so that nothing is ordered" in said
+    assert "other jobs hold its machines, or are planned to" in said
+    assert "(quoted: 9 of 10 by 2026-11-2" in said
+    taken = run(*words, "--later")
+    assert taken.exit_code == 0, taken.stderr
+    assert {line.orderable for line in read_plan(out).lines} == {False}
 
 
 def test_what_cannot_be_accepted(tmp_path: Path) -> None:

@@ -202,6 +202,6 @@ def test_the_earlier_name_of_the_grouping_is_read(home: Path) -> None:
 
 
 def test_an_empty_ledger_has_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("STEPFARE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("STEPFARE_HOME", str(tmp_path))
     assert "nothing was planned, metered or billed in this month" in reconcile().stdout
     assert Month.parse("2026-11").begins == MONTH[0]

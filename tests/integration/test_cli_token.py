@@ -69,6 +69,7 @@ def test_a_token_is_printed_once_and_alone(home: Path) -> None:
 
 
 def test_tokens_are_listed_and_revoked(home: Path) -> None:
+    home.mkdir()
     assert run("token", "list").stdout == "there are no tokens\n"
     made = run(
         "token", "make", "ci", "--grant", "job_owner", "--scope", "quotes:make", "--note", "nightly", "-o", "json"

@@ -118,7 +118,7 @@ def test_the_plot_has_a_point_a_plan_and_the_jobs_left_out(folder: Path, tmp_pat
     costs = re.findall(r"^[+-]\d+h +\d of 3 +(\$[\d.,]+)", result.stdout, flags=re.MULTILINE)
     assert [re.findall(r"\$[\d.,]*\d", title)[0] for title in titles] == costs
     heights = [float(each.get("cy") or 0) for each in circles]
-    assert heights[0] > heights[1] == heights[2]
+    assert heights[0] > heights[2] > heights[1], "the least costs are lowest: more time is cheaper, one job less most"
 
 
 @pytest.mark.parametrize(

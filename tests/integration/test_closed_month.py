@@ -17,6 +17,7 @@ import pytest
 from typer.testing import Result
 
 from router.cli.console import ExitCode
+from router.ledger.month import Month
 from router.showback.bill_import import import_bills
 from router.showback.bill_store import BillStore
 from router.state.closing_check import compare_closings
@@ -92,7 +93,7 @@ def total(sections: dict[str, Any], currency: str = "USD") -> Decimal:
 
 
 def corrected(sections: dict[str, Any]) -> Decimal:
-    return sum((Decimal(row["effective"]) for row in sections["corrections"]["rows"]), Decimal(0))
+    return sum((Decimal(row["effective"] or 0) for row in sections["corrections"]["rows"]), Decimal(0))
 
 
 @pytest.mark.slow
@@ -211,6 +212,93 @@ def test_a_bill_that_came_while_the_state_was_away_is_booked_by_the_report(home:
     assert total(report("2026-11")) == Decimal("26750.96325")
 
 
+def listed(month: str) -> Decimal:
+    """Dollars of the entries in the books of a month that are no plans."""
+    found = fine(run("ledger", "list", "--month", month, "-o", "json"))
+    entries = json.loads(found.stdout)["entries"]
+    return sum((Decimal(entry["usd"]) for entry in entries if entry["kind"] != "planned"), Decimal(0))
+
+
+@pytest.mark.slow
+def test_of_an_open_month_the_list_comes_to_the_report_and_a_refund_is_that_month_s_own(
+    closed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without bills all that was spent is in the ledger. A refund corrects a closed month only where it says so."""
+    home = Path(shutil.copytree(closed.with_name("open"), tmp_path / "open"))
+    shutil.rmtree(home / "bills")
+    monkeypatch.setenv("STEPFARE_HOME", str(home))
+    before = report("2026-11", "2026-12-02T10:00:00Z")
+    assert listed("2026-11") == total(before) > 0
+    refunds = tmp_path / "refunds.yaml"
+    refunds.write_text(
+        """
+entries:
+  - {kind: credit, usd: -100.01, period: 2026-11, reason: refund of an outage, team: research}
+  - {kind: credit, usd: -40, period: 2026-11, reason: refund of October, team: research, corrects: 2026-10}
+""",
+        encoding="utf-8",
+    )
+    fine(run("ledger", "add", refunds, "--now", "2026-12-02T09:30:00Z"))
+    after = report("2026-11", "2026-12-02T10:00:00Z")
+    assert listed("2026-11") == total(after) == total(before) - Decimal("140.01")
+    assert corrected(after) == corrected(before) - 40
+    reasons = {row["reason"]: row["corrects"] for row in after["corrections"]["rows"]}
+    assert (reasons.get("refund of October"), reasons.get("refund of an outage")) == ("2026-10", None)
+    assert total(report("2026-10", "2026-12-02T10:00:00Z")) == listed("2026-10")
+
+
+def cut_off(path: Path) -> None:
+    """As a disk that was full leaves a file."""
+    path.write_bytes(path.read_bytes()[:300])
+
+
+def of_december(tmp_path: Path) -> Path:
+    """The AWS bill of the month after."""
+    path = tmp_path / "december.csv"
+    text = AWS.read_text(encoding="utf-8").replace("2026-12-", "2027-01-").replace("2026-11-", "2026-12-")
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("what", ["later bill", "correction", "restated bill that is not booked yet"])
+def test_a_closed_month_stays_readable_where_what_was_stored_later_is_not(
+    home: Path, tmp_path: Path, what: str
+) -> None:
+    """An open month would lack money, and is refused; the message names the bill, and what takes it out."""
+    later = what == "later bill"
+    take(of_december(tmp_path) if later else restated(tmp_path, "500"), "2027-01-03T08:00:00Z")
+    bill = json.loads(run("bills", "list", "-o", "json").stdout)["bills"][-1]["id"]
+    before = report("2026-11", "2027-01-04T00:00:00Z")
+    if what == "correction":
+        (damaged,) = (home / "bills" / "corrections").glob("*.parquet")
+        says, remedy = str(damaged), "bring the folder of the bills back from a backup"
+    else:
+        *_, damaged = sorted((home / "bills" / "parquet").glob("*.parquet"))
+        says, remedy = bill, f"stepfare bills remove {bill} --reason WHY takes it out"
+        shutil.rmtree(home / "bills" / "corrections", ignore_errors=True)
+    cut_off(damaged)
+    done = fine(run("showback", "--month", "2026-11", "--now", "2027-01-04T00:00:00Z", "-o", "json"))
+    november = json.loads(done.stdout)["sections"]
+    told = " ".join(f"{done.stderr} {november['head'].pop('notes')}".split())
+    assert (says in told, remedy in told) == (True, True), told
+    before["head"].pop("notes")
+    assert november == before
+    refused = run("showback", "--month", "2026-12" if later else "2027-01", "--now", "2027-01-04T00:00:00Z")
+    assert refused.exit_code == ExitCode.INVALID_INPUT
+    told = " ".join(refused.stderr.split())
+    assert (says in told, remedy in told) == (True, True), told
+
+
+@pytest.mark.slow
+def test_a_part_of_the_extract_that_cannot_be_read_is_made_again(home: Path) -> None:
+    """It holds nothing that the ledger does not."""
+    before = report("2026-11")
+    (part, *_) = sorted((home / "extract").rglob("month=2026-11/*.facts.parquet"))
+    cut_off(part)
+    assert report("2026-11") == before
+
+
 def test_budgets_of_a_closed_month_stay(home: Path) -> None:
     before = fine(run("budget", "list", "--month", "2026-11", "-o", "json")).stdout
     for command in (("set", "1"), ("remove",)):
@@ -281,6 +369,43 @@ def test_a_closing_that_was_deleted_is_found(home: Path) -> None:
         said = " ".join(refused.stderr.split())
         assert "closed 2026-11 on" in said
         assert "its closing is gone: the month is open again" in said
+
+
+def remove_closing(home: Path, month: str) -> None:
+    """As the owner of the database may: from both tables, without their triggers."""
+    with sqlite3.connect(home / "state.db") as database:
+        for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
+            if name.startswith(("ledger_periods", "audit_log")):
+                database.execute(f"DROP TRIGGER {name}")
+        database.execute("DELETE FROM ledger_periods WHERE period = ?", (month,))
+        database.execute(
+            "DELETE FROM audit_log WHERE what = 'ledger close' AND json_extract(details, '$.period') = ?", (month,)
+        )
+
+
+def test_a_closing_that_was_deleted_with_its_audit_record_is_found_by_later_entries(home: Path, tmp_path: Path) -> None:
+    """Each entry names the closing that it was written after, and its hash covers the name."""
+    late = tmp_path / "late.yaml"
+    late.write_text("entries:\n  - {kind: fee, usd: 5, period: 2026-12, reason: support}\n")
+    fine(run("ledger", "add", late, "--now", LATER))
+    fine(run("ledger", "verify"))
+    remove_closing(home, "2026-11")
+    refused = run("ledger", "verify")
+    said = " ".join(refused.stderr.split())
+    assert refused.exit_code == ExitCode.FAILURE
+    assert "was written after 2026-11 was closed, and that closing is gone or changed" in said
+
+
+def test_a_closing_in_place_of_a_deleted_one_is_found_by_later_entries(home: Path, tmp_path: Path) -> None:
+    """It has another seal than the one that the entry names."""
+    late = tmp_path / "late.yaml"
+    late.write_text("entries:\n  - {kind: fee, usd: 5, period: 2026-12, reason: support}\n")
+    fine(run("ledger", "add", late, "--now", LATER))
+    remove_closing(home, "2026-11")
+    with open_state(home / "state.db", datetime(2026, 12, 11, tzinfo=UTC)) as store:
+        store.periods.close(Month(2026, 11), who="eve", at=datetime(2026, 12, 11, tzinfo=UTC), seal={"version": 1})
+        (found, *_) = store.ledger.verify().problems
+    assert "was written after 2026-11 was closed, and that closing is gone or changed" in found
 
 
 def test_a_closing_that_the_audit_log_does_not_know_is_noted(home: Path) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
-from router.planning.plan_json import plan_content, plan_to_json
-from router.queries.context import QueryContext
+from router.app.queries.context import QueryContext
+from router.planning.document.plan_json import plan_content, plan_to_json
 from router.render.tonight_page import tonight_page
 from tests.support.console import NIGHT, console_client, identity_with, query_context
 from tests.support.scenes import NORTH, a_job, plan_of

@@ -14,11 +14,11 @@ import yaml
 from fastapi.testclient import TestClient
 from typer.testing import CliRunner
 
+from router.app.queries.context import QueryContext
 from router.cli.main import app
 from router.console import plan_work
 from router.console.work import submit
-from router.planning.plan_json import plan_content, plan_to_json
-from router.queries.context import QueryContext
+from router.planning.document.plan_json import plan_content, plan_to_json
 from tests.support.console import NIGHT, console_client, identity_with, query_context, run_tasks, ticking
 from tests.support.scenes import NORTH, a_job, plan_of
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,7 +15,10 @@ from fastapi.testclient import TestClient
 from sqlalchemy import create_engine, text
 
 from pricing.money import Usd
-from router.queries.context import QueryContext
+from router.app.queries.budgets import remove_budget, set_budget
+from router.app.queries.context import QueryContext
+from router.ledger.budget import Budget, Scope
+from router.ledger.month import Month
 from tests.support.command import run
 from tests.support.console import NIGHT, console_client, identity_with, query_context
 from tests.support.page_reader import check_landmarks, read_page
@@ -61,14 +66,37 @@ def test_entries_are_found_by_who_what_and_plan(client: TestClient) -> None:
     assert "1 of 1 that fit, of 3 in all" in client.get("/audit?who=ana").text
 
 
-def test_json_is_what_the_command_prints_and_csv_holds_no_formula(
+def test_json_has_what_the_command_prints_newest_first_and_csv_holds_no_formula(
     client: TestClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("STEPFARE_HOME", str(tmp_path))
-    assert json.loads(client.get("/audit.json").text) == json.loads(run("audit", "-o", "json").stdout)
+    printed = json.loads(run("audit", "-o", "json").stdout)
+    assert json.loads(client.get("/audit.json").text) == {**printed, "entries": printed["entries"][::-1]}
     assert [e["seq"] for e in json.loads(client.get("/audit.json?who=cid").text)["entries"]] == [3]
     rows = client.get("/audit.csv").text.splitlines()
     assert rows[2].startswith("2,2026-11-21T19:00:00+00:00,'=bo@host,apply,")
+
+
+def test_a_budget_is_named_and_no_risk(
+    context: QueryContext, client: TestClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STEPFARE_HOME", str(tmp_path))
+    budget = Budget(scope=Scope.TEAM, name="red", since=Month(2026, 11), usd=Usd.parse("850"), hard=True, at=NIGHT)
+    asked = replace(context, identity=FINANCE)
+    set_budget(asked, budget)
+    remove_budget(asked, replace(budget, usd=None, at=NIGHT + timedelta(hours=1)))
+    told = ("team red: $850.00 a month, hard, from 2026-11 on", "team red: from 2026-11 on")
+    page = client.get("/audit").text
+    rows = read_page(page).every(lambda e: e.attributes.get("data-seq") in ("4", "5"))
+    assert [(words in row.words, row.words.count("$")) for row, words in zip(rows, told[::-1], strict=True)] == [
+        (True, 0),
+        (True, 1),
+    ]
+    csv_rows = list(csv.DictReader(io.StringIO(client.get("/audit.csv").text)))
+    assert [(row["at_risk_usd"], row["budget"]) for row in csv_rows[:2]] == [("none", words) for words in told[::-1]]
+    printed = run("audit").stdout
+    assert told[1] in printed
+    assert "5.00" in printed
 
 
 def test_a_changed_entry_is_told_first(context: QueryContext, client: TestClient, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from router.access.identity import Identity
-from router.queries.context import QueryContext
+from router.app.queries.context import QueryContext
 from tests.support.command import run
 from tests.support.console import OPERATOR, console_client, identity_with
 from tests.support.page_reader import check_landmarks, read_page
@@ -84,6 +84,20 @@ def test_a_budget_is_set_seen_and_removed_with_who_did_it(readers: Readers, cont
     assert post(client, "/budgets/remove", scope="team", name="vision", since="2026-12")[0] == 404
 
 
+def test_the_costs_of_the_month_have_a_budget_as_soon_as_it_is_set(readers: Readers, context: QueryContext) -> None:
+    client = readers.asked_by("finance", name="fred")
+
+    def heading() -> str:
+        shown = client.get(f"/spend/{MONTH}", headers=PAGE).text
+        return shown[shown.index("<h1>") : shown.index("</h1>")].rsplit(";", 1)[1]  # who is over
+
+    assert "vision" not in heading()
+    assert post(client, scope="team", name="vision", usd="1", since=MONTH)[0] == 303
+    assert "vision" in heading()
+    assert post(client, "/budgets/remove", scope="team", name="vision", since=MONTH)[0] == 303
+    assert "vision" not in heading()
+
+
 def rows_of(client: TestClient, month: str) -> str:
     """The table of budgets of a month."""
     page = client.get(f"/budgets?month={month}", headers=PAGE).text
@@ -103,6 +117,9 @@ def test_what_is_wrong_with_a_budget_stands_beside_its_field_all_at_once(readers
     assert "not an amount of dollars" in words["usd-wrong"]
     assert wrong[1].attributes["value"] == "lots"
     assert page.every(lambda each: each.attributes.get("name") == "hard")[0].attributes["checked"] == ""
+    status, text = post(client, scope="all", name="foo", usd="5", warn="x")
+    assert (status, 'id="name-wrong"' in text, "one of all has none" in text) == (400, True, True)
+    assert ("x&#39; is no list of percents" in text, "int()" in text) == (True, False)
     status, text = post(client, scope="team", name="vision", usd="5", since="2026-10")
     assert (status, "the books of 2026-10 are closed" in text, 'id="since-wrong"' in text) == (409, True, True)
 
@@ -123,6 +140,7 @@ def test_closed_months_get_none(readers: Readers) -> None:
         (("finance:speech", "viewer"), {"scope": "all"}, 403),
         (("finance",), {"scope": "job", "name": "x"}, 400),
         (("finance",), {"scope": "team", "name": "  "}, 400),
+        (("finance",), {"scope": "all", "name": "foo"}, 400),
         (("finance",), {"scope": "team", "name": "x" * 300}, 400),
         (("finance",), {"scope": "team", "name": "x\0"}, 400),
         (("finance",), {"scope": "team", "name": "x", "usd": "-1"}, 400),
@@ -203,3 +221,14 @@ def test_a_removal_asks_and_can_be_undone(readers: Readers, context: QueryContex
     )
     assert [entry.what for entry in context.store.audit.entries()[-2:]] == ["budget remove", "budget set"]
     assert post(client, "/budgets/restore", **owed)[0] == 404
+
+
+def test_a_budget_of_a_name_that_is_known_is_just_set(readers: Readers) -> None:
+    client = readers.asked_by("finance")
+    assert post(client, scope="team", name="speech", usd="9000", since="2027-01")[1].endswith("done=set")
+    done = post(client, scope="project", name="speech", usd="9000", since="2027-01")
+    told = "The budget is set; nobody has spent or planned under that name so far."
+    shown = client.get(done[1], headers=PAGE).text
+    assert told in shown
+    assert re.search(r"<h1>January has not begun: \d+ budgets hold from then on\.</h1>", shown)
+    assert post(client, scope="all", name="", usd="9000", since="2027-01")[1].endswith("done=set")

@@ -14,7 +14,7 @@ from fastapi.testclient import TestClient
 from pricing.money import Usd
 from router.config.job_files import JobText, load_jobs
 from router.jobs.job_json import job_json
-from router.planning.plan_json import plan_content, plan_to_json
+from router.planning.document.plan_json import plan_content, plan_to_json
 from router.state.access_tokens import NewToken, TokenKind
 from tests.support.console import NIGHT, console_client, query_context
 from tests.support.scenes import NORTH, plan_of

@@ -188,17 +188,23 @@ def test_a_quote_is_accepted_and_becomes_a_plan(page: Page) -> None:
     page.goto("/quotes")
     page.get_by_role("link", name=re.compile(JOB)).first.click()
     page.get_by_role("button", name=re.compile("Accept")).click()
-    page.wait_for_url("**/plans/*done=quote*", timeout=_WAIT_MS)
+    page.wait_for_url(re.compile(r"/quotes/.*refused=|/plans/.*done=quote"), timeout=_WAIT_MS)
+    if "refused=" in page.url:  # other jobs of the night hold the machines, so that it is asked about a later start
+        assert "would start later than quoted" in page.locator("main").inner_text()
+        page.get_by_label("Although it starts later").check()
+        page.get_by_role("button", name=re.compile("Accept")).click()
+        page.wait_for_url("**/plans/*done=quote*", timeout=_WAIT_MS)
     assert "The quote is accepted" in page.get_by_role("status").inner_text()
     assert JOB in page.locator("main").inner_text()
 
 
 def test_a_month_leads_down_to_the_attempt_of_a_job_with_the_same_sums(page: Page, demo: Demo) -> None:
     page.goto("/spend/2026-11")
+    spent = Decimal(amounts(page, "h1")[0])
     page.locator("a[href='/spend/2026-11/team/research']").first.click()
     page.wait_for_url("**/team/research*")
     team, month = map(Decimal, amounts(page, "h1"))
-    assert month == Decimal("48428.98")
+    assert month == spent
     page.locator("a[href*='/job/qwen3-30b-math']").first.click()
     page.wait_for_url("**/job/qwen3-30b-math*")
     assert Decimal(amounts(page, "h1")[0]) < team
@@ -262,17 +268,18 @@ def test_the_reader_s_own_time_stands_beside_utc(browser: Browser, demo: Demo, z
         context.set_default_timeout(_WAIT_MS)
         page = context.new_page()
         page.goto("/quotes")
-        page.get_by_role("link", name=re.compile(JOB)).first.click()
-        page.wait_for_url("**/quotes/quote-*")
+        # The demo's own: one that was accepted before asks for no other deadline.
+        own = next(one["quote_id"] for one in command_json(demo.home, "quotes", "list")["quotes"] if one["job"] == JOB)
+        page.goto(f"/quotes/{own}")
         heading = page.get_by_role("heading", name=re.compile("instead")).inner_text()
         assert heading.startswith("Done by Sun 22 Nov 12:00 UTC" + (f" ({local})" if local else " instead"))
         assert page.locator("label:has(input[type=datetime-local]) small").inner_text() == local
         page.goto("/jobs")
         with page.expect_response("**/jobs?part=live*"):
             pass
-        due = page.locator("tr", has_text="adapters-70b-nightly").locator("td[data-l=due] time").first
-        assert due.inner_text().split("\n")[0] == "22 Nov 18:00"
-        assert ("\n13:00 GMT-5" in due.inner_text()) is bool(local)
+        due = page.locator("tr", has_text="retinanet-junctions").locator("td[data-l=due] time").first
+        assert due.inner_text().split("\n")[0] == "23 Nov 06:00"
+        assert ("\n01:00 GMT-5" in due.inner_text()) is bool(local)
 
 
 def test_columns_stand_apart_and_amounts_have_cents(browser: Browser, demo: Demo, crawled: dict[str, str]) -> None:

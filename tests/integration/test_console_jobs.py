@@ -15,8 +15,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from pricing.money import Usd
-from router.queries.context import QueryContext
-from router.queries.jobs import find_attempt, find_job, report_jobs, report_status
+from router.app.queries.context import QueryContext
+from router.app.queries.jobs import find_attempt, find_job, report_jobs, report_status
 from router.render.status_text import status_document
 from tests.support import command
 from tests.support.console import console_client, identity_with, query_context

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from router.controller.console_settings import OidcEntry
+from router.deploy.console_settings import OidcEntry
 from router.state.access_tokens import TokenKind
 from tests.support.console import NIGHT
 from tests.support.console_access import PAGE, SignInConsole, csrf_of, sign_in_console

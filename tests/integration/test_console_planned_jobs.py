@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
+from html import escape
 from pathlib import Path
 
 import pytest
+from starlette.testclient import TestClient
 
 from pricing.money import Usd
 from router.access.identity import Permission
-from router.controller.job_report import GangOutlook, PlanPromise
-from router.planning.plan_json import plan_content, plan_to_json
-from router.queries.context import QueryContext
-from router.queries.jobs import report_jobs
+from router.app.queries.context import QueryContext
+from router.app.queries.jobs import report_jobs
+from router.controller.report.job_report import GangOutlook, PlanPromise
+from router.planning.document.plan_json import plan_content, plan_to_json
 from router.render.figures import money
 from router.render.jobs_page import gang_row
 from tests.support.console import NIGHT, console_client, identity_with, query_context
@@ -100,6 +102,36 @@ def test_words_choose_gangs_and_their_sums(night: QueryContext) -> None:
     nothing = client.get("/jobs", params={"q": "<b>nobody"}).text
     assert "<b>nobody" not in nothing
     assert "no gang runs" in nothing
+
+
+def test_the_own_team_comes_first_and_any_order_can_be_asked_for(night: QueryContext) -> None:
+    report = report_jobs(night)
+    gangs = [each.gang.attempt for each in (*report.waiting, *report.live)]
+    teams = sorted({each.team for each in gangs})
+    assert len(teams) > 1
+
+    def shown(client: TestClient, **asked: str) -> list[str]:
+        page = read_page(client.get("/jobs", params=asked).text)
+        return [row.attributes["data-attempt"] for row in page.every(lambda tag: "data-attempt" in tag.attributes)]
+
+    by_id = {each.id: each for each in gangs}
+    for team in teams:
+        owner = identity_with("viewer", f"job_owner:{team}")
+        client = console_client(night, lambda owner=owner: owner)  # type: ignore[misc]
+        order = [by_id[name].team for name in shown(client)]
+        own = order.count(team)
+        assert order[:own] == [team] * own
+        assert f"Team {escape(team)} first; " in client.get("/jobs").text
+    everybody = console_client(night)
+    assert "What waits first, then dearest first" in everybody.get("/jobs").text
+    by_job = [by_id[name].job for name in shown(everybody, sort="job")]
+    assert by_job == sorted(by_job)
+    spent = {each.gang.attempt.id: each.gang.spent_usd.nanos for each in (*report.waiting, *report.live)}
+    dearest = [spent[name] for name in shown(everybody, sort="spent")]
+    assert dearest == sorted(dearest, reverse=True)
+    # The part that refreshes itself keeps the order, and an order that there is not is none.
+    assert "part=live&amp;sort=job" in everybody.get("/jobs", params={"sort": "job"}).text
+    assert shown(everybody, sort="<b>") == shown(everybody)
 
 
 @pytest.mark.parametrize(

@@ -13,20 +13,21 @@ from fastapi.testclient import TestClient
 
 from pricing.money import Usd
 from router.access.identity import Identity
-from router.controller.approval import at_risk_by_team
-from router.controller.console_settings import ConsoleEntry
-from router.controller.deploy_settings import Deploy
-from router.planning.plan import Plan
-from router.planning.plan_json import plan_content, plan_to_json
-from router.planning.restricted_plan import restrict_plan
-from router.queries.context import QueryContext
-from router.queries.plans import find_plan, previous_plan
-from router.queries.quote_limits import find_limits_plan
+from router.app.queries.context import QueryContext
+from router.app.queries.plans import find_plan, previous_plan
+from router.app.queries.quote_limits import find_limits_plan
+from router.controller.accept.approval import at_risk_by_team
+from router.deploy.console_settings import ConsoleEntry
+from router.deploy.deploy_settings import Deploy
+from router.planning.document.plan import Plan
+from router.planning.document.plan_json import plan_content, plan_to_json
+from router.planning.document.restricted_plan import restrict_plan
 from router.quotes.quote import LimitsPlan
 from router.render.figures import money
 from router.render.tonight_page import tonight_page
 from tests.support.command import run
 from tests.support.console import NIGHT, console_client, identity_with, query_context
+from tests.support.nights import NO_INPUTS, NO_USAGE
 from tests.support.page_reader import read_page, without_times
 from tests.support.scenes import NORTH, SOUTH, a_job, plan_of
 
@@ -266,7 +267,9 @@ def test_an_old_plan_cannot_be_approved(context: QueryContext) -> None:
 def test_a_plan_with_many_jobs_shows_some_and_links_to_all(context: QueryContext) -> None:
     jobs = [replace(TODAY.jobs[0], job=f"job-{i:03}") for i in range(150)]
     lines = [replace(line, job=job.job, gang=f"{job.job}/1") for job in jobs for line in TODAY.lines[:1]]
-    plan = replace(TODAY, jobs=tuple(jobs), lines=tuple(lines), as_of=TODAY.as_of + DAY, usage=None, inputs=None)
+    plan = replace(
+        TODAY, jobs=tuple(jobs), lines=tuple(lines), as_of=TODAY.as_of + DAY, usage=NO_USAGE, inputs=NO_INPUTS
+    )
     context.store.made_plans.put(digest_of(plan), plan_to_json(plan), plan.as_of, NIGHT, "ana", "night")
     client = client_of(context, context.identity)
     page = client.get("/tonight").text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import html
 import io
 import json
 import re
@@ -20,14 +21,14 @@ from pricing.offers import mark_stale
 from pricing.places import Market
 from pricing.pool_experience import ExperienceKind, PoolExperience
 from providers.errors import PermissionDeniedError
+from router.app.queries.context import QueryContext
+from router.app.queries.prices import list_regions, sources_of
 from router.prices import history
 from router.prices.bookstore import BookStore
 from router.prices.merge import CloudCounts
 from router.prices.refresh_record import MOST_FAILURES, read_records, write_records
 from router.prices.report import CloudReport, RefreshFailure, RefreshReport, RefreshStatus
-from router.queries.context import QueryContext
-from router.queries.prices import list_regions, sources_of
-from router.render.region_map_svg import regions_in
+from router.render.figures import day_clock
 from tests.support import command
 from tests.support.console import console_client, identity_with, query_context
 from tests.support.page_reader import read_page
@@ -101,11 +102,27 @@ def test_the_answer_is_how_old_how_many_the_cheapest_and_who_failed(
     ages = [(NOW.date() - date.fromisoformat(each["as_of"])).days for each in every if each["as_of"] is not None]
     spot, sure = (f"{float(cheapest[market]['usd_per_accelerator_hour']):.2f}" for market in ("spot", "on_demand"))
     weak = {market: "~" if cheapest[market]["weak"] else "" for market in cheapest}
+    dearer = [
+        market for market in cheapest if next(each for each in offers if each["market"] == market) != cheapest[market]
+    ]
+    able = " that can be ordered" if dearer else ""
     assert sentence == (
         f"Prices are {min(ages)} to {max(ages)} days old: 897 offers of 2 clouds; "
-        f"an H100 costs from {weak['spot']}${spot} an hour on spot, "
+        f"an H100{able} costs from {weak['spot']}${spot} an hour on spot, "
         f"{weak['on_demand']}${sure} on demand; azure did not answer in full."
     )
+
+
+def test_every_map_of_regions_has_the_coast_behind_its_marks(client: TestClient) -> None:
+    """It is drawn once on the page; a map that uses an id that is not there would show bare columns."""
+    page = read_page(client.get("/prices", headers=PAGE).text)
+    (coast,) = page.every(lambda each: each.attributes.get("id") == "coast")
+    outline = coast.attributes.get("d") or "".join(path.attributes["d"] or "" for path in coast.tags("path"))
+    assert outline.startswith("M")
+    assert len(re.findall(r"-?\d+", outline)) > 1000
+    uses = [each for each in page.tags("use") if each.attributes["href"] == "#coast"]
+    maps = [each for each in page.tags("svg") if "map" in (each.attributes.get("aria-label") or "").lower()]
+    assert len(uses) == len(maps) == 3
 
 
 def test_a_cloud_that_failed_says_what_and_why(client: TestClient) -> None:
@@ -131,7 +148,8 @@ def test_every_region_of_the_map_is_in_the_table(client: TestClient, stored: tup
         regions = list_regions(sources_of(stored[0]), accelerator, NOW)
         assert table == {str(each.id) for each in regions}
         for picture in drawn:
-            assert regions_in(picture) == {str(each.id) for each in regions if each.position is not None}
+            marked = re.findall(r'data-regions="([^"]*)"', html.unescape(picture))
+            assert set(" ".join(marked).split()) == {str(each.id) for each in regions if each.position is not None}
 
 
 def test_books_and_offers_are_those_of_the_command_line(
@@ -167,6 +185,9 @@ def test_history_is_that_of_the_command_line(
     # Ten times a pool with machines was next seen without: at 40, 80, ... quarters of an hour.
     assert "spot pools ran dry 9 times" in shown
     assert "9 in 9" in shown
+    heading = re.sub(r"<[^>]+>", "", shown.split("<h1", 1)[1].split("</h1>")[0])
+    last = float(spot["last_usd_per_hour"])
+    assert f"cheapest now ${last / 8:.2f} an hour each, ${last:.2f} for the machine of 8, in aws/us-east-1" in heading
     assert "1 Nov 2026" not in client.get("/prices/history?market=spot&since=1d").text
 
 
@@ -286,6 +307,32 @@ def test_who_may_not_read_prices_is_refused(stored: tuple[QueryContext, Path]) -
         assert nobody.get(url).status_code == 403
     one_team = console_client(stored[0], lambda: identity_with("viewer:speech"))
     assert one_team.get("/prices").status_code == 200  # prices belong to no team
+
+
+def test_the_command_of_a_history_has_every_filter_of_the_page(
+    client: TestClient, stored: tuple[QueryContext, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = "accelerator=H100&region=aws/us-east-1&market=on_demand&since=90d"
+    shown = client.get(f"/prices/history?{url}", headers=PAGE).text
+    (line,) = re.findall(r"Same figures as <code[^>]*>stepfare (.*?)</code>", shown)
+    assert line == "prices history --accelerator H100 --region aws/us-east-1 --market on_demand --since 90d"
+    said = told(stored[1], monkeypatch, *line.split(), "--now", "2026-11-25T12:00Z", "-o", "json")
+    assert said == client.get(f"/api/v1/prices/history?{url}").text
+    odd = client.get("/prices/history", params={"region": "a b"}, headers=PAGE).text
+    assert "--region &#39;a b&#39;" in odd
+
+
+def test_the_embedded_prices_beside_a_history_say_of_when_its_points_are(tmp_path: Path) -> None:
+    history.append(tmp_path / "history", [a_point(0, "20", source=ODD), a_point(30, "21", source=ODD)])
+    with query_context(tmp_path, clock=lambda: NOW) as context:
+        shown = re.sub(r"<[^>]+>", "", console_client(context).get("/prices").text)
+    assert "Nothing was ever fetched" not in shown
+    assert "No price book was fetched here" in shown
+    first, last = (day_clock(a_point(hours, "1").at) for hours in (0, 30))
+    assert f"has points of its own, from {first} to {last} UTC" in shown
+    # The cheapest of all is an offer of a cloud that cannot be asked for machines.
+    assert "an H100 that can be ordered costs from" in shown
+    assert "; advisory, not to be ordered: ~$" in shown
 
 
 def test_without_a_refresh_it_shows_the_embedded_prices_and_says_so(tmp_path: Path) -> None:

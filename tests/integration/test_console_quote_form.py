@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
-from router.queries.context import QueryContext
+from router.app.queries.context import QueryContext
 from tests.support.console import console_client, query_context
 from tests.support.page_reader import Element, check_landmarks, read_page
 
@@ -62,7 +62,7 @@ def test_everything_that_is_wrong_is_said_at_once_each_beside_its_field(client: 
     assert set(beside) == {"name", "steps", "tokens", "within", "limits"}
     assert beside["steps"] == "is empty"
     assert "8 tokens are less than one sequence" in beside["tokens"]
-    assert "no point in time" in beside["within"]
+    assert beside["within"] == "'soon' is no time from now; write hours or days, e.g. 36h, 2d or 1d12h"
     assert beside["limits"].startswith("Line 1: cloud: is no field of a limits file")
     assert "job.yaml" not in page.words
     kept = page.every(lambda each: each.attributes.get("name") == "name")
@@ -73,6 +73,14 @@ def test_everything_that_is_wrong_is_said_at_once_each_beside_its_field(client: 
 @pytest.mark.parametrize(
     ("fields", "field", "words"),
     [
+        ({**GOOD, "steps": "-1"}, "steps", "must be more than 0"),
+        (
+            {**GOOD, "when": "within", "within": "2026-11-25T09:00Z"},
+            "within",
+            "is no time from now; write hours or days",
+        ),
+        ({**GOOD, "when": "within", "within": "12 parsecs"}, "within", "'12 parsecs' is no time from now"),
+        ({**GOOD, "when": "within", "within": "9999d"}, "within", "is longer than ten years; write hours or days"),
         ({"source": "document", "document": DOCUMENT}, "document", "Line 3: steps: must be more than 0"),
         ({"source": "document", "document": ""}, "document", "is empty"),
         ({"source": "job", "job": ""}, "job", "is empty"),
@@ -103,7 +111,11 @@ def test_a_file_that_is_no_text_is_refused_beside_the_file(client: TestClient, c
 
 def test_the_choice_of_a_deadline_counts(client: TestClient, context: QueryContext) -> None:
     for fields, by in (
-        ({"when": "within", "within": "+36h"}, "+36h"),
+        ({"when": "within", "within": "+36h"}, "+1d12h"),
+        ({"when": "within", "within": " 36 hours "}, "+1d12h"),
+        ({"when": "within", "within": "2d"}, "+2d"),
+        ({"when": "within", "within": "12"}, "+12h"),
+        ({"when": "", "within": "12h", "at": ""}, "+12h"),
         ({"when": "at", "within": "+36h"}, "2026-11-23T12:00Z"),
     ):
         sent = client.post(

@@ -12,14 +12,14 @@ import pytest
 from fastapi.testclient import TestClient
 
 from pricing.problems import InvalidInputError
+from router.app.queries.context import QueryContext
+from router.app.queries.quote_acceptance import check_acceptable
+from router.app.queries.quote_questions import QuoteQuestion, check_question
 from router.app.stored_plan import store_plan_inputs
 from router.console.work import TaskRunner, ThreadWorker
 from router.controller.plan_limits import made_limits, store_limits
 from router.jobs.limits import Limits
-from router.planning.restricted_limits import limits_digest, restrict_limits
-from router.queries.context import QueryContext
-from router.queries.quote_acceptance import check_acceptable
-from router.queries.quote_questions import QuoteQuestion, check_question
+from router.planning.document.restricted_limits import limits_digest, restrict_limits
 from tests.support.command import plan, run, write_job
 from tests.support.console import NIGHT, OPERATOR, console_client, identity_with, query_context
 from tests.support.made_up_jobs import make_limits
@@ -180,8 +180,8 @@ def test_limits_that_are_applied_do_not_change_those_that_a_plan_was_made_with(c
     store_plan_inputs(store, (), "p" * 64, None, NIGHT)
     store_limits(store, "p" * 64, clouds)
     assert made_limits(store, "p" * 64) == Limits.none()
-    store_limits(store, "of an earlier version", clouds)
-    assert made_limits(store, "of an earlier version") == clouds
+    store_limits(store, "of another state", clouds)
+    assert made_limits(store, "of another state") == clouds
 
 
 def test_names_that_are_hidden_stay_unique_and_the_part_of_a_part_is_the_same() -> None:

@@ -13,18 +13,20 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from pricing.places import Market
 from router.access.identity import Identity
+from router.app.queries.context import QueryContext
+from router.app.queries.quote_acceptance import AcceptanceInputs, QuoteAcceptedError, QuoteLaterError, accept_quote
+from router.app.queries.quotes import find_quote
 from router.app.stored_quotes import put_quote
 from router.config.plan_files import store_quotes
 from router.console.work import Outcome, Report, TaskRunner, ThreadWorker, WorkFunction, WorkResult
 from router.jobs.job_json import job_json
 from router.jobs.spec import Job
-from router.queries.context import QueryContext
-from router.queries.quote_acceptance import AcceptanceInputs, QuoteAcceptedError, accept_quote
-from router.queries.quotes import find_quote
+from router.planning.document.plan_json import plan_from_json
 from router.quotes.quote import Quote
 from tests.support.asked_quotes import a_quote
-from tests.support.command import run, write_job
+from tests.support.command import plan, run, write_job
 from tests.support.console import NIGHT, OPERATOR, console_client, identity_with, query_context
 from tests.support.page_reader import read_page, without_times
 from tests.support.scenes import NORTH, NORTH_SPOT, SOUTH, a_job
@@ -128,7 +130,8 @@ def test_what_tomorrow_noon_costs_is_on_the_page_of_a_quote(
     assert page.index('id="other"') < page.index("What another deadline costs")
     own = without_times(client.get(f"/quotes/{name}?by={quote.deadline:%Y-%m-%dT%H:%M}", headers=PAGE).text)
     assert quote.usd.mean is not None
-    assert f"instead: ${quote.usd.mean.dollars():,.2f} expected" in own
+    assert "instead" not in own[own.index('id="other"') : own.index("What another deadline costs")]
+    assert f", as asked: ${quote.usd.mean.dollars():,.2f} expected" in own
     for point in quote.curve[1:3]:
         assert f"again={name}&amp;by={point.deadline:%Y-%m-%dT%H:%M:%S}Z" in page
     for odd in ("yesterday", "2026-99-99T00:00", "%00", "9" * 500, "0001-01-01T00:00", "9999-12-31T23:59"):
@@ -325,6 +328,62 @@ def test_a_ceiling_below_what_the_job_costs_leads_back_to_the_quote(context: Que
     other = client.get(f"/quotes/{row.id}?refused=t{'0' * 24}", headers=PAGE)
     assert other.status_code == 200
     assert "aria-invalid" not in other.text
+
+
+@pytest.mark.slow
+def test_a_quote_on_a_reservation_that_tonight_s_plan_fills_is_not_accepted_for_nothing(
+    context: QueryContext, tmp_path: Path
+) -> None:
+    """Its plan would have cost $0.00 on machines that are another job's tonight."""
+    held = {"name": "ours", "cloud": "aws", "region": "us-east-1", "instance_type": "p5.48xlarge", "machines": 1}
+    limits = {"reservations": [{**held, "usd_per_hour": 5}]}
+    client = client_as(context)
+    client.post("/api/v1/quotes", json={"document": document(tmp_path), "by": "+20h", "limits": limits})
+    work(context)
+    (row,) = context.store.quotes.find()
+    places = find_quote(context, row.id).quote.places
+    assert [(place.where, place.market) for place in places] == [("aws/us-east-1/p5.48xlarge", "reserved")]
+    file, other = tmp_path / "limits.yaml", write_job(tmp_path / "jobs", "other", steps=24_000, deadline="+30h")
+    file.write_text(json.dumps(limits), encoding="utf-8")
+    night = plan(other, "--name", "night", "--book", "embedded", "--limits", file, "--out", tmp_path / "night.json")
+    assert night.exit_code == 0, night.stderr
+    lines = plan_from_json((tmp_path / "night.json").read_text(encoding="utf-8")).lines
+    assert {line.market for line in lines} == {Market.RESERVED}
+    asked = client.post(f"/quotes/{row.id}/acceptance", data={"ceiling": ""}, headers=PAGE, follow_redirects=False)
+    work(context)
+    page = read_page(client.get(followed(client, asked.headers["Location"]), headers=PAGE).text)
+    (box,) = page.every(lambda each: each.attributes.get("aria-invalid") == "true")
+    assert box.attributes["name"] == "ceiling"
+    (wrong,) = page.every(lambda each: each.attributes.get("id") == box.attributes["aria-describedby"])
+    assert "cannot be planned within $6.86 beside what other jobs hold or are planned to" in wrong.words
+    assert [made.name for made in context.store.made_plans.newest()] == ["night"]
+
+
+def test_a_plan_that_starts_later_is_asked_about_beside_a_box(context: QueryContext, tmp_path: Path) -> None:
+    """The worker's answer is made up here; tests/integration/test_cli_quote.py makes such a plan."""
+    client = client_as(context)
+    client.post("/api/v1/quotes", json={"document": document(tmp_path), "by": "+48h"})
+    work(context)
+    (row,) = context.store.quotes.find()
+    url = f"/quotes/{row.id}"
+    asked = client.post(f"{url}/acceptance", data={"ceiling": "900"}, headers=PAGE, follow_redirects=False)
+    assert 'name="later"' not in client.get(url, headers=PAGE).text
+    task = context.store.tasks.take("w", ["quote_acceptance"], NIGHT)
+    assert task is not None
+    assert json.loads(task.request)["later"] is False
+    why = "letters would start later than quoted: at 2026-11-23 12:00Z; others"
+    assert context.store.tasks.fail(task.id, "w", why, NIGHT, {"field": QuoteLaterError.field})
+    page = read_page(client.get(followed(client, asked.headers["Location"]), headers=PAGE).text)
+    (box,) = page.every(lambda each: each.attributes.get("name") == "later")
+    assert (box.attributes["type"], box.attributes["aria-invalid"]) == ("checkbox", "true")
+    (wrong,) = page.every(lambda each: each.attributes.get("id") == box.attributes["aria-describedby"])
+    assert "would start later than quoted: at 2026-11-23 12:00Z" in wrong.words
+    (ceiling,) = page.every(lambda each: each.attributes.get("name") == "ceiling")
+    assert ceiling.attributes["value"] == "900.00"
+    client.post(f"{url}/acceptance", data={"ceiling": "900", "later": "1"}, headers=PAGE, follow_redirects=False)
+    meant = context.store.tasks.take("w", ["quote_acceptance"], NIGHT)
+    assert meant is not None
+    assert json.loads(meant.request)["later"] is True
 
 
 def test_another_deadline_that_cannot_be_read_is_named_beside_its_field(

@@ -15,7 +15,7 @@ import pytest
 import requests
 
 from pricing.money import Usd
-from router.planning.plan_json import plan_content, plan_to_json
+from router.planning.document.plan_json import plan_content, plan_to_json
 from router.state.access_tokens import NewToken, TokenKind
 from router.state.lock_owner import LockOwner
 from router.state.store import StateStore

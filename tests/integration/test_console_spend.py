@@ -16,10 +16,10 @@ from fastapi.testclient import TestClient
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from router.access.identity import Identity
+from router.app.queries.context import QueryContext
+from router.app.queries.spend import SpendQuestion, month_answer
 from router.app.showback import MonthAnswer
 from router.ledger.month import Month
-from router.queries.context import QueryContext
-from router.queries.spend import SpendQuestion, month_answer
 from router.render.spend_links import SpendLinks, name_of_segment, path_segment
 from router.showback.report.export_json import report_schema, report_to_json
 from router.showback.report.export_tables import report_to_csv, report_to_workbook
@@ -416,7 +416,10 @@ def test_odd_questions_are_refused_in_words(readers: Readers, url: str) -> None:
 
 
 def test_a_month_without_costs_says_so(readers: Readers) -> None:
-    assert "Nothing is in the books of 2026-01." in readers.asked_by().get("/spend/2026-01", headers=PAGE).text
+    text = readers.asked_by().get("/spend/2026-01", headers=PAGE).text
+    assert "Nothing is in the books of 2026-01." in text
+    as_of = text[text.index("As of ") : text.index("</time>", text.index("As of "))]
+    assert re.search(r">\d+ [A-Z][a-z]{2} \d{4}, \d\d:\d\d UTC$", as_of), as_of
 
 
 @pytest.mark.parametrize("name", ["a/b", "..", ".", "a b", "100%", "<b>", "é", "x?y#z", "%2F", "'\"&"])

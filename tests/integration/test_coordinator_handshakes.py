@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 import socket
+import ssl
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,7 +15,7 @@ import pytest
 
 from router.coordinator.app import make_app
 from router.coordinator.connections import ConnectionLimits
-from router.coordinator.handshakes import HandshakeQueue
+from router.coordinator.handshakes import HandshakeQueue, gate_handshakes
 from router.coordinator.health import is_serving
 from router.coordinator.server import CoordinatorServer
 from tests.support.busy import on_a_busy_machine
@@ -95,3 +97,20 @@ def test_the_newest_and_the_oldest_begin_in_turn() -> None:
     waiting, begun = asyncio.run(play())
     assert [waiting.index(each) for each in begun] == [0, 1, 5, 2, 4, 3]
     assert not any(each.is_dropped for each in waiting)
+
+
+@pytest.mark.parametrize(("pending", "accepted"), [(1, 1), (16, 1), (128, 8), (4096, 64)])
+def test_whoever_is_accepted_keeps_a_place_long_enough_for_a_handshake(
+    pending: int, accepted: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A handshake takes four rounds of the loop; 64 accepted in each round once took all 128 places in two."""
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (8 * 4096, 8 * 4096))
+
+    async def gated() -> int:
+        loop: Any = asyncio.get_running_loop()
+        loop.create_server = lambda factory, *, backlog: backlog
+        gate_handshakes(ConnectionLimits(pending=pending))
+        most: int = loop.create_server(asyncio.Protocol, ssl=ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), backlog=64)
+        return most
+
+    assert asyncio.run(gated()) == accepted

@@ -16,8 +16,8 @@ from pricing.money import UsdPerHour
 from pricing.places import Market
 from providers.fleet import FleetListing
 from router.controller.context import ControllerContext
-from router.controller.damaged_rows import mend_gang
-from router.controller.release import release
+from router.controller.release.damaged_rows import mend_gang
+from router.controller.release.release import release
 from router.controller.sweep import find_orphans, release_orphans
 from router.ledger.entry import CostItem
 from router.state.errors import UnreadableError
@@ -167,6 +167,26 @@ def test_a_sweep_goes_on_beside_a_machine_that_cannot_be_read(site: ControllerCo
     assert one is not None
     release(site, one, "stopped", "")
     assert find_orphans(_asked(site), ["aws"], {}).gaps == ()
+
+
+@pytest.mark.parametrize("spec", [BROKEN, '\'{"policy": "canary-5d11\''], ids=["no text", "cut off"])
+def test_a_sweep_settles_a_half_made_gang_whose_job_cannot_be_read(
+    site: ControllerContext, tmp_path: Path, told: list[str], spec: str
+) -> None:
+    half = site.store.attempts.get("a1")
+    assert half is not None
+    site.store.plans.put_jobs({half.job_digest: "{}"}, NOW)
+    site.store.attempts.change(half, phase=Phase.PROVISIONING)
+    with sqlite3.connect(tmp_path / "state.db") as connection:
+        assert connection.execute(f"UPDATE jobs SET spec = {spec}").rowcount == 1
+    swept = find_orphans(_asked(site), ["aws"], {})
+    assert [orphan.attempt for orphan in swept.orphans] == ["a1"]
+    assert [trouble for _, trouble in release_orphans(site, swept.orphans)] == [""]
+    assert metered(site, "a1") == {(0, 70), (1, 70)}
+    (said,) = (text for text in told if "cannot be read" in text)
+    assert "a1 is metered by what else is known of it" in said
+    assert "`stepfare state restore`" in said
+    assert CANARY not in f"{told}{site.store.journal.entries()}{site.store.ledger.entries()}"
 
 
 def _asked(site: ControllerContext) -> ControllerContext:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from router.planning.plan_json import plan_from_json
+from router.planning.document.plan_json import plan_from_json
 from tests.support.command import write_job
 from tests.support.repository import ROOT
 

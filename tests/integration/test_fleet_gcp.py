@@ -23,8 +23,6 @@ from tests.contract.fleet_contract import OURS, THEIRS, session
 from tests.support.gcp_estate import PROJECT, ZONES, Project, labels_of, project
 from tests.support.service import closed_port
 
-URLS = dict[str, str]
-
 
 @pytest.fixture
 def served() -> Iterator[tuple[Project, str]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 import pytest
@@ -30,7 +31,9 @@ SHARES = "shares of preempted Spot machines"
 PAGED: dict[str, Any] = {"page_size": 10, "sku_page_size": 100}
 
 
+@cache
 def healthy() -> FetchResult:
+    """The answer of a service without faults; the same for each test."""
     with serving(**PAGED) as (provider, _):
         return provider.fetch(US, None)
 

@@ -33,7 +33,12 @@ PLANTED = (
     ("router/unplaced/__init__.py", "", INSIDE, "router.unplaced"),
     ("router/spot/planted.py", "import router.config.deploy_file", INSIDE, "router.spot.planted -> router.config."),
     ("router/controller/planted.py", "import router.config", INSIDE, "router.controller.planted -> router.config"),
-    ("router/planning/plan.py", "import router.planning.planner", CIRCLES, "No cycles are allowed in router.planning."),
+    (
+        "router/planning/document/plan.py",
+        "import router.planning.planner",
+        CIRCLES,
+        "No cycles are allowed in router.planning.",
+    ),
     ("router/coordinator/handlers.py", "import starlette", FEW, "router.coordinator.handlers -> starlette"),
     ("router/planning/planted.py", "import sqlite3", CORE, "router.planning.planted -> sqlite3"),
     ("pricing/planted.py", "from os import environ", CORE, "pricing.planted -> os"),

@@ -11,7 +11,7 @@ import pytest
 
 from router.jobs import goodput
 from router.jobs.speed import UnknownSpeed, gang_speed
-from router.planning.plan_json import plan_to_json
+from router.planning.document.plan_json import plan_to_json
 from router.planning.planner import make_plan
 from tests.support.instances import make_instance
 from tests.support.scenes import ALPS, LAKE, NORTH, NORTH_SPOT, SOUTH, a_job, a_request
@@ -44,7 +44,7 @@ def nudge(patch: pytest.MonkeyPatch) -> list[Nudged]:
             return speed
         return replace(speed, steps_per_hour=speed.steps_per_hour * (1 + 2e-16))
 
-    patch.setattr("router.planning.candidates.gang_speed", faster)
+    patch.setattr("router.planning.find.candidates.gang_speed", faster)
     goodput.hours_with_probability.cache_clear()
     return functions
 

@@ -19,7 +19,7 @@ from router.showback.accounts import Showback
 from router.showback.bill_import import import_bills
 from router.showback.bill_store import BillStore
 from router.showback.export import export_focus
-from router.showback.focus.charge_files import read_charges, write_csv, write_parquet
+from router.showback.focus.charge_files import write_csv, write_parquet
 from router.showback.focus.survey import check_file
 from router.showback.focus_from_ledger import ClosedBooks, charges_of_entries
 from router.state.errors import StateError
@@ -27,6 +27,7 @@ from router.state.ledger_rows import Row
 from router.state.ledger_store import LedgerStore
 from router.state.ledger_table import read_rows_after
 from tests.support.books_steps import SEPTEMBER, of
+from tests.support.charge_reader import read_charges
 from tests.support.focus_tools import official_verdict
 from tests.support.forked import run_forked
 from tests.support.metered_month import ACCOUNTS, OCTOBER, month

@@ -13,10 +13,9 @@ from typing import Any
 import pytest
 
 from pricing.problems import InvalidInputError
-from router.controller.deploy_settings import Deploy
-from router.controller.events import EventLevel, GangEvent
-from router.controller.lifecycle import GAVE_UP
-from router.controller.notify import (
+from router.controller.history.events import EventLevel, GangEvent
+from router.controller.history.lifecycle import GAVE_UP
+from router.controller.report.notify import (
     MOST_WAITING,
     NEWS_WINDOW,
     TOLD,
@@ -26,7 +25,8 @@ from router.controller.notify import (
     open_channels,
     run_notifier,
 )
-from router.controller.notify_settings import EventKind, NotifyEntry
+from router.deploy.deploy_settings import Deploy
+from router.deploy.notify_settings import EventKind, NotifyEntry
 from router.state.records import NoticeRecord, Phase
 from router.state.store import StateStore
 from tests.support.coordinations import Clock
@@ -241,7 +241,7 @@ def _site(scene: Scene, urls: tuple[str, ...], environment: dict[str, str]) -> A
 
 
 def test_beside_a_command_it_works_by_itself(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("router.controller.notify.LOOK_SECONDS", 0.02)
+    monkeypatch.setattr("router.controller.report.notify.LOOK_SECONDS", 0.02)
     scene.interrupted()
     heard = threading.Event()
     with webhook() as hook:
@@ -253,7 +253,7 @@ def test_beside_a_command_it_works_by_itself(scene: Scene, monkeypatch: pytest.M
 
 
 def test_a_state_that_is_away_is_said_once(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("router.controller.notify.LOOK_SECONDS", 0.02)
+    monkeypatch.setattr("router.controller.report.notify.LOOK_SECONDS", 0.02)
     site = _site(scene, (), {})
     scene.store.close()
     with run_notifier(site):

@@ -78,7 +78,7 @@ def opened(page: Path, tmp_path: Path) -> Path:
     return file
 
 
-@pytest.mark.parametrize(("width", "drawing"), [(320, "n"), (390, "n"), (800, "t"), (1280, "w")])
+@pytest.mark.parametrize(("width", "drawing"), [(320, "n"), (390, "n"), (660, "t"), (800, "t"), (1280, "w")])
 def test_nothing_scrolls_sideways_and_one_drawing_of_each_picture_is_shown(
     page: Path, opened: Path, width: int, drawing: str
 ) -> None:

@@ -17,7 +17,7 @@ from pricing.offers import Offer
 from pricing.places import Market, Region, RegionId
 from router.jobs.limits import Limits
 from router.jobs.spec import Job
-from router.planning.plan import Plan
+from router.planning.document.plan import Plan
 from router.planning.planner import PlanRequest, make_plan
 from tests.support.checker import check_plan
 from tests.support.made_up_jobs import make_limits, simple_job
@@ -115,7 +115,7 @@ def test_more_volume_never_costs_less(embedded: PriceBook) -> None:
     for tariff in embedded.tariffs:
         edges = [tier.from_bytes for tier in tariff.tiers]
         volumes = sorted({max(0, edge + step * 10**9) for edge in edges for step in (-10, -1, 0, 1, 10)})
-        costs = [tariff.cost_at(volume, tariff.allowance_bytes) for volume in volumes]
+        costs = [tariff.cost_of(0, volume, tariff.allowance_bytes) for volume in volumes]
         assert costs == sorted(costs), tariff.meter
 
 
@@ -149,7 +149,7 @@ def test_data_in_one_region_are_not_free_in_another_of_the_same_cloud(embedded: 
     assert places(planned(book, offers, [sure("big")])) == {"aws/us-east-2"}
     tariff = find_tariff(book.tariffs, "aws", region(book, "aws/us-east-1"), region(book, "aws/us-east-2"))
     assert tariff is not None
-    assert tariff.cost_at(10**14, 0) > Usd.parse("500")
+    assert tariff.cost_of(0, 10**14, 0) > Usd.parse("500")
 
 
 def region(book: PriceBook, name: str) -> Region:

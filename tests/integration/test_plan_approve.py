@@ -17,9 +17,9 @@ from typer.testing import Result
 
 from pricing.money import Usd
 from router.config.approval_file import load_approval_rules
-from router.controller.accept import APPLY
-from router.controller.approval import APPROVE, REVOKE, SET_RULES
-from router.planning.plan_json import plan_from_json, plan_to_json
+from router.controller.accept.accept import APPLY
+from router.controller.accept.approval import APPROVE, REVOKE, SET_RULES
+from router.planning.document.plan_json import plan_from_json, plan_to_json
 from router.state.audit import verify_chain
 from tests.support.command import run
 from tests.support.deployed import Site, Template, job, planned
@@ -206,6 +206,25 @@ def test_an_approval_is_of_the_values_of_variables_that_jobs_had_then(
         assert "train" not in json.dumps([entry.details for entry in store.audit.entries()])
 
 
+@pytest.mark.parametrize("name", ["LD_PRELOAD", "PYTHONPATH"])
+def test_variables_that_load_code_are_not_added_after_an_approval(
+    valued: Site, rules: Path, act_as: Callable[[str], None], name: str
+) -> None:
+    """They would start other code than was approved. Names of variables are in a job's digest, and so in the plan's."""
+    hold(rules)
+    act_as("ana")
+    assert run("plan", "approve", valued.plan).exit_code == 0
+    act_as("robot")
+    attack = moded("train")
+    attack["run"]["env"][name] = str(valued.folder / "evil")
+    file = valued.folder / "attack.yaml"
+    file.write_text(yaml.safe_dump(attack), encoding="utf-8")
+    refused = applied(valued, "--jobs", file)
+    assert (refused.exit_code, "the job was changed since it was planned" in said(refused)) == (2, True), said(refused)
+    assert "evil" not in said(refused)
+    assert applied(valued).exit_code == 0
+
+
 def test_a_plan_goes_on_with_the_values_that_it_was_applied_with(valued: Site, rules: Path) -> None:
     hold(rules, f"{RULES}no_approval_up_to: 1000000\n")
     with valued.store() as store:
@@ -370,7 +389,7 @@ def test_a_plain_user_changes_no_rules_no_clock_and_no_tokens(
         ((), "which plan?"),
         (("PLAN",), "there are no rules to approve by"),
         (("--list", "--by", "ana"), "lists and changes nothing"),
-        (("missing.json", "--by", "ana"), "cannot be read"),
+        (("missing.json", "--by", "ana"), "no such file"),
     ],
 )
 def test_words_that_do_not_go_together(site: Site, options: tuple[str, ...], says: str) -> None:

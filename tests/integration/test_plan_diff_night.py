@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from router.jobs.residency import Residency
-from router.planning.changes import plan_diff
+from router.planning.explain.changes import plan_diff
 from router.planning.planner import make_plan
 from router.render.plan_diff_text import diff_text
 from tests.support.night import nightly_request

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from router.controller.plan_limits import limits_json
 from router.jobs.limits import Limits
-from router.planning.plan_json import plan_content, plan_from_json
+from router.planning.document.plan_json import plan_content, plan_from_json
 from router.state.store import StateStore
 from tests.support.deployed import Template, job
 

@@ -9,19 +9,19 @@ from pathlib import Path
 import pytest
 
 from pricing.money import Usd
+from router.app.queries.approvals import approve_plan
+from router.app.queries.context import QueryContext
+from router.app.queries.plan_news import find_plan_news
 from router.app.settings import AppSettings
-from router.controller.accept import APPLY
-from router.controller.approval import ApprovalRules
-from router.controller.deploy_settings import Deploy
-from router.controller.events import EventLevel
-from router.controller.notify import NEWS_WINDOW, Notifier, open_channels
-from router.controller.notify_settings import EventKind
-from router.planning.plan import Plan
-from router.planning.plan_json import plan_content, plan_to_json
+from router.controller.accept.accept import APPLY
+from router.controller.accept.approval import ApprovalRules
+from router.controller.history.events import EventLevel
+from router.controller.report.notify import NEWS_WINDOW, Notifier, open_channels
+from router.deploy.deploy_settings import Deploy
+from router.deploy.notify_settings import EventKind
+from router.planning.document.plan import Plan
+from router.planning.document.plan_json import plan_content, plan_to_json
 from router.prices.cloud_settings import Clouds, LoadedClouds
-from router.queries.approvals import approve_plan
-from router.queries.context import QueryContext
-from router.queries.plan_news import find_plan_news
 from router.state.store import StateStore
 from tests.support.console import OPERATOR
 from tests.support.coordinations import Clock

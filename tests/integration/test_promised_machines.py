@@ -10,14 +10,14 @@ import pytest
 
 from pricing.money import Usd
 from pricing.places import Market
+from router.app.queries.context import QueryContext
+from router.app.queries.promised_machines import find_promised_machines
 from router.app.settings import AppSettings
-from router.controller.accept import APPLY
-from router.controller.deploy_settings import Deploy
-from router.planning.plan import Plan
-from router.planning.plan_json import plan_content, plan_to_json
+from router.controller.accept.accept import APPLY
+from router.deploy.deploy_settings import Deploy
+from router.planning.document.plan import Plan
+from router.planning.document.plan_json import plan_content, plan_to_json
 from router.prices.cloud_settings import Clouds, LoadedClouds
-from router.queries.context import QueryContext
-from router.queries.promised_machines import find_promised_machines
 from router.state.records import Phase
 from router.state.store import StateStore
 from tests.support.console import OPERATOR

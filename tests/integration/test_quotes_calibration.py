@@ -36,6 +36,7 @@ def quoted() -> Quote:
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("STEPFARE_HOME", str(tmp_path / "home"))
+    (tmp_path / "home").mkdir()
     return tmp_path / "home"
 
 

@@ -10,6 +10,7 @@ import subprocess
 import urllib.request
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -23,9 +24,10 @@ from pricing.money import Usd
 from router.app.console_demo import DEMO_AT
 from router.cli.console import ExitCode
 from router.config.limits_file import read_limits
-from router.planning.changes import plan_diff
-from router.planning.plan import Plan
-from router.planning.plan_json import plan_from_json
+from router.planning.document.plan import Plan
+from router.planning.document.plan_json import plan_from_json
+from router.planning.document.plan_names import QUOTE
+from router.planning.explain.changes import plan_diff
 from router.prices.history import read_series
 from router.render.figures import cents
 from router.render.since_view import since_view
@@ -197,6 +199,36 @@ class TestOneWorld:
         assert [each["job"] for each in quotes if teams.get(each["job"]) != each["team"]] == []
         assert demo.page("/quotes").count("mira@desk") == 2
 
+    def test_accepted_quotes_have_plans_of_their_own_and_pages_without_gaps(self, demo: Demo) -> None:
+        plans = {each["digest"]: each for each in demo.data("/plans?limit=200")["plans"]}
+        accepted = [each for each in demo.data("/quotes")["quotes"] if each["accepted"] is not None]
+        assert {plans[each["accepted"]["plan"]]["name"] for each in accepted} == {QUOTE}
+        for each in accepted:
+            words = read_page(demo.page(f"/quotes/{each['quote_id']}")).words
+            assert "does not record a run" not in words
+            assert "does not record it" not in words
+            assert "no end" not in words
+            assert f"accepted for at most ${Decimal(each['accepted']['ceiling_usd']):,.2f}" in words
+
+    def test_an_apply_puts_at_risk_what_was_approved(self, demo: Demo) -> None:
+        entries = json.loads(demo.page("/audit.json"))["entries"]
+        approved = {each["digest"]: each["usd"] for each in entries if each["what"] == "approve"}
+        assert len(approved) == 2
+        applied = {each["digest"]: each["usd"] for each in entries if each["what"] == "apply"}
+        assert {plan: applied[plan] for plan in approved} == approved
+
+    def test_what_runs_is_within_its_order_and_its_step_is_not_behind_its_checkpoint(self, demo: Demo) -> None:
+        for gang in demo.gangs():
+            if gang["state"] == "running":
+                made, ends = (datetime.fromisoformat(gang[name]) for name in ("made_at", "planned_finish"))
+                assert ends > DEMO_AT, gang["job"]
+                at_most = Decimal(gang["max_usd_per_hour"]) * Decimal((ends - made).total_seconds()) / 3600
+                # A reservation is paid already: nothing more is at risk.
+                assert not at_most or Decimal(gang["spent_usd"]) <= at_most, gang["job"]
+            for node in gang["nodes"]:
+                assert (node["step"] or 0) >= (node["saved_step"] or 0), gang["job"]
+            assert "None" not in read_page(demo.page(f"/attempts/{gang['attempt']}")).words
+
     def test_a_job_that_is_planned_again_leads_to_tonight_s_plan(self, demo: Demo) -> None:
         links = {link.words: link.attributes["href"] for link in read_page(demo.page("/jobs/qwen3-30b-math")).tags("a")}
         assert links["tonight’s plan"] == "/plans/latest/jobs/qwen3-30b-math"
@@ -244,15 +276,18 @@ def test_all_of_it_is_what_is_made_today(tmp_path: Path, monkeypatch: pytest.Mon
     assert read_series(DATA / "history").equals(read_series(tmp_path / "made" / "history"))
 
 
-def test_it_serves_on_loopback_until_it_is_told_to_stop_and_leaves_nothing() -> None:
-    with subprocess.Popen([STEPFARE, "serve", "--demo", "--port", "0"], stderr=subprocess.PIPE, text=True) as process:
+def test_it_serves_on_loopback_until_it_is_told_to_stop_and_leaves_nothing(demo: Demo) -> None:
+    command = [str(STEPFARE), "serve", "--demo", "--port", "0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process, ExitStack() as ending:
+        ending.callback(process.kill)
         assert process.stderr is not None
         said = [process.stderr.readline(), process.stderr.readline()]
         made = Path(said[0].removeprefix("demo home: ").strip())
         found = re.search(r"http://127\.0\.0\.1:\d+", said[1])
         assert found is not None, said
         assert made.is_dir()
-        assert '<data value="25131.74">' in Demo(found[0], made).page("/tonight")
+        cost = demo.plan(0).cost_usd.dollars()
+        assert f'<data value="{cost:.2f}">' in Demo(found[0], made).page("/tonight")
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0
     assert not made.exists()

@@ -12,12 +12,12 @@ import psycopg
 import pytest
 
 from router.access.identity import local_operator
+from router.app.queries.approvals import ApprovalRefusedError, StateRules, set_approval_rules, state_rules
+from router.app.queries.context import QueryContext
 from router.app.settings import AppSettings
-from router.controller.approval import ApprovalRules
-from router.controller.deploy_settings import Deploy
+from router.controller.accept.approval import ApprovalRules
+from router.deploy.deploy_settings import Deploy
 from router.prices.cloud_settings import Clouds, LoadedClouds
-from router.queries.approvals import ApprovalRefusedError, StateRules, set_approval_rules, state_rules
-from router.queries.context import QueryContext
 from router.state import database
 from router.state.errors import BusyError, StateError
 from router.state.store import StateStore
@@ -28,13 +28,13 @@ from tests.support.state_suite_books import ArchiveSuite, BooksCrashSuite, Closi
 from tests.support.state_suite_budgets import BudgetsSuite
 from tests.support.state_suite_console import IdempotencySuite, TasksSuite, WebhooksSuite
 from tests.support.state_suite_crashes import CrashSuite, VersionsSuite
-from tests.support.state_suite_earlier import EarlierSuite
 from tests.support.state_suite_leases import LeaseSuite
 from tests.support.state_suite_lists import AppendOnlySuite, AuditSuite, LedgerSuite
 from tests.support.state_suite_many import ManySuite
 from tests.support.state_suite_notices import NoticesSuite
 from tests.support.state_suite_overview import OverviewSuite
 from tests.support.state_suite_quotes import QuotesSuite
+from tests.support.state_suite_upgrades import UpgradeSuite
 from tests.support.state_suite_whole import WholeSuite
 from tests.support.state_values import NOW, entry
 
@@ -118,7 +118,7 @@ class TestWholeStates(WholeSuite):
     pass
 
 
-class TestEarlierLedgers(EarlierSuite):
+class TestUpgrades(UpgradeSuite):
     pass
 
 

@@ -14,13 +14,13 @@ from tests.support.state_suite_books import ArchiveSuite, BooksCrashSuite, Closi
 from tests.support.state_suite_budgets import BudgetsSuite
 from tests.support.state_suite_console import IdempotencySuite, TasksSuite, WebhooksSuite
 from tests.support.state_suite_crashes import CrashSuite, VersionsSuite
-from tests.support.state_suite_earlier import EarlierSuite
 from tests.support.state_suite_leases import LeaseSuite
 from tests.support.state_suite_lists import AppendOnlySuite, AuditSuite, LedgerSuite
 from tests.support.state_suite_many import ManySuite
 from tests.support.state_suite_notices import NoticesSuite
 from tests.support.state_suite_overview import OverviewSuite
 from tests.support.state_suite_quotes import QuotesSuite
+from tests.support.state_suite_upgrades import UpgradeSuite
 from tests.support.state_suite_whole import WholeSuite
 from tests.support.state_values import NOW
 
@@ -103,7 +103,7 @@ class TestWholeStates(WholeSuite):
     pass
 
 
-class TestEarlierLedgers(EarlierSuite):
+class TestUpgrades(UpgradeSuite):
     pass
 
 

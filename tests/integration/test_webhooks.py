@@ -16,11 +16,11 @@ from pricing.problems import InvalidInputError
 from router.config.deploy_file import load_deploy
 from router.console import webhooks
 from router.console.webhooks import DEAD_AFTER, FIRST_PAUSE, LONGEST_PAUSE, Webhook, WebhookSender, open_webhooks
-from router.controller.accept import APPLY
-from router.controller.approval import APPROVE
-from router.controller.webhook_settings import WebhookEntry, WebhookEvent
+from router.controller.accept.accept import APPLY
+from router.controller.accept.approval import APPROVE
+from router.deploy.webhook_settings import WebhookEntry, WebhookEvent
 from router.ledger.month import Month
-from router.planning.plan_json import plan_content, plan_to_json
+from router.planning.document.plan_json import plan_content, plan_to_json
 from router.state.store import StateStore
 from router.state.webhook_deliveries import DeliveryState
 from tests.support.scenes import NORTH, a_job, plan_of

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from router.planning.plan import Plan
+from router.planning.document.plan import Plan
 from router.planning.planner import make_plan
 from tests.bench.nights import mid_size_request
 from tests.support.checker import check_plan

@@ -8,8 +8,8 @@ from random import Random
 import pytest
 
 from router.jobs.spec import Job
-from router.planning.candidates import CandidateFinder
-from router.planning.derived_placement import find_for_plan, placement_type_of
+from router.planning.find.candidates import CandidateFinder
+from router.planning.find.derived_placement import find_for_plan, placement_type_of
 from router.planning.planner import make_plan
 from tests.property.test_columns_against_brute_force import wrong
 from tests.property.test_plan_against_brute_force import differences

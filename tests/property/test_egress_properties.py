@@ -20,18 +20,18 @@ volumes = st.integers(0, 200_000 * BYTES_PER_GB)
 @given(tariffs, volumes, volumes)
 def test_more_never_costs_less(tariff: Tariff, one: int, other: int) -> None:
     few, many = sorted((one, other))
-    assert tariff.cost_at(few, 0) <= tariff.cost_at(many, 0)
+    assert tariff.cost_of(0, few, 0) <= tariff.cost_of(0, many, 0)
 
 
 @given(tariffs, volumes, volumes)
 def test_two_parts_cost_as_much_as_the_whole(tariff: Tariff, first: int, second: int) -> None:
-    parts = tariff.cost_at(first, 0) + tariff.cost_of(first, second, 0)
-    assert abs(parts.nanos - tariff.cost_at(first + second, 0).nanos) <= 1
+    parts = tariff.cost_of(0, first, 0) + tariff.cost_of(first, second, 0)
+    assert abs(parts.nanos - tariff.cost_of(0, first + second, 0).nanos) <= 1
 
 
 @given(tariffs, volumes)
 def test_no_byte_costs_more_than_the_top_price(tariff: Tariff, volume: int) -> None:
-    assert tariff.cost_at(volume, 0).nanos <= tariff.top_price.nanos * volume // BYTES_PER_GB + 1
+    assert tariff.cost_of(0, volume, 0).nanos <= tariff.top_price.nanos * volume // BYTES_PER_GB + 1
 
 
 @given(

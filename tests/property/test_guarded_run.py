@@ -58,6 +58,9 @@ def assert_near(
     usd = float(found.spot[0]) * spot + float(found.fallback[0]) * on_demand
     assert usd == pytest.approx(played.usd(spot, on_demand), rel=rel)
     assert float(found.fallback_probability[0]) == pytest.approx(played.needed.mean(), abs=points)
+    last_moment, was = float(found.last_moment_probability[0]), float(played.last_moment.mean())
+    # A few runs that have some time left count, too: the promise is the smaller for it.
+    assert was - max(points, 0.03) <= last_moment <= was + 0.1
 
 
 @pytest.mark.parametrize(
@@ -69,6 +72,17 @@ def test_cost_within_two_per_cent_and_probability_within_a_point(
     found = level_figures(run, hazard.shape, figure_levels(hazard), np.array([window])).expect_variant(hazard, 0)
     played = simulate_guarded_runs(run, hazard, window, DRAWS, 1)
     assert_near(found, played, spot, on_demand, rel=0.02, points=0.01)
+
+
+@pytest.mark.parametrize(
+    ("run", "hazard", "window", "spot", "on_demand"), [c[1:] for c in CASES], ids=[c[0] for c in CASES]
+)
+def test_who_leaves_the_pool_early_has_time_to_lose_the_fallback(
+    run: GuardedWork, hazard: Hazard, window: float, spot: float, on_demand: float
+) -> None:
+    figures = level_figures(run, hazard.shape, figure_levels(hazard), np.array([window]))
+    played = simulate_guarded_runs(run, hazard, window, DRAWS, 1, leave_after=LEAVE_AFTER)
+    assert_near(figures.expect_variant(hazard, 1), played, spot, on_demand, rel=0.02, points=0.02)
 
 
 @pytest.mark.parametrize("share", BRIDGED_SHARES)

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from router.planning.candidates import candidates_for
-from router.planning.machine_mixes import MOST_SPLITS
-from router.planning.plan import Plan
+from router.planning.document.plan import Plan
+from router.planning.find.candidates import candidates_for
+from router.planning.find.machine_mixes import MOST_SPLITS
 from router.planning.planner import make_plan
 from tests.property.test_columns_against_brute_force import wrong
 from tests.property.test_plan_against_brute_force import differences, plan_of

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 from pricing.book_file import embedded_book
-from router.config.job_files import read_jobs
+from router.config.job_files import load_jobs
 from router.config.limits_file import read_limits
 from router.jobs.guarded_run import BRIDGED_SHARES, GuardedWork
 from router.jobs.spec import Job
-from router.planning.candidate import Candidate
-from router.planning.candidates import candidates_for
-from router.planning.gang_rates import GUARD_MARGIN_HOURS
-from router.planning.plan import Plan
+from router.planning.document.plan import Plan
+from router.planning.find.candidate import Candidate
+from router.planning.find.candidates import candidates_for
+from router.planning.find.gang_rates import GUARD_MARGIN_HOURS
 from router.planning.planner import PlanRequest, make_plan
 from tests.support.checker import check_plan
 from tests.support.guarded_runs import simulate_guarded_runs
@@ -45,7 +45,7 @@ class Example:
 @pytest.fixture(scope="module")
 def example() -> Example:
     folder = ROOT / "examples" / "nightly"
-    jobs = read_jobs([folder], NOW)
+    jobs = load_jobs([folder], NOW).jobs
     limits = read_limits(folder / "limits.yaml")
     book = embedded_book()
     # The counts of the search end it, never the clock, which would choose another plan on a busy machine.

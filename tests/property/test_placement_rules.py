@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from router.jobs.spec import Job
-from router.planning.candidates import candidates_for
+from router.planning.find.candidates import candidates_for
 from router.planning.planner import make_plan
 from tests.property.test_columns_against_brute_force import wrong
 from tests.property.test_plan_against_brute_force import differences

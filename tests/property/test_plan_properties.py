@@ -20,8 +20,8 @@ from pricing.offers import Offer
 from pricing.places import Market
 from router.jobs.limits import Limits
 from router.jobs.spec import Job
-from router.planning.plan import Plan
-from router.planning.plan_json import plan_to_json
+from router.planning.document.plan import Plan
+from router.planning.document.plan_json import plan_to_json
 from router.planning.planner import make_plan
 from tests.support.checker import check_plan
 from tests.support.instances import Instance, make_instance

@@ -10,12 +10,12 @@ from random import Random
 import pytest
 
 from pricing.places import RegionId
-from router.planning.candidate import Candidate
-from router.planning.candidates import CandidateFinder
-from router.planning.remaining_work import remaining_job, remaining_usd
-from router.planning.replacement import PlacementRequest, Placements, place_gangs
-from router.planning.shared_limits import use_of
-from router.planning.solver import PulpSolver
+from router.planning.find.candidate import Candidate
+from router.planning.find.candidates import CandidateFinder
+from router.planning.improve.replacement import PlacementRequest, Placements, place_gangs
+from router.planning.problem.remaining_work import remaining_job, remaining_usd
+from router.planning.problem.shared_limits import use_of
+from router.planning.program.solver import PulpSolver
 from tests.support.instances import Instance, make_instance
 from tests.support.shared_limits import Holding, OfferName, Shared, shared_things
 

@@ -15,13 +15,13 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from pricing.money import Usd
 from pricing.pool_experience import PoolExperience
 from router.jobs.experience import Experience, LearnedSpeed
-from router.planning.changes import plan_diff
-from router.planning.cost_changes import changes_by_kind
-from router.planning.limit_peaks import limit_peaks
-from router.planning.plan import CommitmentUse, JobCover, Lateness, Plan, PlanCarbon, Preemption, TeamStanding
-from router.planning.plan_json import plan_from_json, plan_to_json
-from router.planning.plan_schema import plan_schema
-from router.planning.restricted_plan import restrict_plan
+from router.planning.document.limit_peaks import limit_peaks
+from router.planning.document.plan import CommitmentUse, JobCover, Lateness, Plan, PlanCarbon, Preemption, TeamStanding
+from router.planning.document.plan_json import plan_from_json, plan_to_json
+from router.planning.document.plan_schema import plan_schema
+from router.planning.document.restricted_plan import restrict_plan
+from router.planning.explain.changes import plan_diff
+from router.planning.explain.cost_changes import changes_by_kind
 from router.render.since_view import since_view
 from router.render.tonight_page import tonight_page
 from tests.support.scenes import ALPS, LAKE, NORTH, SOUTH, a_job, plan_of

@@ -8,7 +8,7 @@ from fractions import Fraction
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from router.showback.apportion import decimal_places, exact_sum, split_amount, weight_ratios
+from router.showback.apportion import decimal_places, exact_sum, split_amount
 from router.showback.shared_costs import Group, SharingMethod, share_costs
 
 FEW = settings(max_examples=150, deadline=None)
@@ -35,14 +35,6 @@ def test_parts_are_the_whole(total: Decimal, weights: list[int | Decimal | Fract
         assert abs(Fraction(part) - Fraction(total) * share_of_it) < digit
         assert part == 0 or (part < 0) == (total < 0)
     assert split_amount(total.copy_negate(), weights, places) == tuple(part.copy_negate() for part in parts)
-
-
-@FEW
-@given(WEIGHTS, st.integers(1, 18))
-def test_ratios_are_one(weights: list[int | Decimal | Fraction], places: int) -> None:
-    found = weight_ratios(weights, places)
-    assert exact_sum(found) == 1
-    assert min(found) >= 0
 
 
 @FEW

@@ -9,11 +9,11 @@ import pytest
 
 from pricing.money import Usd
 from router.jobs.spec import Job
-from router.planning.alternatives import JobContext, best_single_run, evaluate_single_run, fitting_runs
-from router.planning.candidate import Candidate, steps_to_do
-from router.planning.left_shift import Load, earliest_run, may_begin, run_from
-from router.planning.problem import PlacementProblem, slots_within_dates
-from router.planning.schedule import SlotHold
+from router.planning.find.candidate import Candidate, steps_to_do
+from router.planning.problem.left_shift import Load, earliest_run, may_begin, run_from
+from router.planning.problem.problem import PlacementProblem, slots_within_dates
+from router.planning.problem.schedule import SlotHold
+from router.planning.program.single_runs import JobContext, best_single_run, evaluate_single_run, fitting_runs
 from tests.support.instances import make_instance
 from tests.support.running_instances import make_running_instance
 from tests.support.scenes import problem_of

@@ -8,8 +8,8 @@ from random import Random
 import pytest
 
 from pricing.money import Usd
-from router.planning.changes import plan_diff
-from router.planning.plan import Plan
+from router.planning.document.plan import Plan
+from router.planning.explain.changes import plan_diff
 from router.planning.planner import make_plan
 from tests.support.checker import check_plan
 from tests.support.instances import Instance, make_instance

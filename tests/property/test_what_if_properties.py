@@ -7,10 +7,10 @@ from decimal import Decimal
 
 import pytest
 
-from router.planning.plan import Plan
-from router.planning.plan_json import plan_to_json
+from router.planning.document.plan import Plan
+from router.planning.document.plan_json import plan_to_json
 from router.planning.planner import PlanRequest, make_plan
-from router.planning.what_if import LimitChange, PriceScaling, RegionDrop, apply_changes, scopes_of
+from router.planning.what_if.what_if import LimitChange, PriceScaling, RegionDrop, apply_changes, scopes_of
 from tests.support.instances import make_instance
 from tests.support.solved_instances import request_of
 

@@ -17,15 +17,15 @@ from router.planning.columns.runs import RunPricer
 from router.planning.columns.search import solve_by_columns
 from router.planning.columns.table import build_table
 from router.planning.columns.worth import EndedRelaxation
-from router.planning.effort import Effort
-from router.planning.plan import ShadowPrice
-from router.planning.plan_json import plan_from_json, plan_to_json
+from router.planning.document.plan import ShadowPrice
+from router.planning.document.plan_json import plan_from_json, plan_to_json
+from router.planning.explain.shadow_prices import shadow_prices
 from router.planning.planner import PlanRequest, make_plan
-from router.planning.problem import PlacementProblem
-from router.planning.schedule import SlotHold
-from router.planning.shadow_prices import shadow_prices
-from router.planning.solve import PlacementSolution
-from router.planning.solver import PulpSolver
+from router.planning.problem.problem import PlacementProblem
+from router.planning.problem.schedule import SlotHold
+from router.planning.program.effort import Effort
+from router.planning.program.solve import PlacementSolution
+from router.planning.program.solver import PulpSolver
 from router.prices.books import load_book
 from tests.bench.nights import realistic_night
 from tests.support.changed_requests import raised

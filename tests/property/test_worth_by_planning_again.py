@@ -15,10 +15,10 @@ import pytest
 from pricing.money import Usd
 from router.jobs.residency import Residency
 from router.jobs.spec import Job, MarketRule
-from router.planning.constraint_prices import ConstraintPrice, constraint_prices
-from router.planning.plan import Plan, Relaxation, ShadowPrice
+from router.planning.document.plan import Plan, Relaxation, ShadowPrice
 from router.planning.planner import PlanRequest, make_plan
-from router.planning.problem import window
+from router.planning.problem.problem import window
+from router.planning.what_if.constraint_prices import ConstraintPrice, constraint_prices
 from tests.bench.nights import mid_size_request
 from tests.support.changed_requests import raised, relaxed, with_job
 from tests.support.crowded_nights import crowded_request

@@ -9,7 +9,7 @@ from typing import Any
 from pricing.money import Usd
 from pricing.offers import Offer
 from router.jobs.spec import Job
-from router.planning.candidates import CandidateFinder
+from router.planning.find.candidates import CandidateFinder
 from router.quotes.budget_quote import make_budget_quote
 from router.quotes.make_quote import make_quote
 from router.quotes.quote import BudgetQuote, Quote, Refused

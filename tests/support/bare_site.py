@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from router.controller.context import ControllerContext
-from router.controller.deploy_settings import Deploy
-from router.controller.workspaces import CoordinatorEndpoint
+from router.controller.workspace.workspaces import CoordinatorEndpoint
+from router.deploy.deploy_settings import Deploy
 from terraform.engine import Engine, EngineKind
 from terraform.runner import Runner
 from tests.support.new_state import open_state

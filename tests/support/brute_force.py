@@ -1,4 +1,4 @@
-"""The exact optimum of small instances by enumeration (design note 003); shares no code with the program.
+"""The exact optimum of small instances by enumeration (design note placement-program); shares no code with the program.
 
 First the numbers of jobs left out, as precedence_rules.py orders them; then cost plus thresholds, carbon
 among them. Each job's schedules are reduced to those that no other beats in cost and in use of everything shared, then
@@ -115,7 +115,8 @@ def enumerate_problem(
 ) -> Problem:
     """All undominated schedules of all jobs; ``candidates`` by job name. All within the horizon.
 
-    ``levels`` other than those of note 045 may be given; jobs of ``displace_nobody`` never have to stay where they run.
+    ``levels`` other than those of rules-of-the-plan.md may be given; jobs of ``displace_nobody`` need never stay where
+    they run.
     """
     edges = slot_edges(
         now, now + horizon, slot, dates_of(*limits.reservations, *limits.maintenance, *limits.commitments)

@@ -10,8 +10,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from router.controller.lifecycle import ReleaseReason
-from router.controller.replanner import TICK
+from router.controller.history.lifecycle import ReleaseReason
+from router.controller.supervise.replanner import TICK
 from router.demo.stage import TrainingResult
 from router.state.records import Attempt, Phase
 from tests.support.campaign_places import STEPS, cloud_time

@@ -14,10 +14,10 @@ from types import TracebackType
 from typing import Self
 
 from providers.sandbox.machines import SandboxMachines
-from router.controller.attempt_history import resumable_histories
-from router.controller.deploy_settings import Timeouts
 from router.controller.drills import DrillTarget, find_targets
+from router.controller.history.attempt_history import resumable_histories
 from router.demo.stage import read_step_count
+from router.deploy.deploy_settings import Timeouts
 from router.state.records import Attempt
 from router.state.store import StateStore
 from tests.support.campaign_places import TIMEOUTS, Setting, clock_of, cloud_time

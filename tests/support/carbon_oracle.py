@@ -1,4 +1,4 @@
-"""Emissions worked out a second time, from the words of design note 043 and the figures of the tables alone."""
+"""Emissions worked out a second time, from the words of rules-of-the-plan.md and the figures of the tables alone."""
 
 from __future__ import annotations
 

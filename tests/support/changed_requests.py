@@ -11,7 +11,7 @@ from pricing.money import NANOS, Usd
 from router.jobs.quantities import Moment, parse_duration
 from router.jobs.residency import Residency
 from router.jobs.spec import Job, MarketRule
-from router.planning.plan import Relaxation, ShadowPrice
+from router.planning.document.plan import Relaxation, ShadowPrice
 from router.planning.planner import PlanRequest
 
 _BUDGET = "budget of team "

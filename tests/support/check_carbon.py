@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fractions import Fraction
 
-from router.planning.plan import Line
+from router.planning.document.plan import Line
 from tests.support.carbon_oracle import grams_per_hour, weight_per_gram
 from tests.support.plan_view import View
 

@@ -1,4 +1,4 @@
-"""Checks of what a plan says of committed spend (design note 048)."""
+"""Checks of what a plan says of committed spend (design note rules-of-the-plan)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from fractions import Fraction
 from itertools import pairwise
 
 from router.jobs.limits import Commitment
-from router.planning.plan import Line
+from router.planning.document.plan import Line
 from tests.support.commitment_oracle import bought, matches
 from tests.support.plan_view import View, exact_hours
 from tests.support.schedules import dates_of, slot_edges

@@ -1,4 +1,4 @@
-"""Checks of the terms of each job's cost, from the words of design note 041."""
+"""Checks of the terms of each job's cost, from the words of design note costs-and-estimates."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from datetime import timedelta
 from fractions import Fraction
 
 from router.jobs.spec import Checkpoint, Job
-from router.planning.plan import Line
-from router.planning.plan_usage import JobCostTerms
+from router.planning.document.plan import Line
+from router.planning.document.plan_usage import JobCostTerms
 from tests.support.plan_view import View
 
 _WORDS = (
@@ -26,10 +26,10 @@ HOUR = timedelta(hours=1)
 
 
 def check_cost_terms(view: View) -> Iterator[str]:
-    """Each placed job has its terms, or none has (plans of earlier versions); they are not negative and add up to its
+    """Each placed job has its terms, or none has (plans made by hand); they are not negative and add up to its
     cost; moves and starts are as planned."""
     usage = view.plan.usage
-    if usage is None or not usage.cost_terms:
+    if not usage.cost_terms:
         return
     terms = {item.job: item for item in usage.cost_terms}
     for summary in view.plan.jobs:
@@ -57,13 +57,12 @@ def check_cost_terms(view: View) -> Iterator[str]:
 
 
 def check_stated_quantities(view: View) -> Iterator[str]:
-    """Terms are what design note 058 makes of the quantities that a job file states, and say which these are.
+    """Terms are what costs-and-estimates.md makes of the quantities that a job file states, and say which these are.
 
     On one gang with λ interruptions an hour, of the running time that is billed λR/(1+λR) is restarts of R hours and
     λL/(1+λR) lost work of L hours each; of the rest δ/(τ+δ) is checkpoints of δ hours every τ hours of compute.
     """
-    usage = view.plan.usage
-    for item in () if usage is None else usage.cost_terms:
+    for item in view.plan.usage.cost_terms:
         job = view.job(item.job)
         if job is None:
             continue

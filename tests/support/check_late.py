@@ -1,4 +1,4 @@
-"""Checks of jobs that end after their deadline, from the words of design note 047."""
+"""Checks of jobs that end after their deadline, from the words of design note rules-of-the-plan."""
 
 from __future__ import annotations
 

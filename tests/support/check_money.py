@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from pricing.places import RegionId
 from router.jobs.spec import Job
-from router.planning.plan import Line
+from router.planning.document.plan import Line
 from tests.support.plan_view import View
 from tests.support.schedules import within_cap
 from tests.support.shipping import Need, checkpoint_need, needs_into

@@ -12,7 +12,7 @@ from pricing.machines import RDMA_FABRICS
 from pricing.offers import Offer
 from pricing.places import PROVISIONABLE_CLOUDS, Market
 from router.jobs.spec import Job
-from router.planning.plan import Line
+from router.planning.document.plan import Line
 from tests.support.mix_oracle import mix_problems
 from tests.support.placement_oracle import unplaceable
 from tests.support.plan_view import Stretch, View
@@ -93,8 +93,7 @@ def _goes_on(job: Job, stretch: Stretch) -> bool:
 
 def _typed(view: View, job: Job) -> Job:
     """The job with the placement that the plan derived and used; as it is where it used none."""
-    usage = view.plan.usage
-    found = next((each for each in usage.placement_types if each.job == job.name), None) if usage is not None else None
+    found = next((each for each in view.plan.usage.placement_types if each.job == job.name), None)
     if found is None or job.placement is not None or not found.used:
         return job
     return job.model_copy(update={"placement": found.type})

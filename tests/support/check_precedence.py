@@ -1,4 +1,4 @@
-"""Checks of a plan against design note 045: who may pause, move or leave out a job that runs.
+"""Checks of a plan against design note rules-of-the-plan: who may pause, move or leave out a job that runs.
 
 The physics of the place where a job runs are read from the planner's candidates, as data; all else is worked out here.
 """
@@ -12,8 +12,9 @@ from typing import Any
 
 from pricing.places import RegionId
 from router.jobs.spec import Job
-from router.planning.derived_placement import plan_candidates
-from router.planning.plan import Line
+from router.planning.document.plan import Line
+from router.planning.find.candidates import CandidateFinder
+from router.planning.find.derived_placement import find_for_plan
 from tests.support.plan_view import HOUR, View
 from tests.support.precedence_rules import fair_bands, runs_now
 from tests.support.schedules import CandidateLike, closes, dates_of, reserved, slot_edges, standing
@@ -38,7 +39,8 @@ def staying(view: View, job: Job) -> Staying | None:
         return None
     if job.earliest_start is not None and job.earliest_start.at(view.now) > view.now:
         return None
-    kept, _ = plan_candidates(job, view.book, view.limits, view.now, advisory=view.advisory)
+    finder = CandidateFinder(view.book, view.limits, view.now, advisory=view.advisory)
+    kept, _ = find_for_plan(finder, job)
     place = job.status.running if job.status is not None else None
     here = standing(place, kept)
     if not here:
@@ -136,7 +138,7 @@ def _goes_first(view: View, other: Job, job: Job) -> bool:
     if other.name == job.name:
         return False
     if view.is_late(other) != view.is_late(job):
-        return view.is_late(job)  # Jobs in time go before late ones (design note 047).
+        return view.is_late(job)  # Jobs in time go before late ones (design note rules-of-the-plan).
     if other.priority > job.priority:
         return True
     # Of running jobs of one priority those stay that fit together; one that cannot resume stays before all others.

@@ -10,7 +10,7 @@ from pricing.money import UsdPerHour
 from pricing.places import Market
 from router.jobs.limits import Reservation
 from router.jobs.spec import Job
-from router.planning.plan import Line, LineFallback
+from router.planning.document.plan import Line, LineFallback
 from tests.support.plan_view import HOUR, Stretch, View, starting_time
 from tests.support.schedules import closes, dates_of, slot_edges
 from tests.support.shared_limits import Holding, OfferName, Shared, shared_things

@@ -1,6 +1,6 @@
 """The independent checker: everything that a plan promises, worked out again from jobs, book and limits.
 
-It shares no code with the program; design note 003 is its only authority.
+It shares no code with the program; design note placement-program is its only authority.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from datetime import timedelta
 from pricing.book import PriceBook
 from router.jobs.limits import Limits
 from router.jobs.spec import Job
-from router.planning.plan import Plan
+from router.planning.document.plan import Plan
 from tests.support import (
     check_carbon,
     check_commitments,

@@ -1,4 +1,4 @@
-"""Cover by committed spend, worked out a second time from the words of design note 048."""
+"""Cover by committed spend, worked out a second time from the words of design note rules-of-the-plan."""
 
 from __future__ import annotations
 

@@ -11,14 +11,14 @@ from pathlib import Path
 from fastapi.testclient import TestClient
 
 from router.access.identity import Identity, local_operator, parse_grants
+from router.app.queries.context import QueryContext
 from router.app.settings import AppSettings
 from router.console.answers import AnswerCache
 from router.console.app import make_console
 from router.console.site import ConsoleSite
 from router.console.work import TaskRunner, ThreadWorker
-from router.controller.deploy_settings import Deploy
+from router.deploy.deploy_settings import Deploy
 from router.prices.cloud_settings import Clouds, LoadedClouds
-from router.queries.context import QueryContext
 from router.state.store import StateStore
 
 OPERATOR = local_operator("operator")

@@ -1,4 +1,4 @@
-"""The coordinator of docs/design/011-node-agent.md, small and honest: it keeps what it hears, lets the gang meet, stops
+"""The coordinator of agent-and-coordinator.md, small and honest: it keeps what it hears, lets the gang meet, stops
 the rest when one rank failed, and is away when the test says so."""
 
 from __future__ import annotations

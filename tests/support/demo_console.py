@@ -25,22 +25,31 @@ from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
 from router.access.identity import local_operator
 from router.app.console_demo import APPROVAL_RULES, DEMO_AT
+from router.app.queries.context import QueryContext
+from router.app.queries.quote_questions import QuoteQuestion, ask_quote, check_question
 from router.app.settings import AppSettings
 from router.config.approval_file import load_approval_rules
-from router.config.job_files import read_jobs
+from router.config.job_files import load_jobs
 from router.config.limits_file import read_limits
-from router.controller.deploy_settings import Deploy
 from router.controller.plan_limits import store_limits
+from router.deploy.deploy_settings import Deploy
 from router.jobs.job_json import parse_job
 from router.ledger.budget import Budget, Scope
-from router.planning.plan import Plan
-from router.planning.plan_json import plan_content, plan_from_json
-from router.planning.plan_names import NIGHT
+from router.planning.document.plan import Plan
+from router.planning.document.plan_json import plan_content, plan_from_json
+from router.planning.document.plan_names import NIGHT
 from router.prices import history
 from router.prices.cloud_settings import Clouds, LoadedClouds
-from router.queries.context import QueryContext
-from router.queries.quote_questions import QuoteQuestion, ask_quote, check_question
-from tests.support.demo_nights import APPROVER, MIDTRAINING, NOVEMBER, OCTOBER, DemoNights, interruptions, write_bills
+from tests.support.demo_nights import (
+    APPROVER,
+    EARLIER,
+    MIDTRAINING,
+    NOVEMBER,
+    OCTOBER,
+    DemoNights,
+    interruptions,
+    write_bills,
+)
 from tests.support.example_quotes import Promise, keep_promises
 from tests.support.metered_stage import stage
 from tests.support.night import NOW
@@ -60,6 +69,7 @@ LATER = ("code-34b-pretrain", "llama3-70b-sft-code", "llama3-8b-domain", "mpt-70
 #: Spot prices of the night before, made up: tonight's times a factor, by cloud, region and first letters of the type.
 EARLIER_PRICES = {
     ("aws", "us-east-1", "p6-b200."): Decimal("1.12"),
+    ("aws", "us-west-1", "p5en."): Decimal("1.15"),
     ("aws", "us-east-2", "p5.48xlarge"): Decimal("1.05"),
     ("aws", "eu-south-2", "p5en."): Decimal("0.94"),
     ("gcp", "europe-north1", "a3-highgpu-"): Decimal("0.93"),
@@ -93,7 +103,8 @@ def _play(home: Path, scratch: Path, last_night: Plan, tonight: Plan, folder: Pa
     rules = scratch / "approval.yaml"
     rules.write_text(APPROVAL_RULES, encoding="utf-8")
     limits = read_limits(NIGHTLY / "limits.yaml")
-    jobs = {job.digest: job for job in (*read_jobs([scratch / "jobs"], YESTERDAY), *read_jobs([NIGHTLY], NOW))}
+    loaded = (load_jobs([scratch / "jobs"], YESTERDAY), load_jobs([NIGHTLY], NOW))
+    jobs = {job.digest: job for each in loaded for job in each.jobs}
     settings = AppSettings(Deploy(), LoadedClouds(Clouds(), {}), home, {})
     with stage(home, OCTOBER.begins) as playing:
         store = playing.store
@@ -120,13 +131,14 @@ def _play(home: Path, scratch: Path, last_night: Plan, tonight: Plan, folder: Pa
 def _promises(nights: DemoNights) -> Iterator[Promise]:
     """Yield an accepted quote of a run that cost more than it said, and one of a run that did not."""
     store = nights.stage.store
-    for name, plan, start, hours, p50, p90 in (
-        ("code-34b-pretrain", nights.plans["code-34b-pretrain", 14], 14, 26, "1240", "1380"),
-        (GONE.stem, plan_content(nights.last_night)["digest"], 20, 5, "24", "46"),
-    ):
-        (digest,) = {each.job_digest for each in store.attempts.find(job=name, plan=plan)}
-        job = parse_job(store.plans.jobs([digest])[digest])
-        yield Promise(job, plan, datetime(2026, 11, start, 18, 15, tzinfo=UTC), hours * _HOUR, p50, p90)
+    prices = {"code-34b-pretrain": ("1240", "1380"), "retinanet-junctions": ("88", "95")}
+    for run in EARLIER:
+        if run.quoted:
+            plan, (p50, p90) = nights.plans[run.job, run.night], prices[run.job]
+            (digest,) = {each.job_digest for each in store.attempts.find(job=run.job, plan=plan)}
+            job, (place, machines) = parse_job(store.plans.jobs([digest])[digest]), nights.place_of(run, {})
+            start = datetime(2026, 11, run.night, 18, 15, tzinfo=UTC)
+            yield Promise(job, plan, place, machines, start, timedelta(hours=float(run.hours)), p50, p90)
 
 
 def _history(plans: tuple[Plan, ...]) -> Iterator[PricePoint]:

@@ -19,21 +19,21 @@ from pricing.book_file import embedded_book
 from pricing.money import UsdPerHour
 from pricing.places import Market, RegionId
 from router.app.console_demo import DEMO_AT
-from router.controller.accept import AcceptedOrders, record_acceptance, requests_of
-from router.controller.approval import ApprovalRules
+from router.app.queries.approvals import approve_plan
+from router.app.queries.context import QueryContext
+from router.controller.accept.accept import AcceptedOrders, record_acceptance, requests_of
+from router.controller.accept.approval import ApprovalRules
 from router.controller.orders import orders_of
-from router.controller.placement_options import GangPlacement, fill_list_prices
-from router.controller.provision_order import ProvisionRequest
+from router.controller.provision.provision_order import ProvisionRequest
+from router.controller.workspace.placement_options import GangPlacement, fill_list_prices
 from router.jobs.job_json import job_json, parse_job
 from router.jobs.limits import Limits
 from router.jobs.spec import Job
 from router.jobs.speed import Speed, gang_speed
 from router.ledger.month import Month
-from router.planning.plan import Line, Plan
-from router.planning.plan_json import plan_content, plan_to_json
-from router.planning.plan_names import NIGHT, TRIAL
-from router.queries.approvals import approve_plan
-from router.queries.context import QueryContext
+from router.planning.document.plan import Line, Plan
+from router.planning.document.plan_json import plan_content, plan_to_json
+from router.planning.document.plan_names import NIGHT, QUOTE, TRIAL
 from router.state.records import Attempt, NodeRecord, NoticeRecord
 from tests.support.made_up_bill import Account, Row, write_bill
 from tests.support.metered_stage import HOUR, MINUTE, Life, Place, Stage, planned
@@ -54,7 +54,7 @@ class EarlierRun:
     ``offset``: hours after the first gangs of the night. ``lost_after``: hours until its machines were interrupted,
     once. ``at``: the job whose place it had, None its own.
     ``deadline`` "": some hours after its planned end. ``settles``: its price is such that the team has spent what
-    the limits file says.
+    the limits file says. ``quoted``: in November its plan is that of a quote that was accepted.
     """
 
     job: str
@@ -66,6 +66,7 @@ class EarlierRun:
     at: str | None = None
     deadline: str = ""
     settles: bool = False
+    quoted: bool = False
 
 
 def _run(job: str, night: int, hours: str, more: str = "0", **changes: object) -> EarlierRun:
@@ -85,7 +86,7 @@ EARLIER = (
     _run("resnet50-weekly", 7, "1.8", deadline="+24h"),
     _run("llama3-70b-lora-support", 7, "15", "2", deadline="+16h"),
     _run("mpt-7b-pretrain", 8, "72"),
-    _run("retinanet-junctions", 8, "7.6"),
+    _run("retinanet-junctions", 8, "7.6", quoted=True),
     _run("mpt-13b-pretrain", 9, "150", "18", lost_after=70),
     _run("faq-7b-lora", 9, "10"),
     _run("tts-voices", 9, "30", lost_after=12),
@@ -98,7 +99,7 @@ EARLIER = (
     _run("flux-product-shots", 13, "2.4", deadline="+8h"),
     _run("llama3-8b-domain", 13, "60"),
     _run("resnet50-weekly", 14, "1.8", deadline="+24h"),
-    _run("code-34b-pretrain", 14, "26", "4"),
+    _run("code-34b-pretrain", 14, "26", "4", quoted=True),
     _run("llama2-7b-sft-chat", 14, "16", at="eval-sweep-7b", settles=True),
     _run("mpt-70b-continued", 15, "100", settles=True),
     _run("bert-large-pretraining", 15, "80", settles=True),
@@ -139,25 +140,31 @@ class DemoNights:
 
     def _play_month(self, shift: timedelta, share: Fraction, prices: Mapping[EarlierRun, str]) -> None:
         """Accept a plan for each night, then play its runs in the order in which they end."""
-        played: list[tuple[EarlierRun, str, Job, list[Life]]] = []
-        for night in sorted({run.night for run in EARLIER}):
-            as_of = datetime(2026, 11, night, 18, tzinfo=UTC) + shift
-            own = [(run, self._earlier_job(run)) for run in EARLIER if run.night == night]
+        played: list[tuple[EarlierRun, str, Job, Line, list[Life]]] = []
+        for night, quoted in sorted({(run.night, run.quoted and not shift) for run in EARLIER}, key=_first_quoted):
+            evening = datetime(2026, 11, night, 18, tzinfo=UTC) + shift
+            own = [
+                (run, self._earlier_job(run))
+                for run in EARLIER
+                if (run.night, run.quoted and not shift) == (night, quoted)
+            ]
             lines = []
             for run, job in own:
-                place, machines = self._place(run, prices)
-                begun = as_of + _MADE_AFTER + run.offset * HOUR
-                lines.append(planned(job, place, begun, str(run.hours * share), machines=machines, steps=job.steps))
-            digest = self._accept(as_of, [job for _, job in own], lines)
+                place, machines = self.place_of(run, prices)
+                begun = evening + _MADE_AFTER + run.offset * HOUR
+                lines.append(_line(job, place, begun, run.hours * share, machines))
+            # A quote is accepted an hour before its run begins.
+            as_of = evening + _MADE_AFTER - HOUR if quoted else evening
+            digest = self._accept(as_of, [job for _, job in own], lines, QUOTE if quoted else NIGHT)
             played += [
-                (run, digest, job, _earlier_lives(run, job, line.start, share))
+                (run, digest, job, line, _earlier_lives(run, job, line.start, share))
                 for (run, job), line in zip(own, lines, strict=True)
             ]
             self.plans |= {(run.job, night): digest for run, _ in own}
-        for run, digest, job, lives in sorted(played, key=lambda each: (_end(each[3]), each[0].job)):
-            place, machines = self._place(run, prices)
+        for run, digest, job, line, lives in sorted(played, key=lambda each: (_end(each[4]), each[0].job)):
+            place, machines = self.place_of(run, prices)
             for life in lives:
-                self.stage.run(digest, job, place, life, machines)
+                self.stage.run(digest, job, place, life, machines, line.end)
 
     def _begin_midtraining(self) -> None:
         """Begin the gang that tonight's job file says to run, with as many steps done at six as it says."""
@@ -167,11 +174,11 @@ class DemoNights:
         assert status.running is not None
         assert status.running.since is not None
         begun, first = status.running.since, _changed(job, status=None)
-        place, machines = self._place(EarlierRun(MIDTRAINING, 20, Fraction(100)), {})
-        line = planned(first, place, begun, "100", machines=machines, steps=first.steps)
+        place, machines = self.place_of(EarlierRun(MIDTRAINING, 20, Fraction(100)), {})
+        line = _line(first, place, begun, Fraction(100), machines)
         plan = self._accept(begun - 30 * MINUTE, [first], [line], TRIAL)
         pace = status.steps_done / ((self.tonight.as_of - begun - first.startup) / HOUR)
-        self.stage.run(plan, first, place, _life(first, begun, pace), machines)
+        self.stage.run(plan, first, place, _life(first, begun, pace), machines, line.end)
 
     def _apply(self, plan: Plan) -> None:
         """Approve and accept a plan, and play its orders that begin until now; a gang that runs is left alone."""
@@ -193,15 +200,16 @@ class DemoNights:
 
     def _accepted(self, plan: Plan) -> AcceptedOrders:
         digest, jobs = plan_content(plan)["digest"], {each.job: self.jobs[each.job_digest] for each in plan.jobs}
-        # What runs already is in its own plan's books.
-        orders = [order for order in orders_of(plan) if order.job != MIDTRAINING]
-        return requests_of(plan, digest, orders, jobs, embedded_book(), 1, self.limits)
+        return requests_of(plan, digest, orders_of(plan), jobs, embedded_book(), 1, self.limits)
 
     def _begun(self, plan: Plan) -> list[tuple[ProvisionRequest, GangPlacement, list[Life]]]:
-        """Return the orders of a plan that began by now, and until tonight's if it is the earlier one."""
+        """Return the orders of a plan that began by now, and until tonight's if it is the earlier one.
+
+        One that runs already is left alone.
+        """
         found = []
         for request in self._accepted(plan).requests:
-            if request.order.start < min(DEMO_AT, plan.as_of + 24 * HOUR):
+            if request.order.job != MIDTRAINING and request.order.start < min(DEMO_AT, plan.as_of + 24 * HOUR):
                 choice = fill_list_prices(request.choices[0], embedded_book())
                 lives = _begun_lives(request.job, choice, request.order.start + _MADE_AFTER)
                 found.append((request, choice, lives))
@@ -219,12 +227,12 @@ class DemoNights:
 
     def _earlier_job(self, run: EarlierRun) -> Job:
         """Return the job as it was then, with as many steps as its hours had room for."""
-        job, (place, machines) = self._job(run.job), self._place(run, {})
+        job, (place, machines) = self._job(run.job), self.place_of(run, {})
         steps = max(1, round(_speed(job, place.cloud, place.instance_type, machines) * float(run.hours)))
         deadline = run.deadline or f"+{math.ceil(run.hours * Fraction(6, 5)) + 6}h"
         return _changed(job, status=None, earliest_start=None, deadline=deadline, steps=steps)
 
-    def _place(self, run: EarlierRun, prices: Mapping[EarlierRun, str]) -> tuple[Place, int]:
+    def place_of(self, run: EarlierRun, prices: Mapping[EarlierRun, str]) -> tuple[Place, int]:
         """Return the place that tonight's plan has first for the job, and how many machines; of a mixed gang, spot."""
         lines = [line for line in self.tonight.lines if line.job == (run.at or run.job)]
         gang = [line for line in lines if (line.gang, line.start) == (lines[0].gang, lines[0].start)]
@@ -244,7 +252,7 @@ class DemoNights:
         spent = {each.team: Decimal(each.spent.nanos) / 10**9 for each in self.limits.teams}
         for run in EARLIER:
             if not run.settles and (team := self._job(run.job).team) in spent:
-                place, machines = self._place(run, {})
+                place, machines = self.place_of(run, {})
                 lives = _earlier_lives(run, self._earlier_job(run), NOVEMBER.begins, Fraction(1))
                 spent[team] -= Decimal(place.usd) * machines * _hours(lives)
         for request, choice, lives in self._begun(self.last_night):
@@ -253,11 +261,22 @@ class DemoNights:
         found = {}
         for run in EARLIER:
             if run.settles:
-                _, machines = self._place(run, {})
+                _, machines = self.place_of(run, {})
                 price = spent[self._job(run.job).team] / machines / int(run.hours)
                 assert price == price.quantize(Decimal("1e-9")), f"{run.job}: {price} is no price"
                 found[run] = f"{price.normalize():f}"
         return found
+
+
+def _line(job: Job, place: Place, start: datetime, hours: Fraction, machines: int) -> Line:
+    """Return a line whose steps take all of its hours."""
+    pace = job.steps / float(hours)
+    return planned(job, place, start, str(hours), machines=machines, steps=job.steps, steps_per_hour=pace)
+
+
+def _first_quoted(night: tuple[int, bool]) -> tuple[int, bool]:
+    """Return the order of plans: that of a quote is made before the one of the night."""
+    return night[0], not night[1]
 
 
 def interruptions(job: str) -> Iterator[tuple[datetime, datetime]]:
@@ -320,11 +339,16 @@ def _life(
     end = DEMO_AT - timedelta(seconds=4) if gone is None else gone - 3 * MINUTE if is_done else gone
     apart = max(40 * MINUTE, (end - met) / 24)
     saves = [] if job.checkpoint is None else [met + n * apart for n in range(1, (end - met) // apart + 1)]
-    step, saved = (first + round(pace * ((at - met) / HOUR)) for at in (end, saves[-1] if saves else met))
+    saved_at = [(at, _step(first, pace, at - met)) for at in saves]
+    step, saved = _step(first, pace, end - met), saved_at[-1][1] if saved_at else None
     return Life(
-        made=made, gone=gone, met=met, ended=end, reason=reason, first=first, step_seconds=3600 / pace, saved_at=saves,
-        step=job.steps if is_done else step, saved=job.steps if is_done else saved or None,
+        made=made, gone=gone, met=met, ended=end, reason=reason, first=first, step_seconds=3600 / pace,
+        saved_at=saved_at, step=job.steps if is_done else step, saved=job.steps if is_done else saved,
     )  # fmt: skip
+
+
+def _step(first: int, pace: float, trained: timedelta) -> int:
+    return first + round(pace * (trained / HOUR))
 
 
 def _speed(job: Job, cloud: str, instance_type: str, machines: int) -> float:

@@ -22,9 +22,9 @@ from typing import Any
 
 import yaml
 
-from router.config.job_files import read_jobs
+from router.config.job_files import load_jobs
 from router.jobs.job_json import job_json
-from router.planning.plan_json import plan_content, plan_from_json
+from router.planning.document.plan_json import plan_content, plan_from_json
 from router.state.store import StateStore
 from tests.support.busy import in_time, on_a_busy_machine
 from tests.support.deployed_engine import Holds, write_engine
@@ -253,7 +253,8 @@ class Template:
         write_engine(folder / "bin", holds, self._engine)
         now = datetime.now(UTC)
         with open_state(folder / "home" / "state.db", now) as store:
-            store.plans.put_jobs({job.digest: job_json(job) for job in read_jobs([folder / "jobs.yaml"], now)}, now)
+            jobs = load_jobs([folder / "jobs.yaml"], now).jobs
+            store.plans.put_jobs({job.digest: job_json(job) for job in jobs}, now)
             site = Site(folder, plan_content(plan_from_json(text, "plan.json"))["digest"], store.id, holds)
         site.deploy()
         return site

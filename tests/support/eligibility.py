@@ -9,7 +9,7 @@ from pricing.machines import RDMA_FABRICS
 from pricing.offers import Offer
 from pricing.places import PROVISIONABLE_CLOUDS, Market
 from router.jobs.spec import GangOption, Job
-from router.planning.candidates import candidates_for
+from router.planning.find.candidates import candidates_for
 from tests.support.instances import Instance
 from tests.support.placement_oracle import unplaceable
 from tests.support.residency_oracle import forbidden

@@ -330,8 +330,9 @@ def make_home(home: Path) -> Stage:
         month = ExampleMonth(playing)
         month.play()
         # One was kept, and one cost more than it said.
-        code = Promise(CODE, month.plans[CODE.name], _at(10, 6), 60 * HOUR, "2950", "3380")
-        keep_promises(home, (code, Promise(TTS, month.plans[TTS.name], _at(17, 8), 10 * HOUR, "540", "590")))
+        code = Promise(CODE, month.plans[CODE.name], EAST.at("24.9"), 2, _at(10, 6), 60 * HOUR, "2950", "3380")
+        voices = Promise(TTS, month.plans[TTS.name], IOWA, 2, _at(17, 8), 10 * HOUR, "540", "590")
+        keep_promises(home, (code, voices))
     return playing
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from router.controller.provision_order import is_half_done
+from router.controller.provision.provision_order import is_half_done
 from tests.support.deployed import Ran, Site, Template, eventually, job
 from tests.support.deployed_checks import disagreements
 from tests.support.fault_stages import FAILING, LINGER, LINGERING, MACHINES, WAITING, Stage, begin, engines

@@ -18,11 +18,15 @@ _SPELLS = 200
 
 @dataclass(frozen=True, eq=False, slots=True)
 class SimulatedRuns:
-    """Hours billed on spot (beyond the first start-up) and on the fallback, whether it was needed, interruptions."""
+    """Hours billed on spot (beyond the first start-up) and on the fallback, whether it was needed, interruptions.
+
+    ``last_moment``: the fallback was begun with too little time left to lose it once.
+    """
 
     spot: Floats
     fallback: Floats
     needed: NDArray[np.bool_]
+    last_moment: NDArray[np.bool_]
     interruptions: Floats
 
     def usd(self, spot: float, fallback: float) -> float:
@@ -40,14 +44,16 @@ def simulate_guarded_runs(
     age: float = 0.0,
     *,
     at_any_moment: bool = False,
+    leave_after: int | None = None,
 ) -> SimulatedRuns:
     """Return runs at levels drawn from the hazard, each restarted in place until the guard acts.
 
     A life is launched only if its start-up still leaves time for the fallback. What is lost with a life is uniform
-    between nothing and twice the mean loss, and no more than was done in it. The gang never leaves its pool. With no
-    more than ``bridged_share`` of the slack left it works on the fallback until the pool has machines again. With an
-    ``age`` the gang runs already, for so many hours: its first life has that hazard, and no start-up. ``at_any_moment``
-    it may be asked for while the pool has no machines, so that what is left of the wait goes first.
+    between nothing and twice the mean loss, and no more than was done in it. With ``leave_after`` the gang leaves its
+    pool for the fallback after so many interruptions, without it never. With no more than ``bridged_share`` of the
+    slack left it works on the fallback until the pool has machines again. With an ``age`` the gang runs already, for so
+    many hours: its first life has that hazard, and no start-up. ``at_any_moment`` it may be asked for while the pool
+    has no machines, so that what is left of the wait goes first.
     """
     rng = np.random.default_rng(seed)
     level = rng.choice(np.array(hazard.levels), draws, p=np.array(hazard.weights))
@@ -59,7 +65,7 @@ def simulate_guarded_runs(
     kept = bridged_share * np.maximum(window - last_start - work * max(1.0, ratio), 0.0)
     if at_any_moment:
         clock = _waits_at_any_moment(run, hazard.shape, level, rng)
-    needed, active = np.zeros(draws, dtype=bool), np.ones(draws, dtype=bool)
+    needed, last_moment, active = np.zeros(draws, dtype=bool), np.zeros(draws, dtype=bool), np.ones(draws, dtype=bool)
     for life in range(_MOST_LIVES):
         rows = np.flatnonzero(active)
         if not rows.size:
@@ -70,7 +76,7 @@ def simulate_guarded_runs(
         least = last_start + left * max(1.0, ratio)
         late = rows[clock[rows] + startup + least > window + 1e-9]
         fallback[late] += run.fallback_start + (work[late] - done[late]) * ratio
-        needed[late], active[late] = True, False
+        needed[late], last_moment[late], active[late] = True, True, False
         rows = np.setdiff1d(rows, late, assume_unique=True)
         aged = age > 0 and not life
         lived = _lives(hazard.shape, level[rows], rng, age if aged else 0.0) + (run.restart if aged else 0.0)
@@ -87,6 +93,12 @@ def simulate_guarded_runs(
         spot[rows] += np.maximum(lived - first, 0.0)
         hits[rows] += 1
         clock[rows] += np.maximum(lived - first, 0.0)
+        if leave_after == life + 1:
+            rest = (work[rows] - done[rows]) * max(1.0, ratio)
+            fallback[rows] += run.fallback_start + (work[rows] - done[rows]) * ratio
+            last_moment[rows] = window - clock[rows] - last_start - rest < run.fallback_start + run.loss
+            needed[rows], active[rows] = True, False
+            break
         waits = draw_waits(run.recovery, rows.size, rng)
         least = last_start + (work[rows] - done[rows]) * max(1.0, ratio)
         bridges = (bridged_share > 0) & (window - clock[rows] - least < kept[rows] + 1e-9)
@@ -104,7 +116,7 @@ def simulate_guarded_runs(
         fallback[some] += run.fallback_start + works
         needed[some] = True
         active[some[done[some] >= work[some] - 1e-9]] = False
-    return SimulatedRuns(spot, fallback, needed, hits)
+    return SimulatedRuns(spot, fallback, needed, last_moment, hits)
 
 
 def _waits_at_any_moment(run: GuardedWork, shape: HazardShape, level: Floats, rng: np.random.Generator) -> Floats:

@@ -9,12 +9,14 @@ from itertools import groupby
 
 from pricing.money import Usd
 from router.jobs.spec import Job
-from router.planning.candidate import Candidate
-from router.planning.derived_placement import plan_candidates
-from router.planning.plan import JobSummary, Line, LineFallback, Plan, PlannedMove, Unplaced
+from router.planning.document.plan import JobSummary, Line, LineFallback, Plan, PlannedMove, Unplaced
+from router.planning.find.candidate import Candidate
+from router.planning.find.candidates import CandidateFinder
+from router.planning.find.derived_placement import find_for_plan
 from tests.support.brute_force import Solution, moved_bytes
 from tests.support.check_money import expected_moves
 from tests.support.instances import Instance
+from tests.support.nights import NO_INPUTS, NO_USAGE
 from tests.support.plan_view import HOUR, View, exact_hours, starting_time
 from tests.support.schedules import dates_of, fallback_usd_per_step, own_slots, slot_edges, standing
 from tests.support.shipping import Need
@@ -57,7 +59,8 @@ def _runs(slots: Sequence[int], own: Sequence[tuple[datetime, datetime] | None])
 
 
 def _lines(instance: Instance, job: Job, runs: Sequence[Run]) -> tuple[list[Line], int]:
-    kept, _ = plan_candidates(job, instance.book, instance.limits, instance.now, advisory=False)
+    finder = CandidateFinder(instance.book, instance.limits, instance.now, advisory=False)
+    kept, _ = find_for_plan(finder, job)
     place = job.status.running if job.status is not None else None
     here = standing(place, kept)
     stays = [start == instance.now and c in here for c, start, _ in runs]
@@ -214,6 +217,8 @@ def _plan(
         unplaced=tuple(Unplaced(job.name, job.team, job.priority, "no room", ()) for job in out),
         shadow_prices=(),
         jobs=tuple(_summary(job, lines, moves, instance.now) for job in instance.jobs),
+        inputs=NO_INPUTS,
+        usage=NO_USAGE,
     )
 
 

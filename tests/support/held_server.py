@@ -12,9 +12,9 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from router.app.queries import plan_making
 from router.console import webhooks, work
 from router.planning.planner import make_plan
-from router.queries import plan_making
 from router.state import tasks
 
 HOLD, TAKEOVER_SECONDS, HELD = "hold", "TAKEOVER_SECONDS", "waiting as told"

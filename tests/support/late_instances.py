@@ -8,8 +8,9 @@ from random import Random
 
 from router.jobs.quantities import Moment
 from router.jobs.spec import Job
-from router.planning.derived_placement import plan_candidates
-from router.planning.plan import Plan
+from router.planning.document.plan import Plan
+from router.planning.find.candidates import CandidateFinder
+from router.planning.find.derived_placement import find_for_plan
 from router.planning.planner import make_plan
 from tests.support.brute_force import Problem, enumerate_problem, optimum
 from tests.support.checker import check_plan
@@ -78,8 +79,8 @@ def judge(seed: int, *, compact_jobs: int = 30) -> LateFindings:
 def _late_problem(instance: Instance, plan: Plan, late: dict[str, datetime]) -> Problem | None:
     """Everything that could be planned with the later deadlines; None where that is too much to enumerate."""
     jobs = tuple(_moved(job, late.get(job.name)) for job in instance.jobs)
-    book, limits, now = instance.book, instance.limits, instance.now
-    kept = {job.name: plan_candidates(job, book, limits, now, advisory=False)[0] for job in jobs}
+    finder = CandidateFinder(instance.book, instance.limits, instance.now, advisory=False)
+    kept = {job.name: find_for_plan(finder, job)[0] for job in jobs}
     end = instance.now + instance.horizon
     for job in jobs:
         assert job.deadline is not None

@@ -17,14 +17,14 @@ from statistics import median
 from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
 from pricing.risk import TOLD_HOURS
-from router.controller.run_records import read_runs
+from router.controller.history.run_records import read_runs
 from router.jobs import goodput
 from router.jobs.experience import learn
 from router.jobs.goodput import GangRunRisk
 from router.jobs.job_json import job_json
 from router.jobs.spec import Job
-from router.planning.checkpoint_times import interval_hours, write_hours
-from router.planning.plan import Line, Plan
+from router.planning.document.plan import Line, Plan
+from router.planning.find.checkpoint_times import interval_hours, write_hours
 from router.planning.planner import PlanRequest, make_plan
 from router.state.records import Phase
 from router.state.store import StateStore

@@ -9,10 +9,10 @@ from contextlib import contextmanager
 
 import uvicorn
 
+from router.app.queries.context import QueryContext
 from router.console.answers import AnswerCache
 from router.console.app import make_console
 from router.console.site import ConsoleSite
-from router.queries.context import QueryContext
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from decimal import Decimal
 from pathlib import Path
 
 from pricing.places import Market
-from router.controller.workspaces import resource_tags
+from router.controller.workspace.workspaces import resource_tags
 from router.ledger.month import Month
 from router.showback.focus.versions import columns_of
 from router.state.records import Attempt, NodeRecord

@@ -17,25 +17,26 @@ from pricing.book import PriceBook
 from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
 from router.agent import protocol
-from router.controller.accept import AcceptedOrders, record_acceptance
-from router.controller.attempt_history import ResumePoint
+from router.controller.accept.accept import AcceptedOrders, record_acceptance
 from router.controller.context import ControllerContext
-from router.controller.metering import COPIED, DISK_GIB, PROVISIONING
+from router.controller.history.attempt_history import ResumePoint
+from router.controller.history.metering import COPIED, DISK_GIB, PROVISIONING
 from router.controller.orders import Order, orders_of
-from router.controller.placement_options import GangPlacement, MachineSpec
-from router.controller.provision_order import ProvisionRequest
-from router.controller.release import release
-from router.controller.workspaces import attempt_name, new_attempt
+from router.controller.provision.provision_order import ProvisionRequest
+from router.controller.release.release import release
+from router.controller.workspace.placement_options import GangPlacement, MachineSpec
+from router.controller.workspace.workspaces import attempt_name, new_attempt
 from router.coordinator.saves import SAVED
 from router.jobs.job_json import job_json
 from router.jobs.limits import Limits
 from router.jobs.spec import Job
-from router.planning.plan import JobSummary, Line, Plan
-from router.planning.plan_json import plan_content, plan_to_json
+from router.planning.document.plan import JobSummary, Line, Plan
+from router.planning.document.plan_json import plan_content, plan_to_json
 from router.state.records import Attempt, NodeRecord, Phase
 from router.state.store import StateStore
 from tests.support.bare_site import bare_site
 from tests.support.made_up_book import book
+from tests.support.nights import NO_INPUTS, NO_USAGE
 
 HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
 _STATE_ID = "s0f0f0f0f0f0f"
@@ -66,7 +67,7 @@ class Life:
 
     ``gone`` None: it is there. ``met`` None: it never met. ``step``, ``saved``: how far it came, and what of that is
     saved. ``saving``: how long it stood still for each checkpoint. ``copied``: what was brought to it first, from
-    where, for how much. ``saved_at``: when checkpoints were saved beside its work.
+    where, for how much. ``saved_at``: when checkpoints were saved beside its work, and of which step.
     """
 
     made: datetime
@@ -79,7 +80,7 @@ class Life:
     saved: int | None = None
     step_seconds: float | None = None
     saving: Sequence[timedelta] = ()
-    saved_at: Sequence[datetime] = ()
+    saved_at: Sequence[tuple[datetime, int]] = ()
     copied: Mapping[str, object] | None = None
     disk_gib: int | None = None
     seen: datetime | None = None
@@ -107,7 +108,7 @@ class Stage:
         digest: str = plan_content(plan)["digest"]
         by_name = {job.name: job for job in jobs}
         requests = tuple(
-            ProvisionRequest(digest, order, (), by_name[order.job], by_name[order.job].digest, _BOOK)
+            ProvisionRequest(digest, order, (), by_name[order.job], by_name[order.job].digest, _BOOK, at)
             for order in orders_of(plan)
         )
         expected = tuple(request.order.expected_usd for request in requests)
@@ -123,10 +124,12 @@ class Stage:
         )
         return digest
 
-    def run(self, plan: str, job: Job, place: Place, life: Life, machines: int = 1) -> Attempt:
-        """One life of a gang, from the first machine until it is released and in the ledger."""
-        order = Order(job.name, f"{job.name}/0", life.made, life.made + 12 * HOUR, ())
-        choice = GangPlacement(0, place.cloud, place.region, (_seat(place),) * machines, order.start, order.end)
+    def run(
+        self, plan: str, job: Job, place: Place, life: Life, machines: int = 1, until: datetime | None = None
+    ) -> Attempt:
+        """One life of a gang, from the first machine until it is released and in the ledger; ordered for 12 hours."""
+        order = Order(job.name, f"{job.name}/0", life.made, until or life.made + 12 * HOUR, ())
+        choice = GangPlacement(0, place.cloud, place.region, (seat_of(place),) * machines, order.start, order.end)
         return self.live(plan, job, order, choice, life)
 
     def live(self, plan: str, job: Job, order: Order, choice: GangPlacement, life: Life) -> Attempt:
@@ -139,8 +142,9 @@ class Stage:
         for number, took in enumerate(life.saving):
             told = {"id": f"save-{number}", "rank": 0, "saved_step": number, "saved_manifest": "m"}
             self.store.journal.note(attempt.id, SAVED, life.gone or self.now, seconds=took.total_seconds(), **told)
-        for number, at in enumerate(life.saved_at):
-            self.store.journal.note(attempt.id, SAVED, at, id=f"save-{number}", rank=0, seconds=0.0)
+        for number, (at, step) in enumerate(life.saved_at):
+            told = {"id": f"save-{number}", "rank": 0, "saved_step": step}
+            self.store.journal.note(attempt.id, SAVED, at, seconds=0.0, **told)
         if life.gone is None:
             return attempt
         self.now = life.seen or life.gone + MINUTE
@@ -202,7 +206,16 @@ def stage(folder: Path, now: datetime) -> Iterator[Stage]:
         yield made
 
 
-def planned(job: Job, place: Place, start: datetime, hours: str | int, *, machines: int = 1, steps: int = 0) -> Line:
+def planned(
+    job: Job,
+    place: Place,
+    start: datetime,
+    hours: str | int,
+    *,
+    machines: int = 1,
+    steps: int = 0,
+    steps_per_hour: float = 1000.0,
+) -> Line:
     """A line of a plan: so many hours of so many machines there; on a reservation nothing more is paid for them."""
     own = UsdPerHour.parse(place.usd).times(machines)
     reserved = place.market is Market.RESERVED
@@ -231,8 +244,8 @@ def planned(job: Job, place: Place, start: datetime, hours: str | int, *, machin
         usd_per_hour=price,
         amortised_usd_per_hour=own,
         steps=steps,
-        steps_per_hour=1000.0,
-        on_time_steps_per_hour=1000.0,
+        steps_per_hour=steps_per_hour,
+        on_time_steps_per_hour=steps_per_hour,
         billed_share=1.0,
         usd_per_step=None,
         cost_usd=Usd(round(price.nanos * held)),
@@ -249,7 +262,8 @@ def machine_id(cloud: str, name: str) -> str:
     return f"i-{digits[:17]}" if cloud == "aws" else str(int(digits[:15], 16)) if cloud == "gcp" else name
 
 
-def _seat(place: Place) -> MachineSpec:
+def seat_of(place: Place) -> MachineSpec:
+    """A machine of that place."""
     price, reserved = UsdPerHour.parse(place.usd), place.market is Market.RESERVED
     return MachineSpec(
         place.zone or None,
@@ -298,6 +312,8 @@ def _plan(at: datetime, jobs: Sequence[Job], lines: Sequence[Line]) -> Plan:
         unplaced=(),
         shadow_prices=(),
         jobs=tuple(_summary(job, lines) for job in jobs),
+        inputs=NO_INPUTS,
+        usage=NO_USAGE,
     )
 
 

@@ -1,4 +1,4 @@
-"""Judge gangs of two machine types, from the words of design note 050. Shares no code with the planner."""
+"""Judge gangs of two machine types, from the words of rules-of-the-plan.md. Shares no code with the planner."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pricing.offers import Offer
 from pricing.places import Market
 from router.jobs.limits import Limits
 from router.jobs.spec import Job
-from router.planning.plan import Line
+from router.planning.document.plan import Line
 from tests.support.shared_limits import Holding, shared_things
 
 # What joins machines of two types on each cloud whose machines we make.

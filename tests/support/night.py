@@ -11,8 +11,8 @@ from pathlib import Path
 from filelock import FileLock
 
 from router.app.plan import PlanOptions, plan_request
-from router.planning.plan import Plan
-from router.planning.plan_json import plan_from_json, plan_to_json
+from router.planning.document.plan import Plan
+from router.planning.document.plan_json import plan_from_json, plan_to_json
 from router.planning.planner import PlanRequest, make_plan
 from tests.support.repository import ROOT
 

@@ -7,12 +7,18 @@ from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 
 from pricing.money import ZERO, Usd, UsdPerHour
-from router.planning.plan import JobSummary, Line, Plan, Relaxation, Unplaced
-from router.planning.plan_usage import PlanUsage
+from router.jobs.limits import Limits
+from router.planning.document.inputs import PlanInputs
+from router.planning.document.plan import JobSummary, Line, Plan, Relaxation, Unplaced
+from router.planning.document.plan_usage import PlanUsage
 
 NOW = datetime(2026, 11, 21, 18, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 HORIZON = 24
+
+# A plan of no limits and no budgets.
+NO_INPUTS = PlanInputs(Limits.none().digest, (), ())
+NO_USAGE = PlanUsage("2026-11", ZERO, (), ())
 
 
 def a_line(
@@ -58,7 +64,7 @@ def a_night(
     lines: Sequence[Line],
     *,
     left_out: Sequence[str] = (),
-    usage: PlanUsage | None = None,
+    usage: PlanUsage = NO_USAGE,
     deadline: float = 200,
     probability: float = 0.95,
 ) -> Plan:
@@ -97,6 +103,7 @@ def a_night(
         ),
         shadow_prices=(),
         jobs=tuple(summaries),
+        inputs=NO_INPUTS,
         usage=usage,
     )
 

@@ -75,7 +75,8 @@ class OpenMonths:
     ) -> dict[Month, tuple[TeamCost, ...]]:
         """Return the costs of a month that changes, and of one that does not."""
         *_, still_open = segments(self.store, self.bills.folder)
-        return open_costs.open_costs(self.store, months, extracts or self.extracts, self.bills.folder, still_open)
+        found = open_costs.open_costs(self.store, months, extracts or self.extracts, self.bills.folder, still_open)
+        return dict(found.by_month)
 
     def kept(self) -> dict[str, str]:
         """Return by month what tells one matching from any other."""

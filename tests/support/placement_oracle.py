@@ -1,4 +1,4 @@
-"""Judge gangs by a stated placement, from the words of design note 042. Shares no code with the planner."""
+"""Judge gangs by a stated placement, from the words of rules-of-the-plan.md. Shares no code with the planner."""
 
 from __future__ import annotations
 

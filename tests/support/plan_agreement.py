@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 
-from router.planning.plan import Plan
+from router.planning.document.plan import Plan
 from router.planning.planner import PlanRequest, make_plan
 from tests.support.checker import check_plan
 from tests.support.plan_view import View

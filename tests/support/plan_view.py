@@ -11,7 +11,7 @@ from pricing.book import PriceBook
 from pricing.places import Market, RegionId
 from router.jobs.limits import Limits
 from router.jobs.spec import Job
-from router.planning.plan import Line, Plan
+from router.planning.document.plan import Line, Plan
 from tests.support.schedules import held_by_type
 
 HOUR = timedelta(hours=1)

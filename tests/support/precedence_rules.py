@@ -1,4 +1,4 @@
-"""Order jobs by who is left out last, from the words of design note 045; shares no code with the planner.
+"""Order jobs by who is left out last, from the words of design note rules-of-the-plan; shares no code with the planner.
 
 A job that runs and cannot resume keeps its place wherever it can. A running job that can resume is paused or moved
 where that is cheaper, its restart counted. Among jobs of one priority those that run are left out last.
@@ -58,7 +58,7 @@ class Levels:
 
 
 def fair_bands(limits: Limits, jobs: Sequence[Job]) -> dict[str, int]:
-    """The band of each team by design note 046: 2^-(part of the use / part of the shares), cut at 2^-1/2, 1/2, 1/4."""
+    """The band of each team: 2^-(part of the use / part of the shares), cut at 2^-1/2, 1/2, 1/4."""
     stated = limits.fair_share
     if stated is None:
         return {}
@@ -84,7 +84,7 @@ def admitted(jobs: Sequence[Job], fits: Callable[[Job], bool]) -> frozenset[str]
 
 @dataclass(frozen=True)
 class LateLevels(Levels):
-    """The levels of a plan with late jobs (design note 047): first the jobs that were placed in time, all of them.
+    """The levels of a plan with late jobs (rules-of-the-plan.md): first the jobs that were placed in time, all of them.
 
     Then other jobs as ever, and after all of them the late ones as ever.
     """

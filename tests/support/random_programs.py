@@ -16,8 +16,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import pulp
 
-from router.planning.program import ConstraintRow, Program, Variable
-from router.planning.solver import PulpSolver
+from router.planning.program.program import ConstraintRow, Program, Variable
+from router.planning.program.solver import PulpSolver
 
 
 def programs(count: int) -> Iterator[Program]:

@@ -13,11 +13,11 @@ import sys
 from pricing.problems import InvalidInputError
 from router.app.parallel import Engine, run_tasks
 from router.app.what_if import run_what_if
-from router.planning.plan_json import plan_to_json
+from router.planning.document.plan_json import plan_to_json
 from router.planning.planner import make_plan
-from router.planning.what_if import Variant
-from router.planning.what_if_comparison import WhatIf
-from router.planning.what_if_syntax import parse_change, parse_sweep, vary
+from router.planning.what_if.what_if import Variant
+from router.planning.what_if.what_if_comparison import WhatIf
+from router.planning.what_if.what_if_syntax import parse_change, parse_sweep, vary
 from router.render.what_if_text import as_json
 from tests.support.what_if_requests import small_request
 

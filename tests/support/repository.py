@@ -9,7 +9,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("pricing", "providers", "router", "terraform")
-TESTS = "tests"
 
 _GENERATED = {".git", ".venv", "__pycache__", "build", "dist", "out"}
 _CACHES = ("cache", "hypothesis", ".egg-info")

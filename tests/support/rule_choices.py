@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from router.planning.candidate import Candidate
-from router.planning.plan import Line, Plan
+from router.planning.document.plan import Line, Plan
+from router.planning.find.candidate import Candidate
 from tests.support.rule_guard import GuardedRule
 from tests.support.rule_simulator import JobState, Rule, RuleNight, Stage
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from pricing.places import Market
-from router.planning.candidate import Candidate
+from router.planning.find.candidate import Candidate
 from tests.support.rule_simulator import JobState, Rule, RuleNight, Stage
 from tests.support.rule_world import TICK
 

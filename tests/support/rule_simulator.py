@@ -22,10 +22,10 @@ from router.jobs.goodput import on_time_steps_per_hour
 from router.jobs.limits import Limits
 from router.jobs.measured_speed import RELATIVE_ERROR
 from router.jobs.spec import Job
-from router.planning.candidate import Candidate, steps_to_do
-from router.planning.egress_rows import allowance_left, already_moved
-from router.planning.problem import PlacementProblem, window
-from router.planning.transfers import Transfer, checkpoint_home, checkpoint_transfer
+from router.planning.find.candidate import Candidate, steps_to_do
+from router.planning.find.transfers import Transfer, checkpoint_home, checkpoint_transfer
+from router.planning.problem.egress_caps import allowance_left, already_moved
+from router.planning.problem.problem import PlacementProblem, window
 from tests.support.rule_world import SPAN, TICK, World
 
 SLOT_TICKS = round(1 / TICK)  # a waiting job tries at least once an hour

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from pricing.places import Market
 from pricing.risk import TOLD_HOURS, RiskTable
-from router.planning.candidate import Candidate, GangPart
+from router.planning.find.candidate import Candidate, GangPart
 
 TICK = 0.25  # hours
 NOISE = 0.15

@@ -10,15 +10,15 @@ from pricing.offers import Offer
 from router.jobs.limits import Limits
 from router.jobs.spec import Job
 from router.planning import planner
-from router.planning.candidate import Candidate
-from router.planning.candidates import DroppedListing, candidates_for
-from router.planning.effort import Effort
-from router.planning.plan import Plan
+from router.planning.document.plan import Plan
+from router.planning.find.candidate import Candidate
+from router.planning.find.candidates import DroppedListing, candidates_for
 from router.planning.planner import PlanRequest, make_plan
-from router.planning.planning_input import PlanningInput
-from router.planning.problem import PlacementProblem
-from router.planning.solve import PlacementSolution
-from router.planning.solver import PulpSolver
+from router.planning.problem.problem import PlacementProblem
+from router.planning.program.effort import Effort
+from router.planning.program.planning_input import PlanningInput
+from router.planning.program.solve import PlacementSolution
+from router.planning.program.solver import PulpSolver
 from tests.support.made_up_book import book, offer
 from tests.support.made_up_jobs import make_limits, simple_job
 

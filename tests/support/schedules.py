@@ -1,4 +1,4 @@
-"""Every way to run one job over a handful of slots: the enumeration under the brute force (design note 003).
+"""Every way to run one job over a handful of slots: the enumeration under the brute force (placement-program.md).
 
 Shares no code with the program. A pattern gives each slot a candidate or nothing; all patterns are
 made and judged, as arrays.

@@ -1,4 +1,4 @@
-"""Which bytes a job must have moved into a region (design note 003, Moves), worked out a second time."""
+"""Work out a second time which bytes a job must have moved into a region (design note placement-program)."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
 from html.parser import HTMLParser
@@ -23,7 +23,7 @@ from router.showback.report.build import build_report
 from router.showback.report.export_json import report_to_json
 from router.showback.report.export_tables import NOTES, SECTION, report_to_csv, report_to_parquet, report_to_workbook
 from router.showback.report.query import ReportInputs, ReportQuery
-from router.showback.report.rollup_tables import PlannedJob, report_months, rollups_of_facts
+from router.showback.report.rollup_tables import NO_CUTS, PlannedCuts, report_months, rollups_of_facts
 from router.showback.report.values import NUMBERS, CellKind, ReportSection, ShowbackReport
 from tests.support.facts_rows import facts
 
@@ -34,13 +34,13 @@ Rows = list[dict[str, str]]
 
 
 def report_of(
-    table: pa.Table, *, beside: ReportInputs = BESIDE, done: Collection[PlannedJob] = (), **asked: Any
+    table: pa.Table, *, beside: ReportInputs = BESIDE, cuts: PlannedCuts = NO_CUTS, **asked: Any
 ) -> ShowbackReport:
-    """Report facts for November 2026, as of its end, by team, where nothing else is asked; ``done`` jobs have ended."""
+    """Report facts for November 2026, as of its end, by team, where nothing else is asked."""
     given = ReportQuery(**{"month": NOVEMBER, "now": OVER, **asked})
     with connect() as connection:
         connection.register("facts", table)
-        cubes = rollups_of_facts(connection, "facts", report_months(given.month), given.now, done)
+        cubes = rollups_of_facts(connection, "facts", report_months(given.month), given.now, cuts)
         return build_report(cubes, given, beside)
 
 

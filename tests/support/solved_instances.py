@@ -6,8 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from router.planning.derived_placement import plan_candidates
-from router.planning.plan import Plan
+from router.planning.document.plan import Plan
+from router.planning.find.candidates import CandidateFinder
+from router.planning.find.derived_placement import find_for_plan
 from router.planning.planner import PlanRequest
 from tests.support.brute_force import Problem, Solution, enumerate_problem, greedy_in_turn, optimum
 from tests.support.instances import Instance, make_instance
@@ -31,8 +32,8 @@ class Solved:
 
 def problem_of(instance: Instance) -> Problem:
     """Candidates' physics are taken from the planner as data; all else is worked out here."""
-    book, limits, now = instance.book, instance.limits, instance.now
-    kept = {job.name: plan_candidates(job, book, limits, now, advisory=False)[0] for job in instance.jobs}
+    finder = CandidateFinder(instance.book, instance.limits, instance.now, advisory=False)
+    kept = {job.name: find_for_plan(finder, job)[0] for job in instance.jobs}
     return enumerate_problem(
         instance.jobs, kept, instance.book, instance.limits, instance.now, instance.horizon, instance.slot
     )

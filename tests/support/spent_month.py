@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from router.app.queries.context import QueryContext
 from router.app.settings import AppSettings
-from router.controller.deploy_settings import Deploy
+from router.deploy.deploy_settings import Deploy
 from router.jobs.job_json import job_json
 from router.prices.cloud_settings import Clouds, LoadedClouds
-from router.queries.context import QueryContext
 from router.state.store import StateStore
 from tests.support.command import run
 from tests.support.console import OPERATOR

@@ -1,5 +1,8 @@
-"""What every database has to do: a test module has a fixture `new_url` (of the module: gives the URL of a database that
-does not exist yet) and derives its test classes from these."""
+"""Tests that every database passes.
+
+A test module has a fixture `new_url` (of the module: gives the URL of a database that does not exist yet) and derives
+its test classes from these.
+"""
 
 from __future__ import annotations
 

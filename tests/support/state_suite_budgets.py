@@ -1,4 +1,4 @@
-"""What every database has to do with budgets."""
+"""Tests that every database passes: budgets."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from pricing.money import ZERO
-from router.planning.plan_json import plan_content, plan_to_json
+from router.planning.document.plan_json import plan_content, plan_to_json
 from router.state.idempotency import ABANDONED, KeyState, StoredAnswer
 from router.state.idempotency import KEPT as KEYS_KEPT
 from router.state.made_plans import MadePlanEntry
@@ -93,7 +93,7 @@ class TasksSuite(StateSuite):
         for number in range(MAX_TRIES):
             assert store.tasks.take(f"w{number}", ["quote"], at) is not None
             at += SILENT + SECOND
-        assert store.tasks.requeue_silent(at) == 1
+        assert store.tasks.take("another", ["quote"], at) is None
         found = store.tasks.find(task.id)
         assert found is not None
         assert found.state is TaskState.FAILED

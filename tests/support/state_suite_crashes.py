@@ -1,4 +1,4 @@
-"""What every database has to do: kill -9 at any statement, several processes at once, other versions."""
+"""Tests that every database passes: kill -9 at any statement, several processes at once, other versions."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class CrashSuite(StateSuite):
         # The last one came through; before it every step was cut off somewhere.
         assert stride > 1 or set(died_after) == set(range(len(STEPS) + 1))
 
-    @pytest.mark.parametrize("stride", [48, _SLOW])
+    @pytest.mark.parametrize("stride", [19, _SLOW])
     def test_killed_while_it_is_made(self, new_url: NewUrl, stride: int) -> None:
         died_at = 0
         for url, _, died in crash(new_url, opening=True, stride=stride):

@@ -1,4 +1,4 @@
-"""What every database has to do: one at a time."""
+"""Tests that every database passes: one at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every database has to do: the ledger and the audit log."""
+"""Tests that every database passes: the ledger and the audit log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every database has to do: many things of one kind in one go, and looks that cost little when little changed."""
+"""Tests that every database passes: many things in one go, and looks that cost little when little changed."""
 
 from __future__ import annotations
 

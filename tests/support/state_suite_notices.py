@@ -1,4 +1,4 @@
-"""What every database has to do: notices, and a database that was made before there were any."""
+"""Tests that every database passes: notices."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ import pytest
 from router.state.errors import StateError
 from router.state.records import Attempt, NoticeRecord, Phase
 from router.state.store import StateStore
-from tests.support.state_earlier import made_by
-from tests.support.state_suite import NewUrl, StateSuite, together
+from tests.support.state_suite import StateSuite, together
 from tests.support.state_values import NOW, attempt, node
 
 FIRST = NoticeRecord("a1", 0, "terminate-1", "interruption", "aws", 117.25, "the machine will be told to go", NOW)
@@ -96,18 +95,3 @@ class NoticesSuite(StateSuite):
         with pytest.raises(TypeError):
             store.notices.add(replace(FIRST, seconds=True))
         assert store.notices.find() == ()
-
-    def test_the_first_step_makes_what_the_second_is_for(
-        self, new_url: NewUrl, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """A database made by the first version alone, not one with the table taken out."""
-        url = new_url()
-
-        with made_by(monkeypatch, "0001"):
-            StateStore.open(url, now=NOW).close()
-        with StateStore.open(url, now=NOW) as store:
-            assert store.notices.find() == ()
-            store.attempts.add(attempt(), [node()])
-            store.notices.add(FIRST)
-            assert store.notices.find() == (FIRST,)
-            assert store.attempts.nodes("a1") == (node(),)

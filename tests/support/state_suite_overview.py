@@ -1,4 +1,4 @@
-"""What every database has to do: looks at the whole state."""
+"""Tests that every database passes: looks at the whole state."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from router.planning.plan_json import plan_content, plan_to_json
+from router.planning.document.plan_json import plan_content, plan_to_json
 from router.state import made_plans
 from router.state.quotes import QuoteRow
 from router.state.store import StateStore

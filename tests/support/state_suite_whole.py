@@ -1,4 +1,4 @@
-"""What every database has to do: all of a state in a file, and back."""
+"""Tests that every database passes: all of a state in a file, and back."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from pricing.book import PriceBook
 from pricing.places import Market, RegionId
 from router.jobs.limits import Limits
 from router.jobs.spec import Job, Placement, Status
-from router.planning.plan import Plan
+from router.planning.document.plan import Plan
 from tests.support import made_up_book as shop
 from tests.support.instances import Instance
 from tests.support.made_up_jobs import make_limits, simple_job

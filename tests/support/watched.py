@@ -15,10 +15,12 @@ import pytest
 
 from router.agent import protocol
 from router.controller.context import ControllerContext
-from router.controller.deploy_settings import Deploy
-from router.controller.provision_order import PlacedAttempt
-from router.controller.replanner import PendingGang, PlacementAccepted, ReplanAnswer
-from router.controller.supervisor import Supervisor
+from router.controller.history import heartbeats
+from router.controller.provision.provision_order import PlacedAttempt
+from router.controller.supervise import supervisor
+from router.controller.supervise.replanner import PendingGang, PlacementAccepted, ReplanAnswer
+from router.controller.supervise.supervisor import Supervisor
+from router.deploy.deploy_settings import Deploy
 from router.state.records import Attempt, NoticeRecord, Phase
 from tests.support.bare_site import bare_site
 from tests.support.state_values import NOW, attempt, node
@@ -74,8 +76,8 @@ def patient_site(folder: Path, told: list[str] | None = None) -> Iterator[Contro
 def stopped_clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The monotonic clock of whoever looks, to be moved."""
     now = [1000.0]
-    for name in ("supervisor", "heartbeats"):
-        monkeypatch.setattr(f"router.controller.{name}.time", SimpleNamespace(monotonic=lambda: now[0]))
+    for module in (supervisor, heartbeats):
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now[0]))
     return now
 
 

@@ -13,9 +13,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from pricing.money import Usd
 from pricing.places import Market
 from router.cli.commands import TABLE
-from router.controller.deploy_settings import Deploy, Timeouts
-from router.controller.notify_settings import EventKind
 from router.coordinator.metrics import DelayHistogram, MetricsSnapshot, render_metrics
+from router.deploy.deploy_settings import Deploy, Timeouts
+from router.deploy.notify_settings import EventKind
 from router.ledger.entry import MachineUse
 from router.state.records import Phase
 from tests.support.repository import ROOT

@@ -14,8 +14,8 @@ from pydantic import ValidationError
 from pricing.money import Usd
 from pricing.problems import InvalidInputError
 from router.config.approval_file import ProcessIdentity, change_problem, load_approval_rules
-from router.controller.accept import APPLY
-from router.controller.approval import (
+from router.controller.accept.accept import APPLY
+from router.controller.accept.approval import (
     APPROVE,
     REVOKE,
     Approval,
@@ -28,8 +28,8 @@ from router.controller.approval import (
     judge_approvals,
     needed_approvers,
 )
-from router.controller.guardrails import RefusalReason
-from router.planning.plan_json import plan_content
+from router.controller.accept.guardrails import RefusalReason
+from router.planning.document.plan_json import plan_content
 from router.state.audit import verify_chain
 from router.state.store import StateStore
 from tests.support.scenes import NORTH, a_job, plan_of

@@ -157,7 +157,7 @@ def test_prices_of_a_kept_history_hold_until_the_next(tmp_path: Path) -> None:
 @pytest.mark.skipif(not PROBED.is_dir(), reason="the shared data are not here")
 @pytest.mark.parametrize("refit", REFITS)
 def test_no_forecast_saves_on_recorded_prices(refit: int) -> None:
-    """Keep the decision of docs/design/051-prices-by-slot.md true of what is compared."""
+    """Keep the decision of docs/design/placement-program.md true of what is compared."""
     prices = study.recorded_prices()
     scores = study.judge(prices, study.choose_gates(prices, refit), refit)
     saved = {name: study.saving(one, scores[PERSISTENCE]) for name, one in scores.items()}

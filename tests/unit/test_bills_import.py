@@ -17,7 +17,7 @@ import pytest
 
 from pricing.problems import InvalidInputError
 from router.showback.bill_import import BillImport, import_bills
-from router.showback.bill_store import BillPartWriter, BillStore, current_bill_files
+from router.showback.bill_store import BillPartWriter, BillStore
 from router.showback.bills import BillGap, Delivery, manifest_json, read_delivery
 from router.showback.focus.batches import LIMITS
 from router.showback.focus.charge import Charge
@@ -131,7 +131,7 @@ def test_another_account_or_month_stands_beside(store: BillStore, tmp_path: Path
         ),
     )
     assert sums(store) == {"USD": (Decimal(15), 3)}
-    assert len(current_bill_files(store.folder)) == 3
+    assert len(BillStore(store.folder).current()) == 3
 
 
 @pytest.mark.parametrize("named", [True, False], ids=["with resources", "without any"])

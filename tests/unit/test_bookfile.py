@@ -196,11 +196,16 @@ def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     [
         ("none.csv", "no such file"),
         ("none.parquet", "no such file"),
-        ("book.xlsx", "is a .parquet or a .csv"),
+        ("book.xlsx", "no such file"),
     ],
 )
 def test_files_that_are_not_there(tmp_path: Path, name: str, what: str) -> None:
     assert what in refusal(tmp_path / name)
+
+
+def test_a_file_of_another_kind(tmp_path: Path) -> None:
+    (tmp_path / "book.xlsx").write_bytes(b"PK")
+    assert "is a .parquet or a .csv" in refusal(tmp_path / "book.xlsx")
 
 
 def test_a_folder_is_no_file(tmp_path: Path) -> None:

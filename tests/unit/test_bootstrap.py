@@ -20,7 +20,7 @@ import yaml
 
 from router.agent.config import AgentConfig, AgentConfigError, CodeSource, read_config
 from router.agent.starters import read_job_environment
-from router.controller.bootstrap import (
+from router.controller.workspace.bootstrap import (
     FETCH_AGENT,
     MAX_USER_DATA_BYTES,
     MOUNT_NVME,
@@ -29,7 +29,7 @@ from router.controller.bootstrap import (
     UserDataTooLargeError,
     render_cloud_init,
 )
-from router.controller.zipapp import pack_agent
+from router.controller.workspace.zipapp import pack_agent
 from tests.support.coordinator import Coordinator
 from tests.support.repository import ROOT
 

@@ -12,8 +12,8 @@ import pytest
 from pricing.money import UsdPerHour
 from pricing.places import Market
 from pricing.risk import RiskSignal
-from router.planning.candidate import steps_to_do
-from router.planning.candidates import candidates_for
+from router.planning.find.candidate import steps_to_do
+from router.planning.find.candidates import candidates_for
 from tests.support.made_up_book import book, offer
 from tests.support.made_up_jobs import make_limits, simple_job
 from tests.support.scenes import ALPS, BAY, LAKE, NORTH, NORTH_SPOT, NOW, SOUTH, a_job, found_for

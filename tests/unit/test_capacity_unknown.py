@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from router.planning.plan import Plan
-from router.planning.plan_json import plan_content, plan_from_json, plan_to_json
+from router.planning.document.plan import Plan
+from router.planning.document.plan_json import plan_content, plan_from_json, plan_to_json
 from router.render.plan_text import table, wide
 from tests.support.made_up_book import offer
 from tests.support.made_up_jobs import simple_job

@@ -14,10 +14,10 @@ from pricing.money import Usd
 from pricing.problems import InvalidInputError
 from router.app.what_if import run_what_if
 from router.jobs.limits import Limits
-from router.planning.plan import Plan
-from router.planning.plan_json import plan_content, plan_from_json, plan_to_json
+from router.planning.document.plan import Plan
+from router.planning.document.plan_json import plan_content, plan_from_json, plan_to_json
 from router.planning.planner import PlanRequest, make_plan
-from router.planning.what_if_syntax import parse_sweep, vary
+from router.planning.what_if.what_if_syntax import parse_sweep, vary
 from router.render.explain_text import job_text
 from router.render.plan_text import table
 from router.render.tonight_page import tonight_page
@@ -108,7 +108,7 @@ def test_without_a_weight_nothing_changes() -> None:
     assert places(zero) == places(plan_with(None))
     assert zero.carbon is not None
     assert (zero.carbon.carbon_usd, zero.carbon.grams_co2e > 0) == (Usd(0), True)
-    assert "carbon" not in Limits.none().model_dump_json()
+    assert "carbon" not in Limits.none().to_json()
     assert nightly_plan().carbon is None
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from router.planning.changes import PlacementChange, plan_diff
-from router.planning.plan import Plan
-from router.planning.plan_facts import JobPlacement, main_placement
+from router.planning.document.plan import Plan
+from router.planning.document.plan_facts import JobPlacement, main_placement
+from router.planning.explain.changes import PlacementChange, plan_diff
 from tests.support.made_up_book import offer
 from tests.support.made_up_jobs import simple_job
 from tests.support.scenes import ALPS, NORTH, NORTH_SPOT, SOUTH, a_job, plan_of

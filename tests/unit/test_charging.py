@@ -16,7 +16,7 @@ from pricing.places import Market
 from router.ledger.entry import CostItem, LedgerEntry, LedgerEntryKind, MachineUse
 from router.ledger.month import Month
 from router.showback.accounts import UNKNOWN, Showback
-from router.showback.focus_from_ledger import ClosedBooks, UnpricedEntries, category_of, charges_of_entries
+from router.showback.focus_from_ledger import ClosedBooks, UnpricedEntries, charges_of_entries
 from tests.support.metered_month import ACCOUNTS, NOVEMBER, OCTOBER, START, month
 from tests.support.state_values import HOUR, entry
 
@@ -160,7 +160,6 @@ def test_what_has_no_price_is_no_charge_and_is_counted() -> None:
 def test_what_was_planned_is_no_charge() -> None:
     planned = entry(kind=LedgerEntryKind.PLANNED, attempt="", rank=None)
     assert list(charges_of_entries([planned], ACCOUNTS)) == []
-    assert [category_of(kind) for kind in LedgerEntryKind] == [None, "Usage", "Purchase", "Credit", "Tax", "Adjustment"]
 
 
 def test_a_third_of_an_hour_keeps_its_money() -> None:

@@ -13,7 +13,7 @@ import pytest
 from pricing.money import Usd, UsdPerHour
 from router.jobs.limits import Limits
 from router.jobs.spec import Job
-from router.planning.plan import Line, Plan
+from router.planning.document.plan import Line, Plan
 from tests.support import made_up_book as shop
 from tests.support.brute_force import optimum
 from tests.support.checker import check_plan

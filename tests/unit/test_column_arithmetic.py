@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from router.planning.columns.column import HoldingsDone, share_done
+from router.planning.columns.groups import GroupPricer
 from router.planning.columns.paths import bound_paths
 from router.planning.columns.relaxation import free_prices
 from router.planning.columns.runs import NEVER, Surcharges
@@ -31,6 +32,29 @@ def test_groups_bounded_together_have_the_bounds_that_each_has_alone(seed: int) 
     for i in range(len(groups)):
         alone = bound_paths(TABLE, charges, groups[i : i + 1], upper=free[:1])
         assert (alone.value[0], alone.nu[0]) == (together.value[i], together.nu[i])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_is_known_of_groups_is_what_is_found_anew(seed: int) -> None:
+    """A pricer that has seen other prices of other limits says the same as one that has seen none."""
+    draw = np.random.default_rng(seed)
+    groups = np.sort(draw.permutation(len(TABLE.group_first))[:40])
+    prices, upper = free_prices(TABLE), np.full(len(groups), NEVER)
+    limit = draw.random(prices.limit.shape) * (draw.random(len(prices.limit)) < 0.3)[:, None] * 5.0
+    known = GroupPricer(TABLE, TABLE)
+    for _ in range(3):
+        limit[draw.integers(len(limit))] = draw.random(limit.shape[1])
+        charges = Surcharges.of(TABLE, replace(prices, limit=limit).rounded())
+        fresh, seen = GroupPricer(TABLE, TABLE), known.over(TABLE)
+        bounds, again = (each.bound_paths(charges, groups, upper) for each in (fresh, seen))
+        assert (bounds.value.tolist(), bounds.nu.tolist()) == (again.value.tolist(), again.nu.tolist())
+        whole, columns = fresh.bound_whole_slots(charges, groups, 320)
+        seen_whole, seen_columns = seen.bound_whole_slots(charges, groups, 320)
+        assert whole.tolist() == seen_whole.tolist()
+        of_paths, seen_of_paths = (each.columns_of_paths(charges, bounds) for each in (fresh, seen))
+        for some, others in ((columns, seen_columns), (of_paths, seen_of_paths)):
+            assert [(each.job, each.holds, each.usd) for each in some] == [(x.job, x.holds, x.usd) for x in others]
+            assert some
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -16,7 +16,7 @@ from router.planning.columns.master import Master, egress_rows, least_egress_cos
 from router.planning.columns.relaxation import free_prices
 from router.planning.columns.runs import RunPricer
 from router.planning.columns.table import build_table
-from router.planning.plan import Plan
+from router.planning.document.plan import Plan
 from router.planning.planner import make_plan
 from tests.support.checker import check_plan
 from tests.support.made_up_book import offer

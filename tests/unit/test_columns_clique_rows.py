@@ -11,7 +11,7 @@ import pytest
 from router.jobs.spec import Job
 from router.planning.columns.clique_rows import CliqueRow, find_clique_rows
 from router.planning.columns.table import build_table
-from router.planning.problem import PlacementProblem
+from router.planning.problem.problem import PlacementProblem
 from tests.support.made_up_jobs import simple_job
 from tests.support.scenes import NORTH, SOUTH, a_request, plan_of, problem_of
 

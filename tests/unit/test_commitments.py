@@ -9,8 +9,8 @@ import pytest
 
 from pricing.money import Usd
 from router.jobs.limits import Limits
-from router.planning.plan import CommitmentUse, JobCover, Plan
-from router.planning.plan_json import plan_from_json, plan_to_json
+from router.planning.document.plan import CommitmentUse, JobCover, Plan
+from router.planning.document.plan_json import plan_from_json, plan_to_json
 from router.render.explain_text import job_text, plan_text
 from router.render.plan_text import table
 from tests.support.checker import check_plan

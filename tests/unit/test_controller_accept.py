@@ -13,21 +13,21 @@ import pytest
 
 from pricing.money import Usd, UsdPerHour
 from pricing.problems import InvalidInputError
-from router.controller.accept import budget_refusals, hash_environments, record_acceptance, requests_of
-from router.controller.approval import at_risk_by_team
+from router.controller.accept.accept import budget_refusals, hash_environments, record_acceptance, requests_of
+from router.controller.accept.approval import at_risk_by_team
+from router.controller.accept.guardrails import Refusal, RefusalReason
 from router.controller.context import ControllerContext
-from router.controller.guardrails import Refusal, RefusalReason
 from router.controller.orders import Order, orders_of
-from router.controller.placement_options import maximum_cost
 from router.controller.plan_limits import limits_json
+from router.controller.workspace.placement_options import maximum_cost
 from router.jobs.job_json import job_json, parse_job
 from router.jobs.limits import Limits
 from router.jobs.spec import Job
 from router.ledger.budget import Budget, Scope
 from router.ledger.entry import LedgerEntry, LedgerEntryKind
 from router.ledger.month import Month
-from router.planning.plan import Plan
-from router.planning.plan_json import plan_content, plan_to_json
+from router.planning.document.plan import Plan
+from router.planning.document.plan_json import plan_content, plan_to_json
 from router.state.audit import verify_chain
 from router.state.records import Attempt, Phase
 from tests.support.bare_site import bare_site

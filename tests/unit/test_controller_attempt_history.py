@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from router.agent import protocol
-from router.controller.attempt_history import ResumePoint, history_of, order_history, resumable_histories
+from router.controller.history.attempt_history import ResumePoint, history_of, order_history, resumable_histories
 from router.controller.plan_limits import limits_json, store_limits
 from router.jobs.limits import Limits
 from router.state.records import Attempt, Phase

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from pricing.money import Usd, UsdPerHour
-from router.controller.attempt_history import history_of
+from router.controller.history.attempt_history import history_of
 from router.controller.plan_limits import store_limits
-from router.controller.replanner import (
+from router.controller.supervise.replanner import (
     PendingGang,
     PlacementAccepted,
     PlacementDeferred,

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from router.controller.causes import FailureCause, cause_of
+from router.controller.history.causes import FailureCause, cause_of
 from terraform.diagnostics import Diagnostic
 from terraform.errors import (
     ApplyFailedError,

@@ -21,18 +21,18 @@ from pricing.places import RegionId
 from router.agent import protocol
 from router.checkpoints.errors import StorageError
 from router.checkpoints.object_store import CheckpointStore, FolderStore
-from router.controller.attempt_history import AttemptHistory, ResumePoint, history_of
-from router.controller.checkpoint_transfer import (
+from router.controller.context import ControllerContext
+from router.controller.history.attempt_history import AttemptHistory, ResumePoint, history_of
+from router.controller.provision.checkpoint_transfer import (
     CheckpointTransfer,
     egress_usd,
     plan_transfer,
     prepare_resume_point,
     with_resume_point,
 )
-from router.controller.context import ControllerContext
-from router.controller.deploy_settings import Deploy
-from router.controller.handover import hand_over
+from router.controller.supervise.handover import hand_over
 from router.coordinator.succession import blocking_attempt
+from router.deploy.deploy_settings import Deploy
 from router.jobs.limits import Limits
 from router.ledger.entry import GB, CostItem
 from router.state.records import Attempt, Phase
@@ -292,7 +292,7 @@ def test_a_gang_that_takes_over_waits_for_the_last_checkpoint(tmp_path: Path) ->
 
 
 def test_watching_needs_no_client_of_any_store() -> None:
-    code = "import sys, router.controller.supervisor; sys.exit('pyarrow' in sys.modules)"
+    code = "import sys, router.controller.supervise.supervisor; sys.exit('pyarrow' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
 
 

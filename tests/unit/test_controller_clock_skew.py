@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from router.controller.release import release
+from router.controller.release.release import release
 from router.ledger.entry import LedgerEntryKind, MachineUse
 from router.state.records import Phase
 from tests.support.bare_site import bare_site

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from router.controller import provision_order
-from router.controller.attempt_history import resumable_histories
-from router.controller.causes import FailureCause
-from router.controller.lifecycle import POSTPONED
-from router.controller.provision import ProvisionError
+from router.controller.history.attempt_history import resumable_histories
+from router.controller.history.causes import FailureCause
+from router.controller.history.lifecycle import POSTPONED
+from router.controller.provision import provision_order
+from router.controller.provision.provision import ProvisionError
 from router.state.records import Phase
 from tests.support.bare_site import bare_site
 from tests.support.state_values import NOW, attempt

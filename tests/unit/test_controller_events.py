@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pricing.money import Usd
-from router.controller.events import EventLevel, GangEvent, find_events, render_message
-from router.controller.lifecycle import GAVE_UP
-from router.controller.notify_settings import EventKind
+from router.controller.history.events import EventLevel, GangEvent, find_events, render_message
+from router.controller.history.lifecycle import GAVE_UP
+from router.deploy.notify_settings import EventKind
 from router.state.records import JournalEntry, NoticeRecord, Phase
 from tests.support.state_values import HOUR, NOW, attempt, node
 

@@ -10,12 +10,12 @@ import pytest
 
 from pricing.money import Usd
 from pricing.places import RegionId
-from router.controller.attempt_history import history_of
 from router.controller.context import ControllerContext
-from router.controller.group_regions import GroupMember, regions_of_groups
-from router.controller.policy_runner import Adviser
-from router.controller.replanner import TICK, PendingGang, PlacementAccepted, ReplanAnswer, Replanner
-from router.controller.status_snapshot import take_snapshot
+from router.controller.history.attempt_history import history_of
+from router.controller.history.group_regions import GroupMember, regions_of_groups
+from router.controller.history.status_snapshot import take_snapshot
+from router.controller.supervise.policy_runner import Adviser
+from router.controller.supervise.replanner import TICK, PendingGang, PlacementAccepted, ReplanAnswer, Replanner
 from router.spot.policies.interface import Decision, Observation, StayDecision
 from router.state.records import Attempt, Phase
 from tests.bench.storm import HERE, book, fill, site_of

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from router.agent import protocol
-from router.controller.heartbeats import HeartbeatMonitor
+from router.controller.history.heartbeats import HeartbeatMonitor
 from router.state.records import Attempt, NodeRecord
 from tests.support.state_values import NOW, attempt, node
 
@@ -20,7 +20,7 @@ LIMIT = 60.0
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The clock that Silence goes by, to be moved."""
     now = [1000.0]
-    monkeypatch.setattr("router.controller.heartbeats.time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr("router.controller.history.heartbeats.time", SimpleNamespace(monotonic=lambda: now[0]))
     return now
 
 

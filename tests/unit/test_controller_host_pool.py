@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from router.controller.context import ControllerContext
-from router.controller.provision_order import TooFewHostsError, assign_hosts
+from router.controller.provision.provision_order import TooFewHostsError, assign_hosts
 from router.state.records import Attempt, NodeRecord, Phase
 from terraform.spec import Host
 from tests.support.bare_site import bare_site

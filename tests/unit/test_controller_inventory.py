@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 from providers.fleet import CloudResource, FleetListing, ResourceKind
 from router.controller.context import ControllerContext
-from router.controller.inventory import MachineInventory, record_found_machines
+from router.controller.release.inventory import MachineInventory, record_found_machines
 from router.state.records import Attempt
 from terraform.events import TerraformEvent
 from tests.support.bare_site import bare_site

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from router.agent import protocol
-from router.controller.lifecycle import (
+from router.controller.history.lifecycle import (
     REPORTING_S,
     RESUMES_WITHIN_S,
     GangStatus,

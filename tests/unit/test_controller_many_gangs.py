@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from router.agent import protocol
-from router.controller.attempt_history import histories_of, history_of
 from router.controller.context import ControllerContext
-from router.controller.policy_runner import Adviser
-from router.controller.quarantine import UNHEALTHY, ShortPools, current_shortages, quarantine, quarantine_all
-from router.controller.replanner import Replanner
-from router.controller.status_snapshot import take_snapshot
-from router.controller.supervisor import Supervisor
-from router.controller.worker_pool import apply_lock
+from router.controller.history.attempt_history import histories_of, history_of
+from router.controller.history.status_snapshot import take_snapshot
+from router.controller.provision.quarantine import UNHEALTHY, ShortPools, current_shortages, quarantine, quarantine_all
+from router.controller.supervise.policy_runner import Adviser
+from router.controller.supervise.replanner import Replanner
+from router.controller.supervise.supervisor import Supervisor
+from router.controller.supervise.worker_pool import apply_lock
 from router.coordinator.saves import save_answers, save_answers_by_attempt
 from router.spot.live.selection import build_named_policy
 from router.spot.policies.interface import PolicyEvent, SaveDecision, StayDecision
@@ -195,7 +195,7 @@ def test_what_takes_long_to_think_about_is_left_for_the_next_pass_hints_first(st
 def test_gangs_that_lose_their_zone_have_other_places_at_once(
     stormy: ControllerContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("router.controller.supervisor.provision_recorded", pretended)
+    monkeypatch.setattr("router.controller.supervise.supervisor.provision_recorded", pretended)
     replanner = Replanner(stormy, book)
     watcher = Supervisor(stormy, replanner, Adviser(replanner), lambda: apply_lock(stormy))
     store = stormy.store

@@ -13,7 +13,7 @@ import pytest
 
 from pricing.money import Usd
 from router.controller.context import ControllerContext
-from router.controller.release import release
+from router.controller.release.release import release
 from router.jobs.job_json import job_json
 from router.ledger.entry import CostItem, MachineUse
 from router.state.records import Phase

@@ -14,12 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pricing.money import Usd, UsdPerHour
-from router.controller.metering import cost_so_far, metered_entries, planned_entries
+from router.controller.history.metering import cost_so_far, metered_entries, planned_entries
 from router.controller.orders import orders_of
 from router.ledger.entry import LedgerEntry, LedgerEntryKind, MachineUse
 from router.ledger.month import Month
-from router.planning.plan import Plan
-from router.planning.plan_json import plan_content
+from router.planning.document.plan import Plan
+from router.planning.document.plan_json import plan_content
 from tests.support.made_up_book import offer
 from tests.support.night import nightly_plan, nightly_request
 from tests.support.scenes import NOW, a_job, plan_of

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 from pricing.money import UsdPerHour
 from pricing.places import PROVISIONABLE_CLOUDS, Market
-from router.controller.deploy_settings import Deploy
 from router.controller.orders import Order
-from router.controller.placement_options import GangPlacement, MachineSpec
-from router.controller.workspaces import (
+from router.controller.workspace.placement_options import GangPlacement, MachineSpec
+from router.controller.workspace.workspaces import (
     CoordinatorEndpoint,
     NodeSecrets,
     attempt_name,
@@ -23,6 +22,7 @@ from router.controller.workspaces import (
     new_attempt,
     resource_tags,
 )
+from router.deploy.deploy_settings import Deploy
 from router.jobs.spec import Job
 from terraform.render import render
 from terraform.spec import ATTEMPT_CHARACTERS, NAME_CHARACTERS, Host

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from pricing.places import Market
-from router.controller import provision_order
-from router.controller.attempt_history import history_of
+from router.controller.history.attempt_history import history_of
 from router.controller.orders import Order
-from router.controller.provision_order import NextAttempt, ProvisionResult, ProvisionStatus, record_attempts
-from router.controller.replanner import PendingGang, PlacementAccepted
-from router.controller.supervisor import Supervisor
+from router.controller.provision import provision_order
+from router.controller.provision.provision_order import NextAttempt, ProvisionResult, ProvisionStatus, record_attempts
+from router.controller.supervise.replanner import PendingGang, PlacementAccepted
+from router.controller.supervise.supervisor import Supervisor
 from router.state.records import Phase
 from tests.support.bare_site import bare_site
 from tests.support.state_values import NOW, attempt, node

@@ -22,7 +22,7 @@ import pytest
 
 from router.agent.config import AgentConfig, AgentConfigError, CodeSource, read_config
 from router.agent.starters import read_job_environment
-from router.controller.bootstrap import (
+from router.controller.workspace.bootstrap import (
     MAX_USER_DATA_BYTES,
     SECRET_FILES,
     AgentDownload,
@@ -30,7 +30,7 @@ from router.controller.bootstrap import (
     UserDataTooLargeError,
     node_script,
 )
-from router.controller.zipapp import pack_agent
+from router.controller.workspace.zipapp import pack_agent
 from tests.support.certificates import write_certificate
 from tests.support.coordinator import Coordinator
 

@@ -17,7 +17,7 @@ from pricing.money import Usd, UsdPerHour
 from pricing.offers import Offer
 from pricing.places import Market
 from router.controller.orders import Order, orders_of
-from router.controller.placement_options import (
+from router.controller.workspace.placement_options import (
     GangPlacement,
     MachineSpec,
     blocking_shortage,
@@ -30,9 +30,9 @@ from router.controller.placement_options import (
 )
 from router.jobs.limits import Limits
 from router.jobs.spec import Job
-from router.planning.candidates import candidates_for
-from router.planning.listings import listings_by_accelerator
-from router.planning.plan import Alternative, Plan
+from router.planning.document.plan import Alternative, Plan
+from router.planning.find.candidates import candidates_for
+from router.planning.find.listings import listings_by_accelerator
 from router.state.records import Shortage
 from tests.support.made_up_book import book, offer
 from tests.support.made_up_jobs import make_job, make_limits, simple_job

@@ -10,19 +10,19 @@ from pathlib import Path
 import pytest
 
 from pricing.places import Market
-from router.controller.attempt_history import history_of
+from router.controller.accept.run_policies import RecordedPolicies
 from router.controller.context import ControllerContext
-from router.controller.deploy_settings import Deploy
-from router.controller.job_history import policy_history_of
-from router.controller.policy_runner import Adviser
-from router.controller.replanner import TICK, PendingGang, PlacementAccepted, PlacementDeferred, Replanner
-from router.controller.run_policies import RecordedPolicies
-from router.controller.status_snapshot import take_snapshot
-from router.controller.supervisor import Supervisor
-from router.controller.worker_pool import apply_lock
+from router.controller.history.attempt_history import history_of
+from router.controller.history.job_history import policy_history_of
+from router.controller.history.status_snapshot import take_snapshot
+from router.controller.supervise.policy_runner import Adviser
+from router.controller.supervise.replanner import TICK, PendingGang, PlacementAccepted, PlacementDeferred, Replanner
+from router.controller.supervise.supervisor import Supervisor
+from router.controller.supervise.worker_pool import apply_lock
+from router.deploy.deploy_settings import Deploy
 from router.jobs.job_json import job_json, parse_job
-from router.planning.replacement import PlacementRequest, place_gangs
-from router.planning.solver import PulpSolver
+from router.planning.improve.replacement import PlacementRequest, place_gangs
+from router.planning.program.solver import PulpSolver
 from router.spot.live.selection import build_named_policy, build_policy, default_run_policy
 from router.spot.policies.greedy import GreedyPolicy
 from router.spot.policies.interface import Decision, MoveDecision, Observation, PolicyEvent, StayDecision, WaitDecision

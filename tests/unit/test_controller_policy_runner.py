@@ -10,10 +10,10 @@ import pytest
 
 from router.agent import protocol
 from router.controller.context import ControllerContext
-from router.controller.heartbeats import SLOW_OBSERVATIONS
-from router.controller.policy_runner import Advice, Adviser
-from router.controller.replanner import TICK, Replanner
-from router.controller.status_snapshot import take_snapshot
+from router.controller.history.heartbeats import SLOW_OBSERVATIONS
+from router.controller.history.status_snapshot import take_snapshot
+from router.controller.supervise.policy_runner import Advice, Adviser
+from router.controller.supervise.replanner import TICK, Replanner
 from router.spot.policies.greedy import GreedyPolicy
 from router.spot.policies.interface import MoveDecision, PolicyEvent, SaveDecision
 from router.state.records import NoticeRecord, Phase

@@ -8,10 +8,10 @@ from pricing.money import UsdPerHour
 from pricing.offers import Offer
 from pricing.places import Market, RegionId
 from router.controller.orders import orders_of
-from router.controller.placement_options import fill_list_prices, placement_from, placements_of
+from router.controller.workspace.placement_options import fill_list_prices, placement_from, placements_of
 from router.jobs.limits import Limits
-from router.planning.candidates import CandidateFinder
-from router.planning.listings import listings_by_accelerator
+from router.planning.find.candidates import CandidateFinder
+from router.planning.find.listings import listings_by_accelerator
 from tests.support.made_up_book import book, offer
 from tests.support.made_up_jobs import make_limits, simple_job
 from tests.support.scenes import HOUR, NOW, plan_of

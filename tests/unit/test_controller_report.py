@@ -12,8 +12,8 @@ import pytest
 
 from pricing.money import Usd, UsdPerHour
 from router.controller.context import ControllerContext
-from router.controller.deploy_settings import Timeouts
-from router.controller.report import build_status_report
+from router.controller.report.report import build_status_report, report_gang
+from router.deploy.deploy_settings import Timeouts
 from router.jobs.job_json import job_json
 from router.render.status_text import as_json, as_wide
 from router.spot.live.selection import default_run_policy
@@ -55,6 +55,15 @@ def names(site: ControllerContext, *wanted: str, everything: bool = False) -> li
         gang.attempt.id
         for gang in build_status_report(site.store, wanted, NOW + 4 * HOUR, Timeouts(), everything=everything).gangs
     ]
+
+
+def test_no_step_is_behind_the_one_that_is_saved() -> None:
+    """A rank tells its step with its next heartbeat, and of a checkpoint at once."""
+    one = replace(attempt("x", job="x"), first_step=40)
+    late = node("x", 0, step=100, saved_step=117)
+    assert (report_gang(one, (late,), NOW).step, report_gang(one, (late,), NOW).saved_step) == (117, 117)
+    assert report_gang(one, (node("x", 0, saved_step=92), node("x", 1, step=100)), NOW).step == 100
+    assert report_gang(one, (node("x", 0, step=None, saved_step=None),), NOW).step is None
 
 
 def test_what_is_over_is_shown_once_a_job_unless_asked_for(site: ControllerContext) -> None:

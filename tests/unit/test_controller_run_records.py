@@ -15,7 +15,7 @@ from pricing.book_file import embedded_book
 from pricing.places import Market
 from pricing.pool_experience import LossReason
 from router.agent import protocol
-from router.controller.run_records import (
+from router.controller.history.run_records import (
     ForgottenRuns,
     forget_runs,
     forgotten_runs,

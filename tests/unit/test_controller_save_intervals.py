@@ -15,14 +15,20 @@ from pricing.book import PriceBook
 from pricing.risk import GangRisk
 from router.agent import protocol
 from router.controller.context import ControllerContext
-from router.controller.earlier_runs import EarlierRuns
-from router.controller.replanner import TICK, Replanner
-from router.controller.save_intervals import INTERVAL, LEAST_CHANGE, SaveIntervals, best_interval_s, is_worth_changing
-from router.controller.status_snapshot import take_snapshot
+from router.controller.history.earlier_runs import EarlierRuns
+from router.controller.history.status_snapshot import take_snapshot
+from router.controller.supervise.replanner import TICK, Replanner
+from router.controller.supervise.save_intervals import (
+    INTERVAL,
+    LEAST_CHANGE,
+    SaveIntervals,
+    best_interval_s,
+    is_worth_changing,
+)
 from router.jobs.goodput import best_interval_hours
 from router.jobs.job_json import job_json
 from router.jobs.spec import Job
-from router.planning.checkpoint_times import measured_write_hours, write_hours
+from router.planning.find.checkpoint_times import measured_write_hours, write_hours
 from router.state.records import Attempt, Phase
 from tests.bench.storm import site_of
 from tests.support.made_up_book import book, offer

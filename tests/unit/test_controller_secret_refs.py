@@ -11,8 +11,8 @@ import pytest
 from pydantic import ValidationError
 
 from pricing.problems import InvalidInputError
-from router.controller.deploy_settings import SecretsEntry
-from router.controller.secret_refs import resolve_pairs
+from router.controller.workspace.secret_refs import resolve_pairs
+from router.deploy.deploy_settings import SecretsEntry
 
 CANARY = "canary-71c3e0"
 ALL = SecretsEntry(env=("HERE", "MISSING", "OTHER"), files=("/nowhere", tempfile.gettempdir(), "~/key"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from router.controller.heartbeats import SLOW_OBSERVATIONS, StragglerMonitor
+from router.controller.history.heartbeats import SLOW_OBSERVATIONS, StragglerMonitor
 from router.state.records import NodeRecord
 from tests.support.state_values import node
 

@@ -15,10 +15,10 @@ import pytest
 from router.agent import protocol
 from router.controller.context import ControllerContext
 from router.controller.orders import Order
-from router.controller.policy_runner import Advice
-from router.controller.provision_order import PlacedAttempt, ProvisionResult, ProvisionStatus
-from router.controller.replanner import PlacementDeferred, PlacementRejected
-from router.controller.supervisor import Supervisor
+from router.controller.provision.provision_order import PlacedAttempt, ProvisionResult, ProvisionStatus
+from router.controller.supervise.policy_runner import Advice
+from router.controller.supervise.replanner import PlacementDeferred, PlacementRejected
+from router.controller.supervise.supervisor import Supervisor
 from router.spot.policies.interface import MoveDecision, PolicyEvent, SaveDecision
 from router.state.errors import LeaseHeldError
 from router.state.lock_owner import LockOwner
@@ -58,7 +58,7 @@ def watcher(
         order = Order(up.job, up.gang, up.start, up.end, ())
         return ProvisionResult(order, ProvisionStatus.READY, up)
 
-    monkeypatch.setattr("router.controller.supervisor.provision_recorded", make_placed)
+    monkeypatch.setattr("router.controller.supervise.supervisor.provision_recorded", make_placed)
     made = Supervisor(site, places, QUIET, nullcontext)  # type: ignore[arg-type]
     yield made
     made.close()
@@ -283,7 +283,7 @@ def test_a_gang_that_moves_because_it_wants_to_goes_when_the_next_is_whole(
         new = site.store.attempts.update(placed.attempt.id, lambda a: replace(a, phase=Phase.READY, met_at=NOW))
         return ProvisionResult(Order(new.job, new.gang, new.start, new.end, ()), ProvisionStatus.READY, new)
 
-    monkeypatch.setattr("router.controller.supervisor.provision_recorded", make_placed)
+    monkeypatch.setattr("router.controller.supervise.supervisor.provision_recorded", make_placed)
     notice = NoticeRecord(one.id, 0, "n1", protocol.REBALANCE, "sandbox", None, "maybe", NOW)
     advice = Advice(one, PolicyEvent.REBALANCE, MoveDecision(("there",), "a hint"), notice)
     watcher = Supervisor(site, places, advising(advice), nullcontext)  # type: ignore[arg-type]
@@ -341,7 +341,7 @@ def test_one_that_finds_no_other_place_stays(
         )
         return ProvisionResult(Order(new.job, new.gang, new.start, new.end, ()), ProvisionStatus.FAILED, new)
 
-    monkeypatch.setattr("router.controller.supervisor.provision_recorded", make_placed)
+    monkeypatch.setattr("router.controller.supervise.supervisor.provision_recorded", make_placed)
     advice = Advice(one, PolicyEvent.PRICE, MoveDecision(("there",), "cheaper"))
     watcher = Supervisor(site, places, advising(advice), nullcontext)  # type: ignore[arg-type]
     settle(watcher, clock)

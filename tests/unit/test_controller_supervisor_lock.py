@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from router.controller.attempt_history import give_up, history_of
 from router.controller.context import ControllerContext
-from router.controller.replanner import PlacementDeferred
-from router.controller.supervisor import Supervisor
+from router.controller.history.attempt_history import give_up, history_of
+from router.controller.supervise.replanner import PlacementDeferred
+from router.controller.supervise.supervisor import Supervisor
 from router.state.records import Phase
 from tests.support.state_values import NOW
 from tests.support.watched import QUIET, Places, noticed, now, patient_site, saved, settle, stopped_clock, up

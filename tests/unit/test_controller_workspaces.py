@@ -21,11 +21,17 @@ from pricing.places import PROVISIONABLE_CLOUDS, Market
 from router.agent.config import AgentConfig, parse_config
 from router.agent.starters import read_job_environment
 from router.config.job_files import load_jobs
-from router.controller.bootstrap import MAX_USER_DATA_BYTES
-from router.controller.deploy_settings import Deploy
 from router.controller.orders import Order
-from router.controller.placement_options import GangPlacement, MachineSpec
-from router.controller.workspaces import CoordinatorEndpoint, NodeSecrets, attempt_name, build_workspace, new_attempt
+from router.controller.workspace.bootstrap import MAX_USER_DATA_BYTES
+from router.controller.workspace.placement_options import GangPlacement, MachineSpec
+from router.controller.workspace.workspaces import (
+    CoordinatorEndpoint,
+    NodeSecrets,
+    attempt_name,
+    build_workspace,
+    new_attempt,
+)
+from router.deploy.deploy_settings import Deploy
 from router.jobs.job_json import job_json, parse_job
 from router.jobs.spec import Job
 from terraform.module_metadata import BootMethod, find_boot_method

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from router.controller.attempt_history import history_of
-from router.controller.deploy_settings import Deploy
+from router.controller.history.attempt_history import history_of
 from router.coordinator.bounds import MAX_SPEEDUP, MIN_ELAPSED_SECONDS, ReportBounds
 from router.coordinator.metrics import StateCounters
 from router.coordinator.saves import save_answers
+from router.deploy.deploy_settings import Deploy
 from tests.support.coordinations import ATTEMPT, NOW, Clock, Scene, scene
 
 STEPS, PER_HOUR = 100_000, 3600.0

@@ -9,7 +9,7 @@ import pytest
 
 from pricing.money import Usd
 from router.jobs.goodput import GangRunRisk, billed_share, billed_shares, useful_share
-from router.planning.plan_json import plan_from_json, plan_to_json
+from router.planning.document.plan_json import plan_from_json, plan_to_json
 from router.render.cost_terms_text import job_terms_text, team_terms_table
 from router.render.tables import format_usd
 from tests.support.night import nightly_plan
@@ -96,5 +96,5 @@ def test_texts_name_terms_by_job_and_team() -> None:
     last = team_terms_table(plan).splitlines()[-1].split()
     assert last[0] == "all"
     assert last[-1] == f"${plan.cost_usd.dollars():,.2f}"
-    older = replace(plan, usage=None)
-    assert (job_terms_text(older, placed), team_terms_table(older)) == ("", "")
+    bare = replace(plan, usage=replace(plan.usage, cost_terms=()))
+    assert (job_terms_text(bare, placed), team_terms_table(bare)) == ("", "")

@@ -8,14 +8,12 @@ from typing import Any
 
 import pytest
 import yaml
-from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from pricing.places import PROVISIONABLE_CLOUDS
 from pricing.problems import InvalidInputError
 from router.config.deploy_file import deploy_path, load_deploy
-from router.config.schemas import build_file_schema
-from router.controller.console_settings import OidcEntry
-from router.controller.deploy_settings import CloudDeploy, Deploy, SecretsEntry
+from router.deploy.console_settings import OidcEntry
+from router.deploy.deploy_settings import CloudDeploy, Deploy, SecretsEntry
 from terraform.hosts import Host
 from tests.support.repository import ROOT
 
@@ -53,7 +51,7 @@ def test_the_example_shows_every_field_once() -> None:
 
 def test_an_empty_file_and_none_at_all_are_the_defaults(folder: Path) -> None:
     assert read("") == read("# nothing\n") == Deploy() == load_deploy(folder / "none.yaml", named=False)
-    assert read("clouds:\ncoordinator:\ntimeouts:\npatience:\n") == Deploy()
+    assert read("clouds:\ncoordinator:\ntimeouts:\n") == Deploy()
     deploy = Deploy()
     assert (deploy.coordinator.host, deploy.coordinator.port) == ("127.0.0.1", 0)
     assert (deploy.backend.kind, deploy.state, deploy.engine) == ("local", None, None)
@@ -110,7 +108,7 @@ BAD = {
     "field of timeouts": (
         "timeouts: {rendezvos: 5m}", "1:12", "timeouts.rendezvos", "no such field", "did you mean rendezvous?",
     ),
-    "field inside": ("patience: {metet: 5m}", "1:12", "patience.metet", "no such field", "did you mean meet?"),
+    "field that is gone": ("timeouts: {meet: 5m}", "1:12", "timeouts.meet", "no such field", ""),
     "field of a cloud": (
         "clouds:\n  aws:\n    imge: x", "3:5", "clouds.aws.imge", "clouds.aws has no such field", "did you mean image?",
     ),
@@ -120,20 +118,11 @@ BAD = {
     "cloud": ("clouds: {awz: {}}", "1:15", "clouds.awz", "no machines can be made there", "did you mean aws?"),
     "cloud without a module": ("clouds: {lambda: {}}", "1:18", "clouds.lambda", "no machines can be made", "aws"),
     "clouds as a list": ("clouds: [aws]", "1:9", "clouds", "a list is not a mapping of clouds", "clouds: {aws: {}}"),
-    "no time": ("patience: {apply: 0s}", "1:19", "patience.apply", "more than 0", "15m"),
-    "too long, by today's name": (
+    "no time": ("timeouts: {apply: 0s}", "1:19", "timeouts.apply", "more than 0", "15m"),
+    "too long": (
         "timeouts: {rendezvous: 31d}", "1:24", "timeouts.rendezvous", "at most 30 days", "15m",
     ),
-    "both sections": (
-        "timeouts: {lost: 5m}\npatience: {meet: 5m}", "2:11", "patience", "timeouts and patience are both given",
-        "keep timeouts: patience is its former name",
-    ),
-    "both names of a timeout": (
-        "timeouts: {rendezvous: 5m, meet: 5m}", "1:34", "timeouts.meet", "rendezvous and meet are both given",
-        "keep rendezvous: meet is its former name",
-    ),
-    "too long": ("patience: {meet: 31d}", "1:18", "patience.meet", "at most 30 days", "15m"),
-    "no unit": ("patience: {lost: 5}", "1:18", "patience.lost", "no unit of time", "5m"),
+    "no unit": ("timeouts: {lost: 5}", "1:18", "timeouts.lost", "no unit of time", "5m"),
     "parallel": ("parallel: 65", "1:11", "parallel", "at most 64", ""),
     "parallel nothing": ("parallel: 0", "1:11", "parallel", "more than 0", ""),
     "disk": ("clouds: {aws: {disk_gib: 9}}", "1:26", "clouds.aws.disk_gib", "at least 10", ""),
@@ -261,22 +250,6 @@ def test_waits_are_durations(folder: Path) -> None:
         timedelta(0),
         timedelta(minutes=5),
     )
-
-
-FORMER = "meet: 1m, carry: 2m, again: 3h, crashes: 4, early: 5m"
-TODAY = "rendezvous: 1m, checkpoint_copy: 2m, retry_for: 3h, max_crashes: 4, start_early: 5m"
-
-
-@pytest.mark.parametrize("section", ["patience", "timeouts"])
-@pytest.mark.parametrize("keys", [FORMER, TODAY])
-def test_timeouts_are_read_by_their_former_names_too(folder: Path, section: str, keys: str) -> None:
-    text = f"{section}: {{{keys}, lost: 6s}}"
-    read_timeouts = read(text).timeouts
-    assert (read_timeouts.rendezvous, read_timeouts.checkpoint_copy) == (timedelta(minutes=1), timedelta(minutes=2))
-    assert (read_timeouts.retry_for, read_timeouts.start_early) == (timedelta(hours=3), timedelta(minutes=5))
-    assert (read_timeouts.max_crashes, read_timeouts.lost) == (4, timedelta(seconds=6))
-    schema = Draft202012Validator(build_file_schema("deploy"))
-    assert [error.message for error in schema.iter_errors(yaml.safe_load(text))] == []
 
 
 def test_it_cannot_be_changed() -> None:

@@ -11,8 +11,8 @@ from pricing.offers import Offer
 from router.jobs.layouts import time_layouts
 from router.jobs.spec import Job
 from router.jobs.speed import UnknownSpeed, gang_links
-from router.planning.plan import Plan
-from router.planning.plan_usage import JobPlacementType
+from router.planning.document.plan import Plan
+from router.planning.find.placement_type import JobPlacementType
 from router.planning.planner import make_plan
 from router.render.explain_text import job_text
 from tests.property.test_plan_against_brute_force import differences

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from pricing.offers import Offer
-from router.planning.dominance import drop_dominated
-from router.planning.effort import Effort
-from router.planning.formulation import formulate
-from router.planning.problem import PlacementProblem
-from router.planning.solve import PlacementSolution, solve_in_stages
-from router.planning.solver import PulpSolver
+from router.planning.problem.dominance import drop_dominated
+from router.planning.problem.problem import PlacementProblem
+from router.planning.program.effort import Effort
+from router.planning.program.formulation import formulate
+from router.planning.program.solve import PlacementSolution, solve_in_stages
+from router.planning.program.solver import PulpSolver
 from tests.support.instances import make_instance
 from tests.support.scenes import ALPS, LAKE, NORTH, NORTH_SPOT, SOUTH, a_job, a_request, problem_of
 

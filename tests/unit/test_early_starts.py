@@ -14,22 +14,20 @@ import pytest
 from pricing.money import Usd
 from pricing.offers import Offer
 from router.jobs.spec import Job
-from router.planning.early_starts import start_early
-from router.planning.effort import Effort
-from router.planning.formulation import formulate
-from router.planning.left_shift import earliest_run, load_without, run_from
-from router.planning.plan import Cut
+from router.planning.document.plan import Cut
+from router.planning.improve.early_starts import start_early
 from router.planning.planner import make_plan
-from router.planning.schedule import Holdings, SlotHold, runs_of
-from router.planning.solve import PlacementSolution, threshold_of
-from router.planning.solver import PulpSolver
+from router.planning.problem.left_shift import earliest_run, load_without, run_from
+from router.planning.problem.schedule import Holdings, SlotHold, runs_of
+from router.planning.program.effort import Effort
+from router.planning.program.formulation import formulate
+from router.planning.program.solve import PlacementSolution, threshold_of
+from router.planning.program.solver import PulpSolver
 from tests.support.instances import make_instance
 from tests.support.made_up_book import offer
 from tests.support.scenes import NORTH, SOUTH, a_job, a_request, answer_of, problem_of
 from tests.support.solved_instances import request_of
 
-NORTH_KEY = "aws/north-1/p9.48xlarge/on_demandx8"
-SOUTH_KEY = "aws/south-1/p9.48xlarge/on_demandx8"
 ONE = offer("aws/north-1", "p9.48xlarge", "on_demand", "60", cap=1)
 
 

@@ -45,28 +45,28 @@ def between(src: str, dst: str) -> Tariff:
 def test_aws_us_east_1_to_the_internet(gb: int, cost: str) -> None:
     tariff = between("aws/us-east-1", "gcp/us-central1")
     assert tariff.meter == "aws internet us-east-1 > any"
-    assert tariff.cost_at(gb * BYTES_PER_GB, FREE_100_GB) == Usd.parse(cost)
+    assert tariff.cost_of(0, gb * BYTES_PER_GB, FREE_100_GB) == Usd.parse(cost)
 
 
 def test_without_the_allowance_the_next_tier_applies() -> None:
     tariff = between("aws/us-east-1", "gcp/us-central1")
     assert tariff.allowance_bytes == FREE_100_GB
     assert str(tariff.top_price) == "0.09"
-    assert tariff.cost_at(FREE_100_GB, 0) == Usd.parse("9")
-    assert tariff.cost_at(FREE_100_GB, 40 * BYTES_PER_GB) == Usd.parse("5.40")
-    assert tariff.cost_at(10_240 * BYTES_PER_GB, 0) == Usd.parse("921.60")
+    assert tariff.cost_of(0, FREE_100_GB, 0) == Usd.parse("9")
+    assert tariff.cost_of(0, FREE_100_GB, 40 * BYTES_PER_GB) == Usd.parse("5.40")
+    assert tariff.cost_of(0, 10_240 * BYTES_PER_GB, 0) == Usd.parse("921.60")
 
 
 def test_one_rounding_of_the_total() -> None:
     tariff = a_tariff((0, 1, "0.000000001"), (1, None, "0.000000003"))
-    assert tariff.cost_at(BYTES_PER_GB + BYTES_PER_GB // 2, 0).nanos == 2  # 2.5 goes to the even one
+    assert tariff.cost_of(0, BYTES_PER_GB + BYTES_PER_GB // 2, 0).nanos == 2  # 2.5 goes to the even one
     assert tariff.cost_of(BYTES_PER_GB // 2, BYTES_PER_GB, 0).nanos == 2
 
 
 @pytest.mark.parametrize(("volume", "free"), [(-1, 0), (1, -1), (1, FREE_100_GB + 1)])
 def test_nonsense_volumes_are_refused(volume: int, free: int) -> None:
     with pytest.raises(ValueError, match=r"negative|allowance"):
-        a_tariff((0, 100, "0"), (100, None, "0.09")).cost_at(volume, free)
+        a_tariff((0, 100, "0"), (100, None, "0.09")).cost_of(0, volume, free)
 
 
 @pytest.mark.parametrize("tiers", [((0, None, "0"),), ((0, 100, "0.1"), (100, None, "0.2"))])
@@ -138,7 +138,7 @@ def test_the_most_specific_row_covers_a_pair(src: str, dst: str, meter: str, pri
 
 
 def test_data_in_one_region_of_a_cloud_are_not_free_in_another() -> None:
-    assert between("aws/us-east-1", "aws/us-west-2").cost_at(BYTES_PER_GB, 0) == Usd.parse("0.02")
+    assert between("aws/us-east-1", "aws/us-west-2").cost_of(0, BYTES_PER_GB, 0) == Usd.parse("0.02")
 
 
 def test_an_unknown_pair_is_unknown_and_not_free() -> None:
@@ -157,7 +157,7 @@ def test_premium_network_only() -> None:
 def test_a_store_that_is_no_region() -> None:
     r2 = BOOK.egress.outbound("cloudflare-r2", None)
     assert r2 is not None
-    assert r2.cost_at(10**15, 0) == ZERO
+    assert r2.cost_of(0, 10**15, 0) == ZERO
     assert r2.weak
 
 

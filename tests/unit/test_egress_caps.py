@@ -10,8 +10,8 @@ from pydantic import ValidationError
 
 from router.jobs.limits import Limits
 from router.jobs.spec import Job
-from router.planning.plan_json import plan_from_json, plan_to_json
-from router.planning.plan_usage import EgressUsage
+from router.planning.document.plan_json import plan_from_json, plan_to_json
+from router.planning.document.plan_usage import EgressUsage
 from tests.support.checker import check_plan
 from tests.support.scenes import LAKE, NORTH, a_job, a_request, found_for, places, plan_of
 

@@ -28,8 +28,8 @@ from router.jobs.experience import (
 )
 from router.jobs.spec import Job
 from router.jobs.speed import Speed, gang_speed
-from router.planning.plan_json import plan_from_json, plan_to_json
-from router.planning.plan_schema import plan_schema
+from router.planning.document.plan_json import plan_from_json, plan_to_json
+from router.planning.document.plan_schema import plan_schema
 from router.planning.planner import make_plan
 from router.render.explain_text import job_text
 from tests.support.made_up_book import book

@@ -14,8 +14,8 @@ from router.app.budgets import recent_use
 from router.controller.plan_limits import fill_recent_use
 from router.jobs.limits import Limits
 from router.ledger.entry import LedgerEntryKind
-from router.planning.fair_share import team_standings
-from router.planning.plan_json import plan_from_json, plan_to_json
+from router.planning.document.fair_share import team_standings
+from router.planning.document.plan_json import plan_from_json, plan_to_json
 from router.render.explain_text import job_text
 from router.render.plan_text import table
 from router.state.store import StateStore

@@ -22,10 +22,16 @@ from router.jobs.limits import Limits
 from router.jobs.spec import Job
 from router.jobs.speed import Speed, gang_speed
 from router.jobs.workload import Transformer, Workload
-from router.planning.estimate_json import estimate_schema, estimate_schema_text, estimate_to_json, launcher_of
-from router.planning.gang_estimates import DEVIATIONS, EstimateInputs, GangEstimate, JobEstimate, estimate_gangs
-from router.planning.plan import Plan
-from router.planning.plan_usage import COST_TERMS
+from router.planning.document.plan import Plan
+from router.planning.document.plan_usage import COST_TERMS
+from router.planning.estimate.estimate_json import estimate_schema, estimate_schema_text, estimate_to_json, launcher_of
+from router.planning.estimate.gang_estimates import (
+    DEVIATIONS,
+    EstimateInputs,
+    GangEstimate,
+    JobEstimate,
+    estimate_gangs,
+)
 from router.planning.planner import PlanRequest, make_plan
 from tests.support.books import MACHINE, MODEL
 from tests.support.repository import ROOT
@@ -148,7 +154,7 @@ def test_a_deadline_adds_to_an_estimate_what_its_guard_may_need(book: PriceBook)
 
 @pytest.mark.slow
 def test_each_example_job_costs_what_its_own_plan_says(book: PriceBook) -> None:
-    """Each is planned alone, without its deadline and limits; the figure is in design note 057.
+    """Each is planned alone, without its deadline and limits; the figure is in design note costs-and-estimates.
 
     An estimate is of one gang, which falls back on one like it; a plan of several gangs may know a cheaper way back.
     """

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from pricing.money import Usd
-from router.planning.plan import Plan, ShadowPrice
-from router.planning.plan_usage import LimitUsage, PlanUsage, UseStep
+from router.planning.document.plan import Plan, ShadowPrice
+from router.planning.document.plan_usage import LimitUsage, PlanUsage, UseStep
 from router.render.gantt_text import gantt_text
 from router.render.tables import Screen
 from tests.support.night import nightly_plan

@@ -10,11 +10,11 @@ import pytest
 from pricing.book import PriceBook
 from pricing.money import Usd, UsdPerHour
 from pricing.offers import mark_stale
-from router.controller.guardrails import CostLimits, Refusal, RefusalReason, current_prices, find_refusals
+from router.controller.accept.guardrails import CostLimits, Refusal, RefusalReason, current_prices, find_refusals
 from router.controller.orders import orders_of
 from router.jobs.limits import Limits
-from router.planning.plan import Plan
-from router.planning.restricted_plan import restrict_plan
+from router.planning.document.plan import Plan
+from router.planning.document.restricted_plan import restrict_plan
 from tests.support.made_up_book import book, offer
 from tests.support.scenes import NOW, a_job, plan_of
 

@@ -142,7 +142,7 @@ def test_since_belongs_to_the_series_and_until_does_not(tmp_path: Path) -> None:
     assert hours(2, 3) == []
 
 
-def test_the_latest_prices_and_moments(tmp_path: Path) -> None:
+def test_the_latest_moments_by_region(tmp_path: Path) -> None:
     history.append(
         tmp_path,
         [
@@ -153,17 +153,9 @@ def test_the_latest_prices_and_moments(tmp_path: Path) -> None:
             a_point(4, "8", cloud="gcp", region="us-east1", zone=None, market=Market.ON_DEMAND),
         ],
     )
-    history.append(tmp_path, [a_point(5, "3")])
-    assert list(history.read_latest(tmp_path)["usd_nanos_per_hour"]) == [3 * 10**9, 7 * 10**9, 8 * 10**9]
-    assert list(history.read_latest(tmp_path, until=START + timedelta(hours=4))["usd_nanos_per_hour"]) == [
-        10**9,
-        7 * 10**9,
-    ]
-    at = {hours: START + timedelta(hours=hours) for hours in (3, 4, 6)}
-    assert history.latest_by_cloud(tmp_path) == {"aws": at[6], "gcp": at[4]}
     assert history.latest_by_region(tmp_path, Selection(markets=(Market.SPOT,))) == {
-        RegionId("aws", "us-east-1"): at[6],
-        RegionId("aws", "us-west-2"): at[3],
+        RegionId("aws", "us-east-1"): START + timedelta(hours=6),
+        RegionId("aws", "us-west-2"): START + timedelta(hours=3),
     }
 
 
@@ -172,8 +164,7 @@ def test_an_empty_history_has_the_same_columns(tmp_path: Path) -> None:
     history.append(tmp_path, EVERY_KIND)
     full = history.read_series(tmp_path)
     assert dict(empty.dtypes) == dict(full.dtypes)
-    assert history.latest_by_cloud(tmp_path / "none") == {}
-    assert len(history.read_latest(tmp_path / "none")) == 0
+    assert history.latest_by_region(tmp_path / "none") == {}
 
 
 def test_the_summary(tmp_path: Path) -> None:

@@ -157,5 +157,5 @@ def test_public_probes_through_the_store_fall_as_often_as_the_design_note_says(t
     pools = read_exposures(tmp_path, span.first, span.last + A_TICK)
     assert len(pools) == 9
     falls, hours = sum(p.losses for p in pools.values()), sum(p.hours for p in pools.values())
-    # docs/design/005-interruption-priors.md: 0.35 an hour.
+    # docs/design/interruption-risk.md: 0.35 an hour.
     assert (falls, round(falls / hours, 2)) == (960, 0.35)

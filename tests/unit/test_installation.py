@@ -1,4 +1,4 @@
-"""The four short package names are ours alone in this environment (docs/design/001-package-names.md)."""
+"""The four short package names are ours alone in this environment (docs/design/conventions.md)."""
 
 from __future__ import annotations
 

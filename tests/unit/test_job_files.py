@@ -10,7 +10,7 @@ import pytest
 from pricing.book_file import embedded_book
 from pricing.problems import InvalidInputError, Problem
 from router.config.book_check import check_against_book
-from router.config.job_files import LoadedJobs, load_jobs, read_jobs
+from router.config.job_files import LoadedJobs, load_jobs
 
 NOW = datetime(2026, 11, 21, 18, tzinfo=UTC)
 LINES = {
@@ -241,10 +241,10 @@ def test_folders_are_searched_to_the_bottom_and_limits_left_out(folder: Path) ->
         Path(place).write_text(job(name=f"name: {Path(place).stem.strip('.')}"), encoding="utf-8")
     Path("jobs/limits.yaml").write_text("clouds: [aws]", encoding="utf-8")
     Path("jobs/README.md").write_text("no job", encoding="utf-8")
-    assert [j.name for j in read_jobs(["jobs"], NOW)] == ["b", "a"]
-    assert [j.name for j in read_jobs(["jobs/**/*.yaml"], NOW)] == ["a"]
-    assert [j.name for j in read_jobs([Path("jobs"), "jobs/b.yml", folder / "jobs"], NOW)] == ["b", "a"]
-    assert [j.name for j in read_jobs(["jobs/*.y*ml"], NOW)] == ["b"]
+    assert [j.name for j in load_jobs(["jobs"], NOW).jobs] == ["b", "a"]
+    assert [j.name for j in load_jobs(["jobs/**/*.yaml"], NOW).jobs] == ["a"]
+    assert [j.name for j in load_jobs([Path("jobs"), "jobs/b.yml", folder / "jobs"], NOW).jobs] == ["b", "a"]
+    assert [j.name for j in load_jobs(["jobs/*.y*ml"], NOW).jobs] == ["b"]
 
 
 def test_places_are_kept_beside_the_jobs(folder: Path) -> None:
@@ -280,7 +280,7 @@ def test_paths_that_lead_to_no_job_say_what_to_do(folder: Path, path: str, what:
     }.items():
         Path(name).write_text(text, encoding="utf-8")
     with pytest.raises(InvalidInputError) as caught:
-        read_jobs([path], NOW)
+        load_jobs([path], NOW)
     (problem,) = caught.value.problems
     assert problem.where.split(":")[0] == path
     assert what in problem.what
@@ -289,7 +289,7 @@ def test_paths_that_lead_to_no_job_say_what_to_do(folder: Path, path: str, what:
 
 def test_no_path_at_all_is_refused() -> None:
     with pytest.raises(InvalidInputError, match="no path is given"):
-        read_jobs([], NOW)
+        load_jobs([], NOW)
 
 
 def test_a_bomb_and_ten_megabytes_are_refused(folder: Path) -> None:

@@ -10,13 +10,13 @@ import pytest
 from pydantic import ValidationError
 
 from router.jobs.spec import Job
-from router.planning.effort import Effort
-from router.planning.late_jobs import LATE_JOBS, JobOrder, plan_late_jobs
-from router.planning.plan import Cut, Lateness, Plan
-from router.planning.plan_json import plan_content, plan_from_json, plan_to_json
+from router.planning.document.plan import Cut, Lateness, Plan
+from router.planning.document.plan_json import plan_content, plan_from_json, plan_to_json
+from router.planning.improve.late_jobs import LATE_JOBS, JobOrder, plan_late_jobs
 from router.planning.planner import make_plan
-from router.planning.planning_input import PlannedJobs
-from router.planning.solver import PulpSolver
+from router.planning.program.effort import Effort
+from router.planning.program.planning_input import PlannedJobs
+from router.planning.program.solver import PulpSolver
 from tests.support.checker import check_plan
 from tests.support.made_up_book import offer
 from tests.support.scenes import (
@@ -114,7 +114,7 @@ def test_a_job_that_no_later_deadline_helps_is_left_out_with_its_own_reason() ->
     assert left.reason.startswith("the deadline is too near: 3.0 h needed")
     assert "it fits neither" in left.reason
     plan = checked([allowed(deadline="+2h", residency={"allow": ["EU"]})], [NORTH])
-    assert plan.unplaced[0].reason.startswith("no offer passes the job's rules")
+    assert plan.unplaced[0].reason.startswith("the price book has no H100 where residency lets the job run")
     assert "neither" not in plan.unplaced[0].reason
 
 
@@ -136,7 +136,7 @@ def test_the_chance_of_a_late_job_is_that_of_its_own_deadline() -> None:
 
 
 def test_a_running_job_that_cannot_resume_displaces_nobody_when_it_is_late() -> None:
-    """In time, such a job stays wherever it can (note 045); late, it may only go on where the others leave it room."""
+    """In time, such a job stays wherever it can; late, it may only go on where the others leave it room."""
     running = allowed("late", deadline="+2h", checkpoint="none", status={"running": RUNNING_IN_NORTH}, priority=5)
     jobs = [a_job("in-time", deadline="+4h", priority=0), running]
     plan = checked(jobs, [ONE], horizon=24 * HOUR)
@@ -188,7 +188,7 @@ def test_an_answer_without_a_job_that_was_in_time_is_dropped() -> None:
 
 def test_the_same_request_gives_the_same_bytes() -> None:
     jobs = [allowed(name, deadline="+2h", priority=number) for number, name in enumerate("abc")]
-    request = a_request([*jobs, a_job("d", deadline="+4h")], [ONE, NORTH_SPOT], horizon=24 * HOUR)
+    request = a_request([*jobs, a_job("d", deadline="+4h")], [ONE, NORTH_SPOT], horizon=8 * HOUR)
     assert plan_to_json(make_plan(request)) == plan_to_json(make_plan(replace(request, jobs=request.jobs[::-1])))
 
 

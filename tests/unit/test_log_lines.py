@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from router.cli.log_lines import LogStyle, open_service_log
-from router.controller.events import EventLevel, GangEvent
-from router.controller.notify_settings import EventKind
+from router.controller.history.events import EventLevel, GangEvent
+from router.deploy.notify_settings import EventKind
 from tests.support.state_values import NOW
 
 EVENT = GangEvent("llama-0123456789", "llama", EventKind.LATE, EventLevel.WARNING, "llama (llama-0123456789) is late")

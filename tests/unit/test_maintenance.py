@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from router.jobs.limits import Limits
-from router.planning.plan import Plan
+from router.planning.document.plan import Plan
 from tests.support.checker import check_plan
 from tests.support.scenes import HOUR, NORTH, NOW, RUNNING_IN_NORTH, SOUTH, a_job, a_request, places, plan_of
 

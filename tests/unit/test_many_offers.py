@@ -9,11 +9,11 @@ import pytest
 from pricing.money import Usd
 from router.jobs.limits import Limits
 from router.jobs.spec import Job
-from router.planning.candidates import CandidateFinder
-from router.planning.derived_placement import Found, find_for_plan
-from router.planning.plan import Cut
+from router.planning.document.plan import Cut
+from router.planning.find.candidates import CandidateFinder
+from router.planning.find.derived_placement import Found, find_for_plan
 from router.planning.planner import PlanRequest, make_plan
-from router.planning.planning_input import NOT_LOOKED_AT, PARTLY_LOOKED_AT
+from router.planning.program.planning_input import NOT_LOOKED_AT, PARTLY_LOOKED_AT
 from router.prices.books import load_book
 from tests.support.checker import check_plan
 from tests.support.flexible_jobs import flexible_jobs

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import ROUND_HALF_EVEN, Decimal
 from typing import Any
@@ -12,12 +13,14 @@ import pytest
 
 from router.render.figures import amount_in
 from router.render.showback_page import page
+from router.render.showback_text import as_markdown, as_table
 from router.render.waterfall_svg import tick_unit
 from router.showback.report.export_json import report_to_json
+from router.showback.report.query import BudgetUse
 from router.showback.shared_costs import SharingMethod
 from tests.support.month_pages import amounts_between, full_month, machine
 from tests.support.page_reader import check_landmarks, read_page
-from tests.support.showback_reports import report_of_rows
+from tests.support.showback_reports import BESIDE, report_of_rows
 
 
 def cents(amount: str | Decimal | None) -> Decimal:
@@ -126,9 +129,47 @@ def test_an_open_month_has_a_forecast_and_a_closed_one_says_what_is_estimated() 
 def test_a_page_without_plan_budget_or_last_month_says_so_in_words() -> None:
     text = page(report_of_rows([machine("5", 1)]))
     assert "Nothing was planned for this month" in text
-    assert "no budget for all" in text
     assert "no month before it is on record" in text
-    assert "none set" in text
+
+
+def plain(text: str) -> str:
+    return re.sub(r"<[^>]+>", "", text)
+
+
+def test_a_share_of_a_budget_says_what_still_runs() -> None:
+    """The budget is $100: 57 are spent, and machines that run have cost 7; research has used 107 of its 100."""
+    budgets = (
+        BudgetUse(scope="all", currency="USD", budget=Decimal(100), hard=False, spent=Decimal(57), running=Decimal(7)),
+        BudgetUse(
+            scope="team research",
+            currency="USD",
+            budget=Decimal(100),
+            hard=False,
+            spent=Decimal(57),
+            running=Decimal(50),
+        ),
+    )
+    report = report_of_rows([machine("57", 1)], beside=replace(BESIDE, budgets=budgets))
+    text = plain(page(report))
+    assert "$57.00 spent and $7.00 still running: 64% of the budget" in text
+    assert "$36.00 left of $100.00 with $7.00 still running" in text
+    assert "107% of $100.00with $50.00 still running" in text
+    assert "research is over its budget by $7.00." in text
+    table = " ".join(as_table(report).split())
+    assert "$57.00 spent and $7.00 still running: 64% of the budget" in table
+    assert "$36.00 left of $100.00 with $7.00 still running" in table
+    assert "| team research | USD | 100.00 | 57.00 | 50.00 | 107.0% |" in as_markdown(report)
+
+
+def test_budgets_are_unknown_or_none_is_set_and_never_both() -> None:
+    for budgets, said, unsaid in (
+        (None, ("Budget usedunknownbudgets were not looked at",), ("none set", "no budget for all")),
+        ((), ("no budget for all", "Budget usednone setfor the whole month"), ("not looked at",)),
+    ):
+        text = plain(page(report_of_rows([machine("5", 1)], beside=replace(BESIDE, budgets=budgets))))
+        front = text[text.index("November") : text.index("Raw fields")]
+        assert [words in front.replace("\n", "") for words in said] == [True] * len(said), front[:900]
+        assert not [words for words in unsaid if words in front]
 
 
 def test_an_empty_month_has_a_page() -> None:
@@ -153,7 +194,9 @@ def test_the_same_report_gives_the_same_bytes() -> None:
     [
         ("1234.565", "USD", False, "$1,234.56"),
         ("-231.755", "EUR", True, "−€231.76"),
-        ("0.001", "USD", True, "$0.00"),
+        ("0.001", "USD", True, "<$0.01"),
+        ("-0.001", "USD", False, ">−$0.01"),
+        ("0", "USD", True, "$0.00"),
         ("5", "CHF", True, "+CHF\u00a05.00"),
     ],
 )

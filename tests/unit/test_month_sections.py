@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from router.ledger.entry import MachineUse
-from router.showback.report.query import WASTE, BudgetUse, MonthCost
+from router.render.showback_view import month_page_of
+from router.showback.report.query import WASTE, BudgetUse, JobDue, MonthCost
 from router.showback.report.spending import WASTE_ACTIONS
 from router.showback.report.values import ShowbackReport
 from tests.support.showback_reports import BESIDE, cost, one, report_of_rows, rows_of
@@ -67,6 +68,41 @@ def test_reasons_add_up_to_their_driver() -> None:
         ("quantity", None, 10),
         ("waste", "startup", 10),
     ]
+
+
+def test_a_job_without_machines_did_not_run() -> None:
+    """Machines that are there are metered when they are gone; on a reservation they cost nothing."""
+    rows = [
+        hours("40", 4, source="planned", plan="p1", use=None, job="stayed"),
+        hours("40", 4, source="planned", plan="p1", use=None, job="runs"),
+        hours("40", 4, source="planned", plan="p1", use=None, job="free"),
+        hours("0", 4, job="free"),
+    ]
+    dues = {name: JobDue(job=name, deadline=None, done_at=None, runs_now=name == "runs") for name in ("stayed", "runs")}
+    report = report_of_rows(rows, beside=replace(BESIDE, dues=dues))
+    found = {row["job"]: (row["bucket"], row["kind"]) for row in rows_of(report, "driver_reasons")}
+    assert found == {"stayed": ("quantity", "not_run"), "runs": ("quantity", None), "free": ("price", None)}
+    page = month_page_of(report)
+    assert page is not None
+    words = {each.who: [reason.words for reason in each.reasons] for each in page.main.drivers}
+    assert words["research/stayed"] == ["did not run"]
+
+
+@pytest.mark.parametrize(
+    ("amounts", "cause"),
+    [
+        (("90", "11"), "90% of it did not run (research/large)"),
+        (("51", "50"), "51% of it did not run (research/large)"),
+        (("50", "31", "20"), "many reasons, the largest did not run (research/large)"),
+    ],
+)
+def test_a_reason_is_the_cause_where_it_is_most_of_the_difference(amounts: tuple[str, ...], cause: str) -> None:
+    """The plan has 101 dollars; one is spent, on what no plan has."""
+    jobs = zip(("large", "small", "smallest"), amounts, strict=False)
+    rows = [hours(usd, 4, source="planned", plan="p1", use=None, job=job) for job, usd in jobs]
+    page = month_page_of(report_of_rows([*rows, hours("1", job="unplanned", use="idle_allocated")]))
+    assert page is not None
+    assert page.cause == cause
 
 
 def test_hours_billed_in_another_currency_are_no_driver() -> None:

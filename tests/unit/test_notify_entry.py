@@ -8,8 +8,8 @@ import pytest
 
 from pricing.problems import InvalidInputError
 from router.config.deploy_file import load_deploy
-from router.controller.deploy_settings import CloudDeploy, Deploy
-from router.controller.notify_settings import EventKind, NotifyEntry, resolve_reference
+from router.deploy.deploy_settings import CloudDeploy, Deploy
+from router.deploy.notify_settings import EventKind, NotifyEntry, resolve_reference
 
 CANARY = "canary-51c0aa"
 

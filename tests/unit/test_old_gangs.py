@@ -6,8 +6,8 @@ from datetime import timedelta
 
 from router.jobs.limits import Limits
 from router.jobs.spec import Job
-from router.planning.candidate import Candidate
-from router.planning.candidates import CandidateFinder
+from router.planning.find.candidate import Candidate
+from router.planning.find.candidates import CandidateFinder
 from router.prices.books import load_book
 from tests.support.night import NOW
 

@@ -12,8 +12,8 @@ import pytest
 from pricing.book import PriceBook
 from pricing.pool_experience import PoolExperience
 from router.jobs.experience import Experience
-from router.planning.candidate import Candidate
-from router.planning.candidates import CandidateFinder
+from router.planning.find.candidate import Candidate
+from router.planning.find.candidates import CandidateFinder
 from router.spot.availability.loss_rates import LossRates
 from router.spot.availability.observed import estimate_availability
 from router.spot.options import build_option
@@ -33,7 +33,7 @@ SOURCES = {"priors", "signals", "interruption_band", "band_as_of", "preempted_sh
 #: The rooms that read, write and show these fields.
 MAY_NAME_THEM = ("router/prices/", "router/config/", "router/render/offers_text.py", "router/render/pool_risk_text.py")
 #: Speeds of workloads have priors of their own; the query keeps equal pools together by their signals.
-OTHER_PRIORS = ("router/jobs/point_model.py", "router/queries/pool_risk.py")
+OTHER_PRIORS = ("router/jobs/point_model.py", "router/app/queries/pool_risk.py")
 
 
 def worse(of: PriceBook, factor: float) -> PriceBook:

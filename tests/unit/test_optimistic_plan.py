@@ -11,10 +11,10 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from pricing.hazard import LOW
 from pricing.money import Usd
 from router.app.what_if import compare_lower_end
-from router.planning.plan_json import plan_content, plan_from_json, plan_to_json
-from router.planning.plan_schema import plan_schema
+from router.planning.document.plan_json import plan_content, plan_from_json, plan_to_json
+from router.planning.document.plan_schema import plan_schema
 from router.planning.planner import PlanRequest, make_plan
-from router.planning.what_if_comparison import VariantResult
+from router.planning.what_if.what_if_comparison import VariantResult
 from router.render.optimistic_text import optimistic_text, with_optimistic
 from tests.support.made_up_book import offer
 from tests.support.scenes import NORTH, SOUTH, a_job, a_request

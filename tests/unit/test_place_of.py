@@ -10,10 +10,10 @@ import pytest
 
 from pricing.places import Market, RegionId
 from pricing.pool_experience import ExperienceKind, PoolExperience
-from router.planning.candidate import Candidate
-from router.planning.candidates import candidates_for
-from router.planning.remaining_work import remaining_job, remaining_usd
-from router.planning.transfers import TRANSFER_GIB_PER_S
+from router.planning.find.candidate import Candidate
+from router.planning.find.candidates import candidates_for
+from router.planning.find.transfers import TRANSFER_GIB_PER_S
+from router.planning.problem.remaining_work import remaining_job, remaining_usd
 from router.spot.options import build_option
 from tests.support.made_up_book import book
 from tests.support.made_up_jobs import make_limits

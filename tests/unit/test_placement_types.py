@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from router.jobs.spec import Job
-from router.planning.candidates import CandidateFinder
-from router.planning.derived_placement import placement_type_of
-from router.planning.plan_usage import JobPlacementType
+from router.planning.find.candidates import CandidateFinder
+from router.planning.find.derived_placement import placement_type_of
+from router.planning.find.placement_type import JobPlacementType
 from router.render.explain_text import job_text
 from tests.support.made_up_book import book, offer
 from tests.support.made_up_jobs import make_job, make_limits
@@ -140,7 +140,7 @@ def test_plans_say_the_type_and_what_the_rule_costs() -> None:
     assert "(derived)" in job_text(free, "a")
 
 
-def test_the_digest_of_jobs_without_the_field_is_as_before() -> None:
+def test_a_placement_that_is_not_stated_is_not_in_the_digest() -> None:
     plain = a_job(data=DATA)
     content = plain.model_dump(mode="json")
     assert content.pop("placement") is None

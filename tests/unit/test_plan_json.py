@@ -12,9 +12,10 @@ import pytest
 
 from pricing.problems import InvalidInputError, Problem
 from router.config.plan_files import read_plan
-from router.planning.inputs import GangUse, LimitAmount
-from router.planning.plan import Plan
-from router.planning.plan_json import SCHEMA_VERSION, plan_content, plan_from_json, plan_to_json
+from router.planning.document.inputs import GangUse, LimitAmount
+from router.planning.document.plan import Plan
+from router.planning.document.plan_json import SCHEMA_VERSION, plan_content, plan_from_json, plan_to_json
+from tests.support.nights import NO_INPUTS
 from tests.support.scenes import ALPS, BAY, NORTH, NORTH_SPOT, SOUTH, a_job, plan_of
 
 
@@ -113,9 +114,9 @@ def test_inputs_are_read_back_and_move_no_digest() -> None:
     assert plan.inputs.limits == (LimitAmount("quota", 8, "accelerators"),)
     assert plan.inputs.use == (GangUse("a/1", "quota", 8),)
     assert plan_from_json(plan_to_json(plan)) == plan
-    older = replace(plan, inputs=None)
-    assert plan_content(older)["digest"] == plan_content(plan)["digest"]
-    assert plan_from_json(plan_to_json(older)) == older
+    other = replace(plan, inputs=NO_INPUTS)
+    assert plan_content(other)["digest"] == plan_content(plan)["digest"]
+    assert plan_from_json(plan_to_json(other)) == other
 
 
 @pytest.mark.parametrize("change", [{"limits": []}, {"use": []}, {"digest": None}, None])
@@ -176,7 +177,7 @@ def test_files_that_cannot_be_read_are_refused_by_name(tmp_path: Path) -> None:
     binary = tmp_path / "plan.json"
     binary.write_bytes(b"\xff\xfe\x00")
     for path, words in (
-        (tmp_path / "none.json", "cannot be read"),
+        (tmp_path / "none.json", "no such file"),
         (binary, "is not text"),
         (tmp_path, "cannot be read"),
     ):

@@ -11,11 +11,11 @@ import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from router.jobs.experience import Experience
-from router.planning import plan as values
-from router.planning.inputs import PlanInputs
-from router.planning.plan_json import plan_content
-from router.planning.plan_schema import FIELD_DESCRIPTIONS, plan_schema, plan_schema_text
-from router.planning.plan_usage import PlanUsage
+from router.planning.document import plan as values
+from router.planning.document.inputs import PlanInputs
+from router.planning.document.plan_json import plan_content
+from router.planning.document.plan_schema import FIELD_DESCRIPTIONS, plan_schema, plan_schema_text
+from router.planning.document.plan_usage import PlanUsage
 from tests.support.night import nightly_plan
 from tests.support.repository import ROOT
 from tests.support.scenes import ALPS, BAY, NORTH, NORTH_SPOT, SOUTH, a_job, plan_of
@@ -31,13 +31,10 @@ REQUIRED = {
     "job_summary": "job job_digest team cost_usd usd_per_step finish on_time_probability runner_up alternatives",
 }
 
-# Absent where there is nothing to say, so that a plan of before has the same bytes.
-# Grown since, and left out when empty: plans without them keep their bytes.
+# Left out at their default.
 OPTIONAL = {
     "": {
         "cuts",
-        "inputs",
-        "usage",
         "fair_share",
         "carbon",
         "commitments",

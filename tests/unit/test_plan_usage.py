@@ -13,10 +13,11 @@ import pytest
 from pricing.money import Usd
 from pricing.problems import InvalidInputError
 from router.controller.orders import orders_of
-from router.planning.plan import Plan
-from router.planning.plan_json import plan_content, plan_from_json, plan_to_json
-from router.planning.plan_usage import PlanUsage, UseStep
-from router.planning.usage_totals import add_up_use, end_of_month, month_of
+from router.planning.document.plan import Plan
+from router.planning.document.plan_json import plan_content, plan_from_json
+from router.planning.document.plan_usage import PlanUsage, UseStep
+from router.planning.document.usage_totals import add_up_use, end_of_month, month_of
+from tests.support.nights import NO_USAGE
 from tests.support.scenes import NORTH, NORTH_SPOT, NOW, SOUTH, a_job, plan_of
 
 LATE_IN_THE_MONTH = datetime(2026, 11, 30, 18, tzinfo=UTC)
@@ -39,17 +40,17 @@ def usage_of(plan: Plan) -> PlanUsage:
     return plan.usage
 
 
-def test_a_plan_has_the_digest_that_it_had_without_usage() -> None:
+def test_the_digest_is_not_over_the_usage() -> None:
     plan = some_plan()
-    bare = replace(plan, usage=None)
-    assert plan_content(plan)["digest"] == plan_content(bare)["digest"]
-    assert "usage" not in plan_content(bare)
+    other = replace(plan, usage=NO_USAGE)
+    assert plan_content(plan)["digest"] == plan_content(other)["digest"]
 
 
-def test_a_plan_of_an_earlier_version_is_read_and_written_as_it_was() -> None:
-    text = plan_to_json(replace(some_plan(), usage=None))
-    assert plan_from_json(text).usage is None
-    assert plan_to_json(plan_from_json(text)) == text
+def test_a_plan_without_its_usage_is_refused() -> None:
+    content = plan_content(some_plan())
+    del content["usage"]
+    with pytest.raises(InvalidInputError, match="was changed after it was made"):
+        plan_from_json(json.dumps(content))
 
 
 @pytest.mark.parametrize("change", [{"at_risk_usd": "1.00"}, {"teams": []}, {"digest": None}, None])

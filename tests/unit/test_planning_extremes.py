@@ -14,9 +14,9 @@ from typing import Any
 import highspy
 import pytest
 
-from router.planning.effort import Clock
-from router.planning.plan import Plan
+from router.planning.document.plan import Plan
 from router.planning.planner import PlanRequest, make_plan
+from router.planning.program.effort import Clock
 from router.prices.books import load_book
 from router.render.plan_text import table
 from tests.bench.nights import mid_size_request, realistic_night

@@ -9,8 +9,8 @@ import pytest
 from pricing.offers import Offer
 from router.jobs.gang import GangOption
 from router.jobs.limits import Limit
-from router.planning.feasibility import ListingRefusal, covers, limit_use, refusal
-from router.planning.listings import OfferListing, listings_by_accelerator
+from router.planning.find.feasibility import ListingRefusal, covers, limit_use, refusal
+from router.planning.find.listings import OfferListing, listings_by_accelerator
 from tests.support.made_up_book import book, offer
 from tests.support.made_up_jobs import make_limits
 from tests.support.scenes import ALPS, BAY, NORTH, NORTH_SPOT, a_job

@@ -114,7 +114,7 @@ def _trace(file: Path) -> Exposure:
 @pytest.mark.parametrize(
     ("files", "losses", "hours"),
     [
-        # As docs/design/005-interruption-priors.md has counted them, by other code.
+        # As docs/design/interruption-risk.md has counted them, by other code.
         ("preemption/1-node/aws-04-22-2023/*v100*.json", 96, 215),
         ("preemption/1-node/aws-04-19-2023/*.json", 116, 175),
         ("preemption/1-node/gcp-04-30-2023/*.json", 2, 89),

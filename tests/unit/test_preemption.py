@@ -9,9 +9,9 @@ import pytest
 
 from pricing.money import Usd, UsdPerHour
 from router.jobs.spec import Job
-from router.planning.changes import plan_diff
-from router.planning.plan import Plan
-from router.planning.plan_json import plan_from_json, plan_to_json
+from router.planning.document.plan import Plan
+from router.planning.document.plan_json import plan_from_json, plan_to_json
+from router.planning.explain.changes import plan_diff
 from router.render.explain_text import job_text, plan_text
 from tests.support.checker import check_plan
 from tests.support.made_up_book import book

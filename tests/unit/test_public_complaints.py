@@ -16,14 +16,14 @@ import pytest
 
 from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
-from router.controller.accept import budget_refusals
-from router.controller.guardrails import CostLimits, RefusalReason, current_prices, find_refusals
-from router.controller.metering import disk_entries, metered_entries
+from router.controller.accept.accept import budget_refusals
+from router.controller.accept.guardrails import CostLimits, RefusalReason, current_prices, find_refusals
+from router.controller.history.metering import disk_entries, metered_entries
 from router.controller.orders import orders_of
-from router.controller.placement_options import placements_of
+from router.controller.workspace.placement_options import placements_of
 from router.jobs.limits import Limits
 from router.ledger.entry import CostItem, LedgerEntry
-from router.planning.listings import listings_by_accelerator
+from router.planning.find.listings import listings_by_accelerator
 from router.render.showback_page import page
 from router.showback.focus.charge_files import write_csv
 from router.showback.focus.survey import check_file

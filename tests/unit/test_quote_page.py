@@ -13,6 +13,7 @@ import pytest
 from pricing.money import Usd
 from router.quotes.quote import LEVELS, Leg, Other, Point, Quote, QuoteEvidence, QuoteLearned, QuoteLearnedSpeed
 from router.quotes.quote_json import quote_content
+from router.render import quote_text
 from router.render.drawing import text_width
 from router.render.figures import cents, day_clock, money, signed_money
 from router.render.quote_page import quotes_page
@@ -106,7 +107,7 @@ def test_labels_of_the_curve_never_meet_each_other_or_the_edge(quote: Quote) -> 
     close = replace(
         quote,
         curve=tuple(
-            Point(NOW + h * HOUR, h, Usd.parse(usd), Usd.parse(usd), 1.0, knee=h == 22, mean=Usd.parse(usd))
+            Point(NOW + h * HOUR, h, Usd.parse(usd), Usd.parse(usd), 1.0, knee=h == 22, draws=400, mean=Usd.parse(usd))
             for h, usd in ((21.5, "1234.56"), (22.0, "1200.10"), (24.0, "1199.99"), (60.0, "1100"))
         ),
     )
@@ -171,7 +172,7 @@ def test_alternatives_are_the_asked_one_first_then_by_price_and_eight_at_most(qu
         for i in (7, 3, 9, 1, 5, 0, 8, 2, 6, 4)
         for usd in (Usd.parse(f"{500 + i}.10"),)
     )
-    endless = Other("without end", None, None, 0.4, None)
+    endless = Other("without end", None, None, 0.4, None, 100, 0.3, 0.5)
     page = the_page(replace(quote, alternatives=(endless, *others)))
     found = [row.attributes["data-alternative"] for row in rows(page, "a")]
     assert found == ["as asked", *(f"change {i}" for i in range(7))]
@@ -220,10 +221,9 @@ def test_the_run_strip_has_every_stretch_and_twenty_ends(quote: Quote) -> None:
         (QuoteEvidence(1, 1, 60, 1), "1 of 1 spot place was watched. The range was checked"),
         (QuoteEvidence(3, 2, 60, 12), "on 60 days of 12 pools"),
         (QuoteEvidence(0, 0), "No spot is counted on"),
-        (None, "This quote does not record what its range rests on"),
     ],
 )
-def test_the_page_says_what_the_range_rests_on(quote: Quote, evidence: QuoteEvidence | None, words: str) -> None:
+def test_the_page_says_what_the_range_rests_on(quote: Quote, evidence: QuoteEvidence, words: str) -> None:
     assert words in the_page(replace(quote, evidence=evidence)).words
 
 
@@ -247,20 +247,21 @@ def test_an_end_that_is_not_in_sight_is_a_word_and_never_zero() -> None:
         assert words in page.words
 
 
-def test_a_quote_of_an_earlier_version_has_a_page(quote: Quote) -> None:
-    old = replace(
-        quote,
-        hour_earlier=None,
-        hour_later=None,
-        evidence=None,
-        curve=tuple(replace(p, mean=None, draws=None) for p in quote.curve),
-        alternatives=tuple(
-            replace(o, mean=None, draws=None, on_time_low=None, on_time_high=None) for o in quote.alternatives
-        ),
-    )
-    page = the_page(old)
-    assert "not said" in page.words
-    assert "not possible" not in page.words
+def test_what_a_quote_does_not_record_is_not_said_to_have_no_end(quote: Quote) -> None:
+    page = the_page(replace(quote, run=(), drivers=(), conditions=()))
+    for words in ("no end", "It holds as long as", "No run is typical", "is nothing"):
+        assert words not in page.words
+    assert "This quote does not record a run." in page.words
+    assert "This quote does not record it." in page.words
+    text = quote_text.text(replace(quote, places=(), conditions=()), "quote-1a2b3c4d5e6f")
+    assert "HOLDS IF" not in text
+    assert "COUNTS ON" not in text
+    assert "\n\n\n" not in text
+
+
+def test_a_quote_that_nobody_accepted_says_for_what_it_would_be(quote: Quote) -> None:
+    assert quote.ceiling_usd is not None
+    assert f"would be accepted for at most {money(quote.ceiling_usd)}" in the_page(quote).words
 
 
 def test_several_quotes_have_one_heading_a_table_and_a_part_each(quote: Quote) -> None:

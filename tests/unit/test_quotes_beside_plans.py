@@ -1,4 +1,4 @@
-"""The figures of design note 071: plan and quote of eight V100 due in 60 h agree on the one place that there is."""
+"""The figures of interruption-risk.md: plan and quote of eight V100 due in 60 h agree on the one place there is."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ import pytest
 
 from router.jobs.limits import Limits
 from router.jobs.spec import Job
-from router.planning.candidates import CandidateFinder
+from router.planning.find.candidates import CandidateFinder
 from router.prices.books import load_book
 from router.quotes.make_quote import make_quote
 from router.quotes.quote import Quote
 from router.quotes.request import MarketInputs, QuoteRequest
+from router.spot.live.selection import default_run_policy
 from router.spot.policies.our_policy import QUOTED_DESCRIPTION, quoted_policy_for
+from router.spot.policies.rules import QUOTED_RULE
 from tests.support.asked_quotes import dollars
 from tests.support.night import NOW
 
@@ -33,9 +35,13 @@ JOB = Job.model_validate(
 def test_plan_and_quote_agree_where_there_is_one_place() -> None:
     book, limits = load_book("embedded"), Limits.none()
     finder = CandidateFinder(book, limits, NOW, advisory=False)
-    trade = MarketInputs(finder, book, limits, NOW, lambda _: {}, quoted_policy_for, QUOTED_DESCRIPTION)
+    runs = default_run_policy(QUOTED_RULE)
+    trade = MarketInputs(finder, book, limits, NOW, lambda _: {}, quoted_policy_for, QUOTED_DESCRIPTION, runs)
     quote = make_quote(QuoteRequest(JOB, NOW + timedelta(hours=60)), trade)
     assert isinstance(quote, Quote)
     assert dollars(quote.plan_usd) == pytest.approx(714.5, abs=0.5)
     assert dollars(quote.usd.mean) == pytest.approx(683.5, abs=0.5)
     assert dollars(quote.place_usd) == pytest.approx(dollars(quote.plan_usd), rel=0.1)
+    # The plan is less sure than the quote: only it counts refusals.
+    refused = "on-demand machines can be had when they are needed; a plan takes them to be refused 2% of the times"
+    assert refused in quote.conditions

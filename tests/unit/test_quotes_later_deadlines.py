@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -20,12 +18,11 @@ from router.jobs.quantities import Moment
 from router.prices.books import load_book
 from router.quotes.curve import SimulatedDeadline, best_by_deadline, pick_cheapest
 from router.quotes.quote import Quote
-from router.quotes.quote_json import quote_content, quote_from_json
 from router.quotes.runner import QuoteClock, ScenarioOutcomes
 from router.quotes.statistics import QuoteLevels
-from tests.support.asked_quotes import a_quote, asking, dollars
+from tests.support.asked_quotes import asking, dollars
 from tests.support.repository import ROOT
-from tests.support.scenes import NORTH, NORTH_SPOT, a_job
+from tests.support.scenes import NORTH, a_job
 
 NIGHTLY = ROOT / "examples" / "nightly"
 NOW = datetime(2026, 11, 21, 18, tzinfo=UTC)
@@ -117,19 +114,3 @@ def test_every_job_of_the_night(by: str | None, tmp_path: Path, monkeypatch: pyt
     assert len(found) >= 14
     for q in found:
         holds(q)
-
-
-def test_a_quote_that_was_kept_before_means_were_is_read_and_keeps_its_digest() -> None:
-    content = quote_content(a_quote(a_job(), 24, [NORTH, NORTH_SPOT]))
-    for each in [*content["curve"], *content["alternatives"]]:
-        del each["mean"]
-    old = quote_content(quote_from_json(json.dumps(resealed(content))))
-    assert old == resealed(content)
-    assert not quote_from_json(json.dumps(old)).has_means
-
-
-def resealed(content: dict[str, object]) -> dict[str, object]:
-    """With the digest of what it holds now."""
-    bare = {key: value for key, value in content.items() if key not in {"digest", "quote_id"}}
-    digest = hashlib.sha256(json.dumps(bare, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
-    return {**bare, "digest": digest, "quote_id": f"quote-{digest[:12]}"}

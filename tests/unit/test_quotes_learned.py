@@ -16,7 +16,7 @@ from pricing.money import Usd
 from pricing.risk_levels import DRIFT_DEVIATION
 from router.jobs.experience import Experience, PoolRun, RunRecords, SpeedRun, job_signature, learn
 from router.jobs.spec import Job
-from router.planning.candidates import CandidateFinder
+from router.planning.find.candidates import CandidateFinder
 from router.quotes.budget_quote import make_budget_quote
 from router.quotes.make_quote import make_quote
 from router.quotes.quote import BudgetQuote, Quote

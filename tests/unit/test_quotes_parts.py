@@ -104,7 +104,7 @@ def test_returns_of_a_prior_are_worth_two_events_and_losses_are_those_of_its_ris
     low, high = risk.hazard.interval
     assert model.spread[i] == pytest.approx(np.log(high / low) / 2.563, rel=0.01)
     assert (prior.state, prior.observed) == (None, False)
-    assert prior.basis[i] == "prior: prior: made up for a test (made up)"
+    assert prior.basis[i] == "prior: made up for a test (made up)"
 
 
 def test_observations_add_to_a_prior() -> None:

@@ -15,6 +15,7 @@ from pricing.money import Usd
 from pricing.problems import InvalidInputError
 from router.quotes.quote import BudgetQuote, Reach
 from router.quotes.quote_json import answers_to_json, quote_content, quote_from_json, quote_to_json
+from router.render import quote_text
 from router.spot.availability.observed import PoolObservation
 from tests.support.asked_quotes import a_budget, a_quote, by, dollars, refused
 from tests.support.scenes import ALPS, BAY, LAKE, NORTH, NORTH_SPOT, NOW, SOUTH, a_job
@@ -173,6 +174,12 @@ def test_more_money_goes_farther_and_less_surely_farther_still() -> None:
     # 24 dollars an hour on spot, 100 steps each: 400 dollars are 1,600 steps less start-ups
     assert 1000 < large[0] <= 1650
     assert all(dollars(r.usd) <= 400 for r in reaches[1])
+
+
+def test_the_text_of_a_budget_has_no_empty_paragraphs() -> None:
+    found = a_budget(a_job(steps=1000), 48, "100", [NORTH, NORTH_SPOT])
+    assert isinstance(found, BudgetQuote)
+    assert "\n\n\n" not in quote_text.text(found, "")
 
 
 def test_a_budget_for_nothing() -> None:

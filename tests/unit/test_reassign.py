@@ -12,12 +12,12 @@ from pricing.money import Usd
 from pricing.offers import Offer
 from pricing.places import RegionId
 from router.jobs.limits import Limits
-from router.planning.candidates import CandidateFinder
-from router.planning.program import Program
-from router.planning.remaining_work import remaining_job
-from router.planning.replacement import MOST_CANDIDATES, PlacementRequest, Placements, place_gangs
-from router.planning.shared_limits import use_of
-from router.planning.solver import LpRelaxation, PulpSolver, Solution
+from router.planning.find.candidates import CandidateFinder
+from router.planning.improve.replacement import MOST_CANDIDATES, PlacementRequest, Placements, place_gangs
+from router.planning.problem.remaining_work import remaining_job
+from router.planning.problem.shared_limits import use_of
+from router.planning.program.program import Program
+from router.planning.program.solver import LpRelaxation, PulpSolver, Solution
 from tests.support.made_up_book import book, offer
 from tests.support.made_up_jobs import make_limits
 from tests.support.scenes import ALPS, LAKE, NORTH, NORTH_SPOT, NOW, SOUTH, a_job

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,8 +16,11 @@ from pricing.money import Usd
 from pricing.offers import Offer
 from router.app.plan import PlanOptions, plan_request
 from router.jobs.spec import Job, MarketRule
-from router.planning.plan import Plan, Relaxation
+from router.planning.document.plan import Plan, Relaxation
+from router.planning.document.plan_schema import plan_schema_text
 from router.planning.planner import PlanRequest, make_plan
+from router.render.plan_text import table
+from router.render.tables import format_usd
 from tests.support.changed_requests import relaxed
 from tests.support.made_up_book import offer
 from tests.support.made_up_jobs import simple_job
@@ -54,6 +58,21 @@ def test_what_the_instructive_examples_are_told_is_enough(name: str) -> None:
     assert (plan.status, len(plan.unplaced)) == ("infeasible", 1)
     assert plan.unplaced[0].reason != ""
     assert kept(request, plan, name) != []
+
+
+def test_figures_of_relaxations_are_upper_ends_and_say_so_in_text_and_json() -> None:
+    """The others are held in place: planned again with them, less may do."""
+    plan = make_plan(a_request([a_job(budget="$100")], [NORTH, SOUTH], resolve_limits=0))
+    (left,) = plan.unplaced
+    (found,) = left.relaxations
+    assert found.cost_usd is not None
+    shown = " ".join(table(plan).split())
+    assert f"it would fit with {found.change}: {found.detail} ({format_usd(found.cost_usd)} expected, or less)" in shown
+    assert "with all other jobs where they are: planned again, less may do" in shown
+    described = json.loads(plan_schema_text())["$defs"]["relaxation"]
+    assert "upper ends" in described["description"]
+    said = {name: part["description"].lower() for name, part in described["properties"].items()}
+    assert {name for name, words in said.items() if "at most" in words} == {"change", "cost_usd"}
 
 
 def checked(jobs: Sequence[Job], offers: Sequence[Offer], limits: Any = None, name: str = "a") -> list[str]:

@@ -15,20 +15,20 @@ from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
 from providers.aws.parse.allowances import read_reservations
 from providers.protocol import AccountAllowances, CapacityReservation
-from router.controller.metering import cost_so_far, metered_entries, planned_entries
+from router.controller.history.metering import cost_so_far, metered_entries, planned_entries
+from router.controller.history.time_use import TrainingRecord
 from router.controller.orders import orders_of
-from router.controller.placement_options import placements_of
-from router.controller.report import GangReport, StatusReport
-from router.controller.time_use import TrainingRecord
-from router.controller.workspaces import new_attempt
+from router.controller.report.report import GangReport, StatusReport
+from router.controller.workspace.placement_options import placements_of
+from router.controller.workspace.workspaces import new_attempt
 from router.jobs.limits import Limits, Reservation
 from router.jobs.spec import Job
 from router.ledger.entry import LedgerEntry
-from router.planning.candidates import CandidateFinder
-from router.planning.plan import Line, Plan
-from router.planning.plan_json import plan_from_json, plan_to_json
+from router.planning.document.plan import Line, Plan
+from router.planning.document.plan_json import plan_from_json, plan_to_json
+from router.planning.find.candidates import CandidateFinder
 from router.planning.planner import make_plan
-from router.planning.remaining_work import remaining_candidates
+from router.planning.problem.remaining_work import fits_reservations
 from router.prices.account_limits import build_limits_file
 from router.render.plan_text import table
 from router.render.status_text import as_table
@@ -246,7 +246,7 @@ def test_a_gang_is_not_placed_again_where_its_rest_does_not_fit() -> None:
     for until, count in ((at(2), 1), (at(5), 2)):
         limits = make_limits({"reservations": [{**PRICED, "until": until}]})
         finder = CandidateFinder(book([NORTH]), limits, NOW, advisory=False)
-        assert len(remaining_candidates(finder, job, lambda _: False)) == count
+        assert sum(fits_reservations(candidate, job, NOW) for candidate in finder.find(job)[0]) == count
 
 
 def test_a_quote_has_no_venue_without_a_price_or_beyond_its_dates() -> None:

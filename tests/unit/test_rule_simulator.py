@@ -11,7 +11,7 @@ import pytest
 
 from pricing.offers import Offer
 from router.jobs.spec import Job
-from router.planning.candidate import Candidate
+from router.planning.find.candidate import Candidate
 from router.planning.planner import make_plan
 from tests.support.made_up_book import offer
 from tests.support.made_up_jobs import make_job

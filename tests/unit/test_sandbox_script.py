@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given, settings
@@ -19,7 +19,7 @@ from providers.protocol import GangQuery, NoticeKind, QuotaUnit
 from providers.sandbox.default_script import make_default_script
 from providers.sandbox.errors import KINDS
 from providers.sandbox.provider import SandboxProvider, make
-from providers.sandbox.script import CALLS, Script
+from providers.sandbox.script import Call, Script
 from providers.session import Session, Settings
 from providers.user_files import parse_duration, parse_moment
 from router.config.document_file import read_sandbox
@@ -171,7 +171,7 @@ def test_a_passing_failure_is_called_again() -> None:
 
 
 def test_every_call_can_be_failed() -> None:
-    one = sandbox(1, failures=[{"call": call, "kind": "transient"} for call in CALLS])
+    one = sandbox(1, failures=[{"call": call, "kind": "transient"} for call in get_args(Call)])
     asks = {
         "scopes": one.scopes,
         "stock": lambda: one.stock(()),

@@ -10,6 +10,7 @@ from tests.bench.interruption_rules import UNKNOWN, Recording
 from tests.bench.save_intervals import (
     FIXED_H,
     RESTART_H,
+    STALLS,
     RecordedLife,
     find_lives,
     fixed_shares,
@@ -18,6 +19,7 @@ from tests.bench.save_intervals import (
     tell_intervals,
     useful_hours,
 )
+from tests.support.night import nightly_request
 
 STALL_H = 0.1
 LOST = RecordedLife(0.0, RESTART_H + 2.5, is_lost=True)
@@ -71,3 +73,10 @@ def test_saves_by_age_beat_any_fixed_interval_where_the_hazard_is_as_foreseen() 
     told = tell_intervals(hazard, saves_of(STALL_H), 200.0)
     assert told[-1] > 4 * told[0]
     assert play_lives(lives, told, STALL_H).share > fixed_shares(lives, STALL_H).max() + 0.2
+
+
+def test_no_example_job_saves_for_longer_than_the_stall_that_is_held() -> None:
+    jobs = nightly_request().jobs
+    longest = max(job.checkpoint.size_gib / job.checkpoint.write_gib_per_s for job in jobs if job.checkpoint)
+    assert longest == pytest.approx(115)
+    assert longest / 3600 <= STALLS["2 min"]

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from router.planning.candidate import Candidate
-from router.planning.formulation import ProgramLayout
+from router.planning.find.candidate import Candidate
 from router.planning.planner import make_plan
-from router.planning.problem import PlacementProblem
-from router.planning.schedule import ScheduledRun, SlotHold, holdings_of, runs_of, starts_of
+from router.planning.problem.problem import PlacementProblem
+from router.planning.problem.schedule import ScheduledRun, SlotHold, runs_of, starts_of
+from router.planning.program.formulation import ProgramLayout, holdings_of
 from tests.support.checker import check_plan
 from tests.support.scenes import HOUR, NORTH, NOW, SOUTH, a_job, a_request, problem_of
 

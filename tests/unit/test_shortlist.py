@@ -8,13 +8,13 @@ from datetime import timedelta
 import pytest
 
 from router.planning import planner
-from router.planning.column_generation import MAX_FULL_SHARES, build_shortlist, count_slot_shares
-from router.planning.effort import Effort
-from router.planning.formulation import formulate
 from router.planning.planner import PlanRequest, make_plan
-from router.planning.problem import PlacementProblem
-from router.planning.solve import solve_in_stages
-from router.planning.solver import PulpSolver
+from router.planning.problem.problem import PlacementProblem
+from router.planning.program.column_generation import MAX_FULL_SHARES, build_shortlist, count_slot_shares
+from router.planning.program.effort import Effort
+from router.planning.program.formulation import formulate
+from router.planning.program.solve import solve_in_stages
+from router.planning.program.solver import PulpSolver
 from tests.support.instances import make_instance
 from tests.support.made_up_book import offer
 from tests.support.scenes import ALPS, LAKE, NORTH, NORTH_SPOT, SOUTH, a_job, a_request, places, problem_of

@@ -24,8 +24,7 @@ from router.files.duckdb_session import connect
 from router.ledger.entry import CostItem, LedgerEntry, LedgerEntryKind, MachineUse
 from router.ledger.month import Month
 from router.showback import rollups
-from router.showback.facts_from_ledger import CATEGORIES, SCHEMA, facts_of_rows
-from router.showback.focus_from_ledger import category_of
+from router.showback.facts_from_ledger import SCHEMA, facts_of_rows
 from router.showback.ledger_extract import FORMAT, ExtractManifest, LedgerExtract, read_manifest
 from router.state.ledger_rows import BEGINNING, chain_rows, entry_values
 from router.state.ledger_table import columns_from_rows
@@ -119,10 +118,6 @@ def test_what_people_add_has_the_category_of_focus(kind: LedgerEntryKind, said: 
     added = entry(kind=kind, who="ada", reason="because", **said)
     (fact,) = facts_of_rows(columns_from_rows(list(chain_rows([entry_values(added)], 0, BEGINNING)))).to_pylist()
     assert (fact["source"], fact["category"]) == ("added", category)
-
-
-def test_categories_are_those_of_the_charges_that_are_exported() -> None:
-    assert {kind: category_of(kind) for kind in LedgerEntryKind if kind is not LedgerEntryKind.PLANNED} == CATEGORIES
 
 
 @settings(max_examples=60, deadline=None)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from decimal import Decimal
 
 from pricing.money import Usd, UsdPerHour
 from router.files.csv_text import csv_text
-from router.planning.changes import plan_diff
-from router.planning.cost_changes import changes_by_kind
-from router.planning.plan import Plan
+from router.planning.document.plan import Plan
+from router.planning.document.plan_json import plan_to_json
+from router.planning.document.plan_usage import COST_TERMS
+from router.planning.explain.changes import plan_diff
+from router.planning.explain.cost_changes import changes_by_kind
 from router.render.figures import cents, signed_money
 from router.render.plan_csv import changes_csv, jobs_csv
 from router.render.plan_diff_page import plan_diff_page
@@ -18,6 +21,7 @@ from router.render.plan_text import wide
 from router.render.since_view import SHOWN_CHANGES, SinceView, bridge_of, since_view
 from router.render.tonight_page import tonight_page
 from tests.support.made_up_book import offer
+from tests.support.night import nightly_plan
 from tests.support.nights import HOUR, NOW, a_line, a_night
 from tests.support.page_reader import check_landmarks, read_page
 from tests.support.scenes import NORTH, NORTH_SPOT, SOUTH, a_job, plan_of
@@ -132,6 +136,20 @@ def test_the_csv_of_jobs_has_exact_costs_and_words_for_what_is_not_known() -> No
     assert cells[1]["cloud"] == "none"
     assert {row["fallback"] for row in cells} == {"none"}
     assert "comes,new," in changes_csv(plan_diff(YESTERDAY, TODAY))
+
+
+def test_terms_of_a_cost_add_up_to_it_in_csv_and_json() -> None:
+    plan = nightly_plan()
+    header, *rows = (line.split(",") for line in jobs_csv(plan).splitlines())
+    placed = [cells for row in rows if (cells := dict(zip(header, row, strict=False)))["state"] != "left out"]
+    assert placed
+    assert any(Decimal(cells["fallback_usd"]) for cells in placed if cells["fallback_usd"] != "none")
+    for cells in placed:
+        terms = [Decimal(cells[name]) for name in COST_TERMS if cells[name] != "none"]
+        assert sum(terms) == Decimal(cells["cost_usd"]), cells["job"]
+    usage = json.loads(plan_to_json(plan))["usage"]["cost_terms"]
+    costs = {job.job: Decimal(job.cost_usd.nanos) / 10**9 for job in plan.jobs}
+    assert {each["job"]: sum(Decimal(each[name]) for name in COST_TERMS if name in each) for each in usage} == costs
 
 
 def test_the_csv_of_jobs_has_what_stands_behind_spot() -> None:

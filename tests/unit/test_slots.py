@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from router.planning.problem import Slot, make_slots
+from router.planning.problem.problem import Slot, make_slots
 
 HOUR = timedelta(hours=1)
 NOW = datetime(2026, 11, 21, 18, 17, tzinfo=UTC)

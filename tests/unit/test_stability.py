@@ -12,14 +12,14 @@ import pytest
 from pricing.money import Usd
 from pricing.offers import Offer
 from router.jobs.spec import Job
-from router.planning.changes import plan_diff
-from router.planning.effort import Effort
-from router.planning.equal_jobs import exchange_equal_jobs
-from router.planning.plan import Plan
+from router.planning.document.plan import Plan
+from router.planning.explain.changes import plan_diff
+from router.planning.improve.equal_jobs import exchange_equal_jobs
+from router.planning.improve.stability import keep_previous
 from router.planning.planner import make_plan
-from router.planning.solve import most_to_stay, with_holdings
-from router.planning.solver import PulpSolver
-from router.planning.stability import keep_previous
+from router.planning.program.effort import Effort
+from router.planning.program.solve import most_to_stay, with_holdings
+from router.planning.program.solver import PulpSolver
 from tests.support.checker import check_plan
 from tests.support.made_up_book import offer
 from tests.support.made_up_jobs import make_limits

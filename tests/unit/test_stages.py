@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from pricing.money import Usd
-from router.planning.effort import Effort
-from router.planning.formulation import formulate
-from router.planning.plan import Cut, Plan
+from router.planning.document.plan import Cut, Plan
 from router.planning.planner import make_plan
-from router.planning.program import Program
-from router.planning.solve import PlacementSolution, solve_in_stages
-from router.planning.solver import LpRelaxation, PulpSolver, Solution
+from router.planning.program.effort import Effort
+from router.planning.program.formulation import formulate
+from router.planning.program.program import Program
+from router.planning.program.solve import PlacementSolution, solve_in_stages
+from router.planning.program.solver import LpRelaxation, PulpSolver, Solution
 from tests.support.made_up_book import offer
 from tests.support.scenes import NORTH, SOUTH, a_job, a_request, plan_of, problem_of
 

@@ -11,12 +11,13 @@ import pytest
 
 from router.app.settings import AppSettings, check_not_lost, identity_of, open_state
 from router.app.state_restoration import restore_state
-from router.controller.deploy_settings import Deploy
-from router.controller.run_folder_backup import files_to_back_up, restore_files
-from router.controller.run_folders import run_directories
+from router.controller.workspace.run_folder_backup import files_to_back_up, restore_files
+from router.controller.workspace.run_folders import run_directories
+from router.deploy.deploy_settings import Deploy
 from router.prices.cloud_settings import Clouds, LoadedClouds
 from router.state.errors import ExistsError, StateError
 from router.state.ledger_file import DamagedError
+from router.state.ledger_rows import NAMES, entry_values, parse_entry
 from router.state.state_backup import StoredFile, read_stored_files
 from router.state.store import StateStore
 from tests.support.state_values import NOW, attempt, entry, node
@@ -199,3 +200,12 @@ def test_a_backup_that_was_changed_or_cut_off_restores_nothing(home: AppSettings
         with pytest.raises(DamagedError):
             restore_state(other, file, NOW, NOW, "anna")
         assert not other.folder.exists()
+
+
+def test_an_entry_with_a_fraction_of_nothing_is_no_entry() -> None:
+    """A flipped bit of a backup made a 0 of a denominator, which was an error of arithmetic and no damaged file."""
+    values = entry_values(entry())
+    place = NAMES.index("quantity")
+    changed = [*values[:place], "1/0", *values[place + 1 :]]
+    with pytest.raises(ValueError, match="Fraction"):
+        parse_entry(changed)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from providers.fleet import CloudResource, FleetListing, ResourceKind
-from router.controller.attempt_history import histories_of, resumable_histories
+from router.controller.history.attempt_history import histories_of, resumable_histories
 from router.controller.sweep import find_orphans
 from router.showback.job_labels import JobLabels
 from router.state.errors import StateError, UnreadableError

@@ -15,7 +15,7 @@ from pricing.hazard import Hazard
 from pricing.money import Usd
 from pricing.pool_experience import PoolExperience
 from pricing.problems import InvalidInputError
-from router.config.job_files import read_jobs
+from router.config.job_files import load_jobs
 from router.jobs.goodput import (
     GangRunRisk,
     billed_share,
@@ -26,9 +26,9 @@ from router.jobs.goodput import (
     useful_share,
 )
 from router.jobs.spec import Job
-from router.planning.candidates import candidates_for
-from router.planning.plan import Plan
-from router.planning.plan_json import plan_from_json, plan_to_json
+from router.planning.document.plan import Plan
+from router.planning.document.plan_json import plan_from_json, plan_to_json
+from router.planning.find.candidates import candidates_for
 from router.render.cost_terms_text import job_terms_table, job_terms_text
 from router.render.plan_text import wide
 from router.render.tables import Screen
@@ -63,7 +63,7 @@ def problems_of(folder: Path, text: str) -> str:
     file = folder / "job.yaml"
     file.write_text(FILE + text, encoding="utf-8")
     with pytest.raises(InvalidInputError) as refused:
-        read_jobs([file], NOW)
+        load_jobs([file], NOW)
     return str(refused.value)
 
 
@@ -258,7 +258,7 @@ def test_terms_of_each_job_fit_the_screen(width: int) -> None:
     assert len(lines) - lines[-1].startswith("*") == 2 + sum(job.finish is not None for job in plan.jobs)
 
 
-def test_the_digest_of_jobs_that_state_nothing_is_as_before() -> None:
+def test_quantities_that_are_not_stated_are_not_in_the_digest() -> None:
     plain = a_job()
     content = plain.model_dump(mode="json")
     assert (content.pop("idle"), content.pop("interruptions"), content["checkpoint"].pop("stall")) == (None,) * 3

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from router.jobs.spec import Job
-from router.planning.plan import Plan
+from router.planning.document.plan import Plan
 from tests.support.made_up_book import offer
 from tests.support.scenes import HOUR, NORTH, SOUTH, a_job, a_request, places, plan_of, problem_of
 

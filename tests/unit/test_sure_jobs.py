@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from router.app.plan import PlanOptions, plan_request
-from router.planning.effort import Effort
-from router.planning.left_shift import load_of
-from router.planning.plan import Plan
+from router.planning.document.plan import Plan
+from router.planning.improve.split_jobs import replan_jobs
 from router.planning.planner import PlanRequest, make_plan
-from router.planning.solver import PulpSolver
-from router.planning.split_jobs import replan_jobs
+from router.planning.problem.left_shift import load_of
+from router.planning.program.effort import Effort
+from router.planning.program.solver import PulpSolver
 from router.render import plan_text
 from tests.support.checker import check_plan
 from tests.support.committed_instances import committed_seeds, make_committed_instance
@@ -40,7 +40,9 @@ def least_margin(plan: Plan) -> float:
 
 
 @pytest.mark.skipif(not FIELD.exists(), reason="no ../shared")
-@pytest.mark.parametrize("case", ["30-confidence-split-offers", "31-confidence-split-offers-2"])
+@pytest.mark.parametrize(
+    "case", ["30-confidence-split-offers", "31-confidence-split-offers-2", "32-left-out-without-relaxation"]
+)
 @pytest.mark.parametrize("rounds", [1, 2])
 def test_published_cases(case: str, rounds: int) -> None:
     request = replace(request_of(FIELD / case), confidence_rounds=rounds)

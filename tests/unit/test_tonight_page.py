@@ -12,15 +12,18 @@ import pytest
 
 from pricing.money import Usd
 from router.controller.orders import orders_of
-from router.planning.plan import Plan, ShadowPrice
-from router.planning.plan_usage import LimitUsage, PlanUsage, TeamUsage, UseStep
+from router.planning.document.plan import Plan, ShadowPrice
+from router.planning.document.plan_usage import COST_TERMS, LimitUsage, PlanUsage, TeamUsage, UseStep
+from router.render.cost_terms_text import SHORT_COLUMNS
 from router.render.drawing import text_width
 from router.render.figures import cents, chance, money, percent
 from router.render.gantt import gantt_of, runs_of
 from router.render.tonight_page import tonight_page
+from router.render.tonight_view import tonight_of
 from tests.support.night import nightly_plan
 from tests.support.nights import HOUR, NOW, a_line, a_night
 from tests.support.page_reader import Element, check_landmarks, read_page
+from tests.support.scenes import NORTH, NORTH_SPOT, a_job, plan_of
 
 BarKey = tuple[str, str, str, str, str, str, str]
 AWKWARD = "a<b>&\"c'</title><script>"
@@ -142,6 +145,31 @@ def test_the_table_has_every_job_and_ends_with_the_total() -> None:
         assert money(job.cost_usd) in row.words
 
 
+def test_the_columns_of_each_cost_and_of_the_total_add_up_to_it() -> None:
+    plan = nightly_plan()
+    assert plan.usage is not None
+    assert plan.usage.cost_terms
+    assert any(terms.fallback_usd.nanos for terms in plan.usage.cost_terms)
+    night = tonight_of(plan)
+    assert night.all_costs is not None
+    assert night.all_costs.cost_usd == plan.cost_usd
+    for row in (*night.costs, night.all_costs):
+        assert Usd.total(row.amounts) == row.cost_usd, row.job
+    page = read_page(tonight_page(plan))
+    (table,) = (t for t in page.tags("table") if t.attributes.get("aria-labelledby") == "cost")
+    header, *rows = table.tags("tr")
+    assert [cell.words for cell in header.tags("th")] == ["Job", *(each.title for each in SHORT_COLUMNS), "Cost"]
+    assert len(rows) == len(night.costs) + 1
+    for line in rows:
+        *amounts, cost = (Decimal(re.sub(r"[$,]", "", cell.words)) for cell in line.tags("td"))
+        # Each amount is rounded to the cent by itself.
+        assert abs(sum(amounts) - cost) <= Decimal("0.01") * len(amounts) / 2, line.words
+
+
+def test_each_term_is_in_one_column_of_a_table() -> None:
+    assert sorted(name for column in SHORT_COLUMNS for name in column.terms) == sorted(COST_TERMS)
+
+
 def limit(amount: int, **more: object) -> LimitUsage:
     steps = (UseStep(NOW, NOW + 4 * HOUR, amount), UseStep(NOW + 4 * HOUR, NOW + 8 * HOUR, amount / 4))
     known: dict[str, object] = {"cloud": "aws", "region": "us-east-1", "market": "spot", "full": True, "use": steps}
@@ -161,6 +189,32 @@ def test_ceilings_say_the_amount_and_strips_are_in_its_proportion() -> None:
         assert "Ceiling: all of aws, 3 machines; full at times; no worth was found" in words
         assert "all regions" in words
     assert "One limit costs money: east p5." in page.words
+
+
+def test_a_limit_that_no_bar_uses_is_kept_for_fallbacks() -> None:
+    behind = plan_of([a_job("a", deadline="+8h")], [NORTH_SPOT, NORTH]).lines[0].fallback
+    assert behind is not None
+    usage = replace(
+        limit(8),
+        cloud=behind.cloud,
+        region=behind.region,
+        market="on_demand",
+        use=(UseStep(NOW, NOW + HOUR, 8),),
+    )
+    spot = replace(a_line("a", 0, 2), market="spot", fallback=replace(behind, reserved=True))
+    sure = replace(a_line("b", 0, 2), cloud=behind.cloud, region=behind.region, market="on_demand")
+    later = replace(sure, start=NOW + 3 * HOUR, end=NOW + 4 * HOUR)
+    for lines, words in (
+        ([spot], "in use: kept for fallbacks; "),
+        ([spot, later], "in use: kept for fallbacks where no bar is; "),
+        ([spot, sure], ""),
+        ([replace(spot, fallback=replace(behind, reserved=False))], ""),
+        ([sure], ""),
+    ):
+        night = a_night(lines, usage=PlanUsage("2026-11", Usd(0), (usage,), ()))
+        said = read_page(tonight_page(night)).words
+        assert f"; {words}full at times" in said
+        assert ("kept for fallbacks" in said) == bool(words)
 
 
 def test_the_ceilings_of_the_examples_are_the_amounts_of_their_limits() -> None:
@@ -196,6 +250,12 @@ def test_budgets_show_every_amount_and_say_which_are_passed() -> None:
             for r in bar.tags("rect")
         ]
         assert max(ends) <= 100.02
+
+
+def test_budgets_say_what_they_count() -> None:
+    night = a_night([a_line("a", 0, 4)], usage=PlanUsage("2026-11", Usd(0), (), (TeamUsage("t", *[Usd(1)] * 4),)))
+    words = read_page(tonight_page(night)).words
+    assert "Spent is what the limits said as planned at 21 Nov 18:00 UTC, without what gangs that ran then" in words
 
 
 def test_late_and_less_sure_jobs_are_named() -> None:
@@ -248,13 +308,6 @@ def test_a_plan_that_places_nothing_says_what_would_place_each() -> None:
     rows = page.every(lambda e: "data-unplaced" in e.attributes)
     assert [row.attributes["data-unplaced"] for row in rows] == ["x", "y"]
     assert all("+3 h: of its deadline ($5.00)" in row.words for row in rows)
-
-
-def test_a_plan_of_an_earlier_version_has_words_for_what_it_does_not_say() -> None:
-    page = read_page(tonight_page(replace(nightly_plan(), usage=None)))
-    assert "this plan does not record budgets" in page.words
-    assert "This plan does not record how much of each limit it uses" in page.words
-    assert not page.of_class("use")[1:]  # the key alone
 
 
 def test_a_thousand_jobs_fold_their_small_places_and_stay_small() -> None:

@@ -10,7 +10,7 @@ from pricing.book import PriceBook
 from pricing.money import Usd
 from pricing.places import Region, RegionId
 from router.jobs.spec import Job
-from router.planning.transfers import (
+from router.planning.find.transfers import (
     Transfer,
     UnknownTariff,
     cap_exceeded,

@@ -10,11 +10,11 @@ import pytest
 from pricing.money import UsdPerHour
 from pricing.places import Market
 from pricing.problems import InvalidInputError
-from router.planning.plan_json import plan_to_json
+from router.planning.document.plan_json import plan_to_json
 from router.planning.planner import PlanRequest, make_plan
-from router.planning.what_if import Change, LimitChange, RegionDrop, Variant, apply_changes
-from router.planning.what_if_comparison import change_of_cost, compare_variants
-from router.planning.what_if_syntax import parse_change, parse_sweep, vary
+from router.planning.what_if.what_if import Change, LimitChange, RegionDrop, Variant, apply_changes
+from router.planning.what_if.what_if_comparison import change_of_cost, compare_variants
+from router.planning.what_if.what_if_syntax import parse_change, parse_sweep, vary
 from tests.support.what_if_requests import OFFERS, small_request
 
 REQUEST = small_request()

@@ -11,17 +11,15 @@ import pytest
 from pricing.money import Usd
 from pricing.places import Market, RegionId
 from router.jobs.spec import Job
-from router.planning.candidates import CandidateFinder
-from router.planning.current_use import PromisedMachines, RunningMachines, peak_use, running_use
-from router.planning.remaining_work import (
+from router.planning.problem.current_use import PromisedMachines, RunningMachines, peak_use, running_use
+from router.planning.problem.remaining_work import (
     interval_at,
-    remaining_candidates,
     remaining_job,
     remaining_usd,
 )
 from tests.support.made_up_book import book, offer
 from tests.support.made_up_jobs import make_limits
-from tests.support.scenes import ALPS, HOUR, NORTH, NORTH_SPOT, NOW, SOUTH, a_job, found_for
+from tests.support.scenes import HOUR, NORTH, NORTH_SPOT, NOW, SOUTH, a_job, found_for
 
 HOME = RegionId("aws", "north-1")
 
@@ -84,12 +82,6 @@ def test_moves_are_priced_where_the_month_stands() -> None:
     later = remaining_usd(left, there, make_limits({"egress_month_to_date_gb": {"aws": 200_000}}))
     assert later < early
     assert later > Usd(0)
-
-
-def test_what_is_short_is_left_out() -> None:
-    finder = CandidateFinder(book([NORTH, SOUTH, ALPS]), make_limits({}), NOW, advisory=False)
-    found = remaining_candidates(finder, a_job(), lambda c: c.region == HOME)
-    assert sorted(str(c.region) for c in found) == ["aws/alps-1", "aws/south-1"]
 
 
 def hours_between(job: Job, per_hour: float, *, lost: int = 0) -> float:

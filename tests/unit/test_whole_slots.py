@@ -15,8 +15,8 @@ from router.planning.columns.runs import NEVER, RunPricer, Surcharges, row_floor
 from router.planning.columns.single import solve_single
 from router.planning.columns.table import Ints, Table, build_table
 from router.planning.columns.whole_slots import WHOLE_SLOT_UNITS, bound_whole_slots
-from router.planning.effort import Effort
-from router.planning.solver import PulpSolver
+from router.planning.program.effort import Effort
+from router.planning.program.solver import PulpSolver
 from tests.bench.nights import mid_size_request
 from tests.support.scenes import NORTH, SOUTH, a_job, a_request, problem_of
 

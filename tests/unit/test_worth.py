@@ -9,9 +9,9 @@ import pytest
 
 from pricing.money import Usd
 from router.jobs.spec import Job
-from router.planning import shadow_prices
-from router.planning.plan import Plan
-from router.planning.plan_json import plan_from_json, plan_to_json
+from router.planning.document.plan import Plan, ShadowPrice
+from router.planning.document.plan_json import plan_from_json, plan_to_json
+from router.planning.explain import shadow_prices
 from router.render.explain_text import plan_text
 from router.render.gantt import worth_in_words
 from router.render.plan_text import describe_shadow_price, table
@@ -167,4 +167,7 @@ def test_by_columns_the_relaxation_is_solved_again_and_says_so() -> None:
     assert "save ~$" in worth_in_words(price)
     least = replace(price, basis="lp_at_least")
     assert "save at least $" in describe_shadow_price(least)
+    for unit, words in (("accelerators", "an accelerator"), ("USD", "a dollar"), ("machines", "a machine")):
+        estimate = ShadowPrice("lake", Usd.parse("0.46"), unit, "lp_estimate")
+        assert describe_shadow_price(estimate) == f"$0.46 {words} by an LP estimate, not solved again"
     assert plan_from_json(plan_to_json(replace(plan, shadow_prices=(least,)))).shadow_prices == (least,)

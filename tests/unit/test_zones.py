@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from router.planning.plan import Plan
+from router.planning.document.plan import Plan
 from tests.support.made_up_book import offer
 from tests.support.scenes import a_job, plan_of
 

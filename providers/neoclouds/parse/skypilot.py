@@ -28,7 +28,7 @@ from providers.neoclouds.parse.catalogue_rows import (
 )
 
 NEEDED = ("InstanceType", "AcceleratorName", "AcceleratorCount", "Price", "SpotPrice", "Region")
-OPTIONAL = ("vCPUs", "MemoryGiB", "GpuInfo", "AvailabilityZone", "Arch")
+OPTIONAL = ("vCPUs", "MemoryGiB", "AvailabilityZone")
 APART = "an accelerator priced apart from its machine"
 HALF = "the machine is priced without its accelerators"
 REPEATED = "the spot column repeats the on-demand prices"
@@ -85,7 +85,7 @@ class _RowReader:
     def __init__(self, columns: dict[str, int]) -> None:
         self._cells = CellParser()
         self._needed = tuple(columns[name] for name in NEEDED)
-        self._optional = tuple(columns.get(name, -1) for name in ("vCPUs", "MemoryGiB", "AvailabilityZone"))
+        self._optional = tuple(columns.get(name, -1) for name in OPTIONAL)
 
     def read(self, line: int, row: list[str]) -> list[CatalogueListing] | str:
         """Return one listing for each price of the row, or why there is none."""

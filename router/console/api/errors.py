@@ -10,8 +10,8 @@ from fastapi.responses import Response
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
+from router.app.queries.tasks import NotCancellableError, TooManyTasksError
 from router.console.error_answers import answer_error
-from router.queries.tasks import NotCancellableError, TooManyTasksError
 
 _MEANINGS = {
     400: "What was asked cannot be answered: the message names line and field.",

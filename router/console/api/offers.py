@@ -10,11 +10,11 @@ from fastapi.responses import Response
 
 from pricing.places import Market
 from pricing.problems import InvalidInputError
+from router.app.queries.offers import list_offers
+from router.app.queries.prices import find_book, sources_of
 from router.console.api.errors import JSON_OR_CSV
 from router.console.site import ConsoleSite
 from router.jobs.quantities import parse_duration
-from router.queries.offers import list_offers
-from router.queries.prices import find_book, sources_of
 from router.render import offers_text
 from router.render.offers_text import OfferFilters, OfferSortKey
 

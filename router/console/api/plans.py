@@ -12,15 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from pricing.problems import InvalidInputError
 from router.access.identity import Permission
-from router.console.answers import CachedAnswer
-from router.console.api.tasks import TaskAnswer, accepted_task
-from router.console.error_answers import answer_error
-from router.console.plan_work import submit_plan
-from router.console.site import ConsoleSite
-from router.planning.plan import Plan
-from router.planning.plan_json import plan_to_json
-from router.planning.plan_names import TRIAL
-from router.queries.approvals import (
+from router.app.queries.approvals import (
     ApprovalRefusedError,
     approval_rules,
     approve_plan,
@@ -28,9 +20,17 @@ from router.queries.approvals import (
     find_plan_approvals,
     revoke_approval,
 )
-from router.queries.context import QueryContext
-from router.queries.plan_making import PlanQuestion
-from router.queries.plans import compare_plans, find_digest, find_plan, page_of_plans, previous_plan, whole_plan
+from router.app.queries.context import QueryContext
+from router.app.queries.plan_making import PlanQuestion
+from router.app.queries.plans import compare_plans, find_digest, find_plan, page_of_plans, previous_plan, whole_plan
+from router.console.answers import CachedAnswer
+from router.console.api.tasks import TaskAnswer, accepted_task
+from router.console.error_answers import answer_error
+from router.console.plan_work import submit_plan
+from router.console.site import ConsoleSite
+from router.planning.document.plan import Plan
+from router.planning.document.plan_json import plan_to_json
+from router.planning.document.plan_names import TRIAL
 from router.render.plan_diff_text import diff_json
 
 MAX_DOCUMENT = 900_000

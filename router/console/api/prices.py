@@ -10,13 +10,8 @@ from fastapi.responses import JSONResponse, Response
 
 from pricing.places import Market
 from pricing.problems import InvalidInputError
-from router.console.answers import CachedAnswer
-from router.console.api.errors import JSON_OR_CSV
-from router.console.site import ConsoleSite
-from router.jobs.quantities import parse_duration
-from router.prices.history import Selection
-from router.queries.pool_risk import report_pool_risks
-from router.queries.prices import (
+from router.app.queries.pool_risk import report_pool_risks
+from router.app.queries.prices import (
     LONGEST_HISTORY,
     HistoryRequest,
     find_book,
@@ -27,6 +22,11 @@ from router.queries.prices import (
     read_history,
     sources_of,
 )
+from router.console.answers import CachedAnswer
+from router.console.api.errors import JSON_OR_CSV
+from router.console.site import ConsoleSite
+from router.jobs.quantities import parse_duration
+from router.prices.history import Selection
 from router.render import history_text, offers_text, pool_risk_text, prices_data
 from router.render.offers_text import OfferFilters
 

@@ -9,15 +9,15 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from router.app.queries.quote_limits import MAX_LIMITS
+from router.app.queries.quote_questions import MAX_DOCUMENT, QuoteQuestion, parse_amount
+from router.app.queries.quotes import MOST_LISTED, find_quote, list_quotes, parse_before
 from router.app.stored_quotes import quotes_content
 from router.config.plan_files import StoredQuote
 from router.console.api.tasks import TaskAnswer, accepted_task
 from router.console.error_answers import answer_error
 from router.console.quote_work import submit_acceptance, submit_question
 from router.console.site import ConsoleSite
-from router.queries.quote_limits import MAX_LIMITS
-from router.queries.quote_questions import MAX_DOCUMENT, QuoteQuestion, parse_amount
-from router.queries.quotes import MOST_LISTED, find_quote, list_quotes, parse_before
 from router.quotes.quote_json import quote_to_json
 
 JSON = "application/json"
@@ -58,11 +58,12 @@ class QuoteAsked(BaseModel):
 
 
 class AcceptanceAsked(BaseModel):
-    """How much an accepted quote may cost."""
+    """How much an accepted quote may cost, and whether it may start later than quoted."""
 
     model_config = ConfigDict(extra="forbid")
 
     ceiling_usd: str = Field(default="", max_length=40, description="Dollars; by default the quote's 9 of 10.")
+    later: bool = Field(default=False, description="Accept it also where its plan starts later than quoted.")
 
 
 class StoredAcceptance(BaseModel):
@@ -117,9 +118,9 @@ def make_router(site: ConsoleSite) -> APIRouter:
         "/quotes/{name}/acceptance", status_code=202, summary="Accept a quote: make its plan", response_model=TaskAnswer
     )
     def accept(request: Request, name: str, asked: AcceptanceAsked | None = None) -> Response:
-        text = "" if asked is None else asked.ceiling_usd
-        ceiling = parse_amount(text, "ceiling_usd") if text else None
-        return accepted_task(submit_acceptance(site.asked_by(request), name, ceiling))
+        asked = asked or AcceptanceAsked()
+        ceiling = parse_amount(asked.ceiling_usd, "ceiling_usd") if asked.ceiling_usd else None
+        return accepted_task(submit_acceptance(site.asked_by(request), name, ceiling, later=asked.later))
 
     return router
 

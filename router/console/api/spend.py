@@ -8,10 +8,10 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, Field
 
+from router.app.queries.budgets import budget_record
 from router.console.site import ConsoleSite
 from router.console.spend_files import answer_file
 from router.console.spend_questions import SpendView, kept_budgets, read_question
-from router.queries.budgets import budget_record
 
 _MonthName = Annotated[str, Query(description="A month such as 2026-11; without one, the newest with costs.")]
 _Basis = Annotated[str, Query(description="effective (default) or billed.")]
@@ -27,6 +27,7 @@ class BudgetUseRow(BaseModel):
     spent_usd: str
     running_usd: str | None
     percent: int | None
+    used_share: str | None
     forecast_usd: str | None
     passed: list[int]
     over: bool

@@ -17,12 +17,12 @@ from pydantic import BaseModel, Field
 
 from pricing.problems import InvalidInputError
 from router.access.identity import AccessDeniedError
+from router.app.queries.context import QueryContext
+from router.app.queries.tasks import MAX_TASKS, cancel_task, find_task, list_tasks
 from router.console.error_answers import answer_error
 from router.console.readiness import Readiness
 from router.console.site import ConsoleSite
-from router.queries.context import QueryContext
-from router.queries.tasks import MAX_TASKS, cancel_task, find_task, list_tasks
-from router.state.tasks import TaskEvent, TaskRow
+from router.state.tasks import TaskEvent, TaskRow, TaskState
 
 POLL_SECONDS = 0.5
 COMMENT_SECONDS = 15.0
@@ -120,7 +120,8 @@ async def answer_missing_task(request: Request, _: Exception) -> Response:
 def task_answer(task: TaskRow) -> TaskAnswer:
     """Return a task as the API shows it."""
     own = f"/api/v1/tasks/{task.id}"
-    result = None if task.result is None else json.loads(task.result)
+    # The result of a task that failed is for the console's own forms.
+    result = None if task.result is None or task.state is TaskState.FAILED else json.loads(task.result)
     links = {"self": own, "events": f"{own}/events"}
     if isinstance(result, dict) and isinstance(result.get("url"), str):
         links["result"] = result["url"]

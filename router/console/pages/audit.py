@@ -11,11 +11,11 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from router.access.identity import Permission
+from router.app.queries.audit import AuditFilter, AuditTrail, accepted_policies, audit_content, read_audit_log
+from router.app.queries.context import QueryContext
 from router.console.answers import CachedAnswer
 from router.console.pages.plans import CSV, HTML, JSON
 from router.console.site import ConsoleSite
-from router.queries.audit import AuditFilter, AuditTrail, accepted_policies, audit_content, read_audit_log
-from router.queries.context import QueryContext
 from router.render.audit_page import AuditRow, AuditView, audit_csv, audit_page
 
 _SHOWN = 100
@@ -50,7 +50,8 @@ def make_router(site: ConsoleSite) -> APIRouter:
     @router.get("/audit.json")
     def audit_as_json(request: Request, who: str = "", what: str = "", plan: str = "") -> Response:
         trail = read_audit_log(site.asked_by(request), AuditFilter(who, what, plan))
-        return Response(json.dumps(audit_content(trail), indent=2), media_type=JSON)
+        newest = replace(trail, entries=trail.entries[::-1])
+        return Response(json.dumps(audit_content(newest), indent=2), media_type=JSON)
 
     return router
 

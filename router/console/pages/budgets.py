@@ -14,25 +14,27 @@ from fastapi.responses import Response
 from pricing.money import ZERO, Usd
 from pricing.problems import InvalidInputError, Problem
 from router.access.identity import Permission
-from router.console.answers import CachedAnswer, lead_on
-from router.console.error_answers import answer_error
-from router.console.site import ConsoleSite
-from router.console.spend_questions import SpendView, kept_budgets, read_month, read_question
-from router.files.csv_text import records_csv
-from router.ledger.budget import Budget, BudgetStatus, Scope
-from router.ledger.entry import ClosedError
-from router.ledger.month import Month
-from router.queries.budgets import (
+from router.app.queries.budgets import (
+    UNKNOWN_OWNER,
     NoBudgetError,
     budget_record,
     may_set,
+    owner_is_known,
     remove_budget,
     removed_budgets,
     require_set,
     restore_budget,
     set_budget,
 )
-from router.queries.context import QueryContext
+from router.app.queries.context import QueryContext
+from router.console.answers import CachedAnswer, lead_on
+from router.console.error_answers import answer_error
+from router.console.site import ConsoleSite
+from router.console.spend_questions import SpendView, kept_budgets, read_month, read_question
+from router.files.csv_text import records_csv
+from router.ledger.budget import Budget, BudgetStatus, Scope, parse_percents
+from router.ledger.entry import ClosedError
+from router.ledger.month import Month
 from router.render.spend_links import SpendLinks
 from router.render.spend_page import BudgetForm, BudgetLine, PageOfMonth, budgets_page
 
@@ -41,6 +43,7 @@ CSV = "text/csv; charset=utf-8"
 _MOST_BYTES = 8192
 _MESSAGES = {
     "set": "The budget is set.",
+    "unknown": f"The budget is set; {UNKNOWN_OWNER}.",
     "removed": "The budget is removed. It can be put back below.",
     "restored": "The budget is as it was.",
 }
@@ -145,7 +148,8 @@ async def _set(site: ConsoleSite, request: Request) -> Response:
     except ClosedError as error:
         problem = Problem("", "since", str(error).replace("`--from ", "`"), _CLOSED)
         return await _page(site, request, "", "", "", _refused_form(fields, (problem,), 409))
-    return lead_on(request, f"/budgets?month={budget.since}&done=set")
+    is_known = await run_sync(owner_is_known, context, budget.scope, budget.name)
+    return lead_on(request, f"/budgets?month={budget.since}&done={'set' if is_known else 'unknown'}")
 
 
 def _refused_form(fields: Mapping[str, str], problems: Sequence[Problem], status: int) -> BudgetForm:
@@ -205,7 +209,10 @@ def _read_owner(fields: Mapping[str, str]) -> tuple[Scope, str]:
         scope = Scope(fields.get("scope", ""))
     except ValueError:
         raise InvalidInputError.single("is none of team, project, all", field="scope") from None
-    name = "" if scope is Scope.ALL else fields.get("name", "").strip()
+    name = fields.get("name", "").strip()
+    if scope is Scope.ALL and name:
+        what = "is for a budget of a team or project; one of all has none"
+        raise InvalidInputError.single(what, field="name", remedy="leave it empty, or choose team or project")
     if scope is not Scope.ALL and not name:
         raise InvalidInputError.single("is empty", field="name", remedy=f"name the {scope.value}")
     if len(name) > 200 or "\0" in name:
@@ -235,8 +242,7 @@ def _read_budget(context: QueryContext, fields: Mapping[str, str]) -> Budget:
         return replace(budget, usd=Usd.parse(fields.get("usd", "").strip().removeprefix("$").replace(",", "")))
 
     def read_warn() -> Budget:
-        percents = (each.strip().removesuffix("%") for each in fields.get("warn", "50,80,100").split(","))
-        return replace(budget, warn=tuple(int(each) for each in percents if each))
+        return replace(budget, warn=parse_percents(fields.get("warn", "50,80,100")))
 
     def read_owner() -> Budget:
         scope, name = _read_owner(fields)

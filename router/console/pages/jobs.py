@@ -10,12 +10,13 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import RedirectResponse, Response
 
 from router.access.identity import Permission
+from router.app.queries.context import QueryContext
+from router.app.queries.plans import find_night_of
 from router.console.answers import CachedAnswer
 from router.console.error_answers import answer_error
 from router.console.job_work import draw_attempt, draw_job, draw_jobs
 from router.console.site import ConsoleSite
-from router.queries.context import QueryContext
-from router.queries.plans import find_night_of
+from router.render.jobs_page import JobsView
 from router.render.page_frame import PageFrame
 from router.render.planned_job_page import planned_job_url
 
@@ -33,8 +34,10 @@ def make_router(site: ConsoleSite) -> APIRouter:
         part: Annotated[str, Query()] = "",
         refresh: Annotated[str, Query()] = "on",
         q: Annotated[str, Query(max_length=200)] = "",
+        sort: Annotated[str, Query(max_length=20)] = "",
     ) -> Response:
         context = site.asked_by(request)
+        view = JobsView(q, sort, context.identity.own_teams)
         teams = context.identity.require(Permission.READ_JOBS).teams
         refreshing = refresh != "off"
         frame = site.frame(request, "/jobs", data_links=_JOBS)
@@ -42,9 +45,9 @@ def make_router(site: ConsoleSite) -> APIRouter:
         drawn = None if part == "live" else frame
 
         def make() -> CachedAnswer:
-            return CachedAnswer.of(site.job_work.ask_for(context, draw_jobs, drawn, refreshing, q), HTML)
+            return CachedAnswer.of(site.job_work.ask_for(context, draw_jobs, drawn, refreshing, view), HTML)
 
-        key = ("jobs", teams, refreshing, drawn, q)
+        key = ("jobs", teams, refreshing, drawn, view)
         return (await site.recent.get(key, make)).response(request)
 
     @router.get("/jobs/{name:path}")

@@ -13,12 +13,7 @@ from markupsafe import Markup
 
 from pricing.problems import InvalidInputError
 from router.access.identity import Permission
-from router.console.answers import CachedAnswer
-from router.console.error_answers import answer_error
-from router.console.site import ConsoleSite
-from router.planning.changes import PlanDiff
-from router.planning.plan_names import NIGHT
-from router.queries.approvals import (
+from router.app.queries.approvals import (
     ApprovalRefusedError,
     PlanApprovals,
     approval_rules,
@@ -28,9 +23,9 @@ from router.queries.approvals import (
     revoke_approval,
     standing_approvals,
 )
-from router.queries.context import QueryContext
-from router.queries.jobs import has_run
-from router.queries.plans import (
+from router.app.queries.context import QueryContext
+from router.app.queries.jobs import has_run
+from router.app.queries.plans import (
     ANOTHER_NIGHT,
     StoredPlan,
     compare_plans,
@@ -42,6 +37,11 @@ from router.queries.plans import (
     previous_digest,
     whole_plan,
 )
+from router.console.answers import CachedAnswer
+from router.console.error_answers import answer_error
+from router.console.site import ConsoleSite
+from router.planning.document.plan_names import NIGHT
+from router.planning.explain.changes import PlanDiff
 from router.render.approval_box import ApprovalBox, ApprovalRow, draw_approval_box
 from router.render.jobs_page import job_url
 from router.render.page_frame import PageFrame

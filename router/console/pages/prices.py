@@ -10,11 +10,18 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
 from pricing.problems import InvalidInputError
+from router.app.queries.pool_risk import report_pool_risks
+from router.app.queries.prices import (
+    book_version,
+    history_books,
+    list_regions,
+    report_history,
+    report_prices,
+    sources_of,
+)
 from router.console.answers import AnswerCache, CachedAnswer
 from router.console.api.prices import LONGEST_TEXT, MOST_SERIES, history_request
 from router.console.site import ConsoleSite
-from router.queries.pool_risk import report_pool_risks
-from router.queries.prices import book_version, history_books, list_regions, report_history, report_prices, sources_of
 from router.render.offers_text import OfferFilters
 from router.render.prices_page import USUAL_ACCELERATOR, HistoryFields, history_page, prices_page
 from router.render.prices_view import HistoryReport

@@ -15,6 +15,11 @@ from starlette.datastructures import UploadFile
 from pricing.money import Usd
 from pricing.problems import InvalidInputError, Problem
 from router.access.identity import Permission
+from router.app.queries.context import QueryContext
+from router.app.queries.quote_limits import find_limits_plan
+from router.app.queries.quote_questions import MAX_DOCUMENT, QuoteQuestion, check_question, parse_amount
+from router.app.queries.quotes import find_quote, list_quotes, parse_before
+from router.app.queries.tasks import find_task
 from router.app.stored_quotes import NoSuchQuoteError
 from router.config.plan_files import StoredQuote
 from router.console.answers import CachedAnswer, lead_on
@@ -22,13 +27,9 @@ from router.console.error_answers import answer_error
 from router.console.quote_work import QUOTE, QUOTE_ACCEPTANCE, submit_acceptance, submit_question
 from router.console.reader_slots import fill_slots
 from router.console.site import ConsoleSite
-from router.jobs.quantities import Moment
-from router.queries.context import QueryContext
-from router.queries.quote_acceptance import WITHIN_CEILING
-from router.queries.quote_limits import find_limits_plan
-from router.queries.quote_questions import MAX_DOCUMENT, QuoteQuestion, check_question, parse_amount
-from router.queries.quotes import find_quote, list_quotes, parse_before
-from router.queries.tasks import find_task
+from router.console.work import FIELD
+from router.jobs.fields import RefusedError
+from router.jobs.quantities import Moment, parse_time_ahead
 from router.quotes.other_deadline import deadline_figure
 from router.render.figures import day_clock, money
 from router.render.page_frame import PageFrame
@@ -42,7 +43,7 @@ from router.render.quote_form_page import (
     quote_progress_page,
 )
 from router.render.quote_list_page import QuoteListView, quote_list_csv, quote_list_page
-from router.render.quote_page import CeilingRefusal, QuoteActions, quotes_page
+from router.render.quote_page import AcceptanceRefusal, QuoteActions, quotes_page
 from router.state.tasks import TaskRow, TaskState
 
 HTML = "text/html; charset=utf-8"
@@ -109,12 +110,12 @@ def make_router(site: ConsoleSite) -> APIRouter:
         values, context = await _form_values(request), site.asked_by(request)
         stored, ceiling = await run_sync(find_quote, context, name), values.get("ceiling", "")
         try:
-            task = await run_sync(_accept, context, stored, ceiling)
+            task = await run_sync(_accept, context, stored, ceiling, "later" in values)
         except InvalidInputError as error:
             words = tuple(each.sentence for each in error.problems if each.field.removeprefix("--") == "ceiling")
             if not words:
                 raise
-            refusal = CeilingRefusal(ceiling, words)
+            refusal = AcceptanceRefusal("ceiling", ceiling, words)
             return await _quote_answer(site, request, stored, values.get("by", ""), refusal, 400)
         return lead_on(request, f"/quotes/tasks/{task.id}")
 
@@ -166,11 +167,22 @@ def _ask(site: ConsoleSite, request: Request, values: Mapping[str, str]) -> Resp
 
 
 def _deadline_of(values: Mapping[str, str]) -> str:
-    """Return the deadline that is chosen; "" where it is the job's own. Programs may send one without a choice."""
+    """Return the deadline that is chosen; "" where it is the job's own, or a time from now that cannot be read.
+
+    Programs may send one without a choice.
+    """
     when = values.get("when", "")
-    if when in ("at", "within"):
-        return values.get(when, "")
-    return "" if when == OWN else values.get("by", "") or values.get("within", "") or values.get("at", "")
+    if when not in ("at", "within"):
+        if when == OWN or values.get("by", ""):
+            return "" if when == OWN else values["by"]
+        when = "within" if values.get("within", "").strip() else "at"
+    written = values.get(when, "")
+    if when == "at" or not written.strip():
+        return written
+    try:
+        return str(Moment(relative=parse_time_ahead(written)))
+    except RefusedError:
+        return ""
 
 
 def _find_wrong_choices(values: Mapping[str, str]) -> Iterator[Problem]:
@@ -180,6 +192,11 @@ def _find_wrong_choices(values: Mapping[str, str]) -> Iterator[Problem]:
     when = values.get("when", "")
     if when in ("at", "within") and not values.get(when, "").strip():
         yield Problem("", "by", "is empty", "write one, or choose the job’s own deadline")
+    elif when == "within" or (not when and not values.get("by", "")):
+        try:
+            parse_time_ahead(values.get("within", "").strip() or "0")
+        except RefusedError as error:
+            yield Problem("", "by", error.what, error.remedy)
     is_own, is_written = values.get("limits_of", "") == OWN, bool(values.get("limits", "").strip())
     if is_own and not is_written:
         yield Problem("", "limits", "is empty", "write limits, or choose none")
@@ -187,24 +204,29 @@ def _find_wrong_choices(values: Mapping[str, str]) -> Iterator[Problem]:
         yield Problem("", "limits", "are written, and others are chosen", "choose these, or empty the text")
 
 
-def _accept(context: QueryContext, stored: StoredQuote, ceiling: str) -> TaskRow:
+def _accept(context: QueryContext, stored: StoredQuote, ceiling: str, later: bool) -> TaskRow:
     """Queue the acceptance of a quote. Raises what :func:`submit_acceptance` raises."""
     # Who may not accept it hears that, and not what is wrong with the ceiling.
     context.identity.require(Permission.ACCEPT_QUOTES, stored.quote.team or None)
-    return submit_acceptance(context, stored.name, parse_amount(ceiling, "ceiling") if ceiling.strip() else None)
+    amount = parse_amount(ceiling, "ceiling") if ceiling.strip() else None
+    return submit_acceptance(context, stored.name, amount, later=later)
 
 
-def _find_refusal(context: QueryContext, stored: StoredQuote, task_id: str) -> CeilingRefusal | None:
-    """Return why an acceptance of this quote found no plan within its ceiling; None for any other work."""
+def _find_refusal(context: QueryContext, stored: StoredQuote, task_id: str) -> AcceptanceRefusal | None:
+    """Return why an acceptance of this quote made no plan, where a field can change that; None for any other work."""
     task = find_task(context, task_id)
-    if task is None or not _is_above_ceiling(task):
+    field = "" if task is None else _refused_field(task)
+    if task is None or not field:
         return None
     request = json.loads(task.request)
-    return CeilingRefusal(request["ceiling"], (task.message,)) if request["quote"] == stored.name else None
+    return AcceptanceRefusal(field, request["ceiling"], (task.message,)) if request["quote"] == stored.name else None
 
 
-def _is_above_ceiling(task: TaskRow) -> bool:
-    return task.kind == QUOTE_ACCEPTANCE and task.state is TaskState.FAILED and WITHIN_CEILING in task.message
+def _refused_field(task: TaskRow) -> str:
+    """Return the field of the form beside which the failure of an acceptance belongs; "" for none."""
+    if task.kind != QUOTE_ACCEPTANCE or task.state is not TaskState.FAILED or task.result is None:
+        return ""
+    return str(json.loads(task.result).get(FIELD, ""))
 
 
 def _progress(site: ConsoleSite, request: Request, task_id: str) -> Response:
@@ -226,7 +248,7 @@ async def _quote_answer(
     request: Request,
     stored: StoredQuote,
     by: str,
-    refusal: CeilingRefusal | None = None,
+    refusal: AcceptanceRefusal | None = None,
     status: int = 200,
 ) -> Response:
     """Return the page of a quote; ``refusal`` is a ceiling under which it was not accepted."""
@@ -316,7 +338,7 @@ def _remedy_words(refused: Mapping[str, object]) -> str:
 
 def _result_url(task: TaskRow) -> str:
     """Return where the result of a task that has ended is shown; "" where the progress says all."""
-    if _is_above_ceiling(task):
+    if _refused_field(task):
         return f"/quotes/{json.loads(task.request)['quote']}?refused={task.id}#accept"
     result = json.loads(task.result) if task.state is TaskState.DONE and task.result else {}
     if task.kind == QUOTE_ACCEPTANCE and result:

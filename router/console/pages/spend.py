@@ -8,6 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
+from router.app.queries.spend import SpendQuestion
 from router.console.answers import CachedAnswer
 from router.console.error_answers import answer_error
 from router.console.site import ConsoleSite
@@ -22,7 +23,6 @@ from router.console.spend_questions import (
     read_question,
 )
 from router.files.csv_text import records_csv
-from router.queries.spend import SpendQuestion
 from router.render.spend_links import KINDS, MonthChoices, name_of_segment
 from router.showback.labels import label_name, label_word
 from router.showback.report.lines import LevelPath, SpendLevel, find_level, label_names

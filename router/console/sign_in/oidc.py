@@ -25,7 +25,7 @@ from joserfc.jwk import KeySet
 from router.access.identity import Identity, parse_grants
 from router.console.sign_in.credentials import derive_value, is_equal
 from router.console.sign_in.sign_in import ProviderUnavailableError, SignInRefusedError
-from router.controller.console_settings import OidcEntry
+from router.deploy.console_settings import OidcEntry
 
 # Signatures by a key pair: with a shared secret, or none, anybody could sign.
 _ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")

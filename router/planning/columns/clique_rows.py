@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from router.planning.problem import PlacementProblem
+from router.planning.problem.problem import PlacementProblem
 
 MOST_TOGETHER = 3
 

@@ -11,10 +11,10 @@ import numpy as np
 from router.planning.columns.paths import Path
 from router.planning.columns.runs import RunPricer, Surcharges
 from router.planning.columns.table import Floats, Ints, Table
-from router.planning.commitments import cover_rate
-from router.planning.costing import carbon_usd, compute_usd
-from router.planning.problem import free_starts, most_starts
-from router.planning.schedule import ScheduledRun, SlotHold, runs_of, starts_of
+from router.planning.document.costing import carbon_usd, compute_usd
+from router.planning.problem.commitments import cover_rate
+from router.planning.problem.problem import free_starts, most_starts
+from router.planning.problem.schedule import ScheduledRun, SlotHold, runs_of, starts_of
 
 _DONE = 1 - 1e-9
 _LEAST_SHARE = 1e-6
@@ -160,7 +160,7 @@ class HoldingsDone:
     """The hours and starts of a job's holdings, which say what share of the job they do.
 
     ``held`` and ``rises`` are hours and starts by row, ``own_rises`` starts by holding. Starts are taken off as
-    :mod:`router.planning.schedule` does.
+    :mod:`router.planning.problem.schedule` does.
     """
 
     table: Table

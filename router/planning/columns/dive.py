@@ -15,7 +15,7 @@ from router.planning.columns.column import Column, merged_columns
 from router.planning.columns.master import Master, MasterSolution
 from router.planning.columns.table import Bools, Floats
 from router.planning.columns.whole import PlanTotals, WholePlan
-from router.planning.effort import Effort
+from router.planning.program.effort import Effort
 
 _PHASE = "rounding"
 _WHOLE = 1 - 1e-6

@@ -15,27 +15,28 @@ import numpy as np
 from pricing.money import Usd
 from pricing.places import RegionId
 from router.jobs.spec import Job
-from router.planning.candidate import Candidate
 from router.planning.columns.column import Column, priced_column
 from router.planning.columns.master import ROOM, MasterSolution
 from router.planning.columns.runs import NEVER, Surcharges, row_floors, scarce_rows
 from router.planning.columns.table import Bools, Floats, Table
 from router.planning.columns.whole import PlanTotals, WholePlan
-from router.planning.commitment_rows import commitment_row
-from router.planning.effort import Effort
-from router.planning.formulation import (
+from router.planning.find.candidate import Candidate
+from router.planning.problem.problem import PlacementProblem
+from router.planning.problem.schedule import SlotHold
+from router.planning.program.commitment_rows import commitment_row
+from router.planning.program.effort import Effort
+from router.planning.program.formulation import (
     Formulation,
     ProgramLayout,
     formulate,
+    holdings_of,
     limit_row,
     one_region_row,
     team_row,
     together_row,
 )
-from router.planning.greedy import start_values
-from router.planning.problem import PlacementProblem
-from router.planning.program import Program, ProgramBuilder
-from router.planning.schedule import SlotHold, holdings_of
+from router.planning.program.greedy import start_values
+from router.planning.program.program import Program, ProgramBuilder
 
 _PHASE = "exact groups"
 _TINY = 1e-9

@@ -1,7 +1,7 @@
 """Keep a linear program open in HiGHS, so that columns and rows are added to it and it is solved from where it stood.
 
 PuLP writes a program anew for each solve, which at a thousand jobs takes longer than the solve. Whole-number programs
-go through :mod:`router.planning.solver`.
+go through :mod:`router.planning.program.solver`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import highspy
 import numpy as np
 from numpy.typing import NDArray
 
-from router.planning.solver import SolverFailedError, solver_failures
+from router.planning.program.solver import SolverFailedError, solver_failures
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -17,9 +17,10 @@ from router.planning.columns.column import Column
 from router.planning.columns.lp import OpenLp, SparseVector
 from router.planning.columns.runs import Prices
 from router.planning.columns.table import Bools, Floats, Ints, Table
-from router.planning.egress_rows import add_segments, allowance_left, already_moved
-from router.planning.program import Program, ProgramBuilder
-from router.planning.solver import SolverFailedError
+from router.planning.problem.egress_caps import allowance_left, already_moved
+from router.planning.program.egress_rows import add_segments
+from router.planning.program.program import Program, ProgramBuilder
+from router.planning.program.solver import SolverFailedError
 
 ROOM = 1e-6  # by which a limit or budget may be exceeded, for rounding
 _EXCESS = 1e-7

@@ -17,9 +17,8 @@ from router.planning.columns.relaxation import common_places
 from router.planning.columns.runs import NEVER, RunPricer, Surcharges, row_floors, scarce_rows
 from router.planning.columns.table import Floats, Ints, Table
 from router.planning.columns.whole import Choice, PlanTotals, WholePlan, solve_choice
-from router.planning.effort import Effort
+from router.planning.program.effort import Effort
 
-_PHASE = "neighbourhoods"
 _OPTIONS = 60
 _FORCED = 6  # columns of a job left out that are tried in the way of others
 _PLACES_TRIED = 6  # regions into which a job group is moved as a whole

@@ -10,7 +10,7 @@ H_c are the hours of the whole job on c with one start, K_c its dollars. The fir
 further one costs at least σ, in money and in time. What committed spend covers of an hour is a surcharge below zero. L
 is concave, and its maximum over ν is a lower bound for every schedule of the group, fractional ones included; it is
 found by tangents between a path that does too little and one that does enough. Formulas:
-``docs/design/037-many-jobs.md``.
+``docs/design/placement-program.md``.
 """
 
 from __future__ import annotations

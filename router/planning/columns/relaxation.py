@@ -14,14 +14,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from router.planning.columns.column import Column, mixed_column, path_column, run_columns
+from router.planning.columns.column import Column, run_columns
+from router.planning.columns.groups import GroupPricer
 from router.planning.columns.master import Master, MasterSolution, least_egress_cost, most_together
-from router.planning.columns.paths import Path, PathBounds, bound_paths, trace_paths
+from router.planning.columns.paths import PathBounds
 from router.planning.columns.runs import NEVER, Prices, RunPricer, Surcharges, row_floors
 from router.planning.columns.single import solve_single
 from router.planning.columns.table import Floats, Ints, Table
-from router.planning.columns.whole_slots import WHOLE_SLOT_UNITS, bound_whole_slots
-from router.planning.effort import Effort
+from router.planning.columns.whole_slots import WHOLE_SLOT_UNITS
+from router.planning.program.effort import Effort
 
 _PHASE = "columns"
 _RUNS_A_JOB = 4
@@ -51,8 +52,17 @@ class Relaxer:
     ``table`` may have another objective than the master's own (:meth:`Table.without_costs`).
     """
 
-    def __init__(self, table: Table, master: Master, pricer: RunPricer, effort: Effort, phase: str = _PHASE) -> None:
+    def __init__(
+        self,
+        table: Table,
+        master: Master,
+        pricer: RunPricer,
+        effort: Effort,
+        phase: str = _PHASE,
+        groups: GroupPricer | None = None,
+    ) -> None:
         self.table = table
+        self.groups = GroupPricer(table, master.table) if groups is None else groups
         self._costed = master.table
         self.master = master
         self.pricer = pricer
@@ -208,7 +218,8 @@ class Relaxer:
                 break
             added = 0
             for at in (solution.prices.mixed(centre, _OWN_SHARE_PATHS), solution.prices):
-                bound, columns = self._price_paths(at, solution, units=WHOLE_SLOT_UNITS[:1])
+                # Rounded, most prices are those of the round before, and most groups are priced already.
+                bound, columns = self._price_paths(at.rounded(), solution, units=WHOLE_SLOT_UNITS[:1])
                 if bound.usd > best:
                     best, centre = bound.usd, bound.prices
                 added = len(self.master.add(columns))
@@ -220,7 +231,7 @@ class Relaxer:
                 continue
             cost = solution.objective
             if self.single_shares < shares:
-                solution, bound = self.over_single_jobs(replace(bound, prices=solution.prices), shares)
+                solution, bound = self.over_single_jobs(replace(bound, prices=solution.prices.rounded()), shares)
                 best = max(best, bound.usd)
             if cost - solution.objective < _CENT:
                 return solution, best, True
@@ -256,7 +267,7 @@ class Relaxer:
         )
         chosen = _best_of_each(table.group_job[open_groups], total, good, _PATHS_A_JOB)
         picked = PathBounds(open_groups[chosen], bounds.value[chosen], bounds.nu[chosen])
-        columns += self._path_columns(picked, charges)
+        columns += self.groups.columns_of_paths(charges, picked)
         worth = self._own_costs(rows, starts, solution) < solution.alpha[table.job[rows]] - _WORTH
         columns += run_columns(self._costed, self.pricer, rows[worth], starts[worth])
         own = Surcharges.of(table, solution.prices)
@@ -270,7 +281,7 @@ class Relaxer:
         group_floor = np.minimum.reduceat(row_floors(table, charges), table.group_first)
         groups = np.flatnonzero((group_floor < value[table.group_job]) & ~table.whole[table.group_job])
         upper = np.maximum(value[table.group_job[groups]] - charges.group_moves[groups], 1e-6)
-        bounds = bound_paths(table, charges, groups, upper=upper)
+        bounds = self.groups.bound_paths(charges, groups, upper)
         total = bounds.value + charges.group_moves[groups]
         if not units:
             return groups, total, bounds, []
@@ -290,15 +301,14 @@ class Relaxer:
     ) -> tuple[Floats, list[Column]]:
         """Return the bounds of these groups with whole slots where paths promise less than a run, and their columns."""
         several = self.table.several[self.table.group_job[groups]]
-        sharper, columns = total.copy(), []
+        sharper, columns = total.copy(), list[Column]()
         for number in units:
             promising = np.flatnonzero((sharper < value[self.table.group_job[groups]] - _WORTH) & ~several)
-            exact = bound_whole_slots(self.table, charges, groups[promising], number)
+            exact, found = self.groups.bound_whole_slots(charges, groups[promising], number)
             moves = charges.group_moves[groups[promising]]
-            sharper[promising] = np.maximum(sharper[promising], exact.value + moves)
-            columns += [path_column(self._costed, path, charges) for path in exact.paths if path.slots]
-        budget = self.table.budget
-        return sharper, [c for c in columns if c is not None and c.counted <= budget[c.job]]
+            sharper[promising] = np.maximum(sharper[promising], exact + moves)
+            columns += found
+        return sharper, columns
 
     def over_single_jobs(self, best: Bound, most_shares: float = math.inf) -> tuple[MasterSolution, Bound]:
         """Return the relaxation and its bound after the exact programs of jobs whose bound is far below their worth.
@@ -337,26 +347,6 @@ class Relaxer:
         least = np.full(len(table.jobs), NEVER)
         np.minimum.at(least, table.job, floors)
         return np.where(table.several, np.minimum(lowest, least), lowest)
-
-    def _path_columns(self, bounds: PathBounds, charges: Surcharges) -> list[Column]:
-        table = self.table
-        below, above = trace_paths(table, charges, bounds)
-        columns: list[Column] = []
-        for low, high in zip(below, above, strict=True):
-            columns += self._columns_between(low, high, charges)
-        return columns
-
-    def _columns_between(self, low: Path, high: Path, charges: Surcharges) -> list[Column]:
-        """Return the columns made of two paths: each fitted to the job, and their mixture."""
-        table, found = self._costed, []
-        if high.slots:
-            found.append(path_column(table, high, charges))
-        if low.slots and low != high:
-            found.append(path_column(table, low, charges))
-        if low != high:
-            found.append(mixed_column(table, low, high))
-        budget = table.budget
-        return [c for c in found if c is not None and c.counted <= budget[c.job]]
 
     def reduced_cost(self, column: Column, charges: Surcharges, solution: MasterSolution) -> float:
         """Return the column's cost at the master's prices less the value of its job."""

@@ -8,7 +8,7 @@ below zero.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 
 import numpy as np
@@ -17,6 +17,7 @@ from router.planning.columns.table import Bools, Floats, Ints, Table
 
 NEVER = 1e15  # dollars of a run that cannot be
 _SLACK = 1e-9  # hours
+_PLACES = 6
 _CHUNK = 4_000_000  # runs evaluated at once
 _MOST_KEPT = 20_000_000  # runs whose times are kept
 _LOWEST = 8  # rows of each job that are evaluated before the others are pruned
@@ -40,6 +41,13 @@ class Prices:
     left_out: Floats
     together: Floats
     cover: Floats
+
+    def rounded(self) -> Prices:
+        """Return the prices to a millionth of a dollar.
+
+        A bound holds at any prices; those that hardly differ are the same then, and are priced once.
+        """
+        return Prices(*(np.round(getattr(self, each.name), _PLACES) for each in fields(self)))
 
     def mixed(self, other: Prices, share: float) -> Prices:
         """Return ``share`` of these prices and the rest of the other ones."""

@@ -1,8 +1,8 @@
 """Plan many jobs: the relaxation, a whole plan from it, the proof of who must be left out, and the bound.
 
-Stages as in design note 003: first the fewest jobs left out, tier by tier; then the least cost for as many. The first
-relaxation prices a job left out far above any schedule. Where the plan leaves jobs out, each tier gets a bound of its
-own, and the cost a bound under exactly as many left out.
+Stages as in design note placement-program: first the fewest jobs left out, tier by tier; then the least cost for as
+many. The first relaxation prices a job left out far above any schedule. Where the plan leaves jobs out, each tier gets
+a bound of its own, and the cost a bound under exactly as many left out.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from router.planning.columns.whole import PlanTotals, WholePlan
 from router.planning.columns.whole_slots import WHOLE_SLOT_UNITS
 from router.planning.columns.windows import WindowChooser
 from router.planning.columns.worth import EndedRelaxation
-from router.planning.effort import Effort
-from router.planning.formulation import formulate, limit_row, team_row
-from router.planning.greedy import greedy_holdings
-from router.planning.local_search import improve_places
-from router.planning.problem import PlacementProblem
-from router.planning.schedule import SlotHold, runs_of
-from router.planning.solve import PlacementSolution, most_to_stay, threshold_of
-from router.planning.solver import SolverFailedError, usd_below
+from router.planning.problem.problem import PlacementProblem
+from router.planning.problem.schedule import SlotHold, runs_of
+from router.planning.program.effort import Effort
+from router.planning.program.formulation import formulate, limit_row, team_row
+from router.planning.program.greedy import greedy_holdings
+from router.planning.program.local_search import improve_places
+from router.planning.program.solve import PlacementSolution, most_to_stay, threshold_of
+from router.planning.program.solver import SolverFailedError, usd_below
 
 PHASE = "columns"
 _RUN_ROUNDS, _PATH_ROUNDS, _WHOLE_ROUNDS, _AGAIN_ROUNDS, _PROOF_ROUNDS = 60, 40, 20, 25, 40
@@ -47,7 +47,7 @@ _TRIES = 60
 # Tries in turn without a gain after which a kind of group is given up; small ones in windows; to place one more job.
 _FAILS, _FAILS_IN_WINDOWS, _FAILS_TO_PLACE = 6, 15, 3
 # The search ends where tries of so much work (columns x nodes) closed less than this share of what the gap still lacks.
-_SLOW_WORK, _SLOW = 600_000, 0.04
+_SLOW_WORK, _SLOW = 500_000, 0.04
 _COVERED_GROUP = 8  # programs with cover take far longer
 _EXACT_GROUP, _EXACT_WINDOW, _EXACT_OPTIONS, _EXACT_NODES = 25, 10, 6, 5
 _WINDOW, _WINDOWS, _WINDOW_FAILS = 25, 400, 25

@@ -13,11 +13,10 @@ import numpy as np
 from router.planning.columns.column import Column, Hold, priced_column
 from router.planning.columns.runs import Surcharges
 from router.planning.columns.table import Table
-from router.planning.effort import Effort
-from router.planning.formulation import Formulation, formulate, paid_terms
-from router.planning.problem import PlacementProblem
-from router.planning.program import Program
-from router.planning.schedule import holdings_of
+from router.planning.problem.problem import PlacementProblem
+from router.planning.program.effort import Effort
+from router.planning.program.formulation import Formulation, formulate, holdings_of, paid_terms
+from router.planning.program.program import Program
 
 _PHASE = "single jobs"
 _GAP = 1e-3

@@ -20,14 +20,13 @@ from pricing.money import UsdPerGb
 from pricing.places import RegionId
 from pricing.units import BYTES_PER_GB
 from router.jobs.spec import Job
-from router.planning.candidate import Candidate, steps_to_do
 from router.planning.columns.clique_rows import CliqueRow, find_clique_rows
-from router.planning.commitments import buyable_by_place, cover_rate
-from router.planning.egress_caps import cap_name, cap_room_gb, leaving_gb
-from router.planning.egress_rows import already_moved
-from router.planning.precedence import tiers_of
-from router.planning.problem import PlacementProblem, Slot, free_starts, group_members, most_starts
-from router.planning.transfers import Transfer
+from router.planning.find.candidate import Candidate, steps_to_do
+from router.planning.find.transfers import Transfer
+from router.planning.problem.commitments import buyable_by_place, cover_rate
+from router.planning.problem.egress_caps import cap_name, cap_room_gb, leaving_gb
+from router.planning.problem.precedence import tiers_of
+from router.planning.problem.problem import PlacementProblem, Slot, free_starts, group_members, most_starts
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -324,7 +323,7 @@ def first_places(sizes: Ints) -> Ints:
 def build_table(problem: PlacementProblem) -> Table:
     """Return the table of a placement problem; all its jobs have candidates."""
     jobs = problem.jobs
-    meters = _Meters(problem)
+    meters = _Meters()
     rows: list[TableRow] = []
     group: list[int] = []
     group_job: list[int] = []
@@ -489,8 +488,7 @@ def _blocks(problem: PlacementProblem, job: Job, candidate: Candidate) -> int:
 class _Meters:
     """Number the meters on which something may have to be moved."""
 
-    def __init__(self, problem: PlacementProblem) -> None:
-        self._problem = problem
+    def __init__(self) -> None:
         self._index: dict[str, int] = {}
         self.tariffs: list[Tariff] = []
 
@@ -505,10 +503,6 @@ class _Meters:
                 self.tariffs.append(t.tariff)
             volumes[index] = volumes.get(index, 0.0) + t.volume_bytes / BYTES_PER_GB
         return tuple(Move(meter, gb) for meter, gb in sorted(volumes.items()))
-
-    def already_gb(self, meter: int, month: str) -> float:
-        """Return what was moved on the meter before the plan."""
-        return already_moved(self._problem, self.tariffs[meter], month) / BYTES_PER_GB
 
 
 class _Kinds:

@@ -11,7 +11,7 @@ end of slot t and to hold row c in it, and Off(t, q) the same whatever is held:
 k_c and the start are less what committed spend covers of them in slot t. Units of a slot are rounded up, so that no
 work that can be done is missed. Beyond the horizon slots are shares: the least cost of the rest is a convex function,
 the cheapest hours first. A job that begins there spreads its start over its steps; for one that has begun, further
-starts there are free. Formulas: ``docs/design/037-many-jobs.md``.
+starts there are free. Formulas: ``docs/design/placement-program.md``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import numpy as np
 from router.planning.columns.paths import Path
 from router.planning.columns.runs import NEVER, Surcharges
 from router.planning.columns.table import Floats, Ints, Table, first_places
-from router.planning.problem import free_starts
+from router.planning.problem.problem import free_starts
 
 WHOLE_SLOT_UNITS = (320, 1600)
 """Units of a whole job at most: few for all, many for those whose bound is still below their best run."""

@@ -1,4 +1,4 @@
-"""Define a charge, and convert it to the cells of a row of any written version and back. Pure.
+"""Define a charge, and convert it to the cells of a row of any written version. Pure.
 
 A charge is one row of FOCUS 1.4 Cost and Usage, with our own columns, as a value.
 """
@@ -14,8 +14,8 @@ from operator import attrgetter
 from typing import Any
 
 from router.showback.focus.columns import BY_NAME, FocusColumn, FocusColumnKind
-from router.showback.focus.texts import Json, decimal_text, json_text, moment_text, read_decimal, read_json, read_moment
-from router.showback.focus.versions import NEWEST, RENAMED_COLUMNS, match_columns, written_columns
+from router.showback.focus.texts import Json, decimal_text, json_text, moment_text
+from router.showback.focus.versions import NEWEST, RENAMED_COLUMNS, written_columns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,26 +155,6 @@ def cell_texts(charge: Charge, version: str) -> tuple[str, ...]:
     return tuple("" if value is None else _text(value, kind) for value, kind in zip(fields(charge), kinds, strict=True))
 
 
-def charge_of_row(row: Mapping[str, str | None]) -> Charge:
-    """Return the charge of a row of text by column name, of any version.
-
-    ValueError: a value FOCUS does not allow there, or none where there must be one; nothing is filled in.
-    """
-    fields: dict[str, Any] = {}
-    for target, source in match_columns(row.keys()).items():
-        text = row[source]
-        column = BY_NAME[target]
-        if text:
-            try:
-                fields[column.field] = _read(text, column.kind)
-            except ValueError as error:
-                raise ValueError(f"{source} {error}") from None
-    missing = [c.name for c in written_columns(NEWEST) if not c.nullable and c.field not in fields]
-    if missing:
-        raise ValueError(f"{', '.join(missing)} must not be empty")
-    return Charge(**fields)
-
-
 @cache
 def _row_getter(version: str) -> tuple[Callable[[Charge], tuple[Any, ...]], tuple[FocusColumnKind, ...]]:
     """Return the getter of a row's values from a charge, and the kinds of the values."""
@@ -189,11 +169,3 @@ def _text(value: Any, kind: FocusColumnKind) -> str:
     if kind is FocusColumnKind.JSON:
         return json_text(value)
     return moment_text(value) if kind is FocusColumnKind.MOMENT else str(value)
-
-
-def _read(text: str, kind: FocusColumnKind) -> Any:
-    if kind is FocusColumnKind.DECIMAL:
-        return read_decimal(text)
-    if kind is FocusColumnKind.MOMENT:
-        return read_moment(text)
-    return read_json(text) if kind is FocusColumnKind.JSON else text

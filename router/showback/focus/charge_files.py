@@ -1,4 +1,4 @@
-"""Write files of charges for machines, whole or not at all, and read them back exactly.
+"""Write files of charges for machines, whole or not at all.
 
 Written are FOCUS 1.4 and 1.2, as CSV or Parquet. Bills of others are read by ``survey``, which accepts more.
 """
@@ -15,31 +15,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pricing.atomic_file import open_atomic
-from pricing.problems import InvalidInputError
-from router.showback.focus.charge import Charge, cell_texts, cell_values, charge_of_row, header_names
-from router.showback.focus.feed import open_feed
+from router.showback.focus.charge import Charge, cell_texts, cell_values, header_names
 from router.showback.focus.typed_rows import arrow_schema
-from router.showback.focus.versions import NEWEST, detect_version, written_columns
-
-
-def read_charges(path: Path) -> Iterator[Charge]:
-    """Yield the charges of a file, one after the other.
-
-    InvalidInputError with file, line and column: what ``open_feed`` refuses, no FOCUS columns, a value that FOCUS does
-    not allow, none where 1.4 demands one.
-    """
-    with open_feed(path) as feed:
-        if detect_version(feed.header) is None:
-            raise InvalidInputError.single("has no FOCUS Cost and Usage columns", where=f"{path}:1")
-        for batch in feed.batches:
-            columns = [column.to_pylist() for column in batch.columns.values()]
-            for index, row in enumerate(zip(*columns, strict=True)):
-                try:
-                    yield charge_of_row(dict(zip(feed.header, row, strict=True)))
-                except ValueError as error:
-                    line = f"{path}:{batch.lines[index]}" if batch.lines else f"{path}: row {batch.first + index}"
-                    raise InvalidInputError.single(str(error), where=line) from None
-
+from router.showback.focus.versions import NEWEST, written_columns
 
 _ROWS_AT_ONCE = 16_384
 

@@ -25,6 +25,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pricing.problems import InvalidInputError
+from router.files.missing_file import missing_file
 from router.showback.focus.batches import LIMITS, Batch, Feed, FeedLimits, check_header
 from router.showback.focus.texts import json_text
 from router.showback.focus.versions import find_column, match_names
@@ -305,6 +306,8 @@ def open_bill(path: Path, limits: FeedLimits = LIMITS) -> Iterator[IO[bytes]]:
                 raise InvalidInputError.single("is no regular file", where=str(path))
         except (zipfile.BadZipFile, NotImplementedError, KeyError) as error:
             raise _unpacking_error(path, error) from None
+        except FileNotFoundError:
+            raise missing_file(path) from None
         except (OSError, ValueError) as error:
             what = getattr(error, "strerror", None) or str(error)
             raise InvalidInputError.single(f"cannot be read: {what}", where=str(path)) from None

@@ -1,12 +1,8 @@
-"""Write amounts, moments and JSON objects as FOCUS does in text, and read them back. Pure; each value has one text.
-
-Every reader raises ValueError with the fault, and accepts nothing that the specification does not allow.
-"""
+"""Write amounts, moments and JSON objects as FOCUS does in text, one text a value, and read JSON objects. Pure."""
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -18,8 +14,6 @@ Json = Mapping[str, Any]
 NUMBER = r"-?\d+(\.\d+)?(E-?\d+)?"
 # FOCUS DateTimeFormat: UTC, and saying so.
 MOMENT = r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d+)?Z"
-# A number with a greater exponent is not money, and would take gigabytes to write out.
-_MOST_DIGITS = 60
 
 
 def decimal_text(value: Decimal) -> str:
@@ -30,27 +24,10 @@ def decimal_text(value: Decimal) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def read_decimal(text: str) -> Decimal:
-    """Read a number as FOCUS writes it."""
-    if not re.fullmatch(NUMBER, text, re.ASCII):
-        raise ValueError(f"{text[:40]!r} is not a number as FOCUS writes it")
-    value = Decimal(text)
-    if value and (abs(value.adjusted()) > _MOST_DIGITS or len(value.as_tuple().digits) > 2 * _MOST_DIGITS):
-        raise ValueError(f"{text[:40]!r} is out of all proportion")
-    return value
-
-
 def moment_text(value: datetime) -> str:
     """Return ``2026-11-01T00:00:00Z``; a fraction of a second only where there is one."""
     text = value.astimezone(UTC).replace(tzinfo=None).isoformat()
     return f"{text.rstrip('0') if value.microsecond else text}Z"
-
-
-def read_moment(text: str) -> datetime:
-    """Read a moment as FOCUS writes it, in UTC; beyond the microsecond it is cut off."""
-    if not re.fullmatch(MOMENT, text, re.ASCII):
-        raise ValueError(f"{text[:40]!r} is not a time such as 2026-11-01T00:00:00Z")
-    return datetime.fromisoformat(text)
 
 
 def json_text(value: Json) -> str:

@@ -14,8 +14,6 @@ from router.showback.focus.columns import BY_NAME, FOCUS_COLUMNS, OWN_COLUMNS, F
 
 VERSIONS = ("1.0", "1.1", "1.2", "1.3", "1.4")
 NEWEST = "1.4"
-# Versions that are written: the newest, and the one that most tools and the official validator read.
-WRITTEN_VERSIONS = ("1.2", NEWEST)
 # What OCI writes: names of a preview of 1.0.
 _PREVIEW_NAMES = {
     "Provider": "ProviderName",

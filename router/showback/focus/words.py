@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
+from router.ledger.entry import LedgerEntryKind
+
 CHARGE_CATEGORIES = frozenset({"Usage", "Purchase", "Tax", "Credit", "Adjustment"})
+# The ChargeCategory of an entry of the ledger. A planned one is no charge.
+CATEGORY_OF_ENTRY = {
+    LedgerEntryKind.METERED: "Usage",
+    LedgerEntryKind.FEE: "Purchase",
+    LedgerEntryKind.CREDIT: "Credit",
+    LedgerEntryKind.TAX: "Tax",
+    LedgerEntryKind.ADJUSTMENT: "Adjustment",
+}
 CHARGE_CLASSES = frozenset({"Correction"})
 CHARGE_FREQUENCIES = frozenset({"One-Time", "Recurring", "Usage-Based"})
 PRICING_CATEGORIES = frozenset({"Standard", "Dynamic", "Committed", "Other"})

@@ -9,7 +9,6 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final
 
 from router.ledger.entry import MachineUse
-from router.showback.apportion import exact_sum
 from router.showback.reconcile.aggregates import ReconcileBasis, rows_of
 from router.showback.reconcile.levels import MatchLevel
 
@@ -187,8 +186,3 @@ def read_outcome(
 
 def _share(part: Decimal | None, whole: Decimal | None) -> Fraction | None:
     return Fraction(part or 0) / Fraction(whole) if whole else None
-
-
-def sum_items(items: tuple[UnmatchedItem, ...], currency: str) -> Decimal:
-    """Return the sum of the items whose price is known."""
-    return exact_sum(each.amount for each in items if each.currency == currency and each.amount is not None)

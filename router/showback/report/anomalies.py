@@ -2,7 +2,8 @@
 
 A day is unusual where it is above the median of up to eight same weekdays before it by more than five times their
 spread (1.4826 x the median absolute deviation, which is a standard deviation where days vary normally) and by more than
-a floor of dollars. Fewer than four such days before it give no result.
+a floor of dollars. Fewer than four such days before it give no result, nor does a median of nothing: what runs now and
+then has no usual level.
 """
 
 from __future__ import annotations
@@ -65,7 +66,10 @@ def build_anomalies(context: ReportContext) -> ReportSection:
     ordered = sorted(
         table, key=lambda row: (str(row["day"]), str(row["currency"]), str(row["team"]), str(row["cloud"]))
     )
-    note = f"Against the median of {LEAST} to {MOST} same weekdays; below {FLOOR} above it nothing is told."
+    note = (
+        f"Against the median of {LEAST} to {MOST} same weekdays; where that is nothing, or the day is less than "
+        f"{FLOOR} above it, nothing is told."
+    )
     return build_section("anomalies", "Unusual days", COLUMNS, ordered, note)
 
 
@@ -82,6 +86,8 @@ def find_anomaly(days: Mapping[int, SeriesDay], number: int) -> dict[str, CellVa
     median_cost = median(day.cost for day in past)
     spread = _WIDE.multiply(_NORMAL, median(abs(day.cost - median_cost) for day in past))
     above = _WIDE.subtract(today.cost, median_cost)
+    if median_cost <= 0:
+        return None
     if above <= max(FLOOR, _WIDE.multiply(SPREADS, spread)):
         return None
     cause, times = _cause(today, past)
@@ -89,15 +95,16 @@ def find_anomaly(days: Mapping[int, SeriesDay], number: int) -> dict[str, CellVa
 
 
 def _cause(today: SeriesDay, past: Sequence[SeriesDay]) -> tuple[str, Decimal | None]:
-    """Return the factor that is furthest above its own median: cost is price x hours a machine x machines."""
-    if not any(day.cost for day in past):
-        return "new: nothing on such days before", None
+    """Return the factor that is furthest above its own median: cost is price x hours a machine x machines.
+
+    Where none is above it, none is the cause.
+    """
     factors = {
         "price of an hour": _ratios([today, *past], lambda day: divide_known(day.cost, day.hours)),
         "run time": _ratios([today, *past], lambda day: divide_known(day.hours, day.count)),
         "number of machines": _ratios([today, *past], lambda day: Decimal(day.count)),
     }
-    ratio_by_factor = {name: times for name, times in factors.items() if times is not None}
+    ratio_by_factor = {name: times for name, times in factors.items() if times is not None and times > 1}
     if not ratio_by_factor:
         return "not known", divide_known(today.cost, median(day.cost for day in past))
     name = max(ratio_by_factor, key=lambda name: ratio_by_factor[name])

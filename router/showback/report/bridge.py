@@ -34,7 +34,6 @@ BRIDGE = (
     ReportColumn("sum", "Sum", CellKind.MONEY, 0),
     ReportColumn("why", "Why", rank=4),
 )
-STATIONS: Final = ("planned", "metered", "spent", "invoiced")
 REASONS: Final = ("price", "quantity", "mix", "waste", "unplanned", "credit", "currency")
 _CURRENCY: Final = (VarianceBucket.CREDIT, "currency")
 _MOVED: Final = ("price", "quantity", "mix", "waste")
@@ -42,7 +41,7 @@ _JobKey = tuple[tuple[str | None, ...], str]
 _WORDS: Final[Mapping[tuple[str, str], str]] = {
     ("meter", "planned"): "orders accepted for the month",
     ("meter", "price"): "other prices than planned",
-    ("meter", "quantity"): "hours longer or shorter than planned",
+    ("meter", "quantity"): "hours longer or shorter than planned, or none",
     ("meter", "mix"): "other places, machines, markets",
     ("meter", "waste"): "lost, idle, starting, late",
     ("meter", "unplanned"): "disks, copies, what no plan has",

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from decimal import Decimal
 from typing import Final
 
+from router.ledger.entry import CostItem
 from router.showback.apportion import exact_sum
 from router.showback.facts import UNALLOCATED
-from router.showback.reconcile.aggregates import FactSide
+from router.showback.reconcile.aggregates import FactAggregate, FactSide
 from router.showback.reconcile.variance import VarianceBridge, VarianceBucket, compute_variances
 from router.showback.report.bridge import month_aggregates
 from router.showback.report.query import ReportContext
@@ -44,6 +45,7 @@ REASONS_OF_DRIVERS = (
 )
 MOST_DRIVERS: Final = 5
 _CURRENCY: Final = (VarianceBucket.CREDIT, "currency")
+NOT_RUN: Final = "not_run"
 Reason = tuple[VarianceBucket, str | None, Decimal]
 
 
@@ -55,13 +57,15 @@ def build_drivers(context: ReportContext) -> tuple[ReportSection, ReportSection]
         empty = "There are no drivers: nothing was planned."
         return build_section(*titles[0], DRIVERS, (), empty), build_section(*titles[1], REASONS_OF_DRIVERS, ())
     bridges = compute_variances(aggregates, ("team", "job"))
+    running = {job for job, due in context.beside.dues.items() if due.runs_now}
+    ran = {(each.team, each.job) for each in aggregates if _is_run(each) or each.job in running}
     drivers: list[dict[str, CellValue]] = []
     reasons: list[dict[str, CellValue]] = []
     for currency in sorted({each.currency for each in bridges}):
         own = [each for each in bridges if each.currency == currency]
         whole = exact_sum(exact_sum((each.actual, each.planned.copy_negate())) for each in own)
         together = Decimal(0)
-        for number, (bridge, found, difference) in enumerate(_largest(own), start=1):
+        for number, (bridge, found, difference) in enumerate(_largest(own, ran), start=1):
             team, job = (UNALLOCATED if word is None else word for word in bridge.group)
             group: dict[str, CellValue] = {"currency": currency, "number": number, "team": team, "job": job}
             together = exact_sum((together, difference))
@@ -76,11 +80,19 @@ def build_drivers(context: ReportContext) -> tuple[ReportSection, ReportSection]
     return build_section(*titles[0], DRIVERS, drivers, note), build_section(*titles[1], REASONS_OF_DRIVERS, reasons)
 
 
-def _largest(bridges: Sequence[VarianceBridge]) -> list[tuple[VarianceBridge, list[Reason], Decimal]]:
+def _is_run(aggregate: FactAggregate) -> bool:
+    """Return whether the aggregate is of machines that were there."""
+    is_usage = aggregate.what == CostItem.MACHINE and aggregate.category == "Usage"
+    return is_usage and aggregate.side is not FactSide.PLANNED
+
+
+def _largest(
+    bridges: Sequence[VarianceBridge], ran: Collection[tuple[str | None, ...]]
+) -> list[tuple[VarianceBridge, list[Reason], Decimal]]:
     """Return the bridges with the largest differences, with reasons and difference."""
     found = []
     for bridge in bridges:
-        reasons = list(_reasons(bridge))
+        reasons = list(_reasons(bridge, is_run=bridge.group in ran))
         difference = exact_sum(amount for *_, amount in reasons)
         if difference:
             found.append((bridge, reasons, difference))
@@ -88,8 +100,11 @@ def _largest(bridges: Sequence[VarianceBridge]) -> list[tuple[VarianceBridge, li
     return found[:MOST_DRIVERS]
 
 
-def _reasons(bridge: VarianceBridge) -> Iterator[Reason]:
-    """Yield each reason but timing and moves between currencies, by kind where the bucket has kinds."""
+def _reasons(bridge: VarianceBridge, *, is_run: bool) -> Iterator[Reason]:
+    """Yield each reason but timing and moves between currencies, by kind where the bucket has kinds.
+
+    The quantity of a job that no machine was there for is of the kind :data:`NOT_RUN`.
+    """
     for bucket in VarianceBucket:
         if bucket is VarianceBucket.TIMING:
             continue
@@ -99,4 +114,4 @@ def _reasons(bridge: VarianceBridge) -> Iterator[Reason]:
                 yield bucket, kind, amount
         plain = subtract_known(bridge.buckets.get(bucket, Decimal(0)), exact_sum(amount for _, amount in kinds))
         if plain:
-            yield bucket, None, plain
+            yield bucket, NOT_RUN if bucket is VarianceBucket.QUANTITY and not is_run else None, plain

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
 from decimal import Decimal
 
 from router.showback.facts import UNALLOCATED
@@ -69,6 +70,7 @@ BY_CURRENCY = (
     ReportColumn("cost", "Cost", CellKind.MONEY, 0),
     *_SAVINGS,
 )
+_NAMED = 5
 _PER = {
     "Steps": ("per_1000_steps", 1000),
     "Samples": ("per_1000_samples", 1000),
@@ -103,7 +105,18 @@ def build_jobs(context: ReportContext) -> ReportSection:
         for (job, currency), amount in sorted(planned.items(), key=lambda item: tuple(map(str, item[0])))
         if (job, currency) not in spent and job is not None
     ]
-    return build_section("jobs", "Jobs", JOBS, table, *_NOTES)
+    return build_section("jobs", "Jobs", JOBS, table, *_NOTES, *_due_notes(context, {row["job"] for row in rows}))
+
+
+def _due_notes(context: ReportContext, jobs: Collection[str]) -> Iterator[str]:
+    """Yield which run deadlines are of, and the jobs of which earlier runs were late; nothing where none is known."""
+    dues = {job: due for job, due in sorted(context.beside.dues.items()) if job in jobs}
+    if any(due.deadline is not None for due in dues.values()):
+        yield "Deadline, done at, on time: of the job's last run in the month."
+    late = [f"{job} ({due.late_before})" for job, due in dues.items() if due.late_before]
+    if late:
+        more = f" and of {len(late) - _NAMED} more jobs" if len(late) > _NAMED else ""
+        yield f"Earlier runs that were done after their deadlines: of {', '.join(late[:_NAMED])}{more}."
 
 
 def build_unit_costs(context: ReportContext) -> ReportSection:
@@ -133,7 +146,7 @@ _NOTES = (
     "Unit costs: machines alone, and what was bought by the step or token, with the waste of the job in them.",
     (
         "Saved: what the same machine hours cost on demand, less what they cost. Net: less the on-demand price of "
-        "hours that only interruptions made (lost work, failed launches, start-ups after the first), too."
+        "hours that only interruptions made (lost work, failed launches, start-ups after a run's first), too."
     ),
 )
 
@@ -141,14 +154,15 @@ _NOTES = (
 def _query_sums(context: ReportContext, keys: tuple[str, ...], only: str) -> list[RollupRow]:
     """Return sums of machines, and of what has a useful unit, with the base of savings.
 
-    An attempt whose start-up came first would have been there without interruptions; the others' start-ups would not.
+    The first start-up of a run, which is what one plan ordered of a job, would have been there without interruptions;
+    those of its later attempts would not.
     """
     cost, names = context.cost, ", ".join(f"s.{key}" for key in (*keys, "currency"))
     restart = f"(use IN {sql_list(RESTART)} OR (use = '{STARTUP}' AND coalesce(s.attempt <> f.attempt, false)))"
     units = "(what = 'machine' OR useful > 0)"
     return context.cubes.ask(
-        f"WITH first AS (SELECT job, arg_min(attempt, first_start) AS attempt FROM sums "
-        f"WHERE use = '{STARTUP}' AND source <> 'planned' GROUP BY job) "
+        f"WITH first AS (SELECT plan, job, arg_min(attempt, first_start) AS attempt FROM sums "
+        f"WHERE use = '{STARTUP}' AND source <> 'planned' GROUP BY ALL) "
         f"SELECT {names}, sum({cost}) FILTER ({units}) AS of_units, sum(hours) AS hours, sum(gpu_hours) AS gpu_hours, "
         f"sum({cost}) FILTER (what = 'machine') AS machines, "
         f"sum({cost}) FILTER (what = 'machine' AND gpu_hours > 0) AS of_hours, "
@@ -156,7 +170,7 @@ def _query_sums(context: ReportContext, keys: tuple[str, ...], only: str) -> lis
         f"sum(useful) AS useful, list(DISTINCT useful_unit) FILTER (useful > 0) AS units, "
         f"sum(on_demand) AS on_demand, sum({cost}_compared) AS compared, "
         f"sum(on_demand) FILTER ({restart}) AS restarts "
-        f"FROM sums s LEFT JOIN first f ON s.job = f.job "
+        f"FROM sums s LEFT JOIN first f ON s.job = f.job AND s.plan IS NOT DISTINCT FROM f.plan "
         f"WHERE {context.spent} AND NOT correction AND {only.replace('job ', 's.job ')} GROUP BY ALL"
     )
 

@@ -22,7 +22,7 @@ BUDGETS = (
     ReportColumn("currency", "Currency", rank=0),
     ReportColumn("budget", "Budget", CellKind.MONEY, 0),
     ReportColumn("spent", "Spent", CellKind.MONEY, 0),
-    ReportColumn("running", "Running", CellKind.MONEY, 2),
+    ReportColumn("running", "Running", CellKind.MONEY, 0),
     ReportColumn("used", "Used", CellKind.SHARE, 0),
     ReportColumn("forecast", "Forecast", CellKind.MONEY, 1),
     ReportColumn("hard", "Hard", CellKind.FLAG, 1),
@@ -66,6 +66,8 @@ VARIANCE = (
         for name in ("price", "quantity", "mix", "waste", "unplanned", "credit", "timing")
     ),
 )
+USED = "Used: what is spent, and what machines cost that still run."
+BUDGETS_UNKNOWN = "Budgets were not looked at."
 _SOFT = (Decimal("0.5"), Decimal("0.8"), Decimal(1))
 _PLAN_DIGITS = 12
 
@@ -86,7 +88,7 @@ def build_budgets(context: ReportContext) -> ReportSection:
         fields = ("scope", "currency", "budget", "spent", "running", "forecast", "hard")
         table.append({**{name: getattr(each, name) for name in fields}, "used": used, "mark": mark})
     if context.beside.budgets is None:
-        return build_section("budgets", "Budgets", BUDGETS, table, "Budgets were not looked at.")
+        return build_section("budgets", "Budgets", BUDGETS, table, BUDGETS_UNKNOWN)
     return build_section("budgets", "Budgets", BUDGETS, table, *_budget_notes(context))
 
 
@@ -95,7 +97,7 @@ def _budget_notes(context: ReportContext) -> Iterator[str]:
     currencies = {each.currency for each in context.beside.budgets or ()}
     if not currencies:
         return
-    yield f"Spent: the {context.cost} cost of this report. Used: that, and what machines cost that still run."
+    yield f"Spent: the {context.cost} cost of this report. {USED}"
     others = context.cubes.ask(
         f"SELECT currency, sum({context.cost}) AS cost FROM sums WHERE {context.spent} "
         f"AND currency NOT IN {sql_list(tuple(sorted(currencies)))} "

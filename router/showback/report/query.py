@@ -115,15 +115,19 @@ class BudgetUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobDue:
-    """The deadline of a job, and when it was done.
+    """The deadline of a job's last run in the month, and when that was done.
 
-    ``done_at`` None: it was not done, or nobody knows (``known`` False).
+    ``done_at`` None: it was not done, or nobody knows (``known`` False). ``late_before``: how many of the job's earlier
+    runs in the month were done after their deadlines. ``runs_now``: machines of the job are there, unmetered until they
+    are gone.
     """
 
     job: str
     deadline: datetime | None
     done_at: datetime | None
     known: bool = True
+    late_before: int = 0
+    runs_now: bool = False
 
     @property
     def met(self) -> bool | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -22,6 +22,9 @@ _EPOCH = date(1970, 1, 1)
 RollupRow = dict[str, Any]
 # A plan's digest, and the name of a job in it.
 PlannedJob = tuple[str, str]
+# Until when the planned lines of a job count; None: all of their time, because the job has ended.
+PlannedCuts = Mapping[PlannedJob, datetime | None]
+NO_CUTS: Final[PlannedCuts] = {}
 
 
 class RollupTables:
@@ -48,6 +51,11 @@ class RollupTables:
         """The digests of the jobs in ``sums``."""
         rows = self.ask("SELECT DISTINCT job_digest FROM sums WHERE job_digest IS NOT NULL")
         return frozenset(row["job_digest"] for row in rows)
+
+    @property
+    def invoiced_until(self) -> dict[str, datetime]:
+        """By attempt until when bills have its costs."""
+        return invoiced_until(self._connection, "sums", "last_end")
 
     def add_labels(self, labels: Mapping[str, Mapping[str, str]]) -> None:
         """Add to ``sums`` the column ``labels``: those of the row's job, by its digest; null where it has none."""
@@ -78,16 +86,16 @@ def rollups_of_extract(
     manifest: ExtractManifest,
     months: Sequence[Month],
     now: datetime,
-    done: Collection[PlannedJob] = (),
+    cuts: PlannedCuts = NO_CUTS,
 ) -> RollupTables:
     """Return the rollup tables of an extract (:meth:`~router.showback.ledger_extract.LedgerExtract.current`).
 
     ``months`` are the reported one and those before it that are compared, the newest first. What is planned for after
-    ``now`` is still to come, and in no rollup, but for jobs that are ``done`` (:func:`planned_relation`).
+    ``now`` is still to come, and in no rollup, but as the ``cuts`` say (:func:`planned_relation`).
     """
     parts = manifest.of_months(str(month) for month in months)
     if not parts:
-        return rollups_of_facts(connection, _empty_facts(connection), months, now, done)
+        return rollups_of_facts(connection, _empty_facts(connection), months, now, cuts)
     near = [part for part in parts if part.month in {str(month) for month in months[:2]}]
     sums = parquet_relation([part.path(folder, "sums") for part in near]) if near else None
     days = parquet_relation([part.path(folder, "days") for part in parts])
@@ -95,7 +103,7 @@ def rollups_of_extract(
         _put(connection, "sums", f"{rollups.sums_sql(_empty_facts(connection))}")
     else:
         all_facts = parquet_relation([part.path(folder, "facts") for part in parts])
-        _put_sums(connection, sums, planned_relation(connection, all_facts, months[:2], now, done))
+        _put_sums(connection, sums, planned_relation(connection, all_facts, months[:2], now, cuts))
     _put(connection, "days", rollups.days_again_sql(days))
     fact_files = [part.path(folder, "facts") for part in near]
     _corrections(connection, parquet_relation(fact_files) if fact_files else _empty_facts(connection), months[0])
@@ -108,7 +116,7 @@ def rollups_of_summed(
     planned: str,
     months: Sequence[Month],
     now: datetime,
-    done: Collection[PlannedJob] = (),
+    cuts: PlannedCuts = NO_CUTS,
 ) -> RollupTables:
     """Return the rollup tables of relations that were summed before: ``sums``, ``days`` and ``corrections``.
 
@@ -119,7 +127,7 @@ def rollups_of_summed(
     _put_sums(
         connection,
         f"(FROM {tables['sums']} WHERE month IN ({near}))",
-        planned_relation(connection, planned, months[:2], now, done),
+        planned_relation(connection, planned, months[:2], now, cuts),
     )
     _put(connection, "days", rollups.days_again_sql(tables["days"]))
     _put(connection, "corrections", f"FROM {tables['corrections']}")
@@ -136,13 +144,13 @@ def rollups_of_facts(
     facts: str,
     months: Sequence[Month],
     now: datetime,
-    done: Collection[PlannedJob] = (),
+    cuts: PlannedCuts = NO_CUTS,
 ) -> RollupTables:
     """Return the rollup tables of a relation with the columns of facts, as :func:`rollups_of_extract`."""
     near = ", ".join(f"'{month}'" for month in months[:2])
     all_months = ", ".join(f"'{month}'" for month in months)
     spent = f"FROM {facts} WHERE month IN ({near}) AND source <> 'planned'"
-    planned = planned_relation(connection, facts, months[:2], now, done)
+    planned = planned_relation(connection, facts, months[:2], now, cuts)
     _put(connection, "sums", rollups.sums_sql(f"({spent} UNION ALL BY NAME FROM {planned})"))
     _put(connection, "days", rollups.days_sql(f"(FROM {facts} WHERE month IN ({all_months}))"))
     _corrections(connection, facts, months[0])
@@ -186,12 +194,12 @@ def planned_relation(
     facts: str,
     months: Sequence[Month],
     now: datetime,
-    done: Collection[PlannedJob] = (),
+    cuts: PlannedCuts = NO_CUTS,
 ) -> str:
     """Return what was planned for each month until ``now``, as a relation with the columns of facts.
 
-    A line over a month's end counts in each month by time; ``months`` are any. Lines of jobs that are ``done`` count
-    whole: nothing of them is still to come.
+    A line over a month's end counts in each month by time; ``months`` are any. Lines of the jobs in ``cuts`` count
+    until the moment there, or whole where it is None: nothing of them is still to come.
     """
     exact.define_macros(connection)
     windows = ", ".join(
@@ -199,8 +207,22 @@ def planned_relation(
         f"{_micros(month.ends)})"
         for month in months
     )
-    jobs = ", ".join(f"({sql_text(plan)}, {sql_text(job)})" for plan, job in sorted(done))
-    return f"({rollups.planned_sql(facts, windows, jobs or '(NULL, NULL)')})"
+    rows = ", ".join(
+        f"({sql_text(plan)}, {sql_text(job)}, {'NULL' if until is None else _micros(until)}::BIGINT)"
+        for (plan, job), until in sorted(cuts.items(), key=lambda each: each[0])
+    )
+    return f"({rollups.planned_sql(facts, windows, rows or '(NULL, NULL, NULL::BIGINT)')})"
+
+
+def invoiced_until(connection: duckdb.DuckDBPyConnection, relation: str, end: str = '"end"') -> dict[str, datetime]:
+    """Return by attempt until when bills have its costs; ``end`` is the column of ``relation`` that says so."""
+    rows = rows_of(
+        connection.sql(
+            f"SELECT attempt, max({end}) AS until FROM {relation} "
+            f"WHERE source = 'billed' AND attempt IS NOT NULL GROUP BY ALL"
+        )
+    )
+    return {row["attempt"]: row["until"].astimezone(UTC) for row in rows}
 
 
 def _micros(moment: datetime) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 
 from router.showback.facts import UNALLOCATED
+from router.showback.report.outcomes import USED
 from router.showback.report.query import WASTE, ReportContext, sql_list
 from router.showback.report.values import (
     CellKind,
@@ -71,7 +72,8 @@ def build_teams(context: ReportContext, budgets: ReportSection) -> ReportSection
         )
     table.sort(key=_dearest_first)
     note = "Before anything is shared. Budgets of projects stand with the budgets."
-    return build_section("teams", "Teams", TEAMS, table, note)
+    used = (USED,) if any(row.get("budget") is not None for row in table) else ()
+    return build_section("teams", "Teams", TEAMS, table, note, *used)
 
 
 def _dearest_first(row: dict[str, CellValue]) -> tuple[str, bool, Decimal, str]:

@@ -27,6 +27,7 @@ _LEAST_WAIT_HOURS: Final = 0.1
 _NEVER_PER_HOUR: Final = 1e-6
 _RECENT: Final = timedelta(hours=1)
 _OBSERVED: Final = "observed"
+_PRIOR: Final = "prior: "
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -126,7 +127,7 @@ def estimate_availability(
             days = max(1, (own.at - own.since).days)
             basis.append(f"{_OBSERVED} {own.watched_h:,.0f} h over {days} days, added to a prior")
         else:
-            basis.append(f"prior: {v.candidate.gang_risk.source}")
+            basis.append(f"{_PRIOR}{v.candidate.gang_risk.source.removeprefix(_PRIOR)}")
         recent = own is not None and now - own.at <= _RECENT
         states.append((own.up, own.age_h) if own is not None and recent else None)
     if fit is not None and any(word.startswith(_OBSERVED) for word in basis):

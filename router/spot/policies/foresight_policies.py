@@ -62,7 +62,7 @@ class ForesightPolicy:
     def quickly(cls, hazard_model: HazardModel, like: SimulationInputs, seed: int = 0) -> ForesightPolicy:
         """Return the policy fitted in a tenth of a second, for a few zones.
 
-        The clock is slow and the futures are few; it costs about one part in a hundred more (design note 017).
+        The clock is slow and the futures are few; it costs about one part in a hundred more (design note policies).
         """
         horizon_s = like.ticks * like.tick_s
         clock = max(_LEAST_CLOCK_S, -(-horizon_s // _QUICK_TICKS))

@@ -1,7 +1,8 @@
 """The interface of a policy for a gang: observations at a tick or an event, and decisions. Pure.
 
 A policy sees one job (:class:`Observation`) and returns a decision: stay, save, move, wait or probe. Where several jobs
-move at once, :func:`router.planning.replacement.place_gangs` picks among the options that each one's policy allows.
+move at once, :func:`router.planning.improve.replacement.place_gangs` picks among the options that each one's policy
+allows.
 """
 
 from __future__ import annotations

@@ -159,11 +159,9 @@ _ALL: Final = (
     RegisteredPolicy("skynomad-v100", "SkyNomad as its V100 figure has it", asks=lambda *_: SkyNomad.v100()),
 )
 POLICIES: Final = {policy.name: policy for policy in _ALL}
-# The names of deploy files are among them.
+# The names of deploy files.
 ALIASES: Final = {
-    "cheapest": "greedy",
     "spot-or-wait": "greedy",
-    "up-cheapest": "up",
     "uniform-progress": "up",
     "uniform-progress-plain": "up-plain",
     "uniform-progress-failover": "up-s",

@@ -1,0 +1,270 @@
+"""Ask for quotes: check the job that somebody wrote, make its quote, and store both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+
+from pricing.book import PriceBook
+from pricing.money import Usd
+from pricing.problems import InvalidInputError, Problem
+from router.access.identity import Permission
+from router.app.learned import RunReader
+from router.app.plan import load_inputs
+from router.app.queries.context import QueryContext
+from router.app.queries.plan_making import job_references
+from router.app.queries.quote_limits import (
+    NONE,
+    QUOTE,
+    SOURCES,
+    QuestionLimits,
+    limits_of_last_plan,
+    limits_of_quote,
+    parse_own_limits,
+)
+from router.app.queries.quotes import find_quote, list_quotes
+from router.app.quotes import QuoteAnswer, QuoteOptions, make_quotes, prepare_quotes
+from router.app.stored_quotes import NoSuchQuoteError, put_quote
+from router.config.job_files import JobText, LoadedJobs, load_jobs
+from router.controller.history.run_records import read_runs
+from router.jobs.job_json import job_json
+from router.jobs.limits import Limits
+from router.jobs.quantities import TOO_FAR, Moment, is_beyond_planning
+from router.jobs.spec import Job
+from router.planning.document.restricted_limits import restrict_limits
+from router.prices.books import load_book
+from router.quotes.quote import Quote
+from router.quotes.request import QuoteRequest
+
+MAX_DOCUMENT = 100_000
+_MAX_SHORT = 40
+_MOST_DOLLARS = 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class QuoteQuestion:
+    """A job, and by when, or for how much money, it is to be done; as text.
+
+    The job is a ``document`` that somebody wrote, the one of the quote ``again``, or the ``job`` of that name that was
+    quoted or planned last. ``by`` "" is its own deadline; with ``budget`` the question is how far that goes. Limits are
+    those that somebody wrote (``limits``), none (``limits_of`` "none"), those of the quote ``again`` ("quote"), or
+    those of the last plan.
+    """
+
+    document: str = ""
+    again: str = ""
+    job: str = ""
+    by: str = ""
+    budget: str = ""
+    limits: str = ""
+    limits_of: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedQuestion:
+    """A question that can be answered: its job, the moment, the money and the limits."""
+
+    job: Job
+    document: str
+    by: Moment | None
+    budget: Usd | None
+    limits: QuestionLimits
+
+
+@dataclass(frozen=True, slots=True)
+class AskedQuote:
+    """The answer to a question; ``name`` is the id of the stored quote, "" where the answer is another one."""
+
+    answer: QuoteAnswer
+    name: str
+
+
+def check_question(context: QueryContext, question: QuoteQuestion) -> CheckedQuestion:
+    """Return the question as values. AccessDeniedError unless who asks may ask for the job's team.
+
+    InvalidInputError has every problem, each with line and field. Nothing that the job names is read.
+    """
+    context.identity.require(Permission.MAKE_QUOTES)
+    now, book = context.clock(), load_book("latest")
+    problems: list[Problem] = []
+
+    by: Moment | None = None
+    budget: Usd | None = None
+    own: Limits | None = None
+    document, loaded = "", LoadedJobs((), ())
+    with _noting(problems):
+        by = _parse_deadline(question.by, now)
+    with _noting(problems):
+        budget = _parse_budget(question.budget)
+    with _noting(problems):
+        own = _own_limits(question, book)
+    with _noting(problems):
+        document = _document_of(context, question)
+        loaded, _ = load_inputs((JobText(document),), None, now, book, own_deadlines=not question.by)
+    if problems:
+        raise InvalidInputError(problems)
+    if len(loaded.jobs) != 1:
+        second = loaded.documents[1].where()
+        raise InvalidInputError.single("a quote is for one job", where=second, remedy="ask for each on its own")
+    (job,) = loaded.jobs
+    context.identity.require(Permission.MAKE_QUOTES, job.team)
+    # What is in the state was put there by who may refer to files and secrets of this server.
+    problems += job_references(loaded) if question.document else ()
+    if problems:
+        raise InvalidInputError(problems)
+    if by is None and job.deadline is None:
+        raise InvalidInputError.single("has no deadline to quote for", field="by", remedy="give one, e.g. +36h")
+    return CheckedQuestion(job, document, by, budget, _limits_of(context, question, own, job.team))
+
+
+@contextmanager
+def _noting(problems: list[Problem]) -> Iterator[None]:
+    """Note what is wrong with one part of a question and go on, so that everything is said at once."""
+    try:
+        yield
+    except NoSuchQuoteError:
+        raise
+    except InvalidInputError as error:
+        problems.extend(error.problems)
+
+
+def _limits_of(context: QueryContext, question: QuoteQuestion, own: Limits | None, team: str) -> QuestionLimits:
+    if own is not None:
+        return QuestionLimits(restrict_limits(own, team))
+    if question.limits_of == QUOTE:
+        return limits_of_quote(context, find_quote(context, question.again))
+    return limits_of_last_plan(context, team)
+
+
+def _own_limits(question: QuoteQuestion, book: PriceBook) -> Limits | None:
+    """Return the limits of a question itself; None where those of a plan or quote count. InvalidInputError."""
+    if question.limits_of not in ("", *SOURCES):
+        raise InvalidInputError.single("is no choice", field="limits_of", remedy=f"write one of {', '.join(SOURCES)}")
+    if question.limits_of == QUOTE and not question.again:
+        raise InvalidInputError.single("needs a quote", field="limits_of", remedy="ask a quote again, or choose others")
+    if question.limits and question.limits_of:
+        what = "does not go with limits that are written"
+        raise InvalidInputError.single(what, field="limits_of", remedy="give one of the two")
+    if question.limits:
+        return parse_own_limits(question.limits, book)
+    return Limits.none() if question.limits_of == NONE else None
+
+
+def _document_of(context: QueryContext, question: QuoteQuestion) -> str:
+    """Return the job as it was written. InvalidInputError unless exactly one is named."""
+    if sum(map(bool, (question.document, question.again, question.job))) != 1:
+        raise InvalidInputError.single("one job is needed", field="job", remedy="write it, or name one that is known")
+    if question.document:
+        _check_text(question.document)
+        return question.document
+    if question.again:
+        stored = find_quote(context, question.again)
+        if stored.document is None:
+            what = f"the job of {stored.name} is known by its file alone"
+            raise InvalidInputError.single(what, field="again", remedy="paste the job")
+        return stored.document
+    found = find_document(context, question.job)
+    if found is None:
+        raise InvalidInputError.single(f"no job {question.job[:100]!r} is known", field="job", remedy="paste the job")
+    return found
+
+
+def _check_text(document: str) -> None:
+    if len(document) > MAX_DOCUMENT:
+        what = f"has {len(document):,} characters"
+        raise InvalidInputError.single(what, field="job", remedy=f"write at most {MAX_DOCUMENT:,}")
+    try:
+        document.encode()
+    except UnicodeEncodeError:
+        raise InvalidInputError.single("has characters that are no text", field="job", remedy="write text") from None
+
+
+def ask_quote(context: QueryContext, question: CheckedQuestion, progress: Callable[[str], None]) -> AskedQuote:
+    """Make the quote of a question on the latest prices, and store it with its job. InvalidInputError."""
+    now = context.clock()
+    options = QuoteOptions(
+        by=question.by,
+        budget=question.budget,
+        processes=1,
+        runs=runs_of_state(context),
+        limits_plan=question.limits.plan,
+    )
+    progress(f"reading prices for {question.job.name}")
+    batch = prepare_quotes((JobText(question.document),), "latest", question.limits.limits, now, options, load_book)
+    progress(f"simulating {question.job.name}")
+    (answer,) = make_quotes(batch)
+    if not isinstance(answer, Quote):
+        return AskedQuote(answer, "")
+    stated = next((ask.limits for ask in batch.asks if isinstance(ask, QuoteRequest)), None)
+    return AskedQuote(answer, put_quote(context.store, answer, question.document, context.identity.name, stated))
+
+
+def prepare_question(
+    context: QueryContext, document: str, by: Moment | None, budget: Usd | None, limits: QuestionLimits
+) -> CheckedQuestion:
+    """Return a question that was checked before, its job read again. InvalidInputError."""
+    jobs = load_jobs((JobText(document),), context.clock(), own_deadlines=by is None).jobs
+    return CheckedQuestion(jobs[0], document, by, budget, limits)
+
+
+def find_document(context: QueryContext, job: str) -> str | None:
+    """Return how a job of that name was written that was quoted or planned last; None where none may be seen."""
+    for stored in list_quotes(context, job):
+        if stored.document is not None:
+            return stored.document
+    teams = context.identity.require(Permission.MAKE_QUOTES)
+    newest = context.store.made_plans.newest(1, name=context.night)
+    text = context.store.made_plans.text(newest[0].digest) if newest else None
+    if text is None:
+        return None
+    from router.jobs.job_json import read_job
+    from router.planning.document.plan_json import plan_from_json
+
+    planned = next((each for each in plan_from_json(text).jobs if each.job == job), None)
+    found = None if planned is None else read_job(context.store.plans.job(planned.job_digest))
+    if found is None or not teams.admits(found.team):
+        return None
+    return job_json(found)
+
+
+def runs_of_state(context: QueryContext) -> RunReader:
+    """Return how to read the earlier runs that the state knows."""
+    return lambda book: read_runs(context.store, book, context.clock())
+
+
+def _parse_deadline(text: str, now: datetime) -> Moment | None:
+    if not text:
+        return None
+    if len(text) > _MAX_SHORT:
+        raise InvalidInputError.single("is no time", field="by", remedy="write 2026-11-25T09:00Z or +36h")
+    try:
+        moment = Moment.parse(text)
+        at = moment.at(now)
+        is_too_far = is_beyond_planning(at, now)
+    except (ValueError, OverflowError) as error:
+        raise InvalidInputError.single(str(error), field="by", remedy="write 2026-11-25T09:00Z or +36h") from None
+    if at <= now:
+        raise InvalidInputError.single(f"{text} has passed", field="by", remedy="give a later one, e.g. +36h")
+    if is_too_far:
+        raise InvalidInputError.single(TOO_FAR.format(text), field="by", remedy="give an earlier one, e.g. +36h")
+    return moment
+
+
+def _parse_budget(text: str) -> Usd | None:
+    return None if not text else parse_amount(text, "budget")
+
+
+def parse_amount(text: str, field: str) -> Usd:
+    """Return an amount of dollars above 0. InvalidInputError for anything else."""
+    remedy = "write e.g. 1250.00"
+    try:
+        amount = Usd.parse(text.strip().removeprefix("$").replace(",", "")) if len(text) <= _MAX_SHORT else None
+    except ValueError:
+        amount = None
+    if amount is None or amount.dollars() > _MOST_DOLLARS:
+        raise InvalidInputError.single("is no amount of dollars", field=field, remedy=remedy)
+    if amount.nanos <= 0:
+        raise InvalidInputError.single("is not above $0", field=field, remedy=remedy)
+    return amount

@@ -1,0 +1,1 @@
+"""Accept plans: guardrails, approvals, the policy of each run."""

@@ -1,0 +1,1 @@
+"""The history of attempts and jobs: life cycle, causes, entries of cost, speeds, events."""

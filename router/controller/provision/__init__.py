@@ -1,0 +1,1 @@
+"""Fulfil orders: make gangs, bring checkpoints there, put places that refused aside."""

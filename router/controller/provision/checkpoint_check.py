@@ -1,0 +1,120 @@
+"""Check that the checkpoint a job is to resume from is complete before machines cost money for it.
+
+An agent reported the checkpoint, and its word is no proof. Where the checkpoint is missing or incomplete, the newest
+complete one counts. :func:`confirm_checkpoint` is the edge.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, wait
+from dataclasses import dataclass, replace
+
+from router.checkpoints.arrow_store import open_arrow_store
+from router.checkpoints.checkpoints import find_complete_checkpoints, has_expected_sizes, read_manifest
+from router.checkpoints.errors import StorageError
+from router.checkpoints.manifest import manifest_name
+from router.checkpoints.object_store import CheckpointStore, open_checkpoint_store
+from router.controller.context import ControllerContext
+from router.controller.history.attempt_history import AttemptHistory, ResumePoint
+from router.state.records import Attempt
+
+NOT_WHOLE, NOT_CONFIRMED = "checkpoint not whole", "checkpoint not confirmed"
+# A store that does not answer within this time is no longer waited for.
+_TIMEOUT_S, _POLL_S = 60.0, 0.05
+
+OpenStore = Callable[[str], CheckpointStore]
+
+
+@dataclass(frozen=True, slots=True)
+class _StoreCheck:
+    """The result of looking for a checkpoint.
+
+    ``whole``: the claimed checkpoint is complete; otherwise ``step`` is the newest complete one, with its manifest, or
+    None where there is none.
+    """
+
+    whole: bool
+    step: int | None = None
+    manifest: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _StoreFailure:
+    """The reason why a store told nothing of a checkpoint."""
+
+    reason: str
+
+
+def confirm_checkpoint(
+    site: ControllerContext, attempt: Attempt, chain: AttemptHistory, opens: OpenStore | None = None
+) -> ResumePoint:
+    """Return what the attempt resumes from, checked against the store if one of the deploy file holds it.
+
+    The manifest and the sizes of its files are checked. A false claim is removed from the attempts that made it, so
+    that it counts nowhere. Never raises for what a store does: the claim then stands, and the journal says so.
+    """
+    before = chain.before
+    store = next((url for url in sorted(site.deploy.stores_of(attempt.job)) if _is_named_by_store(before, url)), None)
+    if store is None:
+        return before
+    open_one = opens or (lambda url: open_checkpoint_store(url, lambda text: open_arrow_store(text, site.environment)))
+    result = _ask_store(site, lambda: _check_store(open_one(store), before.step))
+    if isinstance(result, _StoreFailure):
+        site.store.journal.note(attempt.id, NOT_CONFIRMED, site.clock(), step=before.step, why=result.reason)
+        return before
+    if result.whole:
+        return before
+    first = chain.attempts[0]
+    step, manifest = (
+        (result.step, result.manifest) if result.step is not None else (first.first_step, first.first_manifest)
+    )
+    site.store.journal.note(attempt.id, NOT_WHOLE, site.clock(), step=before.step, instead=step)
+    site.tell(attempt.job, f"step {before.step} is not whole in {store.partition('?')[0]}: resuming after step {step}")
+    for earlier in chain.attempts:
+        if earlier.phase.is_over and earlier.kept_step is not None and earlier.kept_step > step:
+            site.store.attempts.update(earlier.id, lambda old: replace(old, kept_step=step))
+    site.store.attempts.update(attempt.id, lambda mine: replace(mine, first_step=step, first_manifest=manifest))
+    return ResumePoint(before.attempt, step, manifest)
+
+
+def _is_named_by_store(before: ResumePoint, store: str) -> bool:
+    """Return whether the manifest's path is the one that the store would use for the step.
+
+    Other layouts are the training's own matter.
+    """
+    path = store.partition("?")[0].removeprefix("file://")
+    return before.manifest.removeprefix("file://") == f"{path}/{manifest_name(before.step)}"
+
+
+def _check_store(store: CheckpointStore, step: int) -> _StoreCheck:
+    claimed = read_manifest(store, step)
+    if claimed is not None and has_expected_sizes(store, claimed):
+        return _StoreCheck(whole=True)
+    for other in find_complete_checkpoints(store):
+        if other.step < step:
+            return _StoreCheck(False, other.step, store.where(other.name))
+    return _StoreCheck(whole=False)
+
+
+def _ask_store(site: ControllerContext, check: Callable[[], _StoreCheck]) -> _StoreCheck | _StoreFailure:
+    """Return what was found, or why nothing could be found."""
+    answer: Future[_StoreCheck] = Future()
+
+    def ask() -> None:
+        try:
+            answer.set_result(check())
+        except Exception as error:  # The job resumes whatever a store's client raises.
+            answer.set_exception(error)
+
+    threading.Thread(target=ask, name="confirming", daemon=True).start()
+    ends = time.monotonic() + _TIMEOUT_S
+    while not wait([answer], _POLL_S).done:
+        if site.stop.is_set() or time.monotonic() >= ends:
+            return _StoreFailure("the store did not answer in time")
+    error = answer.exception()
+    if error is None:
+        return answer.result()
+    return _StoreFailure(str(error) if isinstance(error, StorageError) else type(error).__name__)

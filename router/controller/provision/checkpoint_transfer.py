@@ -1,0 +1,207 @@
+"""Copy the checkpoint that a job resumes from to its next region before machines cost money there.
+
+Decides which checkpoint is copied, from where, at what price and within what time. Where it cannot be copied, the job
+reads it across regions. :func:`prepare_resume_point` is the edge; the rest is pure.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, wait
+from dataclasses import dataclass, replace
+
+from pricing.book import PriceBook
+from pricing.money import Usd
+from pricing.places import RegionId
+from router.checkpoints.arrow_store import open_arrow_store
+from router.checkpoints.errors import OutOfTimeError, StorageError
+from router.checkpoints.object_store import CheckpointStore, open_checkpoint_store
+from router.checkpoints.rate_limit import TransferLimits
+from router.checkpoints.transfer import TransferResult, download_checkpoints
+from router.controller.context import ControllerContext
+from router.controller.history.attempt_history import AttemptHistory, ResumePoint
+from router.controller.history.metering import COPIED, NOT_COPIED, transfer_entries
+from router.controller.plan_limits import limits_json
+from router.controller.provision.checkpoint_check import confirm_checkpoint
+from router.deploy.deploy_settings import Deploy
+from router.jobs.limits import Limits
+from router.planning.find.transfers import tariff_of, transfer_usd
+from router.state.records import Attempt, Phase
+
+# Seconds between checks whether the site is to stop, and whether the attempt is still wanted.
+_POLL_S, _CHECK_S = 0.05, 1.0
+# A caller that waits for a store's answer notices the timeout this much later.
+_GRACE_S = 1.0
+_WANTED_PHASES = (Phase.PLANNED, Phase.PROVISIONING)
+
+StoreOpener = Callable[[str], CheckpointStore]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointTransfer:
+    """A copy of a job's newest checkpoint, of ``step`` or later, from one store to another.
+
+    ``origin``: the region of the source store; ``to``: the region of the target store.
+    """
+
+    step: int
+    source: str
+    target: str
+    origin: RegionId
+    to: RegionId
+
+
+def plan_transfer(deploy: Deploy, chain: AttemptHistory, attempt: Attempt) -> CheckpointTransfer | None:
+    """Return what has to be copied before the attempt resumes, or None.
+
+    None where nothing was saved, where the checkpoint is already in the store of the attempt's region, where that
+    region has no store, or where the checkpoint is in no store of the deploy file: what a training stores elsewhere is
+    its own matter.
+    """
+    resume_point, target = chain.before, deploy.cloud(attempt.cloud, attempt.region).store_of(attempt.job)
+    if not resume_point.manifest or target is None or _is_in_store(resume_point.manifest, target):
+        return None
+    # The latest attempt that had the checkpoint in its own store says which region that store is in.
+    for earlier in (chain.saved_by, *reversed(chain.attempts)):
+        source = deploy.cloud(earlier.cloud, earlier.region).store_of(earlier.job)
+        if source is not None and _is_in_store(resume_point.manifest, source):
+            origin, to = (RegionId(a.cloud, a.region) for a in (earlier, attempt))
+            return CheckpointTransfer(resume_point.step, source, target, origin, to)
+    return None
+
+
+def egress_usd(transfer: CheckpointTransfer, count: int, book: PriceBook, limits: Limits) -> Usd | None:
+    """Return what moving ``count`` bytes costs, computed as in the planner; None where no tariff is known."""
+    tariff = tariff_of(transfer.origin, transfer.to, book)
+    return None if tariff is None else transfer_usd(tariff, count, limits)
+
+
+def display_url(url: str) -> str:
+    """Return a store's URL without the query, which only the store's client reads."""
+    return url.partition("?")[0]
+
+
+def prepare_resume_point(
+    site: ControllerContext,
+    book: PriceBook,
+    attempt: Attempt,
+    chain: AttemptHistory | None,
+    opens: StoreOpener | None = None,
+) -> ResumePoint:
+    """Return what the attempt resumes from, after copying the checkpoint to its region's store where possible in time.
+
+    Reports and records what was copied and at what price, or why it was not copied. Never raises for what a store does;
+    ends soon after ``site.stop`` is set, or once the attempt is released.
+    """
+    if chain is None:
+        return ResumePoint()
+    before, transfer = chain.before, plan_transfer(site.deploy, chain, attempt)
+    if transfer is None:
+        return confirm_checkpoint(site, attempt, chain, opens)
+    began, pace = time.monotonic(), TransferLimits(seconds=site.deploy.timeouts.checkpoint_copy.total_seconds())
+    details: dict[str, object] = {
+        "from": display_url(transfer.source),
+        "to": display_url(transfer.target),
+        "origin": str(transfer.origin),
+    }
+    site.tell(attempt.job, f"copying step {transfer.step} from {details['from']} to {details['to']}")
+    result, why = _copy_in_thread(site, attempt, transfer, pace, opens or _store_opener(site))
+    if result is None and not why:
+        return before
+    count = pace.moved if result is None else result.bytes
+    limits = Limits.model_validate_json(limits_json(site.store, attempt.plan))
+    usd, tariff = egress_usd(transfer, count, book, limits), tariff_of(transfer.origin, transfer.to, book)
+    if tariff is not None:
+        details |= {"price_as_of": tariff.as_of, "price_source": tariff.source}
+    details |= {"bytes": count, "seconds": round(time.monotonic() - began, 3), "usd": None if usd is None else str(usd)}
+    price = "at an unknown price" if usd is None else f"egress ${usd}"
+    summary = f"{count / 1e6:,.1f} MB in {details['seconds']} s, {price}"
+    if result is None:
+        site.store.journal.note(attempt.id, NOT_COPIED, site.clock(), step=transfer.step, why=why, **details)
+        record_transfer_costs(site, attempt)
+        site.tell(attempt.job, f"step {transfer.step} is read from {details['from']}, not copied: {why} ({summary})")
+        # The copy may have failed because the checkpoint is missing. A store that did not answer is not asked again.
+        return confirm_checkpoint(site, attempt, chain, opens) if (pace.left or 0.0) > 0 else before
+    site.store.journal.note(attempt.id, COPIED, site.clock(), step=result.step, kept=result.kept, **details)
+    record_transfer_costs(site, attempt)
+    site.tell(attempt.job, f"step {result.step} is in {details['to']}: {summary}")
+    return replace(before, manifest=result.manifest)
+
+
+def record_transfer_costs(site: ControllerContext, attempt: Attempt) -> None:
+    """Record the transfer costs of the attempt in the ledger; existing entries stay."""
+    site.store.ledger.add(
+        transfer_entries(attempt, site.store.journal.entries(attempt.id, what=(COPIED, NOT_COPIED)), site.clock())
+    )
+
+
+def with_resume_point(before: ResumePoint, attempt: Attempt) -> Attempt | None:
+    """Return the attempt with that resume point; for :meth:`Attempts.update`.
+
+    None if the attempt has a later resume point already, or is no longer wanted.
+    """
+    if attempt.phase not in _WANTED_PHASES or attempt.first_step > before.step:
+        return None
+    return replace(attempt, first_step=before.step, first_manifest=before.manifest)
+
+
+def _is_in_store(manifest: str, store: str) -> bool:
+    """Return whether the manifest is in the store; files are compared by path, however the store's URL is written."""
+    path = display_url(store).removeprefix("file://")
+    return manifest.removeprefix("file://").startswith(f"{path}/")
+
+
+def _store_opener(site: ControllerContext) -> StoreOpener:
+    return lambda url: open_checkpoint_store(url, lambda text: open_arrow_store(text, site.environment))
+
+
+def _copy_in_thread(
+    site: ControllerContext, attempt: Attempt, transfer: CheckpointTransfer, pace: TransferLimits, opens: StoreOpener
+) -> tuple[TransferResult | None, str]:
+    """Return what was copied, or None and the reason why nothing was.
+
+    The reason is "" if the attempt is no longer wanted. The copy runs in a thread of its own, so that a store that does
+    not answer delays nobody.
+    """
+    copied: Future[TransferResult] = Future()
+
+    def copy() -> None:
+        try:
+            copied.set_result(_copy(transfer, pace, opens))
+        except Exception as error:  # The job resumes whatever a store's client raises.
+            copied.set_exception(error)
+
+    threading.Thread(target=copy, name="carrying", daemon=True).start()
+    ends, asks = time.monotonic() + (pace.left or 0.0) + _GRACE_S, time.monotonic()
+    while not wait([copied], _POLL_S).done:
+        now = time.monotonic()
+        if site.stop.is_set() or (now >= asks and not _is_wanted(site, attempt)):
+            pace.cancel()
+            return None, ""
+        asks = now + _CHECK_S if now >= asks else asks
+        if now >= ends:
+            pace.cancel()
+            return None, str(OutOfTimeError("the time was over"))
+    error = copied.exception()
+    if error is None:
+        return copied.result(), ""
+    return None, str(error) if isinstance(error, StorageError) else f"{type(error).__name__}: {error}"
+
+
+def _is_wanted(site: ControllerContext, attempt: Attempt) -> bool:
+    now = site.store.attempts.get(attempt.id)
+    return now is not None and now.phase in _WANTED_PHASES
+
+
+def _copy(transfer: CheckpointTransfer, pace: TransferLimits, opens: StoreOpener) -> TransferResult:
+    skipped: list[str] = []
+
+    def skip(step: int, why: str) -> None:
+        skipped.append(f"step {step}: {why}")
+
+    source, target = opens(transfer.source), opens(transfer.target)
+    for moved in download_checkpoints(source, target, pace, least=transfer.step, passed=skip):
+        return moved
+    raise StorageError("; ".join(skipped[:3]) or f"no good checkpoint of step {transfer.step} or later is there")

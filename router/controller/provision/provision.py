@@ -1,0 +1,211 @@
+"""Provision one gang: preview, apply, count the machines and wait until all ranks meet.
+
+Every step is recorded before it is taken. An attempt that an earlier process left half done is resumed where it stands:
+its directory, token and name are the same.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeVar
+
+from pricing.units import format_count
+from providers.errors import ProviderError
+from router.agent import protocol
+from router.agent.config import AgentConfig
+from router.controller.context import ControllerContext
+from router.controller.history.causes import FailureCause, cause_of
+from router.controller.history.metering import DISK_GIB, PROVISIONING
+from router.controller.release.inventory import MachineInventory, record_found_machines
+from router.state.records import Attempt, NodeRecord, Phase
+from terraform.errors import StateLockedError, TerraformError
+from terraform.module_metadata import is_local, needs_hosts
+from terraform.outputs import ProvisionedNode, parse_nodes
+from terraform.runner import ApplyResult
+from terraform.spec import WorkspaceSpec
+from terraform.workdir import forget_secrets, prepare
+
+T = TypeVar("T")
+_POLL_S = 0.1
+# A rank that was told to start reports it within two heartbeats and a little more.
+_START_S = 2 * AgentConfig.heartbeat_seconds + 5.0
+_LOCK_PAUSE_S, _LOCK_TRIES = 2.0, 30
+# The cloud refused before there was a machine.
+_REFUSALS = frozenset(
+    {FailureCause.SHORT, FailureCause.QUOTA, FailureCause.PRICE, FailureCause.CREDENTIALS, FailureCause.THROTTLED}
+)
+
+
+class ProvisionError(Exception):
+    """A gang could not be provisioned.
+
+    ``cause`` decides what is tried next. The message is for a person and holds no secret.
+    """
+
+    def __init__(self, cause: FailureCause, message: str) -> None:
+        super().__init__(message)
+        self.cause = cause
+
+
+def provision(
+    site: ControllerContext, attempt: Attempt, spec: WorkspaceSpec | None, when_whole: Callable[[], None] | None = None
+) -> Attempt:
+    """Provision the gang, and return the attempt once all ranks have met.
+
+    ``spec`` None resumes what lies in the attempt's directory. ``when_whole`` is called when all ranks have met; ranks
+    that resume from another gang are waiting for its end then. Raises :class:`ProvisionError`: some machines may exist
+    then, and the attempt has to be released.
+    """
+    directory = site.directory(attempt.directory)
+    if attempt.phase is Phase.PLANNED:
+        attempt = site.store.attempts.update(
+            attempt.id, lambda a: replace(a, phase=Phase.PROVISIONING, made_at=site.clock())
+        )
+    if spec is None:
+        site.store.journal.note(attempt.id, "provisioning taken up", site.clock())
+    else:
+        # Own hosts and local processes have no disk that a cloud bills for.
+        own = is_local(attempt.cloud) or needs_hosts(attempt.cloud)
+        site.store.journal.note(attempt.id, PROVISIONING, site.clock(), **({} if own else {DISK_GIB: spec.disk_gib}))
+    inventory = MachineInventory(site, attempt)
+    try:
+        if spec is not None:
+            prepare(directory, spec, plugins=site.plugins)
+        preview = _retry_while_locked(lambda: site.runner.preview(directory, stop=site.stop))
+        site.store.journal.note(attempt.id, "previewed", site.clock(), creates=len(preview.creates))
+        if preview.destroys and spec is not None:
+            raise ProvisionError(
+                FailureCause.HERE, f"{attempt.id}: making it would destroy {', '.join(preview.destroys[:3])}"
+            )
+        applied = site.runner.apply(directory, inventory.saw, preview=preview, stop=site.stop)
+    except TerraformError as error:
+        cause = cause_of(error)
+        if cause is FailureCause.STOPPED and not site.stop.is_set():
+            cause = FailureCause.HERE  # Another process stopped Terraform.
+        if cause in _REFUSALS:
+            inventory.refused()
+        remedy = f" ({error.remedy})" if error.remedy else ""
+        raise ProvisionError(cause, f"{error}{remedy}") from error
+    nodes = _count_machines(site, attempt, applied)
+    site.tell(
+        attempt.job, f"{format_count(len(nodes), 'machine is', 'machines are')} there, {attempt.id} waits for all ranks"
+    )
+    attempt = _wait_for_ranks(site, attempt, when_whole)
+    forget_secrets(directory)
+    return attempt
+
+
+def _retry_while_locked(action: Callable[[], T]) -> T:
+    """Call the action, retrying while an engine whose parent was killed still holds the state's lock.
+
+    Such an engine ends by itself.
+    """
+    for _ in range(_LOCK_TRIES):
+        try:
+            return action()
+        except StateLockedError:
+            time.sleep(_LOCK_PAUSE_S)
+    return action()
+
+
+def _count_machines(site: ControllerContext, attempt: Attempt, applied: ApplyResult) -> tuple[ProvisionedNode, ...]:
+    try:
+        nodes = parse_nodes(applied.outputs)
+    except ValueError as error:
+        raise ProvisionError(FailureCause.FAILED, str(error)) from error
+    if [node.rank for node in nodes] != list(range(attempt.machines)):
+        raise ProvisionError(FailureCause.SHORT, f"{len(nodes)} of {format_count(attempt.machines, 'machine')} came")
+    record_found_machines(site, attempt)
+    now = site.clock()
+    for node, record in zip(nodes, site.store.attempts.nodes(attempt.id), strict=True):
+        site.store.attempts.set_node(
+            attempt.id,
+            node.rank,
+            machine_id=node.id,
+            address=node.address,
+            private_address=node.private_address,
+            zone=node.zone or record.zone,
+            made_at=record.made_at or now,
+        )
+    _release_unknown_machines(site, attempt, {node.id for node in nodes})
+    site.store.journal.note(attempt.id, "made", now, machines=len(nodes))
+    return nodes
+
+
+def _release_unknown_machines(site: ControllerContext, attempt: Attempt, known: set[str]) -> None:
+    """Release machines of this attempt that Terraform does not know.
+
+    They were requested just when an earlier process was killed.
+    """
+    try:
+        fleet = site.fleet(attempt.cloud)
+        if fleet is None:
+            return
+        findings = fleet.found([attempt.region])
+        unknown = [
+            found
+            for found in findings.found
+            if found.attempt == attempt.id
+            and found.kind == "machine"
+            and found.machine_id not in known
+            and found.state_id == site.store.id
+        ]
+        if unknown:
+            site.store.journal.note(attempt.id, "releasing doubles", site.clock(), ids=[f.machine_id for f in unknown])
+            for error in fleet.release(unknown):
+                if error is not None:
+                    raise error
+    except ProviderError as error:
+        site.store.journal.note(attempt.id, "not looked for by tag", site.clock(), error=str(error))
+
+
+def _wait_for_ranks(site: ControllerContext, attempt: Attempt, when_whole: Callable[[], None] | None) -> Attempt:
+    limit_s = site.deploy.timeouts.rendezvous.total_seconds()
+    ends = time.monotonic() + limit_s
+    while True:
+        current = site.store.attempts.get(attempt.id)
+        if current is None:
+            raise ProvisionError(FailureCause.HERE, f"{attempt.id} is gone from the state database")
+        if current.met_at is not None:
+            if when_whole is not None:
+                when_whole()
+            return _wait_for_start(site, current)
+        if current.phase is not Phase.PROVISIONING:
+            raise ProvisionError(FailureCause.STOPPED, f"{attempt.id} was released by another process")
+        if current.result:
+            # Missing code is missing everywhere; a rank that does not start or meet points to its machine.
+            cause = FailureCause.JOB if current.result == protocol.NO_CODE else FailureCause.UNHEALTHY
+            raise ProvisionError(cause, _failure_text(site.store.attempts.nodes(attempt.id), current.result))
+        if site.stop.is_set():
+            raise ProvisionError(FailureCause.STOPPED, "stopped")
+        if time.monotonic() > ends:
+            missing = [str(node.rank) for node in site.store.attempts.nodes(attempt.id) if not node.agent]
+            raise ProvisionError(
+                FailureCause.UNHEALTHY, f"rank {', '.join(missing) or '?'} did not call within {limit_s:g} s"
+            )
+        time.sleep(_POLL_S)
+
+
+def _wait_for_start(site: ControllerContext, attempt: Attempt) -> Attempt:
+    # Leaving now would leave ranks waiting for the word that all have met.
+    ends = time.monotonic() + _START_S
+    while time.monotonic() < ends and not site.stop.is_set():
+        if all(
+            node.agent not in ("", protocol.STARTING, protocol.WAITING)
+            for node in site.store.attempts.nodes(attempt.id)
+        ):
+            break
+        time.sleep(_POLL_S)
+    site.store.journal.note(attempt.id, "ready", site.clock())
+    return site.store.attempts.update(
+        attempt.id, lambda a: replace(a, phase=Phase.READY) if a.phase is Phase.PROVISIONING else None
+    )
+
+
+def _failure_text(nodes: tuple[NodeRecord, ...], result: str) -> str:
+    for node in nodes:
+        if node.ended_reason and node.ended_reason != protocol.FINISHED:
+            return f"rank {node.rank}: {node.ended_reason} {node.ended_message}".rstrip()
+    return result

@@ -1,0 +1,439 @@
+"""Provision the gang of one order: in the plan's place, and while that fails, in the fallbacks. Whole gangs only.
+
+Safe to call again at any time: a running order is left alone, one that a crash left half done is resumed, and one that
+cannot be resumed is released before anything else is tried.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from datetime import datetime
+from enum import StrEnum
+from functools import partial
+
+from pricing.book import PriceBook
+from pricing.problems import InvalidInputError
+from router.controller.context import ControllerContext
+from router.controller.history.attempt_history import AttemptHistory, ResumePoint, order_history
+from router.controller.history.causes import FailureCause
+from router.controller.history.lifecycle import POSTPONED
+from router.controller.orders import Order
+from router.controller.provision.checkpoint_transfer import prepare_resume_point, with_resume_point
+from router.controller.provision.provision import ProvisionError, provision
+from router.controller.provision.quarantine import mark_short
+from router.controller.release.release import release
+from router.controller.workspace.placement_options import (
+    GangPlacement,
+    blocking_shortage,
+    fabric_of,
+    fill_list_prices,
+    fill_zones,
+    zones_with_offers,
+)
+from router.controller.workspace.secret_refs import resolve_environment
+from router.controller.workspace.workspaces import NodeSecrets, attempt_name, build_workspace, new_attempt
+from router.jobs.spec import Job
+from router.state.records import Attempt, NodeRecord, Phase
+from terraform.module_metadata import needs_hosts, needs_zones
+from terraform.render import MAIN, SECRETS
+from terraform.spec import Host, WorkspaceSpec
+
+_TOKEN_BYTES = 32
+
+
+class TooFewHostsError(ValueError):
+    """Too few hosts are free: other gangs use them, or the pool lists no addresses."""
+
+
+class ProvisionStatus(StrEnum):
+    """The status of an order after an attempt to provision it."""
+
+    READY = "ready"
+    RUNS = "runs already"
+    DONE = "done already"
+    ELSEWHERE = "runs under another plan"
+    NOT_DUE = "not due yet"
+    FAILED = "failed"
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class ProvisionResult:
+    """The result of one order; ``attempt`` is the last one, ``cause`` why it failed."""
+
+    order: Order
+    result: ProvisionStatus
+    attempt: Attempt | None = None
+    message: str = ""
+    cause: FailureCause | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProvisionRequest:
+    """An order with everything that provisioning it needs.
+
+    ``plan`` is the digest of a plan made at ``planned_at``; ``choices`` are best first. ``checkpoint_seconds``: how
+    often the training is to save; None: as it likes. ``policies``: the ``policy`` and the ``quoted_policy`` of its
+    attempts.
+    """
+
+    plan: str
+    order: Order
+    choices: tuple[GangPlacement, ...]
+    job: Job
+    digest: str
+    book: PriceBook
+    planned_at: datetime
+    checkpoint_seconds: float | None = None
+    policies: tuple[str, str] = ("", "")
+
+
+def existing_result(site: ControllerContext, plan: str, order: Order, planned_at: datetime) -> ProvisionResult | None:
+    """Return the result that the order already has, None when it is to be provisioned. Changes nothing.
+
+    An order is done where the job finished under this plan, or under another one in a run that began after this plan
+    was made.
+    """
+    for attempt in site.store.attempts.find(job=order.job, alive=True):
+        if attempt.phase.is_up:
+            mine = (attempt.plan, attempt.gang, attempt.start) == (plan, order.gang, order.start)
+            return ProvisionResult(
+                order, ProvisionStatus.RUNS if mine else ProvisionStatus.ELSEWHERE, attempt, f"as {attempt.id}"
+            )
+    # A training that finished is done, whatever orders the plan still has for it.
+    for attempt in site.store.attempts.find(job=order.job):
+        if attempt.phase is Phase.FINISHED and (attempt.plan == plan or attempt.created_at > planned_at):
+            return ProvisionResult(order, ProvisionStatus.DONE, attempt, f"as {attempt.id}")
+    if order.start - site.deploy.timeouts.start_early > site.clock():
+        return ProvisionResult(order, ProvisionStatus.NOT_DUE, None, f"starts at {order.start:%Y-%m-%d %H:%MZ}")
+    return None
+
+
+def fulfil_order(site: ControllerContext, request: ProvisionRequest) -> ProvisionResult:
+    """Provision the gang of an order, trying its placements in turn, and return the result.
+
+    Never raises for what a cloud or Terraform does; NotReleasedError when a half-done attempt could not be released.
+    """
+    if (already := existing_result(site, request.plan, request.order, request.planned_at)) is not None:
+        return already
+    resumed = _resume_or_release(site, request)
+    if resumed is not None:
+        return resumed
+    outcome = ProvisionResult(
+        request.order, ProvisionStatus.FAILED, None, "every place is remembered as short", FailureCause.SHORT
+    )
+    for tried, choice in enumerate(_open_choices(site, request), start=1):
+        if site.stop.is_set():
+            return ProvisionResult(
+                request.order, ProvisionStatus.STOPPED, outcome.attempt, "stopped", FailureCause.STOPPED
+            )
+        outcome = _provision_choice(site, request, choice)
+        if outcome.result is ProvisionStatus.READY:
+            return outcome
+        if outcome.cause is None or not outcome.cause.tries_elsewhere:
+            return outcome
+        if tried < len(request.choices):
+            site.tell(request.order.job, "trying the next place")
+    return outcome
+
+
+def release_half_done(site: ControllerContext, attempt: Attempt) -> Attempt:
+    """Release an attempt that a crash left half done. NotReleasedError."""
+    return release(site, attempt, attempt.reason or "crashed", attempt.message or "an earlier command was interrupted")
+
+
+def is_half_done(attempt: Attempt) -> bool:
+    """Return whether the attempt is half done although nobody works on it.
+
+    Only valid under the lock of the process that applies.
+    """
+    return attempt.phase in (Phase.PLANNED, Phase.PROVISIONING, Phase.RELEASING)
+
+
+def _resume_or_release(site: ControllerContext, request: ProvisionRequest) -> ProvisionResult | None:
+    """Resume what a crash left of this order.
+
+    What cannot be resumed is released, and so are half-done attempts of the same job under other plans.
+    """
+    for attempt in site.store.attempts.find(job=request.order.job, alive=True):
+        if not is_half_done(attempt):
+            continue
+        mine = (attempt.plan, attempt.gang, attempt.start) == (request.plan, request.order.gang, request.order.start)
+        directory = site.directory(attempt.directory)
+        whole = all((directory / name).is_file() for name in (MAIN, SECRETS))
+        if mine and attempt.phase is Phase.PROVISIONING and whole:
+            site.tell(attempt.job, f"resuming {attempt.id}, which was interrupted")
+            outcome = _provision(
+                site,
+                request,
+                _with_resume_point(site, request, attempt, copy=True) if attempt.resumes else attempt,
+                None,
+            )
+            if outcome.result is ProvisionStatus.READY or outcome.cause is FailureCause.STOPPED:
+                return outcome
+        else:
+            site.tell(attempt.job, f"releasing {attempt.id}, which was interrupted")
+            release_half_done(site, attempt)
+    return None
+
+
+def _open_choices(site: ControllerContext, request: ProvisionRequest) -> Iterator[GangPlacement]:
+    """Yield the placements whose pools are not remembered as short, checked anew before each."""
+    for choice in request.choices:
+        shortage = blocking_shortage(choice, site.store.shortages.in_force(site.clock()))
+        if shortage is None:
+            yield choice
+        else:
+            site.tell(request.order.job, f"{choice.place}: passed over, {shortage.why} (until {shortage.until:%H:%MZ})")
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedAttempt:
+    """An attempt that is recorded in the store and not provisioned yet. ``token`` is known here alone."""
+
+    attempt: Attempt
+    choice: GangPlacement
+    token: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class NextAttempt:
+    """The next attempt to record for an order.
+
+    ``chain``: the order's attempts until now.
+    """
+
+    request: ProvisionRequest
+    choice: GangPlacement
+    checkpoint_seconds: float | None
+    chain: AttemptHistory | None
+
+
+def record_attempts(site: ControllerContext, requests: Sequence[NextAttempt]) -> list[PlacedAttempt | ProvisionResult]:
+    """Record where orders are to be provisioned next, all at once; nothing is provisioned.
+
+    Each resumes from what its earlier attempts saved. Returns a result instead of an attempt where machines would have
+    no zone; that pool is avoided for a while.
+    """
+    sold: ZoneCache = {}
+    records = [_new_attempt(site, n.request, n.choice, n.checkpoint_seconds, n.chain, sold) for n in requests]
+    made = [(one[0].attempt, one[1]) for one in records if not isinstance(one, ProvisionResult)]
+    site.store.attempts.add_all(made)
+    for one, n in zip(records, requests, strict=True):
+        if isinstance(one, ProvisionResult):
+            mark_short(site, n.choice.cloud, n.choice.region, n.choice.seats, "no zone")
+    return [one if isinstance(one, ProvisionResult) else one[0] for one in records]
+
+
+def provision_recorded(
+    site: ControllerContext, request: ProvisionRequest, placed: PlacedAttempt, when_whole: Callable[[], None] | None
+) -> ProvisionResult:
+    """Provision a recorded attempt, in one place, and return the result as :func:`fulfil_order` does.
+
+    The attempt resumes from what the attempts before it have saved by now. That checkpoint is copied to its region
+    first, unless there is a ``when_whole`` action: until then the attempt before it saves more.
+    """
+    attempt = _with_resume_point(site, request, placed.attempt, copy=when_whole is None)
+    if attempt.phase is not Phase.PLANNED:
+        return ProvisionResult(
+            request.order, ProvisionStatus.STOPPED, attempt, "released meanwhile", FailureCause.STOPPED
+        )
+    try:
+        with site.choosing:
+            known = site.store.attempts.nodes(attempt.id)
+            spec, nodes = _build_spec(site, request.job, attempt, known, placed.choice, placed.token, request.book)
+            for old, new in zip(known, nodes, strict=True):
+                if old != new:
+                    site.store.attempts.set_node(attempt.id, new.rank, **_changed_fields(old, new))
+    except TooFewHostsError as error:
+        return _fail_before_provisioning(site, request, attempt, FailureCause.SHORT, str(error))
+    except (ValueError, InvalidInputError) as error:
+        return _fail_before_provisioning(site, request, attempt, FailureCause.HERE, str(error))
+    site.tell(attempt.job, f"making {placed.choice.place} as {attempt.id}")
+    return _provision(site, request, attempt, spec, when_whole)
+
+
+def _with_resume_point(site: ControllerContext, request: ProvisionRequest, attempt: Attempt, *, copy: bool) -> Attempt:
+    """Return the attempt with its resume point updated.
+
+    ``copy``: the checkpoint is copied to the attempt's region where that does not take too long.
+    """
+    chain = _history(site, request)
+    before = prepare_resume_point(site, request.book, attempt, chain) if copy else _resume_point(chain)
+    return site.store.attempts.update(attempt.id, partial(with_resume_point, before))
+
+
+def _changed_fields(old: NodeRecord, new: NodeRecord) -> dict[str, object]:
+    names = (item.name for item in fields(NodeRecord))
+    return {name: getattr(new, name) for name in names if getattr(new, name) != getattr(old, name)}
+
+
+def _fail_before_provisioning(
+    site: ControllerContext, request: ProvisionRequest, attempt: Attempt, cause: FailureCause, message: str
+) -> ProvisionResult:
+    if cause.is_the_pools:
+        _remember_shortage(site, attempt, cause)
+    return ProvisionResult(
+        request.order, ProvisionStatus.FAILED, release(site, attempt, cause.value, message), message, cause
+    )
+
+
+def _history(site: ControllerContext, request: ProvisionRequest) -> AttemptHistory | None:
+    order = request.order
+    return order_history(site.store, request.plan, order.job, order.gang, order.start)
+
+
+def _resume_point(chain: AttemptHistory | None) -> ResumePoint:
+    # The newest attempt is about to be provisioned: nothing can be resumed from it.
+    return ResumePoint() if chain is None else chain.before
+
+
+# Zones by instance type, cached by the price book and the machines that they were looked up for.
+ZoneCache = dict[tuple[object, ...], Mapping[str, str]]
+
+
+def _new_attempt(
+    site: ControllerContext,
+    request: ProvisionRequest,
+    choice: GangPlacement,
+    checkpoint_seconds: float | None,
+    chain: AttemptHistory | None,
+    sold: ZoneCache,
+) -> tuple[PlacedAttempt, tuple[NodeRecord, ...]] | ProvisionResult:
+    order = request.order
+    number = 1 if chain is None else len(chain.attempts) + 1
+    name = attempt_name(site.store.id, request.plan, order, number)
+    token = secrets.token_urlsafe(_TOKEN_BYTES)
+    try:
+        if needs_zones(choice.cloud):
+            choice = fill_zones(choice, _zone_by_type(site, request.book, choice, sold))
+    except KeyError as error:
+        what = f"no zone of {choice.region} is known that sells {error.args[0]}"
+        remedy = f"write clouds.{choice.cloud}.regions.{choice.region}.zone into the deploy file"
+        return ProvisionResult(order, ProvisionStatus.FAILED, None, f"{what}: {remedy}", FailureCause.FAILED)
+    choice = fill_list_prices(choice, request.book)
+    attempt, nodes = new_attempt(
+        name,
+        request.plan,
+        order,
+        choice,
+        number,
+        request.job,
+        request.digest,
+        token,
+        site.clock(),
+        _resume_point(chain),
+        checkpoint_seconds,
+        request.policies,
+    )
+    return PlacedAttempt(attempt, choice, token), nodes
+
+
+def _zone_by_type(
+    site: ControllerContext, book: PriceBook, choice: GangPlacement, sold: ZoneCache
+) -> Mapping[str, str]:
+    key = (id(book), choice.cloud, choice.region, *sorted({(s.instance_type, s.market.value) for s in choice.seats}))
+    if key not in sold:
+        sold[key] = zones_with_offers(choice, book, site.deploy.cloud(choice.cloud, choice.region).zone)
+    return sold[key]
+
+
+def _provision_choice(site: ControllerContext, request: ProvisionRequest, choice: GangPlacement) -> ProvisionResult:
+    order = request.order
+    record = _new_attempt(site, request, choice, request.checkpoint_seconds, _history(site, request), {})
+    if isinstance(record, ProvisionResult):
+        return record
+    placed, nodes = record
+    attempt, choice = placed.attempt, placed.choice
+    try:
+        # Hosts count as free until an attempt with them is in the store.
+        with site.choosing:
+            spec, nodes = _build_spec(site, request.job, attempt, nodes, choice, placed.token, request.book)
+            site.store.attempts.add(attempt, nodes)
+    except TooFewHostsError as error:
+        return ProvisionResult(order, ProvisionStatus.FAILED, None, str(error), FailureCause.SHORT)
+    except (ValueError, InvalidInputError) as error:
+        return ProvisionResult(order, ProvisionStatus.FAILED, None, str(error), FailureCause.HERE)
+    site.tell(order.job, f"making {choice.place} as {attempt.id}")
+    return _provision(site, request, attempt, spec)
+
+
+def _build_spec(
+    site: ControllerContext,
+    job: Job,
+    attempt: Attempt,
+    nodes: tuple[NodeRecord, ...],
+    choice: GangPlacement,
+    token: str,
+    book: PriceBook,
+) -> tuple[WorkspaceSpec, tuple[NodeRecord, ...]]:
+    plain, secret = resolve_environment(job, site.environment, site.deploy.secrets_of(job.team))
+    hosts, nodes = assign_hosts(site, attempt, nodes)
+    fabric = fabric_of(choice, book) if len(nodes) > 1 else "none"
+    spec = build_workspace(
+        attempt,
+        nodes,
+        job,
+        site.deploy,
+        site.store.id,
+        site.home,
+        NodeSecrets(token, plain, secret),
+        fabric=fabric,
+        hosts=hosts,
+    )
+    return spec, nodes
+
+
+def _provision(
+    site: ControllerContext,
+    request: ProvisionRequest,
+    attempt: Attempt,
+    spec: WorkspaceSpec | None,
+    when_whole: Callable[[], None] | None = None,
+) -> ProvisionResult:
+    try:
+        ready = provision(site, attempt, spec, when_whole)
+    except ProvisionError as error:
+        site.tell(attempt.job, f"{attempt.id}: {error.cause}: {error}")
+        now = site.store.attempts.get(attempt.id) or attempt
+        if error.cause.is_the_pools:
+            _remember_shortage(site, now, error.cause)
+        put_off = error.cause is FailureCause.STOPPED and site.stop.is_set() and attempt.resumes
+        released = release(site, now, POSTPONED if put_off else error.cause.value, str(error))
+        result = ProvisionStatus.STOPPED if error.cause is FailureCause.STOPPED else ProvisionStatus.FAILED
+        return ProvisionResult(request.order, result, released, str(error), error.cause)
+    return ProvisionResult(request.order, ProvisionStatus.READY, ready, f"as {ready.id}")
+
+
+def _remember_shortage(site: ControllerContext, attempt: Attempt, cause: FailureCause) -> None:
+    mark_short(site, attempt.cloud, attempt.region, site.store.attempts.nodes(attempt.id), cause.value)
+
+
+def assign_hosts(
+    site: ControllerContext, attempt: Attempt, nodes: tuple[NodeRecord, ...]
+) -> tuple[Mapping[int, Host], tuple[NodeRecord, ...]]:
+    """Return a free host for each rank, and the nodes with their addresses; no hosts where machines are created.
+
+    Raises TooFewHostsError.
+    """
+    if not needs_hosts(attempt.cloud):
+        return {}, nodes
+    used = {
+        node.address
+        for other in site.store.attempts.find(alive=True)
+        if other.cloud == attempt.cloud and other.id != attempt.id
+        for node in site.store.attempts.nodes(other.id)
+    }
+    hosts: dict[int, Host] = {}
+    for node in nodes:
+        free = (host for host in site.pool.get((attempt.region, node.instance_type), ()) if host.address not in used)
+        host = next(free, None)
+        if host is None:
+            raise TooFewHostsError(
+                f"{attempt.region} has too few free {node.instance_type} with an address: {len(nodes)} are needed"
+            )
+        used.add(host.address)
+        hosts[node.rank] = host
+    return hosts, tuple(replace(node, address=hosts[node.rank].address) for node in nodes)

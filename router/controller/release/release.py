@@ -1,0 +1,289 @@
+"""Release a gang: delete all that an attempt created, verify that it is gone, and enter it into the ledger.
+
+May be called again after any failure or crash: each step continues from what the one before left.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from pricing.units import format_count
+from providers.errors import ProviderError
+from providers.fleet import CloudResource
+from router.agent import protocol
+from router.agent.config import AgentConfig
+from router.controller.context import ControllerContext
+from router.controller.errors import NotReleasedError
+from router.controller.history.attempt_history import deadline_of
+from router.controller.history.lifecycle import confirmed_step, last_step
+from router.controller.history.metering import (
+    COPIED,
+    NOT_COPIED,
+    PROVISIONING,
+    disk_entries,
+    disk_gib,
+    metered_entries,
+    transfer_entries,
+)
+from router.controller.history.time_use import training_record_of
+from router.controller.release.damaged_rows import RELEASED, mend_gang
+from router.controller.release.inventory import MachineInventory, record_found_machines
+from router.controller.workspace.bootstrap import SECRET_FILES
+from router.controller.workspace.workspaces import GRACE_SECONDS, build_release_workspace
+from router.coordinator.saves import SAVED
+from router.ledger.entry import CostItem, LedgerEntryKind
+from router.state.errors import StateError, UnreadableError
+from router.state.records import Attempt, NodeRecord, Phase
+from terraform.errors import RunDirectoryError, StateLockedError, StateLostError, TerraformError
+from terraform.module_metadata import BootMethod, find_boot_method, needs_hosts
+from terraform.orphans import list_orphans, stop_orphans
+from terraform.spec import Host
+from terraform.workdir import find_damaged_files, forget_secrets, forget_state, repair
+
+_TRIES = 3
+# Clouds bill no shorter time.
+_LEAST_METERED = timedelta(seconds=1)
+_PAUSE_S = 2.0
+# Two heartbeats, and the time that a coordinator takes to store them.
+_SILENT_S = 2 * AgentConfig.heartbeat_seconds + 5.0
+# A Terraform process whose parent was killed still works; it ends by itself.
+_LOCK_PAUSE_S, _LOCK_TRIES = 2.0, 30
+
+
+def release(site: ControllerContext, attempt: Attempt, reason: str, message: str) -> Attempt:
+    """Release every machine of the attempt, and return the attempt, which is over then.
+
+    ``reason`` ``finished`` ends it as finished, any other as failed. NotReleasedError: the attempt stays in RELEASING.
+    """
+    if attempt.phase.is_over:
+        return attempt
+    attempt = mend_gang(site, attempt.id)
+    if attempt.phase.is_over:
+        return attempt
+    if attempt.phase is not Phase.RELEASING:
+        attempt = site.store.attempts.update(attempt.id, lambda a: _releasing(a, reason, message))
+        site.store.journal.note(attempt.id, "releasing", site.clock(), reason=reason)
+    if attempt.made_at is not None:
+        _wait_for_saves(site, attempt)
+        _delete_resources(site, attempt)
+    return _close(site, attempt)
+
+
+def _wait_for_saves(site: ControllerContext, attempt: Attempt) -> None:
+    """Give the training its grace period: in RELEASING the coordinator orders every rank to stop.
+
+    Machines that run a script are stopped that way by their module; others would just be switched off. Ranks that do
+    not call are not waited for.
+    """
+    if attempt.met_at is None or find_boot_method(attempt.cloud) is BootMethod.SCRIPT:
+        return
+    ends = time.monotonic() + AgentConfig.heartbeat_seconds + GRACE_SECONDS
+    heard: dict[int, tuple[datetime | None, float]] = {}
+    while time.monotonic() < ends:
+        now = time.monotonic()
+        waiting = False
+        for node in site.store.attempts.nodes(attempt.id):
+            heard_before, since = heard.get(node.rank, (None, now))
+            if node.rank not in heard or heard_before != node.heard_at:
+                heard[node.rank], since = (node.heard_at, now), now
+            waiting |= not node.ended_reason and now - since < _SILENT_S
+        if not waiting:
+            return
+        time.sleep(_PAUSE_S / 4)
+
+
+def _releasing(attempt: Attempt, reason: str, message: str) -> Attempt | None:
+    if attempt.phase is Phase.RELEASING or attempt.phase.is_over:
+        return None
+    return replace(attempt, phase=Phase.RELEASING, reason=reason, message=message)
+
+
+def _delete_resources(site: ControllerContext, attempt: Attempt) -> None:
+    directory = site.directory(attempt.directory)
+    last_error: Exception | None = None
+    by_terraform = _is_readable(site, attempt)
+    if not by_terraform:
+        _release_by_tag(site, attempt, required=True)
+    for left in reversed(range(_TRIES) if by_terraform else ()):
+        try:
+            _destroy_with_terraform(site, attempt)
+            last_error = None
+            break
+        except StateLostError:
+            # Resources missing from the lost state are found by tag; then the next try starts from nothing.
+            _release_by_tag(site, attempt, required=True)
+            stop_orphans(directory)
+            forget_state(directory)
+            last_error = None
+            break
+        except TerraformError as error:
+            last_error = error
+            if left:
+                time.sleep(_PAUSE_S)
+    if last_error is not None:
+        raise NotReleasedError(f"{attempt.id}: {last_error}") from last_error
+    # Machines that were requested when Terraform was killed are in no state.
+    _release_by_tag(site, attempt, required=False)
+    stop_orphans(directory)
+    if left_over := list_orphans(directory):
+        raise NotReleasedError(f"{attempt.id}: {format_count(len(left_over), 'process does', 'processes do')} not end")
+    with suppress(RunDirectoryError):
+        forget_secrets(directory)
+    for name in SECRET_FILES:
+        for file in directory.glob(f"nodes/*/{name}"):
+            file.unlink(missing_ok=True)
+
+
+def _is_readable(site: ControllerContext, attempt: Attempt) -> bool:
+    """Return whether Terraform can read the run directory, after repairing damaged files from the state.
+
+    False: only the tag leads to the machines. NotReleasedError where there is no tag either.
+    """
+    directory = site.directory(attempt.directory)
+    if not (bad := find_damaged_files(directory)):
+        return True
+    site.store.journal.note(attempt.id, "run directory damaged", site.clock(), files=list(bad))
+    site.tell(attempt.job, f"{', '.join(bad)} of {attempt.id} cannot be read: written again from the state")
+    nodes = site.store.attempts.nodes(attempt.id)
+    try:
+        spec = build_release_workspace(attempt, nodes, site.deploy, site.store.id, hosts=_hosts(site, attempt, nodes))
+        repair(directory, spec, plugins=site.plugins)
+        return True
+    except (ValueError, TerraformError) as error:
+        if needs_hosts(attempt.cloud):
+            raise NotReleasedError(f"{attempt.id}: {error}") from error
+        site.store.journal.note(attempt.id, "released by tag", site.clock(), why=str(error))
+        return False
+
+
+def _hosts(site: ControllerContext, attempt: Attempt, nodes: Sequence[NodeRecord]) -> Mapping[int, Host]:
+    """Return the own hosts that the machines are, by rank; empty where they are not our own."""
+    groups = [group for (region, _), group in site.pool.items() if region == attempt.region]
+    known = {host.address: host for group in groups for host in group}
+    own = needs_hosts(attempt.cloud)
+    return {node.rank: known[node.address] for node in nodes if node.address in known} if own else {}
+
+
+def _destroy_with_terraform(site: ControllerContext, attempt: Attempt) -> None:
+    directory = site.directory(attempt.directory)
+    if not directory.exists():
+        return  # Nothing was prepared, or a user removed the directory: tags decide.
+    for left in reversed(range(_LOCK_TRIES)):
+        try:
+            record_found_machines(site, attempt)
+            site.runner.destroy(directory, MachineInventory(site, attempt).saw)
+            return
+        except StateLockedError:
+            if not left:
+                raise
+            time.sleep(_LOCK_PAUSE_S)
+        except RunDirectoryError:
+            if any(directory.glob("*.tfstate")):
+                raise
+            return  # Nothing was prepared, so nothing was created.
+
+
+def _release_by_tag(site: ControllerContext, attempt: Attempt, *, required: bool) -> None:
+    """Release the attempt's machines by their tag.
+
+    ``surely``: nothing else can say what exists, so that a cloud which cannot be queried is an error.
+    """
+    try:
+        released = release_tagged(site, attempt.cloud, attempt.region, {attempt.id}, machines_only=not required)
+    except ProviderError as error:
+        if required:
+            raise NotReleasedError(f"{attempt.id}: {error}") from error
+        site.store.journal.note(attempt.id, "not looked for by tag", site.clock(), error=str(error))
+        return
+    for found, trouble in released.items():
+        if trouble is not None:
+            raise NotReleasedError(f"{attempt.id}: {found.what} {found.machine_id}: {trouble}")
+
+
+def release_tagged(
+    site: ControllerContext, cloud: str, region: str, attempts: set[str], *, machines_only: bool
+) -> Mapping[CloudResource, ProviderError | None]:
+    """Release our machines that carry the tag of one of these attempts, and return the error of each or None.
+
+    ProviderError when the cloud cannot be queried; empty where a cloud has no tags.
+    """
+    fleet = site.fleet(cloud)
+    if fleet is None:
+        return {}
+    findings = fleet.found([region])
+    if findings.gaps:
+        raise findings.gaps[0].error
+    # Clouds may list networks and the like for hours after Terraform released them.
+    kinds = {"machine"} if machines_only else {"machine", "other"}
+    ours = [
+        f
+        for f in findings.found
+        if f.attempt in attempts and f.state_id == site.store.id and f.kind in kinds and not f.going
+    ]
+    return dict(zip(ours, fleet.release(ours), strict=True)) if ours else {}
+
+
+def _gone_at(attempt: Attempt, node: NodeRecord, made_at: datetime, now: datetime) -> datetime:
+    """Return now, or where the clock was set back meanwhile, when the machine was last heard of.
+
+    A machine that existed has cost something.
+    """
+    known = [moment for moment in (now, node.heard_at, attempt.met_at, attempt.result_at) if moment is not None]
+    return max(known) if max(known) > made_at else made_at + _LEAST_METERED
+
+
+def _meter(site: ControllerContext, attempt: Attempt, nodes: Sequence[NodeRecord], now: datetime) -> None:
+    """Enter the attempt into the ledger. Entries of machines that are there already stay.
+
+    Reports that arrived meanwhile would split a machine's time another way.
+    """
+    unreadable: list[UnreadableError] = []
+    journal = site.store.journal.entries(attempt.id, what=(SAVED, PROVISIONING, COPIED, NOT_COPIED), skipped=unreadable)
+    trouble: list[StateError] = [*unreadable]
+    deadline = deadline_of(site.store, attempt, trouble)
+    course = training_record_of(attempt, nodes, [note.details for note in journal if note.what == SAVED], deadline)
+    for error in trouble:
+        site.tell(attempt.job, f"{error}; {attempt.id} is metered by what else is known of it ({error.remedy})")
+    metered_ranks = {
+        entry.rank
+        for entry in site.store.ledger.entries(attempt=attempt.id, kind=LedgerEntryKind.METERED)
+        if entry.what is CostItem.MACHINE
+    }
+    new = [node for node in nodes if node.rank not in metered_ranks]
+    site.store.ledger.add(
+        (
+            *metered_entries(attempt, new, now, course),
+            *disk_entries(attempt, new, disk_gib(journal), now),
+            *transfer_entries(attempt, journal, now),
+        )
+    )
+
+
+def _close(site: ControllerContext, attempt: Attempt) -> Attempt:
+    now = site.clock()
+    for node in site.store.attempts.nodes(attempt.id):
+        if node.made_at is not None and node.gone_at is None:
+            site.store.attempts.set_node(attempt.id, node.rank, gone_at=_gone_at(attempt, node, node.made_at, now))
+    nodes = site.store.attempts.nodes(attempt.id)
+    last, saved_step = last_step(attempt, nodes), confirmed_step(attempt, nodes)
+    if attempt.result == protocol.FINISHED:
+        saved_step = last  # A finished training leaves more behind than a checkpoint.
+
+    def counted(current: Attempt) -> Attempt | None:
+        return None if current.kept_step is not None else replace(current, last_step=last, kept_step=saved_step)
+
+    attempt = site.store.attempts.update(attempt.id, counted)
+    _meter(site, attempt, nodes, now)
+    site.store.journal.note(attempt.id, RELEASED, now, reason=attempt.reason)
+    phase = Phase.FINISHED if attempt.reason == "finished" else Phase.FAILED
+
+    def closed(current: Attempt) -> Attempt | None:
+        if current.phase.is_over:
+            return None
+        return replace(current, phase=phase, gone_at=now)
+
+    return site.store.attempts.update(attempt.id, closed)

@@ -1,0 +1,1 @@
+"""Tell people: reports of jobs, messages, notices of clouds."""

@@ -1,0 +1,1 @@
+"""Watch running gangs: interruptions, replanning, handover, saves."""

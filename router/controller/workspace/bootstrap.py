@@ -1,0 +1,341 @@
+"""Render the cloud-init user data that starts the node agent on a new machine as a systemd service. Pure."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+from urllib.parse import urlsplit
+
+import yaml
+
+from router.agent.config import AgentConfig, parse_config
+from router.agent.protocol import LOOPBACK
+
+# fetch-agent.sh URL SHA256 FILE [CA]
+FETCH_AGENT = """\
+#!/bin/sh
+set -eu
+umask 022
+tries=60
+until curl --fail --silent --show-error --location --max-time 60 ${4:+--cacert "$4"} --output "$3.part" "$1"; do
+  tries=$((tries - 1))
+  [ $tries -gt 0 ] || { echo "stepfare: no agent at $1" >&2; exit 1; }
+  sleep 5
+done
+echo "$2  $3.part" | sha256sum --check --status || { echo "stepfare: not the agent that was named" >&2; exit 1; }
+chmod 0755 "$3.part"
+mv "$3.part" "$3"
+"""
+
+
+# mount-nvme.sh FOLDER [DISKS]. The names are those that the clouds' images give to disks that belong to the machine. A
+# disk that holds data already is left alone.
+MOUNT_NVME = """\
+#!/bin/sh
+set -eu
+folder=$1 by=${2:-/dev/disk/by-id}
+mkdir -p "$folder"
+if mountpoint -q "$folder"; then exit 0; fi
+disks=$(for disk in "$by"/nvme-Amazon_EC2_NVMe_Instance_Storage_* "$by"/google-local-nvme-ssd-* \\
+  "$by"/nvme-Microsoft_NVMe_Direct_Disk*; do
+  case $disk in *-part[0-9]*) continue;; esac
+  [ -e "$disk" ] && readlink -f "$disk" || true
+done | sort -u)
+free=
+for disk in $disks; do
+  if [ -z "$(lsblk -nro FSTYPE,PTTYPE "$disk" | tr -d ' \\n')" ]; then free="$free $disk"; fi
+done
+set -- $free
+case $# in
+  0) echo "stepfare: no unused local NVMe disk; $folder lies on the boot disk" >&2; exit 0;;
+  1) device=$1;;
+  *) device=$1
+     if command -v mdadm >/dev/null; then
+       device=/dev/md/stepfare
+       mdadm --create "$device" --run --level=0 --raid-devices=$# "$@"
+     else
+       echo "stepfare: no mdadm; only $1 of $# disks is used" >&2
+     fi;;
+esac
+mkfs.ext4 -q -E nodiscard -m 0 "$device"
+mount -o noatime,discard "$device" "$folder"
+"""
+
+
+# KillMode=mixed: the agent is asked to stop and asks the training; whatever remains at the end is killed with the
+# cgroup. OOMPolicy=continue: the agent reports a training process that the kernel kills.
+UNIT = """\
+[Unit]
+Description={description}
+Wants=network-online.target
+After=network-online.target docker.service
+
+[Service]
+Type=exec
+ExecStart=/usr/bin/env python3 -I {agent} {config}
+{after}Restart=no
+KillMode=mixed
+TimeoutStopSec={seconds}
+OOMPolicy=continue
+Environment=HOME=/root
+LimitMEMLOCK=infinity
+LimitSTACK=67108864
+LimitNOFILE=1048576
+TasksMax=infinity
+"""
+
+
+# The smallest user data limit of any cloud, in bytes before encoding for transport.
+MAX_USER_DATA_BYTES = 16 * 1024
+
+
+ETC, OPT, VAR, LOGS = "/etc/stepfare", "/opt/stepfare", "/var/lib/stepfare", "/var/log/stepfare"
+
+
+class UserDataTooLargeError(ValueError):
+    """The user data exceeds the limit of the clouds; the message says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentDownload:
+    """The URL from which a machine downloads the agent, and the SHA-256 in hex that it must have.
+
+    Needs no credential, because the agent is no secret. Coordinators serve it (docs/design/agent-and-coordinator.md).
+    """
+
+    url: str
+    sha256: str
+
+    @classmethod
+    def of(cls, coordinator: str, agent: bytes) -> AgentDownload:
+        """Return the download at the coordinator with that base URL."""
+        digest = hashlib.sha256(agent).hexdigest()
+        return cls(f"{coordinator.rstrip('/')}/v1/agents/{digest}", digest)
+
+
+@dataclass(frozen=True, slots=True)
+class Bootstrap:
+    """Everything that one new machine of a gang is told.
+
+    ``config`` says what its agent does; its paths are replaced by those of the machine. ``token`` and ``secret`` never
+    appear in a repr. ``local_nvme``: where to mount the machine's own disks, striped; the job then works there, and a
+    container sees the folder under the same name. ``ca``: PEM text of a private authority that signed the coordinator's
+    certificate.
+    """
+
+    config: AgentConfig
+    agent: bytes | AgentDownload = field(repr=False)
+    token: str = field(repr=False)
+    plain: Mapping[str, str] = field(default_factory=dict)
+    secret: Mapping[str, str] = field(default_factory=dict, repr=False)
+    local_nvme: str | None = None
+    ca: str | None = None
+
+
+def render_cloud_init(spec: Bootstrap) -> str:
+    """Return the user data; the same spec always gives the same text.
+
+    Raises :class:`UserDataTooLargeError`, and ``BadConfig`` for a configuration that the agent would refuse.
+    """
+    config = _machine_config(spec)
+    files = [
+        _file_entry(f"{ETC}/agent.json", "0600", json.dumps(non_default_settings(config), indent=1) + "\n"),
+        _file_entry(f"{ETC}/token", "0600", f"{spec.token}\n"),
+        _file_entry(
+            f"{ETC}/env.json", "0600", json.dumps({"plain": dict(spec.plain), "secret": dict(spec.secret)}) + "\n"
+        ),
+    ]
+    if spec.ca is not None:
+        files.append(_file_entry(f"{ETC}/ca.pem", "0644", spec.ca))
+    commands = [["mkdir", "-p", "-m", "0755", VAR, LOGS]]
+    if spec.local_nvme is not None:
+        files.append(_file_entry(f"{OPT}/mount-nvme.sh", "0755", MOUNT_NVME))
+        commands.append([f"{OPT}/mount-nvme.sh", spec.local_nvme])
+    if isinstance(spec.agent, AgentDownload):
+        files.append(_file_entry(f"{OPT}/fetch-agent.sh", "0755", FETCH_AGENT))
+        authority = [f"{ETC}/ca.pem"] if spec.ca is not None else []
+        fetch = [f"{OPT}/fetch-agent.sh", spec.agent.url, spec.agent.sha256, f"{OPT}/agent.pyz", *authority]
+    else:
+        packed = base64.b64encode(gzip.compress(spec.agent, 9, mtime=0)).decode("ascii")
+        files.append({**_file_entry(f"{OPT}/agent.pyz", "0755", packed), "encoding": "gz+b64"})
+        fetch = []
+    files.append(_file_entry("/etc/systemd/system/stepfare-agent.service", "0644", _systemd_unit(config)))
+    start = ["systemctl", "start", "--no-block", "stepfare-agent.service"]
+    commands += [fetch] if fetch else []
+    commands += [["systemctl", "daemon-reload"], start]
+    text = "#cloud-config\n" + yaml.dump(
+        {"write_files": files, "runcmd": commands},
+        Dumper=_BlockTextDumper,
+        sort_keys=False,
+        width=10_000,
+        allow_unicode=True,
+    )
+    if len(text.encode()) > MAX_USER_DATA_BYTES:
+        inline = isinstance(spec.agent, bytes)
+        raise UserDataTooLargeError(
+            f"user data of {len(text.encode()):,} bytes, at most {MAX_USER_DATA_BYTES:,} fit: "
+            + ("let the machine fetch the agent" if inline else "shorten the command and the environment of the job")
+        )
+    return text
+
+
+def _machine_config(spec: Bootstrap) -> AgentConfig:
+    work = f"{spec.local_nvme}/work" if spec.local_nvme is not None else f"{VAR}/work"
+    mounts = spec.config.mounts
+    if spec.local_nvme is not None and spec.config.code.kind == "image":
+        mounts = (*mounts, f"{spec.local_nvme}:{spec.local_nvme}")
+    config = replace(
+        spec.config,
+        mounts=mounts,
+        workdir=work,
+        token_file=f"{ETC}/token",
+        env_file=f"{ETC}/env.json",
+        ca_file=f"{ETC}/ca.pem" if spec.ca is not None else None,
+        log_folder=LOGS,
+        spool_folder=f"{VAR}/spool",
+    )
+    return parse_config(json.loads(json.dumps(asdict(config))))
+
+
+def non_default_settings(config: AgentConfig) -> dict[str, Any]:
+    """Return the configuration without its default values, because user data is limited in size."""
+    plain = AgentConfig(
+        attempt="",
+        job="",
+        rank=-1,
+        nodes=0,
+        command="",
+        workdir="",
+        coordinator="",
+        token_file="",
+        log_folder="",
+        spool_folder="",
+    )
+    default = asdict(plain)
+    return {name: value for name, value in asdict(config).items() if value != default[name]}
+
+
+def _systemd_unit(config: AgentConfig) -> str:
+    clean_up = f"-/usr/bin/env docker rm --force stepfare-{config.attempt}-{config.rank}"
+    return UNIT.format(
+        description=f"stepfare rank {config.rank} of {config.attempt}",
+        agent=f"{OPT}/agent.pyz",
+        config=f"{ETC}/agent.json",
+        # The agent's own grace period, and time to report how the training ended.
+        seconds=int(config.grace_seconds) + 60,
+        after=f"ExecStopPost={clean_up}\n" if config.code.kind == "image" else "",
+    )
+
+
+def _file_entry(path: str, permissions: str, content: str) -> dict[str, str]:
+    return {"path": path, "permissions": permissions, "owner": "root:root", "content": content}
+
+
+class _BlockTextDumper(yaml.SafeDumper):
+    """A YAML dumper that writes multi-line strings as blocks."""
+
+
+def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+_BlockTextDumper.add_representer(str, _represent_text)
+
+
+# Files with secrets that the script writes beside itself; nobody needs them once the machine is gone.
+SECRET_FILES = ("token", "env.json")
+
+
+# Paths are relative here because only the script knows its own folder.
+_PATHS = ("workdir", "token_file", "env_file", "ca_file", "log_folder", "spool_folder")
+
+
+_SCRIPT = '''\
+#!/usr/bin/env python3
+"""stepfare: rank {rank} of {attempt}."""
+import hashlib, http.client, json, os, ssl, sys, time, urllib.request
+FOLDER = os.environ.get("STEPFARE_NODE_FOLDER") or os.path.dirname(os.path.abspath(__file__))
+FILES = {files}
+os.umask(0o077)
+config = json.loads(FILES["agent.json"])
+for name in {paths}:
+    if name in config:
+        config[name] = os.path.join(FOLDER, config[name])
+FILES["agent.json"] = json.dumps(config)
+for name, text in FILES.items():
+    with open(os.path.join(FOLDER, name), "w", encoding="utf-8") as stream:
+        stream.write(text)
+agent = os.path.join(FOLDER, "agent.pyz")
+limit = time.monotonic() + {seconds}
+handlers = []
+if {url}.startswith("https"):
+    handlers.append(urllib.request.HTTPSHandler(context=ssl.create_default_context(cafile={ca})))
+if {loopback}:
+    handlers.append(urllib.request.ProxyHandler({{}}))
+opener = urllib.request.build_opener(*handlers)
+while True:
+    try:
+        with opener.open({url}, timeout=10) as answer:
+            data = answer.read()
+        if hashlib.sha256(data).hexdigest() != {sha256}:
+            sys.exit("stepfare: the agent is not the one that was ordered")
+        break
+    except (OSError, http.client.HTTPException) as error:
+        if time.monotonic() > limit:
+            sys.exit("stepfare: no agent to be had: %s" % error)
+        time.sleep(0.5)
+with open(agent, "wb") as stream:
+    stream.write(data)
+os.execv(sys.executable, [sys.executable, "-I", agent, os.path.join(FOLDER, "agent.json")])
+'''
+
+
+def node_script(spec: Bootstrap, agent: AgentDownload) -> str:
+    """Return the script, which downloads and starts the agent; the same spec always gives the same text.
+
+    Raises :class:`UserDataTooLargeError`, and ``BadConfig`` for a configuration that the agent would refuse.
+    ``local_nvme`` is ignored: such machines keep their disks as they are.
+    """
+    config = _script_config(spec)
+    files = {
+        "agent.json": json.dumps(non_default_settings(config)) + "\n",
+        "token": f"{spec.token}\n",
+        "env.json": json.dumps({"plain": dict(spec.plain), "secret": dict(spec.secret)}) + "\n",
+    }
+    if spec.ca is not None:
+        files["ca.pem"] = spec.ca
+    text = _SCRIPT.format(
+        rank=config.rank,
+        attempt=config.attempt,
+        files=repr(files),
+        paths=repr(_PATHS),
+        seconds=repr(config.gang_seconds),
+        ca='os.path.join(FOLDER, "ca.pem")' if spec.ca is not None else "None",
+        url=repr(agent.url),
+        loopback=repr(urlsplit(agent.url).hostname in LOOPBACK),
+        sha256=repr(agent.sha256),
+    )
+    if len(text.encode()) > MAX_USER_DATA_BYTES:
+        raise UserDataTooLargeError(
+            f"{len(text.encode()):,} bytes for the node's script, at most {MAX_USER_DATA_BYTES:,} fit: "
+            "shorten the command and the environment of the job"
+        )
+    return text
+
+
+def _script_config(spec: Bootstrap) -> AgentConfig:
+    config = replace(
+        spec.config,
+        workdir="work",
+        token_file="token",
+        env_file="env.json",
+        ca_file="ca.pem" if spec.ca is not None else None,
+        log_folder="log.d",
+        spool_folder="spool",
+    )
+    return parse_config(json.loads(json.dumps(asdict(config))))

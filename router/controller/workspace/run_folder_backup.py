@@ -1,0 +1,76 @@
+"""Back up and restore the files of run directories that releasing machines needs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from pathlib import Path
+
+from pricing.atomic_file import publish_folder
+from router.controller.workspace.run_folders import run_directories
+from router.state.errors import StateError
+from router.state.state_backup import StoredFile, split_file
+from terraform.render import SECRET_FILES
+from terraform.workdir import MODULE, PREVIEW
+
+# User data holds secrets of the machines and stays out of backups; Terraform fetches the other files again.
+_LEFT_OUT = SECRET_FILES | {PREVIEW}
+_FOLDERS = {MODULE}
+
+
+def files_to_back_up(runs: Path) -> Iterator[StoredFile]:
+    """Yield the files needed to release the machines of run directories. StateError for one that cannot be read."""
+    for directory in run_directories(runs):
+        for path in _backup_files(directory):
+            try:
+                with path.open("rb") as stream:
+                    yield from split_file(str(path.relative_to(runs)), path.stat().st_mode & 0o777, stream.read)
+            except OSError as error:
+                raise StateError(f"{path} cannot be read: {error.strerror}", "give its owner the right to") from None
+
+
+def restore_files(runs: Path, files: Iterable[StoredFile]) -> tuple[str, ...]:
+    """Write the files of a backup below ``runs``, and return the directories that it created.
+
+    An existing directory stays as it is, because it is newer than any backup. StateError.
+    """
+    existing = {path.name for path in run_directories(runs)}
+    created = []
+    try:
+        for name, group in groupby(files, key=lambda file: Path(file.path).parts[0]):
+            if name in existing or name.startswith("."):
+                continue
+            new = runs / f".{name}.restored"
+            shutil.rmtree(new, ignore_errors=True)
+            _write_directory(new, name, group)
+            publish_folder(new, runs / name)
+            created.append(name)
+    except OSError as error:
+        raise StateError(f"{runs}: cannot be written: {error.strerror}", "make room, then restore again") from None
+    return tuple(created)
+
+
+def _write_directory(new: Path, name: str, files: Iterable[StoredFile]) -> None:
+    new.mkdir(mode=0o700, parents=True)
+    last = ""
+    for file in files:
+        path = new / Path(file.path).relative_to(name)
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        flag = os.O_APPEND if file.path == last else os.O_EXCL
+        with os.fdopen(os.open(path, os.O_CREAT | os.O_WRONLY | flag, file.mode), "wb") as stream:
+            stream.write(file.content)
+        last = file.path
+
+
+def _backup_files(directory: Path) -> Iterator[Path]:
+    with contextlib.suppress(OSError):
+        for path in sorted(directory.iterdir()):
+            if path.is_symlink() or path.name in _LEFT_OUT:
+                continue
+            if path.is_file():
+                yield path
+            elif path.is_dir() and path.name in _FOLDERS:
+                yield from _backup_files(path)

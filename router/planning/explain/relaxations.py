@@ -1,0 +1,389 @@
+"""Find the smallest change of one rule that would place a job, and the cost of rules to placed jobs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from pricing.money import Usd
+from router.jobs.limits import Maintenance
+from router.jobs.quantities import format_duration
+from router.jobs.residency import Residency
+from router.jobs.spec import Job, MarketRule
+from router.planning.document.plan import ConstraintCost, Relaxation
+from router.planning.find.candidate import Candidate, steps_to_do
+from router.planning.find.candidates import ENOUGH, CandidateFinder, DroppedListing
+from router.planning.find.derived_placement import find_for_plan, rules_by_placement
+from router.planning.problem.dominance import drop_dominated
+from router.planning.problem.egress_caps import full_cap
+from router.planning.problem.left_shift import earliest_run, may_begin, run_from
+from router.planning.problem.problem import Slot, most_starts, window
+from router.planning.problem.shared_limits import use_of
+from router.planning.program.single_runs import (
+    FARTHEST,
+    JobContext,
+    SingleRun,
+    best_single_run,
+    evaluate_single_run,
+    fitting_runs,
+    slots_past_deadline,
+    soonest_run,
+    without_maintenance,
+)
+
+
+def without_residency(job: Job) -> Job:
+    """Return the job without residency rules."""
+    return job.model_copy(update={"residency": Residency()})
+
+
+def without_egress_cap(job: Job) -> Job:
+    """Return the job without an egress cap."""
+    return job.model_copy(update={"data": job.data.model_copy(update={"egress_cap": None}) if job.data else None})
+
+
+def without_placement(job: Job) -> Job:
+    """Return the job without a placement that rules offers out."""
+    return job.model_copy(update={"placement": "none"})
+
+
+def relaxations_of(
+    here: JobContext, candidates: Sequence[Candidate], dropped: Sequence[DroppedListing], finder: CandidateFinder
+) -> tuple[Relaxation, ...]:
+    """Return a relaxation for each rule whose change is enough on its own, the others held in place.
+
+    Rules are the deadline, budgets, the job's own rules and the limits. ``dropped`` is what the job's rules ruled out.
+    """
+    relaxations: list[Relaxation | None] = [_later_deadline(here, candidates), *_more_budget(here, candidates)]
+    for change, words in _wider_rules(here.job, dropped):
+        relaxations.append(_with_rules(here, change, words, candidates, finder))
+    relaxations.append(_one_move(here, candidates))
+    relaxations += _other_maintenance(here, candidates)
+    relaxations.append(_more_egress(here, candidates))
+    relaxations.append(_alone(here, candidates))
+    relaxations.append(_more_room(here, candidates, finder))
+    return tuple(r for r in relaxations if r is not None)
+
+
+def _wider_rules(job: Job, dropped: Sequence[DroppedListing]) -> list[tuple[Job, str]]:
+    """Return the job with one of its own rules dropped, for each such rule, with the change in words."""
+    changes: list[tuple[Job, str]] = []
+    if job.residency.allow or job.residency.deny:
+        changes.append((without_residency(job), "allow {region}"))
+    if job.market.spot == "never":
+        changes.append((job.model_copy(update={"market": MarketRule()}), "allow spot"))
+    if job.market.spot == "only":
+        changes.append((job.model_copy(update={"market": MarketRule()}), "allow on-demand"))
+    if job.data is not None and job.data.egress_cap is not None:
+        changes.append((without_egress_cap(job), "raise the egress cap to {gib:,.0f} GiB"))
+    if job.gang.rdma == "required":
+        gang = job.gang.model_copy(update={"rdma": "optional"})
+        changes.append((job.model_copy(update={"gang": gang}), "do without an RDMA fabric"))
+    if rules_by_placement(job, dropped):
+        changes.append((without_placement(job), "placement none"))
+    return changes
+
+
+def _with_rules(
+    here: JobContext, changed: Job, words: str, before: Sequence[Candidate], finder: CandidateFinder
+) -> Relaxation | None:
+    """Return the relaxation that the changed job brings: its best run on candidates that it did not have before."""
+    known = {c.key for c in before}
+    fresh = [c for c in find_for_plan(finder, changed)[0] if c.key not in known and c.provisionable]
+    best = best_single_run(here, fresh)
+    if best is None:
+        return None
+    c = best.candidate
+    text = words.format(region=c.region, gib=sum(t.gib for t in c.transfers))
+    return Relaxation(text, f"then {c.key}", best.cost)
+
+
+def without_max_moves(job: Job) -> Job:
+    """Return the job without a bound on its starts."""
+    return job.model_copy(update={"gang": job.gang.model_copy(update={"max_moves": None})})
+
+
+def _one_move(here: JobContext, candidates: Sequence[Candidate]) -> Relaxation | None:
+    """Return the run that a job which may not move would have elsewhere; None where it may, or where none fits."""
+    if most_starts(here.job) != 0:
+        return None
+    best = best_single_run(replace(here, job=without_max_moves(here.job)), candidates)
+    return None if best is None else Relaxation("max_moves 1", f"then {best.candidate.key}", best.cost)
+
+
+MOVE_MAINTENANCE = "move maintenance "
+
+
+def _other_maintenance(here: JobContext, candidates: Sequence[Candidate]) -> list[Relaxation]:
+    """Return each maintenance window without which the job would fit; where none is enough alone, all together."""
+    windows = tuple(dict.fromkeys(window for c in candidates for window in c.closed))
+    found = [_without(here, candidates, (window,)) for window in windows]
+    if len(windows) > 1 and not any(found):
+        found = [_without(here, candidates, windows)]
+    return [r for r in found if r is not None]
+
+
+def _without(here: JobContext, candidates: Sequence[Candidate], windows: tuple[Maintenance, ...]) -> Relaxation | None:
+    best = best_single_run(here, [without_maintenance(c, windows) for c in candidates])
+    if best is None:
+        return None
+    names = ", ".join(window.name for window in windows)
+    return Relaxation(f"{MOVE_MAINTENANCE}{names}", f"then {best.candidate.key}", best.cost)
+
+
+EGRESS_CAP = " GB of the egress cap of "
+
+
+def _more_egress(here: JobContext, candidates: Sequence[Candidate]) -> Relaxation | None:
+    """Return the least increase of one cloud's cap on egress, in whole gigabytes, with which some candidate fits."""
+    problem, found = here.problem, []
+    for cloud in sorted(problem.limits.egress_caps_gb):
+        caps = {name: cap for name, cap in problem.limits.egress_caps_gb.items() if name != cloud}
+        limits = problem.limits.model_copy(update={"egress_caps_gb": caps})
+        free = replace(here, problem=replace(problem, limits=limits))
+        for run in fitting_runs(free, candidates):
+            local = free.with_candidates([run.candidate])
+            holds = earliest_run(local.problem, here.job, run.candidate, here.load)
+            full = None if holds is None else full_cap(problem, run.candidate, here.load, holds[0].slot.month)
+            if full is not None and full[0] == cloud:
+                text = f"+{math.ceil(full[1] - 1e-6):,}{EGRESS_CAP}{cloud}"
+                found.append((full[1], run.cost, Relaxation(text, f"then {run.candidate.key}", run.cost)))
+    return min(found, key=lambda item: (*item[:2], item[2].detail))[2] if found else None
+
+
+LEAVE_GROUP = "leave group "
+
+
+def _alone(here: JobContext, candidates: Sequence[Candidate]) -> Relaxation | None:
+    """Return the run that the job would have outside its group; None where the group sets no bound, or none fits."""
+    if here.mates_region is None:
+        return None
+    best = best_single_run(replace(here, mates_region=None), candidates)
+    return (
+        None if best is None else Relaxation(f"{LEAVE_GROUP}{here.job.group}", f"then {best.candidate.key}", best.cost)
+    )
+
+
+def _later_deadline(here: JobContext, candidates: Sequence[Candidate]) -> Relaxation | None:
+    """Return the fewest whole hours more until some candidate finishes.
+
+    For a job without a deadline: until some candidate may begin.
+    """
+    job, problem = here.job, here.problem
+    last = window(job, problem.now)[1]
+    if last is None:
+        return _longer_wait(here, candidates)
+    best = soonest_run(here, candidates)
+    if best is None or best.finish is None or best.finish <= last:
+        return None
+    more = max(1, math.ceil((best.finish - last) / timedelta(hours=1) - 1e-9))
+    return Relaxation(f"+{more} h", f"deadline {more} h later, then {best.candidate.key}", best.cost)
+
+
+def _longer_wait(here: JobContext, candidates: Sequence[Candidate]) -> Relaxation | None:
+    """Return the least longer ``max_wait``, in whole hours, with which some candidate may begin."""
+    job, first = here.job, window(here.job, here.problem.now)[0]
+    if not here.load and all(c.dates[0] is None and not c.closed for c in candidates):
+        return None
+    without_max_wait = replace(here, job=job.model_copy(update={"max_wait": FARTHEST}))
+    local = without_max_wait.with_candidates(candidates)
+    slots = slots_past_deadline(here, first)
+    best: tuple[datetime, Usd, Candidate] | None = None
+    for c in candidates:
+        holds = earliest_run(local.problem, local.job, c, local.load, slots)
+        if holds is None or (best is not None and holds[0].slot.start > best[0]):
+            continue
+        run = evaluate_single_run(local, c, slots)
+        if not run.lacks and (best is None or (holds[0].slot.start, run.cost, c.key) < (*best[:2], best[2].key)):
+            best = (holds[0].slot.start, run.cost, c)
+    if best is None or best[0] < first + job.max_wait or best[0] == first:
+        return None
+    wait = job.max_wait + timedelta(hours=math.floor((best[0] - first - job.max_wait) / timedelta(hours=1) + 1e-9) + 1)
+    return Relaxation(f"max_wait {format_duration(wait)}", f"then {best[2].key} from {best[0]:%d %H:%M}Z", best[1])
+
+
+def _more_budget(here: JobContext, candidates: Sequence[Candidate]) -> list[Relaxation]:
+    """Return the least increase of the job's own budget, and of its team's, that is enough alone."""
+    job, found = here.job, []
+    if job.budget is not None:
+        free = replace(here, job=job.model_copy(update={"budget": None}))
+        found.append(_budget_increase(free, candidates, job.budget, "budget of the job"))
+    if here.team_left is not None:
+        free = replace(here, team_left=None)
+        found.append(_budget_increase(free, candidates, here.team_left, f"budget of team {job.team}"))
+    return [r for r in found if r is not None]
+
+
+def _budget_increase(free: JobContext, candidates: Sequence[Candidate], budget: Usd, words: str) -> Relaxation | None:
+    """Return what is missing of ``budget`` where budgets count the job least; ``free`` is without that budget."""
+    best = min(fitting_runs(free, candidates), key=lambda a: (a.counted, a.cost, a.candidate.key), default=None)
+    if best is None or best.counted <= budget:
+        return None
+    return Relaxation(f"+{_dollars(best.counted - budget)}", f"{words}, then {best.candidate.key}", best.cost)
+
+
+def _dollars(amount: Usd) -> str:
+    """Format dollars rounded up to the cent: less would not be enough."""
+    return f"${math.ceil(amount.nanos / 10_000_000) / 100:,.2f}"
+
+
+def _more_room(here: JobContext, candidates: Sequence[Candidate], finder: CandidateFinder) -> Relaxation | None:
+    """Return the least increase of a limit that makes room beside the other jobs.
+
+    One limit is preferred to several, then the cheapest. Gangs that are larger than a limit of the file count, too:
+    they are no candidates before it is raised.
+    """
+    larger = _larger_candidates(here, candidates, finder)
+    known = {c.key for c in candidates}
+    kept = here.problem.candidates.get(here.job.name, ()) if here.load else ()
+    wide = here.with_candidates([*here.problem.all_candidates.get(here.job.name, ()), *larger])
+    unlimited = {name: replace(limit, amount=ENOUGH) for name, limit in wide.problem.shared.items()}
+    empty = replace(wide, load={}, problem=replace(wide.problem, shared=unlimited))
+    least: dict[tuple[str, ...], tuple[list[int], Usd, str]] = {}
+    for c in (*(c for c in kept if c.key in known), *larger):
+        short = _run_shortage(wide, empty, c)
+        if not short:
+            continue
+        run = evaluate_single_run(empty, c)
+        if run.finish is None or run.lacks:
+            continue
+        names = tuple(sorted(short))
+        this = ([short[name] for name in names], run.cost, c.key)
+        if len(names) == 1:
+            this = _increase_in_pieces(wide, run, names[0], short[names[0]]) or this
+        least[names] = min(least.get(names, this), this)
+    if not least:
+        return None
+    names = min(least, key=lambda names: (len(names), *least[names][1:]))
+    amounts, cost, key = least[names]
+    shared = wide.problem.shared
+    text = ", ".join(f"+{more} {shared[name].unit} of {name}" for name, more in zip(names, amounts, strict=True))
+    return Relaxation(text, f"then {key}", cost)
+
+
+def _increase_in_pieces(here: JobContext, found: SingleRun, name: str, most: int) -> tuple[list[int], Usd, str] | None:
+    """Return an increase of less than ``most`` of one limit, for a job that resumes and runs in several pieces.
+
+    The runs lie in what the other jobs leave, and each pays a start. None where nothing less is enough, or where the
+    budgets do not carry the further starts.
+    """
+    problem, job, c = here.problem, here.job, found.candidate
+    if job.checkpoint is None:
+        return None
+    need = steps_to_do(job, running=c.running) / c.on_time_steps_per_hour
+    lacking = [(slot, _slot_shortage(here, c, slot)) for slot in problem.slots_for(job, c)]
+    alone_short = [(slot, short.get(name, 0) if short.keys() <= {name} else most) for slot, short in lacking]
+    for more in sorted({short for _, short in alone_short if 0 < short < most}):
+        pieces: list[list[Slot]] = []
+        for slot in (slot for slot, short in alone_short if short <= more):
+            if pieces and pieces[-1][-1].index == slot.index - 1:
+                pieces[-1].append(slot)
+            elif may_begin(problem, job, c, slot):
+                pieces.append([slot])
+        worked = sorted((sum(s.hours for s in piece) - c.startup_hours for piece in pieces), reverse=True)
+        count = next((n for n in range(1, len(worked) + 1) if sum(worked[:n]) >= need - 1e-9), None)
+        if count is None:
+            continue
+        extra = c.usd_per_hour.over((count - 1) * c.startup)
+        fits = all(left is None or found.counted + extra <= left for left in (job.budget, here.team_left))
+        return ([more], found.cost + extra, c.key) if fits else None
+    return None
+
+
+def _slot_shortage(here: JobContext, candidate: Candidate, slot: Slot) -> dict[str, int]:
+    """Return by limit what the candidate lacks in one slot that it would hold whole."""
+    problem, short = here.problem, {}
+    for name, amount in problem.use[here.job.name, candidate.key].items():
+        more = math.ceil(here.load.get((name, slot.index), 0.0) + amount - problem.shared[name].amount - 1e-6)
+        if more > 0:
+            short[name] = more
+    return short
+
+
+def _larger_candidates(
+    here: JobContext, candidates: Sequence[Candidate], finder: CandidateFinder
+) -> tuple[Candidate, ...]:
+    """Return candidates that only the limits of the file exclude, without those that others of them dominate."""
+    job, limits = here.job, here.problem.limits
+    if not limits.limits:
+        return ()
+    known = {c.key for c in candidates}
+    excluded = [c for c in find_for_plan(finder.without_amounts, job)[0] if c.key not in known and c.provisionable]
+    use = {(job.name, c.key): use_of(c, limits) for c in excluded}
+    return drop_dominated(job, excluded, use, frozenset(name for taken in use.values() for name in taken))
+
+
+def _run_shortage(here: JobContext, empty: JobContext, candidate: Candidate) -> dict[str, int] | None:
+    """Return by limit what one unbroken run of the candidate lacks beside the other jobs.
+
+    The start that lacks least counts. None where no run fits the window at all; ``empty`` is the same with enough of
+    everything and without the other jobs.
+    """
+    problem, job = here.problem, here.job
+    window = problem.slots_for(job, candidate)
+    best: dict[str, int] | None = None
+    for first, slot in enumerate(window):
+        begins = may_begin(problem, job, candidate, slot)
+        holds = run_from(empty.problem, job, candidate, {}, window[first:]) if begins else None
+        if holds is None and begins and candidate.closed:
+            continue
+        if holds is None:
+            break
+        short: dict[str, int] = {}
+        for name, amount in problem.use[job.name, candidate.key].items():
+            most = max(here.load.get((name, hold.slot.index), 0.0) + amount * hold.share for hold in holds)
+            more = math.ceil(most - problem.shared[name].amount - 1e-6)
+            if more > 0:
+                short[name] = more
+        if best is None or (len(short), sum(short.values())) < (len(best), sum(best.values())):
+            best = short
+    return best
+
+
+def constraint_costs(
+    here: JobContext,
+    cost: Usd,
+    candidates: Sequence[Candidate],
+    dropped: Sequence[DroppedListing],
+    finder: CandidateFinder,
+) -> tuple[ConstraintCost, ...]:
+    """Return the cost to the job of residency, placement, egress cap, ``max_moves: 0``, group and deadline.
+
+    Each is the job's cost less that of its best single run without the rule, the others held in place; a rule whose
+    absence saves nothing costs zero and says so.
+    """
+    costs: list[ConstraintCost] = []
+    job = here.job
+    if job.residency.allow or job.residency.deny:
+        costs.append(_cost_of(here, "residency", cost, _provisionable(finder, without_residency(job)), None))
+    if rules_by_placement(job, dropped):
+        costs.append(_cost_of(here, "placement", cost, _provisionable(finder, without_placement(job)), None))
+    if job.data is not None and job.data.egress_cap is not None:
+        costs.append(_cost_of(here, "egress cap", cost, _provisionable(finder, without_egress_cap(job)), None))
+    if here.mates_region is not None:
+        costs.append(_cost_of(replace(here, mates_region=None), "group", cost, candidates, None))
+    if most_starts(job) == 0:
+        costs.append(_cost_of(replace(here, job=without_max_moves(job)), "max_moves", cost, candidates, None))
+    if job.deadline is not None:
+        slots = slots_past_deadline(here, window(job, here.problem.now)[0])
+        found = _cost_of(here, "deadline", cost, candidates, slots)
+        # Under the guard a deadline also costs what the fallback does, which a plan made again alone tells.
+        if found.saving_usd > Usd(0) or all(c.guard is None for c in candidates):
+            costs.append(found)
+    return tuple(costs)
+
+
+def _provisionable(finder: CandidateFinder, job: Job) -> list[Candidate]:
+    return [c for c in find_for_plan(finder, job)[0] if c.provisionable]
+
+
+def _cost_of(
+    here: JobContext, rule: str, cost: Usd, candidates: Sequence[Candidate], slots: Sequence[Slot] | None
+) -> ConstraintCost:
+    best = best_single_run(here, candidates, slots, below=cost)
+    if best is None:
+        return ConstraintCost(rule, Usd(0), "")
+    finish = f", done {best.finish:%Y-%m-%d %H:%M}Z" if best.finish else ""
+    return ConstraintCost(rule, cost - best.cost, f"{best.candidate.key}{finish}")

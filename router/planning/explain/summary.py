@@ -1,0 +1,235 @@
+"""Summarise each job: result, probability of being on time, alternatives, dropped offers; and list unplaced jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import numpy as np
+
+from pricing.money import Usd
+from pricing.places import SIMULATED_CLOUDS, Market, mixes_simulated_and_real
+from pricing.risk import TOLD_HOURS
+from router.jobs.spec import Job
+from router.planning.document.costing import amortised_per_step, job_cost, moved_volumes
+from router.planning.document.plan import DroppedOffers, JobSummary, Line, PlannedMove, Unplaced
+from router.planning.document.plan_facts import OVER_BUDGET
+from router.planning.explain.alternatives import alternatives_of, runner_up
+from router.planning.explain.price_doubts import price_doubts
+from router.planning.explain.relaxations import (
+    EGRESS_CAP,
+    LEAVE_GROUP,
+    MOVE_MAINTENANCE,
+    constraint_costs,
+    relaxations_of,
+)
+from router.planning.find.candidate import Candidate
+from router.planning.find.candidates import DroppedListing
+from router.planning.improve.preemption import preemptions
+from router.planning.problem.on_time import on_time_probability_of
+from router.planning.problem.problem import PlacementProblem
+from router.planning.problem.schedule import ScheduledRun
+from router.planning.program.effort import Effort
+from router.planning.program.planning_input import NOT_LOOKED_AT, PARTLY_LOOKED_AT, PlanningInput
+from router.planning.program.single_runs import JobContext, contexts_of
+from router.planning.program.solve import PlacementSolution
+
+_PHASE = "explanations"
+
+
+def summarise(
+    planning_input: PlanningInput,
+    answer: PlacementSolution,
+    lines: Sequence[Line],
+    moves: Sequence[PlannedMove],
+    effort: Effort,
+) -> tuple[tuple[JobSummary, ...], tuple[Unplaced, ...]]:
+    """Return summaries of all jobs and the unplaced ones, both by name.
+
+    Costs of rules, and relaxations, are left out from where the time of ``effort`` is over.
+    """
+    summaries: list[JobSummary] = []
+    unplaced: list[Unplaced] = []
+    problem = planning_input.problem
+    preempted = preemptions(answer, moves)
+    moved = moved_volumes(problem, answer.runs)
+    for here in contexts_of(planning_input.jobs, problem, answer, lines):
+        job = here.job
+        late = effort.late(_PHASE)
+        summary = _summary(here, answer, lines, moves, planning_input, late=late)
+        summaries.append(replace(summary, preemption=preempted.get(job.name)) if job.name in preempted else summary)
+        if job.name not in answer.runs:
+            unplaced.append(_unplaced(replace(here, moved=moved), planning_input, late=late))
+    return tuple(summaries), tuple(unplaced)
+
+
+def _summary(
+    here: JobContext,
+    answer: PlacementSolution,
+    lines: Sequence[Line],
+    moves: Sequence[PlannedMove],
+    findings: PlanningInput,
+    *,
+    late: bool,
+) -> JobSummary:
+    problem, job = here.problem, here.job
+    runs = answer.runs.get(job.name, ())
+    candidates = problem.all_candidates[job.name]
+    dropped = findings.dropped.get(job.name, ())
+    own_moves = [m for m in moves if m.job == job.name]
+    cost = job_cost(lines, moves, job.name)
+    own_lines = [line for line in lines if line.job == job.name]
+    carbon = None if here.problem.emissions is None else Usd.total(x.carbon_usd for x in own_lines if x.carbon_usd)
+    grams = None if carbon is None else sum(x.grams_co2e or 0 for x in own_lines)
+    chosen = frozenset(run.candidate.key for run in runs)
+    found = alternatives_of(here, chosen, candidates, findings.advisory.get(job.name, ()))
+    return JobSummary(
+        job=job.name,
+        job_digest=job.digest,
+        team=job.team,
+        project=job.project,
+        cost_usd=cost,
+        usd_per_step=amortised_per_step(runs, own_moves) if runs else None,
+        steps=sum(run.steps for run in runs),
+        start=runs[0].start if runs else None,
+        finish=max(run.end for run in runs) if runs else None,
+        deadline=job.deadline.at(problem.now) if job.deadline else None,
+        confidence=job.confidence,
+        on_time_probability=on_time_probability_of(job, runs),
+        runner_up=runner_up(found, cost if carbon is None else cost + carbon) if runs else None,
+        alternatives=found,
+        constraint_costs=constraint_costs(here, cost, candidates, dropped, findings.finder)
+        if runs and not late
+        else (),
+        dropped=_dropped(dropped),
+        notes=(
+            *((PARTLY_LOOKED_AT,) if runs and job.name in findings.partly else ()),
+            *_notes(problem, job, runs),
+            *_budget_notes(job, own_lines),
+            *_made_up_notes(job, lines),
+            *_carbon_notes(own_lines),
+        ),
+        grams_co2e=grams,
+        carbon_usd=carbon,
+    )
+
+
+def _dropped(dropped: Sequence[DroppedListing]) -> tuple[DroppedOffers, ...]:
+    """Return one row for each reason, most offers first."""
+    groups: dict[str, list[DroppedListing]] = {}
+    for drop in dropped:
+        groups.setdefault(drop.code, []).append(drop)
+    rows = []
+    for code, found in groups.items():
+        cheapest = min(
+            found,
+            key=lambda d: (d.listing.offer.usd_per_hour.nanos / d.listing.machine.accelerator_count, d.listing.name),
+        )
+        rows.append(DroppedOffers(code, len(found), f"{cheapest.listing.name}: {cheapest.reason}"))
+    return tuple(sorted(rows, key=lambda r: (-r.offers, r.reason)))
+
+
+def _notes(problem: PlacementProblem, job: Job, runs: Sequence[ScheduledRun]) -> tuple[str, ...]:
+    """Return what the reader must know to trust the figures: estimates and weak prices."""
+    notes = []
+    for run in runs[:1]:
+        notes += _late_start_notes(job, run, problem.now)
+    for run in runs:
+        c = run.candidate
+        if not c.speed_basis.startswith("measured"):
+            notes.append(f"speed on {c.accelerators} {c.accelerator} is {c.speed_basis}, ±{c.risk.relative_error:.0%}")
+        if c.weak:
+            notes.append(f"{c.key}: {c.weak}")
+        notes += price_doubts(problem, c)
+        if c.risk_basis and any(part.offer.market is Market.SPOT for part in c.parts):
+            notes.append(f"{c.key}: {_expected_interruptions(c)}{c.risk_basis}")
+        if c.guard is not None and c.fallback is None:
+            notes.append(
+                f"{c.key}: nothing is behind it: it is taken to leave a pool that fails too often for others like it, "
+                "at its price; a job that may go on demand is taken to do that instead, which costs more"
+            )
+    if job.checkpoint is None and runs:
+        notes.append("no checkpoint: an interruption starts it over")
+    return tuple(dict.fromkeys(notes))
+
+
+_BAD_POOLS = 1.5  # times the interruptions that the stated rate brings, from which on bad pools bring the rest
+
+
+def _expected_interruptions(c: Candidate) -> str:
+    """Return how many interruptions the job is expected to see on a guarded gang, and whether bad pools have most."""
+    if c.guard is None:
+        return ""
+    usual = c.gang_risk.per_hour_over(TOLD_HOURS) * c.guard.interruptions / c.risk.interruptions_per_hour
+    bad = ", most of them where the pool is a bad one" if usual * _BAD_POOLS < c.guard.interruptions else ""
+    return f"{c.guard.interruptions:,.1f} interruptions expected of the job{bad}; "
+
+
+_WORTH_TELLING = 1.02
+
+
+def _late_start_notes(job: Job, run: ScheduledRun, now: datetime) -> list[str]:
+    """Return what a guarded run costs where it starts late: less is left then for spot to come back."""
+    guard = run.candidate.guard
+    if guard is None or not guard.costs or job.deadline is None:
+        return []
+    left = (job.deadline.at(now) - run.start - run.startups * run.candidate.startup) / timedelta(hours=1)
+    windows, usd = (list(column) for column in zip(*guard.costs, strict=True))
+    expected = float(np.interp(left, windows, usd))
+    if expected < usd[-1] * _WORTH_TELLING:
+        return []
+    more = (expected / usd[-1] - 1) * 100
+    return [
+        f"its cost is that of a start at once; begun as late as here it is {more:.0f} % more, with less time to wait"
+    ]
+
+
+def _budget_notes(job: Job, lines: Sequence[Line]) -> tuple[str, ...]:
+    """Return a note where a job may come to cost more than its budget, which holds for what is expected."""
+    most = Usd.total(line.at_risk_usd for line in lines)
+    if job.budget is None or most <= job.budget:
+        return ()
+    own, ceiling = (f"${usd.dollars():,.2f}" for usd in (job.budget, most))
+    return (f"its budget of {own} {OVER_BUDGET}: at the ceilings of its prices it may cost up to {ceiling}",)
+
+
+def _made_up_notes(job: Job, lines: Sequence[Line]) -> tuple[str, ...]:
+    """Return a note where a job is on a made-up cloud while others of its plan are on real ones."""
+    clouds = sorted({line.cloud for line in lines if line.job == job.name} & SIMULATED_CLOUDS)
+    if not clouds or not mixes_simulated_and_real(line.cloud for line in lines):
+        return ()
+    return (f"{', '.join(clouds)} is made up, and this plan mixes it with real clouds: its prices are nobody's",)
+
+
+def _carbon_notes(lines: Sequence[Line]) -> tuple[str, ...]:
+    """Return the figures of carbon that stand in for unknown ones."""
+    return tuple(dict.fromkeys(line.carbon_doubt for line in lines if line.carbon_doubt))
+
+
+def _unplaced(here: JobContext, findings: PlanningInput, *, late: bool) -> Unplaced:
+    job = here.job
+    candidates, dropped = here.problem.all_candidates[job.name], findings.dropped.get(job.name, ())
+    reason = findings.infeasible.get(job.name)
+    if reason == NOT_LOOKED_AT:
+        return Unplaced(job.name, job.team, job.priority, reason, ())
+    relaxations = () if late else relaxations_of(here, candidates, dropped, findings.finder)
+    if reason is None:
+        together = "together with the other jobs " if len(here.problem.jobs) > 1 else ""
+        reason = f"{together}it fits no limit, budget or deadline"
+        alone = next((r for r in relaxations if r.change.startswith("+$")), None)
+        if alone is not None:
+            reason = f"too little money: {alone.detail.split(',')[0]}"
+        closed = next((r for r in relaxations if r.change.startswith(MOVE_MAINTENANCE)), None)
+        if closed is not None:
+            reason = f"no machines during maintenance {closed.change.removeprefix(MOVE_MAINTENANCE)}"
+        if any(r.change.startswith(LEAVE_GROUP) for r in relaxations):
+            reason = f"its group {job.group} is in {here.mates_region}, where it finds no room"
+        egress = next((r for r in relaxations if EGRESS_CAP in r.change), None)
+        if egress is not None:
+            reason = f"too much leaves {egress.change.rpartition(EGRESS_CAP)[2]} in a month: {egress.change} would do"
+    elif not candidates:
+        drops = _dropped(dropped)
+        if drops:
+            reason += ": " + ", ".join(f"{d.reason} drops {d.offers}" for d in drops[:4])
+    return Unplaced(job.name, job.team, job.priority, reason, relaxations)

@@ -1,0 +1,538 @@
+"""Find the offers that can run a job, priced and timed, and give a reason for each that cannot."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from functools import cached_property
+
+from pricing.book import PriceBook
+from pricing.machines import Accelerator
+from pricing.money import Usd, UsdPerHour
+from pricing.places import Market, RegionId
+from pricing.risk import GangRisk, RiskTable, describe_risk, join_risks
+from router.jobs.experience import Experience
+from router.jobs.limits import Limits
+from router.jobs.spec import GangOption, Job
+from router.jobs.speed import Speed, UnknownSpeed, gang_speed
+from router.planning.find.candidate import Candidate, GangPart, steps_to_do
+from router.planning.find.emissions import GangCarbon, emission_table, gang_carbon
+from router.planning.find.fallbacks import FallbackFinder
+from router.planning.find.feasibility import ListingRefusal, covers, refusal
+from router.planning.find.gang_rates import GangRates, RateFinder, RunTerms, stated_risk
+from router.planning.find.listings import OfferListing, listings_by_accelerator, spreads
+from router.planning.find.machine_mixes import MachinePair, machine_pairs, mixed_gangs, running_split
+from router.planning.find.placement_rule import placement_refusal
+from router.planning.find.transfers import (
+    Transfer,
+    UnknownTariff,
+    cap_exceeded,
+    cloud_cap_exceeded,
+    transfers_into,
+)
+
+_HOUR = timedelta(hours=1)
+_FREE = UsdPerHour(0)
+ENOUGH = 10**15  # an amount of any limit that is never used up
+
+
+@dataclass(frozen=True, slots=True)
+class GangOffer:
+    """A gang as it is sold, whatever job runs on it: its parts, price and risk."""
+
+    name: str
+    parts: tuple[GangPart, ...]
+    usd_per_hour: UsdPerHour
+    amortised_usd_per_hour: UsdPerHour | None
+    risk: GangRisk
+    weak: str
+    carbon: GangCarbon | None
+    risk_basis: str
+
+
+class _JobFindings:
+    """Results that the candidates of one job share: transfers by region, speeds by machine, rates, fallbacks."""
+
+    def __init__(self, rates: RateFinder, fallbacks: FallbackFinder) -> None:
+        self.rates, self.fallbacks = rates, fallbacks
+        self.moves: dict[RegionId, tuple[Transfer, ...] | UnknownTariff] = {}
+        self.speeds: dict[tuple[str, str, int], Speed | UnknownSpeed] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class DroppedListing:
+    """A listing (or region) that cannot serve the job.
+
+    ``code`` groups reasons; ``accelerators`` is the size of the gang that was tried.
+    """
+
+    code: str
+    reason: str
+    listing: OfferListing
+    accelerators: int
+
+
+def no_offer_reason(job: Job, dropped: Iterable[DroppedListing], advisory: Sequence[Candidate] = ()) -> str:
+    """Return why a job has no candidate that can be ordered, in words that name what the book lacks where it does.
+
+    ``advisory`` are its candidates that cannot be ordered from here.
+    """
+    wanted = " or ".join(sorted({option.accelerator for option in job.gang.options}))
+    codes = {each.code for each in dropped}
+    if not codes and not advisory:
+        return f"the price book has no {wanted}"
+    if not advisory and codes == {"residency"}:
+        return f"the price book has no {wanted} where residency lets the job run"
+    return "no offer passes the job's rules"
+
+
+def candidates_for(
+    job: Job, book: PriceBook, limits: Limits, now: datetime, advisory: bool
+) -> tuple[tuple[Candidate, ...], tuple[DroppedListing, ...]]:
+    """Return the candidates of one job sorted by key, and the listings that were dropped.
+
+    Offers that cannot be ordered from here are dropped with code ``advisory`` unless ``advisory``.
+    """
+    finder = CandidateFinder(book, limits, now, advisory=advisory)
+    return finder.find(job)
+
+
+class CandidateFinder:
+    """Finds candidates for many jobs against one book and caches what depends on the book alone.
+
+    With ``experience`` the speeds and interruption rates of earlier runs count instead of what jobs and book state.
+    With ``risk_quantile`` the interruptions of each spot pool count as known, at this quantile of what is believed.
+    """
+
+    def __init__(
+        self,
+        book: PriceBook,
+        limits: Limits,
+        now: datetime,
+        *,
+        advisory: bool,
+        experience: Experience | None = None,
+        orders_advisory: bool | None = None,
+        risk_quantile: float | None = None,
+    ) -> None:
+        self._book = book
+        self._risk_quantile = risk_quantile
+        # A plan finds what it cannot order, too, and shows it without choosing it.
+        self.orders_advisory = advisory if orders_advisory is None else orders_advisory
+        self.experience = experience or Experience()
+        self._limits = limits
+        self.now = now
+        self._advisory = advisory
+        self._listings: Mapping[str, tuple[OfferListing, ...]] = listings_by_accelerator(book, limits)
+        # Keyed by identity because listings are slow to hash; these live as long as the finder.
+        self._emissions = emission_table(book, limits)
+        self._gangs: dict[tuple[tuple[int, int], ...], GangOffer] = {}
+        self._rates: dict[RunTerms, RateFinder] = {}
+        self._covering = {
+            id(listing): tuple(limit for limit in limits.limits if covers(limit, listing))
+            for listings in self._listings.values()
+            for listing in listings
+        }
+
+    @cached_property
+    def without_amounts(self) -> CandidateFinder:
+        """Return the same finder with every limit of the file raised beyond need; caps of offers stay."""
+        unlimited = tuple(limit.model_copy(update={"amount": ENOUGH}) for limit in self._limits.limits)
+        limits = self._limits.model_copy(update={"limits": unlimited})
+        raised = CandidateFinder(
+            self._book,
+            limits,
+            self.now,
+            advisory=self._advisory,
+            experience=self.experience,
+            orders_advisory=self.orders_advisory,
+            risk_quantile=self._risk_quantile,
+        )
+        raised._rates = self._rates
+        return raised
+
+    @cached_property
+    def _risk(self) -> RiskTable:
+        """Return the risk of gangs by the book and by what was counted in pools."""
+        return self.experience.risk(self._book).at_quantile(self._risk_quantile)
+
+    @property
+    def book(self) -> PriceBook:
+        """Return the price book in which it finds."""
+        return self._book
+
+    def with_learned_speeds(self, job: Job) -> Job:
+        """Return the job with the speeds of its earlier runs."""
+        return self.experience.job(job, self._book)
+
+    def find(
+        self, job: Job, *, most_spot: int | None = None
+    ) -> tuple[tuple[Candidate, ...], tuple[DroppedListing, ...]]:
+        """Return candidates and dropped listings of one job, as :func:`candidates_for`.
+
+        With ``most_spot`` only gangs on one offer are looked at, and for each option no more once so many are on spot,
+        the cheapest: they take most of the time.
+        """
+        candidates: list[Candidate] = []
+        dropped: list[DroppedListing] = []
+        rates = self._rates_of(job)
+        findings = _JobFindings(rates, FallbackFinder(rates.terms.window_hours, self._book, self._limits))
+        job = self.with_learned_speeds(job)
+        found = [(option, each) for option in job.gang.options for each in self._listings.get(option.accelerator, ())]
+        found.sort(key=lambda pair: _order_of_look(pair[1]))
+        on_spot: Counter[GangOption] = Counter()
+        for option, listing in found:
+            if most_spot is not None and on_spot[option] == most_spot:
+                continue
+            result = self._evaluate_listing(job, option, listing, findings)
+            if isinstance(result, DroppedListing):
+                dropped.append(result)
+                continue
+            candidates.append(result)
+            on_spot[option] += result.market is Market.SPOT
+            if result.market is Market.ON_DEMAND and result.provisionable:
+                findings.fallbacks.add(result)
+        for option in job.gang.options:
+            if most_spot is None and not job.gang.same_zone:
+                candidates += self._over_zones(job, option, findings)
+        if most_spot is None and job.gang.mixed:
+            candidates += self._over_types(job, findings)
+        findings.rates.forget_figures()
+        return _with_running(job, sorted(candidates, key=lambda c: c.key), self.now), tuple(dropped)
+
+    def _rates_of(self, job: Job) -> RateFinder:
+        """Return the rates of all jobs with these terms: a variant of a job with another rule has the same ones."""
+        terms = RunTerms(
+            job.checkpoint, job.interruptions, job.restart_time, job.confidence, _window_hours(job, self.now)
+        )
+        return self._rates.setdefault(terms, RateFinder(terms))
+
+    def _evaluate_listing(
+        self,
+        job: Job,
+        option: GangOption,
+        listing: OfferListing,
+        findings: _JobFindings,
+    ) -> Candidate | DroppedListing:
+        """Return the candidate for one listing, or why it is dropped."""
+        refused = refusal(job, option, listing, self._limits, self._covering[id(listing)])
+        if refused is not None:
+            return DroppedListing(refused.code, refused.reason, listing, option.count)
+        misplaced = placement_refusal(job, option, (listing,), self._book)
+        if misplaced is not None:
+            return DroppedListing(misplaced.code, misplaced.reason, listing, option.count)
+        machines = option.count // listing.machine.accelerator_count
+        parts = self._split_on_demand_core(job, listing, machines)
+        if isinstance(parts, ListingRefusal):
+            return DroppedListing(parts.code, parts.reason, listing, option.count)
+        return self._evaluate_gang(job, option, parts, findings)
+
+    def _over_zones(
+        self,
+        job: Job,
+        option: GangOption,
+        findings: _JobFindings,
+    ) -> list[Candidate]:
+        """Return gangs that no zone holds alone; a job with an on-demand core stays in one zone."""
+        candidates: list[Candidate] = []
+        if job.gang.on_demand_share > 0:
+            return candidates
+        for spread in spreads(self._listings.get(option.accelerator, ()), option.count):
+            if any(refusal(job, option, replace(zone, cap=None), self._limits) for zone, _ in spread):
+                continue
+            if placement_refusal(job, option, tuple(zone for zone, _ in spread), self._book) is not None:
+                continue
+            parts = tuple(GangPart(zone.offer, zone.machine, count, zone) for zone, count in spread)
+            found = self._evaluate_gang(job, option, parts, findings)
+            if not isinstance(found, DroppedListing):
+                candidates.append(found)
+        return candidates
+
+    def _over_types(self, job: Job, findings: _JobFindings) -> list[Candidate]:
+        """Return gangs of two machine types of one family; a spot gang with an on-demand core has one type."""
+        candidates: list[Candidate] = []
+        options = {(option.accelerator, option.count): option for option in job.gang.options}
+        sizes = sorted({option.count for option in job.gang.options})
+        for pair, count in ((pair, count) for pair in self._pairs for count in sizes):
+            wanted = [options.get((each.machine.accelerator, count)) for each in pair.listings]
+            if any(
+                option is None or self._rules_out(job, option, each)
+                for option, each in zip(wanted, pair.listings, strict=True)
+            ):
+                continue
+            if job.gang.on_demand_share > 0 and pair.cheaper.offer.market is Market.SPOT:
+                continue
+            option, machines = (
+                options[pair.cheaper.machine.accelerator, count],
+                count // pair.cheaper.machine.accelerator_count,
+            )
+            for gang in mixed_gangs(pair, machines, self._limits, running_split(job, pair)):
+                parts = tuple(GangPart(each.offer, each.machine, number, each) for each, number in gang)
+                found = self._evaluate_gang(job, option, parts, findings)
+                if not isinstance(found, DroppedListing):
+                    candidates.append(found)
+        return candidates
+
+    @cached_property
+    def _pairs(self) -> tuple[MachinePair, ...]:
+        return machine_pairs((each for found in self._listings.values() for each in found), self._limits)
+
+    def _rules_out(self, job: Job, option: GangOption, listing: OfferListing) -> bool:
+        """Return whether a rule, other than a limit or a lack of machines, forbids the gang on one listing."""
+        refused = refusal(job, option, replace(listing, cap=None), self._limits, ())
+        return refused is not None or placement_refusal(job, option, (listing,), self._book) is not None
+
+    def _evaluate_gang(
+        self,
+        job: Job,
+        option: GangOption,
+        parts: tuple[GangPart, ...],
+        findings: _JobFindings,
+    ) -> Candidate | DroppedListing:
+        """Return the gang of these parts as a candidate, or why it is dropped."""
+        listing = parts[-1].listing
+
+        def drop(code: str, reason: str) -> DroppedListing:
+            return DroppedListing(code, reason, listing, option.count)
+
+        if not self._advisory and not all(p.offer.provisionable for p in parts):
+            return drop("advisory", "cannot be ordered from here (see --advisory)")
+        moves, speed = findings.moves, _speed_of(job, parts, findings, self._book.accelerators)
+        if isinstance(speed, UnknownSpeed):
+            return drop("speed", speed.reason)
+        place = listing.region.id
+        if place not in moves:
+            moves[place] = transfers_into(job, listing.region, self._book)
+        transfers = moves[place]
+        if isinstance(transfers, UnknownTariff):
+            return drop("egress unknown", transfers.reason)
+        cap_reason = cap_exceeded(job, transfers)
+        if cap_reason is not None:
+            return drop("egress cap", cap_reason)
+        above = cloud_cap_exceeded(self._limits, transfers, place)
+        if above:
+            return drop("egress cap of a cloud", above)
+        found = self._with_rates(job, option, parts, speed, transfers, findings)
+        return drop(found.code, found.reason) if isinstance(found, ListingRefusal) else found
+
+    def _split_on_demand_core(
+        self, job: Job, listing: OfferListing, machines: int
+    ) -> tuple[GangPart, ...] | ListingRefusal:
+        """Return the whole gang on one offer, or the requested on-demand core with the rest on spot."""
+        share = job.gang.on_demand_share
+        core = math.ceil(share * machines - 1e-9)
+        if listing.offer.market is not Market.SPOT or core == 0:
+            return (GangPart(listing.offer, listing.machine, machines, listing),)
+        if core >= machines:
+            return ListingRefusal("core", "the on-demand core is the whole gang")
+        for other in self._listings[listing.machine.accelerator]:
+            same = (other.offer.cloud, other.offer.region, other.offer.zone, other.offer.instance_type)
+            if other.offer.market is Market.ON_DEMAND and same == (
+                listing.offer.cloud,
+                listing.offer.region,
+                listing.offer.zone,
+                listing.offer.instance_type,
+            ):
+                return (
+                    GangPart(other.offer, other.machine, core, other),
+                    GangPart(listing.offer, listing.machine, machines - core, listing),
+                )
+        return ListingRefusal("core", "no on-demand offer beside the spot one for the core")
+
+    def _with_rates(
+        self,
+        job: Job,
+        option: GangOption,
+        parts: tuple[GangPart, ...],
+        speed: Speed,
+        transfers: tuple[Transfer, ...],
+        findings: _JobFindings,
+    ) -> Candidate | ListingRefusal:
+        """Return the candidate with its rates, or why it is too slow or too risky."""
+        gang = self._gang(parts, option.count)
+        here = _runs_here(job, parts, self.now)
+        steps = steps_to_do(job, running=here)
+        stated = stated_risk(job, gang.parts, gang.risk)
+        risk = gang.risk if stated is None else stated
+        spot = parts[-1].offer.market is Market.SPOT
+        behind = findings.fallbacks.find(job, parts[-1].listing.region.id, steps) if spot else None
+        rates = findings.rates.rates(
+            speed,
+            risk,
+            steps,
+            gang.usd_per_hour.dollars(),
+            None if behind is None else behind.gang,
+            spot=spot,
+            age_hours=_age_hours(job, self.now) if here else 0.0,
+        )
+        if isinstance(rates, ListingRefusal):
+            return rates
+        guarded = behind if rates.guard is not None else None
+        return Candidate(
+            key=gang.name,
+            job=job.name,
+            region=parts[-1].offer.region_id,
+            parts=gang.parts,
+            accelerator=option.accelerator,
+            accelerators=option.count,
+            usd_per_hour=gang.usd_per_hour,
+            amortised_usd_per_hour=gang.amortised_usd_per_hour,
+            steps_per_hour=rates.steps_per_hour,
+            on_time_steps_per_hour=rates.on_time_steps_per_hour,
+            billed_share=rates.billed_share,
+            startup=job.start_time,
+            risk=rates.risk,
+            gang_risk=risk,
+            transfers=transfers,
+            running=False,
+            speed_basis=speed.basis,
+            weak=gang.weak if stated is None else _join_doubts(p.offer.weak for p in gang.parts),
+            carbon=gang.carbon,
+            risk_basis=gang.risk_basis if stated is None else _stated_basis(job),
+            guard=rates.guard,
+            fallback=None if guarded is None else guarded.candidate,
+            fallback_moves=_FREE if guarded is None else _moves_rate(rates, guarded.moved, steps),
+        )
+
+    def _gang(self, parts: tuple[GangPart, ...], accelerators: int) -> GangOffer:
+        """Return the gang of these parts, made once."""
+        key = tuple((id(part.listing), part.machines) for part in parts)
+        gang = self._gangs.get(key)
+        if gang is None:
+            risks = [self._risk.gang(p.offer, p.machine, p.machines) for p in parts]
+            doubts = [*(p.offer.weak for p in parts), *(r.weak for r in risks)]
+            gang = self._gangs[key] = GangOffer(
+                name=f"{parts[-1].listing.name}x{accelerators}{_kind(parts)}",
+                parts=parts,
+                usd_per_hour=_sum_rates(p.offer.usd_per_hour.times(p.machines) for p in parts),
+                amortised_usd_per_hour=_amortised(parts),
+                risk=join_risks(risks),
+                weak=_join_doubts(doubts),
+                carbon=None
+                if self._emissions is None
+                else gang_carbon(
+                    ((p.machines, p.machine, p.listing.region) for p in parts), self._emissions, self._limits
+                ),
+                risk_basis=describe_risk(risks),
+            )
+        return gang
+
+
+def _order_of_look(listing: OfferListing) -> tuple[bool, float]:
+    """Return where a listing stands in the look at offers: gangs on spot, cheapest first, fall back on those before."""
+    spot = listing.offer.market is Market.SPOT
+    return spot, listing.offer.usd_per_hour.nanos / listing.machine.accelerator_count if spot else 0.0
+
+
+def _speed_of(
+    job: Job, parts: tuple[GangPart, ...], findings: _JobFindings, known: tuple[Accelerator, ...]
+) -> Speed | UnknownSpeed:
+    """Return the speed of a gang: of machine types the slowest that the whole gang would have on one of them.
+
+    The relative error of a mix is the larger one.
+    """
+    machines, found = sum(part.machines for part in parts), {}
+    for part in parts:
+        key = (part.offer.cloud, part.offer.instance_type, machines)
+        if key not in findings.speeds:
+            findings.speeds[key] = gang_speed(job.workload, part.machine, machines, part.listing.accelerator, known)
+        speed = findings.speeds[key]
+        if isinstance(speed, UnknownSpeed):
+            return speed
+        found[part.offer.instance_type] = speed
+    slowest = min(found, key=lambda name: (found[name].steps_per_hour, name))
+    if len(found) == 1:
+        return found[slowest]
+    error = max(speed.relative_error for speed in found.values())
+    return Speed(found[slowest].steps_per_hour, error, f"that of {slowest} alone: {found[slowest].basis}")
+
+
+def _window_hours(job: Job, now: datetime) -> float | None:
+    """Return the hours from the end of the first start-up to the deadline; None without a deadline."""
+    if job.deadline is None:
+        return None
+    first = max(now, job.earliest_start.at(now)) if job.earliest_start else now
+    started = timedelta(0) if job.status is not None and job.status.running is not None else job.start_time
+    return (job.deadline.at(now) - first - started) / _HOUR
+
+
+def _moves_rate(rates: GangRates, moved: Usd, steps: int) -> UsdPerHour:
+    """Return what moving to the fallback is expected to cost for each productive hour reserved."""
+    if rates.guard is None or not moved.nanos:
+        return _FREE
+    reserved = steps / rates.on_time_steps_per_hour
+    return UsdPerHour(round(moved.nanos * rates.guard.probability / reserved))
+
+
+def _stated_basis(job: Job) -> str:
+    stated = job.interruptions.per_hour if job.interruptions is not None else None
+    return f"interrupted {stated:g} times an hour: the job file"
+
+
+def _join_doubts(doubts: Iterable[str]) -> str:
+    return "; ".join(dict.fromkeys(doubt for doubt in doubts if doubt))
+
+
+def _kind(parts: tuple[GangPart, ...]) -> str:
+    """Return the suffix of a candidate's key that tells gangs of several parts apart."""
+    if len(parts) == 1:
+        return ""
+    first = parts[0]
+    if first.offer.instance_type != parts[-1].offer.instance_type:
+        own = f"({first.listing.reservation})" if first.listing.reservation else ""
+        return f"+{first.machines}x{first.offer.instance_type}{own}"
+    return "+core" if parts[0].offer.market is not parts[-1].offer.market else "+zones"
+
+
+def _amortised(parts: tuple[GangPart, ...]) -> UsdPerHour | None:
+    """Return the amortised price of a gang an hour; None where that of a part is not known."""
+    rates = [part.listing.amortised for part in parts]
+    if any(rate is None for rate in rates):
+        return None
+    return _sum_rates(rate.times(part.machines) for rate, part in zip(rates, parts, strict=True) if rate is not None)
+
+
+def _sum_rates(rates: Iterator[UsdPerHour]) -> UsdPerHour:
+    return UsdPerHour(sum(rate.nanos for rate in rates))
+
+
+def _runs_here(job: Job, parts: tuple[GangPart, ...], now: datetime) -> bool:
+    """Return whether the job's status says that it runs on exactly these parts (an unknown zone fits any).
+
+    A job that may not run yet cannot go on: wherever it runs, it has to start again.
+    """
+    placement = job.status.running if job.status else None
+    if placement is None or (job.earliest_start is not None and job.earliest_start.at(now) > now):
+        return False
+    offer, by_type = parts[-1].offer, {part.offer.instance_type: 0 for part in parts}
+    for part in parts:
+        by_type[part.offer.instance_type] += part.machines * part.machine.accelerator_count
+    same = (offer.cloud, offer.region, offer.market, by_type) == (
+        placement.cloud,
+        placement.region,
+        placement.market,
+        placement.accelerators_by_type,
+    )
+    return same and (placement.zone is None or offer.zone is None or placement.zone == offer.zone)
+
+
+def _age_hours(job: Job, now: datetime) -> float:
+    """Return how long the job has run where it runs now; 0 where its status does not say since when."""
+    since = None if job.status is None or job.status.running is None else job.status.running.since
+    return 0.0 if since is None else max(0.0, (now - since) / _HOUR)
+
+
+def _with_running(job: Job, candidates: list[Candidate], now: datetime) -> tuple[Candidate, ...]:
+    """Mark the candidate on which the job runs now.
+
+    That is the one in the stated zone if it is there, else the first by key that fits.
+    """
+    placement = job.status.running if job.status else None
+    indexes = [i for i, c in enumerate(candidates) if _runs_here(job, c.parts, now)]
+    if placement is None or not indexes:
+        return tuple(candidates)
+    index = min(indexes, key=lambda i: (candidates[i].offer.zone != placement.zone, i))
+    return (*candidates[:index], replace(candidates[index], running=True), *candidates[index + 1 :])

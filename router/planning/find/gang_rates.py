@@ -1,0 +1,396 @@
+"""Compute a job's rates on a gang from its speed, its interruptions and what the job file states of them. Pure.
+
+On-demand and reserved gangs, and jobs that cannot resume, run alone: goodput in closed form. A spot gang runs under the
+deadline guard (:mod:`router.jobs.guarded_run`), with the on-demand gang of a named fallback behind it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Final, Protocol
+
+import numpy as np
+
+from pricing.hazard import Hazard
+from pricing.offers import Offer
+from pricing.places import Market
+from pricing.risk import GangRisk
+from pricing.units import to_digits, to_percent
+from router.jobs import goodput
+from router.jobs.goodput import BilledShares, GangRunRisk
+from router.jobs.guarded_run import (
+    GuardedFigures,
+    GuardedWork,
+    LevelFigures,
+    aged_figures,
+    figure_levels,
+    in_time_by_speed,
+    started_figures,
+)
+from router.jobs.quantities import LONGEST_RUN
+from router.jobs.spec import Checkpoint, Interruptions, Job
+from router.jobs.speed import Speed
+from router.planning.find.checkpoint_times import interval_hours, write_hours
+from router.planning.find.feasibility import ListingRefusal
+
+#: A fallback is begun this much before its last moment: the controller looks at a gang every five minutes.
+GUARD_MARGIN_HOURS: Final = 2 * 5 / 60
+_HOUR = timedelta(hours=1)
+_LONGEST_HOURS: Final = LONGEST_RUN / _HOUR
+# The time reserved of a guarded run lies between what the fallback alone needs and the deadline. More of it keeps the
+# places from other jobs: the least is taken in which the run would cost little more than in all of it. Its cost is that
+# of a run that begins at once, whose guard acts at the deadline; one that begins as late as it may costs that bit more.
+_WINDOWS: Final = 5
+_WIDEST: Final = 6.0  # times the least window
+_DEADLINES: Final = 2  # windows beyond the widest, up to a deadline that is further away
+_LONGEST_WAIT: Final = 45.0  # mean waits for machines, which hardly any wait exceeds
+_NEEDED: Final = 1.3  # times the least window, where not even that is left
+_LITTLE_MORE: Final = 1.2
+_USUAL_PRICE_RATIO: Final = 3.0  # of on-demand over spot, to judge a pool by where a job may not use on-demand
+_TYPICAL_LIFE: Final = 8.0  # hours: saves are planned at the mean rate of a life of this length, or of the whole run
+
+
+@dataclass(frozen=True, slots=True)
+class FallbackGang:
+    """The on-demand gang that a guarded run falls back on, as its rates need it.
+
+    ``steps_per_hour`` is expected; ``start_hours`` is from the decision to the first new step, transfers included.
+    ``refusal`` is the probability that it cannot be had, ``failures_per_hour`` how often it is lost.
+    """
+
+    key: str
+    steps_per_hour: float
+    start_hours: float
+    usd_per_hour: float
+    refusal: float
+    failures_per_hour: float
+
+
+@dataclass(frozen=True, slots=True)
+class GuardTerms:
+    """The guard's part of a run: its fallback, and how likely the run is to be done in time.
+
+    ``probability`` is that of needing the fallback, ``on_time_probability`` that of being done by the deadline if the
+    run begins as late as the time reserved allows: before that it is surer.
+    ``reserves_fallback``: without it the run is not as sure as the job asks, so that limits keep it free for the run.
+    ``slow_share`` is how much longer than expected the work takes at a speed that is reached with the job's confidence.
+    ``interruptions`` are those expected in the whole run. ``costs`` are the expected dollars of the whole run by the
+    hours from its start to the deadline, rising: the less is left, the more of it is on the fallback.
+    """
+
+    hours_per_reserved: float
+    probability: float
+    on_time_probability: float
+    refusal_probability: float
+    reserves_fallback: bool
+    slow_share: float
+    interruptions: float
+    shares: BilledShares
+    costs: tuple[tuple[float, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GangRates:
+    """A job's rates on a gang: goodput, the same with its confidence, the share billed, and the risk behind them.
+
+    ``guard`` is None where the gang runs alone.
+    """
+
+    steps_per_hour: float
+    on_time_steps_per_hour: float
+    billed_share: float
+    risk: GangRunRisk
+    guard: GuardTerms | None = None
+
+
+class _Part(Protocol):
+    @property
+    def offer(self) -> Offer: ...
+
+
+def stated_risk(job: Job, parts: Iterable[_Part], risk: GangRisk) -> GangRisk | None:
+    """Return the risk of a gang by the interruptions an hour that the job file states; None where it states none.
+
+    A statement is on gangs with spot machines. It goes before all evidence, and stays what it is: a constant rate.
+    """
+    stated = None if job.interruptions is None else job.interruptions.per_hour
+    if stated is None or not any(part.offer.market is Market.SPOT for part in parts):
+        return None
+    known = Hazard.known(stated)
+    return GangRisk(known, known, 0.0, risk.recovery_hours, (), "")
+
+
+@dataclass(frozen=True, slots=True)
+class RunTerms:
+    """The statements of a job on which its rates depend.
+
+    ``window_hours`` are those from its first start to its deadline, None without one. Jobs and variants of a job that
+    state the same have the same rates.
+    """
+
+    checkpoint: Checkpoint | None
+    interruptions: Interruptions | None
+    restart_time: timedelta
+    confidence: float
+    window_hours: float | None
+
+
+@dataclass
+class RateFinder:
+    """Computes rates of gangs, each once, for all jobs with the same terms."""
+
+    terms: RunTerms
+    _figures: dict[tuple[object, ...], tuple[np.ndarray, np.ndarray, LevelFigures]] = field(default_factory=dict)
+    _found: dict[tuple[object, ...], GangRates | ListingRefusal] = field(default_factory=dict)
+
+    def rates(
+        self,
+        speed: Speed,
+        risk: GangRisk,
+        steps: int,
+        usd_per_hour: float,
+        fallback: FallbackGang | None,
+        *,
+        spot: bool,
+        age_hours: float = 0.0,
+    ) -> GangRates | ListingRefusal:
+        """Return the job's rates on a gang of this price, or why it is too slow or too risky.
+
+        ``age_hours`` is how long it has run without an interruption: the older, the less likely is the next one.
+        """
+        guarded = spot and self.terms.checkpoint is not None
+        key = (speed.steps_per_hour, speed.relative_error, risk.hazard, risk.hardware_per_hour, risk.recovery_hours)
+        key = (*key, steps, *((usd_per_hour, fallback, age_hours) if guarded else ()))
+        found = self._found.get(key)
+        if found is None and guarded:
+            found = self._guarded(speed, risk, steps, usd_per_hour, fallback, age_hours)
+        elif found is None:
+            found = self._alone(speed, risk, steps)
+        self._found[key] = found
+        return found
+
+    def forget_figures(self) -> None:
+        """Free what only the gangs of one job can share."""
+        self._figures.clear()
+
+    def _alone(self, speed: Speed, risk: GangRisk, steps: int) -> GangRates | ListingRefusal:
+        whole = steps / speed.steps_per_hour
+        alone = goodput.round_risk(
+            run_risk(self.terms, speed, risk, steps, risk.per_hour_over(min(whole, _LONGEST_HOURS)))
+        )
+        expected = to_digits(goodput.expected_steps_per_hour(alone))
+        slow = _too_slow(steps, expected)
+        if slow is not None:
+            return slow
+        on_time = expected
+        if self.terms.window_hours is not None:
+            on_time = to_digits(goodput.on_time_steps_per_hour(alone, steps, self.terms.confidence))
+            if on_time <= 0:
+                return ListingRefusal("too risky", f"no finish time is {to_percent(self.terms.confidence)} sure")
+        return GangRates(expected, on_time, to_digits(goodput.billed_share(alone)), alone)
+
+    def _guarded(
+        self,
+        speed: Speed,
+        risk: GangRisk,
+        steps: int,
+        usd_per_hour: float,
+        fallback: FallbackGang | None,
+        age_hours: float,
+    ) -> GangRates | ListingRefusal:
+        whole = steps / speed.steps_per_hour
+        # Saves hardly matter about their best interval: with few rates many gangs share their figures.
+        rate = _coarse(risk.per_hour_over(min(whole, _TYPICAL_LIFE)))
+        planned = run_risk(self.terms, speed, risk, steps, rate)
+        stalled = (planned.interval_hours + planned.stall_hours) / planned.interval_hours
+        work = GuardedWork(
+            work=whole * stalled,
+            relative_error=speed.relative_error,
+            restart=planned.startup_hours,
+            recovery=planned.recovery_hours,
+            loss=planned.mean_loss_hours,
+            hardware=risk.hardware_per_hour,
+            fallback_ratio=None if fallback is None else steps / fallback.steps_per_hour / (whole * stalled),
+            fallback_start=0.0 if fallback is None else fallback.start_hours,
+            margin=0.0 if fallback is None else GUARD_MARGIN_HOURS,
+        )
+        windows, by_speed, figures = self._figures_of(work, risk.hazard, age_hours)
+        if fallback is None:
+            expected = figures.expect_elsewhere(risk.hazard, _USUAL_PRICE_RATIO)
+        else:
+            expected = figures.expect(risk.hazard, fallback.usd_per_hour / usd_per_hour)
+        sure = _on_time(by_speed, expected, fallback)
+        best = self._choose(expected, sure, windows, usd_per_hour, 0.0 if fallback is None else fallback.usd_per_hour)
+        if best is None:
+            return ListingRefusal("too risky", f"no finish time is {to_percent(self.terms.confidence)} sure")
+        refusal = 0.0 if fallback is None else fallback.refusal
+        alone = float(_on_time(by_speed, expected, None)[best])
+        reserves = fallback is not None and self.terms.window_hours is not None and alone < self.terms.confidence
+        window, chance = float(windows[best]), float(sure[best])
+        sureness = 0.5 if self.terms.window_hours is None else self.terms.confidence
+        slower = 1 + _deviations(sureness) * speed.relative_error
+        rates = _guarded_rates(
+            planned, work, expected, steps, window, chance, refusal, reserves=reserves, slower=slower
+        )
+        if isinstance(rates, ListingRefusal) or rates.guard is None or fallback is None or len(windows) == 1:
+            return rates
+        usd = expected.spot * usd_per_hour + expected.fallback * fallback.usd_per_hour
+        costs = tuple((to_digits(w), to_digits(u)) for w, u in zip(windows, usd, strict=True))
+        return replace(rates, guard=replace(rates.guard, costs=costs))
+
+    def _windows(self, work: GuardedWork) -> np.ndarray:
+        """Return the times that may be reserved, rising; hours after the first start-up."""
+        if self.terms.window_hours is None:
+            return np.array([math.inf])
+        least = work.least_window * (1 + _deviations(self.terms.confidence) * work.relative_error)
+        most, count = _WIDEST * least, _WINDOWS
+        if work.fallback_ratio is not None:
+            # Where the deadline is too near, the gang needs longer: the plan says so, or which one would do.
+            most = min(most, self.terms.window_hours) if self.terms.window_hours > least else _NEEDED * least
+        elif least + _LONGEST_WAIT * work.recovery > most:
+            # Alone, a short run may wait for machines far longer than it works, though mostly it does not.
+            most, count = least + _LONGEST_WAIT * work.recovery, 2 * _WINDOWS
+        # A little more than the least, at which nothing is left for interruptions.
+        windows = np.unique(least * (most / least) ** (np.arange(1, count + 1) / count))
+        if self.terms.window_hours > most:
+            # No guarded run is given so much time, but the guard acts no sooner; alone a run may need it to be sure.
+            further = (self.terms.window_hours / most) ** (np.arange(1, _DEADLINES + 1) / _DEADLINES)
+            windows = np.append(windows, most * further)
+        # Alone it goes on after its deadline: the last window has what it costs, the others how likely it is in time.
+        return np.append(windows, math.inf) if work.fallback_ratio is None else windows
+
+    def _figures_of(self, work: GuardedWork, hazard: Hazard, age: float) -> tuple[np.ndarray, np.ndarray, LevelFigures]:
+        """Return the times that may be reserved, how likely the speed is high enough in each, and the figures."""
+        levels = figure_levels(hazard)
+        key = (work, hazard.shape, levels, age)
+        found = self._figures.get(key)
+        if found is None:
+            windows = self._windows(work)
+            by_speed = np.where(np.isfinite(windows), in_time_by_speed(work, windows), 1.0)
+            if age > 0:
+                figures = aged_figures(work, hazard.shape, levels, windows, age)
+            else:
+                figures = started_figures(work, hazard.shape, levels, windows)
+            found = self._figures[key] = windows, by_speed, figures
+        return found
+
+    def _choose(
+        self,
+        expected: GuardedFigures,
+        sure: np.ndarray,
+        windows: np.ndarray,
+        usd_per_hour: float,
+        fallback_usd_per_hour: float,
+    ) -> int | None:
+        """Return the shortest window that is sure enough and costs little more than the widest; None for none."""
+        if self.terms.window_hours is None:
+            return 0
+        cost = expected.spot * usd_per_hour + expected.fallback * fallback_usd_per_hour
+        alone = len(cost) > 1 and not math.isfinite(float(windows[-1]))
+        enough = [i for i in range(len(cost) - alone) if sure[i] >= self.terms.confidence]
+        if alone:
+            return enough[0] if enough else None
+        widest = cost[min(_WINDOWS, len(cost)) - 1]
+        given = enough[:1] + [i for i in enough[1:] if i < _WINDOWS]
+        return next((i for i in given if cost[i] <= widest * _LITTLE_MORE), given[-1] if given else None)
+
+
+def _guarded_rates(
+    planned: GangRunRisk,
+    work: GuardedWork,
+    expected: GuardedFigures,
+    steps: int,
+    window: float,
+    sure: float,
+    refusal: float,
+    *,
+    reserves: bool,
+    slower: float,
+) -> GangRates | ListingRefusal:
+    # The last window reaches to the deadline, where the guard acts.
+    spot, fallback, elapsed = (float(f[-1]) for f in (expected.spot, expected.fallback, expected.elapsed))
+    reserved = window if math.isfinite(window) else elapsed
+    elapsed = min(elapsed, reserved)
+    slow = _too_slow(steps, steps / elapsed)
+    if slow is not None:
+        return slow
+    hits, lost = float(expected.interruptions[-1]), float(expected.lost[-1])
+    wasted = work.restart + work.loss
+    restarts = lost * (work.restart / wasted if wasted > 0 else 0.0)
+    cycle = planned.interval_hours + planned.stall_hours
+    done = max(spot - lost, 0.0)
+    shares = [done * planned.interval_hours / cycle, lost - restarts, done * planned.stall_hours / cycle, restarts]
+    risk = goodput.replace_rate(planned, max(hits / max(spot, 1e-9), 1e-9))
+    return GangRates(
+        steps_per_hour=to_digits(steps / elapsed),
+        on_time_steps_per_hour=to_digits(steps / reserved),
+        billed_share=to_digits(min(1.0, spot / elapsed)),
+        risk=goodput.round_risk(risk),
+        guard=GuardTerms(
+            hours_per_reserved=to_digits(fallback / reserved),
+            probability=to_digits(float(expected.fallback_probability[-1])),
+            on_time_probability=to_digits(sure),
+            refusal_probability=refusal,
+            reserves_fallback=reserves,
+            slow_share=to_digits(slower),
+            interruptions=to_digits(hits),
+            shares=BilledShares(*(to_digits(share / spot) if spot > 0 else 0.0 for share in shares)),
+        ),
+    )
+
+
+def _on_time(by_speed: np.ndarray, expected: GuardedFigures, fallback: FallbackGang | None) -> np.ndarray:
+    """Return the probability to be done in each window.
+
+    What the guard cannot hold is the speed, and the fallback: it may be refused, or, where it is begun at the last
+    moment, lost again when no time is left for that. Without one the gang has to be done alone.
+    """
+    if fallback is None:
+        return np.asarray(by_speed * (1 - expected.fallback_probability))
+    needed = expected.fallback_probability
+    lost_again = 1 - np.exp(-fallback.failures_per_hour * expected.fallback / np.maximum(needed, 1e-12))
+    late = needed * fallback.refusal + expected.last_moment_probability * (1 - fallback.refusal) * lost_again
+    return np.asarray(by_speed * (1 - late))
+
+
+def _too_slow(steps: int, steps_per_hour: float) -> ListingRefusal | None:
+    if steps_per_hour * _LONGEST_HOURS >= steps:
+        return None
+    days = math.inf if steps_per_hour == 0 else steps / steps_per_hour / 24
+    return ListingRefusal("too slow", f"{days:,.0f} days of run time: over {LONGEST_RUN.days}")
+
+
+def _deviations(confidence: float) -> float:
+    return max(0.0, goodput.normal_quantile(confidence))
+
+
+def _coarse(rate: float) -> float:
+    """Return the rate to the next half of a doubling."""
+    return float(2.0 ** (round(2 * math.log2(max(rate, 1e-6))) / 2))
+
+
+def run_risk(terms: RunTerms, speed: Speed, risk: GangRisk, steps: int, rate: float) -> GangRunRisk:
+    """Return the parameters of a run that is interrupted at this constant rate."""
+    whole = steps / speed.steps_per_hour
+    lost = None if terms.interruptions is None else terms.interruptions.lost_work
+    if terms.checkpoint is None:
+        interval, stall, extra = whole, 0.0, 0.0
+    else:
+        stall, extra = write_hours(terms.checkpoint)
+        # A checkpoint is not begun before the one before it is written, whatever interval is stated.
+        interval = min(max(interval_hours(terms.checkpoint, rate), extra), whole)
+    return GangRunRisk(
+        nominal_steps_per_hour=speed.steps_per_hour,
+        relative_error=speed.relative_error,
+        interruptions_per_hour=rate,
+        recovery_hours=risk.recovery_hours,
+        startup_hours=terms.restart_time / _HOUR,
+        interval_hours=interval,
+        stall_hours=stall,
+        loss_extra_hours=extra,
+        resumes=terms.checkpoint is not None,
+        lost_work_hours=None if lost is None else lost / _HOUR,
+    )

@@ -1,0 +1,139 @@
+"""Split gangs over two machine types of one accelerator family (design note rules-of-the-plan). Pure.
+
+Both types are sold in one place and market, and have the same fabric and as many accelerators a machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import combinations
+
+from pricing.mix_rules import MIXABLE_FABRICS
+from router.jobs.limits import Limit, Limits
+from router.jobs.spec import Job
+from router.planning.find.feasibility import covers, limit_use
+from router.planning.find.listings import OfferListing, Spread, commitment_of
+
+MOST_SPLITS = 4  # of one pair of types
+
+
+@dataclass(frozen=True, slots=True)
+class MachinePair:
+    """Two listings whose machines may form one gang; ``cheaper`` costs no more an hour, ``other`` makes up the rest."""
+
+    cheaper: OfferListing
+    other: OfferListing
+
+    @property
+    def listings(self) -> tuple[OfferListing, OfferListing]:
+        """Return both, the cheaper one first."""
+        return self.cheaper, self.other
+
+    @property
+    def accelerators(self) -> frozenset[str]:
+        """Return the names of both types' accelerators; one where they are the same."""
+        return frozenset(listing.machine.accelerator for listing in self.listings)
+
+
+def machine_pairs(listings: Iterable[OfferListing], limits: Limits) -> tuple[MachinePair, ...]:
+    """Return every pair of listings of which a gang may be made, in the order of their names."""
+    groups: dict[tuple[object, ...], list[OfferListing]] = {}
+    for listing in listings:
+        offer, machine = listing.offer, listing.machine
+        if machine.fabric is not None and machine.fabric in MIXABLE_FABRICS.get(offer.cloud, frozenset()):
+            place = (offer.cloud, offer.region, offer.zone, offer.market)
+            kind = (listing.accelerator.family, machine.accelerator_count, machine.fabric)
+            groups.setdefault((*place, *kind), []).append(listing)
+    found = [
+        _pair(one, two)
+        for group in groups.values()
+        for one, two in combinations(group, 2)
+        if one.offer.instance_type != two.offer.instance_type and not _of_two_commitments(one, two, limits)
+    ]
+    return tuple(sorted(found, key=lambda pair: (pair.cheaper.name, pair.other.name)))
+
+
+def _pair(one: OfferListing, two: OfferListing) -> MachinePair:
+    cheaper, other = sorted((one, two), key=lambda x: (x.offer.usd_per_hour, x.offer.instance_type, x.name))
+    return MachinePair(cheaper, other)
+
+
+def _of_two_commitments(one: OfferListing, two: OfferListing, limits: Limits) -> bool:
+    """Return whether two different commitments pay for the types: the plan counts one for a gang."""
+    pools = {commitment_of(limits, listing) for listing in (one, two)} - {None}
+    return len(pools) > 1
+
+
+def mixed_gangs(pair: MachinePair, machines: int, limits: Limits, running: int | None = None) -> Iterator[Spread]:
+    """Yield gangs of ``machines`` machines of a pair: a few, from the most of the cheaper type to the fewest.
+
+    Each keeps all limits by itself. Where nothing bounds the cheaper type, it alone is no dearer and no slower: then
+    there is no mix but the one that runs now, with ``running`` machines of the cheaper type.
+    """
+    bounds = _bounds(pair, machines, limits)
+    if bounds is None:
+        return
+    fewest, most = bounds.fewest, bounds.most
+    chosen = set(_spaced(fewest, most)) if bounds.of_use else set()
+    if running is not None and fewest <= running <= most:
+        chosen.add(running)
+    for count in sorted(chosen, reverse=True):
+        yield ((pair.other, machines - count), (pair.cheaper, count))
+
+
+@dataclass(frozen=True, slots=True)
+class _Bounds:
+    """The fewest and the most machines of the cheaper type, and whether anything limits them (``of_use``)."""
+
+    fewest: int
+    most: int
+    of_use: bool
+
+
+def _bounds(pair: MachinePair, machines: int, limits: Limits) -> _Bounds | None:
+    """Return the bounds on machines of the cheaper type; None where no split fits.
+
+    With k of them, a limit takes u k + v (n - k): it bounds k from above where u > v, and from below where u < v.
+    """
+    fewest, most = 1, machines - 1
+    bounded = pair.cheaper.cap is not None
+    if pair.cheaper.cap is not None:
+        most = min(most, pair.cheaper.cap)
+    if pair.other.cap is not None:
+        fewest = max(fewest, machines - pair.other.cap)
+    for limit in limits.limits:
+        uses = [_use(limit, listing) for listing in pair.listings]
+        if uses[0] is None or uses[1] is None:
+            return None
+        left, slope = limit.amount - uses[1] * machines, uses[0] - uses[1]
+        if slope > 0:
+            most, bounded = min(most, left // slope), True
+        elif slope < 0:
+            fewest = max(fewest, -(left // -slope))
+        elif left < 0:
+            return None
+    return _Bounds(fewest, most, bounded) if fewest <= most else None
+
+
+def _use(limit: Limit, listing: OfferListing) -> int | None:
+    """Return how much of the limit a machine takes; None where that is unknown."""
+    return limit_use(limit, listing, 1) if covers(limit, listing) else 0
+
+
+def _spaced(fewest: int, most: int) -> Iterator[int]:
+    """Yield whole numbers from ``fewest`` to ``most``, both included, evenly apart."""
+    steps = min(MOST_SPLITS, most - fewest + 1) - 1
+    for step in range(steps + 1):
+        yield most - (most - fewest) * step // max(steps, 1)
+
+
+def running_split(job: Job, pair: MachinePair) -> int | None:
+    """Return how many machines of the cheaper type the job's gang has now; None where it runs on no such mix."""
+    placement = job.status.running if job.status is not None else None
+    if placement is None or placement.mixed_with is None:
+        return None
+    have = placement.accelerators_by_type
+    if have.keys() != {listing.offer.instance_type for listing in pair.listings}:
+        return None
+    return have[pair.cheaper.offer.instance_type] // pair.cheaper.machine.accelerator_count

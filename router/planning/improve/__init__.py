@@ -1,0 +1,1 @@
+"""Improve a solved plan: jobs that stay, late jobs, split jobs, early starts, preemption."""

@@ -1,0 +1,1 @@
+"""Plan again with other inputs: changes that are asked for, worths of rules and of gangs."""

@@ -1,0 +1,91 @@
+"""Tests that every database passes when a later version, here a made-up one, opens it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pricing.money import Usd
+from router.state.errors import StateError, TooNewError
+from router.state.ledger_file import LedgerFileKind, LedgerFileTitle, write_file
+from router.state.store import StateStore
+from router.state.versions import VERSIONS, check_version
+from tests.support.next_revision import UPGRADED, next_version
+from tests.support.state_suite import NewUrl, StateSuite
+from tests.support.state_values import HOUR, NOW, attempt, entry, node
+
+PLAN = "p" * 64
+
+
+class UpgradeSuite(StateSuite):
+    """A state of this version that the next one upgrades."""
+
+    def test_it_is_upgraded_as_it_is_opened(self, url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        with StateStore.open(url, now=NOW) as store:
+            made = store.id
+            _fill(store)
+            with next_version(monkeypatch, tmp_path), StateStore.open(url, now=NOW + HOUR) as later:
+                assert later.id == made
+                assert later.plans.plan(PLAN) == UPGRADED
+                assert later.attempts.nodes("a1") == (node("a1", 0), node("a1", 1))
+                assert (later.ledger.entries(), later.ledger.verify().problems) == ((entry("k1"), entry("k2")), ())
+            # It is not upgraded twice.
+            with next_version(monkeypatch, tmp_path), StateStore.open(url, now=NOW + HOUR) as later:
+                assert later.plans.plan(PLAN) == UPGRADED
+            # Whoever has it open meanwhile is told, and this version does not open it again.
+            with pytest.raises(TooNewError, match="9001"):
+                check_version(store._database)
+        with pytest.raises(TooNewError, match="later version"):
+            StateStore.open(url, now=NOW + HOUR)
+
+    def test_an_upgrade_that_fails_changes_nothing(
+        self, url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        with StateStore.open(url, now=NOW) as store:
+            _fill(store)
+        fails = "op.execute(\"UPDATE plans SET text = ''\"); op.drop_table('facts'); raise LookupError('made up')"
+        with next_version(monkeypatch, tmp_path, fails), pytest.raises(LookupError, match="made up"):
+            StateStore.open(url, now=NOW)
+        with StateStore.open(url, now=NOW) as store:
+            assert store.plans.plan(PLAN) == "{}"
+
+    def test_its_backup_is_restored_as_its_state_is_upgraded(
+        self, url: str, new_url: NewUrl, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        with StateStore.open(url, now=NOW) as store:
+            _fill(store)
+            store.whole.write(tmp_path / "old.gz", ())
+        with next_version(monkeypatch, tmp_path):
+            with StateStore.open(new_url(), now=NOW + HOUR) as other:
+                other.whole.restore(tmp_path / "old.gz")
+                assert other.plans.plan(PLAN) == UPGRADED
+                assert len(other.attempts.nodes("a1")) == 2
+                other.whole.write(tmp_path / "restored.gz", ())
+            with StateStore.open(url, now=NOW + HOUR) as later:
+                later.whole.write(tmp_path / "upgraded.gz", ())
+        assert (tmp_path / "restored.gz").read_bytes() == (tmp_path / "upgraded.gz").read_bytes()
+        with StateStore.open(new_url(), now=NOW + HOUR) as other:
+            with pytest.raises(TooNewError, match="9001"):
+                other.whole.restore(tmp_path / "upgraded.gz")
+            assert other.plans.plan(PLAN) is None
+
+    def test_a_backup_with_rows_that_its_version_never_had_is_refused(
+        self, url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        lines: list[list[Any]] = [["version", VERSIONS[-1]], ["row", "plans", {"digest": PLAN, "made_up": ""}]]
+        write_file(tmp_path / "odd.gz", LedgerFileTitle(LedgerFileKind.STATE, "s1"), lines)
+        with next_version(monkeypatch, tmp_path), StateStore.open(url, now=NOW) as store:
+            with pytest.raises(StateError, match="has rows of plans that its version does not know"):
+                store.whole.restore(tmp_path / "odd.gz")
+            assert store.plans.plan(PLAN) is None
+
+
+def _fill(store: StateStore) -> None:
+    store.plans.put_plan(PLAN, "{}", NOW)
+    store.plans.put_jobs({"d1": '{"name": "ö☃"}'}, NOW)
+    store.audit.add("anna", "apply", PLAN, Usd.parse("3.5"), NOW, gangs=1)
+    store.journal.note("a1", "ready", NOW, ranks=2)
+    store.attempts.add(attempt("a1"), (node("a1", 0), node("a1", 1)))
+    store.ledger.add([entry("k1"), entry("k2")])
