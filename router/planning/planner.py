@@ -195,7 +195,8 @@ def _plan_jobs(
 
     Where it is not, it runs on one offer, or is placed again beside the others with more time; where both cost more
     than the gap allows, all are placed again. After the last round what is not sure enough on one offer is left out;
-    a dearer plan with all of them on one offer goes before one that leaves a job out for being placed again.
+    a dearer plan with all of them on one offer goes before one that leaves a job out for being placed again. A search
+    that ended before the gap would again: then either may cost the gap more.
     ``tightened_confidence`` gets what was asked instead.
     """
     request, search, rounds = run.request, run.search, 0
@@ -207,12 +208,13 @@ def _plan_jobs(
         short = _short_of_confidence(jobs, answer.runs) if request.confidence_rounds else ()
         if not short:
             break
+        enough = request.gap if answer.gap <= request.gap else answer.gap + request.gap
         unsplit, without = unsplit_jobs(answer, short)
         if not without and unsplit.gap <= max(request.gap, answer.gap):
             answer = unsplit
             break
-        if not without and dearer is None:
-            dearer = PlannedJobs(planning_input, unsplit)
+        on_one_offer = None if without else PlannedJobs(planning_input, unsplit)
+        dearer = dearer or on_one_offer
         is_late = search.late(CONFIDENCE)
         if rounds >= request.confidence_rounds or is_late:
             if not is_late:
@@ -225,12 +227,14 @@ def _plan_jobs(
         )
         tightened = _build_problem(run, jobs, tightened_confidence, order)
         replanned = replan_jobs(answer, tightened.problem, short, search)
-        if (
-            replanned is not None
-            and replanned.gap <= max(request.gap, answer.gap)
-            and not _short_of_confidence(jobs, replanned.runs)
-        ):
-            return PlannedJobs(tightened, replanned)
+        repaired = [] if on_one_offer is None else [on_one_offer]
+        if replanned is not None and not _short_of_confidence(jobs, replanned.runs):
+            repaired.append(PlannedJobs(tightened, replanned))
+        cheapest = min(repaired, key=lambda planned: planned.answer.gap, default=None)
+        if cheapest is not None and cheapest.answer.gap <= enough:
+            return cheapest
+        if dearer is not None and any(job.name in tightened.infeasible for job in short):
+            return dearer  # with more time than it asks for, such a job has no place at all
     if dearer is not None and dearer.answer.runs.keys() - answer.runs.keys():
         return dearer
     return PlannedJobs(planning_input, answer)

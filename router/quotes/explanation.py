@@ -131,6 +131,9 @@ def propose_changes(asking: QuoteProblem, menu: Sequence[QuoteOption]) -> list[Q
     own = {v.size for v in menu}
     best = min(menu, key=lambda v: v.whole_usd(steps))
     add(f"without {best.region}", filter_options(asking.venues, lambda v: v.region != best.region and v.size in own))
+    clouds = sorted({v.candidate.offer.cloud for v in menu})
+    for cloud in clouds if len(clouds) > 1 else ():
+        add(f"on {cloud} alone", [v for v in asking.venues if v.candidate.offer.cloud == cloud and v.size in own])
     alone = list_single_sizes(asking, menu)
     return changes + [QuoteChange(what, venues) for what, venues in alone if venues != tuple(menu)]
 

@@ -18,6 +18,7 @@ from router.planning.columns.runs import RunPricer
 from router.planning.columns.table import build_table
 from router.planning.document.plan import Plan
 from router.planning.planner import make_plan
+from router.planning.program.solver import SolverFailedError
 from tests.support.checker import check_plan
 from tests.support.made_up_book import offer
 from tests.support.scenes import NORTH, SOUTH, a_job, a_request, places, problem_of
@@ -142,3 +143,24 @@ def test_a_program_that_ends_without_an_answer_is_solved_once_more_from_the_star
     solution = lp.solve()
     assert solution is not None
     assert solution.objective == pytest.approx(6)
+
+
+def test_a_dive_whose_program_the_solver_fails_at_still_ends_in_a_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    solve, fails = Master.solve, [2]
+
+    def failing(master: Master) -> object:
+        fixed = any(low > 0 for low in master._lp._highs.getLp().col_lower_)
+        if fixed and fails[0]:
+            fails[0] -= 1
+            raise SolverFailedError("stuck")
+        return solve(master)
+
+    jobs = [a_job(name, steps=200, deadline="+10h") for name in ("a", "b", "c", "d")]
+    one = offer("aws/south-1", "p9.48xlarge", "on_demand", "50", cap=1)
+    limits = {"teams": [{"team": jobs[0].team, "budget": "$470"}]}
+    sound = by_columns(jobs, [NORTH, one], limits)
+    monkeypatch.setattr(Master, "solve", failing)
+    plan = by_columns(jobs, [NORTH, one], limits)
+    assert fails == [0]
+    assert (plan.status, plan.bound_usd) == (sound.status, sound.bound_usd)
+    assert (len(plan.unplaced), plan.cost_usd) == (len(sound.unplaced), sound.cost_usd)

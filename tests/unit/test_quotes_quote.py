@@ -18,6 +18,7 @@ from router.quotes.quote_json import answers_to_json, quote_content, quote_from_
 from router.render import quote_text
 from router.spot.availability.observed import PoolObservation
 from tests.support.asked_quotes import a_budget, a_quote, by, dollars, refused
+from tests.support.made_up_book import offer
 from tests.support.scenes import ALPS, BAY, LAKE, NORTH, NORTH_SPOT, NOW, SOUTH, a_job
 
 HOURS = 3.2  # 300 steps at 100 an hour, after 12 minutes
@@ -54,6 +55,17 @@ def test_spot_makes_it_cheaper_and_less_certain() -> None:
         ("aws/north-1/p9.48xlarge", "on_demand"),
         ("aws/north-1/p9.48xlarge", "spot"),
     }
+
+
+def test_a_quote_on_two_clouds_costs_no_more_than_on_either() -> None:
+    lake_spot = offer("gcp/lake-1", "a9-highgpu-8g", "spot", "23")
+    q = a_quote(a_job(), 24, [NORTH, NORTH_SPOT, LAKE, lake_spot])
+    change = {o.change: o for o in q.alternatives}
+    for cloud, offers in (("aws", [NORTH, NORTH_SPOT]), ("gcp", [LAKE, lake_spot])):
+        if len({place.where.split("/")[0] for place in q.places}) > 1:
+            assert f"on {cloud} alone" in change
+        alone = a_quote(a_job(), 24, offers)
+        assert dollars(q.usd.mean) <= dollars(alone.usd.mean) * 1.02
 
 
 def test_a_job_that_forbids_spot_gets_none_and_is_told_what_it_would_bring() -> None:

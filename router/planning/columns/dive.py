@@ -16,6 +16,7 @@ from router.planning.columns.master import Master, MasterSolution
 from router.planning.columns.table import Bools, Floats
 from router.planning.columns.whole import PlanTotals, WholePlan
 from router.planning.program.effort import Effort
+from router.planning.program.solver import SolverFailedError
 
 _PHASE = "rounding"
 _WHOLE = 1 - 1e-6
@@ -35,6 +36,7 @@ def dive(
     """
     rounding = _Rounding(master, totals, solution)
     if first:
+        master.forget_basis()
         rounding.fix(first)
     while not effort.late(_PHASE) and rounding.fix_more(share):
         pass
@@ -74,7 +76,12 @@ class _Rounding:
         low = np.zeros(len(master.columns))
         low[[column for column in self.chosen if column is not None]] = 1.0
         master.fix(np.arange(len(low)), low, np.maximum(np.where(free, np.inf, 0.0), low))
-        again = master.solve()
+        try:
+            again = master.solve()
+        except SolverFailedError:
+            # The plan is finished without prices then, and other dives go on.
+            master.forget_basis()
+            return False
         if again is None:
             return False
         self.solution = again

@@ -84,6 +84,10 @@ class OpenLp:
         """Replace the bounds of a row."""
         self._highs.changeRowBounds(row, low, high)
 
+    def forget_basis(self) -> None:
+        """Let the next solution start anew: from a basis that is far from it the solver may need minutes."""
+        self._highs.clearSolver()
+
     def solve(self) -> LpSolution | None:
         """Return the optimum; None where there is none.
 
@@ -96,6 +100,12 @@ class OpenLp:
                 # From the last basis the solver can get stuck at duals that are off by more than its tolerance.
                 self._highs.clearSolver()
                 self._highs.run()
+            if self._highs.getModelStatus() not in _ANSWERS:
+                # Simplex itself can fail where a job left out costs a million times what others do.
+                self._highs.clearSolver()
+                self._highs.setOptionValue("solver", "ipm")
+                self._highs.run()
+                self._highs.setOptionValue("solver", "simplex")
             status, info = self._highs.getModelStatus(), self._highs.getInfo()
             if status in (highspy.HighsModelStatus.kInfeasible, highspy.HighsModelStatus.kUnboundedOrInfeasible):
                 return None

@@ -306,6 +306,10 @@ class Master:
         load = np.bincount(all_columns.place, weights=weights, minlength=len(self._capacity))
         return load.astype(np.float64)
 
+    def forget_basis(self) -> None:
+        """Let the next solution start anew, after many columns were fixed."""
+        self._lp.forget_basis()
+
     def solve(self) -> MasterSolution | None:
         """Return the optimum that keeps every limit; None where there is none (a fixing that nothing fits)."""
         for _ in range(_MOST_SOLVES):

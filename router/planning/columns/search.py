@@ -205,19 +205,17 @@ class _Search:
         self.progress(f"relaxation over {len(self.master.columns):,} unbroken runs of {len(table.jobs):,} jobs")
         solution, bound = self._relaxed(bound, _PATH_ROUNDS, _SINGLES_TO_PLACE)
         self.progress(f"relaxation over {len(self.master.columns):,} schedules, bound ${bound.usd:,.2f}")
-        plan = self._first_plan(solution)
+        plan = self._first_plan(solution, _DIVES if len(table.jobs) <= _MANY else _DIVES[1:3])
         self.progress(f"a plan of ${plan.usd:,.2f}, {sum(plan.left_out)} left out, bound ${bound.usd:,.2f}")
         self.best = plan
         none = (0,) * len(plan.left_out)
         state = _State(plan, max(bound.usd, floor_bound(table, none)), True, solution, none)
         state = self._place_more(state)
         self.best = state.plan
-        if any(state.plan.left_out):
-            state = self._with_jobs_left_out(state)
+        state = self._with_jobs_left_out(state)
         state = self._improve(state)
         self.best = state.plan
-        if any(state.plan.left_out) and state.plan.left_out != state.counted:
-            # The last improvement placed one more job: the bound holds for as many left out as before alone.
+        if state.plan.left_out != state.counted:  # the last improvement placed one more job
             state = self._improve(self._with_jobs_left_out(state))
         return replace(state, plan=self._early(self._stayed(state)))
 
@@ -236,9 +234,8 @@ class _Search:
             bound = max(bound, found, key=lambda b: b.usd)
         return solution, bound
 
-    def _first_plan(self, solution: MasterSolution) -> WholePlan:
+    def _first_plan(self, solution: MasterSolution, shares: Sequence[float]) -> WholePlan:
         """Return the best of some dives; jobs that one leaves out come first in the next."""
-        shares = _DIVES if len(self.table.jobs) <= _MANY else _DIVES[1:3]
         plans: list[WholePlan] = []
         stays = self.table.problem.stays
         first: dict[int, None] = {n: None for n, job in enumerate(self.table.jobs) if job.name in stays}
@@ -358,7 +355,18 @@ class _Search:
         return [self.master.columns[number] for number in self.master.add(columns)]
 
     def _with_jobs_left_out(self, state: _State) -> _State:
-        """Prove how many must be left out, then bound and improve the cost for as many."""
+        """Bound the cost for as many jobs as are left out, until the plans found on the way place no more."""
+        one_dive = len(self.table.jobs) > _MANY
+        while any(state.plan.left_out):
+            left_out = state.plan.left_out
+            state = self._bounded(state, one_dive=one_dive)
+            if state.plan.left_out == left_out:
+                break
+            one_dive = True
+        return state
+
+    def _bounded(self, state: _State, *, one_dive: bool) -> _State:
+        """Prove how many must be left out, then bound the cost for as many; a dive may place more."""
         self.master.add([column for column in state.plan.columns if column is not None])
         proven = self._prove(state.plan)
         most = np.array(state.plan.left_out, dtype=np.float64)
@@ -368,8 +376,10 @@ class _Search:
         solution, bound = self._relaxed(bound, _AGAIN_ROUNDS, _SINGLES_TO_SAVE)
         self.progress(f"{sum(state.plan.left_out)} left out, bound ${bound.usd:,.2f}")
         self.tried[:] = 0
-        many = len(self.table.jobs) > _MANY
-        dived = dive(self.master, self.totals, solution, self.effort, _DIVES[1]) if many else self._first_plan(solution)
+        if one_dive:
+            dived = dive(self.master, self.totals, solution, self.effort, _DIVES[1])
+        else:
+            dived = self._first_plan(solution, _DIVES[1:3])  # neither the longest nor the roughest
         plan = min(state.plan, dived, key=lambda found: found.rank)
         sure = proven and plan.left_out == state.plan.left_out
         least = max(bound.usd, floor_bound(self.table, state.plan.left_out))
