@@ -6,37 +6,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from pricing.money import Usd
 from router.files.csv_text import csv_text
 from router.render.page_frame import PageFrame
 from router.render.pages import fill_template
+from router.state.made_plans import ListedPlan
 
 PLAN_FIELDS = ("plan", "name", "as_of", "made_at", "made_by", "jobs", "placed", "cost_usd", "gap", "approved_by")
 
 
 @dataclass(frozen=True, slots=True)
 class PlanListRow:
-    """A plan of the list; ``approvals`` is None where who asks may not see them.
+    """A row of the list; ``approvals`` is None where the reader may not see them.
 
     ``has_earlier`` says that there is a plan of its name of an earlier night to compare it with.
     """
 
-    digest: str
-    as_of: datetime
-    made_at: datetime
-    made_by: str
-    name: str
-    jobs: int
-    placed: int
-    cost_usd: Usd
-    gap: float
+    plan: ListedPlan
     approvals: tuple[str, ...] | None
     has_earlier: bool = True
-
-    @property
-    def plan_id(self) -> str:
-        """Return the name of the plan."""
-        return f"plan-{self.digest[:12]}"
 
     @property
     def approved_by(self) -> str:
@@ -44,23 +31,17 @@ class PlanListRow:
         return "not shown" if self.approvals is None else ", ".join(self.approvals) or "nobody"
 
 
-@dataclass(frozen=True, slots=True)
-class LastPlan:
-    """The last plan of a name."""
-
-    name: str
-    digest: str
-    as_of: datetime
-
-
 def plan_list_page(
     rows: Sequence[PlanListRow],
-    names: Sequence[LastPlan],
+    names: Sequence[ListedPlan],
     older: str,
     now: datetime,
     frame: PageFrame | None = None,
 ) -> str:
-    """Return the page as HTML; ``older`` is the URL of earlier plans, "" where there are none."""
+    """Return the page as HTML.
+
+    ``names`` are the last plan of each name; ``older`` is the URL of earlier plans, "" where there are none.
+    """
     return fill_template("plan_list.html", frame=frame, rows=rows, names=names, older=older, now=now)
 
 
@@ -70,15 +51,15 @@ def plans_csv(rows: Sequence[PlanListRow]) -> str:
         PLAN_FIELDS,
         [
             (
-                row.plan_id,
-                row.name,
-                row.as_of.isoformat(),
-                row.made_at.isoformat(),
-                row.made_by,
-                row.jobs,
-                row.placed,
-                row.cost_usd,
-                row.gap,
+                row.plan.plan_id,
+                row.plan.name,
+                row.plan.as_of.isoformat(),
+                row.plan.made_at.isoformat(),
+                row.plan.made_by,
+                row.plan.jobs,
+                row.plan.placed,
+                row.plan.cost_usd,
+                row.plan.gap,
                 row.approved_by,
             )
             for row in rows

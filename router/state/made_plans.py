@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import Connection, Select, delete, func, select
 
 from pricing.money import ZERO, Usd
+from router.access.identity import TeamFilter
 from router.state.canonical_form import canonical_json, storable_text
 from router.state.database import Database
 from router.state.rows import insert_or_update, record_values
@@ -30,6 +31,26 @@ class TeamPart:
 
 
 @dataclass(frozen=True, slots=True)
+class ListedPlan:
+    """A plan in a list, as far as its reader may see it: jobs and cost of the reader's teams, the gap of all."""
+
+    digest: str
+    as_of: datetime
+    made_at: datetime
+    made_by: str
+    name: str
+    jobs: int
+    placed: int
+    cost_usd: Usd
+    gap: float
+
+    @property
+    def plan_id(self) -> str:
+        """Return the name of the plan."""
+        return f"plan-{self.digest[:12]}"
+
+
+@dataclass(frozen=True, slots=True)
 class MadePlanRow:
     """A plan that was made: digest, the moment it is for, when, by whom and under which name, its gap, its teams."""
 
@@ -40,6 +61,21 @@ class MadePlanRow:
     name: str
     gap: float
     teams: tuple[TeamPart, ...]
+
+    def seen_by(self, teams: TeamFilter) -> ListedPlan:
+        """Return the plan as a reader of these teams sees it."""
+        seen = [part for part in self.teams if teams.admits(part.team)]
+        return ListedPlan(
+            self.digest,
+            self.as_of,
+            self.made_at,
+            self.made_by,
+            self.name,
+            sum(part.jobs for part in seen),
+            sum(part.placed for part in seen),
+            Usd.total(part.cost_usd for part in seen),
+            self.gap,
+        )
 
 
 @dataclass(frozen=True, slots=True)

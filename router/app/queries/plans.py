@@ -8,16 +8,15 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
 
-from pricing.money import Usd
 from pricing.problems import InvalidInputError
-from router.access.identity import Permission, TeamFilter
+from router.access.identity import Permission
 from router.app.queries.context import QueryContext
 from router.planning.document.plan import Plan
 from router.planning.document.plan_json import plan_from_json
 from router.planning.document.restricted_plan import restrict_plan
 from router.planning.explain.change_causes import spec_changes
 from router.planning.explain.changes import PlanDiff, plan_diff
-from router.state.made_plans import PLANS_KEPT, MadePlanRow
+from router.state.made_plans import PLANS_KEPT, ListedPlan
 from router.state.store import StateStore
 
 LEAST_DIGITS = 4
@@ -35,26 +34,6 @@ class StoredPlan:
     plan: Plan
 
 
-@dataclass(frozen=True, slots=True)
-class ListedPlan:
-    """A plan in a list: what of it may be seen. ``gap`` is that of the whole plan."""
-
-    digest: str
-    as_of: datetime
-    made_at: datetime
-    made_by: str
-    name: str
-    jobs: int
-    placed: int
-    cost_usd: Usd
-    gap: float
-
-    @property
-    def plan_id(self) -> str:
-        """Return the name of the plan."""
-        return f"plan-{self.digest[:12]}"
-
-
 def list_plans(
     context: QueryContext, count: int = 50, before: datetime | None = None, name: str | None = None
 ) -> tuple[ListedPlan, ...]:
@@ -64,7 +43,7 @@ def list_plans(
     """
     teams = context.identity.require(Permission.READ_PLANS)
     rows = context.store.made_plans.newest(count if teams.is_all else MOST_PLANS, before, name=name)
-    listed = (_listed(row, teams) for row in rows)
+    listed = (row.seen_by(teams) for row in rows)
     return tuple(plan for plan in listed if teams.is_all or plan.jobs)[:count]
 
 
@@ -86,21 +65,6 @@ def page_of_plans(
         return found, None
     page = tuple(plan for plan in found[:count] if plan.as_of != found[count].as_of) or found[:count]
     return page, page[-1].as_of
-
-
-def _listed(row: MadePlanRow, teams: TeamFilter) -> ListedPlan:
-    seen = [part for part in row.teams if teams.admits(part.team)]
-    return ListedPlan(
-        row.digest,
-        row.as_of,
-        row.made_at,
-        row.made_by,
-        row.name,
-        sum(part.jobs for part in seen),
-        sum(part.placed for part in seen),
-        Usd.total(part.cost_usd for part in seen),
-        row.gap,
-    )
 
 
 def find_plan(context: QueryContext, name: str = "latest") -> StoredPlan | None:

@@ -49,10 +49,11 @@ from router.render.pages import PageParts, fill_frame
 from router.render.plan_csv import changes_csv, jobs_csv
 from router.render.plan_diff_page import plan_diff_page
 from router.render.plan_diff_text import diff_json
-from router.render.plan_list_page import LastPlan, PlanListRow, plan_list_page, plans_csv
+from router.render.plan_list_page import PlanListRow, plan_list_page, plans_csv
 from router.render.planned_job_page import planned_job_page
 from router.render.since_view import SinceView, since_view
 from router.render.tonight_page import ROWS, PlanUrls, tonight_parts
+from router.state.made_plans import ListedPlan
 
 HTML = "text/html; charset=utf-8"
 CSV = "text/csv; charset=utf-8"
@@ -282,7 +283,7 @@ def _compare(context: QueryContext, before: str, after: str) -> tuple[StoredPlan
 
 def _list_rows(
     context: QueryContext, before: datetime | None
-) -> tuple[tuple[PlanListRow, ...], tuple[LastPlan, ...], datetime | None]:
+) -> tuple[tuple[PlanListRow, ...], tuple[ListedPlan, ...], datetime | None]:
     """Return a page of plans, on the first the last of each name, and the moment before which the next page begins.
 
     The moment is None after the last page.
@@ -294,21 +295,13 @@ def _list_rows(
     oldest = context.store.made_plans.oldest()
     rows = tuple(
         PlanListRow(
-            digest=plan.digest,
-            as_of=plan.as_of,
-            made_at=plan.made_at,
-            made_by=plan.made_by,
-            name=plan.name,
-            jobs=plan.jobs,
-            placed=plan.placed,
-            cost_usd=plan.cost_usd,
-            gap=plan.gap,
+            plan=plan,
             approvals=None if approvals is None else approvals.get(plan.digest, ()),
             has_earlier=plan.name in oldest and oldest[plan.name] <= plan.as_of - ANOTHER_NIGHT,
         )
         for plan in listed
     )
-    names = tuple(LastPlan(plan.name, plan.digest, plan.as_of) for plan in list_last_plans(context) if before is None)
+    names = list_last_plans(context) if before is None else ()
     return rows, names, last
 
 
