@@ -60,7 +60,8 @@ class PoolExperience:
     ``hours`` is that time; ``exposure`` is the same in operational time (:func:`pricing.hazard.operational_time`, every
     life from its own age 0). ``interruptions`` are losses of capacity alone (:class:`LossReason`). Older lives and
     interruptions count less, both alike. ``runs`` is the number of lives, ``first_at`` and ``last_at`` when the
-    earliest and the latest of them ended.
+    earliest and the latest of them ended. ``waited_hours`` is the time in which the pool was seen to have no machines,
+    and ``waits`` how often it then had some again; both weigh the same, and are 0 where nobody looked.
     """
 
     cloud: str
@@ -76,6 +77,8 @@ class PoolExperience:
     first_at: datetime
     last_at: datetime
     kind: ExperienceKind = ExperienceKind.GANGS
+    waited_hours: float = 0.0
+    waits: float = 0.0
 
     def concerns(self, offer: Offer) -> bool:
         """Return whether it says something of the offer: the same pool, or one of them is of the whole region."""
@@ -100,12 +103,17 @@ def _is_same_pool(pool: tuple[str, str, str | None, str, str], offer: Offer) -> 
 
 @dataclass(frozen=True, slots=True)
 class Exposure:
-    """Hours in which a machine could be had, the same as operational time, how often that ended, and lives seen."""
+    """Hours in which a machine could be had, the same as operational time, how often that ended, and lives seen.
+
+    ``waited_hours`` are those in which none could be had, ``waits`` how often that ended.
+    """
 
     hours: float = 0.0
     losses: float = 0.0
     operational: float = 0.0
     lives: int = 0
+    waited_hours: float = 0.0
+    waits: float = 0.0
 
 
 def memory_weight(at: datetime, now: datetime) -> float:
@@ -119,12 +127,12 @@ def measure_exposure(
     """Return the exposure of one pool, observed at strictly increasing moments (ValueError otherwise).
 
     An observation holds until the next: an available one counts its whole interval, at the age that it has since the
-    pool came back, and a loss when the next is not available. An interval longer than ``longest_gap`` counts neither,
-    since nobody observed the pool, and ages begin anew after it. With ``now``, what is older counts less
-    (:func:`memory_weight`). A probe asks for a fresh machine, and a pool that has none to give may leave running ones
-    alone; where both were recorded, the two agree (docs/interruptions.md).
+    pool came back, and a loss when the next is not available; one without machines counts as waiting. An interval
+    longer than ``longest_gap`` counts neither, since nobody observed the pool, and ages begin anew after it. With
+    ``now``, what is older counts less (:func:`memory_weight`). A probe asks for a fresh machine, and a pool that has
+    none to give may leave running ones alone; where both were recorded, the two agree (docs/interruptions.md).
     """
-    exposed = lost = operational = 0.0
+    exposed = lost = operational = waited = waits = 0.0
     lives, born = 0, None
     before: tuple[datetime, bool] | None = None
     for at, available in observations:
@@ -135,12 +143,15 @@ def measure_exposure(
             born = at if available else None
             lives += available
         else:
-            if before[1] and born is not None:
-                weight = 1.0 if now is None else memory_weight(before[0], now)
+            weight = 1.0 if now is None else memory_weight(before[0], now)
+            if not before[1]:
+                waited += weight * hours(gap)
+                waits += weight if available else 0.0
+            elif born is not None:
                 exposed += weight * hours(gap)
                 operational += weight * operational_time(HazardShape.FALLING, hours(gap), hours(before[0] - born))
                 lost += 0.0 if available else weight
             if available and not before[1]:
                 born, lives = at, lives + 1
         before = (at, available)
-    return Exposure(exposed, lost, operational, lives)
+    return Exposure(exposed, lost, operational, lives, waited, waits)

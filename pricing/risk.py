@@ -3,8 +3,9 @@
 Evidence about a spot machine, each level shrunk towards the next: the pool's own record (gangs that were held there,
 its availability history), records of pools of the same cloud and accelerator generation, of the same cloud, of all;
 then the prior table, moved by what the cloud publishes (an advisor band, an eviction rate, a share of preempted
-machines). A rate that an owner states is taken as it is. Hardware fails on every market. The rate is never zero; where
-nobody has published any, it is wide and says so. Sources and figures: docs/interruptions.md.
+machines). How long a pool has no machines is as seen of it, shrunk to what its kind shows. A rate that an owner states
+is taken as it is. Hardware fails on every market. The rate is never zero; where nobody has published any, it is wide
+and says so. Sources and figures: docs/interruptions.md.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from datetime import date
 from functools import cached_property
 from typing import Final
 
-from pricing.hazard import Hazard, HazardShape, deviation_of, mix, operational_time
+from pricing.hazard import HIGH, LOW, Hazard, HazardShape, deviation_of, mix, operational_time
 from pricing.machines import Machine
 from pricing.offers import Offer
 from pricing.places import Market
@@ -26,11 +27,14 @@ from pricing.risk_levels import PoolPrior, PoolRecord, RiskLevels
 ANY = "*"
 # Published failure counts of large training clusters lie between one per 15,000 and 50,000 accelerator-hours.
 ACCELERATOR_HOURS_PER_FAILURE = 30_000.0
-FEWEST_HOURS_PER_FAILURE, MOST_HOURS_PER_FAILURE = 15_000.0, 50_000.0
+#: The same at the ends of the interval that holds a rate four times in five.
+_HOURS_PER_FAILURE: Final = {LOW: 50_000.0, HIGH: 15_000.0}
 # A gang of n machines of one pool is hit n**e times as often as one of them; 0 is always together, 1 independently.
 # Held and probed gangs of 4 to 16 lie between 0 and 0.75 (docs/interruptions.md): weights of three values.
 GANG_EXPONENTS: Final = ((0.3, 0.0), (0.4, 0.35), (0.3, 0.75))
 _USUAL_EXPONENT: Final = 0.35
+# So many waits of one pool say as much of their mean as all pools do (docs/interruptions.md).
+_WAITS_TO_KNOW: Final = 4.0
 _SHARE_POWER: Final = 0.5  # a share of preempted machines twice the usual one counts as sqrt(2)
 _DAYS_PER_MONTH: Final = 30.44
 # A pool's own record speaks for itself from so many interruptions, or such an operational time, on.
@@ -102,7 +106,7 @@ class GangRisk:
     """The interruption risk of a gang as a whole, its members bought as one offer.
 
     ``hazard`` is of preemptions of the gang, ``machine`` of one of its machines; ``hardware_per_hour`` comes on top.
-    ``recovery_hours`` is the unbilled wait after an interruption, ``weak`` the reason for doubt ("" if none).
+    ``recovery_hours`` is the mean unbilled wait after an interruption, ``weak`` the reason for doubt ("" if none).
     """
 
     hazard: Hazard
@@ -129,8 +133,7 @@ class GangRisk:
     def interval_over(self, hours: float) -> tuple[float, float]:
         """Return the interval that holds that rate four times in five."""
         few, many = (
-            self.hardware_per_hour * ACCELERATOR_HOURS_PER_FAILURE / each
-            for each in (MOST_HOURS_PER_FAILURE, FEWEST_HOURS_PER_FAILURE)
+            self.hardware_per_hour * ACCELERATOR_HOURS_PER_FAILURE / _HOURS_PER_FAILURE[end] for end in (LOW, HIGH)
         )
         low, high = (self.hazard.rate_over(hours, level) for level in self.hazard.interval)
         return low + few, high + many
@@ -184,7 +187,8 @@ class RiskTable:
 
     ``generations`` are accelerator generations by name, ``as_of`` the day from which the age of a band counts,
     ``shares`` the mean share of preempted machines by cloud and accelerator, where a cloud publishes it. With
-    ``quantile`` the level of each spot pool counts as known there, instead of as uncertain as it is.
+    ``quantile`` the level of each gang on spot counts as known there, instead of as uncertain as it is; at an end of
+    the interval hardware fails as seldom, or as often, as at that end of its own.
     """
 
     priors: tuple[RiskPrior, ...]
@@ -240,21 +244,27 @@ class RiskTable:
             none = Hazard.known(0.0)
             evidence = RiskEvidence("hardware", prior.source, prior.as_of)
             return GangRisk(none, none, hardware, prior.recovery_hours, (evidence,), prior.weak)
-        one, rows, weak = self._machine(offer, machine.accelerator, prior)
-        return GangRisk(_of_gang(one, machines), one, hardware, prior.recovery_hours, rows, weak)
+        one, rows, weak, recovery = self._machine(offer, machine.accelerator, prior)
+        whole = _of_gang(one, machines)
+        if self.quantile is not None:
+            one, whole = one.at_quantile(self.quantile), whole.at_quantile(self.quantile)
+            hardware *= ACCELERATOR_HOURS_PER_FAILURE / _HOURS_PER_FAILURE.get(
+                self.quantile, ACCELERATOR_HOURS_PER_FAILURE
+            )
+        return GangRisk(whole, one, hardware, recovery, rows, weak)
 
     def refusal_probability(self, offer: Offer, machine: Machine) -> float:
         """Return how often a gang of this offer is refused when it is asked for at once; assumed where unknown."""
         return self.prior(offer.cloud, machine.accelerator, offer.market).refusal_probability
 
     @cached_property
-    def _machines(self) -> dict[tuple[object, ...], tuple[Hazard, tuple[RiskEvidence, ...], str]]:
+    def _machines(self) -> dict[tuple[object, ...], tuple[Hazard, tuple[RiskEvidence, ...], str, float]]:
         return {}
 
     def _machine(
         self, offer: Offer, accelerator: str, prior: RiskPrior
-    ) -> tuple[Hazard, tuple[RiskEvidence, ...], str]:
-        """Return the hazard of one spot machine, its evidence, and the reason for doubt."""
+    ) -> tuple[Hazard, tuple[RiskEvidence, ...], str, float]:
+        """Return the hazard of one spot machine, its evidence, the reason for doubt, and the mean wait for another."""
         signal = (offer.interruption_band, offer.band_as_of, offer.preempted_share)
         key = (offer.cloud, offer.region, offer.zone, offer.instance_type, accelerator, *signal)
         found = self._machines.get(key)
@@ -262,12 +272,11 @@ class RiskTable:
             assumed, rows = self._assumed(offer, accelerator, prior)
             own = [record for record in self.records if record.concerns(offer)]
             hazard = self._levels.hazard(assumed, frozenset(record.pool for record in own))
-            if self.quantile is not None:
-                hazard = hazard.at_quantile(self.quantile)
             rows = (*_told_records(own), *self._told_level(assumed, own), *rows)
             events, exposure = sum(r.interruptions for r in own), sum(r.exposure for r in own)
             proven = events >= _OWN_INTERRUPTIONS or exposure >= _OWN_EXPOSURE
-            found = self._machines[key] = hazard, rows, "" if proven else prior.weak
+            recovery = _mean_wait(own, prior)
+            found = self._machines[key] = hazard, rows, "" if proven else prior.weak, recovery
         return found
 
     def _assumed(self, offer: Offer, accelerator: str, prior: RiskPrior) -> tuple[PoolPrior, tuple[RiskEvidence, ...]]:
@@ -352,12 +361,25 @@ def _of_gang(one: Hazard, machines: int) -> Hazard:
     return Hazard(one.shape, tuple(level for level, _ in levels), tuple(share for _, share in levels))
 
 
+def _told_wait(row: PoolExperience) -> str:
+    if row.waits >= 1:
+        return f", machines again after {row.waited_hours / row.waits:.2g} h"
+    return f", none for {row.waited_hours:,.1f} h" if row.waited_hours > 0 else ""
+
+
+def _mean_wait(own: Sequence[PoolExperience], prior: RiskPrior) -> float:
+    """Return the mean hours until a pool has machines again: as seen of it, shrunk to what is assumed of its kind."""
+    waited, waits = sum(r.waited_hours for r in own), sum(r.waits for r in own)
+    return (waited + _WAITS_TO_KNOW * prior.recovery_hours) / (waits + _WAITS_TO_KNOW)
+
+
 def _told_records(own: Sequence[PoolExperience]) -> tuple[RiskEvidence, ...]:
     return tuple(
         RiskEvidence(
             f"own {row.kind}",
             f"{row.interruptions:.2g} interruptions in {row.hours:,.1f} h of {row.runs:,} lives"
-            + (f" of {row.machines} machines" if row.machines > 1 else ""),
+            + (f" of {row.machines} machines" if row.machines > 1 else "")
+            + _told_wait(row),
             row.last_at.date().isoformat(),
         )
         for row in own

@@ -127,18 +127,17 @@ class LevelFigures:
     waited_before_leaving: Floats
 
     def expect_elsewhere(self, hazard: Hazard, price_ratio: float) -> GuardedFigures:
-        """Return the expectation of a gang without a fallback: it leaves a pool that is too dear for others like it.
+        """Return the expectation of a gang that leaves a pool which is too dear for others like it.
 
-        The work that is then left goes on as in the pools in which it would stay. How likely it is to be late is that
-        of staying.
+        As much is believed of each of those as of this one, so that it may leave them again. How likely the run is to
+        be late is that of staying.
         """
         weights = _figure_weights(hazard)
         going = self.progress_cost > price_ratio
-        staying = weights * ~going
-        if staying.sum() <= 0 or not going.any():
+        left = float((self.left_after_leaving * weights)[going].sum())
+        if not going.any() or left >= 1:
             return self.expect_variant(hazard, 0)
         stays = dict(zip(_NAMES, self.variants[:, 0], strict=True))
-        left = self.left_after_leaving * (weights * going)
         begun = {
             "spot": self.lost_before_leaving + (1 - self.left_after_leaving) * self.work,
             "elapsed": self.waited_before_leaving + (1 - self.left_after_leaving) * self.work,
@@ -147,10 +146,9 @@ class LevelFigures:
         }
         found = {}
         for name in _NAMES:
-            stay = stays[name] @ staying
             if name in begun:
-                usual = stay / staying.sum()
-                found[name] = stay + (begun[name] * weights * going).sum() + left.sum() * usual
+                first = stays[name] @ (weights * ~going) + begun[name] @ (weights * going)
+                found[name] = first / (1 - left)
             else:
                 found[name] = stays[name] @ weights
         return GuardedFigures(**found)

@@ -58,11 +58,13 @@ def read_pool_records(
             first_at=watch.first_at,
             last_at=watch.last_at,
             kind=ExperienceKind.AVAILABILITY,
+            waited_hours=watch.exposure.waited_hours,
+            waits=watch.exposure.waits,
         )
         for (cloud, region, zone, instance_type, market), watch in _read_watches(
             folder, now - window, now, longest_gap, _SPOT, decaying=True
         ).items()
-        if cloud in clouds and watch.exposure.hours > 0 and book.machine(cloud, instance_type) is not None
+        if cloud in clouds and watch.is_seen and book.machine(cloud, instance_type) is not None
     ]
     return tuple(sorted(records, key=lambda record: record.pool))
 
@@ -89,6 +91,11 @@ class _Watch:
     exposure: Exposure
     first_at: datetime
     last_at: datetime
+
+    @property
+    def is_seen(self) -> bool:
+        """Return whether it was observed for some time."""
+        return self.exposure.hours > 0 or self.exposure.waited_hours > 0
 
 
 def _read_watches(

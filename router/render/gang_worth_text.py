@@ -32,7 +32,10 @@ def worth_text(worth: GangWorth, screen: Screen = PLAIN) -> str:
         rows += [_row(_label(worth, case), case.figures, planned) for case in worth.changed if case.figures is not None]
         header = ("IF", "COST", "MORE", "FALLBACK", "SURE", "UNTIL")
         parts.append(format_table(header, rows, _RIGHT, {}, screen))
-        legend = "UNTIL: the end of the time reserved; lower and upper end: of the 80 % interval of its interruptions"
+        legend = (
+            "UNTIL: when the time that it needs to be so sure ends, of which a plan reserves whole slots; lower and "
+            "upper end: of the 80 % interval of its interruptions"
+        )
         parts.append(wrap_text(legend, "  "))
     refused = [case for case in (worth.planned, *worth.changed) if case.figures is None]
     parts += [wrap_text(f"{_label(worth, case)}: {case.refused}", "  ") for case in refused]

@@ -230,6 +230,8 @@ def _record(recording: Recording) -> PoolExperience:
         first_at=_NOW - timedelta(hours=recording.half * recording.tick_h) - _LOOKED,
         last_at=_NOW - _LOOKED,
         kind=ExperienceKind.AVAILABILITY,
+        waited_hours=seen.waited_hours,
+        waits=seen.waits,
     )
 
 

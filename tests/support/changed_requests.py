@@ -114,6 +114,13 @@ def _any_fabric(request: PlanRequest, job: Job, _: Relaxation) -> PlanRequest:
     return with_job(request, job.model_copy(update={"gang": job.gang.model_copy(update={"rdma": "optional"})}))
 
 
+def _more_saves(request: PlanRequest, job: Job, found: Relaxation) -> PlanRequest:
+    assert job.checkpoint is not None
+    interval = parse_duration(found.change.removeprefix("checkpoint interval "))
+    checkpoint = job.checkpoint.model_copy(update={"interval": interval})
+    return with_job(request, job.model_copy(update={"checkpoint": checkpoint}))
+
+
 def _any_placement(request: PlanRequest, job: Job, _: Relaxation) -> PlanRequest:
     return with_job(request, job.model_copy(update={"placement": "none"}))
 
@@ -134,6 +141,7 @@ FORMS: tuple[tuple[str, Change], ...] = (
     (r"allow [a-z]+/[\w-]+", _wider),
     (r"raise the egress cap to [\d,]+ GiB", _more_egress),
     (r"do without an RDMA fabric", _any_fabric),
+    (r"checkpoint interval \w+", _more_saves),
     (r"placement none", _any_placement),
     (r"\+\d+ (machines|accelerators|vcpus) of .+", _roomier),
 )

@@ -243,6 +243,13 @@ def test_a_spot_gang_runs_under_the_guard_of_the_cheapest_gang_on_demand_of_its_
     assert (kept[HERE].guard, kept[HERE].fallback) == (None, None)
 
 
+def test_without_a_deadline_leave_to_go_on_demand_changes_nothing() -> None:
+    free = found_for(a_job(steps=3000), [NORTH, NORTH_SPOT])[0][SPOT]
+    bound = found_for(a_job(steps=3000, spot="only"), [NORTH, NORTH_SPOT])[0][SPOT]
+    assert free == bound
+    assert free.fallback is None
+
+
 def test_the_more_is_left_to_the_deadline_the_less_of_it_is_on_the_fallback() -> None:
     spot = found_for(a_job(deadline="+12h"), [NORTH, NORTH_SPOT])[0][SPOT]
     assert spot.guard is not None

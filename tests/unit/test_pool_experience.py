@@ -43,6 +43,28 @@ def test_exposure_and_losses(observations: str, hours: float, losses: int) -> No
     assert found.losses == losses
 
 
+@pytest.mark.parametrize(
+    ("observations", "waited_hours", "waits"),
+    [
+        ("", 0, 0),
+        ("0-", 0, 0),
+        ("0- 30- 60-", 1, 0),  # it never came back, and the time counts
+        ("0+ 30- 60- 90+", 1, 1),
+        ("0- 30+ 60+ 90- 120+ 150-", 1, 2),
+        ("0- 31+ 61- 91-", 0.5, 0),  # nobody looked for 31 minutes
+    ],
+)
+def test_waits_are_the_time_without_machines_and_how_often_it_ended(
+    observations: str, waited_hours: float, waits: float
+) -> None:
+    found = measure_exposure(seen(observations), HALF_HOUR)
+    assert found.waited_hours == pytest.approx(waited_hours)
+    assert found.waits == waits
+    later = measure_exposure(seen(observations), HALF_HOUR, START + HALF_LIFE)
+    assert later.waited_hours == pytest.approx(waited_hours / 2, rel=0.02)
+    assert later.waits == pytest.approx(waits / 2, rel=0.02)
+
+
 @pytest.mark.parametrize("observations", ["10+ 0+", "10+ 10-"])
 def test_observations_out_of_order_are_refused(observations: str) -> None:
     with pytest.raises(ValueError, match="order of time"):

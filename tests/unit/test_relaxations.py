@@ -129,6 +129,13 @@ def test_spot_where_it_was_forbidden() -> None:
     assert checked([a_job(spot="never")], [NORTH_SPOT]) == ["allow spot"]
 
 
+def test_saves_that_are_too_far_apart_to_be_so_sure() -> None:
+    job = a_job(steps=2000, deadline="+22h", confidence=0.999)
+    assert checked([job], [NORTH]) == ["+3 h", "checkpoint interval 1h"]
+    often = a_job(steps=2000, deadline="+22h", confidence=0.999, checkpoint={"size_gib": 10, "interval": "2h"})
+    assert checked([often], [NORTH]) == ["+1 h"], "whoever states an interval has chosen it"
+
+
 def test_a_fabric_that_nobody_has() -> None:
     slow = offer("aws/north-1", "g9.48xlarge", "on_demand", "30")
     job = a_job()

@@ -400,6 +400,31 @@ def test_a_risk_in_words_has_the_sums_of_its_parts() -> None:
     )
 
 
+def test_the_wait_for_machines_is_as_seen_of_the_pool_shrunk_to_what_its_kind_shows() -> None:
+    assumed = risk_of(POOL).recovery_hours
+
+    def wait(*rows: PoolExperience) -> float:
+        return risk_of(POOL, TABLE.with_records(rows)).recovery_hours
+
+    assert wait(record(3.0, 5.0)) == assumed, "gangs that were held say nothing of waits"
+    assert wait(record(3.0, 5.0, waited_hours=20.0, waits=4.0)) == pytest.approx((20 + 4 * assumed) / 8)
+    assert wait(record(3.0, 5.0, waited_hours=90.0, waits=0.0)) > assumed + 20, "it never came back"
+    assert wait(record(3.0, 5.0, waited_hours=600.0, waits=2000.0)) == pytest.approx(0.3, rel=0.01)
+    elsewhere = record(3.0, 5.0, region="eu-west-9", waited_hours=20.0, waits=4.0)
+    assert wait(elsewhere) == assumed
+    never = record(0.0, 0.0, hours=0.0, runs=0, waited_hours=90.0, kind=ExperienceKind.AVAILABILITY)
+    risk = risk_of(POOL, TABLE.with_records([never]))
+    assert median(POOL, TABLE.with_records([never])) == pytest.approx(median(POOL), rel=0.01)
+    assert risk.source.startswith("own availability: 0 interruptions in 0.0 h of 0 lives, none for 90.0 h")
+
+
+@pytest.mark.parametrize("machines", [1, 4, 64])
+def test_at_the_ends_of_the_interval_a_gang_is_hit_as_often_as_the_interval_says(machines: int) -> None:
+    recorded = TABLE.with_records([record(3.0, 5.0)])
+    ends = [risk_of(POOL, recorded.at_quantile(each), machines).per_hour_over(TOLD_HOURS) for each in (0.1, 0.9)]
+    assert ends == pytest.approx(risk_of(POOL, recorded, machines).interval_over(TOLD_HOURS), rel=1e-6)
+
+
 @pytest.mark.parametrize("machines", [1, 4])
 def test_at_a_quantile_a_pool_counts_as_known_and_a_statement_stays(machines: int) -> None:
     recorded = TABLE.with_records([record(3.0, 5.0)])

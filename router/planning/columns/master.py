@@ -15,7 +15,7 @@ import numpy as np
 from pricing.units import BYTES_PER_GB
 from router.planning.columns.column import Column
 from router.planning.columns.lp import OpenLp, SparseVector
-from router.planning.columns.runs import Prices
+from router.planning.columns.runs import NEVER, Prices
 from router.planning.columns.table import Bools, Floats, Ints, Table
 from router.planning.problem.egress_caps import allowance_left, already_moved
 from router.planning.program.egress_rows import add_segments
@@ -238,6 +238,7 @@ class Master:
         self._capacity = table.capacity_by_slot
         self.left_out_usd = left_out_usd
         self.most_left_out = np.bincount(table.tier, minlength=tiers).astype(np.float64)
+        self.placed: Bools = np.zeros(len(table.jobs), dtype=np.bool_)
         self.iterations = 0
 
     def _load(self, program: Program) -> None:
@@ -365,6 +366,7 @@ class Master:
             cover[place] = min(1.0, max(0.0, -duals[row]))
         tier = np.maximum(0.0, -duals[self._tier])
         left_out = self.left_out_usd + (tier[table.tier] if len(tier) else 0.0)
+        left_out = np.where(self.placed, NEVER, left_out)
         return MasterSolution(
             objective=objective,
             x=values[self._first_column :],
@@ -388,6 +390,11 @@ class Master:
         self._lp.set_costs(self._u, usd)
         for tier, row in enumerate(self._tier):
             self._lp.set_row(int(row), -np.inf, float(most[tier]))
+
+    def hold(self, placed: Bools, left_out: Bools) -> None:
+        """Demand that these jobs are placed, and those left out; all others may be either again."""
+        self.placed = placed
+        self._lp.set_bounds(self._u, np.where(left_out, 1.0, 0.0), np.where(placed, 0.0, np.inf))
 
     def set_limits(self, table: Table) -> None:
         """Let the limits be those of a table that differs from the master's in their capacity alone."""

@@ -20,7 +20,7 @@ from router.planning.columns.master import Master, MasterSolution, least_egress_
 from router.planning.columns.paths import PathBounds
 from router.planning.columns.runs import NEVER, Prices, RunPricer, Surcharges, row_floors
 from router.planning.columns.single import solve_single
-from router.planning.columns.table import Floats, Ints, Table
+from router.planning.columns.table import Bools, Floats, Ints, Table
 from router.planning.columns.whole_slots import WHOLE_SLOT_UNITS
 from router.planning.program.effort import Effort
 
@@ -68,6 +68,7 @@ class Relaxer:
         self.pricer = pricer
         self.effort = effort
         self.phase = phase
+        self.left_out: Bools = np.zeros(len(table.jobs), dtype=np.bool_)  # jobs that the master holds left out
         self.rounds = 0
         self.single_shares = 0
 
@@ -119,7 +120,7 @@ class Relaxer:
                 bound, rows, starts = self._bound_over_runs(at)
                 if bound.usd > best.usd:
                     best = bound
-                worth = self._own_costs(rows, starts, solution) < solution.alpha[self.table.job[rows]] - _WORTH
+                worth = self._is_worth(rows, starts, solution)
                 added = len(self._add_runs(rows[worth], starts[worth]))
                 if added:
                     break
@@ -131,6 +132,12 @@ class Relaxer:
             if _is_slow(distances):
                 break
         return solution, best
+
+    def _is_worth(self, rows: Ints, starts: Ints, solution: MasterSolution) -> Bools:
+        """Return which of these runs would improve the master."""
+        jobs = self.table.job[rows]
+        worth: Bools = self._own_costs(rows, starts, solution) < solution.alpha[jobs] - _WORTH
+        return worth & ~self.left_out[jobs]
 
     def _own_costs(self, rows: Ints, starts: Ints, solution: MasterSolution) -> Floats:
         """Return the cost of these runs at the master's own prices."""
@@ -163,6 +170,7 @@ class Relaxer:
         shared += float(prices.tier @ self.master.most_left_out) + most_together(table, prices)
         shared += float((table.bought * (1 - prices.cover)).sum())
         egress = least_egress_cost(table, self.master.egress, prices)
+        value = np.where(self.left_out, NEVER, value)
         total = float(np.minimum(value, prices.left_out).sum()) - shared + egress
         return Bound(total, prices, value)
 
@@ -268,9 +276,10 @@ class Relaxer:
         chosen = _best_of_each(table.group_job[open_groups], total, good, _PATHS_A_JOB)
         picked = PathBounds(open_groups[chosen], bounds.value[chosen], bounds.nu[chosen])
         columns += self.groups.columns_of_paths(charges, picked)
-        worth = self._own_costs(rows, starts, solution) < solution.alpha[table.job[rows]] - _WORTH
+        worth = self._is_worth(rows, starts, solution)
         columns += run_columns(self._costed, self.pricer, rows[worth], starts[worth])
         own = Surcharges.of(table, solution.prices)
+        columns = [c for c in columns if not self.left_out[c.job]]
         return bound, [c for c in columns if self.reduced_cost(c, own, solution) < -_WORTH]
 
     def _group_bounds(

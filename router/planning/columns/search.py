@@ -14,15 +14,17 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from pricing.units import format_count
 from router.jobs.spec import Job
 from router.planning.columns.column import Column, run_column
 from router.planning.columns.dive import dive
 from router.planning.columns.exact import GroupChoice, GroupProgram
+from router.planning.columns.left_out import LeftOutBranch, least_branch
 from router.planning.columns.master import Master, MasterSolution
 from router.planning.columns.neighbourhoods import Improver
 from router.planning.columns.relaxation import Bound, Relaxer, free_prices
 from router.planning.columns.runs import NEVER, RunPricer, Surcharges, row_floors
-from router.planning.columns.table import Floats, Table, build_table
+from router.planning.columns.table import Bools, Floats, Table, build_table
 from router.planning.columns.whole import PlanTotals, WholePlan
 from router.planning.columns.whole_slots import WHOLE_SLOT_UNITS
 from router.planning.columns.windows import WindowChooser
@@ -369,36 +371,105 @@ class _Search:
         """Prove how many must be left out, then bound the cost for as many; a dive may place more."""
         self.master.add([column for column in state.plan.columns if column is not None])
         proven = self._prove(state.plan)
-        most = np.array(state.plan.left_out, dtype=np.float64)
-        self.master.set_column_costs(free=False)
-        self.master.set_left_out(np.zeros(len(self.table.jobs)), most)
-        _, bound = self.relaxer.over_runs(self.gap * _PART_OF_GAP, _AGAIN_ROUNDS)
-        solution, bound = self._relaxed(bound, _AGAIN_ROUNDS, _SINGLES_TO_SAVE)
-        self.progress(f"{sum(state.plan.left_out)} left out, bound ${bound.usd:,.2f}")
+        branch = self._branched(state.plan)
+        solution = branch.solution
+        self.progress(f"{sum(state.plan.left_out)} left out, bound ${branch.bound:,.2f}")
         self.tried[:] = 0
+        self._hold(branch.placed, branch.left_out)
         if one_dive:
             dived = dive(self.master, self.totals, solution, self.effort, _DIVES[1])
         else:
             dived = self._first_plan(solution, _DIVES[1:3])  # neither the longest nor the roughest
+        none = np.zeros(len(self.table.jobs), dtype=np.bool_)
+        self._hold(none, none)
         plan = min(state.plan, dived, key=lambda found: found.rank)
         sure = proven and plan.left_out == state.plan.left_out
-        least = max(bound.usd, floor_bound(self.table, state.plan.left_out))
+        least = max(branch.bound, floor_bound(self.table, state.plan.left_out))
         return _State(plan, least, sure, solution, state.plan.left_out)
+
+    def _branched(self, plan: WholePlan) -> LeftOutBranch:
+        """Return the least bound under as many jobs of each tier left out as the plan's, with its relaxation."""
+        none = np.zeros(len(self.table.jobs), dtype=np.bool_)
+        first = self._branch(plan, none, none)
+        columns = self.master.arrays
+        usd = np.full(len(self.table.jobs), NEVER)
+        np.minimum.at(usd, columns.job, columns.usd)
+        usd = np.where(usd < NEVER / 2, usd, 0.0)
+
+        def relax(placed: Bools, left_out: Bools) -> LeftOutBranch | None:
+            self.progress(f"{_job_count(placed)} held in the plan, {_job_count(left_out)} out of it")
+            if self.effort.late(PHASE):
+                return LeftOutBranch(placed, left_out, first.solution, first.bound)
+            if left_out.any() and not self._could_leave_out(plan, left_out):
+                return None
+            return self._branch(plan, placed, left_out, first)
+
+        def could_place(branch: LeftOutBranch, job: int) -> bool:
+            return self.effort.late(PHASE) or self._could_place(plan, branch, job)
+
+        return least_branch(first, plan.usd * (1 - self.gap), usd, relax, could_place)
+
+    def _branch(
+        self, plan: WholePlan, placed: Bools, left_out: Bools, otherwise: LeftOutBranch | None = None
+    ) -> LeftOutBranch:
+        """Return the relaxation at costs of plans that leave out as many of each tier as this one, and these jobs.
+
+        Where the columns so far do not hold one, its bound is that of ``otherwise``.
+        """
+        self._hold(placed, left_out)
+        self.master.set_column_costs(free=False)
+        self.master.set_left_out(np.zeros(len(self.table.jobs)), np.array(plan.left_out, dtype=np.float64))
+        if otherwise is not None and self.master.solve() is None:
+            return LeftOutBranch(placed, left_out, otherwise.solution, otherwise.bound)
+        _, bound = self.relaxer.over_runs(self.gap * _PART_OF_GAP, _AGAIN_ROUNDS)
+        solution, bound = self._relaxed(bound, _AGAIN_ROUNDS, _SINGLES_TO_SAVE)
+        return LeftOutBranch(placed, left_out, solution, bound.usd)
+
+    def _hold(self, placed: Bools, left_out: Bools) -> None:
+        self.master.hold(placed, left_out)
+        self.relaxer.left_out = left_out
+
+    def _could_place(self, plan: WholePlan, branch: LeftOutBranch, job: int) -> bool:
+        """Return whether a plan of the branch that leaves out as few of each tier as this one could place the job."""
+        free = self._without_costs(branch.placed, branch.left_out)
+        alone = np.arange(len(self.table.jobs)) == job
+        self.master.set_left_out(alone.astype(np.float64), np.array(plan.left_out, dtype=np.float64))
+        return self.master.solve() is None or _whole_jobs(self._least_left_out(free, 1)) < 1
+
+    def _without_costs(self, placed: Bools, left_out: Bools) -> Relaxer:
+        """Return what solves the relaxation of how many are left out, where these jobs are held."""
+        free = Relaxer(self.table.without_costs(), self.master, self.pricer, self.effort)
+        free.left_out = left_out
+        self.master.set_column_costs(free=True)
+        self.master.hold(placed, left_out)
+        return free
+
+    def _could_leave_out(self, plan: WholePlan, jobs: Bools) -> bool:
+        """Return whether a plan without these jobs could leave out as few of each of their tiers as this one."""
+        return all(
+            self._could_leave_out_fewer(plan, tier, plan.left_out[tier] + 1, jobs)
+            for tier in np.unique(self.table.tier[jobs]).tolist()
+        )
 
     def _prove(self, plan: WholePlan) -> bool:
         """Return whether no plan leaves out fewer, tier by tier: each tier's relaxation rounded up says as many."""
+        none = np.zeros(len(self.table.jobs), dtype=np.bool_)
+        return not any(
+            left_out and self._could_leave_out_fewer(plan, tier, left_out, none)
+            for tier, left_out in enumerate(plan.left_out)
+        )
+
+    def _could_leave_out_fewer(self, plan: WholePlan, tier: int, count: int, without: Bools) -> bool:
+        """Return whether fewer jobs of a tier than this may be left out where those of ``without`` are.
+
+        Of the tiers above it no more are left out than the plan does.
+        """
         table = self.table
-        free = Relaxer(table.without_costs(), self.master, self.pricer, self.effort)
-        self.master.set_column_costs(free=True)
-        sizes = np.bincount(table.tier, minlength=len(plan.left_out)).astype(np.float64)
-        for tier, left_out in enumerate(plan.left_out):
-            if left_out:
-                most = sizes.copy()
-                most[:tier] = plan.left_out[:tier]
-                self.master.set_left_out(np.where(table.tier == tier, 1.0, 0.0), most)
-                if _whole_jobs(self._least_left_out(free, left_out)) < left_out:
-                    return False
-        return True
+        free = self._without_costs(np.zeros_like(without), without)
+        most = np.bincount(table.tier, minlength=len(plan.left_out)).astype(np.float64)
+        most[:tier] = plan.left_out[:tier]
+        self.master.set_left_out(np.where(table.tier == tier, 1.0, 0.0), most)
+        return _whole_jobs(self._least_left_out(free, count)) < count
 
     def _least_left_out(self, free: Relaxer, enough: int) -> float:
         """Return a lower bound on the jobs of a tier that are left out; the search ends where it proves ``enough``."""
@@ -494,6 +565,10 @@ class _Search:
         for team, name in enumerate(table.team_names):
             found[team_row(name)] = float(solution.prices.team[team])
         return found
+
+
+def _job_count(jobs: Bools) -> str:
+    return format_count(int(jobs.sum()), "job")
 
 
 def _whole_jobs(share: float) -> int:

@@ -321,6 +321,8 @@ FIELD_DESCRIPTIONS: Mapping[type, Mapping[str, str]] = {
         "interruptions": "Interruptions of them.",
         "runs": "Number of lives.",
         "kind": "gangs: machines that were held; availability: observations of whether any could be had.",
+        "waited_hours": "Hours in which none could be had; 0 where nobody looked.",
+        "waits": "How often that ended.",
         "first_at": "When the earliest of them ended.",
         "last_at": "When the latest of them ended.",
     },

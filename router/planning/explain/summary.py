@@ -147,7 +147,7 @@ def _notes(problem: PlacementProblem, job: Job, runs: Sequence[ScheduledRun]) ->
         if c.guard is not None and c.fallback is None:
             notes.append(
                 f"{c.key}: nothing is behind it: it is taken to leave a pool that fails too often for others like it, "
-                "at its price; a job that may go on demand is taken to do that instead, which costs more"
+                "at its price; one with a deadline that may go on demand is taken to do that instead, which costs more"
             )
     if job.checkpoint is None and runs:
         notes.append("no checkpoint: an interruption starts it over")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -55,7 +56,10 @@ class FallbackFinder:
         """Return the gang on which a spot gang of the region ends if it must, and what moving there costs.
 
         It is the one of the region on which the whole job costs least, and in time; else of any region, moves counted.
+        None without a deadline: no last moment comes, and a gang that leaves its pool goes to another like it.
         """
+        if self._window_hours is None:
+            return None
         if region not in self._found:
             if self._here is None:
                 self._here = self._cheapest_by_region(job, steps)
@@ -89,10 +93,11 @@ class FallbackFinder:
 
     def _in_time(self, job: Job, steps: int, *, moves: bool) -> Iterator[Fallback]:
         """Yield the gangs that are in time if begun at once, with what moving the data costs there."""
+        most = math.inf if self._window_hours is None else self._window_hours
         for candidate in self._sure:
             gang = self._as_gang(job, candidate, moves=moves)
             needed = gang.start_hours + steps / candidate.on_time_steps_per_hour
-            if self._window_hours is None or needed <= self._window_hours:
+            if needed <= most:
                 paid = [t for t in candidate.transfers if not t.free and t.what == "data"] if moves else ()
                 moved = Usd.total(transfer_usd(t.tariff, t.volume_bytes, self._limits) for t in paid)
                 yield Fallback(candidate.expected_usd(steps), candidate, gang, moved)

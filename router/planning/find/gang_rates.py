@@ -49,7 +49,8 @@ _DEADLINES: Final = 2  # windows beyond the widest, up to a deadline that is fur
 _LONGEST_WAIT: Final = 45.0  # mean waits for machines, which hardly any wait exceeds
 _NEEDED: Final = 1.3  # times the least window, where not even that is left
 _LITTLE_MORE: Final = 1.2
-_USUAL_PRICE_RATIO: Final = 3.0  # of on-demand over spot, to judge a pool by where a job may not use on-demand
+_USUAL_PRICE_RATIO: Final = 3.0  # of on-demand over spot, to judge a pool by where no fallback is behind it
+_WAIT_UNIT: Final = 2.1  # hours: the wait assumed of most pools stays exact; pools with near waits share their figures
 _TYPICAL_LIFE: Final = 8.0  # hours: saves are planned at the mean rate of a life of this length, or of the whole run
 
 
@@ -203,14 +204,14 @@ class RateFinder:
     ) -> GangRates | ListingRefusal:
         whole = steps / speed.steps_per_hour
         # Saves hardly matter about their best interval: with few rates many gangs share their figures.
-        rate = _coarse(risk.per_hour_over(min(whole, _TYPICAL_LIFE)))
+        rate = _round_to_step(max(risk.per_hour_over(min(whole, _TYPICAL_LIFE)), 1e-6), 1.0, 2)
         planned = run_risk(self.terms, speed, risk, steps, rate)
         stalled = (planned.interval_hours + planned.stall_hours) / planned.interval_hours
         work = GuardedWork(
             work=whole * stalled,
             relative_error=speed.relative_error,
             restart=planned.startup_hours,
-            recovery=planned.recovery_hours,
+            recovery=_round_to_step(planned.recovery_hours, _WAIT_UNIT, 4),
             loss=planned.mean_loss_hours,
             hardware=risk.hardware_per_hour,
             fallback_ratio=None if fallback is None else steps / fallback.steps_per_hour / (whole * stalled),
@@ -367,9 +368,11 @@ def _deviations(confidence: float) -> float:
     return max(0.0, goodput.normal_quantile(confidence))
 
 
-def _coarse(rate: float) -> float:
-    """Return the rate to the next half of a doubling."""
-    return float(2.0 ** (round(2 * math.log2(max(rate, 1e-6))) / 2))
+def _round_to_step(figure: float, unit: float, steps: int) -> float:
+    """Return a figure to the nearest of so many steps in each doubling from the unit on."""
+    if figure <= 0:
+        return 0.0
+    return float(unit * 2.0 ** (round(steps * math.log2(figure / unit)) / steps))
 
 
 def run_risk(terms: RunTerms, speed: Speed, risk: GangRisk, steps: int, rate: float) -> GangRunRisk:
