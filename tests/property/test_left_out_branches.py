@@ -31,7 +31,8 @@ class Night:
     def best(self) -> float:
         """The least cost of all plans, one by one."""
         kept = combinations(range(9), 9 - self.out)
-        return min(sum(self.usd[j] for j in jobs) for jobs in kept if sum(self.size[j] for j in jobs) <= self.limit)
+        costs = (self.usd[list(jobs)].sum() for jobs in kept if sum(self.size[j] for j in jobs) <= self.limit)
+        return float(min(costs))
 
     def _solved(self, placed: Bools, left_out: Bools, usd: Floats) -> tuple[float, Floats] | None:
         program = pulp.LpProblem("night", pulp.LpMinimize)
