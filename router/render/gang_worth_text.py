@@ -34,7 +34,7 @@ def worth_text(worth: GangWorth, screen: Screen = PLAIN) -> str:
         parts.append(format_table(header, rows, _RIGHT, {}, screen))
         legend = (
             "UNTIL: when the time that it needs to be so sure ends, of which a plan reserves whole slots; lower and "
-            "upper end: of the 80 % interval of its interruptions"
+            "upper end: of the 80 % interval of its interruptions; as planned, far worse pools count as well"
         )
         parts.append(wrap_text(legend, "  "))
     refused = [case for case in (worth.planned, *worth.changed) if case.figures is None]

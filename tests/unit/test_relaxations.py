@@ -125,6 +125,17 @@ def test_a_rule_about_places_or_markets(fields: dict[str, Any], change: str) -> 
     assert checked([a_job(**fields)], [NORTH, SOUTH]) == [change]
 
 
+def test_spot_alone_that_is_not_sure_enough_is_told_what_it_costs_with_on_demand_behind_it() -> None:
+    job = a_job(steps=600, spot="only", deadline="+8h")
+    request = a_request([job], [NORTH, NORTH_SPOT], resolve_limits=0)
+    plan = make_plan(request)
+    found = next(r for r in plan.unplaced[0].relaxations if r.change == "allow on-demand")
+    after = make_plan(relaxed(request, "a", found))
+    assert found.detail == "then aws/north-1/p9.48xlarge/spotx8"
+    assert found.cost_usd is not None
+    assert abs((after.cost_usd - found.cost_usd).dollars()) < 0.01 * found.cost_usd.dollars()
+
+
 def test_spot_where_it_was_forbidden() -> None:
     assert checked([a_job(spot="never")], [NORTH_SPOT]) == ["allow spot"]
 

@@ -91,9 +91,12 @@ def _wider_rules(job: Job, dropped: Sequence[DroppedListing]) -> list[tuple[Job,
 def _with_rules(
     here: JobContext, changed: Job, words: str, before: Sequence[Candidate], finder: CandidateFinder
 ) -> Relaxation | None:
-    """Return the relaxation that the changed job brings: its best run on candidates that it did not have before."""
-    known = {c.key for c in before}
-    fresh = [c for c in find_for_plan(finder, changed)[0] if c.key not in known and c.provisionable]
+    """Return the relaxation that the changed job brings: its best run on candidates that it did not have before.
+
+    A gang that it had counts as new where its rates differ, as those of spot with a fallback behind it do.
+    """
+    known = {c.key: c for c in before}
+    fresh = [c for c in find_for_plan(finder, changed)[0] if known.get(c.key) != c and c.provisionable]
     best = best_single_run(here, fresh)
     if best is None:
         return None
