@@ -18,7 +18,7 @@ FREED = "unet3d-crossvalidation"
 @pytest.mark.slow
 def test_one_job_of_24_loses_a_rule() -> None:
     # Within a wide gap, plans differ by what nothing explains.
-    request = replace(nightly_request(), gap=0.01)
+    request = replace(nightly_request(), gap=0.005)
     jobs = tuple(j.model_copy(update={"residency": Residency()}) if j.name == FREED else j for j in request.jobs)
     found = plan_diff(
         make_plan(request), make_plan(replace(request, jobs=jobs)), {FREED: ("residency.allow EU -> empty",)}

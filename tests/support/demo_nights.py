@@ -108,7 +108,7 @@ EARLIER = (
     *(_run("adapters-70b-nightly", night, "12", offset=3, deadline="+24h") for night in (17, 18, 19)),
 )
 #: Gangs of tonight that were interrupted: after how long, and whether they were there again soon.
-INTERRUPTED = {"bert-large-pretraining": (96 * MINUTE, True), "transformerxl-sessions": (240 * MINUTE, False)}
+INTERRUPTED = {"bert-large-pretraining": (96 * MINUTE, True), "faq-7b-lora": (240 * MINUTE, False)}
 _LOST, _AWAY = "interrupted", 12 * MINUTE
 
 
