@@ -9,8 +9,8 @@ import numpy as np
 import pulp
 import pytest
 
-from router.planning.columns import left_out
-from router.planning.columns.left_out import LeftOutBranch, least_branch
+from router.planning.columns import left_out_branches
+from router.planning.columns.left_out_branches import LeftOutBranch, least_branch
 from router.planning.columns.master import MasterSolution
 from router.planning.columns.runs import Prices
 from router.planning.columns.table import Bools, Floats
@@ -71,7 +71,7 @@ def test_the_least_bound_is_below_every_plan_and_meets_the_best(seed: int, monke
     first = first_of(night)
     some = least_branch(first, night.best, night.usd, night.relax, night.could_place)
     assert first.bound - 1e-6 <= some.bound <= night.best + 1e-6
-    monkeypatch.setattr(left_out, "_MOST_BRANCHES", 10_000)
+    monkeypatch.setattr(left_out_branches, "_MOST_BRANCHES", 10_000)
     every = least_branch(first, float("inf"), night.usd, night.relax, night.could_place)
     assert every.bound == pytest.approx(night.best), "where all is parted, a branch is a plan"
 
@@ -83,7 +83,7 @@ def test_branching_closes_what_the_relaxation_lacks_and_ends_where_it_is_enough(
         night.asked = 0
         found = least_branch(first_of(night), 0.99 * night.best, night.usd, night.relax, night.could_place)
         closed += found.bound >= 0.99 * night.best
-        assert night.asked <= left_out._MOST_BRANCHES + 3
+        assert night.asked <= left_out_branches._MOST_BRANCHES + 3
     assert len(lacking) >= 10
     assert closed >= 0.8 * len(lacking)
 

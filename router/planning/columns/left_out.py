@@ -1,75 +1,134 @@
-"""Branch on which jobs are left out, where the relaxation leaves out parts of dear ones. Pure.
+"""Prove how many jobs must be left out, tier by tier, and bound the cost where as many are.
 
-A plan that leaves out two jobs of a tier is bounded by a relaxation that leaves out two in all: parts of the dearest,
-though the places of what they leave would not hold what comes in. So the bound is far below every plan. Here a dear job
-is placed in one branch and left out in the other, until the least bound of all branches is near the plan's cost.
+The first is the relaxation without costs, rounded up to whole jobs. The second is the relaxation at costs, branched on
+who is left out while its bound is farther from the plan than the gap (:mod:`.left_out_branches`).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
-from router.planning.columns.master import MasterSolution
+from pricing.units import format_count
+from router.planning.columns.left_out_branches import LeftOutBranch, least_branch
+from router.planning.columns.relaxation import PART_OF_GAP, Relaxer
+from router.planning.columns.runs import NEVER
 from router.planning.columns.table import Bools, Floats
+from router.planning.columns.whole import WholePlan
 
-_MOST_BRANCHES = 16
-_MOST_ASKED = 4  # jobs of a branch of which it is asked whether they can be placed at all
-_PART = 1e-4  # of a job: less than that left out is none
-
-
-@dataclass(frozen=True, eq=False)
-class LeftOutBranch:
-    """Plans that place the jobs of ``placed`` and leave out those of ``left_out``: their relaxation, and its bound."""
-
-    placed: Bools
-    left_out: Bools
-    solution: MasterSolution
-    bound: float
+_COST_ROUNDS, _PROOF_ROUNDS = 25, 40
+_SINGLES = 0.5  # of the gap
+_JOB = 1e-6  # of a job: rounding of the relaxation
 
 
-#: Returns the branch that places and leaves out these jobs; None where no plan does.
-Relax = Callable[[Bools, Bools], LeftOutBranch | None]
-#: Returns whether a plan of the branch could place this job.
-CouldPlace = Callable[[LeftOutBranch, int], bool]
+class LeftOutBounds:
+    """Bounds over plans that leave out as many jobs of each tier as a given one; columns stay in the relaxer's master.
 
-
-def least_branch(
-    first: LeftOutBranch, enough: float, usd: Floats, relax: Relax, could_place: CouldPlace
-) -> LeftOutBranch:
-    """Return the branch with the least bound, of branches that together hold all plans of the first one.
-
-    ``usd`` is what each job costs at least. Branches are parted while the least bound is below ``enough``, up to a
-    number of relaxations.
+    The master keeps the costs and the counts of the last bound.
     """
-    branches, solved = [first], 0
-    while True:
-        least = min(branches, key=lambda branch: branch.bound)
-        jobs = _parted_jobs(least, usd)
-        if least.bound >= enough or not jobs or solved >= _MOST_BRANCHES:
-            return least
-        never = next((job for job in jobs[:_MOST_ASKED] if not could_place(least, job)), None)
-        alone = np.arange(len(usd)) == (jobs[0] if never is None else never)
-        parts = [relax(least.placed, least.left_out | alone)]
-        if never is None:
-            parts.append(relax(least.placed | alone, least.left_out))
-        solved += len(parts)
-        branches.remove(least)
-        branches += [_above(part, least.bound) for part in parts if part is not None]
-        if not branches:
-            return least
+
+    def __init__(self, relaxer: Relaxer, gap: float, progress: Callable[[str], None]) -> None:
+        self._relaxer, self._gap, self._progress = relaxer, gap, progress
+        self._table, self._master = relaxer.table, relaxer.master
+        self._counting = relaxer.without_costs()
+        self._none: Bools = np.zeros(len(self._table.jobs), dtype=np.bool_)
+
+    def prove(self, plan: WholePlan) -> bool:
+        """Return whether no plan leaves out fewer, tier by tier: each tier's relaxation rounded up says as many."""
+        return not any(
+            left_out and self._could_leave_out_fewer(plan, tier, left_out, self._none)
+            for tier, left_out in enumerate(plan.left_out)
+        )
+
+    def least_cost(self, plan: WholePlan) -> LeftOutBranch:
+        """Return the least bound on the cost of plans that leave out as many, with its relaxation."""
+        first = self._branch(plan, self._none, self._none)
+        assert first is not None
+
+        def relax(placed: Bools, left_out: Bools) -> LeftOutBranch | None:
+            kept, out = (format_count(int(jobs.sum()), "job") for jobs in (placed, left_out))
+            self._progress(f"bounding plans that place {kept} and leave out {out}")
+            if self._is_late:
+                return LeftOutBranch(placed, left_out, first.solution, first.bound)
+            if left_out.any() and not self._could_leave_out(plan, left_out):
+                return None
+            found = self._branch(plan, placed, left_out)
+            # The columns so far hold no such plan, which proves nothing.
+            return found or LeftOutBranch(placed, left_out, first.solution, first.bound)
+
+        def could_place(branch: LeftOutBranch, job: int) -> bool:
+            return self._is_late or self._could_place(plan, branch, job)
+
+        return least_branch(first, plan.usd * (1 - self._gap), self._least_usd(), relax, could_place)
+
+    @property
+    def _is_late(self) -> bool:
+        return self._relaxer.effort.late(self._relaxer.phase)
+
+    def _least_usd(self) -> Floats:
+        """Return the cost of each job's cheapest column; 0 for a job that has none."""
+        usd = np.full(len(self._table.jobs), NEVER)
+        np.minimum.at(usd, self._master.arrays.job, self._master.arrays.usd)
+        return np.where(usd < NEVER / 2, usd, 0.0)
+
+    def _branch(self, plan: WholePlan, placed: Bools, left_out: Bools) -> LeftOutBranch | None:
+        """Return the relaxation at costs where these jobs are held; None where the columns so far hold no plan."""
+        relaxer = self._relaxer
+        relaxer.hold(placed, left_out)
+        self._master.set_column_costs(free=False)
+        self._master.set_left_out(np.zeros(len(self._table.jobs)), np.array(plan.left_out, dtype=np.float64))
+        if (placed.any() or left_out.any()) and self._master.solve() is None:
+            return None
+        _, bound = relaxer.over_runs(self._gap * PART_OF_GAP, _COST_ROUNDS)
+        solution, bound = relaxer.over_schedules(self._gap, bound, _COST_ROUNDS, _SINGLES)
+        return LeftOutBranch(placed, left_out, solution, bound.usd)
+
+    def _could_place(self, plan: WholePlan, branch: LeftOutBranch, job: int) -> bool:
+        """Return False where it is proven that no plan of the branch places the job."""
+        alone = np.arange(len(self._table.jobs)) == job
+        most = np.array(plan.left_out, dtype=np.float64)
+        self._count(branch.placed, branch.left_out, alone, most)
+        return self._master.solve() is None or _whole_jobs(self._least_counted(1)) < 1
+
+    def _could_leave_out(self, plan: WholePlan, jobs: Bools) -> bool:
+        """Return False where it is proven that a plan without these jobs leaves out more of one of their tiers."""
+        return all(
+            self._could_leave_out_fewer(plan, tier, plan.left_out[tier] + 1, jobs)
+            for tier in np.unique(self._table.tier[jobs]).tolist()
+        )
+
+    def _could_leave_out_fewer(self, plan: WholePlan, tier: int, count: int, without: Bools) -> bool:
+        """Return False where it is proven that plans without these jobs leave out ``count`` jobs of a tier, or more.
+
+        Of the tiers above it no more are left out than the plan does.
+        """
+        most = np.bincount(self._table.tier, minlength=len(plan.left_out)).astype(np.float64)
+        most[:tier] = plan.left_out[:tier]
+        self._count(self._none, without, self._table.tier == tier, most)
+        return _whole_jobs(self._least_counted(count)) < count
+
+    def _count(self, placed: Bools, left_out: Bools, counted: Bools, most: Floats) -> None:
+        """Let the master count which of ``counted`` are left out, at most so many of a tier, with these jobs held."""
+        self._counting.hold(placed, left_out)
+        self._master.set_column_costs(free=True)
+        self._master.set_left_out(counted.astype(np.float64), most)
+
+    def _least_counted(self, enough: int) -> float:
+        """Return a lower bound on the jobs that are counted; the rounds end where it proves ``enough``, or cannot."""
+        _, bound = self._counting.over_runs(0.0, _PROOF_ROUNDS)
+        best = -math.inf
+        for _ in range(_PROOF_ROUNDS):
+            solution, found = self._counting.over_paths(0.0, 1, bound)
+            if found.usd > best:
+                best, bound = found.usd, found
+            is_proven = _whole_jobs(best) >= enough
+            if is_proven or solution.objective - best < _JOB or _whole_jobs(solution.objective) < enough:
+                break
+        return best
 
 
-def _above(branch: LeftOutBranch, bound: float) -> LeftOutBranch:
-    """Return the branch with a bound that is no lower than that of what it is a part of."""
-    return LeftOutBranch(branch.placed, branch.left_out, branch.solution, max(branch.bound, bound))
-
-
-def _parted_jobs(branch: LeftOutBranch, usd: Floats) -> list[int]:
-    """Return the jobs that are left out in part, those with the most money in it first."""
-    part = np.minimum(branch.solution.u, 1 - branch.solution.u)
-    parted = np.flatnonzero((part > _PART) & ~branch.placed & ~branch.left_out)
-    order: list[int] = parted[np.argsort(part[parted] * usd[parted], kind="stable")].tolist()
-    return order
+def _whole_jobs(share: float) -> int:
+    """Return the fewest whole jobs that a bound on their number proves."""
+    return max(0, math.ceil(share - _JOB))

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 
@@ -34,6 +35,9 @@ _CENT = 0.01  # dollars
 _FULL = 1e-6  # of a limit: what is left where it counts as used up
 _MOST_SINGLES = 30
 _SINGLE_WORTH = 1e-4  # of the bound: a job that promises less is not worth its program
+_WHOLE_ROUNDS, _LAST_ROUNDS = 20, 3
+#: A relaxation is solved to this part of the gap that is asked of the plan.
+PART_OF_GAP: Final = 0.25
 _COMMON_PLACES = 4  # regions in which the jobs of a job group start with a run each
 
 
@@ -71,6 +75,20 @@ class Relaxer:
         self.left_out: Bools = np.zeros(len(table.jobs), dtype=np.bool_)  # jobs that the master holds left out
         self.rounds = 0
         self.single_shares = 0
+
+    def hold(self, placed: Bools, left_out: Bools) -> None:
+        """Demand that these jobs are placed, and those left out; all others may be either again."""
+        self.master.hold(placed, left_out)
+        self.left_out = left_out
+
+    def release(self) -> None:
+        """Let every job be placed or left out again."""
+        none = np.zeros(len(self.table.jobs), dtype=np.bool_)
+        self.hold(none, none)
+
+    def without_costs(self) -> Relaxer:
+        """Return what solves the relaxation of the same master where only jobs left out cost anything."""
+        return Relaxer(self.table.without_costs(), self.master, self.pricer, self.effort)
 
     def start(self) -> None:
         """Add the cheapest runs of every job at no prices."""
@@ -213,6 +231,22 @@ class Relaxer:
         if best is None:
             best = self._price_paths(solution.prices, solution, units=units)[0]
         return solution, best
+
+    def over_schedules(self, gap: float, bound: Bound, rounds: int, singles: float) -> tuple[MasterSolution, Bound]:
+        """Return the relaxation over all schedules: paths, then whole slots, then exact programs of single jobs.
+
+        The last are dear, and solved only where the distance to the bound is more than ``singles`` of the gap.
+        ``bound`` is where the rounds begin.
+        """
+        near = gap * PART_OF_GAP
+        solution, bound = self.over_paths(near, rounds, bound)
+        solution, found = self.over_paths(near, _WHOLE_ROUNDS, bound, units=WHOLE_SLOT_UNITS[:1])
+        bound = max(bound, found, key=lambda b: b.usd)
+        if solution.objective - bound.usd > gap * singles * solution.objective:
+            _, bound = self.over_single_jobs(bound)
+            solution, found = self.over_paths(near, _LAST_ROUNDS, bound, units=WHOLE_SLOT_UNITS)
+            bound = max(bound, found, key=lambda b: b.usd)
+        return solution, bound
 
     def exhausted(self, rounds: int, centre: Prices, shares: int) -> tuple[MasterSolution, float, bool]:
         """Return the relaxation over all schedules, its best bound, and whether no column was left to improve it.

@@ -7,26 +7,23 @@ a bound of its own, and the cost a bound under exactly as many left out.
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pricing.units import format_count
 from router.jobs.spec import Job
 from router.planning.columns.column import Column, run_column
 from router.planning.columns.dive import dive
 from router.planning.columns.exact import GroupChoice, GroupProgram
-from router.planning.columns.left_out import LeftOutBranch, least_branch
+from router.planning.columns.left_out import LeftOutBounds
 from router.planning.columns.master import Master, MasterSolution
 from router.planning.columns.neighbourhoods import Improver
-from router.planning.columns.relaxation import Bound, Relaxer, free_prices
+from router.planning.columns.relaxation import PART_OF_GAP, Relaxer, free_prices
 from router.planning.columns.runs import NEVER, RunPricer, Surcharges, row_floors
-from router.planning.columns.table import Bools, Floats, Table, build_table
+from router.planning.columns.table import Floats, Table, build_table
 from router.planning.columns.whole import PlanTotals, WholePlan
-from router.planning.columns.whole_slots import WHOLE_SLOT_UNITS
 from router.planning.columns.windows import WindowChooser
 from router.planning.columns.worth import EndedRelaxation
 from router.planning.problem.problem import PlacementProblem
@@ -39,7 +36,7 @@ from router.planning.program.solve import PlacementSolution, most_to_stay, thres
 from router.planning.program.solver import SolverFailedError, usd_below
 
 PHASE = "columns"
-_RUN_ROUNDS, _PATH_ROUNDS, _WHOLE_ROUNDS, _AGAIN_ROUNDS, _PROOF_ROUNDS = 60, 40, 20, 25, 40
+_RUN_ROUNDS, _PATH_ROUNDS = 60, 40
 _DIVES = (0.02, 0.05, 0.1, 0.2)
 _DIVES_A_SHARE = 4
 _MANY = 400  # jobs above which one dive is enough
@@ -54,13 +51,11 @@ _COVERED_GROUP = 8  # programs with cover take far longer
 _EXACT_GROUP, _EXACT_WINDOW, _EXACT_OPTIONS, _EXACT_NODES = 25, 10, 6, 5
 _WINDOW, _WINDOWS, _WINDOW_FAILS = 25, 400, 25
 _WANTED = 30.0  # dollars above a job's worth of a column that may come to be wanted
-_PART_OF_GAP = 0.25
-_SINGLES_TO_PLACE, _SINGLES_TO_SAVE = 0.25, 0.5  # of the gap
+_SINGLES_TO_PLACE = 0.25  # of the gap
 _TIER_FACTOR = 4.0
 _TIER_RANGE = 4096.0  # between the lowest tier and the highest: a program of larger numbers is not solved exactly
 _NEAR_RUNS = 60
-_LAST_ROUNDS, _SINGLE_NODES = 3, 200
-_JOB = 1e-6  # of a job: rounding of the relaxation
+_SINGLE_NODES = 200
 
 Progress = Callable[[str], None]
 
@@ -203,9 +198,9 @@ class _Search:
     def run(self) -> _State:
         table, relaxer = self.table, self.relaxer
         relaxer.start()
-        _, bound = relaxer.over_runs(self.gap * _PART_OF_GAP, _RUN_ROUNDS)
+        _, bound = relaxer.over_runs(self.gap * PART_OF_GAP, _RUN_ROUNDS)
         self.progress(f"relaxation over {len(self.master.columns):,} unbroken runs of {len(table.jobs):,} jobs")
-        solution, bound = self._relaxed(bound, _PATH_ROUNDS, _SINGLES_TO_PLACE)
+        solution, bound = relaxer.over_schedules(self.gap, bound, _PATH_ROUNDS, _SINGLES_TO_PLACE)
         self.progress(f"relaxation over {len(self.master.columns):,} schedules, bound ${bound.usd:,.2f}")
         plan = self._first_plan(solution, _DIVES if len(table.jobs) <= _MANY else _DIVES[1:3])
         self.progress(f"a plan of ${plan.usd:,.2f}, {sum(plan.left_out)} left out, bound ${bound.usd:,.2f}")
@@ -220,21 +215,6 @@ class _Search:
         if state.plan.left_out != state.counted:  # the last improvement placed one more job
             state = self._improve(self._with_jobs_left_out(state))
         return replace(state, plan=self._early(self._stayed(state)))
-
-    def _relaxed(self, bound: Bound, rounds: int, singles: float) -> tuple[MasterSolution, Bound]:
-        """Return the relaxation over all schedules: paths, then whole slots, then exact programs of single jobs.
-
-        The last are dear, and solved only where the distance to the bound is more than ``singles`` of the gap.
-        """
-        near = self.gap * _PART_OF_GAP
-        solution, bound = self.relaxer.over_paths(near, rounds, bound)
-        solution, found = self.relaxer.over_paths(near, _WHOLE_ROUNDS, bound, units=WHOLE_SLOT_UNITS[:1])
-        bound = max(bound, found, key=lambda b: b.usd)
-        if solution.objective - bound.usd > self.gap * singles * solution.objective:
-            _, bound = self.relaxer.over_single_jobs(bound)
-            solution, found = self.relaxer.over_paths(near, _LAST_ROUNDS, bound, units=WHOLE_SLOT_UNITS)
-            bound = max(bound, found, key=lambda b: b.usd)
-        return solution, bound
 
     def _first_plan(self, solution: MasterSolution, shares: Sequence[float]) -> WholePlan:
         """Return the best of some dives; jobs that one leaves out come first in the next."""
@@ -370,122 +350,22 @@ class _Search:
     def _bounded(self, state: _State, *, one_dive: bool) -> _State:
         """Prove how many must be left out, then bound the cost for as many; a dive may place more."""
         self.master.add([column for column in state.plan.columns if column is not None])
-        proven = self._prove(state.plan)
-        branch = self._branched(state.plan)
+        fewest = LeftOutBounds(self.relaxer, self.gap, self.progress)
+        proven = fewest.prove(state.plan)
+        branch = fewest.least_cost(state.plan)
         solution = branch.solution
         self.progress(f"{sum(state.plan.left_out)} left out, bound ${branch.bound:,.2f}")
         self.tried[:] = 0
-        self._hold(branch.placed, branch.left_out)
+        self.relaxer.hold(branch.placed, branch.left_out)
         if one_dive:
             dived = dive(self.master, self.totals, solution, self.effort, _DIVES[1])
         else:
             dived = self._first_plan(solution, _DIVES[1:3])  # neither the longest nor the roughest
-        none = np.zeros(len(self.table.jobs), dtype=np.bool_)
-        self._hold(none, none)
+        self.relaxer.release()
         plan = min(state.plan, dived, key=lambda found: found.rank)
         sure = proven and plan.left_out == state.plan.left_out
         least = max(branch.bound, floor_bound(self.table, state.plan.left_out))
         return _State(plan, least, sure, solution, state.plan.left_out)
-
-    def _branched(self, plan: WholePlan) -> LeftOutBranch:
-        """Return the least bound under as many jobs of each tier left out as the plan's, with its relaxation."""
-        none = np.zeros(len(self.table.jobs), dtype=np.bool_)
-        first = self._branch(plan, none, none)
-        columns = self.master.arrays
-        usd = np.full(len(self.table.jobs), NEVER)
-        np.minimum.at(usd, columns.job, columns.usd)
-        usd = np.where(usd < NEVER / 2, usd, 0.0)
-
-        def relax(placed: Bools, left_out: Bools) -> LeftOutBranch | None:
-            self.progress(f"{_job_count(placed)} held in the plan, {_job_count(left_out)} out of it")
-            if self.effort.late(PHASE):
-                return LeftOutBranch(placed, left_out, first.solution, first.bound)
-            if left_out.any() and not self._could_leave_out(plan, left_out):
-                return None
-            return self._branch(plan, placed, left_out, first)
-
-        def could_place(branch: LeftOutBranch, job: int) -> bool:
-            return self.effort.late(PHASE) or self._could_place(plan, branch, job)
-
-        return least_branch(first, plan.usd * (1 - self.gap), usd, relax, could_place)
-
-    def _branch(
-        self, plan: WholePlan, placed: Bools, left_out: Bools, otherwise: LeftOutBranch | None = None
-    ) -> LeftOutBranch:
-        """Return the relaxation at costs of plans that leave out as many of each tier as this one, and these jobs.
-
-        Where the columns so far do not hold one, its bound is that of ``otherwise``.
-        """
-        self._hold(placed, left_out)
-        self.master.set_column_costs(free=False)
-        self.master.set_left_out(np.zeros(len(self.table.jobs)), np.array(plan.left_out, dtype=np.float64))
-        if otherwise is not None and self.master.solve() is None:
-            return LeftOutBranch(placed, left_out, otherwise.solution, otherwise.bound)
-        _, bound = self.relaxer.over_runs(self.gap * _PART_OF_GAP, _AGAIN_ROUNDS)
-        solution, bound = self._relaxed(bound, _AGAIN_ROUNDS, _SINGLES_TO_SAVE)
-        return LeftOutBranch(placed, left_out, solution, bound.usd)
-
-    def _hold(self, placed: Bools, left_out: Bools) -> None:
-        self.master.hold(placed, left_out)
-        self.relaxer.left_out = left_out
-
-    def _could_place(self, plan: WholePlan, branch: LeftOutBranch, job: int) -> bool:
-        """Return whether a plan of the branch that leaves out as few of each tier as this one could place the job."""
-        free = self._without_costs(branch.placed, branch.left_out)
-        alone = np.arange(len(self.table.jobs)) == job
-        self.master.set_left_out(alone.astype(np.float64), np.array(plan.left_out, dtype=np.float64))
-        return self.master.solve() is None or _whole_jobs(self._least_left_out(free, 1)) < 1
-
-    def _without_costs(self, placed: Bools, left_out: Bools) -> Relaxer:
-        """Return what solves the relaxation of how many are left out, where these jobs are held."""
-        free = Relaxer(self.table.without_costs(), self.master, self.pricer, self.effort)
-        free.left_out = left_out
-        self.master.set_column_costs(free=True)
-        self.master.hold(placed, left_out)
-        return free
-
-    def _could_leave_out(self, plan: WholePlan, jobs: Bools) -> bool:
-        """Return whether a plan without these jobs could leave out as few of each of their tiers as this one."""
-        return all(
-            self._could_leave_out_fewer(plan, tier, plan.left_out[tier] + 1, jobs)
-            for tier in np.unique(self.table.tier[jobs]).tolist()
-        )
-
-    def _prove(self, plan: WholePlan) -> bool:
-        """Return whether no plan leaves out fewer, tier by tier: each tier's relaxation rounded up says as many."""
-        none = np.zeros(len(self.table.jobs), dtype=np.bool_)
-        return not any(
-            left_out and self._could_leave_out_fewer(plan, tier, left_out, none)
-            for tier, left_out in enumerate(plan.left_out)
-        )
-
-    def _could_leave_out_fewer(self, plan: WholePlan, tier: int, count: int, without: Bools) -> bool:
-        """Return whether fewer jobs of a tier than this may be left out where those of ``without`` are.
-
-        Of the tiers above it no more are left out than the plan does.
-        """
-        table = self.table
-        free = self._without_costs(np.zeros_like(without), without)
-        most = np.bincount(table.tier, minlength=len(plan.left_out)).astype(np.float64)
-        most[:tier] = plan.left_out[:tier]
-        self.master.set_left_out(np.where(table.tier == tier, 1.0, 0.0), most)
-        return _whole_jobs(self._least_left_out(free, count)) < count
-
-    def _least_left_out(self, free: Relaxer, enough: int) -> float:
-        """Return a lower bound on the jobs of a tier that are left out; the search ends where it proves ``enough``."""
-        _, bound = free.over_runs(0.0, _PROOF_ROUNDS)
-        best = -math.inf
-        for _ in range(_PROOF_ROUNDS):
-            solution, found = free.over_paths(0.0, 1, bound)
-            if found.usd > best:
-                best, bound = found.usd, found
-            if (
-                _whole_jobs(best) >= enough
-                or solution.objective - best < _JOB
-                or _whole_jobs(solution.objective) < enough
-            ):
-                break
-        return best
 
     def _stayed(self, state: _State) -> WholePlan:
         """Return the plan with running jobs left where they run, where that fits and costs little enough."""
@@ -565,15 +445,6 @@ class _Search:
         for team, name in enumerate(table.team_names):
             found[team_row(name)] = float(solution.prices.team[team])
         return found
-
-
-def _job_count(jobs: Bools) -> str:
-    return format_count(int(jobs.sum()), "job")
-
-
-def _whole_jobs(share: float) -> int:
-    """Return the fewest whole jobs that a bound on their number proves."""
-    return max(0, math.ceil(share - _JOB))
 
 
 def _penalties(table: Table) -> Floats:

@@ -105,11 +105,11 @@ def _with_rules(
     return Relaxation(text, f"then {c.key}", best.cost)
 
 
-CHECKPOINT_INTERVAL = "checkpoint interval "
+_CHECKPOINT_INTERVAL: Final = "checkpoint interval "
 _SHORT_INTERVALS: Final = (timedelta(hours=1), timedelta(minutes=15))
 
 
-def with_interval(job: Job, interval: timedelta) -> Job:
+def _with_interval(job: Job, interval: timedelta) -> Job:
     """Return the job with checkpoints so far apart; a job without any stays as it is."""
     checkpoint = job.checkpoint and job.checkpoint.model_copy(update={"interval": interval})
     return job.model_copy(update={"checkpoint": checkpoint})
@@ -127,11 +127,11 @@ def _more_saves(here: JobContext, candidates: Sequence[Candidate], finder: Candi
     interval = next((each for each in _SHORT_INTERVALS if each / timedelta(hours=1) < longest), None)
     if interval is None:
         return None
-    found = [c for c in find_for_plan(finder, with_interval(job, interval))[0] if c.provisionable]
+    found = [c for c in find_for_plan(finder, _with_interval(job, interval))[0] if c.provisionable]
     best = best_single_run(here, found)
     if best is None:
         return None
-    return Relaxation(f"{CHECKPOINT_INTERVAL}{format_duration(interval)}", f"then {best.candidate.key}", best.cost)
+    return Relaxation(f"{_CHECKPOINT_INTERVAL}{format_duration(interval)}", f"then {best.candidate.key}", best.cost)
 
 
 def without_max_moves(job: Job) -> Job:
