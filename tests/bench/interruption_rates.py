@@ -20,6 +20,10 @@ Third table: how much more often a gang of n machines is hit than one, as an exp
 
 Fourth table: the share of waits for machines that are longer than a multiple of their mean, with its 90 % interval, as
 plans assume it, and as one exponential would have it. The phases were fitted on first halves.
+
+Fifth table: the mean wait of a pool in first halves, each pool alike; a wait that a half does not see end counts as
+time. What second halves say of it where so many waits of the first half weigh as much as all pools do: the mean log
+score of their waits as exponentials, each pool alike, and the correlation of the logs of both halves.
 """
 
 from __future__ import annotations
@@ -53,6 +57,8 @@ WAIT_MULTIPLES: Final = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 LEAST_COVERAGE, MOST_COVERAGE = 0.72, 0.88
 _LIVES: Final = 4000  # runs drawn for each level
 _SEED: Final = 55
+WAITS_TO_KNOW: Final = (4.0, 0.5, 16.0, 64.0)  # as the product has it, and others
+_ROUNDS: Final = 50
 
 Fold = tuple[list[Recording], list[Recording]]
 """The recordings that rules are fitted on, and those they are judged on."""
@@ -75,6 +81,7 @@ def main() -> None:
         *coverage_lines(folds, options.draws),
         *gang_lines(recordings, options.draws),
         *wait_lines(recordings, options.draws),
+        *mean_wait_lines(recordings),
     ):
         print(line, flush=True)
 
@@ -303,6 +310,33 @@ def wait_lines(recordings: Sequence[Recording], draws: int) -> Iterator[str]:
                 f"    {times:5.2f}  {share:6.1%} ({low:.1%} to {high:.1%})  assumed {assumed:6.1%}  "
                 f"exponential {math.exp(-times):6.1%}"
             )
+
+
+def mean_wait_lines(recordings: Sequence[Recording]) -> Iterator[str]:
+    """Yield the mean wait of a pool by cloud, and how well first halves foretell second ones."""
+    yield "MEAN WAIT of a pool, waits without an end counted"
+    for cloud in sorted({recording.pool[0] for recording in recordings}):
+        own = [r.waited(0, r.half) for r in recordings if r.pool[0] == cloud]
+        yield f"  {cloud:6} {len(own)} recordings, {mean_wait(own, WAITS_TO_KNOW[0]):.1f} h, each alike"
+    first = [r.waited(0, r.half) for r in recordings]
+    second = [r.waited(r.half, r.counts.size) for r in recordings]
+    both = [(a, b) for a, b in zip(first, second, strict=True) if a[1] and b[1]]
+    usual = mean_wait(first, WAITS_TO_KNOW[0])
+    for known in WAITS_TO_KNOW:
+        told = [((hours + known * usual) / (waits + known), b) for (hours, waits), b in both]
+        score = np.mean([-math.log(wait) - hours / waits / wait for wait, (hours, waits) in told])
+        yield f"  known from {known:4g} waits on: log score of second halves {score:.3f}"
+    logs = np.log([(a[0] / a[1], b[0] / b[1]) for a, b in both])
+    yield f"  correlation of both halves' logs {np.corrcoef(logs.T)[0, 1]:.2f}"
+
+
+def mean_wait(waited: Sequence[tuple[float, int]], known: float) -> float:
+    """Return the mean hours of a pool's wait, each pool that had one alike, shrunk to that mean by ``known`` waits."""
+    seen = [(hours, waits) for hours, waits in waited if hours > 0]
+    mean = sum(hours for hours, _ in seen) / max(1, sum(waits for _, waits in seen))
+    for _ in range(_ROUNDS):
+        mean = float(np.mean([(hours + known * mean) / (waits + known) for hours, waits in seen]))
+    return mean
 
 
 def share_of_waits_over(times: float) -> float:

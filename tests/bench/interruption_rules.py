@@ -104,6 +104,12 @@ class Recording:
         known = [b - a for a, b in spells if not (self.counts[begin + a : begin + b] == UNKNOWN).any()]
         return np.array(known, dtype=np.float64) * self.tick_h
 
+    def waited(self, begin: int, end: int) -> tuple[float, int]:
+        """Return the hours between these ticks in which the gang could not be had, and how often that ended."""
+        here, after = self.counts[begin : end - 1], self.counts[begin + 1 : end]
+        away = (here != UNKNOWN) & (after != UNKNOWN) & (here < self.machines)
+        return float(away.sum()) * self.tick_h, int((away & (after >= self.machines)).sum())
+
     @cached_property
     def first(self) -> Exposure:
         """Return the exposure of the first half as the product measures it, seen from the end of that half."""

@@ -18,6 +18,7 @@ from tests.bench.interruption_rates import (
     hit_chances,
     judge_runs,
     make_folds,
+    mean_wait,
     per_hour,
     score_blocks,
     score_fold,
@@ -222,3 +223,14 @@ def test_waits_that_plans_assume_are_those_of_second_halves() -> None:
     waits = np.concatenate([r.waits(r.half, r.counts.size) for r in read_recordings(DATA)])
     for times in WAIT_MULTIPLES:
         assert (waits > times * waits.mean()).mean() == pytest.approx(share_of_waits_over(times), abs=0.025)
+
+
+def test_the_mean_wait_of_a_pool_counts_waits_without_an_end_and_each_pool_alike() -> None:
+    pool = recording(np.array([1, 0, 0, 0, 1, 1, 0, 0, UNKNOWN, 0, 0], dtype=np.int64))
+    hours, waits = pool.waited(0, 11)
+    assert hours == pytest.approx(5 * TICK_H)
+    assert waits == 1, "the end of the second wait was not seen"
+    seen = [(10.0, 10), (400.0, 100), (0.0, 0)]
+    assert mean_wait(seen, 0.0) == pytest.approx((1 + 4) / 2)
+    shrunk = mean_wait(seen, 4.0)
+    assert shrunk == pytest.approx(((10 + 4 * shrunk) / 14 + (400 + 4 * shrunk) / 104) / 2)

@@ -10,8 +10,11 @@ import numpy as np
 import pytest
 
 from pricing.book import PriceBook
+from pricing.book_file import embedded_book
+from pricing.places import Market
 from pricing.pool_experience import PoolExperience
 from router.jobs.experience import Experience
+from router.planning.find import gang_rates
 from router.planning.find.candidate import Candidate
 from router.planning.find.candidates import CandidateFinder
 from router.spot.availability.loss_rates import LossRates
@@ -93,3 +96,9 @@ def test_only_the_object_reads_priors_and_signals() -> None:
             and not (isinstance(node.value, ast.Name) and node.value.id == "links")
         ]
     assert found == []
+
+
+def test_the_waits_that_the_table_assumes_of_spot_are_planned_with_to_the_digit() -> None:
+    """Gangs whose waits are near share their figures: steps of the wait begin at the table's own."""
+    assumed = {prior.recovery_hours for prior in embedded_book().priors if prior.market == Market.SPOT}
+    assert {gang_rates._round_to_step(wait, gang_rates._WAIT_UNIT, 4) for wait in assumed} == assumed
