@@ -103,8 +103,9 @@ class GuardedFigures:
     lost: Floats
 
 
-_NAMES: Final = tuple(each.name for each in fields(GuardedFigures))
-_SPOT, _FALLBACK = _NAMES.index("spot"), _NAMES.index("fallback")
+#: Names of the figures, in the order in which arrays have them.
+FIGURES: Final = tuple(each.name for each in fields(GuardedFigures))
+_SPOT, _FALLBACK = FIGURES.index("spot"), FIGURES.index("fallback")
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -118,53 +119,28 @@ class LevelFigures:
 
     levels: Floats
     variants: Floats
-    # Dollars of an hour of progress over the price of an hour of the gang: dearer than the fallback's, it leaves.
-    progress_cost: Floats
+    windows: Floats
     work: float
     # By level: the share of the work that is left after LEAVE_AFTER lives, the hours billed for nothing, and all lost.
-    left_after_leaving: Floats
-    lost_before_leaving: Floats
-    waited_before_leaving: Floats
-
-    def expect_elsewhere(self, hazard: Hazard, price_ratio: float) -> GuardedFigures:
-        """Return the expectation of a gang that leaves a pool which is too dear for others like it.
-
-        As much is believed of each of those as of this one, so that it may leave them again. How likely the run is to
-        be late is that of staying.
-        """
-        weights = _figure_weights(hazard)
-        going = self.progress_cost > price_ratio
-        left = float((self.left_after_leaving * weights)[going].sum())
-        if not going.any() or left >= 1:
-            return self.expect_variant(hazard, 0)
-        stays = dict(zip(_NAMES, self.variants[:, 0], strict=True))
-        begun = {
-            "spot": self.lost_before_leaving + (1 - self.left_after_leaving) * self.work,
-            "elapsed": self.waited_before_leaving + (1 - self.left_after_leaving) * self.work,
-            "interruptions": np.full(len(weights), float(LEAVE_AFTER)),
-            "lost": self.lost_before_leaving,
-        }
-        found = {}
-        for name in _NAMES:
-            if name in begun:
-                first = stays[name] @ (weights * ~going) + begun[name] @ (weights * going)
-                found[name] = first / (1 - left)
-            else:
-                found[name] = stays[name] @ weights
-        return GuardedFigures(**found)
+    left: Floats
+    lost: Floats
+    waited: Floats
 
     def expect(self, hazard: Hazard, price_ratio: float) -> GuardedFigures:
         """Return the expectation over the hazard, by the cheapest variant at each level.
 
         ``price_ratio`` is that of an hour billed of the fallback over one of the gang.
         """
+        return GuardedFigures(*(self.cheapest(price_ratio) @ figure_weights(hazard)))
+
+    def cheapest(self, price_ratio: float) -> Floats:
+        """Return the figures of the cheapest variant by [figure, window, level]."""
         cheapest = np.argmin(self.variants[_SPOT] + price_ratio * self.variants[_FALLBACK], axis=0)
-        chosen = np.take_along_axis(self.variants, cheapest[None, None], axis=1)[:, 0]
-        return GuardedFigures(*(chosen @ _figure_weights(hazard)))
+        return np.asarray(np.take_along_axis(self.variants, cheapest[None, None], axis=1)[:, 0])
 
     def expect_variant(self, hazard: Hazard, which: int) -> GuardedFigures:
         """Return the expectation where one variant is followed at all levels."""
-        return GuardedFigures(*(self.variants[:, which] @ _figure_weights(hazard)))
+        return GuardedFigures(*(self.variants[:, which] @ figure_weights(hazard)))
 
 
 def figure_levels(hazard: Hazard) -> tuple[float, ...]:
@@ -173,7 +149,7 @@ def figure_levels(hazard: Hazard) -> tuple[float, ...]:
 
 
 @lru_cache(maxsize=4096)
-def _figure_weights(hazard: Hazard) -> Floats:
+def figure_weights(hazard: Hazard) -> Floats:
     """Return the weights of these levels: one between two of them counts half for each."""
     weights = np.array(hazard.weights)
     if hazard.levels != LEVELS:
@@ -196,11 +172,9 @@ def level_figures(run: GuardedWork, shape: HazardShape, levels: tuple[float, ...
     figures = _RunsAtSpeeds(run, works, shape, grid, windows, wasted).variants()
     expected = np.tensordot(figures, shares, axes=([2], [0]))
     kept = kept_work(shape, grid, run.work, run.restart + run.loss, LEAVE_AFTER)
-    progress = run.work * (1 - kept.left[:, 0])
-    cost = (wasted + progress) / np.maximum(progress, 1e-12)
     lost = LEAVE_AFTER * wasted
     waited = lost + LEAVE_AFTER * run.recovery
-    return LevelFigures(grid, expected, cost, run.work, kept.left[:, LEAVE_AFTER - 1], lost, waited)
+    return LevelFigures(grid, expected, windows, run.work, kept.left[:, LEAVE_AFTER - 1], lost, waited)
 
 
 def _works(run: GuardedWork) -> tuple[Floats, Floats]:
@@ -227,14 +201,14 @@ def started_figures(run: GuardedWork, shape: HazardShape, levels: tuple[float, .
     figures = level_figures(run, shape, levels, each)
     now, rest = np.split(figures.variants[:, :, place], [len(windows)], axis=2)
     rest = rest.reshape(*rest.shape[:2], *later.shape, -1)
-    elapsed = rest[_NAMES.index("elapsed")]
+    elapsed = rest[FIGURES.index("elapsed")]
     late = np.maximum(later - run.fallback_start / 2, run.work)
     elapsed[:] = np.where(begins[None, :, :, None], elapsed, late[None, :, :, None]) + waits[:, None, None]
     up = _lived(shape, figures.levels, 0.0, np.array(_LONGEST_SPELL))[0]
     down = run.recovery / (run.recovery + up)
     shares = np.array([share for _, share in REMAINING_POINTS])
     found = now * (1 - down) + np.einsum("fvdwl,d->fvwl", rest, shares) * down
-    return replace(figures, variants=found)
+    return replace(figures, variants=found, windows=windows)
 
 
 def aged_figures(
@@ -264,7 +238,7 @@ def aged_figures(
         figures = np.moveaxis(figures.reshape(*figures.shape[:2], len(waits), len(windows), -1), 2, -1) @ shares
         more = {"spot": takes, "elapsed": takes + run.recovery, "interruptions": 1.0, "lost": lost + run.restart}
         for name, hours in more.items():
-            figures[_NAMES.index(name)] += hours
+            figures[FIGURES.index(name)] += hours
         found = found + figures * (survival[at] - survival[at + 1])
     return replace(fresh, variants=found)
 
@@ -428,7 +402,7 @@ class _RunsAtSpeeds:
             "interruptions": sums.hits + hardware,
             "lost": lost,
         }
-        return np.array([found[name] for name in _NAMES])
+        return np.array([found[name] for name in FIGURES])
 
     def bridges(self, sums: _Sums, kept: Floats) -> Floats:
         """Return what bridging adds to the figures of runs that wait until ``kept`` hours of slack are left."""
@@ -460,7 +434,7 @@ class _RunsAtSpeeds:
             "interruptions": begins * rounds,
             "lost": begins * rounds * self.wasted,
         }
-        return np.array([found[name] for name in _NAMES])
+        return np.array([found[name] for name in FIGURES])
 
 
 def _each_count(falls: Floats, figure: Floats) -> Floats:

@@ -73,6 +73,7 @@ _GLANCING, _GLANCED_SPOT = 4, 4  # time limits after which no offers are looked 
 _FARTHEST = 2 * PLANNING_SPAN  # the longest wait from the latest start
 _ANY_ORDER = JobOrder()
 _WIDER = "wider search"
+_FEW_JOBS = 12  # up to which one program, over a shortlist where it is large, is no slower than columns
 _IN_TIME = 2 / 3  # share of the effort for jobs in time where some job may be late
 
 
@@ -83,12 +84,13 @@ class PlanRequest:
     ``now`` is aware and ``gap`` relative. ``time_limit`` is the longest it may take, from which the searches have
     their counts of nodes; ``resolve_limits`` is the number of shadow prices to re-solve; ``confidence_rounds`` is
     how often to re-solve when a job split over offers falls short of its confidence (0: such jobs stay as they
-    are). Up to ``compact_jobs`` jobs are placed by one program, more by columns. With ``previous``, a job that has
-    not started keeps its place and start of that plan unless moving saves ``least_saving`` (None: the larger of $1
-    and 1 % of its cost). ``limit_sources`` says which limits were read from clouds; it decides nothing.
-    ``experience``: what earlier runs say of speeds and interruptions. With ``risk_quantile`` the interruptions of
-    each spot pool count as known, at this quantile of what is believed of them. ``beside``: what other jobs take of
-    limits meanwhile (:func:`router.planning.problem.current_use.peak_use`), which is not there for these.
+    are). Up to ``compact_jobs`` jobs are placed by one program unless it is large, more by columns. With
+    ``previous``, a job that has not started keeps its place and start of that plan unless moving saves
+    ``least_saving`` (None: the larger of $1 and 1 % of its cost). ``limit_sources`` says which limits were read from
+    clouds; it decides nothing. ``experience``: what earlier runs say of speeds and interruptions. With
+    ``risk_quantile`` the interruptions of each spot pool count as known, at this quantile of what is believed of
+    them. ``beside``: what other jobs take of limits meanwhile (:func:`router.planning.problem.current_use.peak_use`),
+    which is not there for these.
     """
 
     jobs: tuple[Job, ...]
@@ -408,32 +410,56 @@ def _placement_problem(
 def _search(run: PlanningRun, planning_input: PlanningInput) -> PlacementSolution:
     """Return the best answer found, repaired and started early.
 
-    A large program is first solved over a shortlist.
+    Where one program would be large, columns go first: they are faster, and where they miss the gap it may reach it.
     """
     request, effort, timings = run.request, run.search, run.timings
-    problem, shortlist = planning_input.problem, None
+    problem, began, built = planning_input.problem, time.perf_counter(), timings.build
     if len(problem.jobs) > request.compact_jobs:
-        began = time.perf_counter()
-        # Columns are improved and started early in their own search.
-        answer = solve_by_columns(problem, effort, request.gap, run.progress)
-        if request.limits.maintenance:
-            # Pieces between two windows are no single runs, which alone are started early there.
-            answer = with_holdings(answer, compacted(problem, answer.holdings))
-        answer, _ = _keep_previous(run, answer)
+        answer, _ = _keep_previous(run, _by_columns(run, problem))
         timings.solve += time.perf_counter() - began
         return answer
     shares = count_slot_shares(problem)
+    columns = _by_columns(run, problem) if shares > MAX_FULL_SHARES and len(problem.jobs) > _FEW_JOBS else None
+    if columns is None:
+        answer = _by_one_program(run, planning_input, shares)
+    elif _reaches(columns, request.gap) or effort.is_spent(_WIDER):
+        answer = columns
+    else:
+        answer = better_answer(columns, _by_one_program(run, planning_input, shares), complete=True)
+    answer, unmoved = _keep_previous(run, answer)
+    if answer is not columns:
+        answer = start_early(answer, effort, unmoved)
+    timings.solve += time.perf_counter() - began - (timings.build - built)
+    return answer
+
+
+def _reaches(answer: PlacementSolution, gap: float) -> bool:
+    """Return whether an answer places all jobs within the gap."""
+    slack = (answer.spent - answer.bound_usd).dollars()
+    return not any(answer.rank) and slack <= gap * answer.spent.dollars()
+
+
+def _by_columns(run: PlanningRun, problem: PlacementProblem) -> PlacementSolution:
+    """Return the answer by columns, which are improved and started early in their own search."""
+    answer = solve_by_columns(problem, run.search, run.request.gap, run.progress)
+    if run.request.limits.maintenance:
+        # Pieces between two windows are no single runs, which alone are started early there.
+        answer = with_holdings(answer, compacted(problem, answer.holdings))
+    return answer
+
+
+def _by_one_program(run: PlanningRun, planning_input: PlanningInput, shares: int) -> PlacementSolution:
+    """Return the answer of one program, improved; a large one is first solved over a shortlist."""
+    request, effort, timings = run.request, run.search, run.timings
+    problem, shortlist = planning_input.problem, None
     if shares > MAX_FULL_SHARES:
         run.progress(f"choosing columns, {shares:,} shares of slots in all")
-        began = time.perf_counter()
         shortlist = build_shortlist(problem, effort.within(1 / 2, 1 / 2), request.gap)
         problem = shortlist.problem
-        timings.solve += time.perf_counter() - began
     began = time.perf_counter()
     formulation = formulate(problem)
     timings.build += time.perf_counter() - began
     run.progress(f"solving {len(formulation.program.variables):,} variables, {len(formulation.program.rows):,} rows")
-    began = time.perf_counter()
     # The shortlist uses up half of the gap; the other half is for the search.
     search_gap = request.gap if shortlist is None else request.gap / 2
     answer = solve_in_stages(problem, formulation, effort, search_gap)
@@ -441,11 +467,7 @@ def _search(run: PlanningRun, planning_input: PlanningInput) -> PlacementSolutio
         answer = with_full_bound(answer, shortlist)
         answer, formulation = _search_wider(run, planning_input.problem, shortlist, answer, formulation)
     run.progress(f"improving a plan of ${answer.spent.dollars():,.2f}, bound ${answer.bound_usd.dollars():,.2f}")
-    answer = improve_places(keep_places(answer.problem, formulation, effort, request.gap, answer), effort)
-    answer, unmoved = _keep_previous(run, answer)
-    answer = start_early(answer, effort, unmoved)
-    timings.solve += time.perf_counter() - began
-    return answer
+    return improve_places(keep_places(answer.problem, formulation, effort, request.gap, answer), effort)
 
 
 def _keep_previous(run: PlanningRun, answer: PlacementSolution) -> tuple[PlacementSolution, frozenset[str]]:
@@ -464,10 +486,10 @@ def _search_wider(
 ) -> tuple[PlacementSolution, Formulation]:
     """Return the answer over the shortlist, or a better one over everything that could close the gap that it leaves."""
     effort, gap = run.search, run.request.gap
+    if _reaches(answer, gap):
+        return answer, formulation
     slack = (answer.spent - answer.bound_usd).dollars()
     all_placed = not any(answer.rank)
-    if all_placed and slack <= gap * answer.spent.dollars():
-        return answer, formulation
     if not effort.affords(_WIDER, formulation.program):
         return replace(answer, hit_time_limit=True), formulation
     run.progress(f"closing a gap of ${slack:,.2f} to the bound")

@@ -42,7 +42,7 @@ BENCHES = [
     bench("console_load --readers 5 --seconds 3 --rows 1000 --gangs 10 --examples 3 --copies 2", "the server's memory"),
     bench("calibrate --only 2022 --blocks 2 --starts 1 --out {folder}", "tables and page are in", needs_data),
     bench("upload --megabytes 1 --rounds 1", "1 file"),
-    bench("interruption_rates --draws 5", "exponential", needs_data),
+    bench("interruption_rates --draws 5", "correlation of both halves", needs_data),
     bench("save_intervals", "of 35 pools", needs_data),
     bench("rules --nights 2 --draws 2 --jobs 5 6", "median saving"),
     bench("plan_page --examples 3 --copies 2", "/plans"),

@@ -199,7 +199,7 @@ def test_a_cheap_pool_that_is_taken_back_often_loses(embedded: PriceBook) -> Non
     """11 % cheaper by the hour, dearer by the step: it loses. As safe as the other, it wins."""
     risky = offer("aws/us-east-1", AWS, "spot", "25.36", interruptions_per_hour=0.5)
     calm = offer("aws/us-west-2", AWS, "spot", "28.50", interruptions_per_hour=0.002)
-    job = sure("spotty", steps=4000, deadline=NOW + 48 * HOUR, checkpoint={"size_gib": 400}, startup_minutes=20)
+    job = sure("spotty", steps=4000, deadline=NOW + 96 * HOUR, checkpoint={"size_gib": 400}, startup_minutes=20)
     plan = planned(embedded, [risky, calm], [job])
     assert places(plan) == {"aws/us-west-2"}
     summary = plan.jobs[0]

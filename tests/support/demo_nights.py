@@ -100,7 +100,7 @@ EARLIER = (
     _run("llama3-8b-domain", 13, "60"),
     _run("resnet50-weekly", 14, "1.8", deadline="+24h"),
     _run("code-34b-pretrain", 14, "26", "4", quoted=True),
-    _run("llama2-7b-sft-chat", 14, "16", at="eval-sweep-7b", settles=True),
+    _run("llama2-7b-sft-chat", 14, "16", at="embed-catalogue", settles=True),
     _run("mpt-70b-continued", 15, "100", settles=True),
     _run("bert-large-pretraining", 15, "80", settles=True),
     _run("eval-sweep-7b", 17, "28"),

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pricing.hazard import AGE_SCALE_HOURS, Hazard, HazardShape
-from router.jobs.guarded_run import GuardedWork
+from pricing.risk_levels import POOL_DEVIATION
+from router.jobs.guarded_run import LEAVE_AFTER, GuardedWork
 from router.jobs.pool_waits import PHASES
 
 Floats = NDArray[np.float64]
@@ -45,6 +47,7 @@ def simulate_guarded_runs(
     *,
     at_any_moment: bool = False,
     leave_after: int | None = None,
+    change_above: float | None = None,
 ) -> SimulatedRuns:
     """Return runs at levels drawn from the hazard, each restarted in place until the guard acts.
 
@@ -53,10 +56,15 @@ def simulate_guarded_runs(
     pool for the fallback after so many interruptions, without it never. With no more than ``bridged_share`` of the
     slack left it works on the fallback until the pool has machines again. With an ``age`` the gang runs already, for so
     many hours: its first life has that hazard, and no start-up. ``at_any_moment`` it may be asked for while the pool
-    has no machines, so that what is left of the wait goes first.
+    has no machines, so that what is left of the wait goes first. With ``change_above`` the gang changes to another
+    pool of its kind, after :data:`LEAVE_AFTER` interruptions in one whose level is above that.
     """
     rng = np.random.default_rng(seed)
     level = rng.choice(np.array(hazard.levels), draws, p=np.array(hazard.weights))
+    pools = None if change_above is None else _Pools.of(hazard, draws, rng)
+    if pools is not None:
+        level = pools.draw_levels(np.arange(draws))
+    in_pool = np.zeros(draws)
     ratio = run.fallback_ratio
     assert ratio is not None
     work = run.work * np.maximum(1 + run.relative_error * rng.standard_normal(draws), 0.2)
@@ -93,6 +101,11 @@ def simulate_guarded_runs(
         spot[rows] += np.maximum(lived - first, 0.0)
         hits[rows] += 1
         clock[rows] += np.maximum(lived - first, 0.0)
+        in_pool[rows] += 1
+        if pools is not None:
+            changes = rows[(in_pool[rows] >= LEAVE_AFTER) & (level[rows] > change_above)]
+            level[changes] = pools.draw_levels(changes)
+            in_pool[changes] = 0
         if leave_after == life + 1:
             rest = (work[rows] - done[rows]) * max(1.0, ratio)
             fallback[rows] += run.fallback_start + (work[rows] - done[rows]) * ratio
@@ -117,6 +130,29 @@ def simulate_guarded_runs(
         needed[some] = True
         active[some[done[some] >= work[some] - 1e-9]] = False
     return SimulatedRuns(spot, fallback, needed, last_moment, hits)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Pools:
+    """Pools of one kind for each run: the log of a level is that of their kind, and a normal deviation of their own."""
+
+    kind: Floats
+    deviation: float
+    levels: Floats
+    rng: np.random.Generator
+
+    @classmethod
+    def of(cls, hazard: Hazard, draws: int, rng: np.random.Generator) -> _Pools:
+        logs, weights = np.log(np.array(hazard.levels)), np.array(hazard.weights)
+        middle = float(logs @ weights)
+        variance = float((logs - middle) ** 2 @ weights)
+        own = min(POOL_DEVIATION**2, variance)
+        return cls(rng.normal(middle, math.sqrt(variance - own), draws), math.sqrt(own), np.array(hazard.levels), rng)
+
+    def draw_levels(self, runs: NDArray[np.int64]) -> Floats:
+        """Return the level of another pool for each of these runs, within those of the hazard."""
+        logs = self.kind[runs] + self.rng.normal(0.0, self.deviation, runs.size)
+        return np.clip(np.exp(logs), self.levels[0], self.levels[-1])
 
 
 def _waits_at_any_moment(run: GuardedWork, shape: HazardShape, level: Floats, rng: np.random.Generator) -> Floats:

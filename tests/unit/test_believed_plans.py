@@ -129,8 +129,8 @@ def test_explain_says_how_many_interruptions_are_expected_and_why_it_falls_back(
     expected = cheapest(job).guard
     assert expected is not None
     text = " ".join(explain_text.job_text(free, "made-up").split())
-    told = f"{expected.interruptions:,.1f} interruptions expected of the job, most of them where the pool is a bad one"
-    assert f"{told}; interrupted" in text
+    assert f"{expected.interruptions:,.1f} interruptions expected of the job; interrupted" in text
+    assert "where its pool fails too often it is taken to leave it (2% likely) for aws/" in text
     assert "od where the pool fails too often: in" in text
     text = " ".join(explain_text.job_text(due, "made-up").split())
     assert "od where the pool fails too often or no more time is left for spot: in" in text
@@ -150,12 +150,21 @@ def test_a_quote_says_how_well_its_mean_is_known() -> None:
     assert "few runs cost far more than the others" in " ".join(quote_text.text(few, "q").split())
 
 
-def test_spot_alone_says_that_it_counts_on_other_pools_like_its_own() -> None:
-    job = a_file("A100-80GB:8", 91_000, "azure", 120, market={"spot": "only"})
-    plan = the_plan(job)
-    assert any("is taken to do that instead, which costs more" in note for note in plan.jobs[0].notes)
-    allowed = the_plan(job.model_validate({**job.model_dump(), "market": {"spot": "allowed"}}))
-    assert not any("nothing is behind it" in note for note in allowed.jobs[0].notes)
+@pytest.mark.parametrize("due", [None, "+500h", "+2000h"])
+def test_leave_to_go_on_demand_makes_nothing_dearer_but_for_runs_that_spot_never_ends(due: str | None) -> None:
+    """Due in a week such a job was $439 where it may go on demand and $330 where it may not."""
+    job = a_file("L4:8", 120_000, "aws", 20, market={"spot": "only"}, deadline=due)
+    alone, allowed = the_plan(job), the_plan(job.model_validate({**job.model_dump(), "market": {"spot": "allowed"}}))
+    assert allowed.cost_usd.dollars() <= alone.cost_usd.dollars() * 1.01
+    behind = "nothing but spot is behind it: 0."
+    assert any(behind in note and "not done in 90 days" in note for note in alone.jobs[0].notes)
+    assert not any(behind in note for note in allowed.jobs[0].notes)
+
+
+def test_spot_alone_says_that_it_counts_on_pools_that_no_offer_has() -> None:
+    """The book has this machine in one region on spot."""
+    (job,) = the_plan(a_file("V100-16GB:8", 47_600, "aws", 20, market={"spot": "only"})).jobs
+    assert any("for others like it, at its price, though no offer has one" in note for note in job.notes)
 
 
 def test_spot_alone_is_as_sure_as_is_asked_by_some_deadline() -> None:

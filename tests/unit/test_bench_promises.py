@@ -134,7 +134,7 @@ def test_a_shape_has_the_checkpoint_start_and_confidence_of_its_job(promise: Pro
         assert found is not None
         return found
 
-    bold, careful = promised(0.5), promised(0.999)
+    bold, careful = promised(0.5), promised(0.99)
     assert bold.calm_usd == pytest.approx(SHAPE.work_h + 3 * STARTUP_H)
     assert bold.lost_usd > 20 / 60 > promise.lost_usd
     assert (bold.alone, careful.alone) == (True, False)

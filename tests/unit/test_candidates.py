@@ -243,11 +243,32 @@ def test_a_spot_gang_runs_under_the_guard_of_the_cheapest_gang_on_demand_of_its_
     assert (kept[HERE].guard, kept[HERE].fallback) == (None, None)
 
 
-def test_without_a_deadline_leave_to_go_on_demand_changes_nothing() -> None:
-    free = found_for(a_job(steps=3000), [NORTH, NORTH_SPOT])[0][SPOT]
-    bound = found_for(a_job(steps=3000, spot="only"), [NORTH, NORTH_SPOT])[0][SPOT]
-    assert free == bound
-    assert free.fallback is None
+def test_without_a_deadline_leave_to_go_on_demand_makes_nothing_dearer() -> None:
+    """A tenth of the runs that have spot alone is never done in 90 days, which their cost leaves out."""
+    south = replace(NORTH_SPOT, region="south-1")
+    free = found_for(a_job(steps=3000), [NORTH, NORTH_SPOT, south])[0][SPOT]
+    bound = found_for(a_job(steps=3000, spot="only"), [NORTH, NORTH_SPOT, south])[0][SPOT]
+    assert free.fallback is not None
+    assert bound.fallback is None
+    assert free.expected_usd(3000) <= bound.expected_usd(3000) * 1.01
+
+
+def test_a_spot_gang_may_go_on_in_the_cheapest_other_pool() -> None:
+    """Its own pool by another name is none, and one that is lost more often counts as dearer."""
+    other = replace(NORTH_SPOT, zone="north-1b", usd_per_hour=UsdPerHour.parse("25"))
+    dear = replace(NORTH_SPOT, region="south-1", usd_per_hour=UsdPerHour.parse("50"))
+    alone = found_for(a_job(deadline="+8h"), [NORTH, NORTH_SPOT])[0][SPOT]
+    with_dear = found_for(a_job(deadline="+8h"), [NORTH, NORTH_SPOT, dear])[0][SPOT]
+    kept, _ = found_for(a_job(deadline="+8h"), [NORTH, replace(NORTH_SPOT, zone="north-1a"), other, dear])
+    (near,) = (c for c in kept.values() if c.offer.zone == "north-1a" and c.market is Market.SPOT)
+    assert alone.next_pool == ""
+    assert with_dear.next_pool == "aws/south-1/p9.48xlarge"
+    assert near.next_pool == "aws/north-1/north-1b/p9.48xlarge"
+    assert near.usd_per_step <= with_dear.usd_per_step <= alone.usd_per_step
+    lost = replace(other, interruptions_per_hour=5.0)
+    kept, _ = found_for(a_job(deadline="+8h"), [NORTH, replace(NORTH_SPOT, zone="north-1a"), lost, dear])
+    (near,) = (c for c in kept.values() if c.offer.zone == "north-1a" and c.market is Market.SPOT)
+    assert near.next_pool == "aws/south-1/p9.48xlarge"
 
 
 def test_the_more_is_left_to_the_deadline_the_less_of_it_is_on_the_fallback() -> None:

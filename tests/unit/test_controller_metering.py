@@ -31,7 +31,7 @@ OFFERS = (
     offer("aws/north-1", "p9.48xlarge", "on_demand", "60.000000001"),
 )
 JOBS = {
-    name: a_job(name, steps=steps, cost_center=f"cc-{name}", project=f"for {name}", team=team)
+    name: a_job(name, steps=steps, cost_center=f"cc-{name}", project=f"for {name}", team=team, deadline="+24h")
     for name, steps, team in (("a", 300, "red"), ("b", 137, "blue"), ("c", 211, "red"))
 }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -11,6 +11,7 @@ import numpy as np
 from pricing.money import Usd
 from pricing.places import SIMULATED_CLOUDS, Market, mixes_simulated_and_real
 from pricing.risk import TOLD_HOURS
+from router.jobs.quantities import LONGEST_RUN
 from router.jobs.spec import Job
 from router.planning.document.costing import amortised_per_step, job_cost, moved_volumes
 from router.planning.document.plan import DroppedOffers, JobSummary, Line, PlannedMove, Unplaced
@@ -144,14 +145,27 @@ def _notes(problem: PlacementProblem, job: Job, runs: Sequence[ScheduledRun]) ->
         notes += price_doubts(problem, c)
         if c.risk_basis and any(part.offer.market is Market.SPOT for part in c.parts):
             notes.append(f"{c.key}: {_expected_interruptions(c)}{c.risk_basis}")
-        if c.guard is not None and c.fallback is None:
-            notes.append(
-                f"{c.key}: nothing is behind it: it is taken to leave a pool that fails too often for others like it, "
-                "at its price; one with a deadline that may go on demand is taken to do that instead, which costs more"
-            )
+        notes += _ways_out(c)
     if job.checkpoint is None and runs:
         notes.append("no checkpoint: an interruption starts it over")
     return tuple(dict.fromkeys(notes))
+
+
+_TOLD_CHANGE = 0.01  # how likely a gang leaves its pool, from which on it is told
+
+
+def _ways_out(c: Candidate) -> Iterator[str]:
+    """Yield what a spot gang is taken to do where its pool fails too often."""
+    if c.guard is None:
+        return
+    if c.guard.changes >= _TOLD_CHANGE:
+        next_pool = f"{c.next_pool}, at the price and risk there"
+        likely = f"it is taken to leave it ({c.guard.changes:.0%} likely) for"
+        alike = "others like it, at its price, though no offer has one"
+        yield f"{c.key}: where its pool fails too often {likely} {next_pool if c.next_pool else alike}"
+    if c.fallback is None:
+        not_done = f"{c.guard.probability:.1%} of its runs are not done in {LONGEST_RUN.days} days"
+        yield f"{c.key}: nothing but spot is behind it: {not_done}, and what they cost after that is not counted"
 
 
 _BAD_POOLS = 1.5  # times the interruptions that the stated rate brings, from which on bad pools bring the rest

@@ -49,6 +49,7 @@ class Candidate:
     A spot gang of a job that resumes runs under the deadline guard: ``guard`` says how much of the ``fallback``, an
     on-demand candidate of the job, is expected for each productive hour reserved, and ``fallback_moves`` what moving
     there is expected to cost for it. Its g(α) is then what fills the time in which the guard holds the deadline.
+    ``next_pool`` names the spot pool to which it goes from a bad one, "" where no offer has one.
     """
 
     key: str
@@ -72,6 +73,7 @@ class Candidate:
     carbon: GangCarbon | None = None
     risk_basis: str = ""
     guard: GuardTerms | None = None
+    next_pool: str = ""
     fallback: Candidate | None = None
     fallback_moves: UsdPerHour = _FREE
 

@@ -16,15 +16,17 @@ from pricing.places import Market, RegionId
 from pricing.risk import GangRisk, RiskTable, describe_risk, join_risks
 from router.jobs.experience import Experience
 from router.jobs.limits import Limits
+from router.jobs.other_pools import ALIKE
 from router.jobs.spec import GangOption, Job
 from router.jobs.speed import Speed, UnknownSpeed, gang_speed
 from router.planning.find.candidate import Candidate, GangPart, steps_to_do
 from router.planning.find.emissions import GangCarbon, emission_table, gang_carbon
-from router.planning.find.fallbacks import FallbackFinder
+from router.planning.find.fallbacks import Fallback, FallbackFinder
 from router.planning.find.feasibility import ListingRefusal, covers, refusal
 from router.planning.find.gang_rates import GangRates, RateFinder, RunTerms, stated_risk
 from router.planning.find.listings import OfferListing, listings_by_accelerator, spreads
 from router.planning.find.machine_mixes import MachinePair, machine_pairs, mixed_gangs, running_split
+from router.planning.find.other_spot_pools import OtherPoolFinder
 from router.planning.find.placement_rule import placement_refusal
 from router.planning.find.transfers import (
     Transfer,
@@ -54,12 +56,22 @@ class GangOffer:
 
 
 class _JobFindings:
-    """Results that the candidates of one job share: transfers by region, speeds by machine, rates, fallbacks."""
+    """Results that the candidates of one job share: transfers by region, speeds by machine, rates, ways out."""
 
-    def __init__(self, rates: RateFinder, fallbacks: FallbackFinder) -> None:
-        self.rates, self.fallbacks = rates, fallbacks
+    def __init__(self, rates: RateFinder, fallbacks: FallbackFinder, others: OtherPoolFinder) -> None:
+        self.rates, self.fallbacks, self.others = rates, fallbacks, others
         self.moves: dict[RegionId, tuple[Transfer, ...] | UnknownTariff] = {}
         self.speeds: dict[tuple[str, str, int], Speed | UnknownSpeed] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class _PermittedGang:
+    """A gang on which the job may run: how fast it is there, and what has to be moved."""
+
+    option: GangOption
+    parts: tuple[GangPart, ...]
+    speed: Speed
+    transfers: tuple[Transfer, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,15 +191,21 @@ class CandidateFinder:
         candidates: list[Candidate] = []
         dropped: list[DroppedListing] = []
         rates = self._rates_of(job)
-        findings = _JobFindings(rates, FallbackFinder(rates.terms.window_hours, self._book, self._limits))
+        fallbacks = FallbackFinder(rates.terms.window_hours, self._book, self._limits)
+        findings = _JobFindings(rates, fallbacks, OtherPoolFinder(job, self._book, self._limits))
         job = self.with_learned_speeds(job)
         found = [(option, each) for option in job.gang.options for each in self._listings.get(option.accelerator, ())]
         found.sort(key=lambda pair: _order_of_look(pair[1]))
+        permitted = [self._permit_listing(job, option, listing, findings) for option, listing in found]
+        for each in permitted:
+            if isinstance(each, _PermittedGang):
+                risk = self._risk_of(job, each)
+                findings.others.add(each.parts[-1], each.option.count, each.speed, risk, each.transfers)
         on_spot: Counter[GangOption] = Counter()
-        for option, listing in found:
+        for (option, _), each in zip(found, permitted, strict=True):
             if most_spot is not None and on_spot[option] == most_spot:
                 continue
-            result = self._evaluate_listing(job, option, listing, findings)
+            result = each if isinstance(each, DroppedListing) else self._with_rates(job, each, findings)
             if isinstance(result, DroppedListing):
                 dropped.append(result)
                 continue
@@ -210,14 +228,14 @@ class CandidateFinder:
         )
         return self._rates.setdefault(terms, RateFinder(terms))
 
-    def _evaluate_listing(
+    def _permit_listing(
         self,
         job: Job,
         option: GangOption,
         listing: OfferListing,
         findings: _JobFindings,
-    ) -> Candidate | DroppedListing:
-        """Return the candidate for one listing, or why it is dropped."""
+    ) -> _PermittedGang | DroppedListing:
+        """Return the gang on one listing, or why it is dropped."""
         refused = refusal(job, option, listing, self._limits, self._covering[id(listing)])
         if refused is not None:
             return DroppedListing(refused.code, refused.reason, listing, option.count)
@@ -228,7 +246,7 @@ class CandidateFinder:
         parts = self._split_on_demand_core(job, listing, machines)
         if isinstance(parts, ListingRefusal):
             return DroppedListing(parts.code, parts.reason, listing, option.count)
-        return self._evaluate_gang(job, option, parts, findings)
+        return self._permit_gang(job, option, parts, findings)
 
     def _over_zones(
         self,
@@ -293,6 +311,17 @@ class CandidateFinder:
         findings: _JobFindings,
     ) -> Candidate | DroppedListing:
         """Return the gang of these parts as a candidate, or why it is dropped."""
+        permitted = self._permit_gang(job, option, parts, findings)
+        return permitted if isinstance(permitted, DroppedListing) else self._with_rates(job, permitted, findings)
+
+    def _permit_gang(
+        self,
+        job: Job,
+        option: GangOption,
+        parts: tuple[GangPart, ...],
+        findings: _JobFindings,
+    ) -> _PermittedGang | DroppedListing:
+        """Return the gang of these parts with its speed and moves, or why it is dropped."""
         listing = parts[-1].listing
 
         def drop(code: str, reason: str) -> DroppedListing:
@@ -315,8 +344,7 @@ class CandidateFinder:
         above = cloud_cap_exceeded(self._limits, transfers, place)
         if above:
             return drop("egress cap of a cloud", above)
-        found = self._with_rates(job, option, parts, speed, transfers, findings)
-        return drop(found.code, found.reason) if isinstance(found, ListingRefusal) else found
+        return _PermittedGang(option, parts, speed, transfers)
 
     def _split_on_demand_core(
         self, job: Job, listing: OfferListing, machines: int
@@ -342,34 +370,36 @@ class CandidateFinder:
                 )
         return ListingRefusal("core", "no on-demand offer beside the spot one for the core")
 
-    def _with_rates(
-        self,
-        job: Job,
-        option: GangOption,
-        parts: tuple[GangPart, ...],
-        speed: Speed,
-        transfers: tuple[Transfer, ...],
-        findings: _JobFindings,
-    ) -> Candidate | ListingRefusal:
+    def _with_rates(self, job: Job, permitted: _PermittedGang, findings: _JobFindings) -> Candidate | DroppedListing:
         """Return the candidate with its rates, or why it is too slow or too risky."""
+        option, parts, speed, transfers = permitted.option, permitted.parts, permitted.speed, permitted.transfers
         gang = self._gang(parts, option.count)
         here = _runs_here(job, parts, self.now)
         steps = steps_to_do(job, running=here)
-        stated = stated_risk(job, gang.parts, gang.risk)
-        risk = gang.risk if stated is None else stated
-        spot = parts[-1].offer.market is Market.SPOT
-        behind = findings.fallbacks.find(job, parts[-1].listing.region.id, steps) if spot else None
+        risk = self._risk_of(job, permitted)
+        stated = risk is not gang.risk
+        usd_per_hour = gang.usd_per_hour.dollars()
+        behind: Fallback | None = None
+        next_pool, others = "", None
+        if parts[-1].offer.market is Market.SPOT:
+            behind = findings.fallbacks.find(job, parts[-1].listing.region.id, steps)
+            other = findings.others.find(parts[-1], option.count, speed, risk, usd_per_hour, steps)
+            if other is not None:
+                next_pool, others = other
+            elif behind is None:
+                others = ALIKE
         rates = findings.rates.rates(
             speed,
             risk,
             steps,
-            gang.usd_per_hour.dollars(),
+            usd_per_hour,
             None if behind is None else behind.gang,
-            spot=spot,
+            others,
+            spot=parts[-1].offer.market is Market.SPOT,
             age_hours=_age_hours(job, self.now) if here else 0.0,
         )
         if isinstance(rates, ListingRefusal):
-            return rates
+            return DroppedListing(rates.code, rates.reason, parts[-1].listing, option.count)
         guarded = behind if rates.guard is not None else None
         return Candidate(
             key=gang.name,
@@ -389,13 +419,19 @@ class CandidateFinder:
             transfers=transfers,
             running=False,
             speed_basis=speed.basis,
-            weak=gang.weak if stated is None else _join_doubts(p.offer.weak for p in gang.parts),
+            weak=gang.weak if not stated else _join_doubts(p.offer.weak for p in gang.parts),
             carbon=gang.carbon,
-            risk_basis=gang.risk_basis if stated is None else _stated_basis(job),
+            risk_basis=gang.risk_basis if not stated else _stated_basis(job),
             guard=rates.guard,
+            next_pool=next_pool,
             fallback=None if guarded is None else guarded.candidate,
             fallback_moves=_FREE if guarded is None else _moves_rate(rates, guarded.moved, steps),
         )
+
+    def _risk_of(self, job: Job, permitted: _PermittedGang) -> GangRisk:
+        """Return the risk of a gang: as the job file states it, else as the book and what was counted say."""
+        gang = self._gang(permitted.parts, permitted.option.count)
+        return stated_risk(job, gang.parts, gang.risk) or gang.risk
 
     def _gang(self, parts: tuple[GangPart, ...], accelerators: int) -> GangOffer:
         """Return the gang of these parts, made once."""

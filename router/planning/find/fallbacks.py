@@ -14,7 +14,7 @@ from router.jobs.limits import Limits
 from router.jobs.spec import Job
 from router.planning.find.candidate import Candidate
 from router.planning.find.gang_rates import FallbackGang
-from router.planning.find.transfers import TRANSFER_GIB_PER_S, checkpoint_transfer, tariff_of, transfer_usd
+from router.planning.find.transfers import TRANSFER_GIB_PER_S, move_checkpoint_usd, transfer_usd
 
 _HOUR = timedelta(hours=1)
 
@@ -56,10 +56,7 @@ class FallbackFinder:
         """Return the gang on which a spot gang of the region ends if it must, and what moving there costs.
 
         It is the one of the region on which the whole job costs least, and in time; else of any region, moves counted.
-        None without a deadline: no last moment comes, and a gang that leaves its pool goes to another like it.
         """
-        if self._window_hours is None:
-            return None
         if region not in self._found:
             if self._here is None:
                 self._here = self._cheapest_by_region(job, steps)
@@ -83,7 +80,7 @@ class FallbackFinder:
                 break  # the checkpoint's move only adds to it
             if each.candidate.region == region:
                 continue
-            saved = self._checkpoint_move(job, region, each.candidate.region)
+            saved = move_checkpoint_usd(job, region, each.candidate.region, self._book, self._limits)
             if saved is None:
                 continue
             moved = replace(each, moved=each.moved + saved)
@@ -101,17 +98,6 @@ class FallbackFinder:
                 paid = [t for t in candidate.transfers if not t.free and t.what == "data"] if moves else ()
                 moved = Usd.total(transfer_usd(t.tariff, t.volume_bytes, self._limits) for t in paid)
                 yield Fallback(candidate.expected_usd(steps), candidate, gang, moved)
-
-    def _checkpoint_move(self, job: Job, region: RegionId, to: RegionId) -> Usd | None:
-        """Return the cost of bringing the checkpoint to a fallback in another region; None where none is known."""
-        if job.checkpoint is None:
-            return Usd(0)
-        if tariff_of(region, to, self._book) is None:
-            return None
-        saved = checkpoint_transfer(job, region, to, self._book)
-        if saved is None or saved.free:
-            return Usd(0)
-        return transfer_usd(saved.tariff, saved.volume_bytes, self._limits)
 
     def _as_gang(self, job: Job, candidate: Candidate, *, moves: bool) -> FallbackGang:
         part = candidate.parts[-1]

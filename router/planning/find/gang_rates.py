@@ -30,6 +30,7 @@ from router.jobs.guarded_run import (
     in_time_by_speed,
     started_figures,
 )
+from router.jobs.other_pools import OtherPools, expect_changes
 from router.jobs.quantities import LONGEST_RUN
 from router.jobs.spec import Checkpoint, Interruptions, Job
 from router.jobs.speed import Speed
@@ -49,9 +50,9 @@ _DEADLINES: Final = 2  # windows beyond the widest, up to a deadline that is fur
 _LONGEST_WAIT: Final = 45.0  # mean waits for machines, which hardly any wait exceeds
 _NEEDED: Final = 1.3  # times the least window, where not even that is left
 _LITTLE_MORE: Final = 1.2
-_USUAL_PRICE_RATIO: Final = 3.0  # of on-demand over spot, to judge a pool by where no fallback is behind it
 _WAIT_UNIT: Final = 2.1  # hours: the wait assumed of most pools stays exact; pools with near waits share their figures
-_TYPICAL_LIFE: Final = 8.0  # hours: saves are planned at the mean rate of a life of this length, or of the whole run
+#: Hours: saves are planned at the mean rate of a life of this length, or of the whole run.
+TYPICAL_LIFE: Final = 8.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +79,9 @@ class GuardTerms:
     run begins as late as the time reserved allows: before that it is surer.
     ``reserves_fallback``: without it the run is not as sure as the job asks, so that limits keep it free for the run.
     ``slow_share`` is how much longer than expected the work takes at a speed that is reached with the job's confidence.
-    ``interruptions`` are those expected in the whole run. ``costs`` are the expected dollars of the whole run by the
-    hours from its start to the deadline, rising: the less is left, the more of it is on the fallback.
+    ``interruptions`` are those expected in the whole run, ``changes`` how likely it leaves its spot pool for another.
+    ``costs`` are the expected dollars of the whole run by the hours from its start to the deadline, rising: the less
+    is left, the more of it is on the fallback.
     """
 
     hours_per_reserved: float
@@ -89,6 +91,7 @@ class GuardTerms:
     reserves_fallback: bool
     slow_share: float
     interruptions: float
+    changes: float
     shares: BilledShares
     costs: tuple[tuple[float, float], ...] = ()
 
@@ -154,20 +157,22 @@ class RateFinder:
         steps: int,
         usd_per_hour: float,
         fallback: FallbackGang | None,
+        others: OtherPools | None = None,
         *,
         spot: bool,
         age_hours: float = 0.0,
     ) -> GangRates | ListingRefusal:
         """Return the job's rates on a gang of this price, or why it is too slow or too risky.
 
-        ``age_hours`` is how long it has run without an interruption: the older, the less likely is the next one.
+        ``others`` are the spot pools to which it may go from a bad one, None where there are none. ``age_hours`` is
+        how long it has run without an interruption: the older, the less likely is the next one.
         """
         guarded = spot and self.terms.checkpoint is not None
         key = (speed.steps_per_hour, speed.relative_error, risk.hazard, risk.hardware_per_hour, risk.recovery_hours)
-        key = (*key, steps, *((usd_per_hour, fallback, age_hours) if guarded else ()))
+        key = (*key, steps, *((usd_per_hour, fallback, others, age_hours) if guarded else ()))
         found = self._found.get(key)
         if found is None and guarded:
-            found = self._guarded(speed, risk, steps, usd_per_hour, fallback, age_hours)
+            found = self._guarded(speed, risk, steps, usd_per_hour, fallback, others, age_hours)
         elif found is None:
             found = self._alone(speed, risk, steps)
         self._found[key] = found
@@ -200,11 +205,12 @@ class RateFinder:
         steps: int,
         usd_per_hour: float,
         fallback: FallbackGang | None,
+        others: OtherPools | None,
         age_hours: float,
     ) -> GangRates | ListingRefusal:
         whole = steps / speed.steps_per_hour
         # Saves hardly matter about their best interval: with few rates many gangs share their figures.
-        rate = _round_to_step(max(risk.per_hour_over(min(whole, _TYPICAL_LIFE)), 1e-6), 1.0, 2)
+        rate = _round_to_step(max(risk.per_hour_over(min(whole, TYPICAL_LIFE)), 1e-6), 1.0, 2)
         planned = run_risk(self.terms, speed, risk, steps, rate)
         stalled = (planned.interval_hours + planned.stall_hours) / planned.interval_hours
         work = GuardedWork(
@@ -219,22 +225,35 @@ class RateFinder:
             margin=0.0 if fallback is None else GUARD_MARGIN_HOURS,
         )
         windows, by_speed, figures = self._figures_of(work, risk.hazard, age_hours)
-        if fallback is None:
-            expected = figures.expect_elsewhere(risk.hazard, _USUAL_PRICE_RATIO)
-        else:
-            expected = figures.expect(risk.hazard, fallback.usd_per_hour / usd_per_hour)
-        sure = _on_time(by_speed, expected, fallback)
-        best = self._choose(expected, sure, windows, usd_per_hour, 0.0 if fallback is None else fallback.usd_per_hour)
+        ratio = None if fallback is None else fallback.usd_per_hour / usd_per_hour
+        # How likely the run is to be done in time is that of staying: other pools may have no machines.
+        staying = figures.expect_variant(risk.hazard, 0) if ratio is None else figures.expect(risk.hazard, ratio)
+        expected, changes = staying, np.zeros(len(windows))
+        if others is not None:
+            changing = expect_changes(figures, risk.hazard, ratio, others)
+            expected, changes = changing.figures, changing.changes
+        sure = _on_time(by_speed, staying, fallback)
+        best = self._choose(expected, sure, usd_per_hour, None if fallback is None else fallback.usd_per_hour)
         if best is None:
             return ListingRefusal("too risky", f"no finish time is {to_percent(self.terms.confidence)} sure")
         refusal = 0.0 if fallback is None else fallback.refusal
-        alone = float(_on_time(by_speed, expected, None)[best])
+        alone = float(_on_time(by_speed, staying, None)[best])
         reserves = fallback is not None and self.terms.window_hours is not None and alone < self.terms.confidence
-        window, chance = float(windows[best]), float(sure[best])
+        window = math.inf if self.terms.window_hours is None else float(windows[best])
+        chance = float(sure[best])
         sureness = 0.5 if self.terms.window_hours is None else self.terms.confidence
         slower = 1 + _deviations(sureness) * speed.relative_error
         rates = _guarded_rates(
-            planned, work, expected, steps, window, chance, refusal, reserves=reserves, slower=slower
+            planned,
+            work,
+            expected,
+            steps,
+            window,
+            chance,
+            float(changes[-1]),
+            refusal,
+            reserves=reserves,
+            slower=slower,
         )
         if isinstance(rates, ListingRefusal) or rates.guard is None or fallback is None or len(windows) == 1:
             return rates
@@ -245,7 +264,7 @@ class RateFinder:
     def _windows(self, work: GuardedWork) -> np.ndarray:
         """Return the times that may be reserved, rising; hours after the first start-up."""
         if self.terms.window_hours is None:
-            return np.array([math.inf])
+            return np.array([_LONGEST_HOURS if work.fallback_ratio is None else math.inf])
         least = work.least_window * (1 + _deviations(self.terms.confidence) * work.relative_error)
         most, count = _WIDEST * least, _WINDOWS
         if work.fallback_ratio is not None:
@@ -260,8 +279,10 @@ class RateFinder:
             # No guarded run is given so much time, but the guard acts no sooner; alone a run may need it to be sure.
             further = (self.terms.window_hours / most) ** (np.arange(1, _DEADLINES + 1) / _DEADLINES)
             windows = np.append(windows, most * further)
+        if work.fallback_ratio is not None:
+            return windows
         # Alone it goes on after its deadline: the last window has what it costs, the others how likely it is in time.
-        return np.append(windows, math.inf) if work.fallback_ratio is None else windows
+        return np.append(windows, max(_LONGEST_HOURS, float(windows[-1])))
 
     def _figures_of(self, work: GuardedWork, hazard: Hazard, age: float) -> tuple[np.ndarray, np.ndarray, LevelFigures]:
         """Return the times that may be reserved, how likely the speed is high enough in each, and the figures."""
@@ -282,15 +303,14 @@ class RateFinder:
         self,
         expected: GuardedFigures,
         sure: np.ndarray,
-        windows: np.ndarray,
         usd_per_hour: float,
-        fallback_usd_per_hour: float,
+        fallback_usd_per_hour: float | None,
     ) -> int | None:
         """Return the shortest window that is sure enough and costs little more than the widest; None for none."""
         if self.terms.window_hours is None:
             return 0
-        cost = expected.spot * usd_per_hour + expected.fallback * fallback_usd_per_hour
-        alone = len(cost) > 1 and not math.isfinite(float(windows[-1]))
+        cost = expected.spot * usd_per_hour + expected.fallback * (fallback_usd_per_hour or 0.0)
+        alone = fallback_usd_per_hour is None
         enough = [i for i in range(len(cost) - alone) if sure[i] >= self.terms.confidence]
         if alone:
             return enough[0] if enough else None
@@ -306,6 +326,7 @@ def _guarded_rates(
     steps: int,
     window: float,
     sure: float,
+    changes: float,
     refusal: float,
     *,
     reserves: bool,
@@ -338,6 +359,7 @@ def _guarded_rates(
             reserves_fallback=reserves,
             slow_share=to_digits(slower),
             interruptions=to_digits(hits),
+            changes=to_digits(changes),
             shares=BilledShares(*(to_digits(share / spot) if spot > 0 else 0.0 for share in shares)),
         ),
     )

@@ -1,0 +1,119 @@
+"""Find the spot pool to which a gang of a job goes when its own is a bad one. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from pricing.book import PriceBook
+from pricing.money import Usd
+from pricing.offers import Offer
+from pricing.places import Market, RegionId
+from pricing.risk import GangRisk
+from router.jobs.limits import Limits
+from router.jobs.other_pools import OtherPools
+from router.jobs.spec import Job
+from router.jobs.speed import Speed
+from router.planning.find.candidate import GangPart
+from router.planning.find.gang_rates import TYPICAL_LIFE
+from router.planning.find.transfers import Transfer, move_checkpoint_usd, transfer_usd
+
+
+@dataclass(frozen=True, slots=True)
+class SpotGang:
+    """A spot gang on one offer that could run the job.
+
+    ``usd_per_step`` is of one accelerator, without interruptions; ``lost_per_hour`` how often the gang is interrupted
+    in the mean, ``moved`` what bringing the data there costs.
+    """
+
+    offer: Offer
+    usd_per_step: float
+    lost_per_hour: float
+    moved: Usd
+
+    @property
+    def name(self) -> str:
+        """Return the pool's name, such as ``aws/us-east-1/us-east-1a/p5.48xlarge``."""
+        zone = () if self.offer.zone is None else (self.offer.zone,)
+        return "/".join((str(self.offer.region_id), *zone, self.offer.instance_type))
+
+    @property
+    def rank(self) -> tuple[float, str]:
+        """Return by what the cheapest is chosen."""
+        return self.usd_per_step, self.name
+
+
+class OtherPoolFinder:
+    """Finds the cheapest other pool for each spot gang of one job, of those on which its rules let it run.
+
+    A pool that is interrupted more often counts as dearer in that proportion.
+    """
+
+    def __init__(self, job: Job, book: PriceBook, limits: Limits) -> None:
+        self._job, self._book, self._limits = job, book, limits
+        self._gangs: dict[int, list[SpotGang]] = {}
+        self._by_cost: dict[int, list[SpotGang]] = {}
+
+    def add(
+        self, part: GangPart, accelerators: int, speed: Speed, risk: GangRisk, transfers: Iterable[Transfer]
+    ) -> None:
+        """Add a gang of this part before the first is asked for; only one on spot that can be ordered is kept."""
+        offer = part.offer
+        if offer.market is not Market.SPOT or not offer.provisionable:
+            return
+        paid = [t for t in transfers if not t.free and t.what != "checkpoint"]
+        moved = Usd.total(transfer_usd(t.tariff, t.volume_bytes, self._limits) for t in paid)
+        gang = SpotGang(offer, _usd_per_step(part, speed), risk.per_hour_over(TYPICAL_LIFE), moved)
+        self._gangs.setdefault(accelerators, []).append(gang)
+
+    def find(
+        self, part: GangPart, accelerators: int, speed: Speed, risk: GangRisk, usd_per_hour: float, steps: int
+    ) -> tuple[str, OtherPools] | None:
+        """Return where a gang goes on that leaves the pool of its spot part, and at what cost; None where it stays."""
+        own, hours = _usd_per_step(part, speed), steps / speed.steps_per_hour
+        if own <= 0:
+            return None
+        usual = risk.per_hour_over(TYPICAL_LIFE)
+        best: tuple[float, str, OtherPools] | None = None
+        for gang in self._sorted(accelerators):
+            ratio = max(1.0, gang.usd_per_step / own)
+            if best is not None and ratio * hours >= best[0]:
+                break  # the move only adds to it
+            if _same_pool(gang.offer, part.offer):
+                continue
+            # All of the cost grows with the interruptions at most as they do.
+            ratio *= max(1.0, gang.lost_per_hour / usual) if usual > 0 else 1.0
+            move = self._move_usd(part.offer.region_id, gang)
+            if move is None:
+                continue
+            found = OtherPools(ratio, move / usd_per_hour)
+            cost = found.price_ratio * hours + found.move_hours
+            if best is None or cost < best[0]:
+                best = cost, gang.name, found
+        return None if best is None else best[1:]
+
+    def _sorted(self, accelerators: int) -> Sequence[SpotGang]:
+        found = self._by_cost.get(accelerators)
+        if found is None:
+            gangs = sorted(self._gangs.get(accelerators, ()), key=lambda gang: gang.rank)
+            found = self._by_cost[accelerators] = gangs
+        return found
+
+    def _move_usd(self, region: RegionId, to: SpotGang) -> float | None:
+        """Return the dollars of bringing data and checkpoint to another pool; None where that price is unknown."""
+        if to.offer.region_id == region:
+            return 0.0
+        saved = move_checkpoint_usd(self._job, region, to.offer.region_id, self._book, self._limits)
+        return None if saved is None else (saved + to.moved).dollars()
+
+
+def _usd_per_step(part: GangPart, speed: Speed) -> float:
+    accelerators = part.machine.accelerator_count
+    return part.offer.usd_per_hour.dollars() / accelerators / speed.steps_per_hour
+
+
+def _same_pool(one: Offer, other: Offer) -> bool:
+    """Return whether two offers may be of the same machines: one without a zone may be of any."""
+    same = (one.region_id, one.instance_type) == (other.region_id, other.instance_type)
+    return same and (one.zone == other.zone or one.zone is None or other.zone is None)
