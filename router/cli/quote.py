@@ -101,8 +101,8 @@ def accept_stored_quote(
         store_plan(plan, text, prepared.request.jobs, prepared.limits_to_store)
         record_acceptance(context, prepared, plan, replaces=True)
     console.note(
-        f"{prepared.stored.name} accepted: {quote.job} by {quote.deadline:%Y-%m-%d %H:%MZ} for at most "
-        f"${prepared.ceiling.dollars():,.2f}"
+        f"{prepared.stored.name} accepted: {quote.job} by {quote.deadline:%Y-%m-%d %H:%MZ}, expected to "
+        f"cost at most ${prepared.ceiling.dollars():,.2f}"
     )
     console.note(f"run by {quote.run_policy}, which the quote was made for")
     console.out(plan_table(plan, console.screen()))

@@ -208,7 +208,7 @@ class TestOneWorld:
             assert "does not record a run" not in words
             assert "does not record it" not in words
             assert "no end" not in words
-            assert f"accepted for at most ${Decimal(each['accepted']['ceiling_usd']):,.2f}" in words
+            assert f"accepted, expected to cost at most ${Decimal(each['accepted']['ceiling_usd']):,.2f}" in words
 
     def test_an_apply_puts_at_risk_what_was_approved(self, demo: Demo) -> None:
         entries = json.loads(demo.page("/audit.json"))["entries"]

@@ -261,7 +261,7 @@ def test_what_a_quote_does_not_record_is_not_said_to_have_no_end(quote: Quote) -
 
 def test_a_quote_that_nobody_accepted_says_for_what_it_would_be(quote: Quote) -> None:
     assert quote.ceiling_usd is not None
-    assert f"would be accepted for at most {money(quote.ceiling_usd)}" in the_page(quote).words
+    assert f"would be accepted if expected to cost at most {money(quote.ceiling_usd)}" in the_page(quote).words
 
 
 def test_several_quotes_have_one_heading_a_table_and_a_part_each(quote: Quote) -> None:

@@ -69,11 +69,14 @@ def relaxations_of(
     return tuple(r for r in relaxations if r is not None)
 
 
+_ALLOW: Final = "allow {region}"
+
+
 def _wider_rules(job: Job, dropped: Sequence[DroppedListing]) -> list[tuple[Job, str]]:
     """Return the job with one of its own rules dropped, for each such rule, with the change in words."""
     changes: list[tuple[Job, str]] = []
     if job.residency.allow or job.residency.deny:
-        changes.append((without_residency(job), "allow {region}"))
+        changes.append((without_residency(job), _ALLOW))
     if job.market.spot == "never":
         changes.append((job.model_copy(update={"market": MarketRule()}), "allow spot"))
     if job.market.spot == "only":
@@ -98,6 +101,12 @@ def _with_rules(
     known = {c.key: c for c in before}
     fresh = [c for c in find_for_plan(finder, changed)[0] if known.get(c.key) != c and c.provisionable]
     best = best_single_run(here, fresh)
+    if best is not None and words == _ALLOW:
+        # Where one region more is allowed, no pool of others is behind its gangs.
+        alone = changed.model_copy(
+            update={"residency": Residency.model_validate({"allow": [str(best.candidate.region)]})}
+        )
+        best = best_single_run(here, [c for c in find_for_plan(finder, alone)[0] if c.provisionable])
     if best is None:
         return None
     c = best.candidate
