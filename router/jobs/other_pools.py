@@ -44,10 +44,6 @@ class OtherPools:
     move_hours: float
 
 
-#: Pools like the gang's own, at its price: what a gang that has nothing else behind it is taken to find.
-ALIKE: Final = OtherPools(1.0, 0.0)
-
-
 @dataclass(frozen=True, eq=False, slots=True)
 class ChangingFigures:
     """The figures of a gang that may leave its pool for another, and how likely it does so, by window."""

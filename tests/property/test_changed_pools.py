@@ -10,7 +10,7 @@ import pytest
 
 from pricing.hazard import Hazard, HazardShape
 from router.jobs.guarded_run import GuardedFigures, GuardedWork, LevelFigures, figure_levels, level_figures
-from router.jobs.other_pools import ALIKE, OtherPools, expect_changes
+from router.jobs.other_pools import OtherPools, expect_changes
 from tests.support.guarded_runs import simulate_guarded_runs
 
 DRAWS = 6_000
@@ -25,6 +25,7 @@ HAZARDS = {
 WINDOWS = np.array([26.0, 32.0, 48.0, 96.0, 240.0, 960.0])
 ABOVE = (0.5, 1.0, 1.5, 2.5, 4.0, math.inf)
 LONGEST = 2160.0
+ALIKE = OtherPools(1.0, 0.0)
 
 
 def figures_of(run: GuardedWork, hazard: Hazard, windows: np.ndarray) -> LevelFigures:

@@ -161,12 +161,6 @@ def test_leave_to_go_on_demand_makes_nothing_dearer_but_for_runs_that_spot_never
     assert not any(behind in note for note in allowed.jobs[0].notes)
 
 
-def test_spot_alone_says_that_it_counts_on_pools_that_no_offer_has() -> None:
-    """The book has this machine in one region on spot."""
-    (job,) = the_plan(a_file("V100-16GB:8", 47_600, "aws", 20, market={"spot": "only"})).jobs
-    assert any("for others like it, at its price, though no offer has one" in note for note in job.notes)
-
-
 def test_spot_alone_is_as_sure_as_is_asked_by_some_deadline() -> None:
     job = a_file("V100-16GB:8", 91_000, "aws", 20, market={"spot": "only"})
     assert the_plan(job.model_validate({**job.model_dump(), "deadline": "+110h"})).unplaced

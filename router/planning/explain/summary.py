@@ -159,10 +159,10 @@ def _ways_out(c: Candidate) -> Iterator[str]:
     if c.guard is None:
         return
     if c.guard.changes >= _TOLD_CHANGE:
-        next_pool = f"{c.next_pool}, at the price and risk there"
-        likely = f"it is taken to leave it ({c.guard.changes:.0%} likely) for"
-        alike = "others like it, at its price, though no offer has one"
-        yield f"{c.key}: where its pool fails too often {likely} {next_pool if c.next_pool else alike}"
+        yield (
+            f"{c.key}: where its pool fails too often it is taken to leave it ({c.guard.changes:.0%} likely) for "
+            f"{c.next_pool}, at the price and risk there"
+        )
     if c.fallback is None:
         not_done = f"{c.guard.probability:.1%} of its runs are not done in {LONGEST_RUN.days} days"
         yield f"{c.key}: nothing but spot is behind it: {not_done}, and what they cost after that is not counted"

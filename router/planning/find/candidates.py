@@ -16,7 +16,6 @@ from pricing.places import Market, RegionId
 from pricing.risk import GangRisk, RiskTable, describe_risk, join_risks
 from router.jobs.experience import Experience
 from router.jobs.limits import Limits
-from router.jobs.other_pools import ALIKE
 from router.jobs.spec import GangOption, Job
 from router.jobs.speed import Speed, UnknownSpeed, gang_speed
 from router.planning.find.candidate import Candidate, GangPart, steps_to_do
@@ -386,8 +385,6 @@ class CandidateFinder:
             other = findings.others.find(parts[-1], option.count, speed, risk, usd_per_hour, steps)
             if other is not None:
                 next_pool, others = other
-            elif behind is None:
-                others = ALIKE
         rates = findings.rates.rates(
             speed,
             risk,

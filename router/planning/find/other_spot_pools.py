@@ -101,9 +101,11 @@ class OtherPoolFinder:
         return found
 
     def _move_usd(self, region: RegionId, to: SpotGang) -> float | None:
-        """Return the dollars of bringing data and checkpoint to another pool; None where that price is unknown."""
+        """Return the dollars of bringing data and checkpoint to another pool; None where it may not go there."""
         if to.offer.region_id == region:
             return 0.0
+        if self._job.group is not None:
+            return None  # a group that runs stays in its region
         saved = move_checkpoint_usd(self._job, region, to.offer.region_id, self._book, self._limits)
         return None if saved is None else (saved + to.moved).dollars()
 
