@@ -67,9 +67,10 @@ def expect_changes(
     ratio = 0.0 if price_ratio is None else price_ratio
     there = ratio / others.price_ratio
     stays = values = _cheapest(found, None if price_ratio is None else there)
+    least = _usd(stays, there) - _LITTLE
     for _ in range(_CHANGES - 1):
         gone = begun + left * rest.interpolate(values @ onward.T)
-        values = np.where(rest.possible & (_usd(gone, there) < _usd(stays, there) - _LITTLE), gone, stays)
+        values = np.where(rest.possible & (_usd(gone, there) < least), gone, stays)
     gone = begun + left * rest.interpolate(values @ onward.T)
     gone[_SPOT] += (others.price_ratio - 1) * (gone[_SPOT] - begun[_SPOT])
     best = _cheapest(found, price_ratio)
@@ -127,6 +128,7 @@ class _Rest:
     """Between which windows what is left lies when a gang goes, by [window, level]: a row, and a share of the next."""
 
     row: np.ndarray
+    following: np.ndarray | None
     share: Floats
     possible: np.ndarray
 
@@ -137,14 +139,16 @@ class _Rest:
         shape, endless = (count, len(found.left)), alone or not np.isfinite(windows).all()
         if endless or count == 1:
             same = np.repeat(np.arange(count)[:, None], shape[1], axis=1)
-            return cls(same, np.zeros(shape), np.full(shape, endless))
+            return cls(same, None, np.zeros(shape), np.full(shape, endless))
         after = windows[:, None] - found.waited
         row = np.clip(np.searchsorted(windows, after, side="right") - 1, 0, count - 2)
         share = np.clip((after - windows[row]) / (windows[row + 1] - windows[row]), 0.0, 1.0)
-        return cls(row, share, after >= windows[0])
+        return cls(row, row + 1, share, after >= windows[0])
 
     def interpolate(self, figures: Floats) -> Floats:
         """Return figures by [figure, window, level] at what is left."""
         levels = np.arange(figures.shape[2])
-        near, further = figures[:, self.row, levels], figures[:, self.row + (self.share > 0), levels]
-        return np.asarray(near * (1 - self.share) + further * self.share)
+        near = figures[:, self.row, levels]
+        if self.following is None:
+            return np.asarray(near)
+        return np.asarray(near + (figures[:, self.following, levels] - near) * self.share)

@@ -84,6 +84,8 @@ class OtherPoolFinder:
                 continue
             # All of the cost grows with the interruptions at most as they do.
             ratio *= max(1.0, gang.lost_per_hour / usual) if usual > 0 else 1.0
+            if best is not None and ratio * hours >= best[0]:
+                continue
             move = self._move_usd(part.offer.region_id, gang)
             if move is None:
                 continue
