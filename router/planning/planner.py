@@ -73,7 +73,6 @@ _GLANCING, _GLANCED_SPOT = 4, 4  # time limits after which no offers are looked 
 _FARTHEST = 2 * PLANNING_SPAN  # the longest wait from the latest start
 _ANY_ORDER = JobOrder()
 _WIDER = "wider search"
-_FEW_JOBS = 12  # up to which one program, over a shortlist where it is large, is no slower than columns
 _IN_TIME = 2 / 3  # share of the effort for jobs in time where some job may be late
 
 
@@ -82,9 +81,9 @@ class PlanRequest:
     """Everything that a plan depends on.
 
     ``now`` is aware and ``gap`` relative. ``time_limit`` is the longest it may take, from which the searches have
-    their counts of nodes; ``resolve_limits`` is the number of shadow prices to re-solve; ``confidence_rounds`` is
-    how often to re-solve when a job split over offers falls short of its confidence (0: such jobs stay as they
-    are). Up to ``compact_jobs`` jobs are placed by one program unless it is large, more by columns. With
+    their counts of nodes; ``resolve_limits`` is the number of shadow prices to re-solve; ``confidence_rounds`` is how
+    often to re-solve when a job split over offers falls short of its confidence (0: such jobs stay as they are). Up
+    to ``few_jobs`` jobs are placed by one program, up to ``compact_jobs`` where it is small, more by columns. With
     ``previous``, a job that has not started keeps its place and start of that plan unless moving saves
     ``least_saving`` (None: the larger of $1 and 1 % of its cost). ``limit_sources`` says which limits were read from
     clouds; it decides nothing. ``experience``: what earlier runs say of speeds and interruptions. With
@@ -106,6 +105,7 @@ class PlanRequest:
     resolve_limits: int = 5
     confidence_rounds: int = 2
     compact_jobs: int = 30
+    few_jobs: int = 12
     previous: Plan | None = None
     least_saving: Usd | None = None
     limit_sources: tuple[LimitSource, ...] = ()
@@ -419,7 +419,7 @@ def _search(run: PlanningRun, planning_input: PlanningInput) -> PlacementSolutio
         timings.solve += time.perf_counter() - began
         return answer
     shares = count_slot_shares(problem)
-    columns = _by_columns(run, problem) if shares > MAX_FULL_SHARES and len(problem.jobs) > _FEW_JOBS else None
+    columns = _by_columns(run, problem) if shares > MAX_FULL_SHARES and len(problem.jobs) > request.few_jobs else None
     if columns is None:
         answer = _by_one_program(run, planning_input, shares)
     elif _reaches(columns, request.gap) or effort.is_spent(_WIDER):
