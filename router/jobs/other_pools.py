@@ -34,7 +34,7 @@ _IS_CHANCE: Final = np.array([name.endswith("_probability") for name in FIGURES]
 
 @dataclass(frozen=True, slots=True)
 class OtherPools:
-    """What other spot pools cost a gang that leaves its own.
+    """Costs of going on in another spot pool, for a gang that leaves its own.
 
     ``price_ratio`` is what a step costs in the best of them over one here, at least 1; ``move_hours`` what moving there
     costs, in hours of the gang's price.

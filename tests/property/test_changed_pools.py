@@ -77,7 +77,7 @@ def test_dearer_pools_are_gone_to_less(price_ratio: float) -> None:
 
 
 def test_a_known_level_is_never_left() -> None:
-    """Where all pools are known to be alike, another brings nothing."""
+    """Another pool brings nothing that all are known to have."""
     hazard = Hazard.known(0.24)
     found = expect_changes(figures_of(BEHIND, hazard, WINDOWS), hazard, 3.0, ALIKE)
     assert not found.changes[1:].any()

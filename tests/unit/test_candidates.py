@@ -13,7 +13,7 @@ from pricing.money import UsdPerHour
 from pricing.places import Market
 from pricing.risk import RiskSignal
 from router.planning.find.candidate import steps_to_do
-from router.planning.find.candidates import candidates_for
+from router.planning.find.candidates import CandidateFinder, candidates_for
 from tests.support.made_up_book import book, offer
 from tests.support.made_up_jobs import make_limits, simple_job
 from tests.support.scenes import ALPS, BAY, LAKE, NORTH, NORTH_SPOT, NOW, SOUTH, a_job, found_for
@@ -244,7 +244,7 @@ def test_a_spot_gang_runs_under_the_guard_of_the_cheapest_gang_on_demand_of_its_
 
 
 def test_without_a_deadline_leave_to_go_on_demand_makes_nothing_dearer() -> None:
-    """A tenth of the runs that have spot alone is never done in 90 days, which their cost leaves out."""
+    """Runs of spot alone that are not done in 90 days cost no more after that."""
     south = replace(NORTH_SPOT, region="south-1")
     free = found_for(a_job(steps=3000), [NORTH, NORTH_SPOT, south])[0][SPOT]
     bound = found_for(a_job(steps=3000, spot="only"), [NORTH, NORTH_SPOT, south])[0][SPOT]
@@ -321,3 +321,18 @@ def test_a_short_run_without_a_fallback_may_wait_longer_than_it_works() -> None:
 def test_without_a_checkpoint_nothing_falls_back() -> None:
     bare = found_for(a_job(checkpoint=None), [NORTH, NORTH_SPOT])[0][SPOT]
     assert (bare.guard, bare.fallback, bare.fallback_per_reserved) == (None, None, 0.0)
+
+
+def test_other_pools_have_the_room_that_the_limits_file_states() -> None:
+    """One limit that is raised lets a gang run in its own pool, not in others that want more of another limit."""
+    south = replace(NORTH_SPOT, region="south-1")
+    limits = make_limits(
+        {
+            "limits": [
+                {"name": place, "region": f"{place}-1", "unit": "machines", "amount": 0} for place in ("north", "south")
+            ]
+        }
+    )
+    finder = CandidateFinder(book([NORTH_SPOT, south]), limits, NOW, advisory=False)
+    kept, _ = finder.without_amounts.find(a_job(steps=3000))
+    assert [(c.region.region, c.next_pool) for c in kept] == [("north-1", ""), ("south-1", "")]

@@ -134,7 +134,7 @@ class CandidateFinder:
         # A plan finds what it cannot order, too, and shows it without choosing it.
         self.orders_advisory = advisory if orders_advisory is None else orders_advisory
         self.experience = experience or Experience()
-        self._limits = limits
+        self._limits = self._stated_limits = limits
         self.now = now
         self._advisory = advisory
         self._listings: Mapping[str, tuple[OfferListing, ...]] = listings_by_accelerator(book, limits)
@@ -162,7 +162,7 @@ class CandidateFinder:
             orders_advisory=self.orders_advisory,
             risk_quantile=self._risk_quantile,
         )
-        raised._rates = self._rates
+        raised._rates, raised._stated_limits = self._rates, self._limits
         return raised
 
     @cached_property
@@ -196,8 +196,8 @@ class CandidateFinder:
         found = [(option, each) for option in job.gang.options for each in self._listings.get(option.accelerator, ())]
         found.sort(key=lambda pair: _order_of_look(pair[1]))
         permitted = [self._permit_listing(job, option, listing, findings) for option, listing in found]
-        for each in permitted:
-            if isinstance(each, _PermittedGang):
+        for (option, listing), each in zip(found, permitted, strict=True):
+            if isinstance(each, _PermittedGang) and not self._needs_more(job, option, listing):
                 risk = self._risk_of(job, each)
                 findings.others.add(each.parts[-1], each.option.count, each.speed, risk, each.transfers)
         on_spot: Counter[GangOption] = Counter()
@@ -226,6 +226,11 @@ class CandidateFinder:
             job.checkpoint, job.interruptions, job.restart_time, job.confidence, _window_hours(job, self.now)
         )
         return self._rates.setdefault(terms, RateFinder(terms))
+
+    def _needs_more(self, job: Job, option: GangOption, listing: OfferListing) -> bool:
+        """Return whether only raised limits have room for the gang: one that is raised makes none in other pools."""
+        limits = self._stated_limits
+        return limits is not self._limits and refusal(job, option, listing, limits) is not None
 
     def _permit_listing(
         self,
@@ -428,7 +433,8 @@ class CandidateFinder:
     def _risk_of(self, job: Job, permitted: _PermittedGang) -> GangRisk:
         """Return the risk of a gang: as the job file states it, else as the book and what was counted say."""
         gang = self._gang(permitted.parts, permitted.option.count)
-        return stated_risk(job, gang.parts, gang.risk) or gang.risk
+        stated = stated_risk(job, gang.parts, gang.risk)
+        return gang.risk if stated is None else stated
 
     def _gang(self, parts: tuple[GangPart, ...], accelerators: int) -> GangOffer:
         """Return the gang of these parts, made once."""

@@ -121,13 +121,11 @@ def checkpoint_transfer(job: Job, source: RegionId, to: RegionId, book: PriceBoo
 
 def move_checkpoint_usd(job: Job, source: RegionId, to: RegionId, book: PriceBook, limits: Limits) -> Usd | None:
     """Return the cost of moving the checkpoint from one region to another; None where no tariff is known."""
-    if job.checkpoint is None:
-        return Usd(0)
-    tariff = tariff_of(source, to, book)
-    if tariff is None:
+    try:
+        saved = checkpoint_transfer(job, source, to, book)
+    except LookupError:
         return None
-    saved = Transfer("checkpoint", source, tariff, gib_to_bytes(job.checkpoint.size_gib))
-    return Usd(0) if saved.free else transfer_usd(saved.tariff, saved.volume_bytes, limits)
+    return Usd(0) if saved is None or saved.free else transfer_usd(saved.tariff, saved.volume_bytes, limits)
 
 
 def tariff_of(source: RegionId, to: RegionId, book: PriceBook) -> Tariff | None:
