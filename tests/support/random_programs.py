@@ -16,8 +16,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import pulp
 
-from router.planning.program.program import ConstraintRow, Program, Variable
 from router.planning.program.solver import PulpSolver
+from router.planning.rules.program import ConstraintRow, Program, Variable
 
 
 def programs(count: int) -> Iterator[Program]:

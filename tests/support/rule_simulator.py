@@ -24,7 +24,7 @@ from router.jobs.measured_speed import RELATIVE_ERROR
 from router.jobs.spec import Job
 from router.planning.find.candidate import Candidate, steps_to_do
 from router.planning.find.transfers import Transfer, checkpoint_home, checkpoint_transfer
-from router.planning.problem.egress_caps import allowance_left, already_moved
+from router.planning.problem.egress_to_date import allowance_left, already_moved
 from router.planning.problem.problem import PlacementProblem, window
 from tests.support.rule_world import SPAN, TICK, World
 

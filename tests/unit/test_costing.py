@@ -13,9 +13,9 @@ from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
 from router.jobs.spec import Job
 from router.planning.document.costing import amortised_per_step, job_cost, lines_of, moves_of, per_step, price_ceiling
-from router.planning.problem.left_shift import earliest_run
 from router.planning.problem.problem import PlacementProblem
 from router.planning.problem.schedule import ScheduledRun, SlotHold, runs_of
+from router.planning.program.left_shift import earliest_run
 from tests.support.made_up_jobs import simple_job
 from tests.support.scenes import HOUR, LAKE, NORTH, NORTH_SPOT, NOW, SOUTH, a_job, a_request, problem_of
 

@@ -17,12 +17,13 @@ from router.jobs.spec import Job
 from router.planning.document.plan import Cut
 from router.planning.improve.early_starts import start_early
 from router.planning.planner import make_plan
-from router.planning.problem.left_shift import earliest_run, load_without, run_from
 from router.planning.problem.schedule import Holdings, SlotHold, runs_of
 from router.planning.program.effort import Effort
 from router.planning.program.formulation import formulate
+from router.planning.program.left_shift import earliest_run, run_from
 from router.planning.program.solve import PlacementSolution, threshold_of
 from router.planning.program.solver import PulpSolver
+from router.planning.rules.load import load_without
 from tests.support.instances import make_instance
 from tests.support.made_up_book import offer
 from tests.support.scenes import NORTH, SOUTH, a_job, a_request, answer_of, problem_of

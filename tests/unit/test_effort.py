@@ -13,8 +13,8 @@ from router.planning.document.plan import Cut, Plan
 from router.planning.document.plan_json import plan_content, plan_from_json, plan_to_json
 from router.planning.planner import make_plan
 from router.planning.program.effort import Effort
-from router.planning.program.program import Program
 from router.planning.program.solver import LpRelaxation, PulpSolver, Solution
+from router.planning.rules.program import Program
 from router.render.plan_text import table
 from tests.support.made_up_book import offer
 from tests.support.scenes import NORTH, SOUTH, a_job, a_request

@@ -8,10 +8,10 @@ from typing import Any
 from pricing.money import Usd
 from pricing.offers import Offer
 from router.jobs.spec import Job
-from router.planning.problem.left_shift import compact_holdings, earliest_run
 from router.planning.problem.schedule import SlotHold, runs_of
 from router.planning.program.effort import Effort
 from router.planning.program.formulation import formulate
+from router.planning.program.left_shift import compact_holdings, earliest_run
 from router.planning.program.local_search import improve_places
 from router.planning.program.solve import PlacementSolution, threshold_of
 from router.planning.program.solver import PulpSolver

@@ -16,8 +16,8 @@ from router.planning.find.candidates import CandidateFinder
 from router.planning.improve.replacement import MOST_CANDIDATES, PlacementRequest, Placements, place_gangs
 from router.planning.problem.remaining_work import remaining_job
 from router.planning.problem.shared_limits import use_of
-from router.planning.program.program import Program
 from router.planning.program.solver import LpRelaxation, PulpSolver, Solution
+from router.planning.rules.program import Program
 from tests.support.made_up_book import book, offer
 from tests.support.made_up_jobs import make_limits
 from tests.support.scenes import ALPS, LAKE, NORTH, NORTH_SPOT, NOW, SOUTH, a_job

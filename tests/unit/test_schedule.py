@@ -14,7 +14,8 @@ from router.planning.find.candidate import Candidate
 from router.planning.planner import make_plan
 from router.planning.problem.problem import PlacementProblem
 from router.planning.problem.schedule import ScheduledRun, SlotHold, runs_of, starts_of
-from router.planning.program.formulation import ProgramLayout, holdings_of
+from router.planning.program.formulation import holdings_of
+from router.planning.rules.program import ProgramLayout
 from tests.support.checker import check_plan
 from tests.support.scenes import HOUR, NORTH, NOW, SOUTH, a_job, a_request, problem_of
 

@@ -9,8 +9,8 @@ import pulp
 import pytest
 
 from pricing.problems import InvalidInputError
-from router.planning.program.program import Program, ProgramBuilder
 from router.planning.program.solver import PulpSolver
+from router.planning.rules.program import Program, ProgramBuilder
 
 HAS_CBC = "PULP_CBC_CMD" in pulp.listSolvers(onlyAvailable=True)
 NAMES = ["highs", "HiGHS", pytest.param("cbc", marks=pytest.mark.skipif(not HAS_CBC, reason="CBC is not installed"))]

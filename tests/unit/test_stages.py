@@ -15,9 +15,9 @@ from router.planning.document.plan import Cut, Plan
 from router.planning.planner import make_plan
 from router.planning.program.effort import Effort
 from router.planning.program.formulation import formulate
-from router.planning.program.program import Program
 from router.planning.program.solve import PlacementSolution, solve_in_stages
 from router.planning.program.solver import LpRelaxation, PulpSolver, Solution
+from router.planning.rules.program import Program
 from tests.support.made_up_book import offer
 from tests.support.scenes import NORTH, SOUTH, a_job, a_request, plan_of, problem_of
 

@@ -12,9 +12,9 @@ from router.app.plan import PlanOptions, plan_request
 from router.planning.document.plan import Plan
 from router.planning.improve.split_jobs import replan_jobs
 from router.planning.planner import PlanRequest, make_plan
-from router.planning.problem.left_shift import load_of
 from router.planning.program.effort import Effort
 from router.planning.program.solver import PulpSolver
+from router.planning.rules.load import load_of
 from router.render import plan_text
 from tests.support.checker import check_plan
 from tests.support.committed_instances import committed_seeds, make_committed_instance

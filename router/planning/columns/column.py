@@ -11,9 +11,9 @@ import numpy as np
 from router.planning.columns.paths import Path
 from router.planning.columns.runs import RunPricer, Surcharges
 from router.planning.columns.table import Floats, Ints, Table
-from router.planning.document.costing import carbon_usd, compute_usd
 from router.planning.problem.commitments import cover_rate
 from router.planning.problem.problem import free_starts, most_starts
+from router.planning.problem.run_costs import carbon_usd, compute_usd
 from router.planning.problem.schedule import ScheduledRun, SlotHold, runs_of, starts_of
 
 _DONE = 1 - 1e-9

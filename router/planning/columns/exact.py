@@ -25,18 +25,11 @@ from router.planning.problem.problem import PlacementProblem
 from router.planning.problem.schedule import SlotHold
 from router.planning.program.commitment_rows import commitment_row
 from router.planning.program.effort import Effort
-from router.planning.program.formulation import (
-    Formulation,
-    ProgramLayout,
-    formulate,
-    holdings_of,
-    limit_row,
-    one_region_row,
-    team_row,
-    together_row,
-)
+from router.planning.program.formulation import Formulation, formulate, holdings_of
 from router.planning.program.greedy import start_values
-from router.planning.program.program import Program, ProgramBuilder
+from router.planning.rules.budgets import team_row
+from router.planning.rules.job_groups import one_region_row, together_row
+from router.planning.rules.program import Program, ProgramBuilder, ProgramLayout, limit_row
 
 _PHASE = "exact groups"
 _TINY = 1e-9

@@ -17,10 +17,10 @@ from router.planning.columns.column import Column
 from router.planning.columns.lp import OpenLp, SparseVector
 from router.planning.columns.runs import NEVER, Prices
 from router.planning.columns.table import Bools, Floats, Ints, Table
-from router.planning.problem.egress_caps import allowance_left, already_moved
+from router.planning.problem.egress_to_date import allowance_left, already_moved
 from router.planning.program.egress_rows import add_segments
-from router.planning.program.program import Program, ProgramBuilder
 from router.planning.program.solver import SolverFailedError
+from router.planning.rules.program import Program, ProgramBuilder
 
 ROOM = 1e-6  # by which a limit or budget may be exceeded, for rounding
 _EXCESS = 1e-7

@@ -29,11 +29,13 @@ from router.planning.columns.worth import EndedRelaxation
 from router.planning.problem.problem import PlacementProblem
 from router.planning.problem.schedule import SlotHold, runs_of
 from router.planning.program.effort import Effort
-from router.planning.program.formulation import formulate, limit_row, team_row
+from router.planning.program.formulation import formulate
 from router.planning.program.greedy import greedy_holdings
 from router.planning.program.local_search import improve_places
 from router.planning.program.solve import PlacementSolution, most_to_stay, threshold_of
 from router.planning.program.solver import SolverFailedError, usd_below
+from router.planning.rules.budgets import team_row
+from router.planning.rules.program import limit_row
 
 PHASE = "columns"
 _RUN_ROUNDS, _PATH_ROUNDS = 60, 40

@@ -15,8 +15,9 @@ from router.planning.columns.runs import Surcharges
 from router.planning.columns.table import Table
 from router.planning.problem.problem import PlacementProblem
 from router.planning.program.effort import Effort
-from router.planning.program.formulation import Formulation, formulate, holdings_of, paid_terms
-from router.planning.program.program import Program
+from router.planning.program.formulation import Formulation, formulate, holdings_of
+from router.planning.rules.budgets import paid_terms
+from router.planning.rules.program import Program
 
 _PHASE = "single jobs"
 _GAP = 1e-3

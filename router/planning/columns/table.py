@@ -24,9 +24,11 @@ from router.planning.columns.clique_rows import CliqueRow, find_clique_rows
 from router.planning.find.candidate import Candidate, steps_to_do
 from router.planning.find.transfers import Transfer
 from router.planning.problem.commitments import buyable_by_place, cover_rate
-from router.planning.problem.egress_caps import cap_name, cap_room_gb, leaving_gb
 from router.planning.problem.precedence import tiers_of
-from router.planning.problem.problem import PlacementProblem, Slot, free_starts, group_members, most_starts
+from router.planning.problem.problem import PlacementProblem, Slot, free_starts, most_starts
+from router.planning.rules.budgets import team_budgets
+from router.planning.rules.egress_caps import cap_name, caps_by_month, leaving_gb
+from router.planning.rules.job_groups import group_members
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -355,11 +357,13 @@ def build_table(problem: PlacementProblem) -> Table:
     hours, order = _hours(problem)
     physics = np.array([_physics(jobs[row.job], row) for row in rows]).reshape(len(rows), 6)
     spans = np.array([_span(problem, jobs[row.job], row) for row in rows], dtype=np.int64).reshape(len(rows), 3)
-    teams = {team.team: (team.budget - team.spent).dollars() for team in problem.limits.teams}
+    teams = {team: usd.dollars() for team, usd in team_budgets(problem).items()}
     names = tuple(sorted({job.team for job in jobs} & teams.keys()))
     tiers = {job.name: number for number, tier in enumerate(tiers_of(problem)) for job in tier}
     job_groups, places = tuple(group_members(jobs)), tuple(sorted(set(regions)))
-    capped, months = sorted(problem.limits.egress_caps_gb), sorted({slot.month for slot in problem.slots})
+    caps = caps_by_month(problem)
+    capped = list(dict.fromkeys(cloud for cloud, _ in caps))
+    months = len({slot.month for slot in problem.slots})
     groups = np.array(group, dtype=np.int64)
     pool, committed = _committed(problem, rows)
     dearest_moves = np.array(dearest)
@@ -391,10 +395,8 @@ def build_table(problem: PlacementProblem) -> Table:
         moves=tuple(moves),
         dearest_moves=dearest_moves,
         tariffs=tuple(meters.tariffs),
-        limit_names=(*kinds.names, *(cap_name(cloud, month) for cloud in capped for month in months)),
-        capacity=np.append(
-            kinds.capacity, [cap_room_gb(problem, cloud, month) for cloud in capped for month in months]
-        ),
+        limit_names=(*kinds.names, *(cap_name(*cap) for cap in caps)),
+        capacity=np.append(kinds.capacity, list(caps.values())),
         clique_limits=len(kinds.names) - len(kinds.cliques) + np.arange(len(kinds.cliques)),
         limits=limits,
         amounts=amounts,
@@ -403,7 +405,7 @@ def build_table(problem: PlacementProblem) -> Table:
         team_left=np.array([teams[name] for name in names]),
         tier=np.array([tiers[job.name] for job in jobs], dtype=np.int64),
         budget=np.array([np.inf if job.budget is None else job.budget.dollars() for job in jobs]),
-        cap_limits=len(kinds.names) + np.arange(len(capped) * len(months)).reshape(len(capped), len(months)),
+        cap_limits=len(kinds.names) + np.arange(len(caps)).reshape(len(capped), months),
         cap_gb=np.array([[gb.get(cloud, 0.0) for cloud in capped] for gb in leaving]).reshape(
             len(leaving), len(capped)
         ),

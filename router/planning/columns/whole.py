@@ -12,7 +12,7 @@ from router.planning.columns.column import Column
 from router.planning.columns.master import ROOM, EgressRows, add_egress_rows
 from router.planning.columns.table import Floats, Table
 from router.planning.program.effort import Effort
-from router.planning.program.program import Program, ProgramBuilder
+from router.planning.rules.program import Program, ProgramBuilder
 
 _PHASE = "neighbourhoods"
 _NODES = 20

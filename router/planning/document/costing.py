@@ -17,7 +17,7 @@ from router.planning.find.candidate import GangPart
 from router.planning.find.emissions import GangCarbon, carbon_rate
 from router.planning.find.feasibility import covers
 from router.planning.find.transfers import Transfer, checkpoint_home, checkpoint_transfer
-from router.planning.problem.egress_caps import allowance_left, already_moved
+from router.planning.problem.egress_to_date import allowance_left, already_moved
 from router.planning.problem.problem import PlacementProblem
 from router.planning.problem.schedule import ScheduledRun
 
@@ -138,29 +138,6 @@ def capacity_of(problem: PlacementProblem, part: GangPart) -> Capacity:
     """Return "unknown" where neither the offer nor the limits file says how many machines can be had."""
     bounded = part.listing.cap is not None or any(covers(limit, part.listing) for limit in problem.limits.limits)
     return "" if bounded else "unknown"
-
-
-def compute_usd(runs: Sequence[ScheduledRun]) -> Usd:
-    """Return the cost of the runs without moves: each part's rate times billed time."""
-    own = [
-        part.offer.usd_per_hour.times(part.machines).over(run.billed) for run in runs for part in run.candidate.parts
-    ]
-    return Usd.total([*own, *(run.fallback_usd for run in runs)])
-
-
-def carbon_usd(runs: Sequence[ScheduledRun]) -> Usd:
-    """Return what the carbon of the runs counts; nothing where the limits state no weight of it."""
-    own = [run.candidate.carbon.usd_per_hour.over(run.billed) for run in runs if run.candidate.carbon is not None]
-    behind = [(run, run.candidate.fallback) for run in runs]
-    own += [
-        f.carbon.usd_per_hour.over(run.fallback_billed) for run, f in behind if f is not None and f.carbon is not None
-    ]
-    return Usd.total(own)
-
-
-def objective_usd(runs: Sequence[ScheduledRun]) -> Usd:
-    """Return what the objective counts of the runs, without moves and thresholds: cost and carbon."""
-    return compute_usd(runs) + carbon_usd(runs)
 
 
 def day_of(offer: Offer) -> str:

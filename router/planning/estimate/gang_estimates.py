@@ -26,12 +26,13 @@ from router.jobs.limits import Limits
 from router.jobs.spec import GangOption, Job
 from router.jobs.speed import UnknownSpeed
 from router.planning.document.cost_terms import cost_terms_of
-from router.planning.document.costing import compute_usd, day_of, lines_of, moves_of
+from router.planning.document.costing import day_of, lines_of, moves_of
 from router.planning.document.plan_usage import COST_TERMS, JobCostTerms
 from router.planning.find.candidate import Candidate, steps_to_do
 from router.planning.find.candidates import CandidateFinder, DroppedListing
 from router.planning.find.listings import OfferListing
 from router.planning.problem.problem import PlacementProblem
+from router.planning.problem.run_costs import compute_usd
 from router.planning.problem.schedule import ScheduledRun
 
 #: Standard deviations that hold the middle 80 % of a normal distribution.

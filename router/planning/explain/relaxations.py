@@ -18,10 +18,9 @@ from router.planning.find.candidate import Candidate, steps_to_do
 from router.planning.find.candidates import ENOUGH, CandidateFinder, DroppedListing
 from router.planning.find.derived_placement import find_for_plan, rules_by_placement
 from router.planning.problem.dominance import drop_dominated
-from router.planning.problem.egress_caps import full_cap
-from router.planning.problem.left_shift import earliest_run, may_begin, run_from
 from router.planning.problem.problem import Slot, most_starts, window
 from router.planning.problem.shared_limits import use_of
+from router.planning.program.left_shift import earliest_run, may_begin, run_from
 from router.planning.program.single_runs import (
     FARTHEST,
     JobContext,
@@ -33,6 +32,8 @@ from router.planning.program.single_runs import (
     soonest_run,
     without_maintenance,
 )
+from router.planning.rules.capacity import slot_shortage
+from router.planning.rules.egress_caps import cap_increase, full_cap, without_cap
 
 
 def without_residency(job: Job) -> Job:
@@ -176,22 +177,17 @@ def _without(here: JobContext, candidates: Sequence[Candidate], windows: tuple[M
     return Relaxation(f"{MOVE_MAINTENANCE}{names}", f"then {best.candidate.key}", best.cost)
 
 
-EGRESS_CAP = " GB of the egress cap of "
-
-
 def _more_egress(here: JobContext, candidates: Sequence[Candidate]) -> Relaxation | None:
     """Return the least increase of one cloud's cap on egress, in whole gigabytes, with which some candidate fits."""
     problem, found = here.problem, []
     for cloud in sorted(problem.limits.egress_caps_gb):
-        caps = {name: cap for name, cap in problem.limits.egress_caps_gb.items() if name != cloud}
-        limits = problem.limits.model_copy(update={"egress_caps_gb": caps})
-        free = replace(here, problem=replace(problem, limits=limits))
+        free = replace(here, problem=without_cap(problem, cloud))
         for run in fitting_runs(free, candidates):
             local = free.with_candidates([run.candidate])
             holds = earliest_run(local.problem, here.job, run.candidate, here.load)
             full = None if holds is None else full_cap(problem, run.candidate, here.load, holds[0].slot.month)
             if full is not None and full[0] == cloud:
-                text = f"+{math.ceil(full[1] - 1e-6):,}{EGRESS_CAP}{cloud}"
+                text = cap_increase(full[1], cloud)
                 found.append((full[1], run.cost, Relaxation(text, f"then {run.candidate.key}", run.cost)))
     return min(found, key=lambda item: (*item[:2], item[2].detail))[2] if found else None
 
@@ -316,7 +312,7 @@ def _increase_in_pieces(here: JobContext, found: SingleRun, name: str, most: int
     if job.checkpoint is None:
         return None
     need = steps_to_do(job, running=c.running) / c.on_time_steps_per_hour
-    lacking = [(slot, _slot_shortage(here, c, slot)) for slot in problem.slots_for(job, c)]
+    lacking = [(slot, slot_shortage(problem, job, c, here.load, slot)) for slot in problem.slots_for(job, c)]
     alone_short = [(slot, short.get(name, 0) if short.keys() <= {name} else most) for slot, short in lacking]
     for more in sorted({short for _, short in alone_short if 0 < short < most}):
         pieces: list[list[Slot]] = []
@@ -333,16 +329,6 @@ def _increase_in_pieces(here: JobContext, found: SingleRun, name: str, most: int
         fits = all(left is None or found.counted + extra <= left for left in (job.budget, here.team_left))
         return ([more], found.cost + extra, c.key) if fits else None
     return None
-
-
-def _slot_shortage(here: JobContext, candidate: Candidate, slot: Slot) -> dict[str, int]:
-    """Return by limit what the candidate lacks in one slot that it would hold whole."""
-    problem, short = here.problem, {}
-    for name, amount in problem.use[here.job.name, candidate.key].items():
-        more = math.ceil(here.load.get((name, slot.index), 0.0) + amount - problem.shared[name].amount - 1e-6)
-        if more > 0:
-            short[name] = more
-    return short
 
 
 def _larger_candidates(

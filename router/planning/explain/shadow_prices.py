@@ -10,17 +10,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pricing.money import NANOS, Usd
-from router.planning.document.costing import compute_usd
 from router.planning.document.plan import ShadowPrice
 from router.planning.find.candidate import Candidate, steps_to_do
 from router.planning.problem.problem import PlacementProblem
+from router.planning.problem.run_costs import compute_usd
 from router.planning.problem.shared_limits import use_of_parts
 from router.planning.program.column_generation import count_slot_shares
 from router.planning.program.effort import Effort
-from router.planning.program.formulation import formulate, limit_row, team_row
-from router.planning.program.program import Program
+from router.planning.program.formulation import formulate
 from router.planning.program.single_runs import rank_candidates
 from router.planning.program.solve import LimitRaise, LimitWorth, PlacementSolution, PlanRelaxation, solve_in_stages
+from router.planning.rules.budgets import raised_team_budget, team_budgets, team_row
+from router.planning.rules.program import Program, limit_row
 
 _WORTH_SHOWING = 0.005  # dollars
 _CENTS = 100  # of a dollar
@@ -66,7 +67,7 @@ def shadow_prices(
             return ()
         duals = relaxed.duals
     limits = [_limit(problem, name, duals) for name in sorted(problem.binding)]
-    limits += [_budget(team.team, duals) for team in problem.limits.teams]
+    limits += [_budget(team, duals) for team in team_budgets(problem)]
     shown = sorted((f for f in limits if f.estimate >= _WORTH_SHOWING), key=lambda f: (-f.estimate, f.name))
     exact: dict[str, ShadowPrice | None] = {}
     relaxation = answer.relaxation
@@ -235,12 +236,7 @@ def _raised(problem: PlacementProblem, more: LimitRaise) -> PlacementProblem:
         shared = problem.shared[more.limit]
         amount = shared.amount + more.by
         return replace(problem, shared={**problem.shared, more.limit: replace(shared, amount=amount)})
-    usd = Usd(more.by * NANOS)
-    teams = tuple(
-        t.model_copy(update={"budget": t.budget + usd}) if team_row(t.team) == more.limit else t
-        for t in problem.limits.teams
-    )
-    return replace(problem, limits=problem.limits.model_copy(update={"teams": teams}))
+    return raised_team_budget(problem, more.limit, Usd(more.by * NANOS))
 
 
 def _raises(base: PlacementSolution, limit: _Limit) -> Iterator[LimitRaise]:

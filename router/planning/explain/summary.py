@@ -19,7 +19,6 @@ from router.planning.document.plan_facts import OVER_BUDGET
 from router.planning.explain.alternatives import alternatives_of, runner_up
 from router.planning.explain.price_doubts import price_doubts
 from router.planning.explain.relaxations import (
-    EGRESS_CAP,
     LEAVE_GROUP,
     MOVE_MAINTENANCE,
     constraint_costs,
@@ -35,6 +34,7 @@ from router.planning.program.effort import Effort
 from router.planning.program.planning_input import NOT_LOOKED_AT, PARTLY_LOOKED_AT, PlanningInput
 from router.planning.program.single_runs import JobContext, contexts_of
 from router.planning.program.solve import PlacementSolution
+from router.planning.rules.egress_caps import CAP_WORDS
 
 _PHASE = "explanations"
 
@@ -55,7 +55,7 @@ def summarise(
     problem = planning_input.problem
     preempted = preemptions(answer, moves)
     moved = moved_volumes(problem, answer.runs)
-    for here in contexts_of(planning_input.jobs, problem, answer, lines):
+    for here in contexts_of(planning_input.jobs, problem, answer):
         job = here.job
         late = effort.late(_PHASE)
         summary = _summary(here, answer, lines, moves, planning_input, late=late)
@@ -239,9 +239,9 @@ def _unplaced(here: JobContext, findings: PlanningInput, *, late: bool) -> Unpla
             reason = f"no machines during maintenance {closed.change.removeprefix(MOVE_MAINTENANCE)}"
         if any(r.change.startswith(LEAVE_GROUP) for r in relaxations):
             reason = f"its group {job.group} is in {here.mates_region}, where it finds no room"
-        egress = next((r for r in relaxations if EGRESS_CAP in r.change), None)
+        egress = next((r for r in relaxations if CAP_WORDS in r.change), None)
         if egress is not None:
-            reason = f"too much leaves {egress.change.rpartition(EGRESS_CAP)[2]} in a month: {egress.change} would do"
+            reason = f"too much leaves {egress.change.rpartition(CAP_WORDS)[2]} in a month: {egress.change} would do"
     elif not candidates:
         drops = _dropped(dropped)
         if drops:

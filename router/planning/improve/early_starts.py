@@ -15,16 +15,17 @@ from datetime import timedelta
 
 from pricing.money import Usd
 from router.jobs.spec import Job
-from router.planning.document.costing import compute_usd, objective_usd
 from router.planning.find.candidate import Candidate
-from router.planning.problem.egress_caps import month_matters
-from router.planning.problem.left_shift import Load, add_load, may_begin, run_from
 from router.planning.problem.problem import PlacementProblem
+from router.planning.problem.run_costs import compute_usd, objective_usd
 from router.planning.problem.schedule import SlotHold, runs_of
 from router.planning.program.cover import committed_jobs
 from router.planning.program.effort import Effort
-from router.planning.program.program import ConstraintRow, ProgramBuilder
+from router.planning.program.left_shift import may_begin, run_from
 from router.planning.program.solve import PlacementSolution, with_holdings
+from router.planning.rules.egress_caps import month_matters
+from router.planning.rules.load import Load, add_load
+from router.planning.rules.program import ConstraintRow, ProgramBuilder
 
 _PHASE = "early starts"
 _MOST_COLUMNS = 20_000

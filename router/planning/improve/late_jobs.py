@@ -13,7 +13,6 @@ from datetime import datetime, timedelta
 
 from router.jobs.quantities import Moment, is_beyond_planning
 from router.jobs.spec import Job
-from router.planning.document.costing import lines_of
 from router.planning.document.plan import JobSummary, Lateness, Unplaced
 from router.planning.find.candidate import least_hours
 from router.planning.problem.on_time import on_time_probability_of
@@ -149,9 +148,8 @@ def _later_deadlines(
     finish beside the jobs placed counts; where that was tried in vain, or is not known, twice the extra time.
     """
     problem, answer = best.planning_input.problem, best.answer
-    lines = [line for name in sorted(answer.runs) for line in lines_of(problem, answer.runs[name])]
     later = {}
-    for here in contexts_of(tuple(out), problem, answer, lines):
+    for here in contexts_of(tuple(out), problem, answer):
         job, before = here.job, tried.get(here.job.name)
         if not problem.all_candidates[job.name]:
             continue

@@ -20,8 +20,8 @@ from router.jobs.spec import Job
 from router.planning.find.candidate import Candidate, steps_to_do
 from router.planning.problem.remaining_work import moves_usd, remaining_hours, remaining_usd
 from router.planning.problem.shared_limits import LimitUse, binding_limits, limit_amounts, use_of
-from router.planning.program.program import ConstraintRow, Program, ProgramBuilder
 from router.planning.program.solver import Solution, Solver, usd_below
+from router.planning.rules.program import ConstraintRow, Program, ProgramBuilder
 
 MOST_CANDIDATES = 20
 _ENOUGH = timedelta(seconds=10)

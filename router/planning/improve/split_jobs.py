@@ -10,12 +10,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from router.jobs.spec import Job
-from router.planning.document.costing import lines_of
-from router.planning.problem.left_shift import earliest_run
 from router.planning.problem.problem import PlacementProblem
 from router.planning.problem.schedule import SlotHold
 from router.planning.program.effort import Effort
 from router.planning.program.formulation import formulate, holdings_of
+from router.planning.program.left_shift import earliest_run
 from router.planning.program.single_runs import JobContext, best_single_run, contexts_of
 from router.planning.program.solve import PlacementSolution, with_holdings
 
@@ -64,8 +63,7 @@ def replan_jobs(
 def _context(answer: PlacementSolution, job: Job) -> JobContext:
     """Return the job's context beside what the others hold in the answer."""
     problem = answer.problem
-    lines = [line for name in sorted(answer.runs) for line in lines_of(problem, answer.runs[name])]
-    (here,) = contexts_of((job,), problem, answer, lines)
+    (here,) = contexts_of((job,), problem, answer)
     return here
 
 

@@ -14,19 +14,20 @@ from datetime import datetime, timedelta
 
 from pricing.money import Usd
 from router.jobs.spec import Job
-from router.planning.document.costing import compute_usd, moves_of, objective_usd
+from router.planning.document.costing import moves_of
 from router.planning.document.plan import Line, Plan
 from router.planning.find.candidate import Candidate
 from router.planning.improve.equal_jobs import exchange_equal_jobs, lines_by_gang, place_of, place_of_lines
-from router.planning.problem.egress_caps import cap_place, cap_room_gb
-from router.planning.problem.job_groups import are_together
-from router.planning.problem.left_shift import Load, add_load, earliest_run, egress_of_holds, may_begin, room_for
 from router.planning.problem.problem import PlacementProblem, most_starts
+from router.planning.problem.run_costs import compute_usd, objective_usd
 from router.planning.problem.schedule import ScheduledRun, SlotHold, runs_of, starts_of
 from router.planning.program.cover import covered_usd
 from router.planning.program.effort import Effort
-from router.planning.program.local_search import exceeds_budget
+from router.planning.program.left_shift import earliest_run, may_begin
 from router.planning.program.solve import PlacementSolution, most_to_stay, threshold_of, with_holdings
+from router.planning.rules.budgets import has_budget, is_over_budget
+from router.planning.rules.job_groups import are_together
+from router.planning.rules.load import Load, add_load, fits_beside
 
 LEAST_USD = Usd(1_000_000_000)
 LEAST_SHARE = 100  # of the job's cost: one hundredth
@@ -344,23 +345,7 @@ class _Restoring:
 
     def _present(self, job: Job, holds: tuple[SlotHold, ...]) -> tuple[SlotHold, ...] | None:
         """Return the job's holdings if the limits leave room for them; None if not."""
-        problem = self._problem
-        has_room = all(
-            room_for(problem, job, problem.candidate(job.name, hold.key), self._load, hold.slot, hold.share)
-            for hold in holds
-        )
-        taken = egress_of_holds(problem, job, holds)
-        has_egress = all(self._load.get(place, 0.0) + gb <= self._cap_room(place) for place, gb in taken.items())
-        return holds if has_room and has_egress else None
-
-    def _cap_room(self, place: tuple[str, int]) -> float:
-        problem = self._problem
-        caps = {
-            cap_place(cloud, month): cap_room_gb(problem, cloud, month)
-            for cloud in problem.limits.egress_caps_gb
-            for month in {slot.month for slot in problem.slots}
-        }
-        return caps[place] + 1e-6
+        return holds if fits_beside(self._problem, job, holds, self._load) else None
 
     def _elsewhen(self, job: Job, holds: tuple[SlotHold, ...], target: _Target | None) -> tuple[SlotHold, ...] | None:
         """Return the earliest run on the candidate that the job has, else on its previous one; None without room."""
@@ -385,12 +370,10 @@ class _Restoring:
             least = sum(self._least_savings[name].nanos for name in changed if name in back)
             if more >= least or spent.nanos > self._most:
                 return False
-        teams = {team.team for team in problem.limits.teams}
-        budgeted = [name for name in changed if problem.job[name].budget is not None or problem.job[name].team in teams]
-        if budgeted:
-            trial = replace(self._start, runs={**self._runs, **fresh})
-            if any(exceeds_budget(trial, name) for name in budgeted):
-                return False
+        budgeted = [name for name in changed if has_budget(problem, problem.job[name])]
+        runs = {**self._runs, **fresh} if budgeted else {}
+        if any(is_over_budget(problem, runs, name) for name in budgeted):
+            return False
         self._runs.update(fresh)
         self._spent = spent
         return True

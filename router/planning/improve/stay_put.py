@@ -9,8 +9,8 @@ from router.planning.problem.problem import PlacementProblem
 from router.planning.problem.schedule import ScheduledRun
 from router.planning.program.effort import Effort
 from router.planning.program.formulation import Formulation
-from router.planning.program.program import ConstraintRow
 from router.planning.program.solve import PlacementSolution, most_to_stay, solve_again
+from router.planning.rules.program import ConstraintRow
 
 
 def keep_places(

@@ -9,15 +9,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from pricing.money import Usd
-from pricing.places import RegionId
 from router.jobs.spec import Job
-from router.planning.document.costing import compute_usd
 from router.planning.find.candidate import Candidate
-from router.planning.problem.egress_caps import full_cap
-from router.planning.problem.left_shift import Load, add_load, room_for, run_from
-from router.planning.problem.problem import PlacementProblem, group_members
+from router.planning.problem.problem import PlacementProblem
 from router.planning.problem.schedule import SlotHold, runs_of
-from router.planning.program.single_runs import dearest_moves
+from router.planning.program.left_shift import run_from
+from router.planning.rules.budgets import counted_usd
+from router.planning.rules.occupancy import Occupancy
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,38 +59,20 @@ def stay_of(problem: PlacementProblem, job: Job) -> Stay | None:
     holds = run_from(problem, job, here, {}, slots)
     if holds is None:
         return None
-    runs = {job.name: runs_of(problem, job, holds)}
-    counted = compute_usd(runs[job.name]) + dearest_moves(here)
-    if job.budget is not None and counted > job.budget:
-        return None
-    if any(team.team == job.team and counted > team.budget - team.spent for team in problem.limits.teams):
+    counted = counted_usd(runs_of(problem, job, holds))
+    if not Occupancy(problem).allows_cost(job, counted):
         return None
     return Stay(job, holds, counted)
 
 
 def fitting_together(problem: PlacementProblem, stays: Iterable[Stay]) -> tuple[Stay, ...]:
     """Return the stays that the limits file and groups of jobs allow together, taken by priority, then by name."""
-    load: Load = {}
-    groups = group_members(problem.jobs)
-    homes: dict[str | None, RegionId] = {}
-    left = {team.team: team.budget - team.spent for team in problem.limits.teams}
+    occupancy = Occupancy(problem)
     kept = []
     for stay in sorted(stays, key=lambda s: (-s.job.priority, s.job.name)):
-        here = problem.candidate(stay.job.name, stay.holds[0].key)
-        team, group = stay.job.team, stay.job.group
-        if group in groups and homes.get(group, here.region) != here.region:
-            continue
-        fits = full_cap(problem, here, load, stay.holds[0].slot.month) is None and all(
-            room_for(problem, stay.job, here, load, hold.slot, hold.share) for hold in stay.holds
-        )
-        if not fits or (team in left and stay.counted > left[team]):
-            continue
-        add_load(load, problem, stay.job, stay.holds, 1.0)
-        if group in groups:
-            homes[group] = here.region
-        if team in left:
-            left[team] -= stay.counted
-        kept.append(stay)
+        if occupancy.allows(stay.job, stay.holds, stay.counted):
+            occupancy.add(stay.job, stay.holds, stay.counted)
+            kept.append(stay)
     return tuple(kept)
 
 

@@ -112,6 +112,11 @@ class PlacementProblem:
     committed: Mapping[tuple[int, int], float] = field(default_factory=dict)
 
     @cached_property
+    def month(self) -> str:
+        """Return the calendar month of ``now``, ``2026-11``."""
+        return self.now.strftime("%Y-%m")
+
+    @cached_property
     def emissions(self) -> EmissionTable | None:
         """Return the emissions of the book's machines; None where the limits state no weight of carbon."""
         return emission_table(self.book, self.limits)
@@ -195,15 +200,6 @@ def free_starts(job: Job) -> int:
 def most_starts(job: Job) -> int | None:
     """Return how many starts ``max_moves`` allows in one plan; None for no bound."""
     return None if job.gang.max_moves is None else free_starts(job) + job.gang.max_moves
-
-
-def group_members(jobs: Iterable[Job]) -> Mapping[str, tuple[Job, ...]]:
-    """Return the jobs of each group by its name, sorted; a group of one job has no one to be beside and is left out."""
-    found: dict[str, list[Job]] = {}
-    for job in jobs:
-        if job.group is not None:
-            found.setdefault(job.group, []).append(job)
-    return {name: tuple(found[name]) for name in sorted(found) if len(found[name]) > 1}
 
 
 def clip_slots(slots: Iterable[Slot], first: datetime, last: datetime | None) -> tuple[Slot, ...]:

@@ -23,13 +23,15 @@ from pricing.units import BYTES_PER_GB
 from router.jobs.spec import Job
 from router.planning.find.candidate import Candidate, steps_to_do
 from router.planning.problem.commitments import buyable_by_place, cover_rate
-from router.planning.problem.egress_caps import allowance_left, already_moved
-from router.planning.problem.problem import PlacementProblem, group_members
+from router.planning.problem.egress_to_date import allowance_left, already_moved
+from router.planning.problem.problem import PlacementProblem
 from router.planning.program.commitment_rows import commitment_row
 from router.planning.program.effort import Effort
-from router.planning.program.formulation import Formulation, formulate, limit_row, team_row
+from router.planning.program.formulation import Formulation, formulate
 from router.planning.program.greedy import greedy_holdings
-from router.planning.program.program import Program
+from router.planning.rules.budgets import team_budgets, team_row
+from router.planning.rules.job_groups import group_members
+from router.planning.rules.program import Program, limit_row
 
 MAX_FULL_SHARES = 8_000  # shares of slots above which the program is built over a shortlist
 MAX_WIDE_SHARES = 24_000  # the most a second program may hold
@@ -195,10 +197,10 @@ class _Prices:
             self.bought.setdefault(pool, np.zeros(len(problem.slots)))[index] = bought.dollars()
             self.shared += bought.dollars() * (1.0 - price)
         self.team: dict[str, float] = {}
-        for team in problem.limits.teams:
-            price = duals.get(team_row(team.team), 0.0)
-            self.team[team.team] = price
-            self.shared += price * (team.budget - team.spent).dollars()
+        for team, budget in team_budgets(problem).items():
+            price = duals.get(team_row(team), 0.0)
+            self.team[team] = price
+            self.shared += price * budget.dollars()
 
 
 @dataclass(frozen=True)

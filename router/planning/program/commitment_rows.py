@@ -8,7 +8,7 @@ from router.jobs.spec import Job
 from router.planning.find.candidate import Candidate
 from router.planning.problem.commitments import CoverRate, Place, buyable_by_place, cover_rate, fill_rank
 from router.planning.problem.problem import PlacementProblem
-from router.planning.program.program import ProgramBuilder
+from router.planning.rules.program import ProgramBuilder
 
 Terms = list[tuple[int, float]]
 

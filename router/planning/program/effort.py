@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 
 from router.planning.document.plan import Cut
-from router.planning.program.program import Program
 from router.planning.program.solver import LpRelaxation, Solution, Solver
+from router.planning.rules.program import Program
 
 _A_SECOND = 30_000  # columns x nodes; a quiet core does twice as many
 _ROOT = 40  # nodes that take as long as the root of a search

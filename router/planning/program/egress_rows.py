@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pricing.egress import Tariff
 from pricing.places import RegionId
 from pricing.units import BYTES_PER_GB
-from router.planning.problem.egress_caps import allowance_left, already_moved
+from router.planning.problem.egress_to_date import allowance_left, already_moved
 from router.planning.problem.problem import PlacementProblem
-from router.planning.program.program import ProgramBuilder
+from router.planning.rules.program import ProgramBuilder
 
 
 @dataclass(slots=True)

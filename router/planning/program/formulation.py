@@ -9,36 +9,22 @@ slot t, p $/h, κ billed hours an hour of w, g(α) steps/h, R start-up hours, S 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from pricing.places import RegionId
 from pricing.units import BYTES_PER_GB, gib_to_bytes
 from router.jobs.spec import Job
 from router.planning.find.candidate import Candidate, steps_to_do
 from router.planning.find.transfers import checkpoint_home
-from router.planning.problem.egress_caps import cap_name, cap_place, cap_room_gb, leaving_gb, may_combine, month_matters
-from router.planning.problem.problem import PlacementProblem, Slot, free_starts, group_members, most_starts
+from router.planning.problem.problem import PlacementProblem, Slot, free_starts, most_starts
 from router.planning.problem.schedule import NOTHING, SlotHold
 from router.planning.program.commitment_rows import CommitmentRows
 from router.planning.program.egress_rows import add_egress
-from router.planning.program.program import Program, ProgramBuilder
-
-
-@dataclass(slots=True)
-class ProgramLayout:
-    """The index of each variable by job, candidate key, slot index, region, month; of g by group of jobs and region.
-
-    ``covered`` has that of v by pool of committed spend and slot index.
-    """
-
-    x: dict[tuple[str, str, int], int] = field(default_factory=dict)
-    z: dict[tuple[str, str, int], int] = field(default_factory=dict)
-    w: dict[tuple[str, str], int] = field(default_factory=dict)
-    y: dict[tuple[str, RegionId, str], int] = field(default_factory=dict)
-    u: dict[str, int] = field(default_factory=dict)
-    g: dict[tuple[str, RegionId], int] = field(default_factory=dict)
-    covered: dict[tuple[int, int], int] = field(default_factory=dict)
-    starts: dict[str, list[tuple[str, int]]] = field(default_factory=dict)  # candidate key and z, by job
+from router.planning.rules.budgets import add_budget_rows
+from router.planning.rules.capacity import add_limit_rows
+from router.planning.rules.egress_caps import add_cap_rows, add_job_cap_rows, may_combine, month_matters
+from router.planning.rules.job_groups import add_group_rows, group_members
+from router.planning.rules.program import Program, ProgramBuilder, ProgramLayout
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +57,11 @@ def formulate(problem: PlacementProblem) -> Formulation:
         _add_one_gang(builder, layout, problem, job, slots)
         _add_starts(builder, layout, problem, job)
         _add_regions(builder, layout, problem, job, slots, grouped=job.group in groups)
-    _add_groups(builder, layout, groups)
-    _add_limits(builder, layout, problem)
+    add_group_rows(builder, layout, groups)
+    add_limit_rows(builder, layout, problem)
     add_egress(builder, layout.y, problem)
-    _add_egress_caps(builder, layout, problem)
-    _add_budgets(builder, layout, problem)
+    add_cap_rows(builder, layout, problem)
+    add_budget_rows(builder, layout, problem)
     layout.covered.update(commitments.write())
     return Formulation(builder.build(), layout)
 
@@ -303,32 +289,6 @@ def _add_regions(
         _add_several_regions(builder, layout, problem, job, by_region, months)
 
 
-def _add_groups(builder: ProgramBuilder, layout: ProgramLayout, groups: Mapping[str, tuple[Job, ...]]) -> None:
-    """Add the rows of groups of jobs: Σ_m y_jrm <= g_r for each member, Σ_r g_r <= 1."""
-    for name, members in groups.items():
-        jobs = {job.name for job in members}
-        used: dict[tuple[str, RegionId], list[tuple[int, float]]] = {}
-        for (job, region, _), y in layout.y.items():
-            if job in jobs:
-                used.setdefault((job, region), []).append((y, 1.0))
-        for region in sorted({region for _, region in used}):
-            layout.g[name, region] = builder.binary(f"group {name} {region}")
-        for (job, region), terms in sorted(used.items()):
-            builder.row(together_row(job, region), [*terms, (layout.g[name, region], -1.0)], "<=", 0.0)
-        one = [(g, 1.0) for (group, _), g in layout.g.items() if group == name]
-        builder.row(one_region_row(name), one, "<=", 1.0)
-
-
-def together_row(job: str, region: RegionId) -> str:
-    """Return the name of the row that keeps a job with its group in a region."""
-    return f"together {job} {region}"
-
-
-def one_region_row(group: str) -> str:
-    """Return the name of the row that keeps a group in one region."""
-    return f"one region of group {group}"
-
-
 def _add_single_region(
     builder: ProgramBuilder,
     layout: ProgramLayout,
@@ -357,18 +317,7 @@ def _add_several_regions(
     months: list[str],
 ) -> None:
     """Add rows for jobs of several regions: the egress cap, and the checkpoint's moves between two regions."""
-    cap = job.data.egress_cap if job.data else None
-    for unit in ("gib", "usd"):
-        limit = getattr(cap, unit, None)
-        if limit is None:
-            continue
-        amount = limit if unit == "gib" else limit.dollars()
-        terms = [
-            (layout.y[job.name, r, m], sum(t.gib if unit == "gib" else t.dearest.dollars() for t in found[0].transfers))
-            for r, found in sorted(by_region.items())
-            for m in months
-        ]
-        builder.row(f"egress cap {unit} {job.name}", [t for t in terms if t[1]], "<=", amount)
+    add_job_cap_rows(builder, layout, job, by_region)
     if job.checkpoint is None:
         return
     home = checkpoint_home(job)
@@ -399,67 +348,6 @@ def _least_between(problem: PlacementProblem, job: Job, first: RegionId, second:
         return None
     cheapest = min(tier.price.dollars() for tariff in (there, back) for tier in tariff.tiers)
     return cheapest * gib_to_bytes(job.checkpoint.size_gib) / BYTES_PER_GB
-
-
-def _add_limits(builder: ProgramBuilder, layout: ProgramLayout, problem: PlacementProblem) -> None:
-    """Add Σ a_cp x_ct <= K_p for every limit that can bind, in every slot."""
-    terms: dict[tuple[str, int], list[tuple[int, float]]] = {}
-    for (job, key, index), x in layout.x.items():
-        for name, amount in problem.use[job, key].items():
-            if name in problem.binding:
-                terms.setdefault((name, index), []).append((x, float(amount)))
-    for (name, index), found in sorted(terms.items()):
-        room = problem.shared[name].amount - problem.held.get((name, index), 0.0)
-        builder.row(limit_row(name, index), found, "<=", float(room))
-
-
-def _add_egress_caps(builder: ProgramBuilder, layout: ProgramLayout, problem: PlacementProblem) -> None:
-    """Add Σ gigabytes y_jrm <= what each cap leaves of the month."""
-    terms: dict[tuple[str, str], list[tuple[int, float]]] = {}
-    for (job, region, month), y in layout.y.items() if problem.limits.egress_caps_gb else ():
-        example = next(c for c in problem.candidates[job] if c.region == region)
-        for cloud, gb in leaving_gb(problem.limits, example.transfers, region).items():
-            terms.setdefault((cloud, month), []).append((y, gb))
-    for (cloud, month), found in sorted(terms.items()):
-        room = cap_room_gb(problem, cloud, month) - problem.held.get(cap_place(cloud, month), 0.0)
-        builder.row(limit_row(cap_name(cloud, month), 0), found, "<=", room)
-
-
-def limit_row(name: str, index: int) -> str:
-    """Return the name of a limit's row in a slot."""
-    return f"limit {name} @{index}"
-
-
-def paid_terms(problem: PlacementProblem, layout: ProgramLayout, job: Job) -> list[tuple[int, float]]:
-    """Return the money for compute and start-ups of a job by variable; carbon is no money."""
-    candidates = {c.key: c for c in problem.candidates[job.name]}
-    terms = [(layout.w[job.name, key], c.usd_per_reserved_hour) for key, c in candidates.items()]
-    starts = layout.starts.get(job.name, ())
-    return terms + [(z, candidates[key].usd_per_hour.dollars() * candidates[key].startup_hours) for key, z in starts]
-
-
-def cost_terms(problem: PlacementProblem, layout: ProgramLayout, job: Job) -> list[tuple[int, float]]:
-    """Return a job's dollars as a budget counts them: compute and start-ups, moves at the dearest tier."""
-    terms = paid_terms(problem, layout, job)
-    dearest = {c.region: sum(t.dearest.dollars() for t in c.transfers) for c in problem.candidates[job.name]}
-    terms += [(y, dearest[region]) for (name, region, _), y in layout.y.items() if name == job.name]
-    return [(i, cost) for i, cost in terms if cost]
-
-
-def _add_budgets(builder: ProgramBuilder, layout: ProgramLayout, problem: PlacementProblem) -> None:
-    """Add Σ cost <= budget of a job, and of a team (less what it has spent)."""
-    terms = {job.name: cost_terms(problem, layout, job) for job in problem.jobs}
-    for job in problem.jobs:
-        if job.budget is not None:
-            builder.row(f"budget {job.name}", terms[job.name], "<=", job.budget.dollars())
-    for team in problem.limits.teams:
-        together = [t for job in problem.jobs if job.team == team.team for t in terms[job.name]]
-        builder.row(team_row(team.team), together, "<=", (team.budget - team.spent).dollars())
-
-
-def team_row(team: str) -> str:
-    """Return the name of the row of a team's budget."""
-    return f"budget of team {team}"
 
 
 def holdings_of(

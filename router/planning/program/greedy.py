@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from pricing.money import NANOS, Usd
 from pricing.places import RegionId
 from router.jobs.spec import Job
 from router.planning.find.candidate import Candidate, steps_to_do
-from router.planning.problem.left_shift import Load, add_load, earliest_run
 from router.planning.problem.precedence import tier_key
-from router.planning.problem.problem import PlacementProblem, group_members
+from router.planning.problem.problem import PlacementProblem
 from router.planning.problem.schedule import SlotHold
-from router.planning.program.formulation import ProgramLayout
+from router.planning.program.left_shift import earliest_run
+from router.planning.rules.job_groups import group_members
+from router.planning.rules.occupancy import Occupancy
+from router.planning.rules.program import ProgramLayout
 
 
 def greedy_holdings(problem: PlacementProblem) -> dict[str, tuple[SlotHold, ...]]:
@@ -23,8 +26,7 @@ def greedy_holdings(problem: PlacementProblem) -> dict[str, tuple[SlotHold, ...]
 
     Jobs that must stay come first, then those that were placed in time, and late ones last.
     """
-    load: Load = {}
-    team_budgets = {team.team: (team.budget - team.spent).dollars() for team in problem.limits.teams}
+    occupancy = Occupancy(problem)
     holdings: dict[str, tuple[SlotHold, ...]] = {}
     regions = _common_regions(problem)
 
@@ -34,18 +36,14 @@ def greedy_holdings(problem: PlacementProblem) -> dict[str, tuple[SlotHold, ...]
 
     for job in sorted(problem.jobs, key=rank):
         for cost, candidate in _cheapest_first(problem, job):
-            if cost > team_budgets.get(job.team, cost) or (job.budget is not None and cost > job.budget.dollars()):
+            region = candidate.region
+            together = region in regions.get(job.group, (region,)) and occupancy.allows_region(job, region)
+            if not together or not occupancy.allows_cost(job, cost):
                 continue
-            if job.group in regions and candidate.region not in regions[job.group]:
-                continue
-            holds = earliest_run(problem, job, candidate, load)
+            holds = earliest_run(problem, job, candidate, occupancy.load)
             if holds is not None:
                 holdings[job.name] = holds
-                add_load(load, problem, job, holds, 1.0)
-                if job.group in regions:
-                    regions[job.group] = frozenset({candidate.region})
-                if job.team in team_budgets:
-                    team_budgets[job.team] -= cost
+                occupancy.add(job, holds, cost)
                 break
     return holdings
 
@@ -72,7 +70,7 @@ def _slack(problem: PlacementProblem, job: Job) -> float:
     )
 
 
-def _cheapest_first(problem: PlacementProblem, job: Job) -> list[tuple[float, Candidate]]:
+def _cheapest_first(problem: PlacementProblem, job: Job) -> list[tuple[Usd, Candidate]]:
     """Return candidates with their cost as budgets count it, least in the objective first."""
 
     def costs(c: Candidate) -> tuple[float, float]:
@@ -80,7 +78,7 @@ def _cheapest_first(problem: PlacementProblem, job: Job) -> list[tuple[float, Ca
         return c.expected_objective(steps) + moves, c.expected_usd(steps) + moves
 
     found = sorted(((*costs(c), c) for c in problem.candidates[job.name]), key=lambda row: (row[0], row[2].key))
-    return [(cost, c) for _, cost, c in found]
+    return [(Usd(round(cost * NANOS)), c) for _, cost, c in found]
 
 
 def start_values(

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pricing.money import Usd
-from router.planning.document.costing import compute_usd
-from router.planning.problem.left_shift import earliest_run
 from router.planning.problem.schedule import SlotHold
 from router.planning.program.effort import Effort
-from router.planning.program.single_runs import dearest_moves, job_context, rank_candidates
+from router.planning.program.left_shift import earliest_run
+from router.planning.program.single_runs import job_context, rank_candidates
 from router.planning.program.solve import PlacementSolution, compacted, with_holdings
+from router.planning.rules.budgets import is_over_budget
 
 _PHASE = "repairs"
 _TRIED = 8
@@ -37,7 +36,7 @@ def improve_places(answer: PlacementSolution, effort: Effort) -> PlacementSoluti
             if holdings is None:
                 continue
             changed = _with_job_holdings(best, job.name, holdings)
-            if changed.spent.nanos < best.spent.nanos - _WORTH and not exceeds_budget(changed, job.name):
+            if changed.spent.nanos < best.spent.nanos - _WORTH and not is_over_budget(problem, changed.runs, job.name):
                 best = changed
     if best is answer:
         return answer
@@ -46,26 +45,3 @@ def improve_places(answer: PlacementSolution, effort: Effort) -> PlacementSoluti
 
 def _with_job_holdings(answer: PlacementSolution, job: str, holds: tuple[SlotHold, ...]) -> PlacementSolution:
     return with_holdings(answer, {**answer.holdings, job: holds})
-
-
-def exceeds_budget(answer: PlacementSolution, name: str) -> bool:
-    """Return whether a placed job's own budget is exceeded, or its team's.
-
-    Moves count at their dearest tier, so that a job that really costs less may count for more.
-    """
-    problem = answer.problem
-    job = problem.job[name]
-    if job.budget is not None and _counted_usd(answer, name) > job.budget:
-        return True
-    team = next((t for t in problem.limits.teams if t.team == job.team), None)
-    if team is None:
-        return False
-    members = [other for other in answer.runs if problem.job[other].team == job.team]
-    return Usd.total(_counted_usd(answer, other) for other in members) > team.budget - team.spent
-
-
-def _counted_usd(answer: PlacementSolution, name: str) -> Usd:
-    """Return a placed job's cost as budgets count it: compute, and moves into each region at their dearest tier."""
-    runs = answer.runs[name]
-    regions = {run.candidate.region: run.candidate for run in runs}
-    return compute_usd(runs) + Usd.total(dearest_moves(c) for c in regions.values())

@@ -10,12 +10,9 @@ from pricing.money import Usd
 from pricing.places import RegionId
 from router.jobs.limits import Maintenance
 from router.jobs.spec import Job
-from router.planning.document.costing import Volumes, amortised_usd, compute_usd, cost_beside
-from router.planning.document.plan import Line
+from router.planning.document.costing import Volumes, amortised_usd, cost_beside
 from router.planning.find.candidate import Candidate, steps_to_do
-from router.planning.problem.egress_caps import allowance_left, already_moved, full_cap
-from router.planning.problem.job_groups import mates_region
-from router.planning.problem.left_shift import Load, add_load, earliest_run, load_of, load_without
+from router.planning.problem.egress_to_date import allowance_left, already_moved
 from router.planning.problem.problem import (
     PlacementProblem,
     Slot,
@@ -25,9 +22,15 @@ from router.planning.problem.problem import (
     slots_within_dates,
     window,
 )
-from router.planning.problem.schedule import ScheduledRun, SlotHold, runs_of
+from router.planning.problem.run_costs import compute_usd
+from router.planning.problem.schedule import SlotHold, runs_of
 from router.planning.problem.shared_limits import limit_amounts, use_of
+from router.planning.program.left_shift import earliest_run
 from router.planning.program.solve import PlacementSolution
+from router.planning.rules.budgets import counted_usd, dearest_moves, excess_of, team_left
+from router.planning.rules.egress_caps import full_cap
+from router.planning.rules.job_groups import mates_region
+from router.planning.rules.load import Load, add_load, load_of, load_without
 
 TRIED = 16
 FARTHEST = timedelta(days=60)
@@ -190,26 +193,16 @@ def _no_room(here: JobContext, candidate: Candidate) -> str:
 
 def _lacks(here: JobContext, candidate: Candidate, counted: Usd) -> str:
     """Return what forbids the run although it fits ("" when nothing does): not orderable, or over a budget."""
-    budget, left = here.job.budget, here.team_left
     if not candidate.provisionable:
         return NOT_ORDERED_HERE
     if here.mates_region not in (None, candidate.region):
         return f"group {here.job.group} is in {here.mates_region}"
-    if budget is not None and counted > budget:
-        return f"over the job's budget by ${(counted - budget).dollars():,.2f}"
-    if left is not None and counted > left:
-        return f"over the budget of team {here.job.team} by ${(counted - left).dollars():,.2f}"
-    return ""
-
-
-def dearest_moves(candidate: Candidate) -> Usd:
-    """Return the cost of moving to the candidate's region as budgets count it, whatever else moves."""
-    return Usd.total(t.dearest for t in candidate.transfers)
+    return excess_of(here.job, counted, here.team_left)
 
 
 def move_cost(problem: PlacementProblem, candidate: Candidate) -> Usd:
     """Return the cost of moving to the candidate's region this month if nothing else of the plan moved."""
-    month = problem.now.strftime("%Y-%m")
+    month = problem.month
     total = Usd(0)
     for transfer in candidate.transfers:
         tariff = transfer.tariff
@@ -316,31 +309,11 @@ def slots_past_deadline(here: JobContext, first: datetime) -> tuple[Slot, ...]:
     return (*known, *(Slot(offset + s.index, s.start, s.end, s.order) for s in more))
 
 
-def contexts_of(
-    jobs: Sequence[Job], problem: PlacementProblem, answer: PlacementSolution, lines: Sequence[Line]
-) -> Iterator[JobContext]:
+def contexts_of(jobs: Sequence[Job], problem: PlacementProblem, answer: PlacementSolution) -> Iterator[JobContext]:
     """Yield the context of each job beside what the others hold and spend in the answer, by name."""
-    own_lines: dict[str, list[Line]] = {}
-    for line in lines:
-        own_lines.setdefault(line.job, []).append(line)
-    counted = {name: _counted(runs, own_lines.get(name, [])) for name, runs in answer.runs.items()}
+    counted = {name: counted_usd(runs) for name, runs in answer.runs.items()}
     total = load_of(problem, answer.holdings)
     for job in sorted(jobs, key=lambda j: j.name):
         own = answer.holdings.get(job.name, ())
-        here = context_beside(problem, job, own, total, _team_left(job, problem, counted))
+        here = context_beside(problem, job, own, total, team_left(problem, job, counted))
         yield replace(here, mates_region=mates_region(problem, job, answer.holdings))
-
-
-def _counted(runs: Sequence[ScheduledRun], lines: Sequence[Line]) -> Usd:
-    """Return a placed job's cost as budgets count it: its lines, and moves into each region at their dearest tier."""
-    regions = {run.candidate.region: run.candidate for run in runs}
-    return Usd.total([*(x.cost_usd for x in lines), *(dearest_moves(c) for c in regions.values())])
-
-
-def _team_left(job: Job, problem: PlacementProblem, counted: Mapping[str, Usd]) -> Usd | None:
-    """Return what the team's other placed jobs leave of its budget; None when it has none."""
-    team = next((t for t in problem.limits.teams if t.team == job.team), None)
-    if team is None:
-        return None
-    others = (usd for name, usd in counted.items() if name != job.name and problem.job[name].team == job.team)
-    return team.budget - team.spent - Usd.total(others)

@@ -11,20 +11,21 @@ from typing import Protocol
 
 from pricing.money import Usd
 from router.jobs.spec import Job
-from router.planning.document.costing import carbon_usd, moves_of, objective_usd
+from router.planning.document.costing import moves_of
 from router.planning.find.candidate import Candidate, steps_to_do
 from router.planning.problem.commitments import most_covered
-from router.planning.problem.left_shift import compact_holdings
 from router.planning.problem.precedence import left_out_by_tier, levels_of
 from router.planning.problem.problem import PlacementProblem, free_starts
+from router.planning.problem.run_costs import carbon_usd, objective_usd
 from router.planning.problem.schedule import Holdings, ScheduledRun, SlotHold, runs_of, starts_of
 from router.planning.program.column_generation import Shortlist
 from router.planning.program.cover import committed_jobs, covered_usd
 from router.planning.program.effort import Effort
 from router.planning.program.formulation import Formulation, holdings_of
 from router.planning.program.greedy import greedy_holdings, start_values
-from router.planning.program.program import ConstraintRow, Program
+from router.planning.program.left_shift import compact_holdings
 from router.planning.program.solver import Solution, usd_below
+from router.planning.rules.program import ConstraintRow, Program
 
 PLACEMENT = "placement"
 _STAYING = "staying"

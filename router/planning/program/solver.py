@@ -22,7 +22,7 @@ import pulp
 
 from pricing.money import NANOS, Usd
 from pricing.problems import InvalidInputError
-from router.planning.program.program import Program
+from router.planning.rules.program import Program
 
 SolveOutcome = Literal["optimal", "feasible", "infeasible", "unknown"]
 _SENSE = {"<=": pulp.LpConstraintLE, ">=": pulp.LpConstraintGE, "==": pulp.LpConstraintEQ}

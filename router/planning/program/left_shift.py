@@ -6,15 +6,16 @@ This picks the one that starts first, job by job (priority, then name), without 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 
-from pricing.places import RegionId
 from router.jobs.spec import Job
 from router.planning.find.candidate import Candidate, steps_to_do
-from router.planning.problem.egress_caps import cap_place, full_cap, leaving_gb, month_matters
 from router.planning.problem.problem import PlacementProblem, Slot, slots_within_dates
 from router.planning.problem.schedule import Holdings, SlotHold
+from router.planning.rules.capacity import has_room
+from router.planning.rules.egress_caps import full_cap, month_matters
+from router.planning.rules.load import Load, add_load, load_of
 
 _SLACK = 1e-9
 
@@ -35,57 +36,6 @@ def compact_holdings(
         result[job.name] = earlier if earlier is not None else holds
         add_load(load, problem, job, result[job.name], 1.0)
     return result
-
-
-Load = dict[tuple[str, int], float]
-
-
-def load_of(problem: PlacementProblem, holdings: Mapping[str, Sequence[SlotHold]]) -> Load:
-    """Return what all jobs take of every limit, by limit and slot."""
-    load: Load = {}
-    for name, holds in holdings.items():
-        add_load(load, problem, problem.job[name], holds, 1.0)
-    return load
-
-
-def add_load(load: Load, problem: PlacementProblem, job: Job, holds: Sequence[SlotHold], sign: float) -> None:
-    """Add (or with -1 subtract) what a job holds, and what it moves out of capped clouds."""
-    for hold in holds:
-        for name, amount in problem.use[job.name, hold.key].items():
-            place = (name, hold.slot.index)
-            load[place] = load.get(place, 0.0) + sign * amount * hold.share
-    for place, gb in egress_of_holds(problem, job, holds).items():
-        load[place] = load.get(place, 0.0) + sign * gb
-
-
-def egress_of_holds(problem: PlacementProblem, job: Job, holds: Sequence[SlotHold]) -> Mapping[tuple[str, int], float]:
-    """Return what the holdings, in order of time, take of caps: each region in the month of its first slot."""
-    taken: dict[tuple[str, int], float] = {}
-    seen: set[RegionId] = set()
-    known: dict[str, Candidate] = {}
-    for hold in holds if problem.limits.egress_caps_gb else ():
-        if hold.key not in known:
-            known[hold.key] = problem.candidate(job.name, hold.key)
-        candidate = known[hold.key]
-        if candidate.region not in seen:
-            seen.add(candidate.region)
-            for cloud, gb in leaving_gb(problem.limits, candidate.transfers, candidate.region).items():
-                place = cap_place(cloud, hold.slot.month)
-                taken[place] = taken.get(place, 0.0) + gb
-    return taken
-
-
-def room_for(problem: PlacementProblem, job: Job, candidate: Candidate, load: Load, slot: Slot, share: float) -> bool:
-    """Return whether the limits leave room for the candidate in the slot beside ``load``."""
-    return all(
-        load.get((name, slot.index), 0.0) + amount * share <= problem.shared[name].amount + 1e-6
-        for name, amount in problem.use.get((job.name, candidate.key), {}).items()
-    )
-
-
-def load_without(problem: PlacementProblem, holdings: Mapping[str, Sequence[SlotHold]], job: str) -> Load:
-    """Return what all other jobs take of every limit, by limit and slot."""
-    return load_of(problem, {name: holds for name, holds in holdings.items() if name != job})
 
 
 def earliest_run(
@@ -135,7 +85,7 @@ def _run_or_next(
             return None, number  # Maintenance lies between the two.
         whole = slot.order or job.checkpoint is None
         share = 1.0 if whole else min(1.0, need / slot.hours)
-        if not room_for(problem, job, candidate, load, slot, share):
+        if not has_room(problem, job, candidate, load, slot, share):
             return None, number + 1
         holds.append(SlotHold(slot, candidate.key, share))
         need -= slot.hours
@@ -178,7 +128,7 @@ def _earliest_pieces(
     if job.checkpoint is None or not candidate.closed:
         return None
     need = steps_to_do(job, running=candidate.running) / candidate.on_time_steps_per_hour
-    window = [s for s in problem.slots_for(job, candidate) if room_for(problem, job, candidate, load, s, 1.0)]
+    window = [s for s in problem.slots_for(job, candidate) if has_room(problem, job, candidate, load, s, 1.0)]
     breaks = [i for i in range(1, len(window)) if window[i].index != window[i - 1].index + 1]
     holds: list[SlotHold] = []
     for first, end in pairwise([0, *breaks, len(window)]):

@@ -1,10 +1,12 @@
-"""Represent a mixed-integer program as data: named variables and rows, floats, no solver."""
+"""Represent a mixed-integer program as data: named variables and rows, and which of them are whose. No solver."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
+
+from pricing.places import RegionId
 
 Sense = Literal["<=", ">=", "=="]
 
@@ -95,3 +97,25 @@ class ProgramBuilder:
     def build(self) -> Program:
         """Return the finished program."""
         return Program(tuple(self.variables), tuple(self.rows))
+
+
+@dataclass(slots=True)
+class ProgramLayout:
+    """The index of each variable by job, candidate key, slot index, region, month; of g by group of jobs and region.
+
+    ``covered`` has that of v by pool of committed spend and slot index.
+    """
+
+    x: dict[tuple[str, str, int], int] = field(default_factory=dict)
+    z: dict[tuple[str, str, int], int] = field(default_factory=dict)
+    w: dict[tuple[str, str], int] = field(default_factory=dict)
+    y: dict[tuple[str, RegionId, str], int] = field(default_factory=dict)
+    u: dict[str, int] = field(default_factory=dict)
+    g: dict[tuple[str, RegionId], int] = field(default_factory=dict)
+    covered: dict[tuple[int, int], int] = field(default_factory=dict)
+    starts: dict[str, list[tuple[str, int]]] = field(default_factory=dict)  # candidate key and z, by job
+
+
+def limit_row(name: str, index: int) -> str:
+    """Return the name of a limit's row in a slot."""
+    return f"limit {name} @{index}"
