@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from router.planning.columns.blocks import BlockPricer
 from router.planning.columns.column import HoldingsDone, share_done
-from router.planning.columns.groups import GroupPricer
 from router.planning.columns.paths import bound_paths
 from router.planning.columns.relaxation import free_prices
 from router.planning.columns.runs import NEVER, Surcharges
@@ -26,7 +26,7 @@ def test_groups_bounded_together_have_the_bounds_that_each_has_alone(seed: int) 
     prices = free_prices(TABLE)
     limit = draw.random(prices.limit.shape) * (draw.random(len(prices.limit)) < 0.3)[:, None] * 5.0
     charges = Surcharges.of(TABLE, replace(prices, limit=limit))
-    groups = np.sort(draw.permutation(len(TABLE.group_first))[:40])
+    groups = np.sort(draw.permutation(len(TABLE.block_first))[:40])
     free = np.full(len(groups), NEVER)
     together = bound_paths(TABLE, charges, groups, upper=free)
     for i in range(len(groups)):
@@ -38,14 +38,14 @@ def test_groups_bounded_together_have_the_bounds_that_each_has_alone(seed: int) 
 def test_what_is_known_of_groups_is_what_is_found_anew(seed: int) -> None:
     """A pricer that has seen other prices of other limits says the same as one that has seen none."""
     draw = np.random.default_rng(seed)
-    groups = np.sort(draw.permutation(len(TABLE.group_first))[:40])
+    groups = np.sort(draw.permutation(len(TABLE.block_first))[:40])
     prices, upper = free_prices(TABLE), np.full(len(groups), NEVER)
     limit = draw.random(prices.limit.shape) * (draw.random(len(prices.limit)) < 0.3)[:, None] * 5.0
-    known = GroupPricer(TABLE, TABLE)
+    known = BlockPricer(TABLE, TABLE)
     for _ in range(3):
         limit[draw.integers(len(limit))] = draw.random(limit.shape[1])
         charges = Surcharges.of(TABLE, replace(prices, limit=limit).rounded())
-        fresh, seen = GroupPricer(TABLE, TABLE), known.over(TABLE)
+        fresh, seen = BlockPricer(TABLE, TABLE), known.over(TABLE)
         bounds, again = (each.bound_paths(charges, groups, upper) for each in (fresh, seen))
         assert (bounds.value.tolist(), bounds.nu.tolist()) == (again.value.tolist(), again.nu.tolist())
         whole, columns = fresh.bound_whole_slots(charges, groups, 320)
@@ -73,7 +73,7 @@ def test_the_least_cost_of_units_is_that_of_every_number_before(seed: int) -> No
 @pytest.mark.parametrize("seed", range(20))
 def test_without_a_slot_a_job_does_what_the_other_slots_do(seed: int) -> None:
     draw = np.random.default_rng(seed)
-    group = int(draw.integers(len(TABLE.group_first)))
+    group = int(draw.integers(len(TABLE.block_first)))
     rows = TABLE.members(np.array([group]))
     slots = np.sort(draw.permutation(TABLE.slots)[: draw.integers(2, 14)])
     shares = np.where(draw.random(len(slots)) < 0.7, 1.0, draw.random(len(slots)))

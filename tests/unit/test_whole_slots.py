@@ -34,7 +34,7 @@ def charged(table: Table, seed: int, dollars: float) -> Surcharges:
 
 def resumable_groups(table: Table) -> Ints:
     """The groups of jobs that may pause, in one region."""
-    job = table.group_job
+    job = table.block_job
     return np.flatnonzero(~table.whole[job] & ~table.several[job])
 
 
@@ -42,9 +42,9 @@ def best_runs(table: Table, charges: Surcharges) -> np.ndarray[tuple[int], np.dt
     """The least cost of an unbroken run by group, without moves."""
     rows = np.arange(len(table.rows))
     cost, _ = RunPricer(table).best_of_rows(rows, charges, row_floors(table, charges))
-    best = np.full(len(table.group_job), np.inf)
-    np.minimum.at(best, table.group, cost)
-    return best - charges.group_moves
+    best = np.full(len(table.block_job), np.inf)
+    np.minimum.at(best, table.block, cost)
+    return best - charges.block_moves
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -106,8 +106,8 @@ def test_a_job_of_three_hours_and_a_bit_pays_for_four_slots() -> None:
     found = bound_whole_slots(table, dear, groups, MANY)
     need = table.need[0] + table.startup[0]
     assert 3 < need < 4
-    priced = np.flatnonzero(dear.slot[table.kind[table.group_first]].max(axis=1) > 0)
-    usd = table.usd[table.group_first][priced]
+    priced = np.flatnonzero(dear.slot[table.kind[table.block_first]].max(axis=1) > 0)
+    usd = table.usd[table.block_first][priced]
     np.testing.assert_allclose(found.value[priced], usd + 4 * 7.0, rtol=2e-3)
     paths = bound_paths(table, dear, groups[priced], upper=np.full(len(priced), NEVER)).value
     np.testing.assert_allclose(paths, usd + need * 7.0, rtol=1e-6)

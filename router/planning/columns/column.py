@@ -138,7 +138,7 @@ def merged_columns(table: Table, columns: Sequence[Column], x: Floats) -> list[C
         if table.whole[column.job] or column.last < table.horizon:
             continue
         inside = tuple(hold for hold in column.holds if hold[0] < table.horizon)
-        parts.setdefault((column.job, int(table.group[column.holds[0][1]]), inside), []).append(number)
+        parts.setdefault((column.job, int(table.block[column.holds[0][1]]), inside), []).append(number)
     merged = []
     for _, numbers in sorted(parts.items()):
         if len(numbers) < 2:
@@ -233,7 +233,7 @@ def priced_column(table: Table, holds: Sequence[Hold]) -> Column | None:
     if most is not None and starts > most + _LEAST_SHARE:
         return None
     threshold = max(0.0, starts - free_starts(job)) * job.gang.min_saving.dollars()
-    counted = paid + float(table.dearest_moves[table.group[holds[0][1]]])
+    counted = paid + float(table.dearest_moves[table.block[holds[0][1]]])
     used = _used_by_runs(table, runs)
     return _column(table, tuple(holds), paid + carbon_usd(runs).dollars() + threshold, counted, used)
 
@@ -263,9 +263,9 @@ def _taken(table: Table, holds: Sequence[Hold]) -> dict[int, float]:
             taken[place] = taken.get(place, 0.0) + amount * share
     first = holds[0]
     month = int(table.month[first[0]])
-    for cloud in np.flatnonzero(table.cap_gb[table.group[first[1]]]).tolist():
+    for cloud in np.flatnonzero(table.cap_gb[table.block[first[1]]]).tolist():
         place = int(table.cap_limits[cloud, month]) * table.slots
-        taken[place] = float(table.cap_gb[table.group[first[1]], cloud])
+        taken[place] = float(table.cap_gb[table.block[first[1]], cloud])
     return taken
 
 
@@ -275,7 +275,7 @@ def _column(
     taken, first = _taken(table, holds), holds[0]
     month = int(table.month[first[0]])
     places = sorted(taken)
-    moves = tuple((move.meter, month, move.gb) for move in table.moves[int(table.group[first[1]])])
+    moves = tuple((move.meter, month, move.gb) for move in table.moves[int(table.block[first[1]])])
     return Column(
         job=int(table.job[first[1]]),
         holds=holds,

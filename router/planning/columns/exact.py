@@ -1,4 +1,4 @@
-"""Choose the schedules of a group of jobs anew by the compact program, while the others keep theirs.
+"""Choose the schedules of a neighbourhood of jobs anew by the compact program, while the others keep theirs.
 
 The compact program knows every schedule of the candidates that it is given, gaps and shares beyond the horizon
 included, which no list of columns does. It gets the candidates on limits that have a price; elsewhere a job takes one
@@ -36,7 +36,7 @@ _TINY = 1e-9
 
 
 @dataclass(frozen=True)
-class GroupChoice:
+class NeighbourhoodChoice:
     """Jobs to choose anew: rows within ``slack`` dollars of their worth, or one of ``options``, the present among them.
 
     The search ends at a relative ``gap`` or after ``nodes``.
@@ -49,8 +49,8 @@ class GroupChoice:
     gap: float
 
 
-class GroupProgram:
-    """Writes the compact program of groups at the prices of one relaxation."""
+class NeighbourhoodProgram:
+    """Writes the compact program of neighbourhoods at the prices of one relaxation."""
 
     def __init__(self, totals: PlanTotals, solution: MasterSolution) -> None:
         self.totals = totals
@@ -60,8 +60,8 @@ class GroupProgram:
         self.floors: Floats = row_floors(self.table, charges)
         self.priced: Bools = scarce_rows(self.table, solution.prices)
 
-    def improved(self, plan: WholePlan, choice: GroupChoice, effort: Effort) -> WholePlan:
-        """Return the plan with the group's jobs chosen anew; never worse."""
+    def improved(self, plan: WholePlan, choice: NeighbourhoodChoice, effort: Effort) -> WholePlan:
+        """Return the plan with the neighbourhood's jobs chosen anew; never worse."""
         table = self.table
         problem = self._problem(plan, choice)
         formulation = formulate(problem)
@@ -82,7 +82,7 @@ class GroupProgram:
         return better if better.rank < plan.rank and self._keeps_limits(columns) else plan
 
     def _with_columns(
-        self, formulation: Formulation, plan: WholePlan, choice: GroupChoice
+        self, formulation: Formulation, plan: WholePlan, choice: NeighbourhoodChoice
     ) -> tuple[Program, dict[int, float], dict[int, Column]]:
         """Add the columns that each job may take instead of its rows by slot, and the values to start from.
 
@@ -94,8 +94,8 @@ class GroupProgram:
         places = {row.name: number for number, row in enumerate(builder.rows)}
         more: dict[int, list[tuple[int, float]]] = {}
         fresh: dict[int, list[tuple[int, float]]] = {}
-        group = set(choice.jobs)
-        kept = [None if job in group else column for job, column in enumerate(plan.columns)]
+        chosen = set(choice.jobs)
+        kept = [None if job in chosen else column for job, column in enumerate(plan.columns)]
         homes = totals.homes(kept)
         room = totals.capacity - totals.load(kept)
         numbers: dict[int, Column] = {}
@@ -135,7 +135,7 @@ class GroupProgram:
                 builder.row(f"room {place}", terms, "<=", float(room[place]))
         return builder.build(), start, numbers
 
-    def group(self, plan: WholePlan, regret: Floats, tried: Floats, slack: float, size: int) -> list[int]:
+    def draw(self, plan: WholePlan, regret: Floats, tried: Floats, slack: float, size: int) -> list[int]:
         """Return the placed jobs with most to gain on limits that have a price: fresh ones first, then by regret."""
         table = self.table
         over = np.full(len(table.jobs), np.inf)
@@ -160,11 +160,11 @@ class GroupProgram:
         ordered = sorted(holds, key=lambda h: (h.slot.index, h.key))
         return self.table.rows_held(job, [(hold.slot.index, hold.key, hold.share) for hold in ordered])
 
-    def _problem(self, plan: WholePlan, choice: GroupChoice) -> PlacementProblem:
+    def _problem(self, plan: WholePlan, choice: NeighbourhoodChoice) -> PlacementProblem:
         """Return the problem of these jobs over their rows on priced limits, with what the others leave."""
         table, totals = self.table, self.totals
-        group = set(choice.jobs)
-        kept = [None if job in group else column for job, column in enumerate(plan.columns)]
+        chosen = set(choice.jobs)
+        kept = [None if job in chosen else column for job, column in enumerate(plan.columns)]
         homes = totals.homes(kept)
         load, committed = totals.load(kept), totals.committed(kept)
         held = {
@@ -197,7 +197,7 @@ class GroupProgram:
         home = homes.get(int(table.job_group[job]))
         own = (table.job == job) & self.priced & (self.floors - self.solution.alpha[job] < slack)
         if home is not None:
-            own &= table.place[table.group] == home
+            own &= table.place[table.block] == home
         found = {table.rows[row].candidate.key: table.rows[row].candidate for row in np.flatnonzero(own).tolist()}
         return tuple(found[key] for key in sorted(found))
 

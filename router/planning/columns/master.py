@@ -60,9 +60,9 @@ def egress_rows(table: Table) -> EgressRows:
     """Return the meters on which some job could have to move something, and the allowances that apply to them."""
     problem, months = table.problem, table.months
     reach = np.zeros((len(table.tariffs), len(table.jobs)))
-    for group, moves in enumerate(table.moves):
+    for block, moves in enumerate(table.moves):
         for move in moves:
-            place = (move.meter, table.group_job[group])
+            place = (move.meter, table.block_job[block])
             reach[place] = max(reach[place], move.gb)
     total = reach.sum(axis=1) if reach.size else np.zeros(0)
     meters, allowances = [], []
@@ -134,15 +134,15 @@ def least_egress_cost(table: Table, egress: EgressRows, prices: Prices) -> float
 
 
 def _add_job_groups(builder: ProgramBuilder, table: Table) -> dict[int, int]:
-    """Add Σ columns of a job in a region <= g, Σ_r g <= 1 for each job group; return the former by group of rows."""
+    """Add Σ columns of a job in a region <= g, Σ_r g <= 1 for each job group; return the former by block of rows."""
     chosen: dict[tuple[int, int], int] = {}
     rows: dict[int, int] = {}
-    for group in table.bound_groups.tolist():
-        key = (int(table.job_group[table.group_job[group]]), int(table.place[group]))
+    for block in table.bound_blocks.tolist():
+        key = (int(table.job_group[table.block_job[block]]), int(table.place[block]))
         if key not in chosen:
             chosen[key] = builder.variable(f"job group {key}", high=1.0)
-        rows[group] = len(builder.rows)
-        builder.row(f"together {group}", [(chosen[key], -1.0)], "<=", 0.0)
+        rows[block] = len(builder.rows)
+        builder.row(f"together {block}", [(chosen[key], -1.0)], "<=", 0.0)
     for number in range(len(table.job_group_names)):
         terms = [(g, 1.0) for (own, _), g in chosen.items() if own == number]
         builder.row(f"one region {number}", terms, "<=", 1.0)
@@ -150,12 +150,12 @@ def _add_job_groups(builder: ProgramBuilder, table: Table) -> dict[int, int]:
 
 
 def most_together(table: Table, prices: Prices) -> float:
-    """Return the most that the prices of one region bring each job group: Σ over groups of max_r Σ_j price."""
-    bound = table.bound_groups
+    """Return the most that the prices of one region bring each job group: Σ over blocks of max_r Σ_j price."""
+    bound = table.bound_blocks
     if not len(bound):
         return 0.0
     brings = np.zeros((len(table.job_group_names), len(table.places)))
-    np.add.at(brings, (table.job_group[table.group_job[bound]], table.place[bound]), prices.together[bound])
+    np.add.at(brings, (table.job_group[table.block_job[bound]], table.place[bound]), prices.together[bound])
     return float(brings.max(axis=1).sum())
 
 
@@ -286,7 +286,7 @@ class Master:
         team = int(self.table.team[column.job])
         if team >= 0 and column.counted:
             terms[int(self._team[team])] = column.counted
-        together = self._together.get(int(self.table.group[column.holds[0][1]]))
+        together = self._together.get(int(self.table.block[column.holds[0][1]]))
         if together is not None:
             terms[together] = 1.0
         for meter, month, gb in column.moves:
@@ -358,9 +358,9 @@ class Master:
         for (meter, month), row in self._volume.items():
             move[meter, month] = max(0.0, duals[row])
         allowance = np.array([max(0.0, -duals[row]) if row >= 0 else 0.0 for row in self._allowance])
-        together = np.zeros(len(table.group_job))
-        for group, row in self._together.items():
-            together[group] = max(0.0, -duals[row])
+        together = np.zeros(len(table.block_job))
+        for block, row in self._together.items():
+            together[block] = max(0.0, -duals[row])
         cover = np.zeros(table.bought.size)
         for place, row in self._committed.items():
             cover[place] = min(1.0, max(0.0, -duals[row]))

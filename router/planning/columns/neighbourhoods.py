@@ -1,7 +1,7 @@
-"""Improve a whole plan: one job at a time at its cheapest free place, then groups of jobs by small exact programs.
+"""Improve a whole plan: one job at a time at its cheapest free place, then neighbourhoods by small exact programs.
 
-A group is some jobs whose column costs much at the relaxation's prices, and the jobs that hold what those want. Each
-job of the group keeps its column or takes one whose reduced cost is at most what the whole group could gain.
+A neighbourhood is some jobs whose column costs much at the relaxation's prices, and the jobs that hold what those want.
+Each of its jobs keeps its column or takes one whose reduced cost is at most what all of them could gain.
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ class Improver:
             return float(prices.left_out[job] - self.solution.alpha[job])
         shared = float(prices.limit.ravel()[column.use] @ column.amount) if len(column.use) else 0.0
         moves = sum(prices.move[meter, month] * gb for meter, month, gb in column.moves)
-        shared += float(prices.together[self.table.group[column.holds[0][1]]])
+        shared += float(prices.together[self.table.block[column.holds[0][1]]])
         shared -= float(prices.cover.ravel()[column.cover] @ column.committed) if len(column.cover) else 0.0
         team = self.charges.team[column.job]
         return float(column.usd + team * column.counted + shared + moves - self.solution.alpha[column.job])
 
     def add(self, columns: Sequence[Column]) -> None:
-        """Add columns to those that groups choose from."""
+        """Add columns to those that neighbourhoods choose from."""
         begin = sum(len(found) for found in self._by_job)
         for number, column in enumerate(columns, start=begin):
             self._by_job[column.job].append((self.reduced_cost(column), number, column))
@@ -171,7 +171,7 @@ class Improver:
         rows = np.flatnonzero(table.job == job)
         home = totals.homes(others).get(int(table.job_group[job]), place)
         if home is not None:
-            rows = rows[table.place[table.group[rows]] == home]
+            rows = rows[table.place[table.block[rows]] == home]
         counted_left = min(float(table.budget[job]), float(money[table.team[job]]))
         rows = rows[table.counted[rows] <= counted_left + ROOM]
         if not len(rows):
@@ -198,7 +198,7 @@ class Improver:
     def _plain(self, room: Floats) -> Surcharges:
         """Return charges that count moves at the relaxation's prices and nothing else.
 
-        A month in which a cap on egress leaves no room for a group's moves is out of reach; where a job group is does
+        A month in which a cap on egress leaves no room for a block's moves is out of reach; where a job group is does
         not count, since it is a rule here.
         """
         charges, table = self.charges, self.table
@@ -238,16 +238,16 @@ class Improver:
         return replace(plain, cover=cover, most_cover=most_cover)
 
     def _move_only(self) -> Floats:
-        dearest = self.charges.team[self.table.group_job] * self.table.dearest_moves
-        moves: Floats = self.charges.group_moves - dearest
+        dearest = self.charges.team[self.table.block_job] * self.table.dearest_moves
+        moves: Floats = self.charges.block_moves - dearest
         return moves
 
     def regret(self, plan: WholePlan) -> Floats:
         """Return by job what its column costs more than the job is worth."""
         return np.array([self.reduced_cost(column, job) for job, column in enumerate(plan.columns)])
 
-    def group(self, plan: WholePlan, tried: Ints, size: int) -> list[int]:
-        """Return the jobs of the next group: a third with the dearest columns, then those who hold what these want."""
+    def draw(self, plan: WholePlan, tried: Ints, size: int) -> list[int]:
+        """Return the next neighbourhood: a third with the dearest columns, then jobs that hold what these want."""
         regret = self.regret(plan)
         order = np.lexsort((np.arange(len(regret)), -regret / (1 + tried)))
         leaders = [int(job) for job in order[: size // 3] if regret[job] > _LEAST_GAIN]

@@ -1,6 +1,6 @@
 """Bound every schedule of a job at given prices, and find the schedules that nearly reach the bound.
 
-A schedule holds some row of a group in some slots, with gaps. With the value ν of the whole job as the price of its
+A schedule holds some row of a block in some slots, with gaps. With the value ν of the whole job as the price of its
 steps, the best schedule is a longest path over (row | off) by slot:
 
     V_c(t) = h_t (ν - K_c) / H_c - s[c, t] + max(V_c(t-1), 0 if it is the first start, Off(t-1) - σ)
@@ -8,7 +8,7 @@ steps, the best schedule is a longest path over (row | off) by slot:
 
 H_c are the hours of the whole job on c with one start, K_c its dollars. The first start is spread over the steps; each
 further one costs at least σ, in money and in time. What committed spend covers of an hour is a surcharge below zero. L
-is concave, and its maximum over ν is a lower bound for every schedule of the group, fractional ones included; it is
+is concave, and its maximum over ν is a lower bound for every schedule of the block, fractional ones included; it is
 found by tangents between a path that does too little and one that does enough. Formulas:
 ``docs/design/placement-program.md``.
 """
@@ -32,16 +32,16 @@ _FEW_OPEN = 0.7  # share of pools below which those that are done are left out
 
 @dataclass(frozen=True)
 class PathBounds:
-    """For the groups asked for: ``value`` the lower bound without moves, ``nu`` the value of the job that gives it."""
+    """For the blocks asked for: ``value`` the lower bound without moves, ``nu`` the value of the job that gives it."""
 
-    groups: Ints
+    blocks: Ints
     value: Floats
     nu: Floats
 
 
 @dataclass(frozen=True)
 class _Grid:
-    """The rows of the pools that are priced together; a pool is a group. What depends on the slot is by [slot, row]."""
+    """The rows of the pools that are priced together; a pool is a block. What depends on the slot is by [slot, row]."""
 
     rows: Ints
     pool: Ints
@@ -87,12 +87,12 @@ class _Grid:
         )
 
 
-def bound_paths(table: Table, prices: Surcharges, groups: Ints, *, upper: Floats) -> PathBounds:
-    """Return for each group the greatest L; ``upper`` is a cost that some run of the group reaches, or ``NEVER``."""
-    if not len(groups):
+def bound_paths(table: Table, prices: Surcharges, blocks: Ints, *, upper: Floats) -> PathBounds:
+    """Return for each block the greatest L; ``upper`` is a cost that some run of the block reaches, or ``NEVER``."""
+    if not len(blocks):
         none = np.zeros(0)
-        return PathBounds(groups, none, none)
-    grid = _grid(table, prices, groups)
+        return PathBounds(blocks, none, none)
+    grid = _grid(table, prices, blocks)
     low_nu, high_nu = np.zeros(grid.pools), np.full(grid.pools, np.inf)
     # The line of a path is cost + ν (1 - share done); the empty path costs nothing and does nothing.
     low = (np.zeros(grid.pools), np.zeros(grid.pools))
@@ -132,14 +132,14 @@ def bound_paths(table: Table, prices: Surcharges, groups: Ints, *, upper: Floats
         if not active.any():
             break
     value = np.where(np.isfinite(high[0]), value, np.maximum(value, NEVER))
-    return PathBounds(groups, value, best_nu)
+    return PathBounds(blocks, value, best_nu)
 
 
-def _grid(table: Table, prices: Surcharges, groups: Ints) -> _Grid:
-    rows = table.members(groups)
-    sizes = table.group_sizes(groups)
+def _grid(table: Table, prices: Surcharges, blocks: Ints) -> _Grid:
+    rows = table.members(blocks)
+    sizes = table.block_sizes(blocks)
     first = first_places(sizes)
-    pool = np.repeat(np.arange(len(groups)), sizes)
+    pool = np.repeat(np.arange(len(blocks)), sizes)
     job, slot = table.job[rows], np.arange(table.slots)[:, None]
     team = prices.team[job]
     surcharge, kink_hours = np.take(prices.slot.T, table.kind[rows], axis=1), np.zeros((0, 0))
@@ -217,24 +217,24 @@ def _ending(grid: _Grid, before: Floats, value: Floats, per_hour: Floats, t: int
 class Path:
     """Slots held by one job, each with its row and share."""
 
-    group: int
+    block: int
     slots: tuple[int, ...]
     rows: tuple[int, ...]
 
 
 def trace_paths(table: Table, prices: Surcharges, bounds: PathBounds) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
-    """Return the best path of each group a little below the value of its bound, and a little above it.
+    """Return the best path of each block a little below the value of its bound, and a little above it.
 
     The first does at most what the job needs, the second at least, up to rounding.
     """
-    if not len(bounds.groups):
+    if not len(bounds.blocks):
         return (), ()
-    grid = _grid(table, prices, bounds.groups)
-    below, above = (_trace(grid, bounds.nu * (1 + by), bounds.groups) for by in (-1e-7, 1e-7))
+    grid = _grid(table, prices, bounds.blocks)
+    below, above = (_trace(grid, bounds.nu * (1 + by), bounds.blocks) for by in (-1e-7, 1e-7))
     return below, above
 
 
-def _trace(grid: _Grid, nu: Floats, groups: Ints) -> tuple[Path, ...]:
+def _trace(grid: _Grid, nu: Floats, blocks: Ints) -> tuple[Path, ...]:
     """Return the longest path of each pool."""
     per_hour = (nu[grid.pool] - grid.usd) * grid.weight
     sigma = _further_start(grid, nu)
@@ -259,14 +259,14 @@ def _trace(grid: _Grid, nu: Floats, groups: Ints) -> tuple[Path, ...]:
         first = np.minimum.reduceat(np.where(end == top[grid.pool], number, len(number)), grid.first)
         winner[t] = np.where(rises, first, -1)
         off = np.where(rises, top, off)
-    return tuple(_follow(int(groups[p]), p, float(off[p]), grid, went_on, is_again, winner) for p in range(grid.pools))
+    return tuple(_follow(int(blocks[p]), p, float(off[p]), grid, went_on, is_again, winner) for p in range(grid.pools))
 
 
-def _follow(group: int, pool: int, gain: float, grid: _Grid, went_on: Bools, is_again: Bools, winner: Ints) -> Path:
+def _follow(block: int, pool: int, gain: float, grid: _Grid, went_on: Bools, is_again: Bools, winner: Ints) -> Path:
     """Return the path that ends with ``gain``, followed back from its last slot."""
     held: list[tuple[int, int]] = []
     if gain <= 0.0:
-        return Path(group, (), ())
+        return Path(block, (), ())
     t = _last_win(winner, pool, winner.shape[0] - 1)
     row = int(winner[t, pool])
     while True:
@@ -279,7 +279,7 @@ def _follow(group: int, pool: int, gain: float, grid: _Grid, went_on: Bools, is_
         t = _last_win(winner, pool, t - 1)
         row = int(winner[t, pool])
     held.reverse()
-    return Path(group, tuple(t for t, _ in held), tuple(int(grid.rows[r]) for _, r in held))
+    return Path(block, tuple(t for t, _ in held), tuple(int(grid.rows[r]) for _, r in held))
 
 
 def _last_win(winner: Ints, pool: int, t: int) -> int:

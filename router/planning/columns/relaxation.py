@@ -15,8 +15,8 @@ from typing import Final
 
 import numpy as np
 
+from router.planning.columns.blocks import BlockPricer
 from router.planning.columns.column import Column, run_columns
-from router.planning.columns.groups import GroupPricer
 from router.planning.columns.master import Master, MasterSolution, least_egress_cost, most_together
 from router.planning.columns.paths import PathBounds
 from router.planning.columns.runs import NEVER, Prices, RunPricer, Surcharges, row_floors
@@ -63,10 +63,10 @@ class Relaxer:
         pricer: RunPricer,
         effort: Effort,
         phase: str = _PHASE,
-        groups: GroupPricer | None = None,
+        blocks: BlockPricer | None = None,
     ) -> None:
         self.table = table
-        self.groups = GroupPricer(table, master.table) if groups is None else groups
+        self.blocks = BlockPricer(table, master.table) if blocks is None else blocks
         self._costed = master.table
         self.master = master
         self.pricer = pricer
@@ -106,10 +106,10 @@ class Relaxer:
         table, floors = self.table, self._run_floors(charges)
         for number in range(len(table.job_group_names)):
             for place in common_places(table, number, floors, _COMMON_PLACES):
-                bound = table.bound_groups
-                own = table.job_group[table.group_job[bound]] == number
-                for group in bound[own & (table.place[bound] == place)].tolist():
-                    rows = table.members(np.array([group]))
+                bound = table.bound_blocks
+                own = table.job_group[table.block_job[bound]] == number
+                for block in bound[own & (table.place[bound] == place)].tolist():
+                    rows = table.members(np.array([block]))
                     cost, start = self.pricer.best_of_rows(rows, charges, floors)
                     best = int(cost.argmin())
                     if cost[best] < NEVER / 2:
@@ -167,7 +167,7 @@ class Relaxer:
         return (
             floors[rows]
             + missing
-            + charges.later[self.table.group[rows], self.table.month[starts]]
+            + charges.later[self.table.block[rows], self.table.month[starts]]
             + charges.running[kind, end - 1]
             - charges.running[kind, starts]
             + share * charges.slot[kind, end - 1]
@@ -260,7 +260,7 @@ class Relaxer:
                 break
             added = 0
             for at in (solution.prices.mixed(centre, _OWN_SHARE_PATHS), solution.prices):
-                # Rounded, most prices are those of the round before, and most groups are priced already.
+                # Rounded, most prices are those of the round before, and most blocks are priced already.
                 bound, columns = self._price_paths(at.rounded(), solution, units=WHOLE_SLOT_UNITS[:1])
                 if bound.usd > best:
                     best, centre = bound.usd, bound.prices
@@ -302,53 +302,53 @@ class Relaxer:
         value, rows, starts, _ = self.pricer.best(
             charges, self._run_floors(charges), prices.left_out.copy(), _RUNS_A_JOB
         )
-        open_groups, total, bounds, columns = self._group_bounds(charges, value, units=units)
-        bound = self._bound(prices, self._lowest(value, open_groups, total, charges))
+        open_blocks, total, bounds, columns = self._block_bounds(charges, value, units=units)
+        bound = self._bound(prices, self._lowest(value, open_blocks, total, charges))
         good = np.flatnonzero(
-            total < np.minimum(solution.alpha, prices.left_out)[table.group_job[open_groups]] - _WORTH
+            total < np.minimum(solution.alpha, prices.left_out)[table.block_job[open_blocks]] - _WORTH
         )
-        chosen = _best_of_each(table.group_job[open_groups], total, good, _PATHS_A_JOB)
-        picked = PathBounds(open_groups[chosen], bounds.value[chosen], bounds.nu[chosen])
-        columns += self.groups.columns_of_paths(charges, picked)
+        chosen = _best_of_each(table.block_job[open_blocks], total, good, _PATHS_A_JOB)
+        picked = PathBounds(open_blocks[chosen], bounds.value[chosen], bounds.nu[chosen])
+        columns += self.blocks.columns_of_paths(charges, picked)
         worth = self._is_worth(rows, starts, solution)
         columns += run_columns(self._costed, self.pricer, rows[worth], starts[worth])
         own = Surcharges.of(table, solution.prices)
         columns = [c for c in columns if not self.left_out[c.job]]
         return bound, [c for c in columns if self.reduced_cost(c, own, solution) < -_WORTH]
 
-    def _group_bounds(
+    def _block_bounds(
         self, charges: Surcharges, value: Floats, *, units: Sequence[int]
     ) -> tuple[Ints, Floats, PathBounds, list[Column]]:
-        """Return the groups that could undercut the best runs, their bounds with moves, their paths, and columns."""
+        """Return the blocks that could undercut the best runs, their bounds with moves, their paths, and columns."""
         table = self.table
-        group_floor = np.minimum.reduceat(row_floors(table, charges), table.group_first)
-        groups = np.flatnonzero((group_floor < value[table.group_job]) & ~table.whole[table.group_job])
-        upper = np.maximum(value[table.group_job[groups]] - charges.group_moves[groups], 1e-6)
-        bounds = self.groups.bound_paths(charges, groups, upper)
-        total = bounds.value + charges.group_moves[groups]
+        block_floor = np.minimum.reduceat(row_floors(table, charges), table.block_first)
+        blocks = np.flatnonzero((block_floor < value[table.block_job]) & ~table.whole[table.block_job])
+        upper = np.maximum(value[table.block_job[blocks]] - charges.block_moves[blocks], 1e-6)
+        bounds = self.blocks.bound_paths(charges, blocks, upper)
+        total = bounds.value + charges.block_moves[blocks]
         if not units:
-            return groups, total, bounds, []
-        sharper, columns = self._sharpened(groups, total, value, charges, units)
-        return groups, sharper, bounds, columns
+            return blocks, total, bounds, []
+        sharper, columns = self._sharpened(blocks, total, value, charges, units)
+        return blocks, sharper, bounds, columns
 
-    def _lowest(self, value: Floats, groups: Ints, total: Floats, charges: Surcharges) -> Floats:
-        """Return a lower bound of every job from its best run and its groups."""
+    def _lowest(self, value: Floats, blocks: Ints, total: Floats, charges: Surcharges) -> Floats:
+        """Return a lower bound of every job from its best run and its blocks."""
         lowest = value.copy()
-        np.minimum.at(lowest, self.table.group_job[groups], total)
-        if self.table.several[self.table.group_job[groups]].any():
+        np.minimum.at(lowest, self.table.block_job[blocks], total)
+        if self.table.several[self.table.block_job[blocks]].any():
             lowest = self._pooled(lowest, row_floors(self.table, charges))
         return lowest
 
     def _sharpened(
-        self, groups: Ints, total: Floats, value: Floats, charges: Surcharges, units: Sequence[int]
+        self, blocks: Ints, total: Floats, value: Floats, charges: Surcharges, units: Sequence[int]
     ) -> tuple[Floats, list[Column]]:
-        """Return the bounds of these groups with whole slots where paths promise less than a run, and their columns."""
-        several = self.table.several[self.table.group_job[groups]]
+        """Return the bounds of these blocks with whole slots where paths promise less than a run, and their columns."""
+        several = self.table.several[self.table.block_job[blocks]]
         sharper, columns = total.copy(), list[Column]()
         for number in units:
-            promising = np.flatnonzero((sharper < value[self.table.group_job[groups]] - _WORTH) & ~several)
-            exact, found = self.groups.bound_whole_slots(charges, groups[promising], number)
-            moves = charges.group_moves[groups[promising]]
+            promising = np.flatnonzero((sharper < value[self.table.block_job[blocks]] - _WORTH) & ~several)
+            exact, found = self.blocks.bound_whole_slots(charges, blocks[promising], number)
+            moves = charges.block_moves[blocks[promising]]
             sharper[promising] = np.maximum(sharper[promising], exact + moves)
             columns += found
         return sharper, columns
@@ -363,25 +363,25 @@ class Relaxer:
         prices = best.prices
         charges = Surcharges.of(table, prices)
         value, _, _, _ = self.pricer.best(charges, self._run_floors(charges), prices.left_out.copy(), 1)
-        groups, total, _, columns = self._group_bounds(charges, value, units=WHOLE_SLOT_UNITS)
-        exact = np.zeros(len(groups), dtype=np.bool_)
-        alone = ~table.several[table.group_job[groups]]
+        blocks, total, _, columns = self._block_bounds(charges, value, units=WHOLE_SLOT_UNITS)
+        exact = np.zeros(len(blocks), dtype=np.bool_)
+        alone = ~table.several[table.block_job[blocks]]
         for _ in range(_MOST_SINGLES):
-            open_places = np.flatnonzero(alone & ~exact & (total < value[table.group_job[groups]] - _WORTH))
+            open_places = np.flatnonzero(alone & ~exact & (total < value[table.block_job[blocks]] - _WORTH))
             if not len(open_places) or self.effort.late(self.phase):
                 break
-            promised = value[table.group_job[groups[open_places]]] - total[open_places]
-            at = int(open_places[np.lexsort((groups[open_places], -promised))[0]])
+            promised = value[table.block_job[blocks[open_places]]] - total[open_places]
+            at = int(open_places[np.lexsort((blocks[open_places], -promised))[0]])
             if promised.max() < _SINGLE_WORTH * best.usd or self.single_shares >= most_shares:
                 break
-            self.single_shares += len(table.members(groups[at : at + 1])) * table.slots
-            single = solve_single(table, charges, int(groups[at]), self.effort)
-            total[at] = max(float(total[at]), single.bound + float(charges.group_moves[groups[at]]))
+            self.single_shares += len(table.members(blocks[at : at + 1])) * table.slots
+            single = solve_single(table, charges, int(blocks[at]), self.effort)
+            total[at] = max(float(total[at]), single.bound + float(charges.block_moves[blocks[at]]))
             exact[at] = True
             if single.column is not None:
                 columns.append(single.column)
         self.master.add(columns)
-        bound = self._bound(prices, self._lowest(value, groups, total, charges))
+        bound = self._bound(prices, self._lowest(value, blocks, total, charges))
         return self.master.solved(), max(best, bound, key=lambda b: b.usd)
 
     def _pooled(self, lowest: Floats, floors: Floats) -> Floats:
@@ -398,7 +398,7 @@ class Relaxer:
         moves = sum(prices.move[meter, month] * gb for meter, month, gb in column.moves)
         team = charges.team[column.job]
         usd = column.usd if self.table is self._costed else 0.0
-        shared += float(prices.together[self.table.group[column.holds[0][1]]])
+        shared += float(prices.together[self.table.block[column.holds[0][1]]])
         if self.table is self._costed and len(column.cover):
             shared -= float(prices.cover.ravel()[column.cover] @ column.committed)
         return float(usd + team * column.counted + shared + moves - solution.alpha[column.job])
@@ -415,7 +415,7 @@ def common_places(table: Table, number: int, floors: Floats, most: int) -> list[
     for job in np.flatnonzero(table.job_group == number).tolist():
         least = np.full(len(table.places), NEVER)
         rows = np.flatnonzero(table.job == job)
-        np.minimum.at(least, table.place[table.group[rows]], floors[rows])
+        np.minimum.at(least, table.place[table.block[rows]], floors[rows])
         total += least
     ranked = np.lexsort((np.arange(len(total)), total))[:most]
     return [int(place) for place in ranked]
@@ -433,7 +433,7 @@ def free_prices(table: Table, cover: float = 1.0) -> Prices:
         allowance=np.zeros(0),
         tier=np.zeros(0),
         left_out=np.full(len(table.jobs), NEVER),
-        together=np.zeros(len(table.group_job)),
+        together=np.zeros(len(table.block_job)),
         cover=np.where(table.bought > 0, cover, 0.0),
     )
 

@@ -2,7 +2,7 @@
 
 A run of row i from slot t covers its hours without a gap: its cost is K_i + ω paid_i + moves + Σ surcharges of the
 slots held, the last one by its share beyond the horizon, less what committed spend covers. ``floor`` is the same
-without surcharges and with the most cover, a lower bound for any schedule of the row's group, since prices are never
+without surcharges and with the most cover, a lower bound for any schedule of the row's block, since prices are never
 below zero.
 """
 
@@ -29,7 +29,7 @@ class Prices:
 
     ``move`` [meters, months] is for a gigabyte, ``allowance`` for a free one, ``tier`` [tiers] for leaving out a job of
     the tier beyond what is allowed, ``left_out`` [J] all that leaving out the job costs, ``together`` [G]
-    for keeping its job group in the region of the group of rows. None is below zero. ``cover`` [pools, T] is what a
+    for keeping its job group in the region of the block of rows. None is below zero. ``cover`` [pools, T] is what a
     dollar that uses committed spend saves, from 0 to 1.
     """
 
@@ -66,9 +66,9 @@ class Prices:
 
 @dataclass(frozen=True)
 class Surcharges:
-    """Prices laid out for pricing: by kind and slot, their running sums, by job and by group.
+    """Prices laid out for pricing: by kind and slot, their running sums, by job and by block.
 
-    ``group_moves`` [G] is what moving into the group costs in the cheapest month in which its job may start, and
+    ``block_moves`` [G] is what moving into the block costs in the cheapest month in which its job may start, and
     ``later`` [G, months] how much more it is in each month. ``cover`` [pools + 1, T] is the price of cover, nothing in
     the last row; ``most_cover`` [N] what cover could save at most where the job is done on the row.
     """
@@ -76,7 +76,7 @@ class Surcharges:
     slot: Floats
     running: Floats
     team: Floats
-    group_moves: Floats
+    block_moves: Floats
     later: Floats
     cover: Floats
     most_cover: Floats
@@ -90,9 +90,9 @@ class Surcharges:
         by_month = table.move_gb @ prices.move if prices.move.size else np.zeros((len(table.moves), len(table.months)))
         if table.cap_gb.size:
             by_month = by_month + table.cap_gb @ prices.limit[table.cap_limits, 0]
-        least = np.where(table.start_months[table.group_job], by_month, np.inf).min(axis=1, initial=np.inf)
+        least = np.where(table.start_months[table.block_job], by_month, np.inf).min(axis=1, initial=np.inf)
         least = np.where(np.isfinite(least), least, 0.0)
-        moves = least + team[table.group_job] * table.dearest_moves + prices.together
+        moves = least + team[table.block_job] * table.dearest_moves + prices.together
         cover = np.concatenate([prices.cover, np.zeros((1, table.slots))])
         most_cover = table.committed * (table.need + table.startup) * cover.max(axis=1)[table.pool]
         return cls(slot, running, team, moves, by_month - least[:, None], cover, most_cover)
@@ -113,7 +113,7 @@ def scarce_rows(table: Table, prices: Prices) -> Bools:
     scarce: Bools = np.any(slot > 0, axis=1)[table.kind]
     if table.cap_gb.size:
         capped = (table.cap_gb @ prices.limit[table.cap_limits, 0] > 0).any(axis=1)
-        scarce = scarce | capped[table.group]
+        scarce = scarce | capped[table.block]
     if table.has_commitments:
         scarce = scarce | (table.committed > 0)  # whole schedules may contend for cover that parts of them share
     return scarce
@@ -124,7 +124,7 @@ def row_floors(table: Table, prices: Surcharges) -> Floats:
 
     As much as any run on it could have is covered.
     """
-    cost = table.usd + prices.team[table.job] * table.paid + prices.group_moves[table.group] - prices.most_cover
+    cost = table.usd + prices.team[table.job] * table.paid + prices.block_moves[table.block] - prices.most_cover
     return np.where(table.end > table.first, cost, NEVER)
 
 
@@ -218,7 +218,7 @@ class RunPricer:
         possible = times.possible
         if blocked is not None:
             possible = possible & (blocked[kind, times.end] == blocked[kind, slot])
-        later = prices.later[table.group[rows][:, None], table.month]
+        later = prices.later[table.block[rows][:, None], table.month]
         if table.has_commitments:
             surcharge = surcharge + self._uncovered(rows, prices)
         return np.where(possible, floors[rows][:, None] + later + surcharge, NEVER)

@@ -16,7 +16,7 @@ import numpy as np
 from router.jobs.spec import Job
 from router.planning.columns.column import Column, run_column
 from router.planning.columns.dive import dive
-from router.planning.columns.exact import GroupChoice, GroupProgram
+from router.planning.columns.exact import NeighbourhoodChoice, NeighbourhoodProgram
 from router.planning.columns.left_out import LeftOutBounds
 from router.planning.columns.master import Master, MasterSolution
 from router.planning.columns.neighbourhoods import Improver
@@ -45,7 +45,7 @@ _MANY = 400  # jobs above which one dive is enough
 _GROUP = 60
 _ALL = 110  # jobs up to which all are chosen anew together
 _TRIES = 60
-# Tries in turn without a gain after which a kind of group is given up; small ones in windows; to place one more job.
+# Tries in turn without a gain after which a kind of neighbourhood is given up; in windows; to place one more job.
 _FAILS, _FAILS_IN_WINDOWS, _FAILS_TO_PLACE = 6, 15, 3
 # The search ends where tries of so much work (columns x nodes) closed less than this share of what the gap still lacks.
 _SLOW_WORK, _SLOW = 500_000, 0.04
@@ -88,10 +88,10 @@ class _State:
 
 @dataclass(frozen=True)
 class _SlotSearch:
-    """The tools that choose groups anew slot by slot, among rows that cost at most ``slack`` more than their job."""
+    """The tools that choose schedules anew slot by slot, among rows that cost at most ``slack`` more than their job."""
 
     improver: Improver
-    program: GroupProgram
+    program: NeighbourhoodProgram
     windows: WindowChooser | None
     slack: float
 
@@ -256,7 +256,7 @@ class _Search:
         if windows and len(self.table.jobs) > _ALL:
             plan = self._by_windows(improver, windows, state)
             self.progress(f"a plan of ${plan.usd:,.2f}, bound ${state.bound:,.2f}")
-        program = GroupProgram(self.totals, state.solution)
+        program = NeighbourhoodProgram(self.totals, state.solution)
         by_windows = bool(windows) and not self.table.has_commitments
         fails, most = [0, 0], (_FAILS, _FAILS_IN_WINDOWS if by_windows else _FAILS)
         tries = deque[tuple[float, WholePlan]]()
@@ -288,21 +288,21 @@ class _Search:
         self._seen.clear()
         return Improver(self.totals, self.pricer, state.solution, self.master.columns, self.penalty)
 
-    def _is_new(self, kind: str, plan: WholePlan, group: Sequence[int]) -> bool:
-        """Return whether the group was not chosen anew in this plan yet; the same program has the same answer."""
-        key = (kind, tuple(group), plan.rank)
-        is_new = bool(group) and key not in self._seen
+    def _is_new(self, kind: str, plan: WholePlan, neighbourhood: Sequence[int]) -> bool:
+        """Return whether the jobs were not chosen anew in this plan yet; the same program has the same answer."""
+        key = (kind, tuple(neighbourhood), plan.rank)
+        is_new = bool(neighbourhood) and key not in self._seen
         self._seen.add(key)
         return is_new
 
     def _by_columns(self, improver: Improver, plan: WholePlan) -> WholePlan:
-        """Choose the columns of a group anew."""
+        """Choose the columns of a neighbourhood anew."""
         jobs = len(self.table.jobs)
-        group = list(range(jobs)) if jobs <= _ALL else improver.group(plan, self.tried, _GROUP)
-        self.tried[group] += 1
-        if not self._is_new("columns", plan, group):
+        neighbourhood = list(range(jobs)) if jobs <= _ALL else improver.draw(plan, self.tried, _GROUP)
+        self.tried[neighbourhood] += 1
+        if not self._is_new("columns", plan, neighbourhood):
             return plan
-        return improver.improved(plan, group, self.effort, improver.unsold_usd(plan))
+        return improver.improved(plan, neighbourhood, self.effort, improver.unsold_usd(plan))
 
     def _by_windows(self, improver: Improver, windows: WindowChooser, state: _State) -> WholePlan:
         """Choose the columns around scarce slots anew, until the gap is reached or windows gain nothing more."""
@@ -310,9 +310,9 @@ class _Search:
         for _ in range(_WINDOWS):
             if replace(state, plan=plan).gap <= self.gap or fails >= _WINDOW_FAILS or self.effort.late(PHASE):
                 break
-            group = windows.draw(plan, improver.regret(plan), _WINDOW)
-            is_new = self._is_new("columns", plan, group)
-            better = improver.improved(plan, group, self.effort, improver.unsold_usd(plan)) if is_new else plan
+            neighbourhood = windows.draw(plan, improver.regret(plan), _WINDOW)
+            is_new = self._is_new("columns", plan, neighbourhood)
+            better = improver.improved(plan, neighbourhood, self.effort, improver.unsold_usd(plan)) if is_new else plan
             fails = 0 if better.rank < plan.rank else fails + 1
             plan = better
         return plan
@@ -323,15 +323,15 @@ class _Search:
         regret = improver.regret(plan)
         if search.windows is not None:
             drawn = search.windows.draw(plan, regret, _EXACT_WINDOW)
-            group = [job for job in drawn if plan.columns[job] is not None]
+            neighbourhood = [job for job in drawn if plan.columns[job] is not None]
         else:
             size = _COVERED_GROUP if self.table.has_commitments else _EXACT_GROUP
-            group = search.program.group(plan, regret, self.tried_by_slots, slack, size)
-        self.tried_by_slots[group] += 1
-        if not self._is_new("slots", plan, group):
+            neighbourhood = search.program.draw(plan, regret, self.tried_by_slots, slack, size)
+        self.tried_by_slots[neighbourhood] += 1
+        if not self._is_new("slots", plan, neighbourhood):
             return plan
-        options = {job: improver.options(plan, job, _EXACT_OPTIONS) for job in group}
-        choice = GroupChoice(tuple(group), options, slack, _EXACT_NODES, self.gap / 10)
+        options = {job: improver.options(plan, job, _EXACT_OPTIONS) for job in neighbourhood}
+        choice = NeighbourhoodChoice(tuple(neighbourhood), options, slack, _EXACT_NODES, self.gap / 10)
         return search.program.improved(plan, choice, self.effort)
 
     def _new(self, columns: Sequence[Column]) -> list[Column]:

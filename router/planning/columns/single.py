@@ -26,16 +26,16 @@ _NODES = 20
 
 @dataclass(frozen=True, slots=True)
 class SingleValue:
-    """A lower bound of the job's cost in the group, without moves, and a schedule that nearly reaches it."""
+    """A lower bound of the job's cost in the block, without moves, and a schedule that nearly reaches it."""
 
     bound: float
     column: Column | None
 
 
-def solve_single(table: Table, charges: Surcharges, group: int, effort: Effort) -> SingleValue:
-    """Return the job's least cost in the group at these prices."""
-    job = table.jobs[int(table.group_job[group])]
-    rows = table.members(np.array([group]))
+def solve_single(table: Table, charges: Surcharges, block: int, effort: Effort) -> SingleValue:
+    """Return the job's least cost in the block at these prices."""
+    job = table.jobs[int(table.block_job[block])]
+    rows = table.members(np.array([block]))
     found = {table.rows[row].candidate.key: table.rows[row].candidate for row in rows.tolist()}
     candidates = tuple(replace(found[key], transfers=()) for key in sorted(found))
     problem = replace(
@@ -46,7 +46,7 @@ def solve_single(table: Table, charges: Surcharges, group: int, effort: Effort) 
         binding=frozenset(),
     )
     formulation = formulate(problem)
-    program = _priced(table, problem, charges, group, formulation)
+    program = _priced(table, problem, charges, block, formulation)
     program = program.fixed(dict.fromkeys(formulation.layout.u.values(), 0.0))
     solution = effort.solve(_PHASE, program, _GAP, None, _NODES)
     if not solution.values:
@@ -55,12 +55,12 @@ def solve_single(table: Table, charges: Surcharges, group: int, effort: Effort) 
 
 
 def _priced(
-    table: Table, problem: PlacementProblem, charges: Surcharges, group: int, formulation: Formulation
+    table: Table, problem: PlacementProblem, charges: Surcharges, block: int, formulation: Formulation
 ) -> Program:
     """Return the program with the prices of limits on what is held, and of the team's budget on what is paid."""
-    number = int(table.group_job[group])
+    number = int(table.block_job[block])
     dearer = 1.0 + float(charges.team[number])
-    kind = {table.rows[row].candidate.key: table.kind[row] for row in table.members(np.array([group])).tolist()}
+    kind = {table.rows[row].candidate.key: table.kind[row] for row in table.members(np.array([block])).tolist()}
     program, layout = formulation.program, formulation.layout
     costs = {i: v.cost for i, v in enumerate(program.variables)}
     for (_, key, slot), x in layout.x.items():

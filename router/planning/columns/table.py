@@ -1,7 +1,7 @@
 """Lay out the candidates of all jobs as flat arrays, which pricing works on.
 
 A *row* is a candidate of a job; a candidate on which the job runs now has two rows, one that goes on from the first
-slot and one that starts anew. A *group* is the rows of one job in one region (of all regions where the job may use
+slot and one that starts anew. A *block* is the rows of one job in one region (of all regions where the job may use
 several). A *kind* is a use of limits that many rows share.
 """
 
@@ -39,18 +39,18 @@ Bools = NDArray[np.bool_]
 class TableRow:
     """A candidate of a job; ``goes_on`` where it is held from before ``now``.
 
-    Maintenance cuts the slots of a candidate into blocks, of which each is a row of its own.
+    Maintenance cuts the slots of a candidate into stretches, of which each is a row of its own.
     """
 
     job: int
     candidate: Candidate
     goes_on: bool
-    block: int = 0
+    stretch: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Gigabytes that a group has to move on a meter, in the month of its first slot."""
+    """Gigabytes that a block has to move on a meter, in the month of its first slot."""
 
     meter: int
     gb: float
@@ -58,7 +58,7 @@ class Move:
 
 @dataclass(frozen=True)
 class Table:
-    """All rows, sorted by job, group and key. Hours are those of a job's own slots; T slots, J jobs, N rows.
+    """All rows, sorted by job, block and key. Hours are those of a job's own slots; T slots, J jobs, N rows.
 
     ``hours`` [J, T] is zero outside the job's window and ``elapsed`` [J, T+1] its running sum. ``need`` [N] is the
     productive hours of the whole job and ``startup`` [N] the hours of a start.
@@ -71,13 +71,13 @@ class Table:
     ``first``, ``end``, ``start_end`` [N] are slots: the first that may be held, the first that may not, the first in
     which no run may begin. ``limits`` and ``amounts`` [K, A] are what each kind takes, padded with the limit that never
     binds. Caps on egress are limits too, one for each cloud (C) and month, all of it in slot 0: ``cap_limits``
-    [C, months], and ``cap_gb`` [G, C] the gigabytes that a group takes of them. ``clique_limits`` are those of
+    [C, months], and ``cap_gb`` [G, C] the gigabytes that a block takes of them. ``clique_limits`` are those of
     :mod:`router.planning.columns.clique_rows`; they hold within the horizon alone.
 
     ``pool`` [N] is the pool of committed spend that a row uses, -1 for none, and ``committed`` [N] the dollars that an
     hour held uses of it; ``bought`` [P, T] are the dollars that each pool buys in each slot.
 
-    ``job_group`` [J] numbers the job groups of the job files, -1 for none, and ``place`` [G] the region of each group
+    ``job_group`` [J] numbers the job groups of the job files, -1 for none, and ``place`` [G] the region of each block
     of rows among ``places``.
     """
 
@@ -89,7 +89,7 @@ class Table:
     order: Bools
     whole: Bools
     job: Ints
-    group: Ints
+    block: Ints
     goes_on: Bools
     kind: Ints
     need: Floats
@@ -103,8 +103,8 @@ class Table:
     first: Ints
     end: Ints
     start_end: Ints
-    group_job: Ints
-    group_first: Ints
+    block_job: Ints
+    block_first: Ints
     moves: tuple[tuple[Move, ...], ...]
     dearest_moves: Floats
     tariffs: tuple[Tariff, ...]
@@ -207,12 +207,12 @@ class Table:
         return bought
 
     @cached_property
-    def bound_groups(self) -> Ints:
-        """Return the groups of rows whose job is in a job group."""
-        return np.flatnonzero(self.job_group[self.group_job] >= 0)
+    def bound_blocks(self) -> Ints:
+        """Return the blocks of rows whose job is in a job group."""
+        return np.flatnonzero(self.job_group[self.block_job] >= 0)
 
     def mates(self, job: int) -> Ints:
-        """Return the other jobs of the job's group."""
+        """Return the other jobs of the job's block."""
         own = int(self.job_group[job])
         others = np.arange(len(self.jobs)) != job
         mates: Ints = np.flatnonzero((self.job_group == own) & others & (own >= 0))
@@ -220,11 +220,11 @@ class Table:
 
     @cached_property
     def move_gb(self) -> Floats:
-        """Return [G, meters]: gigabytes that each group moves on each meter."""
+        """Return [G, meters]: gigabytes that each block moves on each meter."""
         moved = np.zeros((len(self.moves), len(self.tariffs)))
-        for group, moves in enumerate(self.moves):
+        for block, moves in enumerate(self.moves):
             for move in moves:
-                moved[group, move.meter] = move.gb
+                moved[block, move.meter] = move.gb
         return moved
 
     @cached_property
@@ -306,14 +306,14 @@ class Table:
                 result.append((slot, self.fresh_row(job, key, slot), share))
         return result
 
-    def group_sizes(self, groups: Ints) -> Ints:
-        """Return the number of rows of each of these groups."""
-        return np.diff(np.append(self.group_first, len(self.rows)))[groups]
+    def block_sizes(self, blocks: Ints) -> Ints:
+        """Return the number of rows of each of these blocks."""
+        return np.diff(np.append(self.block_first, len(self.rows)))[blocks]
 
-    def members(self, groups: Ints) -> Ints:
-        """Return the rows of these groups, in order."""
-        ends = np.append(self.group_first, len(self.rows))
-        spans = [np.arange(ends[g], ends[g + 1]) for g in groups]
+    def members(self, blocks: Ints) -> Ints:
+        """Return the rows of these blocks, in order."""
+        ends = np.append(self.block_first, len(self.rows))
+        spans = [np.arange(ends[g], ends[g + 1]) for g in blocks]
         return np.concatenate(spans) if spans else np.zeros(0, dtype=np.int64)
 
 
@@ -327,9 +327,9 @@ def build_table(problem: PlacementProblem) -> Table:
     jobs = problem.jobs
     meters = _Meters()
     rows: list[TableRow] = []
-    group: list[int] = []
-    group_job: list[int] = []
-    group_first: list[int] = []
+    block: list[int] = []
+    block_job: list[int] = []
+    block_first: list[int] = []
     moves: list[tuple[Move, ...]] = []
     dearest: list[float] = []
     leaving: list[Mapping[str, float]] = []
@@ -340,8 +340,8 @@ def build_table(problem: PlacementProblem) -> Table:
         region = None
         for candidate in found:
             if candidate.region != region:
-                group_job.append(number)
-                group_first.append(len(rows))
+                block_job.append(number)
+                block_first.append(len(rows))
                 moves.append(meters.moves(candidate.transfers, several=several))
                 dearest.append(sum(t.dearest.dollars() for t in candidate.transfers))
                 leaving.append(leaving_gb(problem.limits, candidate.transfers, candidate.region))
@@ -349,8 +349,10 @@ def build_table(problem: PlacementProblem) -> Table:
                 region = candidate.region
             if candidate.running:
                 rows.append(TableRow(number, candidate, goes_on=True))
-            rows += [TableRow(number, candidate, False, block) for block in range(_blocks(problem, job, candidate))]
-            group += [len(group_job) - 1] * (len(rows) - len(group))
+            rows += [
+                TableRow(number, candidate, False, stretch) for stretch in range(_stretches(problem, job, candidate))
+            ]
+            block += [len(block_job) - 1] * (len(rows) - len(block))
     kinds = _Kinds(problem)
     kind = np.array([kinds.kind(jobs[row.job].name, row.candidate.key) for row in rows], dtype=np.int64)
     limits, amounts = kinds.arrays()
@@ -364,7 +366,7 @@ def build_table(problem: PlacementProblem) -> Table:
     caps = caps_by_month(problem)
     capped = list(dict.fromkeys(cloud for cloud, _ in caps))
     months = len({slot.month for slot in problem.slots})
-    groups = np.array(group, dtype=np.int64)
+    blocks = np.array(block, dtype=np.int64)
     pool, committed = _committed(problem, rows)
     dearest_moves = np.array(dearest)
     return Table(
@@ -376,7 +378,7 @@ def build_table(problem: PlacementProblem) -> Table:
         order=order,
         whole=np.array([job.checkpoint is None for job in jobs], dtype=np.bool_),
         job=np.array([row.job for row in rows], dtype=np.int64),
-        group=groups,
+        block=blocks,
         goes_on=np.array([row.goes_on for row in rows], dtype=np.bool_),
         kind=kind,
         need=physics[:, 0],
@@ -386,12 +388,12 @@ def build_table(problem: PlacementProblem) -> Table:
         start_usd=physics[:, 4],
         start_paid=physics[:, 5],
         saving=np.array([job.gang.min_saving.dollars() for job in jobs]),
-        counted=physics[:, 3] + (dearest_moves[groups] if len(rows) else 0.0),
+        counted=physics[:, 3] + (dearest_moves[blocks] if len(rows) else 0.0),
         first=spans[:, 0],
         end=spans[:, 1],
         start_end=spans[:, 2],
-        group_job=np.array(group_job, dtype=np.int64),
-        group_first=np.array(group_first, dtype=np.int64),
+        block_job=np.array(block_job, dtype=np.int64),
+        block_first=np.array(block_first, dtype=np.int64),
         moves=tuple(moves),
         dearest_moves=dearest_moves,
         tariffs=tuple(meters.tariffs),
@@ -465,7 +467,7 @@ def _physics(job: Job, row: TableRow) -> tuple[float, float, float, float, float
 
 def _span(problem: PlacementProblem, job: Job, row: TableRow) -> tuple[int, int, int]:
     """Return the row's first slot, the end of its slots, and the end of those in which a run may begin."""
-    slots = _unbroken(problem.slots_for(job, row.candidate))[row.block]
+    slots = _unbroken(problem.slots_for(job, row.candidate))[row.stretch]
     if not slots or (row.goes_on and slots[0].index != 0):
         return 0, 0, 0
     if row.goes_on:
@@ -477,13 +479,13 @@ def _span(problem: PlacementProblem, job: Job, row: TableRow) -> tuple[int, int,
 
 
 def _unbroken(slots: Sequence[Slot]) -> list[Sequence[Slot]]:
-    """Return the slots in blocks that follow each other without a gap; one empty block for no slots."""
+    """Return the slots in stretches without a gap; one empty stretch for no slots."""
     breaks = [i for i in range(1, len(slots)) if slots[i].index != slots[i - 1].index + 1]
     return [slots[a:b] for a, b in pairwise([0, *breaks, len(slots)])]
 
 
-def _blocks(problem: PlacementProblem, job: Job, candidate: Candidate) -> int:
-    """Return into how many blocks maintenance cuts the candidate's slots."""
+def _stretches(problem: PlacementProblem, job: Job, candidate: Candidate) -> int:
+    """Return into how many stretches maintenance cuts the candidate's slots."""
     return len(_unbroken(problem.slots_for(job, candidate))) if candidate.closed else 1
 
 

@@ -126,7 +126,7 @@ class PlanTotals:
 
     def home(self, column: Column) -> int:
         """Return the region of a column, as the table numbers it."""
-        return int(self.table.place[self.table.group[column.holds[0][1]]])
+        return int(self.table.place[self.table.block[column.holds[0][1]]])
 
     def homes(self, columns: Iterable[Column | None]) -> dict[int, int]:
         """Return the region of each job group of which some job is placed."""

@@ -36,40 +36,40 @@ _CELLS = 250_000  # rows x units that are priced together
 
 @dataclass(frozen=True)
 class WholeSlotBounds:
-    """For groups of rows: ``value`` [n] the lower bound without moves, and the schedule that gives it."""
+    """For blocks of rows: ``value`` [n] the lower bound without moves, and the schedule that gives it."""
 
     value: Floats
     paths: tuple[Path, ...]
 
 
-def bound_whole_slots(table: Table, prices: Surcharges, groups: Ints, units: int) -> WholeSlotBounds:
-    """Return the bounds of these groups; none of a job without a checkpoint, which has unbroken runs alone."""
-    sizes = table.group_sizes(groups)
-    values, paths = np.full(len(groups), NEVER), []
+def bound_whole_slots(table: Table, prices: Surcharges, blocks: Ints, units: int) -> WholeSlotBounds:
+    """Return the bounds of these blocks; none of a job without a checkpoint, which has unbroken runs alone."""
+    sizes = table.block_sizes(blocks)
+    values, paths = np.full(len(blocks), NEVER), []
     begin = 0
-    while begin < len(groups):
+    while begin < len(blocks):
         end = begin + max(1, int(np.searchsorted(np.cumsum(sizes[begin:]), _CELLS // units)))
-        values[begin:end], found = _Batch(table, prices, groups[begin:end], units).solve()
+        values[begin:end], found = _Batch(table, prices, blocks[begin:end], units).solve()
         paths += found
         begin = end
     return WholeSlotBounds(values, tuple(paths))
 
 
 class _Batch:
-    """Groups that are priced together; arrays are by row, and by pool where a pool is a group of the batch."""
+    """Blocks that are priced together; arrays are by row, and by pool where a pool is a block of the batch."""
 
-    def __init__(self, table: Table, prices: Surcharges, groups: Ints, units_at_most: int) -> None:
-        self.table, self.groups, self.most = table, groups, units_at_most
-        self.rows = rows = table.members(groups)
-        sizes = table.group_sizes(groups)
+    def __init__(self, table: Table, prices: Surcharges, blocks: Ints, units_at_most: int) -> None:
+        self.table, self.blocks, self.most = table, blocks, units_at_most
+        self.rows = rows = table.members(blocks)
+        sizes = table.block_sizes(blocks)
         self.first = first_places(sizes)
         self.sizes = sizes
-        self.pool = np.repeat(np.arange(len(groups)), sizes)
+        self.pool = np.repeat(np.arange(len(blocks)), sizes)
         job, slot = table.job[rows], np.arange(table.slots)
         self.hours, self.surcharge = table.hours[job], prices.slot[table.kind[rows]]
         self.need, self.startup = table.need[rows], table.startup[rows]
         team = prices.team[job]
-        moved = np.array([free_starts(table.jobs[int(j)]) == 0 for j in table.group_job[groups]])[self.pool]
+        moved = np.array([free_starts(table.jobs[int(j)]) == 0 for j in table.block_job[blocks]])[self.pool]
         threshold = np.where(moved & ~table.goes_on[rows], table.saving[job], 0.0)
         start_usd = table.start_usd[rows] + team * table.start_paid[rows]
         whole_usd = table.usd[rows] + team * table.paid[rows]
@@ -145,7 +145,7 @@ class _Batch:
         horizon, size = self.table.horizon, self.most + 1
         value = np.full((len(self.rows), size), np.inf)
         value[self.goes_on, 0] = 0.0
-        off = np.full((len(self.groups), size), np.inf)
+        off = np.full((len(self.blocks), size), np.inf)
         self.values, self.offs = [value], [off]
         for t in range(horizon):
             saved = self.start_cover[:, t]
@@ -159,7 +159,7 @@ class _Batch:
             off = np.minimum(off, np.minimum.reduceat(value, self.first, axis=0))
             self.values.append(value)
             self.offs.append(off)
-        found = [self._finish(pool) for pool in range(len(self.groups))]
+        found = [self._finish(pool) for pool in range(len(self.blocks))]
         return np.array([usd for usd, _ in found]), [path for _, path in found]
 
     def _finish(self, pool: int) -> tuple[float, Path]:
@@ -180,10 +180,10 @@ class _Batch:
             if total[at] < best:
                 best, done, held_last, fresh = float(total[at]), float(marks[at]), held, rest
         if not np.isfinite(best) or best >= NEVER:
-            return NEVER, Path(int(self.groups[pool]), (), ())
+            return NEVER, Path(int(self.blocks[pool]), (), ())
         within = [] if done < 0 else self._trace(pool, own, int(np.ceil(done)), held=held_last)
         holds = sorted([*within, *fresh.held(units - max(0.0, done))])
-        return best, Path(int(self.groups[pool]), tuple(t for t, _ in holds), tuple(r for _, r in holds))
+        return best, Path(int(self.blocks[pool]), tuple(t for t, _ in holds), tuple(r for _, r in holds))
 
     def _rest(self, pool: int, own: slice, before: _Before) -> _Rest:
         """Return the least cost of work beyond the horizon.

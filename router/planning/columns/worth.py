@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from router.planning.columns.blocks import BlockPricer
 from router.planning.columns.clique_rows import CliqueRow, find_clique_rows
 from router.planning.columns.column import Column, counted_again
-from router.planning.columns.groups import GroupPricer
 from router.planning.columns.master import Master
 from router.planning.columns.relaxation import Relaxer
 from router.planning.columns.runs import RunPricer
@@ -80,14 +80,14 @@ class EndedRelaxation:
         master = Master(tables[0], self.left_out_usd)
         master.set_left_out(self.left_out_usd, self.most_left_out)
         master.add([counted_again(tables[0], column) for column in self.columns])
-        groups = GroupPricer(tables[0], tables[0])
+        blocks = BlockPricer(tables[0], tables[0])
         bounds: list[float] = []
         ended: list[bool] = []
         for table in tables:
             if effort.late(_PHASE):
                 break
             master.set_limits(table)
-            relaxer = Relaxer(table, master, self.pricer.over(table), effort, _PHASE, groups.over(table))
+            relaxer = Relaxer(table, master, self.pricer.over(table), effort, _PHASE, blocks.over(table))
             _, first = relaxer.over_runs(0.0, _RUN_ROUNDS)
             _, bound, is_ended = relaxer.exhausted(self.rounds, first.prices, _RAISED_SHARES if bounds else _SHARES)
             bounds.append(bound)

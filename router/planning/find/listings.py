@@ -181,12 +181,12 @@ def spreads(listings: Iterable[OfferListing], accelerators: int) -> Iterator[Spr
     There is one spread for every region, machine type and market where no single zone has room for the gang but all
     together do.
     """
-    groups: dict[tuple[str, str, str, str], list[OfferListing]] = {}
+    by_type: dict[tuple[str, str, str, str], list[OfferListing]] = {}
     for listing in listings:
         offer = listing.offer
         if offer.zone is not None and accelerators % listing.machine.accelerator_count == 0:
-            groups.setdefault((offer.cloud, offer.region, offer.instance_type, offer.market), []).append(listing)
-    for _, zones in sorted(groups.items()):
+            by_type.setdefault((offer.cloud, offer.region, offer.instance_type, offer.market), []).append(listing)
+    for _, zones in sorted(by_type.items()):
         machines = accelerators // zones[0].machine.accelerator_count
         taken = _spread_over_zones(zones, machines)
         if len(taken) > 1:

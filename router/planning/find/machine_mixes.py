@@ -38,17 +38,17 @@ class MachinePair:
 
 def machine_pairs(listings: Iterable[OfferListing], limits: Limits) -> tuple[MachinePair, ...]:
     """Return every pair of listings of which a gang may be made, in the order of their names."""
-    groups: dict[tuple[object, ...], list[OfferListing]] = {}
+    alike: dict[tuple[object, ...], list[OfferListing]] = {}
     for listing in listings:
         offer, machine = listing.offer, listing.machine
         if machine.fabric is not None and machine.fabric in MIXABLE_FABRICS.get(offer.cloud, frozenset()):
             place = (offer.cloud, offer.region, offer.zone, offer.market)
             kind = (listing.accelerator.family, machine.accelerator_count, machine.fabric)
-            groups.setdefault((*place, *kind), []).append(listing)
+            alike.setdefault((*place, *kind), []).append(listing)
     found = [
         _pair(one, two)
-        for group in groups.values()
-        for one, two in combinations(group, 2)
+        for mixable in alike.values()
+        for one, two in combinations(mixable, 2)
         if one.offer.instance_type != two.offer.instance_type and not _of_two_commitments(one, two, limits)
     ]
     return tuple(sorted(found, key=lambda pair: (pair.cheaper.name, pair.other.name)))

@@ -78,13 +78,13 @@ def exchange_equal_jobs(answer: PlacementSolution, previous: Plan) -> PlacementS
 
 def _equal_jobs(problem: PlacementProblem) -> list[list[str]]:
     """Return the names of jobs that differ in nothing else; none that runs now, or whose earlier runs tell it apart."""
-    groups: dict[tuple[object, ...], list[str]] = {}
+    alike: dict[tuple[object, ...], list[str]] = {}
     for job in problem.jobs:
         if not any(candidate.running for candidate in problem.all_candidates[job.name]):
-            groups.setdefault(_key(problem, job), []).append(job.name)
+            alike.setdefault(_key(problem, job), []).append(job.name)
     return [
         names
-        for found in groups.values()
+        for found in alike.values()
         if len(found) > 1
         for names in _with_equal_candidates(problem, found)
         if len(names) > 1
@@ -97,14 +97,14 @@ def _key(problem: PlacementProblem, job: Job) -> tuple[object, ...]:
 
 
 def _with_equal_candidates(problem: PlacementProblem, names: Sequence[str]) -> Iterable[list[str]]:
-    groups: dict[tuple[object, ...], list[str]] = {}
+    alike: dict[tuple[object, ...], list[str]] = {}
     for name in names:
         rates = tuple(
             (c.key, c.usd_per_hour, c.steps_per_hour, c.on_time_steps_per_hour, c.billed_share, c.startup)
             for c in problem.all_candidates[name]
         )
-        groups.setdefault(rates, []).append(name)
-    return groups.values()
+        alike.setdefault(rates, []).append(name)
+    return alike.values()
 
 
 def _stay_of(problem: PlacementProblem, name: str, holds: Sequence[SlotHold] | None) -> _Stay | None:

@@ -338,7 +338,7 @@ def _mixed(ranked: Sequence[_Option], keep: str | None) -> list[_Option]:
     seen: dict[tuple[RegionId, str], int] = {}
     rounds: list[tuple[bool, int, int]] = []
     for index, option in enumerate(ranked):
-        group = (option.candidate.region, option.candidate.market.value)
-        rounds.append((option.candidate.key != keep, seen.get(group, 0), index))
-        seen[group] = seen.get(group, 0) + 1
+        place = (option.candidate.region, option.candidate.market.value)
+        rounds.append((option.candidate.key != keep, seen.get(place, 0), index))
+        seen[place] = seen.get(place, 0) + 1
     return [ranked[index] for _, _, index in sorted(rounds)]

@@ -60,11 +60,11 @@ def keep_previous(
     if not all(map(restoring.is_at_place, everybody)) and not effort.late(_PHASE):
         restoring.put_back(everybody, restoring.movable(targets), shifted=True)
         restoring.put_back(everybody, restoring.movable(targets), shifted=True, together=True)
-    for group in restoring.groups(everybody):
+    for contenders in restoring.contenders(everybody):
         if effort.late(_PHASE):
             break
-        restoring.put_back(group, restoring.movable(targets))
-        restoring.put_back(group, restoring.movable(targets), together=True)
+        restoring.put_back(contenders, restoring.movable(targets))
+        restoring.put_back(contenders, restoring.movable(targets), together=True)
     _put_back_singly(restoring, jobs, targets, effort)
     at_place = frozenset(name for name, target in targets.items() if restoring.is_at_place(target))
     return restoring.answer(), at_place
@@ -277,19 +277,19 @@ class _Restoring:
             add_load(self._load, self._problem, jobs[name], holds, -1.0)
         return trial, without_room
 
-    def groups(self, targets: Sequence[_Target]) -> list[tuple[_Target, ...]]:
-        """Return all jobs that are not back together, then those of each group that contends for limits.
+    def contenders(self, targets: Sequence[_Target]) -> list[tuple[_Target, ...]]:
+        """Return all jobs that are not back together, then those that contend with each other for limits.
 
-        Of many jobs there is no group but all of them.
+        Of many jobs there is nothing but all of them.
         """
         away = [target for target in targets if not self.is_back(target)]
-        groups: list[list[_Target]] = []
+        sets: list[list[_Target]] = []
         for target in away if len(away) <= _MOST_GROUPED else ():
-            near = [group for group in groups if any(self._contend(target, other) for other in group)]
-            groups = [group for group in groups if group not in near]
-            groups.append([target, *(other for group in near for other in group)])
+            near = [contending for contending in sets if any(self._contend(target, other) for other in contending)]
+            sets = [contending for contending in sets if contending not in near]
+            sets.append([target, *(other for contending in near for other in contending)])
         whole = [tuple(away)] if away else []
-        return whole + [tuple(group) for group in groups if 1 < len(group) < len(away)]
+        return whole + [tuple(contending) for contending in sets if 1 < len(contending) < len(away)]
 
     def movable(self, targets: Mapping[str, _Target]) -> tuple[Job, ...]:
         """Return the jobs that may start at another time: on one candidate, not running, not at place and start."""

@@ -83,7 +83,7 @@ class _Order:
         self._touched = [frozenset(taken) for taken in self._taken]
         self._cover = _Cover(limits, candidates) if limits is not None and limits.commitments else None
         self._everything = np.arange(len(candidates))
-        self._groups = self._by_touched(self._everything)
+        self._touching = self._by_touched(self._everything)
 
     def betters_of(self, row: int) -> Indexes:
         """Return all candidates that are at least as good as this one."""
@@ -91,7 +91,7 @@ class _Order:
         return np.concatenate(
             [
                 rows[self._compare(rows, one, sorted(fewer), fewer == names)[:, 0]]
-                for fewer, rows in self._fewer(self._groups, names)
+                for fewer, rows in self._fewer(self._touching, names)
             ]
         )
 
@@ -116,18 +116,18 @@ class _Order:
         return {names: np.array(found) for names, found in places.items()}
 
     def _fewer(
-        self, groups: Mapping[frozenset[str], Indexes], names: frozenset[str]
+        self, rows_by_limits: Mapping[frozenset[str], Indexes], names: frozenset[str]
     ) -> Iterator[tuple[frozenset[str], Indexes]]:
-        """Yield the groups that touch nothing beside these limits."""
+        """Yield the rows that touch nothing beside these limits."""
         parts = 2 ** len(names) if len(names) < _FEW else math.inf
-        if parts < len(groups):
+        if parts < len(rows_by_limits):
             for size in range(len(names) + 1):
                 for chosen in combinations(sorted(names), size):
                     part = frozenset(chosen)
-                    if part in groups:
-                        yield part, groups[part]
+                    if part in rows_by_limits:
+                        yield part, rows_by_limits[part]
         else:
-            yield from ((fewer, found) for fewer, found in groups.items() if fewer <= names)
+            yield from ((fewer, found) for fewer, found in rows_by_limits.items() if fewer <= names)
 
     def _compare(self, rows: Indexes, others: Indexes, names: Sequence[str], same: bool) -> Matrix:
         """Return :meth:`better` of candidates of which all of ``rows`` touch ``names``, and ``others`` these too."""

@@ -53,7 +53,7 @@ class Shortlist:
     problem: PlacementProblem
     floors: Mapping[str, float]
     shared: float
-    groups: Mapping[str, tuple[tuple[float, frozenset[str]], ...]]
+    blocks: Mapping[str, tuple[tuple[float, frozenset[str]], ...]]
 
     def within(self, problem: PlacementProblem, slack: float, most: int) -> tuple[PlacementProblem, bool]:
         """Return the whole problem restricted to candidates near their floors, and whether no near one is missing.
@@ -65,8 +65,8 @@ class Shortlist:
         chosen = {name: {c.key for c in found} for name, found in self.problem.candidates.items()}
         nearby = sorted(
             (total - self.floors[name], name, sorted(keys))
-            for name, groups in self.groups.items()
-            for total, keys in groups
+            for name, blocks in self.blocks.items()
+            for total, keys in blocks
             if total - self.floors[name] <= slack
         )
         shares, complete = count_slot_shares(self.problem), True
@@ -135,12 +135,12 @@ def _floored(
 ) -> tuple[Shortlist, dict[str, set[str]]]:
     """Return the floors of all jobs at these prices of the limits, and the candidates worth adding at them."""
     prices = _Prices(problem, duals)
-    groups: dict[str, tuple[tuple[float, frozenset[str]], ...]] = {}
+    blocks: dict[str, tuple[tuple[float, frozenset[str]], ...]] = {}
     additions: dict[str, set[str]] = {}
     for name, pricer in pricers.items():
-        groups[name], additions[name] = pricer.price(prices, penalty[name])
-    floors = {name: min([penalty[name], *(total for total, _ in job_groups)]) for name, job_groups in groups.items()}
-    return Shortlist(small, floors, prices.shared + _free_moves(problem), groups), additions
+        blocks[name], additions[name] = pricer.price(prices, penalty[name])
+    floors = {name: min([penalty[name], *(total for total, _ in parts)]) for name, parts in blocks.items()}
+    return Shortlist(small, floors, prices.shared + _free_moves(problem), blocks), additions
 
 
 def _restricted(problem: PlacementProblem, chosen: Mapping[str, set[str]]) -> PlacementProblem:
@@ -230,7 +230,7 @@ class _Pricer:
         for i, c in enumerate(self._candidates):
             for slot in problem.slots_for(job, c):
                 self._hours[i, slot.index] = slot.hours
-        # A job that may use several regions mixes them: all its candidates are one group then.
+        # A job that may use several regions mixes them: all its candidates are one block then.
         alone = job.gang.regions == 1
         regions = [c.region if alone else self._candidates[0].region for c in self._candidates]
         self._firsts = [i for i, r in enumerate(regions) if i == 0 or regions[i - 1] != r]
@@ -305,11 +305,11 @@ class _Pricer:
         for r in np.argsort(total, kind="stable")[:_MORE_REGIONS]:
             if total[r] < penalty:
                 keys |= self._used(int(r), high[r], rate, taken)
-        groups = tuple(
+        blocks = tuple(
             (float(total[r]), frozenset(self._candidates[int(i)].key for i in np.flatnonzero(self._region == r)))
             for r in range(len(self._firsts))
         )
-        return groups, keys
+        return blocks, keys
 
     def _covered(self, prices: _Prices) -> _Covered | None:
         """Return what cover saves at these prices; None without committed spend."""
