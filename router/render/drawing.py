@@ -1,20 +1,19 @@
-"""Draw SVG for pages: shapes with classes of the shared style, the width of words, scales of time. Pure functions.
+"""Draw SVG: shapes with classes of the shared style, the width of words, room for labels. Pure functions.
 
-Colours and line styles are classes of ``templates/base.html``, so that one drawing serves light, dark and paper.
+Colours and line styles are classes of ``templates/drawing.css``, so that one drawing serves light, dark and paper.
+Scales and axes are in :mod:`router.render.axes`.
 """
 
 from __future__ import annotations
 
 import html
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 
 from router.render.tables import clip_text
 
 _WIDE = frozenset("mwMW@%&")
 _NARROW = frozenset("iljtfrI.,:;'|!()[] ·-/")
-_HOUR = timedelta(hours=1)
 
 
 def element(tag: str, content: str = "", **attributes: object) -> str:
@@ -40,6 +39,25 @@ def rect(x: float, y: float, width: float, height: float, cls: str, content: str
 def line(x1: float, y1: float, x2: float, y2: float, cls: str) -> str:
     """Return a straight line."""
     return element("line", x1=float(x1), y1=float(y1), x2=float(x2), y2=float(y2), cls=cls)
+
+
+def polyline(points: Iterable[tuple[float, float]], cls: str, content: str = "", **more: object) -> str:
+    """Return a line through points."""
+    return element("polyline", content, points=_join_points(points), cls=cls, **more)
+
+
+def polygon(points: Iterable[tuple[float, float]], cls: str) -> str:
+    """Return the area within points."""
+    return element("polygon", points=_join_points(points), cls=cls)
+
+
+def _join_points(points: Iterable[tuple[float, float]]) -> str:
+    return " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+
+
+def dot(x: float, y: float, radius: float, cls: str, content: str = "", **more: object) -> str:
+    """Return a circle; ``content`` is markup such as a title."""
+    return element("circle", content, cx=float(x), cy=float(y), r=radius, cls=cls, **more)
 
 
 def text(x: float, y: float, words: str, cls: str = "") -> str:
@@ -94,75 +112,6 @@ def wrap_to_width(words: str, width: float) -> tuple[str, ...]:
         else:
             lines.append(fit_text(word, width))
     return tuple(lines)
-
-
-@dataclass(frozen=True, slots=True)
-class TimeScale:
-    """Positions of moments on an axis with two scales: up to ``horizon`` wide, a gap, then tighter up to ``end``.
-
-    Positions run from ``left`` to ``right``; ``share`` of the length belongs to the time before the horizon. Where
-    nothing lies beyond the horizon, all of it does.
-    """
-
-    start: datetime
-    horizon: datetime
-    end: datetime
-    left: float
-    right: float
-    share: float = 0.65
-    gap: float = 14.0
-
-    @property
-    def has_outlook(self) -> bool:
-        """Return whether the axis goes on beyond the horizon."""
-        return self.end > self.horizon
-
-    @property
-    def horizon_at(self) -> float:
-        """Return where the first scale ends."""
-        return self.left + (self.right - self.left) * self.share if self.has_outlook else self.right
-
-    @property
-    def outlook_at(self) -> float:
-        """Return where the second scale begins."""
-        return self.horizon_at + self.gap if self.has_outlook else self.right
-
-    def at(self, moment: datetime, *, outlook: bool = False) -> float:
-        """Return the position of a moment; at the horizon itself the outlook begins behind the gap."""
-        if moment < self.horizon or (moment == self.horizon and not outlook) or not self.has_outlook:
-            whole = max(self.horizon - self.start, timedelta(microseconds=1))
-            return self.left + (self.horizon_at - self.left) * min(max((moment - self.start) / whole, 0.0), 1.0)
-        whole = self.end - self.horizon
-        return self.outlook_at + (self.right - self.outlook_at) * min((moment - self.horizon) / whole, 1.0)
-
-    def spans(self, start: datetime, end: datetime) -> Iterator[tuple[float, float]]:
-        """Yield from where to where a stretch of time reaches: once for each scale that it touches."""
-        if start < self.horizon:
-            yield self.at(start), self.at(min(end, self.horizon))
-        if end > self.horizon and self.has_outlook:
-            yield self.at(max(start, self.horizon), outlook=True), self.at(end, outlook=True)
-
-    def ticks(self, spacing: float) -> Iterator[tuple[float, datetime]]:
-        """Yield round moments with their positions, at least ``spacing`` apart within a scale."""
-        pixels = (self.horizon_at - self.left) / max((self.horizon - self.start) / _HOUR, 1e-9)
-        step = next((h for h in (1, 2, 3, 6, 12, 24, 48, 96, 192) if h * pixels >= spacing), 384)
-        for moment in round_moments(self.start, self.horizon, step):
-            yield self.at(moment), moment
-        if self.has_outlook:
-            pixels = (self.right - self.outlook_at) / ((self.end - self.horizon) / _HOUR)
-            days = next((d for d in (1, 2, 5, 7, 14, 30, 60, 90) if 24 * d * pixels >= spacing), 180)
-            for moment in round_moments(self.horizon, self.end, 24 * days):
-                yield self.at(moment, outlook=True), moment
-
-
-def round_moments(start: datetime, end: datetime, step_hours: int) -> Iterator[datetime]:
-    """Yield moments strictly between two, in steps from midnight (UTC), or from the first midnight for whole days."""
-    midnight = start.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    moment = midnight + timedelta(days=1) if step_hours >= 24 else midnight
-    while moment < end:
-        if moment > start:
-            yield moment
-        moment += step_hours * _HOUR
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,9 @@ from typing import Final
 from pricing.money import Usd
 from router.planning.estimate.gang_estimates import GangEstimate, JobEstimate, UsdSpan
 from router.render import drawing
+from router.render.axes import Scale, tick_unit
 from router.render.estimate_text import dollars
-from router.render.figures import MARKET_LETTERS
+from router.render.figures import MARKET_LETTERS, tick_in
 
 _TOP, _AXIS = 8.0, 30.0
 _TICKS: Final = 5
@@ -54,17 +55,21 @@ def draw_estimate(estimate: JobEstimate, layout: PlotLayout) -> str:
         return ""
     inside = layout.names == 0
     left, right = layout.names + 10, layout.width - layout.amounts - 18
-    ticks = _ticks(max(_end(row.usd).dollars() for row in rows))
-    scale = (right - left) / ticks[-1]
+    most = max(_end(row.usd).dollars() for row in rows)
+    unit = tick_unit(most, _TICKS)
+    scale = Scale(0.0, max(math.ceil(most / unit - 1e-9), 1) * unit, left, right)
     bottom = _TOP + layout.row * len(rows)
-    parts = [drawing.line(left + tick * scale, _TOP, left + tick * scale, bottom, "g") for tick in ticks]
+    parts = []
+    for number in scale.ticks(unit):
+        x, first = scale.at(number * unit), inside and number == 0
+        parts.append(drawing.line(x, _TOP, x, bottom, "g"))
+        parts.append(
+            drawing.text(0 if first else x, bottom + 16, tick_in(number, unit, "USD"), "s" if first else "s m")
+        )
     parts.append(drawing.line(left, bottom, right, bottom, "ax"))
-    parts += [
-        _tick_label(tick, ticks[1], left + tick * scale, bottom + 16, first=tick == 0 and inside) for tick in ticks
-    ]
     for index, row in enumerate(rows):
         y = _TOP + layout.row * (index + (0.72 if inside else 0.5))
-        parts.append(_interval(row, left, scale, right, y, layout.dot))
+        parts.append(_interval(row, scale, y, layout.dot))
         bold = "b" if index == 0 else ""
         words, amount = row.name, f"${dollars(row.usd)}"
         if inside:
@@ -90,25 +95,10 @@ def _end(usd: UsdSpan) -> Usd:
     return Usd(3 * usd.expected.nanos) if usd.high is None else usd.high
 
 
-def _interval(row: _PlotRow, left: float, scale: float, right: float, y: float, radius: float) -> str:
+def _interval(row: _PlotRow, scale: Scale, y: float, radius: float) -> str:
     """Return the interval as a bar with a dot at the expected amount; dashed where nothing bounds it."""
-    start, at = left + row.usd.low.dollars() * scale, left + row.usd.expected.dollars() * scale
-    end = min(right, left + _end(row.usd).dollars() * scale)
+    start, at, end = (scale.at(usd.dollars()) for usd in (row.usd.low, row.usd.expected, _end(row.usd)))
     bar = drawing.rect(start, y - 3.5, max(end - start, 1.0), 7, "bar" if row.usd.high is not None else "out", rx=3.5)
-    dot = drawing.element("circle", cx=float(at), cy=float(y), r=radius, cls="full")
+    dot = drawing.dot(at, y, radius, "full")
     words = drawing.title(f"{row.name}: ${dollars(row.usd)}")
     return drawing.element("g", f"{words}{bar}{dot}", cls=row.market, data_gang=row.name)
-
-
-def _tick_label(tick: float, step: float, x: float, y: float, *, first: bool) -> str:
-    decimals = max(0, -math.floor(math.log10(step) + 1e-9))
-    words = f"${tick:,.{max(decimals, 2) if decimals else 0}f}"
-    return drawing.text(0 if first else x, y, words, "s" if first else "s m")
-
-
-def _ticks(most: float) -> tuple[float, ...]:
-    """Return round amounts from zero to above the largest one."""
-    rough = max(most, 1e-9) / _TICKS
-    power = 10.0 ** math.floor(math.log10(rough))
-    step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough * 0.999)
-    return tuple(step * count for count in range(math.ceil(most / step - 1e-9) + 1))

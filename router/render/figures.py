@@ -5,6 +5,7 @@ Money stays exact until it is text and is rounded half to even, each amount by i
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, datetime, timedelta
 from decimal import ROUND_HALF_EVEN, Context, Decimal
 
@@ -55,6 +56,11 @@ def chance(probability: float | None) -> str:
     return ">99%" if probability > 0.99 else percent(probability)
 
 
+def stamp(moment: datetime) -> str:
+    """Return a moment as a machine reads it, such as ``2026-11-21T18:00:00Z``."""
+    return moment.isoformat().replace("+00:00", "Z")
+
+
 def day(moment: datetime) -> str:
     """Return a day such as ``21 Nov``."""
     at = moment.astimezone(UTC)
@@ -100,9 +106,9 @@ def amount_in(amount: Decimal, currency: str, *, signed: bool = False) -> str:
 
 
 def tick_in(number: int, unit: float, currency: str) -> str:
-    """Return the label of the tick ``number`` of an axis, with cents where its ``unit`` has them."""
-    amount = Decimal(str(number * unit))
-    return _in_currency(amount, currency, ",.0f" if unit >= 1 else ",.2f", signed=False)
+    """Return the label of the tick ``number`` of an axis, with as many decimals, from cents on, as its ``unit`` has."""
+    decimals = 0 if unit >= 1 else max(2, math.ceil(-math.log10(unit) - 1e-9))
+    return _in_currency(Decimal(str(number * unit)), currency, f",.{decimals}f", signed=False)
 
 
 def cents_of(amount: Decimal) -> str:

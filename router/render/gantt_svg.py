@@ -6,11 +6,13 @@ import html
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from operator import itemgetter
 
 from pricing.units import format_count
 from router.render import drawing
-from router.render.drawing import TimeScale, fit_text, line, rect, text, text_width
-from router.render.figures import MARKET_WORDS, clock, day, day_clock, money
+from router.render.axes import TimeScale, free_ticks
+from router.render.drawing import fit_text, line, rect, text, text_width
+from router.render.figures import MARKET_WORDS, clock, day, day_clock, money, stamp
 from router.render.gantt import Bar, Ceiling, Folded, Gantt, JobRun, Row
 from router.render.tables import clip_text
 
@@ -95,15 +97,9 @@ def _draw_axis(scale: TimeScale, layout: GanttLayout, bottom: float) -> list[str
     free_to = scale.horizon_at - text_width(ends) - 10
     taken = scale.left if layout.narrow else scale.left + 36
     middle = (scale.horizon_at + scale.outlook_at) / 2
-    for x, moment in scale.ticks(layout.spacing):
-        words, date = _tick_words(moment, scale, layout)
-        half = text_width(words) / 2
-        if x > middle:
-            taken = max(taken, middle + 4)
-        if x - half < taken or x + half > layout.width:
-            continue
-        taken = x + half + 6
-        parts += [line(x, top, x, bottom, "g"), text(x, 28, words, "s m")]
+    ticks = [(x, _tick_words(moment, scale, layout)) for x, moment in scale.ticks(layout.spacing)]
+    for x, (name, date) in free_ticks(ticks, itemgetter(0), taken, layout.width, middle):
+        parts += [line(x, top, x, bottom, "g"), text(x, 28, name, "s m")]
         if date and free_from < x - text_width(date) / 2 and x + text_width(date) / 2 < free_to:
             parts.append(text(x, 12, date, "s m"))
     if outlook:
@@ -222,7 +218,7 @@ def _draw_run(placed: _PlacedRun, scale: TimeScale, y: float) -> list[str]:
             words = drawing.title(_tooltip(run, bar))
             place = f"{run.cloud}/{run.region}"
             data = {"data_job": run.job, "data_place": place, "data_market": run.market, "data_size": run.size}
-            times = {"data_start": _stamp(bar.start), "data_end": _stamp(bar.end), "data_lines": bar.lines}
+            times = {"data_start": stamp(bar.start), "data_end": stamp(bar.end), "data_lines": bar.lines}
             shape = "out" if bar.outlook else "bar"
             cls = f"{shape} {run.market}"
             parts.append(rect(x1 + 0.75, y + 4.75, width, _BAR, cls, words, rx=3, **data, **times))
@@ -230,10 +226,6 @@ def _draw_run(placed: _PlacedRun, scale: TimeScale, y: float) -> list[str]:
     label = placed.label
     parts.append(text(label.x, y + 17, label.words, " ".join(filter(None, ("halo" * label.halo, label.anchor)))))
     return parts
-
-
-def _stamp(moment: datetime) -> str:
-    return moment.isoformat().replace("+00:00", "Z")
 
 
 def _tooltip(run: JobRun, bar: Bar) -> str:

@@ -9,7 +9,7 @@ from datetime import datetime
 from pricing.units import format_count
 from router.planning.document.plan import Plan
 from router.planning.document.plan_usage import UseStep
-from router.render.drawing import TimeScale
+from router.render.axes import TimeScale
 from router.render.figures import clock, day, day_clock, money
 from router.render.gantt import Ceiling, Gantt, JobRun, Row, gantt_of
 from router.render.gantt_svg import ceiling_in_words

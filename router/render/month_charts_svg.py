@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from decimal import Decimal
 
 from router.ledger.month import Month
-from router.render.drawing import element, line, picture, rect, text, text_width, title
+from router.render.axes import Scale, tick_unit, value_grid
+from router.render.drawing import dot, line, picture, polygon, polyline, rect, text, text_width, title
 from router.render.figures import amount_in, tick_in
-from router.render.waterfall_svg import LEAST_HEIGHT, tick_unit
+from router.render.waterfall_svg import LEAST_HEIGHT
 
 _TOP, _BOTTOM = 30.0, 26.0
 
@@ -37,25 +37,25 @@ def draw_days(
     """Return the sums by day as a line over the whole month, with the budget's line."""
     values = [float(amount) for _, amount in days]
     low, high = min(0.0, *values), max(*values, float(budget or 0), LEAST_HEIGHT)
-    axis, y_of = _axis(low, high, currency, layout)
+    axis, scale = _axis(low, high, currency, layout)
     length = (month.ends.date() - month.begins.date()).days
     first, step = month.begins.date(), (layout.width - layout.left - layout.right) / max(length - 1, 1)
 
     def x_of(day: date) -> float:
         return layout.left + (day - first).days * step
 
-    points = " ".join(f"{x_of(day):.1f},{y_of(float(amount)):.1f}" for day, amount in days)
+    points = [(x_of(day), scale.at(float(amount))) for day, amount in days]
     last, amount = days[-1]
-    ground = f"{x_of(last):.1f},{y_of(0):.1f} {x_of(days[0][0]):.1f},{y_of(0):.1f}"
-    x, y = x_of(last), y_of(float(amount))
+    ground = [(x_of(last), scale.at(0)), (x_of(days[0][0]), scale.at(0))]
+    x, y = x_of(last), scale.at(float(amount))
     right = layout.width - layout.right
-    parts = [*axis, element("polygon", cls="band inv", points=f"{points} {ground}")]
-    parts.append(element("polyline", cls="ln inv", points=points))
+    parts = [*axis, polygon([*points, *ground], "band inv")]
+    parts.append(polyline(points, "ln inv"))
     if budget is not None:
-        parts.append(line(layout.left, y_of(float(budget)), right, y_of(float(budget)), "mk"))
+        parts.append(line(layout.left, scale.at(float(budget)), right, scale.at(float(budget)), "mk"))
         words = f"budget {amount_in(budget, currency)}"
-        parts.append(text(layout.left, y_of(float(budget)) - 6, words, "b halo"))
-    parts.append(element("circle", cx=x, cy=y, r=3.5, cls="full inv"))
+        parts.append(text(layout.left, scale.at(float(budget)) - 6, words, "b halo"))
+    parts.append(dot(x, y, 3.5, "full inv"))
     beside = x + 100 < layout.width
     words = amount_in(amount, currency)
     parts.append(text(x + 10 if beside else x, y + (4 if beside else 22), words, "b halo" if beside else "b halo e"))
@@ -72,12 +72,12 @@ def draw_months(months: Sequence[tuple[Month, Decimal]], currency: str, layout: 
     """Return a column for each month; the last, which is reported, in ink."""
     values = [float(amount) for _, amount in months]
     low, high = min(0.0, *values), max(*values, LEAST_HEIGHT)
-    axis, y_of = _axis(low, high, currency, layout)
+    axis, scale = _axis(low, high, currency, layout)
     step = (layout.width - layout.left - 10) / len(months)
     parts = list(axis)
     for number, (month, amount) in enumerate(months):
         x, value = layout.left + number * step, float(amount)
-        top, height = min(y_of(0), y_of(value)), max(abs(y_of(0) - y_of(value)), 2.0)
+        top, height = min(scale.at(0), scale.at(value)), max(abs(scale.at(0) - scale.at(value)), 2.0)
         words = title(f"{month} {amount_in(amount, currency)}")
         cls = "full inv" if number == len(months) - 1 else "full met"
         parts.append(rect(x + step * 0.15, top, min(step * 0.7, 64.0), height, cls, words))
@@ -90,24 +90,8 @@ def draw_months(months: Sequence[tuple[Month, Decimal]], currency: str, layout: 
     return picture(name, layout.width, layout.height, parts)
 
 
-def _axis(low: float, high: float, currency: str, layout: ChartLayout) -> tuple[list[str], _Scale]:
-    scale = _Scale(layout.height - _BOTTOM, (layout.height - _TOP - _BOTTOM) / (high - low), low)
-    unit = tick_unit(high - low, 4)
-    right, parts = layout.width - max(layout.right, 10), []
-    for number in range(math.ceil(low / unit), math.floor(high / unit) + 1):
-        y = scale(number * unit)
-        parts.append(line(layout.left, y, right, y, "ax" if number == 0 else "g"))
-        parts.append(text(layout.left - 7, y + 4, tick_in(number, unit, currency), "s e"))
-    return parts, scale
-
-
-@dataclass(frozen=True, slots=True)
-class _Scale:
-    """The height of an amount on a drawing."""
-
-    ground: float
-    pixels: float
-    low: float
-
-    def __call__(self, value: float) -> float:
-        return self.ground - (value - self.low) * self.pixels
+def _axis(low: float, high: float, currency: str, layout: ChartLayout) -> tuple[list[str], Scale]:
+    scale = Scale(low, high, layout.height - _BOTTOM, _TOP)
+    unit, right = tick_unit(high - low, 4), layout.width - max(layout.right, 10)
+    parts = value_grid(scale, unit, layout.left, right, lambda number: tick_in(number, unit, currency))
+    return list(parts), scale

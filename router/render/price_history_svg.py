@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
+from itertools import pairwise
 
 from pricing.money import Usd, UsdPerHour
 from router.render import drawing
-from router.render.drawing import TimeScale, element, fit_text, line, rect, text, text_width
-from router.render.figures import MARKET_LETTERS, clock, day, money
+from router.render.axes import TimeScale, free_ticks, time_words
+from router.render.drawing import fit_text, line, polyline, rect, text
+from router.render.figures import MARKET_LETTERS, money
 from router.render.history_text import format_place
 from router.render.prices_view import HistoryReport, SeriesPicture
 
@@ -20,7 +22,6 @@ MOST_ROWS = 24
 _TOP = 24.0
 _PLOT, _STRIP = 40.0, 8.0
 _ROW = _PLOT + _STRIP + 18
-_DAYS = (1, 2, 3, 5, 7, 14, 30, 60)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,27 +57,9 @@ def draw_history(report: HistoryReport, layout: HistoryLayout) -> str:
 
 
 def _draw_axis(scale: TimeScale, layout: HistoryLayout, bottom: float) -> Iterator[str]:
-    taken = scale.left - 30
-    for x, moment in _ticks(scale, 62):
-        words = day(moment) if clock(moment) == "00:00" else clock(moment)
-        half = text_width(words) / 2
-        if x - half < taken or x + half > layout.width:
-            continue
-        taken = x + half + 6
+    for x, moment in free_ticks(scale.ticks(62), time_words, scale.left - 30, layout.width):
         yield line(x, 18, x, bottom, "g")
-        yield text(x, 12, words, "s m")
-
-
-def _ticks(scale: TimeScale, spacing: float) -> Iterator[tuple[float, datetime]]:
-    days = (scale.horizon - scale.start) / timedelta(days=1)
-    pixels = (scale.right - scale.left) / days
-    step = next((timedelta(hours=h) for h in (1, 3, 6, 12) if h / 24 * pixels >= spacing), None)
-    step = step or timedelta(days=next((d for d in _DAYS if d * pixels >= spacing), 90))
-    moment = scale.start.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    while moment < scale.horizon:
-        if moment > scale.start:
-            yield scale.at(moment), moment
-        moment += step
+        yield text(x, 12, time_words(moment), "s m")
 
 
 def _draw_row(
@@ -106,16 +89,11 @@ def _draw_row(
 
 
 def _draw_steps(each: SeriesPicture, until: datetime, scale: TimeScale, floor: float, top_price: UsdPerHour) -> str:
-    points, before = [], None
-    for at, price in each.steps:
-        x, y = scale.at(at), floor - _PLOT * price.nanos / top_price.nanos
-        if before is not None:
-            points.append(f"{x:.1f},{before:.1f}")
-        points.append(f"{x:.1f},{y:.1f}")
-        before = y
-    points.append(f"{scale.at(until):.1f},{before:.1f}")
+    heights = [floor - _PLOT * price.nanos / top_price.nanos for _, price in each.steps]
+    edges = [*(scale.at(at) for at, _ in each.steps), scale.at(until)]
+    points = [(x, y) for y, ends in zip(heights, pairwise(edges), strict=True) for x in ends]
     words = drawing.title(f"{format_place(each.stats)}, {each.stats.instance_type}: {len(each.steps)} prices")
-    return element("polyline", words, points=" ".join(points), cls=f"ln {each.stats.market.value}")
+    return polyline(points, f"ln {each.stats.market.value}", words)
 
 
 def _draw_stock(each: SeriesPicture, scale: TimeScale, y: float) -> list[str]:

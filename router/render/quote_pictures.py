@@ -14,12 +14,14 @@ from itertools import pairwise
 from pricing.money import Usd
 from router.quotes.quote import LEVELS, Driver, Point, Quote
 from router.render import drawing
-from router.render.drawing import LabelBox, TimeScale, element, line, picture, rect, text, text_width
-from router.render.figures import MARKET_LETTERS, cents, clock, day, day_clock, hours, money
+from router.render.axes import Scale, TimeScale, foot_tick, free_ticks, round_minutes, tick_unit, time_words, value_grid
+from router.render.drawing import LabelBox, dot, element, line, picture, polygon, polyline, rect, text, text_width
+from router.render.figures import MARKET_LETTERS, cents, clock, day, day_clock, hours, money, stamp, tick_in
 from router.render.quote_view import DOTS, AlternativeRow, QuoteView, cost_words, roles_of
 
 _HOUR = timedelta(hours=1)
-_STEPS_H = (0.25, 0.5, 1, 2, 3, 6, 12, 24, 48, 72, 96, 120, 168, 240, 336, 720, 1440)
+_LEAST_TICK_MINUTES = 15
+_DASHED = "stroke-width:1.25;stroke-dasharray:5 3"
 _NINE_OF_TEN = 0.9
 _LABEL_DROPS = (-15.0, -42.0, 12.0, -70.0, 36.0, -100.0, 60.0, -130.0, 90.0, 120.0, 150.0)
 _SURE_WIDTH = 0.005  # dollars; a spread that is narrower is one amount
@@ -64,28 +66,24 @@ class _Frame:
     """Scales of hours and dollars within a layout."""
 
     layout: CurveLayout
-    first_h: float
-    last_h: float
-    most_usd: float
+    hours: Scale
+    usd: Scale
 
-    @property
-    def top(self) -> float:
-        return 26.0
+    @classmethod
+    def of(cls, points: Sequence[Point], layout: CurveLayout, most_usd: float) -> _Frame:
+        """Return scales that hold the points, with room for labels around them."""
+        first, last = points[0].hours, points[-1].hours
+        room = (last - first) * 0.05
+        hours = Scale(max(0.0, first - room), last + room, layout.left, layout.width - layout.right)
+        return cls(layout, hours, Scale(0.0, most_usd or 1.0, layout.height - 40, 26.0))
 
     @property
     def bottom(self) -> float:
-        return self.layout.height - 40
+        return self.usd.start
 
-    @property
-    def right(self) -> float:
-        return self.layout.width - self.layout.right
-
-    def x(self, hours_after: float) -> float:
-        share = (hours_after - self.first_h) / max(self.last_h - self.first_h, 1e-9)
-        return self.layout.left + share * (self.right - self.layout.left)
-
-    def y(self, usd: float) -> float:
-        return self.bottom - usd / self.most_usd * (self.bottom - self.top)
+    def at(self, point: Point) -> tuple[float, float]:
+        """Return where the median of a point lies."""
+        return self.hours.at(point.hours), self.usd.at(_usd(point.p50))
 
 
 def draw_curve(q: Quote, layout: CurveLayout) -> str:
@@ -98,9 +96,12 @@ def draw_curve(q: Quote, layout: CurveLayout) -> str:
     if len(points) < 2:
         return ""
     most = max(max(_usd(p.p50), _usd(p.p90)) for p in points)
-    step = _round_step(most, 5)
-    frame = _frame(points, layout, math.ceil(most / step - 1e-9) * step)
-    parts = [*_money_axis(frame, step), *_hour_axis(frame, q.start), *_lines(q.curve, frame)]
+    step = tick_unit(most, 5)
+    frame = _Frame.of(points, layout, math.ceil(most / step - 1e-9) * step)
+    end = layout.width - layout.right
+    grid = value_grid(frame.usd, step, layout.left, end, lambda number: tick_in(number, step, "USD"))
+    parts = [*grid, text(layout.left, 12, "Cost by deadline", "s")]
+    parts += [*_hour_axis(frame, q.start), *_lines(q.curve, frame)]
     labels = _CurveLabels(q, frame)
     parts += labels.draw([p for p in points if roles_of(q, p)])
     name = (
@@ -114,81 +115,41 @@ def _usd(amount: Usd | None) -> float:
     return 0.0 if amount is None else amount.dollars()
 
 
-def _frame(points: Sequence[Point], layout: CurveLayout, most: float) -> _Frame:
-    first, last = points[0].hours, points[-1].hours
-    room = (last - first) * 0.05
-    return _Frame(layout, max(0.0, first - room), last + room, most or 1.0)
-
-
-def _round_step(most: float, about: int) -> float:
-    """Return a round number that goes about so often into another."""
-    rough = max(most / about, 1e-9)
-    power = 10.0 ** math.floor(math.log10(rough))
-    return next(m * power for m in (1, 2, 2.5, 5, 10) if m * power >= rough * 0.999)
-
-
-def _tick_money(usd: float, step: float) -> str:
-    return f"${usd:,.0f}" if step == int(step) else f"${usd:,.2f}"
-
-
-def _money_axis(frame: _Frame, step: float) -> Iterator[str]:
-    left = frame.layout.left
-    for i in range(round(frame.most_usd / step) + 1):
-        y = frame.y(i * step)
-        yield line(left, y, frame.right, y, "g" if i else "ax")
-        yield text(left - 8, y + 4, _tick_money(i * step, step), "s e")
-    yield text(left, 12, "Cost by deadline", "s")
-
-
 def _hour_axis(frame: _Frame, start: datetime) -> Iterator[str]:
     """Yield ticks in hours after the start, with the clock beneath each, or each second one where they are close."""
-    pixels = (frame.right - frame.layout.left) / (frame.last_h - frame.first_h)
-    spacing = frame.layout.spacing
-    step = next((s for s in _STEPS_H if s * pixels >= spacing), 2880)
-    dates = frame.last_h > 6 * 24
+    scale = frame.hours
+    pixels = (scale.end - scale.start) / ((scale.high - scale.low) or 1.0)
+    step = max(round_minutes(pixels / 60, frame.layout.spacing), _LEAST_TICK_MINUTES) / 60
+    dates = scale.high > 6 * 24
     every = 1 if step * pixels >= text_width("Mon 00:00") + 12 else 2
-    y = frame.bottom
-    for i in range(math.ceil(frame.first_h / step - 1e-9), math.floor(frame.last_h / step + 1e-9) + 1):
-        x = frame.x(i * step)
+    for i in scale.ticks(step):
+        x = scale.at(i * step)
         moment = start + i * step * _HOUR
-        yield line(x, y, x, y + 4, "ax")
-        yield text(x, y + 17, f"+{i * step:g} h", "s m")
+        yield from foot_tick(x, frame.bottom, f"+{i * step:g} h")
         if i % every == 0:
-            yield text(x, y + 32, day(moment) if dates else f"{moment:%a} {clock(moment)}", "s m")
+            yield text(x, frame.bottom + 32, day(moment) if dates else f"{moment:%a} {clock(moment)}", "s m")
 
 
 def _lines(curve: Sequence[Point], frame: _Frame) -> list[str]:
     """Return the band, both lines and the points; a line is broken where an amount has no end."""
     parts = []
     for stretch in _stretches([p if p.p50 is not None and p.p90 is not None else None for p in curve]):
-        upper = [(frame.x(p.hours), frame.y(_usd(p.p90))) for p in stretch]
-        lower = [(frame.x(p.hours), frame.y(_usd(p.p50))) for p in stretch]
-        parts += [
-            element("polygon", points=_path([*upper, *reversed(lower)]), cls="band inv"),
-            element("polyline", points=_path(upper), cls="ln inv", style="stroke-width:1.25;stroke-dasharray:5 3"),
-        ]
+        upper = [(frame.hours.at(p.hours), frame.usd.at(_usd(p.p90))) for p in stretch]
+        lower = [frame.at(p) for p in stretch]
+        parts += [polygon([*upper, *reversed(lower)], "band inv"), polyline(upper, "ln inv", style=_DASHED)]
     for stretch in _stretches([p if p.p50 is not None else None for p in curve]):
-        parts.append(
-            element("polyline", points=_path([(frame.x(p.hours), frame.y(_usd(p.p50))) for p in stretch]), cls="ln inv")
-        )
+        parts.append(polyline([frame.at(p) for p in stretch], "ln inv"))
         for p in stretch:
-            words = (
-                f"+{p.hours:.1f} h, {day_clock(p.deadline)}: median {cost_words(p.p50)}, 9 of 10 {cost_words(p.p90)}"
-            )
-            parts.append(
-                element(
-                    "circle",
-                    drawing.title(words),
-                    cx=frame.x(p.hours),
-                    cy=frame.y(_usd(p.p50)),
-                    r=3.2,
-                    cls="full inv",
-                    data_deadline=_stamp(p.deadline),
-                    data_p50="" if p.p50 is None else cents(p.p50),
-                    data_p90="" if p.p90 is None else cents(p.p90),
-                )
-            )
+            x, y = frame.at(p)
+            ends = f"median {cost_words(p.p50)}, 9 of 10 {cost_words(p.p90)}"
+            words = drawing.title(f"+{p.hours:.1f} h, {day_clock(p.deadline)}: {ends}")
+            data = {"data_deadline": stamp(p.deadline), "data_p50": _cents(p.p50), "data_p90": _cents(p.p90)}
+            parts.append(dot(x, y, 3.2, "full inv", words, **data))
     return parts
+
+
+def _cents(usd: Usd | None) -> str:
+    return "" if usd is None else cents(usd)
 
 
 def _stretches(points: Sequence[Point | None]) -> Iterator[list[Point]]:
@@ -204,10 +165,6 @@ def _stretches(points: Sequence[Point | None]) -> Iterator[list[Point]]:
         yield run
 
 
-def _path(points: Sequence[tuple[float, float]]) -> str:
-    return " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-
-
 class _CurveLabels:
     """Places labels where they meet neither each other nor, as far as there is room, the lines."""
 
@@ -219,7 +176,7 @@ class _CurveLabels:
     def _inked(self, which: str) -> Iterator[tuple[float, float]]:
         """Yield points of a line, a few pixels apart."""
         known = [(p.hours, usd) for p in self.q.curve if (usd := getattr(p, which)) is not None]
-        at = [(self.frame.x(h), self.frame.y(usd.dollars())) for h, usd in known]
+        at = [(self.frame.hours.at(h), self.frame.usd.at(usd.dollars())) for h, usd in known]
         for (x1, y1), (x2, y2) in pairwise(at):
             steps = max(1, round(math.hypot(x2 - x1, y2 - y1) / 4))
             for i in range(steps + 1):
@@ -229,13 +186,13 @@ class _CurveLabels:
         """Return rings, the drop line of the deadline asked for, and the labels, that one first."""
         parts = []
         for p in points:
-            x, y = self.frame.x(p.hours), self.frame.y(_usd(p.p50))
+            x, y = self.frame.at(p)
             roles = roles_of(self.q, p)
             if "asked" in roles:
                 parts.append(line(x, y + 7, x, self.frame.bottom, "dash"))
                 self.inked += [(x, y + i) for i in range(8, int(self.frame.bottom - y), 4)]
             if roles != ("tightest",):
-                parts.append(element("circle", cx=x, cy=y, r=7.0, cls="hol inv"))
+                parts.append(dot(x, y, 7.0, "hol inv"))
             self.taken.append(LabelBox(x - 8, y - 8, x + 8, y + 8))
         order = ("asked", "knee", "tightest")
         for p in sorted(points, key=lambda p: min(order.index(role) for role in roles_of(self.q, p))):
@@ -261,7 +218,7 @@ class _CurveLabels:
         roles = roles_of(self.q, p)
         first = f"{', '.join(roles)} +{p.hours:.1f} h: {cost_words(p.p50)}"
         second = f"9 of 10 {cost_words(p.p90)}"
-        x, y = self.frame.x(p.hours), self.frame.y(_usd(p.p50))
+        x, y = self.frame.at(p)
         width = max(text_width(first, bold=True), text_width(second))
         options = [
             (LabelBox(left, y + dy, left + width, y + dy + 30), anchor)
@@ -331,26 +288,24 @@ def draw_spread(view: QuoteView, size: tuple[int, float, float]) -> str:
     left, right, base = 10.0, width - 10.0, height - 22
     pad = 1.2 * radius
 
-    def x(usd: float) -> float:
-        return left + pad + (usd - low) / (high - low) * (right - left - 2 * pad)
-
-    radius, places = _fit_dots([x(usd.dollars()) for usd, _ in known], left, radius, base - 42)
-    step = _round_step(high - low, 5)
+    scale = Scale(low, high, left + pad, right - pad)
+    radius, places = _fit_dots([scale.at(usd.dollars()) for usd, _ in known], left, radius, base - 42)
+    step = tick_unit(high - low, 6)
+    ticks = [(scale.at(i * step), tick_in(i, step, "USD")) for i in scale.ticks(step)]
     parts = [line(left, base, right, base, "ax")]
-    for i in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1):
-        at = x(i * step)
-        parts += [line(at, base, at, base + 4, "ax"), text(at, base + 17, _tick_money(i * step, step), "s m")]
+    for at, said in free_ticks(ticks, str, 0.0, float(width)):
+        parts += foot_tick(at, base, said)
     for usd, words, y in ((q.usd.p50, "half below", 13.0), (q.usd.p90, "9 of 10 below", 31.0)):
         if usd is None:
             continue
-        at, said = min(max(x(usd.dollars()), left), right), f"{words} {money(usd)}"
+        at, said = min(max(scale.at(usd.dollars()), left), right), f"{words} {money(usd)}"
         fits = at + 6 + text_width(said, bold=True) <= width
         parts.append(line(at, y - 9, at, base, "dash"))
         parts.append(text(at + 6 if fits else at - 6, y, said, "halo b" if fits else "halo b e"))
     for (usd, level), (at, row) in zip(known, places, strict=True):
         cls = "full inv" if level > _NINE_OF_TEN else "bar inv"
         y = base - radius * (1.1 + 2.2 * row)
-        parts.append(element("circle", drawing.title(money(usd)), cx=at, cy=y, r=radius, cls=cls, data_usd=cents(usd)))
+        parts.append(dot(at, y, radius, cls, drawing.title(money(usd)), data_usd=cents(usd)))
     name = "Spread of the cost as 20 dots, each 1 run in 20. The figures stand below it."
     return picture(name, width, height, parts)
 
@@ -371,17 +326,8 @@ def draw_run(view: QuoteView, layout: StripLayout) -> str:
     base = top + 24 + (34 if names else 20) + max(highest * 2.2 * radius, 26)
     parts = [*_run_names(layout, top, base - max(highest * 2.2 * radius, 26)), *_run_bars(q, scale, top, layout)]
     for at, (x, level) in zip(ends, places, strict=True):
-        parts.append(
-            element(
-                "circle",
-                drawing.title(day_clock(at)),
-                cx=x,
-                cy=base - radius * (1.1 + 2.2 * level),
-                r=radius,
-                cls="bar inv",
-                data_end=_stamp(at),
-            )
-        )
+        y = base - radius * (1.1 + 2.2 * level)
+        parts.append(dot(x, y, radius, "bar inv", drawing.title(day_clock(at)), data_end=stamp(at)))
     parts += [*_run_axis(q, scale, base, layout), *_run_deadline(q, scale, base, layout)]
     name = "One typical run, and when 20 such runs end. The table below holds the same figures."
     return picture(name, layout.width, base + 22, parts)
@@ -402,7 +348,7 @@ def _run_bars(q: Quote, scale: TimeScale, top: float, layout: StripLayout) -> It
             letter = MARKET_LETTERS.get(leg.market, "")
             said = next((w for w in (f"{letter} {long}", letter) if text_width(w) + 4 <= x2 - x1), "")
             place = f"{leg.where} {leg.market.replace('_', '-')}, {long}"
-            data = {"data_start": _stamp(leg.start), "data_end": _stamp(leg.end), "data_market": leg.market}
+            data = {"data_start": stamp(leg.start), "data_end": stamp(leg.end), "data_market": leg.market}
             width = max(x2 - x1 - 1.5, 2.0)
             yield rect(x1 + 0.75, top, width, 24, f"bar {leg.market}", drawing.title(place), rx=3, **data)
             if said:
@@ -422,7 +368,7 @@ def _run_bars(q: Quote, scale: TimeScale, top: float, layout: StripLayout) -> It
 
 def _run_axis(q: Quote, scale: TimeScale, base: float, layout: StripLayout) -> Iterator[str]:
     yield line(scale.left, base, scale.right, base, "ax")
-    yield line(scale.left, base, scale.left, base + 4, "ax")
+    yield from foot_tick(scale.left, base)
     first = day_clock(q.start)
     taken = scale.left
     if layout.gutter:
@@ -431,13 +377,8 @@ def _run_axis(q: Quote, scale: TimeScale, base: float, layout: StripLayout) -> I
     else:
         yield text(0, base + 17, first, "s")
         taken += text_width(first) + 6
-    for x, moment in scale.ticks(layout.spacing):
-        words = day(moment) if clock(moment) == "00:00" else clock(moment)
-        half = text_width(words) / 2
-        if x - half >= taken and x + half <= layout.width:
-            yield line(x, base, x, base + 4, "ax")
-            yield text(x, base + 17, words, "s m")
-            taken = x + half + 6
+    for x, moment in free_ticks(scale.ticks(layout.spacing), time_words, taken, layout.width):
+        yield from foot_tick(x, base, time_words(moment))
 
 
 def _run_deadline(q: Quote, scale: TimeScale, base: float, layout: StripLayout) -> list[str]:
@@ -478,7 +419,3 @@ def draw_share(driver: Driver) -> str:
     track = element("rect", width="100%", height=12, y=1, rx=2, style="fill:var(--grid)")
     share = element("rect", width=f"{min(max(driver.share, 0.0), 1.0):.2%}", height=12, y=1, rx=2, cls=cls)
     return element("svg", track + share, height=14, width="100%", aria_hidden="true")
-
-
-def _stamp(moment: datetime) -> str:
-    return moment.isoformat().replace("+00:00", "Z")

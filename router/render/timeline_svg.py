@@ -5,20 +5,19 @@ Pure functions; the table beside the drawing has the same figures.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from router.render import drawing
-from router.render.drawing import TimeScale, element, fit_text, line, rect, text, text_width
-from router.render.figures import MARKET_LETTERS, clock, day, day_clock
+from router.render.axes import TimeScale, free_ticks, time_words
+from router.render.drawing import element, fit_text, line, rect, text, text_width
+from router.render.figures import MARKET_LETTERS, day_clock
 
 _TOP = 40.0
 _LANE = 34.0
 _BAR = 17.0
 _MINUTE = timedelta(minutes=1)
-_STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720, 1440, 2880, 5760, 10080, 20160, 43200)
-_MOST_TICKS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,14 +141,8 @@ def _draw_axis(timeline: Timeline, scale: TimeScale, layout: TimelineLayout, bot
     if timeline.deadline is not None and timeline.start <= timeline.deadline <= timeline.end:
         heavy.append((scale.at(timeline.deadline), "deadline"))
     taken = scale.left + (0 if layout.narrow else -20)
-    for x, moment in _ticks(scale, layout.spacing):
-        midnight = clock(moment) == "00:00"
-        words = day(moment) if midnight else clock(moment)
-        half = text_width(words) / 2
-        if x - half < taken or x + half > layout.width:
-            continue
-        taken = x + half + 6
-        parts += [line(x, top, x, bottom, "g"), text(x, 28, words, "s m")]
+    for x, moment in free_ticks(scale.ticks(layout.spacing), time_words, taken, layout.width):
+        parts += [line(x, top, x, bottom, "g"), text(x, 28, time_words(moment), "s m")]
     start = day_clock(timeline.start)
     parts.append(text(scale.left if layout.narrow else 0, 12, f"from {start}", "s"))
     free = (scale.left if layout.narrow else 0) + text_width(f"from {start}") + 8
@@ -161,18 +154,6 @@ def _draw_axis(timeline: Timeline, scale: TimeScale, layout: TimelineLayout, bot
             parts.append(text(at, 12, words, "b m"))
             free = at + half + 8
     return parts
-
-
-def _ticks(scale: TimeScale, spacing: float) -> Iterator[tuple[float, datetime]]:
-    minutes = (scale.horizon - scale.start) / _MINUTE
-    step = next((each for each in _STEPS if each * (scale.right - scale.left) / minutes >= spacing), _STEPS[-1])
-    midnight = scale.start.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    moment = midnight + ((scale.start - midnight) // (step * _MINUTE) + 1) * step * _MINUTE
-    for _ in range(_MOST_TICKS):
-        if moment >= scale.horizon:
-            return
-        yield scale.at(moment), moment
-        moment += step * _MINUTE
 
 
 def markets_drawn(bars: Sequence[TimelineBar]) -> tuple[str, ...]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
+from router.render.axes import Scale, tick_unit
 from router.render.drawing import element, line, picture, rect, text, text_width, title
 from router.render.figures import amount_in, tick_in
 
@@ -62,15 +62,12 @@ def draw_waterfall(
     low, high = min(0.0, *levels), max(LEAST_HEIGHT, *levels)
     unit = tick_unit(high - low, 4)
     end = layout.width - layout.right
-    scale = (end - layout.left) / (high - low)
+    scale = Scale(low, high, layout.left, end)
     height = _HEAD + len(steps) * layout.row + 6
 
-    def at(value: float) -> float:
-        return layout.left + (value - low) * scale
-
     parts: list[str] = []
-    for number in range(math.ceil(low / unit), math.floor(high / unit) + 1):
-        x = at(number * unit)
+    for number in scale.ticks(unit):
+        x = scale.at(number * unit)
         anchor = "s" if number == 0 and low == 0 else "s m"
         parts.append(line(x, _HEAD, x, height, "ax" if number == 0 else "g"))
         if x + 24 <= end + layout.right:
@@ -80,7 +77,7 @@ def draw_waterfall(
     for number, step in enumerate(steps):
         y = _HEAD + number * layout.row + (layout.row - _BAR - 2 if layout.above else (layout.row - _BAR) / 2)
         start = 0.0 if step.is_station else before
-        x1, x2 = sorted((at(start), at(float(step.level))))
+        x1, x2 = sorted((scale.at(start), scale.at(float(step.level))))
         wide = max(x2 - x1, _LEAST)
         words = amount_in(step.amount, currency, signed=not step.is_station)
         if step.is_station and number:
@@ -91,7 +88,7 @@ def draw_waterfall(
         names += _name(step, y, layout)
         before = float(step.level)
         if number + 1 < len(steps):
-            parts.append(line(at(before), y + _BAR, at(before), y + layout.row, "mkl"))
+            parts.append(line(scale.at(before), y + _BAR, scale.at(before), y + layout.row, "mkl"))
     words = f"{name}, {currency}. The table below holds the same figures."
     return picture(words, layout.width, height, [*parts, *names])
 
@@ -107,11 +104,3 @@ def _name(step: WaterfallStep, y: float, layout: WaterfallLayout) -> Iterator[st
     x = text_width(step.name, bold=step.is_station) + _NOTE_GAP
     if layout.notes and step.note and x + text_width(step.note) < layout.left:
         yield text(x, at, step.note, "s")
-
-
-def tick_unit(length: float, most: int) -> float:
-    """Return a round distance of ticks (1, 2 or 5 times a power of ten) of which at most ``most`` fit."""
-    if length <= 0:
-        return 1.0
-    power = 10.0 ** math.floor(math.log10(length / most))
-    return next((n * power for n in (1, 2, 5, 10) if length / (n * power) <= most), 10 * power)

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from router.render.axes import tick_unit
 from router.render.figures import amount_in
 from router.render.showback_page import page
 from router.render.showback_text import as_markdown, as_table
-from router.render.waterfall_svg import tick_unit
 from router.showback.report.export_json import report_to_json
 from router.showback.report.query import BudgetUse
 from router.showback.shared_costs import SharingMethod
