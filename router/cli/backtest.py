@@ -232,7 +232,7 @@ def backtest(
     from router.backtest.scores import pool_windows, score_policies
     from router.backtest.timeline import follow_window, pick_widest_window
     from router.backtest.windows import CheckpointMove, WindowLayout
-    from router.cli.console import check_output_folders, require_matplotlib, write_output_file
+    from router.cli.console import check_output_folders, write_output_file
     from router.config.trace_files import read_trace_sets
     from router.config.trace_values import Holes
     from router.jobs.quantities import parse_gib_per_s
@@ -245,8 +245,6 @@ def backtest(
         raise InvalidInputError.single(
             "is missing", field="--traces", remedy="a folder of traces: docs/backtest.md says of which form"
         )
-    if html is not None:
-        require_matplotlib("--html")
     check_output_folders(csv, html)
     windows = WindowLayout(blocks, parse_seconds("--every", every))
     names = parse_policies(

@@ -308,12 +308,3 @@ def write_output_file(file: Path, content: bytes) -> None:
         write_atomic(file, content)
     except OSError as error:
         raise CommandError(f"{file}: cannot be written: {error.strerror or error}") from None
-
-
-def require_matplotlib(option: str) -> None:
-    """Raise CommandError, which says what to install, if matplotlib is missing."""
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError:
-        remedy = "pip install 'stepfare[plot]'"
-        raise CommandError(f"{option} needs matplotlib, which is not installed", remedy=remedy) from None

@@ -51,7 +51,7 @@ def history(
     since: Annotated[str, typer.Option(metavar="DURATION", help="Length of the history, up to now.")] = "30d",
     limit: LimitOption = None,
     plot: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Also plot the first series into this .png or .html file.")
+        Path | None, typer.Option(metavar="FILE", help="Also plot the first series into this .svg or .html file.")
     ] = None,
     folder: Annotated[
         Path | None,
@@ -140,11 +140,10 @@ def _length(since: str) -> timedelta:
 
 def _drawing(file: Path) -> Callable[[Path, history_text.HistoryView], None]:
     """Return a function that plots into the file. Raises an error before anything is read if that is impossible."""
-    from router.cli.console import require_matplotlib, write_output_file
+    from router.cli.console import write_output_file
     from router.render import history_plot
 
     history_plot.check(file)
-    require_matplotlib("--plot")
 
     def draw(folder: Path, shown: history_text.HistoryView) -> None:
         content, note = history_plot.draw(file, folder, shown)

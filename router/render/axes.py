@@ -50,6 +50,20 @@ def tick_unit(length: float, most: int) -> float:
     return next((n * power for n in (1, 2, 5, 10) if length / (n * power) <= most * 1.001), 10 * power)
 
 
+def scale_around(values: Iterable[float], start: float, end: float, most: int) -> tuple[Scale, float]:
+    """Return a scale that holds values between two ticks, and the distance of its ticks.
+
+    It begins at zero where the lowest value is near to it.
+    """
+    known = tuple(values)
+    low, high = min(known), max(known)
+    if low < (high - low) * 0.5:
+        low = min(low, 0.0)
+    unit = tick_unit(max(high - low, 0.02 * high, 1e-6), most)
+    first = math.floor(low / unit + 1e-9)
+    return Scale(first * unit, max(math.ceil(high / unit - 1e-9), first + 1) * unit, start, end), unit
+
+
 def value_grid(scale: Scale, unit: float, left: float, right: float, label: Callable[[int], str]) -> Iterator[str]:
     """Yield a line across for each tick, that of zero as an axis, with its label left of it."""
     for number in scale.ticks(unit):

@@ -17,12 +17,12 @@ from router.spot.simulator.inputs import HOUR_S
 _STYLE = """
 body { max-width: 66em }
 h1 { font-size: 1.5em } h2 { font-size: 1.15em; margin-top: 2em } h3 { font-size: 1em; margin: 1.6em 0 0.3em }
-th, td { text-align: right; padding: 0.2em 0 0.2em 1.4em; border-bottom: 1px solid #ddd }
+th, td { text-align: right; padding: 0.2em 0 0.2em 1.4em; border-bottom: 1px solid var(--line) }
 td { font-variant-numeric: tabular-nums }
 th:first-child, td:first-child, .left { text-align: left }
 th:first-child, td:first-child { padding-left: 0 }
-tr.reference td { color: #777 }
-p.small { color: #555; font-size: 0.92em }
+tr.reference td { color: var(--ink2) }
+p.small { color: var(--ink2); font-size: 0.92em }
 """
 _HEADER = ("policy", "mean USD", "of on-demand", "over optimum", "less", "difference, 90 %", "effective n", "missed")
 _LEFT = {"less", "difference, 90 %"}

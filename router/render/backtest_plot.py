@@ -1,39 +1,76 @@
-"""Charts of a back-test as SVG: cost against deadline, cost against zones, one replayed window."""
+"""Draw a back-test as SVG: cost against deadline, cost against zones, one replayed window. Pure functions."""
 
 from __future__ import annotations
 
-import io
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from router.backtest.scores import PooledWindows
 from router.backtest.timeline import PolicyTimeline, ShownWindow
+from router.render.axes import Scale, foot_tick, free_ticks, scale_around, tick_unit, value_grid
 from router.render.backtest_text import ScoredCells
-from router.render.history_plot import DASHES
-from router.render.svg import COLOURS
-from router.spot.simulator.bootstrap import bootstrap_interval
+from router.render.drawing import (
+    SERIES,
+    fit_text,
+    key,
+    line,
+    mark,
+    picture,
+    polyline,
+    rect,
+    series_class,
+    text,
+    text_width,
+    title,
+)
+from router.render.figures import tick_in
+from router.spot.simulator.bootstrap import Interval, bootstrap_interval
 from router.spot.simulator.inputs import HOUR_S
 from router.spot.simulator.simulation import IDLE, ON_DEMAND
+from router.spot.simulator.traces import Bools
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-_MARKS = "osD^vP*X"
-_DEMAND, _DOWN, _UP, _OPTIMUM = "#3a3a3a", "#f3f1ec", "#b9dfc9", "#777777"
+_WIDTH = 1078
+_SHAPES = ("circle", "square", "triangle", "diamond")
 _MOST_FACETS = 6
-_MOST_TICKS = 13  # labelled one by one
 _MOST_ZONES = 16  # strips of availability
-_STYLE: dict[Any, Any] = {
-    "font.size": 9,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "text.parse_math": False,  # a name may hold dollar signs
-}
+_PLOT, _FACET = 200.0, 288.0
+_LEFT, _BETWEEN = 62.0, 40.0
+_LANE, _BAR = 27.0, 15.0
+_STRIP = 14.0
+_GUTTER = 250.0
+_ZONE_COLOURS = 6
 Facet = Sequence[tuple[float, PooledWindows]]  # along the axis
+
+
+@dataclass(frozen=True, slots=True)
+class _PolicyLine:
+    """A policy's mean cost along an axis with its intervals; ``number`` chooses colour, dashes and mark."""
+
+    name: str
+    number: int
+    points: tuple[tuple[float, Interval], ...]
+
+    def draw(self, x: Scale, y: Scale, shift: float, *, intervals: bool) -> Iterator[str]:
+        """Yield the bars of the intervals, the line and its marks, moved aside so that bars do not cover each other."""
+        cls = series_class(self.number)
+        at = [(x.at(value) + shift, y.at(cost.mean)) for value, cost in self.points]
+        if intervals:
+            for (along, _), (_, cost) in zip(at, self.points, strict=True):
+                yield line(along, y.at(cost.low), along, y.at(cost.high), f"er {cls}")
+        yield polyline(at, f"ln {cls}")
+        for (along, up), (value, cost) in zip(at, self.points, strict=True):
+            words = title(f"{self.name} at {value:.3g}: {cost.mean:,.3g}")
+            yield mark(_SHAPES[self.number % len(_SHAPES)], along, up, 3.2, f"full c{self.number % SERIES}", words)
+
+    @property
+    def sample(self) -> tuple[str, str]:
+        """Return the line's entry in the key."""
+        shape = mark(_SHAPES[self.number % len(_SHAPES)], 11, 0, 3.2, f"full c{self.number % SERIES}")
+        return line(0, 0, 22, 0, f"ln {series_class(self.number)}") + shape, self.name
 
 
 def deadline_charts(scored: ScoredCells) -> str:
@@ -43,7 +80,7 @@ def deadline_charts(scored: ScoredCells) -> str:
         cell = pooled.cell
         at = cell.task.deadline_s / cell.task.work_s
         facets.setdefault(f"{cell.job}, {cell.place}", []).append((at, pooled))
-    return _lines(facets, "deadline over work", "share of on-demand", shares=True)
+    return _draw_facets(facets, "deadline over work", shares=True)
 
 
 def zone_charts(scored: ScoredCells) -> str:
@@ -53,150 +90,125 @@ def zone_charts(scored: ScoredCells) -> str:
         cell = pooled.cell
         ratio = cell.task.deadline_s / cell.task.work_s
         facets.setdefault(f"{cell.job}, deadline {ratio:.3g} x work", []).append((float(cell.zones), pooled))
-    return _lines(facets, "zones that may be used", "dollars a window", shares=False)
+    return _draw_facets(facets, "zones that may be used", shares=False)
 
 
-def _lines(facets: Mapping[str, Facet], along: str, up: str, *, shares: bool) -> str:
-    import matplotlib as mpl
-    from matplotlib.figure import Figure
-
-    drawn = {name: points for name, points in facets.items() if len({at for at, _ in points}) > 1}
-    shown = dict(list(drawn.items())[:_MOST_FACETS])
+def _draw_facets(facets: Mapping[str, Facet], along: str, *, shares: bool) -> str:
+    several = {name: points for name, points in facets.items() if len({at for at, _ in points}) > 1}
+    shown = list(several.items())[:_MOST_FACETS]
     if not shown:
         return ""
     across = min(2, len(shown))
-    down = -(-len(shown) // across)
-    with mpl.rc_context({**_STYLE, "svg.hashsalt": f"stepfare {along}"}):
-        figure = Figure(figsize=(4.9 * across + (1.6 if across == 1 else 0), 3.1 * down + 0.5), layout="constrained")
-        axes = figure.subplots(down, across, squeeze=False).ravel()
-        for ax in axes[len(shown) :]:
-            ax.set_visible(False)
-        for ax, (name, points) in zip(axes, shown.items(), strict=False):
-            _facet(ax, sorted(points, key=lambda p: p[0]), shares=shares)
-            ax.set_title(name, fontsize=9, loc="left")
-            ax.set_xlabel(along)
-            ax.set_ylabel(up)
-        handles, labels = axes[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=min(6, len(labels)), frameon=False)
-        chart = _svg(figure)
-    if len(shown) < len(drawn):
-        chart += f'<p class="small">{len(shown)} of {len(drawn)} charts of cost against {along} are shown.</p>'
+    width = (_WIDTH - _BETWEEN * (across - 1)) / across
+    parts, samples = [], dict[str, str]()
+    for number, (name, points) in enumerate(shown):
+        left, top = number % across * (width + _BETWEEN), number // across * _FACET
+        parts += [text(left, top + 14, fit_text(name, width, bold=True), "b")]
+        parts += _draw_facet(sorted(points, key=lambda p: p[0]), left, width, top + 44, along, samples, shares=shares)
+    bottom = math.ceil(len(shown) / across) * _FACET
+    entries, end = key(((sample, words) for words, sample in samples.items()), 0, _WIDTH, bottom)
+    chart = picture(f"Cost against {along}; the tables below hold the same figures", _WIDTH, end, [*parts, *entries])
+    if len(shown) < len(several):
+        chart += f'<p class="small">{len(shown)} of {len(several)} charts of cost against {along} are shown.</p>'
     return chart
 
 
-def _facet(ax: Axes, points: Facet, *, shares: bool) -> None:
-    """Draw one line per policy."""
-    names = list(points[0][1].played)
-    spread = (points[-1][0] - points[0][0]) * 0.006
-    for number, name in enumerate(names):
-        x, y, low, high = [], [], [], []
-        for at, pooled in points:
-            usd = pooled.played[name].usd / (pooled.demand_usd if shares else 1.0)
-            cost = bootstrap_interval(usd, pooled.stretch)
-            x.append(at + spread * (number - (len(names) - 1) / 2))
-            y.append(cost.mean)
-            low.append(cost.mean - cost.low)
-            high.append(cost.high - cost.mean)
-        style: dict[str, Any] = {
-            "color": COLOURS[number % len(COLOURS)],
-            "ls": DASHES[number // len(COLOURS) % len(DASHES)],
-            "marker": _MARKS[number % len(_MARKS)],
-            "ms": 4,
-            "lw": 1.3,
-            "label": name,
-        }
-        if shares:
-            ax.errorbar(x, y, yerr=(low, high), fmt="none", ecolor=style["color"], elinewidth=0.9, alpha=0.45)
-        ax.plot(x, y, **style)
-    least = [float((p.least_usd / (p.demand_usd if shares else 1.0)).mean()) for _, p in points]
-    ax.plot([at for at, _ in points], least, color=_OPTIMUM, ls=":", lw=1.4, label="optimum")
-    ax.grid(axis="y", color="#dddddd", lw=0.6)
-    ax.margins(x=0.05, y=0.08)
-    ticks = sorted({at for at, _ in points})
-    if len(ticks) <= _MOST_TICKS:
-        ax.set_xticks(ticks, [f"{at:.3g}" for at in ticks])
-    if not shares:
-        ax.yaxis.set_major_formatter("${x:,.0f}")
+def _draw_facet(
+    points: Facet, left: float, width: float, top: float, along: str, samples: dict[str, str], *, shares: bool
+) -> Iterator[str]:
+    """Yield one line per policy and the optimum; ``samples`` gets their entries in the key."""
+    lines = [
+        _PolicyLine(name, number, tuple((at, _mean_cost(pooled, name, shares=shares)) for at, pooled in points))
+        for number, name in enumerate(points[0][1].played)
+    ]
+    least = [(at, float((p.least_usd / (p.demand_usd if shares else 1.0)).mean())) for at, p in points]
+    ends = [
+        usd for each in lines for _, cost in each.points for usd in ((cost.low, cost.high) if shares else (cost.mean,))
+    ]
+    ends += [usd for _, usd in least]
+    y, unit = scale_around(ends, top + _PLOT, top, 6)
+    x = Scale(points[0][0], points[-1][0], left + _LEFT + 24, left + width - 24)
+    yield text(left, top - 12, "share of on-demand" if shares else "dollars a window", "s")
+    label = (lambda n: f"{n * unit:.3g}") if shares else (lambda n: tick_in(n, unit, "USD"))
+    yield from value_grid(y, unit, left + _LEFT, left + width, label)
+    yield line(left + _LEFT, top + _PLOT, left + width, top + _PLOT, "ax")
+    ticks = [(x.at(at), f"{at:.3g}") for at in sorted({at for at, _ in points})]
+    for at, words in free_ticks(ticks, str, left, left + width):
+        yield from foot_tick(at, top + _PLOT, words)
+    yield text(left + width, top + _PLOT + 34, along, "s e")
+    for each in lines:
+        yield from each.draw(x, y, 3.0 * (each.number - (len(lines) - 1) / 2), intervals=shares)
+        sample, name = each.sample
+        samples.setdefault(name, sample)
+    yield polyline([(x.at(at), y.at(usd)) for at, usd in least], "ln met d3")
+    samples["optimum"] = line(0, 0, 22, 0, "ln met d3")
+
+
+def _mean_cost(pooled: PooledWindows, policy: str, *, shares: bool) -> Interval:
+    usd = pooled.played[policy].usd / (pooled.demand_usd if shares else 1.0)
+    return bootstrap_interval(usd, pooled.stretch)
 
 
 def runs_chart(example: ShownWindow, timelines: Sequence[PolicyTimeline]) -> str:
-    """Return one strip per policy: zone of spot, on-demand, or nothing; ticks mark launches.
+    """Return one lane per policy: zone of spot, on-demand, or nothing; marks are launches.
 
     Below, one strip per zone shows when spot was available.
     """
-    import matplotlib as mpl
-    from matplotlib.figure import Figure
-    from matplotlib.patches import Patch
-
     site = example.cell.sites[example.site]
-    hours = site.series.tick_s / HOUR_S
+    tick_h, end_h = site.series.tick_s / HOUR_S, example.cell.task.deadline_s / HOUR_S
     names = [zone.zone for zone in site.series.zones]
-    used = [int(z) for z in dict.fromkeys(np.concatenate([t.zone for t in timelines]).tolist()) if z >= 0]
-    zones_shown = sorted(used)[:_MOST_ZONES] or [0]
-    hue = {zone: COLOURS[:6][number % 6] for number, zone in enumerate(sorted(used))}
-    heights = [0.42 * len(timelines) + 0.1, 0.17 * len(zones_shown) + 0.1]
-    with mpl.rc_context({**_STYLE, "svg.hashsalt": "stepfare runs"}):
-        figure = Figure(figsize=(9.8, sum(heights) + 1.5), layout="constrained")
-        top, below = figure.subplots(2, 1, sharex=True, height_ratios=heights)
-        for row, line in enumerate(timelines):
-            _strip(top, row, line, hours, hue)
-        top.set_yticks(range(len(timelines)), [f"{t.policy}  ${t.usd:,.2f}" for t in timelines])
-        top.set_ylim(len(timelines) - 0.5, -0.5)
-        for row, zone in enumerate(zones_shown):
-            for begin, length in _stretches(example.up[zone]):
-                below.broken_barh(
-                    [(begin * hours, length * hours)], (row - 0.4, 0.8), color=hue.get(zone, _UP), alpha=0.45, lw=0
-                )
-        below.set_facecolor(_DOWN)
-        below.set_yticks(range(len(zones_shown)), [names[zone] for zone in zones_shown], fontsize=8)
-        below.set_ylim(len(zones_shown) - 0.5, -0.5)
-        below.set_xlabel("hours since the start; below: when spot was available")
-        end = example.cell.task.deadline_s / HOUR_S
-        for ax in (top, below):
-            ax.axvline(end, color="#c0392b", lw=1.2)
-            ax.spines["left"].set_visible(False)
-            ax.tick_params(axis="y", length=0)
-        longest = max(end, max(line.kind.size for line in timelines) * hours)
-        below.set_xlim(0, longest * 1.01)
-        top.annotate(
-            "deadline",
-            (end, 1.0),
-            xycoords=("data", "axes fraction"),
-            ha="right",
-            va="bottom",
-            fontsize=8,
-            color="#c0392b",
-        )
-        patches = [Patch(color=hue[zone], label=f"spot {names[zone]}") for zone in sorted(used)[:8]]
-        patches += [
-            Patch(color=_DEMAND, label="on demand"),
-            Patch(facecolor="white", edgecolor="#bbbbbb", label="nothing"),
+    used = sorted({int(zone) for timeline in timelines for zone in timeline.zone if zone >= 0})
+    hues = {zone: f"c{number % _ZONE_COLOURS}" for number, zone in enumerate(used)}
+    zones = used[:_MOST_ZONES] or [0]
+    longest = max(end_h, *(timeline.kind.size * tick_h for timeline in timelines))
+    scale = Scale(0.0, longest, _GUTTER, _WIDTH - 14.0)
+    top = 26.0
+    parts: list[str] = []
+    for row, timeline in enumerate(timelines):
+        parts += _draw_lane(timeline, top + row * _LANE, scale, tick_h, hues)
+    strips = top + len(timelines) * _LANE + 14
+    parts.append(text(0, strips, "when spot was available", "s"))
+    for row, zone in enumerate(zones):
+        y = strips + 8 + row * (_STRIP + 4)
+        parts += [
+            text(0, y + 11, fit_text(names[zone], _GUTTER - 10)),
+            rect(scale.start, y, scale.end - scale.start, _STRIP, "trk"),
         ]
-        figure.legend(handles=patches, loc="outside lower center", ncols=5, frameon=False, fontsize=8)
-        return _svg(figure)
+        for begin, after in _stretches(example.up[zone]):
+            x1, x2 = scale.at(begin * tick_h), scale.at(after * tick_h)
+            parts.append(rect(x1, y, x2 - x1, _STRIP, f"use {hues.get(zone, 'reserved')}"))
+    base = strips + 12 + len(zones) * (_STRIP + 4)
+    parts.append(line(scale.start, base, scale.end, base, "ax"))
+    unit = tick_unit(longest, 12)
+    ticks = [(scale.at(number * unit), f"{number * unit:g} h") for number in scale.ticks(unit)]
+    for at, words in free_ticks(ticks, str, 0, _WIDTH):
+        parts += foot_tick(at, base, words)
+    parts += [line(scale.at(end_h), 16, scale.at(end_h), base, "mk"), text(scale.at(end_h), 12, "deadline", "b e")]
+    hue_samples = [(rect(0, -6, 22, 12, f"full {hues[zone]}"), f"spot {names[zone]}") for zone in used[:8]]
+    entries, end = key([*hue_samples, (rect(0, -6, 22, 12, "full inv"), "on demand")], 0, _WIDTH, base + 42)
+    name = "One window as each policy plays it: colours are zones, triangles launches; below, when spot was available"
+    return picture(name, _WIDTH, end, [*parts, *entries])
 
 
-def _strip(ax: Axes, row: int, line: PolicyTimeline, hours: float, hue: Mapping[int, str]) -> None:
-    state = np.where(line.kind == ON_DEMAND, -2, np.where(line.kind == IDLE, -3, line.zone))
+def _draw_lane(
+    timeline: PolicyTimeline, y: float, scale: Scale, tick_h: float, hues: Mapping[int, str]
+) -> Iterator[str]:
+    cost = f"${timeline.usd:,.2f}"
+    yield text(0, y + _BAR - 3, fit_text(timeline.policy, _GUTTER - text_width(cost) - 26))
+    yield text(_GUTTER - 12, y + _BAR - 3, cost, "e")
+    yield line(scale.start, y + _BAR, scale.at(timeline.kind.size * tick_h), y + _BAR, "ax")
+    state = np.where(timeline.kind == ON_DEMAND, -2, np.where(timeline.kind == IDLE, -3, timeline.zone))
     edges = [0, *(np.flatnonzero(np.diff(state)) + 1).tolist(), state.size]
     for begin, after in pairwise(edges):
         zone = int(state[begin])
         if zone != -3:
-            colour = _DEMAND if zone == -2 else hue[zone]
-            ax.broken_barh([(begin * hours, (after - begin) * hours)], (row - 0.34, 0.68), color=colour, lw=0)
-    ax.plot([0, state.size * hours], [row + 0.36] * 2, color="#bbbbbb", lw=0.6)
-    at = np.flatnonzero(line.fresh) * hours
-    ax.plot(at, np.full(at.size, row - 0.41), ls="", marker="v", ms=3, color="#222222", clip_on=False)
+            x1, x2 = scale.at(begin * tick_h), scale.at(after * tick_h)
+            yield rect(x1, y, x2 - x1, _BAR, f"full {'inv' if zone == -2 else hues[zone]}")
+    for tick in np.flatnonzero(timeline.fresh).tolist():
+        yield mark("drop", scale.at(tick * tick_h), y - 6, 3, "full inv")
 
 
-def _stretches(up: np.ndarray[Any, np.dtype[np.bool_]]) -> list[tuple[int, int]]:
-    """Return begin and length of each run of true values."""
-    edges = np.flatnonzero(np.diff(np.concatenate([[False], up, [False]]).astype(np.int8)))
-    return [(int(a), int(b - a)) for a, b in zip(edges[::2], edges[1::2], strict=True)]
-
-
-def _svg(figure: Figure) -> str:
-    stream = io.BytesIO()
-    figure.savefig(stream, format="svg", metadata={"Creator": None, "Date": None, "Format": None, "Type": None})
-    text = stream.getvalue().decode()
-    return text[text.index("<svg") :]
+def _stretches(up: Bools) -> Iterator[tuple[int, int]]:
+    """Yield begin and end of each run of true values."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], up, [False]]).astype(np.int8))).tolist()
+    yield from zip(edges[::2], edges[1::2], strict=True)

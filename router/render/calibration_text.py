@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from router.files.csv_text import csv_text
-from router.render import svg
+from router.render import drawing
+from router.render.axes import Scale, foot_tick, value_grid
+from router.render.drawing import key, line, polyline, rect, series_class, text
 from router.render.web_page import html_document
 from router.spot.availability.calibration import CURVE, LEVELS, CalibrationReport
 
@@ -52,6 +54,7 @@ _BARS: Final = 80
 
 _STYLE = """
 body { max-width: 72em }
+svg { max-width: 860px }
 pre { font-size: 12px; overflow-x: auto }
 """
 
@@ -82,52 +85,42 @@ def picture(rows: Sequence[CalibrationReport]) -> str:
     """Return one diagram per quoted quantity, side by side, with histograms below and a legend."""
     whats = list(dict.fromkeys(row.what for row in rows))
     names = list(dict.fromkeys(row.name for row in rows))
-    colour = {name: svg.COLOURS[i % len(svg.COLOURS)] for i, name in enumerate(names)}
+    series = {name: series_class(number) for number, name in enumerate(names)}
     wide = len(whats) * (_SIDE + _GAP) + 200
     high = _TOP + _SIDE + 60 + len(names) * (_BARS + 26)
-    drawn = []
+    drawn: list[str] = []
     for column, what in enumerate(whats):
-        rows_of_quantity = [row for row in rows if row.what == what]
-        drawn.append(_diagram(_LEFT + column * (_SIDE + _GAP), what, rows_of_quantity, colour))
-        for line, row in enumerate(rows_of_quantity):
-            drawn.append(_bars(_LEFT + column * (_SIDE + _GAP), _TOP + _SIDE + 62 + line * (_BARS + 26), row, colour))
-    x = len(whats) * (_SIDE + _GAP) + 10
-    for i, name in enumerate(names):
-        y = _TOP + 14 + 20 * i
-        drawn.append(f'<line x1="{x}" x2="{x + 22}" y1="{y}" y2="{y}" stroke="{colour[name]}" stroke-width="2.5"/>')
-        drawn.append(svg.text(x + 28, y + 4, name))
-    return svg.picture("Calibration of quotes", wide, high, drawn, alone=True)
+        x, rows_of_quantity = _LEFT + column * (_SIDE + _GAP), [row for row in rows if row.what == what]
+        drawn += _diagram(x, what, rows_of_quantity, series)
+        for number, row in enumerate(rows_of_quantity):
+            drawn += _bars(x, _TOP + _SIDE + 62 + number * (_BARS + 26), row, series[row.name])
+    samples = [(line(0, 0, 22, 0, f"ln {series[name]}"), name) for name in names]
+    entries, _ = key(samples, len(whats) * (_SIDE + _GAP) + 10, 0, _TOP + 14)
+    return drawing.picture("Calibration of quotes", wide, high, [*drawn, *entries])
 
 
-def _diagram(x: int, what: str, rows: Sequence[CalibrationReport], colour: Mapping[str, str]) -> str:
+def _diagram(left: int, what: str, rows: Sequence[CalibrationReport], series: Mapping[str, str]) -> Iterator[str]:
     low = _TOP + _SIDE
-    parts = [f'<rect x="{x}" y="{_TOP}" width="{_SIDE}" height="{_SIDE}" fill="none" stroke="#999"/>']
-    parts.append(f'<line x1="{x}" y1="{low}" x2="{x + _SIDE}" y2="{_TOP}" stroke="#999" stroke-dasharray="5 4"/>')
-    for share in (0, 0.25, 0.5, 0.75, 1):
-        parts.append(svg.text(x + share * _SIDE, low + 16, f"{share:.0%}", "middle"))
-        parts.append(svg.text(x - 6, low - share * _SIDE + 4, f"{share:.0%}", "end"))
-    parts.append(svg.text(x + _SIDE / 2, _TOP - 10, what, "middle", bold=True))
-    parts.append(svg.text(x + _SIDE / 2, low + 34, "promised", "middle"))
+    x, y = Scale(0, 1, left, left + _SIDE), Scale(0, 1, low, _TOP)
+    yield from value_grid(y, 0.25, left, left + _SIDE, lambda number: f"{number / 4:.0%}")
+    for number in x.ticks(0.25):
+        yield from foot_tick(x.at(number / 4), low, f"{number / 4:.0%}")
+    yield line(left, low, left + _SIDE, _TOP, "dash")
+    yield text(left + _SIDE / 2, _TOP - 10, what, "b m")
+    yield text(left + _SIDE / 2, low + 34, "promised", "s m")
     for row in rows:
         points = [(0.0, 0.0), *zip(CURVE, row.curve, strict=True), (1.0, 1.0)]
-        path = " ".join(f"{x + p * _SIDE:.1f},{low - q * _SIDE:.1f}" for p, q in points)
-        parts.append(f'<polyline points="{path}" fill="none" stroke="{colour[row.name]}" stroke-width="2"/>')
+        yield polyline([(x.at(p), y.at(q)) for p, q in points], f"ln {series[row.name]}")
         for c in row.covered:
-            at, top, end = x + c.level * _SIDE, low - c.held.high * _SIDE, low - c.held.low * _SIDE
-            style = f'stroke="{colour[row.name]}" stroke-opacity="0.5"'
-            parts.append(f'<line x1="{at:.1f}" x2="{at:.1f}" y1="{top:.1f}" y2="{end:.1f}" {style}/>')
-    return "\n".join(parts)
+            yield line(x.at(c.level), y.at(c.held.high), x.at(c.level), y.at(c.held.low), f"er {series[row.name]}")
 
 
-def _bars(x: int, y: int, row: CalibrationReport, colour: Mapping[str, str]) -> str:
+def _bars(x: int, y: int, row: CalibrationReport, colour: str) -> Iterator[str]:
     each, most = _SIDE / len(row.bars), max(0.2, *row.bars)
-    parts = [svg.text(x, y + 10, row.name)]
+    scale = Scale(0, most, y + _BARS, y + 16)
+    yield text(x, y + 10, row.name)
     for i, share in enumerate(row.bars):
-        high = share / most * (_BARS - 16)
-        place = f'x="{x + i * each + 1:.1f}" y="{y + _BARS - high:.1f}" width="{each - 2:.1f}" height="{high:.1f}"'
-        parts.append(f'<rect {place} fill="{colour[row.name]}" fill-opacity="0.6"/>')
-    even = y + _BARS - 1 / len(row.bars) / most * (_BARS - 16)
-    parts.append(
-        f'<line x1="{x}" x2="{x + _SIDE}" y1="{even:.1f}" y2="{even:.1f}" stroke="#444" stroke-dasharray="4 3"/>'
-    )
-    return "\n".join(parts)
+        top = scale.at(share)
+        yield rect(x + i * each + 1, top, each - 2, y + _BARS - top, f"use {colour}")
+    even = scale.at(1 / len(row.bars))
+    yield line(x, even, x + _SIDE, even, "dash")

@@ -7,13 +7,29 @@ Scales and axes are in :mod:`router.render.axes`.
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 
 from router.render.tables import clip_text
 
+# Colours of series, classes c0 to c7, that people with red-green blindness can tell apart (after Okabe and Ito,
+# "Color Universal Design", 2008), darker in light and brighter in dark until they have a contrast of 3:1.
+SERIES = 8
 _WIDE = frozenset("mwMW@%&")
+_MARGIN = 12  # around a picture in a file of its own
+_TOKENS = re.compile(r":root\{(.*?)\}", re.DOTALL)
+_TOKEN = re.compile(r"--(\w+):([^;}]+)")
+_VARIABLE = re.compile(r"var\(--(\w+)\)")
 _NARROW = frozenset("iljtfrI.,:;'|!()[] ·-/")
+
+
+def series_class(number: int) -> str:
+    """Return the classes of the line of a series: its colour, and dashes that change with every fourth."""
+    dashes = number // 4 % 4
+    return f"c{number % SERIES}{f' d{dashes}' if dashes else ''}"
 
 
 def element(tag: str, content: str = "", **attributes: object) -> str:
@@ -60,6 +76,33 @@ def dot(x: float, y: float, radius: float, cls: str, content: str = "", **more: 
     return element("circle", content, cx=float(x), cy=float(y), r=radius, cls=cls, **more)
 
 
+def mark(shape: str, x: float, y: float, size: float, cls: str, content: str = "", **more: object) -> str:
+    """Return a mark around a point: a circle, square, diamond, triangle, or a triangle that hangs from it: ``drop``."""
+    if shape == "circle":
+        return dot(x, y, size, cls, content, **more)
+    if shape == "square":
+        return rect(x - size, y - size, 2 * size, 2 * size, cls, content, **more)
+    half = f"{size + 1:.1f}"
+    paths = {
+        "diamond": f"M{x:.1f} {y - size - 1:.1f}l{half} {half}l-{half} {half}l-{half} -{half}z",
+        "triangle": f"M{x - size - 1:.1f} {y + size:.1f}h{2 * size + 2:.1f}l-{half} -{2 * size + 1:.1f}z",
+        "drop": f"M{x - size:.1f} {y:.1f}h{2 * size:.1f}l-{size:.1f} {2 * size - 1:.1f}z",
+    }
+    return element("path", content, d=paths[shape], cls=cls, **more)
+
+
+def key(entries: Iterable[tuple[str, str]], left: float, right: float, y: float) -> tuple[list[str], float]:
+    """Return samples, drawn 22 pixels wide around height 0, with their words in rows, and where the rows end."""
+    parts, x = [], left
+    for sample, words in entries:
+        width = 44 + text_width(words)
+        if x > left and x + width > right:
+            x, y = left, y + 18
+        parts += [element("g", sample, transform=f"translate({x:.1f} {y:.1f})"), text(x + 28, y + 4, words)]
+        x += width
+    return parts, y + 18
+
+
 def text(x: float, y: float, words: str, cls: str = "") -> str:
     """Return words at a point; classes ``m`` and ``e`` centre and end them there."""
     return element("text", html.escape(words, quote=False), x=float(x), y=float(y), cls=cls)
@@ -79,6 +122,36 @@ def picture(name: str, width: int, height: float, parts: Sequence[str], *, has_l
     role = "group" if has_links else "img"
     head = f'<svg viewBox="0 0 {width} {height:.0f}" role="{role}" aria-label="{html.escape(name)}">'
     return f"{head}{''.join(parts)}</svg>"
+
+
+def stylesheet() -> str:
+    """Return the style of drawings: colours in light and dark, then one rule or more for each class."""
+    return files("router.render").joinpath("templates", "drawing.css").read_text(encoding="utf-8")
+
+
+def stand_alone(drawn: str) -> str:
+    """Return a picture as the content of a file of its own, with its size, its style and a ground."""
+    head, body = drawn.split(">", 1)
+    width, height = head.split('viewBox="0 0 ', 1)[1].split('"', 1)[0].split()
+    wide, high = int(width) + 2 * _MARGIN, int(height) + 2 * _MARGIN
+    size = f'xmlns="http://www.w3.org/2000/svg" width="{wide}" height="{high}" font-family="sans-serif"'
+    ground = f'<rect x="-{_MARGIN}" y="-{_MARGIN}" width="{wide}" height="{high}" class="gap"/>'
+    head = head.replace("<svg", f"<svg {size}", 1)
+    head = head.replace(f'"0 0 {width} {height}"', f'"-{_MARGIN} -{_MARGIN} {wide} {high}"', 1)
+    return f"{head}><style>\n{_file_style()}</style>{ground}{body}\n"
+
+
+@cache
+def _file_style() -> str:
+    """Return the style without variables, which viewers of SVG other than browsers do not know."""
+    light, dark = (dict(_TOKEN.findall(block)) for block in _TOKENS.findall(stylesheet()))
+    rules = stylesheet().rpartition("}}\n")[2].replace("var(--c)", "currentColor").replace("--c:", "color:")
+    coloured = "".join(rule for rule in rules.splitlines(keepends=True) if "var(" in rule)
+    return f"{_resolve(rules, light)}@media screen and (prefers-color-scheme:dark){{\n{_resolve(coloured, dark)}}}\n"
+
+
+def _resolve(css: str, tokens: Mapping[str, str]) -> str:
+    return _VARIABLE.sub(lambda name: tokens[name[1]], css)
 
 
 def text_width(words: str, *, bold: bool = False) -> float:

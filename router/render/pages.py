@@ -17,7 +17,7 @@ from markupsafe import Markup
 
 from pricing.money import Usd
 from pricing.units import format_count
-from router.render import figures
+from router.render import drawing, figures
 from router.render.page_frame import PageFrame
 from router.showback.report.values import exact_text
 
@@ -58,7 +58,7 @@ def fill_frame(parts: PageParts, frame: PageFrame, box: Markup) -> str:
 
 def stylesheet() -> str:
     """Return the one style sheet of all pages."""
-    return files("router.render").joinpath("templates", "pages.css").read_text(encoding="utf-8")
+    return drawing.stylesheet() + files("router.render").joinpath("templates", "pages.css").read_text(encoding="utf-8")
 
 
 @cache

@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from pricing.money import Usd, UsdPerHour
 from router.render import drawing
-from router.render.axes import TimeScale, free_ticks, time_words
+from router.render.axes import Scale, TimeScale, free_ticks, time_words
 from router.render.drawing import fit_text, line, polyline, rect, text
 from router.render.figures import MARKET_LETTERS, money
 from router.render.history_text import format_place
@@ -20,17 +20,25 @@ from router.render.prices_view import HistoryReport, SeriesPicture
 
 MOST_ROWS = 24
 _TOP = 24.0
-_PLOT, _STRIP = 40.0, 8.0
-_ROW = _PLOT + _STRIP + 18
+_STRIP = 8.0
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryLayout:
-    """Width of a drawing with its columns for names and last prices; a ``narrow`` one names above."""
+    """Width of a drawing with its columns for names and last prices; a ``narrow`` one names above.
+
+    ``plot`` is how high the highest price of all is drawn.
+    """
 
     width: int
     gutter: float
     narrow: bool = False
+    plot: float = 40.0
+
+    @property
+    def row(self) -> float:
+        """Return the height of a row."""
+        return self.plot + _STRIP + 18 + (18 if self.narrow else 0)
 
 
 WIDE, MIDDLE, NARROW = HistoryLayout(1078, 230), HistoryLayout(692, 190), HistoryLayout(340, 0, narrow=True)
@@ -43,11 +51,10 @@ def draw_history(report: HistoryReport, layout: HistoryLayout) -> str:
     prices = [price for each in shown for _, price in each.steps]
     top_price = max(prices, default=UsdPerHour(0))
     scale = TimeScale(report.since, report.until, report.until, layout.gutter, layout.width - _PRICE_COLUMN)
-    extra = 18.0 if layout.narrow else 0.0
-    bottom = _TOP + len(shown) * (_ROW + extra)
+    bottom = _TOP + len(shown) * layout.row
     parts = list(_draw_axis(scale, layout, bottom))
     for at, each in enumerate(shown):
-        y = _TOP + at * (_ROW + extra)
+        y = _TOP + at * layout.row
         parts += _draw_row(each, report.until, scale, layout, y, top_price)
     name = (
         "Prices over time: a row per place, machine and market, all on one scale from $0; below each line the share of "
@@ -75,21 +82,20 @@ def _draw_row(
         room = layout.gutter - 14
         parts.append(text(0, y + 18, fit_text(names[0], room, bold=True), "b"))
         parts.append(text(0, y + 34, fit_text(names[1], room), "s"))
-    floor = y + 8 + _PLOT
+    floor = y + 8 + layout.plot
     parts.append(line(scale.left, floor, scale.right, floor, "ax"))
     if each.steps and top_price.nanos:
-        parts.append(_draw_steps(each, until, scale, floor, top_price))
+        usd = Scale(0, top_price.nanos, floor, floor - layout.plot)
         last = each.steps[-1][1]
-        height = _PLOT * last.nanos / top_price.nanos
-        words = money(Usd(last.nanos))
-        parts.append(text(scale.right + 6, min(floor - height + 4, floor), words, ""))
+        parts.append(_draw_steps(each, until, scale, usd))
+        parts.append(text(scale.right + 6, min(usd.at(last.nanos) + 4, floor), money(Usd(last.nanos))))
     else:
         parts.append(text(scale.left + 6, floor - 14, "no price was stated", "s"))
     return parts + _draw_stock(each, scale, floor + 4)
 
 
-def _draw_steps(each: SeriesPicture, until: datetime, scale: TimeScale, floor: float, top_price: UsdPerHour) -> str:
-    heights = [floor - _PLOT * price.nanos / top_price.nanos for _, price in each.steps]
+def _draw_steps(each: SeriesPicture, until: datetime, scale: TimeScale, usd: Scale) -> str:
+    heights = [usd.at(price.nanos) for _, price in each.steps]
     edges = [*(scale.at(at) for at, _ in each.steps), scale.at(until)]
     points = [(x, y) for y, ends in zip(heights, pairwise(edges), strict=True) for x in ends]
     words = drawing.title(f"{format_place(each.stats)}, {each.stats.instance_type}: {len(each.steps)} prices")

@@ -20,6 +20,7 @@ _WEST, _EAST = -135.0, 180.0
 _GRID = 30
 _MARK = 4.5
 _LINE = 14.0
+_SHAPES = {Market.SPOT: "circle", Market.ON_DEMAND: "square", Market.RESERVED: "diamond"}
 _CONTINENTS = (
     ("North America", 54.0, -105.0), ("South America", -14.0, -60.0), ("Europe", 63.5, 40.0), ("Africa", 6.0, 20.0),
     ("Asia", 48.0, 95.0), ("Australia", -25.0, 134.0),
@@ -98,13 +99,7 @@ def _draw_mark(found: Sequence[RegionPrices], x: float, y: float, layout: MapLay
     size = 3.5 if layout.narrow else _MARK
     words = drawing.title("; ".join(_tooltip(each) for each in found))
     data = {"data_regions": " ".join(str(each.id) for each in found), "data_market": market.value}
-    if market is Market.SPOT:
-        return element("circle", words, cx=x, cy=y, r=size, cls=f"full {market}", **data)
-    if market is Market.ON_DEMAND:
-        return rect(x - size, y - size, 2 * size, 2 * size, f"full {market}", words, **data)
-    half = f"{size + 1:.1f}"
-    path = f"M{x:.1f} {y - size - 1:.1f}l{half} {half}l-{half} {half}l-{half} -{half}z"
-    return element("path", words, d=path, cls=f"full {market}", **data)
+    return drawing.mark(_SHAPES[market], x, y, size, f"full {market}", words, **data)
 
 
 def _market(found: Sequence[RegionPrices]) -> Market:

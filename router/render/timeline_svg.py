@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 from router.render import drawing
 from router.render.axes import TimeScale, free_ticks, time_words
-from router.render.drawing import element, fit_text, line, rect, text, text_width
+from router.render.drawing import fit_text, line, rect, text, text_width
 from router.render.figures import MARKET_LETTERS, day_clock
 
 _TOP = 40.0
@@ -127,10 +127,7 @@ def _draw_bar(bar: TimelineBar, left: float, right: float, y: float, scale: Time
     for at in bar.saves:
         x = scale.at(at)
         parts.append(line(x, y + _BAR - 4, x, y + _BAR + 3, "mkl"))
-    for at in bar.notices:
-        x = scale.at(at)
-        parts.append(element("path", d=f"M{x - 4:.1f} {y - 6:.1f}h8l-4 7z", cls="full inv"))
-    return parts
+    return parts + [drawing.mark("drop", scale.at(at), y - 6, 4, "full inv") for at in bar.notices]
 
 
 def _draw_axis(timeline: Timeline, scale: TimeScale, layout: TimelineLayout, bottom: float) -> list[str]:

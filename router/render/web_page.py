@@ -1,12 +1,14 @@
-"""HTML pages without external scripts, links or fonts, and atomic writing of pages and images."""
+"""Write HTML pages without external scripts, links or fonts, in light and dark."""
 
 from __future__ import annotations
 
 import html
 
+from router.render.drawing import stylesheet
+
 # Style that all pages share; each page adds its own.
 _STYLE = """
-body { font: 15px/1.4 sans-serif; margin: 2em auto; padding: 0 1em; color: #222; background: #fff }
+body { font: 15px/1.4 sans-serif; margin: 2em auto; padding: 0 1em; color: var(--ink); background: var(--sf) }
 svg { max-width: 100%; height: auto }
 table { border-collapse: collapse }
 """
@@ -20,7 +22,7 @@ def html_document(title: str, style: str, body: str) -> str:
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width">
 <title>{html.escape(title)}</title>
-<style>{_STYLE}{style.lstrip()}</style>
+<style>{stylesheet()}{_STYLE}{style.lstrip()}</style>
 </head>
 <body>
 {body}

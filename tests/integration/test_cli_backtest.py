@@ -182,16 +182,6 @@ def test_a_page_that_needs_nothing_else(traces: Path, tmp_path: Path) -> None:
     assert again.read_bytes() == file.read_bytes()
 
 
-def test_without_pictures_it_says_what_to_install(
-    traces: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    result = run(traces, *BASE, "--html", tmp_path / "page.html")
-    assert result.exit_code == ExitCode.FAILURE
-    assert "pip install 'stepfare[plot]'" in result.stderr
-    assert not list(tmp_path.iterdir())
-
-
 def test_policies_are_listed_and_all_that_can_ask_do(traces: Path) -> None:
     listed = command.run("backtest", "--list-policies")
     assert listed.exit_code == 0

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import builtins
 import csv
 import json
-import struct
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -160,7 +158,7 @@ def test_nothing_passes(folder: Path) -> None:
         (("--accelerator", "H10"), "did you mean H100?"),
         (("--accelerator", "A10", "--instance-type", "p5.48xlarge"), "none of these machines has A10"),
         (("--market", "barter"), "barter"),
-        (("--plot", "prices.pdf"), "name a .png or an .html file"),
+        (("--plot", "prices.pdf"), "is neither .svg nor .html"),
         (("--book", "none.parquet", "--accelerator", "H100"), "no such file"),
         (("--now", "yesterday"), "--now"),
     ],
@@ -182,32 +180,40 @@ def test_a_broken_part_is_exit_code_2_and_named(folder: Path) -> None:
 
 
 def test_a_picture(folder: Path, tmp_path: Path) -> None:
-    file = tmp_path / "prices.png"
+    file = tmp_path / "prices.svg"
     result = run(folder, "--plot", file)
     assert result.exit_code == 0
     assert "PLACE" in result.stdout
-    content = file.read_bytes()
-    assert content.startswith(b"\x89PNG")
-    width, height = struct.unpack(">II", content[16:24])
-    assert width > 1000
-    assert height > 400
+    content = file.read_text(encoding="utf-8")
+    root = ElementTree.fromstring(content)
+    assert float(root.attrib["width"]) > 1000
+    assert len(root.findall("{http://www.w3.org/2000/svg}polyline")) == 2
+    assert "prefers-color-scheme:dark" in content
+    assert "var(" not in content, "viewers other than browsers know no variables"
     run(folder, "--plot", file)
-    assert file.read_bytes() == content
+    assert file.read_text(encoding="utf-8") == content
     assert [left.name for left in tmp_path.iterdir() if left.name.endswith(".part")] == []
+
+
+def test_a_png_is_refused_and_says_what_is_drawn(folder: Path, tmp_path: Path) -> None:
+    result = run(folder, "--plot", tmp_path / "prices.png")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "prices.png: only SVG is drawn now\n    name a .svg or an .html file" in result.stderr
+    assert not (tmp_path / "prices.png").exists()
 
 
 def test_a_page_that_needs_nothing_else(folder: Path, tmp_path: Path) -> None:
     file = tmp_path / "prices.html"
-    history.append(folder, [a_point(1, str(i + 1), zone=f"$z-{i}$") for i in range(8)])
-    result = run(folder, "--plot", file)
-    assert "prices.html shows 8 of 11 series" in result.stderr
+    history.append(folder, [a_point(1, str(i + 1), zone=f"$z-{i}$") for i in range(24)])
+    result = run(folder, "--limit", 0, "--plot", file)
+    assert "prices.html shows 24 of 27 series" in result.stderr
     text = file.read_text(encoding="utf-8")
     page = ElementTree.fromstring(
         text.replace("<!doctype html>", "")
         .replace('<meta charset="utf-8">', "")
         .replace('<meta name="viewport" content="width=device-width">', "")
     )
-    assert page.find(".//{http://www.w3.org/2000/svg}svg") is not None
+    assert page.find(".//svg") is not None
     links = [value for node in page.iter() for name, value in node.items() if name.endswith(("href", "src"))]
     assert [link for link in links if not link.startswith(("#", "data:"))] == []
     assert ("<script" in text, "@import" in text) == (False, False)
@@ -216,7 +222,7 @@ def test_a_page_that_needs_nothing_else(folder: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("arguments", [("--market", "on_demand"), ("--zone", "us-east-1a")])
 def test_pictures_of_prices_with_and_without_stock(arguments: tuple[str, ...], folder: Path, tmp_path: Path) -> None:
-    for name in ("a.png", "a.html"):
+    for name in ("a.svg", "a.html"):
         result = run(folder, *arguments, "--plot", tmp_path / name)
         assert result.exit_code == 0
     page = (tmp_path / "a.html").read_text(encoding="utf-8")
@@ -224,31 +230,14 @@ def test_pictures_of_prices_with_and_without_stock(arguments: tuple[str, ...], f
 
 
 def test_series_with_neither_price_nor_stock_make_no_picture(folder: Path, tmp_path: Path) -> None:
-    result = run(folder, "--cloud", "gcp", "--plot", tmp_path / "a.png")
+    result = run(folder, "--cloud", "gcp", "--plot", tmp_path / "a.svg")
     assert result.exit_code == 0
-    assert "a.png is not written" in result.stderr
-    assert not (tmp_path / "a.png").exists()
-
-
-def test_a_picture_without_a_library_says_what_to_install(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    real = builtins.__import__
-
-    def without(name: str, *rest: Any, **more: Any) -> Any:
-        if name.startswith("matplotlib"):
-            raise ModuleNotFoundError(name)
-        return real(name, *rest, **more)
-
-    monkeypatch.setattr(builtins, "__import__", without)
-    result = run(folder, "--plot", tmp_path / "a.png")
-    assert result.exit_code == 1
-    assert "pip install 'stepfare[plot]'" in result.stderr
-    assert not (tmp_path / "a.png").exists()
+    assert "a.svg is not written" in result.stderr
+    assert not (tmp_path / "a.svg").exists()
 
 
 def test_a_picture_that_cannot_be_written_is_a_failure(folder: Path, tmp_path: Path) -> None:
-    result = run(folder, "--plot", tmp_path / "none" / "a.png")
+    result = run(folder, "--plot", tmp_path / "none" / "a.svg")
     assert result.exit_code == 1
     assert "cannot be written" in result.stderr
 
