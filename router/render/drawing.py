@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from typing import TypeVar
+
+from markupsafe import Markup
 
 from router.render.tables import clip_text
 
@@ -20,6 +23,7 @@ from router.render.tables import clip_text
 SERIES = 8
 _WIDE = frozenset("mwMW@%&")
 _MARGIN = 12  # around a picture in a file of its own
+_Layout = TypeVar("_Layout")
 _TOKENS = re.compile(r":root\{(.*?)\}", re.DOTALL)
 _TOKEN = re.compile(r"--(\w+):([^;}]+)")
 _VARIABLE = re.compile(r"var\(--(\w+)\)")
@@ -122,6 +126,16 @@ def picture(name: str, width: int, height: float, parts: Sequence[str], *, has_l
     role = "group" if has_links else "img"
     head = f'<svg viewBox="0 0 {width} {height:.0f}" role="{role}" aria-label="{html.escape(name)}">'
     return f"{head}{''.join(parts)}</svg>"
+
+
+def in_widths(draw: Callable[[_Layout], str], layouts: Iterable[_Layout]) -> Markup:
+    """Return a picture once for each of the three widths of a page, of which the style shows one.
+
+    It is empty where nothing is drawn. ``draw`` has to escape every text, as the functions of this module do.
+    """
+    drawn = [draw(layout) for layout in layouts]
+    shown = (f'<div class="{width}">{each}</div>' for width, each in zip("wtn", drawn, strict=True))
+    return Markup("".join(shown) if all(drawn) else "")
 
 
 def stylesheet() -> str:

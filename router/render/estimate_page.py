@@ -6,12 +6,11 @@ import math
 from dataclasses import dataclass
 from datetime import datetime
 
-from markupsafe import Markup
-
 from pricing.money import Usd
 from router.planning.document.plan_usage import COST_TERMS
 from router.planning.estimate.gang_estimates import GangAnswer, GangEstimate, JobEstimate, Span, UsdSpan
-from router.render.estimate_plot import PLOT_MIDDLE, PLOT_NARROW, PLOT_WIDE, draw_estimate, plot_unit
+from router.render.drawing import in_widths
+from router.render.estimate_plot import PLOTS, draw_estimate, plot_unit
 from router.render.estimate_text import (
     largest_text,
     layout_text,
@@ -50,7 +49,6 @@ class PageRow:
 
 def estimate_page(estimate: JobEstimate, now: datetime) -> str:
     """Return the page as HTML; the same estimate gives the same bytes."""
-    layouts = {"wide": PLOT_WIDE, "middle": PLOT_MIDDLE, "narrow": PLOT_NARROW}
     decimals = _decimals(estimate)
     rows = [_page_row(row, decimals) for row in estimate.rows]
     used = [at for at in range(len(COST_TERMS)) if any(row.terms and row.terms[at] != "0" for row in rows)]
@@ -63,8 +61,7 @@ def estimate_page(estimate: JobEstimate, now: datetime) -> str:
         unit=plot_unit(estimate),
         term_heads=[TERM_HEADS[at] for at in used],
         used=used,
-        # Safe: every text in a drawing was escaped when it was drawn.
-        drawings={name: Markup(draw_estimate(estimate, layout)) for name, layout in layouts.items()},
+        drawings=in_widths(lambda layout: draw_estimate(estimate, layout), PLOTS),
         usd=lambda amount: f"${format_step_price(amount)}",
         usd_range=usd_range,
         number=number,

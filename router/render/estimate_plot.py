@@ -31,9 +31,11 @@ class PlotLayout:
     dot: float
 
 
-PLOT_WIDE = PlotLayout(1078, 150.0, 190.0, 30.0, 5.0)
-PLOT_MIDDLE = PlotLayout(692, 130.0, 180.0, 30.0, 4.5)
-PLOT_NARROW = PlotLayout(340, 0.0, 0.0, 44.0, 3.0)
+PLOTS = (
+    PlotLayout(1078, 150.0, 190.0, 30.0, 5.0),
+    PlotLayout(692, 130.0, 180.0, 30.0, 4.5),
+    PlotLayout(340, 0.0, 0.0, 44.0, 3.0),
+)
 
 
 @dataclass(frozen=True, slots=True)

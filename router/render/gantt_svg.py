@@ -36,9 +36,11 @@ class GanttLayout:
     narrow: bool = False
 
 
-WIDE = GanttLayout(1078, 150, 66)
-MIDDLE = GanttLayout(692, 150, 62)
-NARROW = GanttLayout(340, 0, 46, narrow=True)
+GANTTS = (
+    GanttLayout(1078, 150, 66),
+    GanttLayout(692, 150, 62),
+    GanttLayout(340, 0, 46, narrow=True),
+)
 
 
 @dataclass(frozen=True, slots=True)

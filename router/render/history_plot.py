@@ -13,7 +13,7 @@ from router.prices.history import Selection
 from router.prices.history_stats import SeriesStats, read_buckets, read_price_steps
 from router.render.drawing import stand_alone
 from router.render.history_text import HistoryView, cells, format_place
-from router.render.price_history_svg import MOST_ROWS, WIDE, draw_history
+from router.render.price_history_svg import HISTORIES, MOST_ROWS, draw_history
 from router.render.prices_view import HistoryReport, SeriesPicture
 from router.render.tables import format_timestamp
 from router.render.web_page import html_document
@@ -45,7 +45,8 @@ def draw(file: Path, folder: Path, shown: HistoryView) -> tuple[bytes | None, st
     report = _read_pictures(folder, shown, drawable[:MOST_ROWS])
     count = len(report.series)
     note = f"{file.name} shows {count} of {len(shown.series)} series" if count < len(shown.series) else ""
-    drawn = draw_history(report, replace(WIDE, plot=min(max(_PLOTS / count, WIDE.plot), _HIGHEST_PLOT)))
+    wide = HISTORIES[0]
+    drawn = draw_history(report, replace(wide, plot=min(max(_PLOTS / count, wide.plot), _HIGHEST_PLOT)))
     content = stand_alone(drawn) if file.suffix.lower() == ".svg" else page(report, drawn)
     return content.encode(), note
 

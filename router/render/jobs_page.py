@@ -9,8 +9,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 from urllib.parse import quote
 
-from markupsafe import Markup
-
 from pricing.money import ZERO, Usd
 from pricing.units import format_count
 from router.controller.report.job_report import (
@@ -21,15 +19,14 @@ from router.controller.report.job_report import (
     JobsReport,
     sum_by_item,
 )
+from router.render.drawing import in_widths
 from router.render.figures import MARKET_LETTERS, MARKET_WORDS, chance, hours, money
 from router.render.journal_words import describe_entry, describe_notice, describe_state
 from router.render.page_frame import PageFrame
 from router.render.pages import fill_template, time_of
 from router.render.planned_job_page import planned_job_url
 from router.render.timeline_svg import (
-    MIDDLE,
-    NARROW,
-    WIDE,
+    TIMELINES,
     Timeline,
     TimelineBar,
     draw_timeline,
@@ -327,7 +324,6 @@ def job_page(report: JobReport, frame: PageFrame | None = None, tonight_url: str
     """
     run = report.runs[-1]
     timeline = timeline_of(run, report.now)
-    layouts = {"wide": WIDE, "middle": MIDDLE, "narrow": NARROW}
     earlier = list(reversed(report.runs[:-1]))
     return fill_template(
         "job.html",
@@ -340,8 +336,7 @@ def job_page(report: JobReport, frame: PageFrame | None = None, tonight_url: str
         saves=sum(len(bar.saves) for bar in timeline.bars),
         timeline=timeline,
         markets=[(market, MARKET_WORDS[market], MARKET_LETTERS[market]) for market in markets_drawn(timeline.bars)],
-        # Safe: every text in a drawing was escaped when it was drawn.
-        drawings={name: Markup(draw_timeline(timeline, layout)) for name, layout in layouts.items()},
+        drawings=in_widths(lambda layout: draw_timeline(timeline, layout), TIMELINES),
         earlier=[(gang_row(one[-1].outlook), one, _total(one), _starts(one)) for one in earlier[:MOST_RUNS]],
         more_earlier=len(earlier) - len(earlier[:MOST_RUNS]),
         items=_item_rows(run),

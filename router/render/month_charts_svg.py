@@ -26,9 +26,11 @@ class ChartLayout:
     right: float
 
 
-CHART_WIDE = ChartLayout(1078, 212, 60, 150)
-CHART_MIDDLE = ChartLayout(692, 212, 60, 150)
-CHART_NARROW = ChartLayout(340, 190, 52, 10)
+CHARTS = (
+    ChartLayout(1078, 212, 60, 150),
+    ChartLayout(692, 212, 60, 150),
+    ChartLayout(340, 190, 52, 10),
+)
 
 
 def draw_days(

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from markupsafe import Markup
-
 from router.planning.document.plan import Plan
+from router.render.drawing import in_widths
 from router.render.page_frame import PageFrame
 from router.render.pages import fill_template
 from router.render.since_view import SinceView, bridge_of
-from router.render.waterfall_svg import BRIDGE_MIDDLE, BRIDGE_NARROW, BRIDGE_WIDE, draw_waterfall
+from router.render.waterfall_svg import BRIDGES, draw_waterfall
 
 _NAME = "Waterfall of what each kind of change adds to the cost"
 
@@ -16,7 +15,6 @@ _NAME = "Waterfall of what each kind of change adds to the cost"
 def plan_diff_page(plan: Plan, digest: str, since: SinceView, frame: PageFrame | None = None) -> str:
     """Return the page as HTML; the same plans give the same bytes."""
     steps = bridge_of(since)
-    layouts = {"wide": BRIDGE_WIDE, "middle": BRIDGE_MIDDLE, "narrow": BRIDGE_NARROW}
     return fill_template(
         "plan_diff.html",
         frame=frame,
@@ -24,6 +22,5 @@ def plan_diff_page(plan: Plan, digest: str, since: SinceView, frame: PageFrame |
         digest=digest,
         plan_id=f"plan-{digest[:12]}",
         since=since,
-        # Safe: every text in a drawing was escaped when it was drawn.
-        drawings={name: Markup(draw_waterfall(steps, "USD", layout, _NAME)) for name, layout in layouts.items()},
+        drawings=in_widths(lambda layout: draw_waterfall(steps, "USD", layout, _NAME), BRIDGES),
     )

@@ -41,7 +41,7 @@ class HistoryLayout:
         return self.plot + _STRIP + 18 + (18 if self.narrow else 0)
 
 
-WIDE, MIDDLE, NARROW = HistoryLayout(1078, 230), HistoryLayout(692, 190), HistoryLayout(340, 0, narrow=True)
+HISTORIES = (HistoryLayout(1078, 230), HistoryLayout(692, 190), HistoryLayout(340, 0, narrow=True))
 _PRICE_COLUMN = 62.0
 
 

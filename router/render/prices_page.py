@@ -8,14 +8,12 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from urllib.parse import urlencode
 
-from markupsafe import Markup
-
 from pricing.hazard import AGE_SCALE_HOURS
 from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
 from pricing.units import format_count
 from router.prices.refresh_record import RefreshRecord
-from router.render import price_history_svg, region_map_svg
+from router.render.drawing import in_widths
 from router.render.figures import MARKET_LETTERS, MARKET_WORDS, day_clock, hours, money, percent
 from router.render.history_text import format_place
 from router.render.offers_text import OfferRow
@@ -23,8 +21,9 @@ from router.render.page_frame import PageFrame
 from router.render.pages import fill_template
 from router.render.pool_risk_text import format_interval, format_level, format_own
 from router.render.pool_risk_view import TOLD_CHANCES, PoolRisk
+from router.render.price_history_svg import HISTORIES, MOST_ROWS, draw_history
 from router.render.prices_view import CloudHealth, HistoryReport, PricesReport, RegionPrices, SeriesPicture
-from router.render.region_map_svg import draw_map
+from router.render.region_map_svg import MAPS, draw_map
 
 # The accelerator that the sentence and the map are about until another one is asked for.
 USUAL_ACCELERATOR = "H100"
@@ -48,7 +47,6 @@ def prices_page(
     frame: PageFrame | None = None,
 ) -> str:
     """Return the page of the price book in use; ``regions`` and spot pools (``risks``) are those of the accelerator."""
-    layouts = {"wide": region_map_svg.WIDE, "middle": region_map_svg.MIDDLE, "narrow": region_map_svg.NARROW}
     book, today = report.book, report.now.date()
     usual = USUAL_ACCELERATOR
     return fill_template(
@@ -80,8 +78,7 @@ def prices_page(
         unpublished=bool(risks) and all(each.is_unpublished for each in risks),
         age_scale=f"{AGE_SCALE_HOURS:g} h",
         markets=[(m.value, MARKET_WORDS[m.value], MARKET_LETTERS[m.value]) for m in _MARKETS],
-        # Safe: every text in a drawing was escaped when it was drawn.
-        maps={name: Markup(draw_map(regions, accelerator, layout)) for name, layout in layouts.items()},
+        map=in_widths(lambda layout: draw_map(regions, accelerator, layout), MAPS),
     )
 
 
@@ -102,8 +99,6 @@ class HistoryFields:
 
 def history_page(report: HistoryReport, fields: HistoryFields, frame: PageFrame | None = None) -> str:
     """Return the page of the history of an accelerator, as far as a region and a market confine it."""
-    layouts = {"wide": price_history_svg.WIDE, "middle": price_history_svg.MIDDLE, "narrow": price_history_svg.NARROW}
-    drawn = {name: Markup(price_history_svg.draw_history(report, layout)) for name, layout in layouts.items()}
     pools = [each for each in report.series if each.exposure is not None and each.exposure.hours > 0]
     return fill_template(
         "price_history.html",
@@ -113,8 +108,8 @@ def history_page(report: HistoryReport, fields: HistoryFields, frame: PageFrame 
         accelerator=fields.accelerator,
         region=fields.region,
         market=fields.market,
-        drawings=drawn if report.series else {},
-        drawn=min(len(report.series), price_history_svg.MOST_ROWS),
+        drawings=in_widths(lambda layout: draw_history(report, layout), HISTORIES) if report.series else "",
+        drawn=min(len(report.series), MOST_ROWS),
         rows=[_series_cells(each) for each in report.series[:MOST_SERIES]],
         lowest=_lowest(report),
         command=_history_command(fields),

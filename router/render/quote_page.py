@@ -11,6 +11,7 @@ from markupsafe import Markup
 from router.config.plan_files import QuoteAcceptance
 from router.quotes.other_deadline import DeadlineFigure
 from router.quotes.quote import Quote, Refused
+from router.render.drawing import in_widths
 from router.render.figures import chance, day_clock, money
 from router.render.page_frame import PageFrame
 from router.render.pages import fill_template
@@ -122,9 +123,9 @@ def quotes_page(
         actions=actions,
         page=quotes_view(quotes, refused),
         draw={
-            "curve": lambda view: _drawings({name: draw_curve(view.quote, each) for name, each in CURVES.items()}),
-            "spread": lambda view: _drawings({name: draw_spread(view, each) for name, each in SPREADS.items()}),
-            "run": lambda view: _drawings({name: draw_run(view, each) for name, each in STRIPS.items()}),
+            "curve": lambda view: in_widths(lambda layout: draw_curve(view.quote, layout), CURVES),
+            "spread": lambda view: in_widths(lambda layout: draw_spread(view, layout), SPREADS),
+            "run": lambda view: in_widths(lambda layout: draw_run(view, layout), STRIPS),
             "alternative": lambda view, row: Markup(draw_alternative(row, most_shown(view.alternatives))),
             "share": lambda driver: Markup(draw_share(driver)),
             "most": _most,
@@ -139,9 +140,3 @@ def quotes_page(
 
 def _most(view: QuoteView) -> str:
     return cost_words(most_shown(view.alternatives))
-
-
-def _drawings(found: dict[str, str]) -> dict[str, Markup] | None:
-    """Return drawings by layout as markup; None where there is nothing to draw."""
-    # Safe: every text in a drawing was escaped when it was drawn.
-    return {name: Markup(svg) for name, svg in found.items()} if all(found.values()) else None

@@ -48,17 +48,17 @@ class StripLayout:
     spacing: float
 
 
-CURVES = {
-    "wide": CurveLayout(1078, 292, 52, 40, 84),
-    "middle": CurveLayout(692, 292, 52, 30, 78),
-    "narrow": CurveLayout(340, 264, 42, 24, 52),
-}
-SPREADS = {"wide": (508, 194.0, 8.6), "middle": (508, 194.0, 8.6), "narrow": (340, 178.0, 7.4)}
-STRIPS = {
-    "wide": StripLayout(1078, 104, 5.7, 70),
-    "middle": StripLayout(692, 104, 5.0, 62),
-    "narrow": StripLayout(340, 0, 3.9, 48),
-}
+CURVES = (
+    CurveLayout(1078, 292, 52, 40, 84),
+    CurveLayout(692, 292, 52, 30, 78),
+    CurveLayout(340, 264, 42, 24, 52),
+)
+SPREADS = ((508, 194.0, 8.6), (508, 194.0, 8.6), (340, 178.0, 7.4))
+STRIPS = (
+    StripLayout(1078, 104, 5.7, 70),
+    StripLayout(692, 104, 5.0, 62),
+    StripLayout(340, 0, 3.9, 48),
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ class MapLayout:
     narrow: bool = False
 
 
-WIDE, MIDDLE, NARROW = MapLayout(1078), MapLayout(692), MapLayout(340, narrow=True)
+MAPS = (MapLayout(1078), MapLayout(692), MapLayout(340, narrow=True))
 
 
 def draw_map(regions: Sequence[RegionPrices], accelerator: str, layout: MapLayout) -> str:

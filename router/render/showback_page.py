@@ -13,18 +13,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
+from functools import partial
 
 from markupsafe import Markup
 
-from router.render.drawing import element
+from router.render.drawing import element, in_widths
 from router.render.month_answer import change_sentence, month_sentence, month_tiles, running_words
-from router.render.month_charts_svg import CHART_MIDDLE, CHART_NARROW, CHART_WIDE, draw_days, draw_months
+from router.render.month_charts_svg import CHARTS, draw_days, draw_months
 from router.render.page_frame import PageFrame
 from router.render.pages import fill_template
 from router.render.showback_text import select_columns, total_rows
 from router.render.showback_view import MonthPage, TeamRow, month_page_of
 from router.render.spend_links import MonthChoices, SpendLinks
-from router.render.waterfall_svg import BRIDGE_MIDDLE, BRIDGE_NARROW, BRIDGE_WIDE, draw_waterfall
+from router.render.waterfall_svg import BRIDGES, draw_waterfall
 from router.showback.report.values import (
     NUMBERS,
     CellKind,
@@ -122,32 +123,24 @@ def owner_link(links: SpendLinks | None, team: str | None, job: str | None) -> s
     return links.level(**names) if links is not None and names else None
 
 
-def _bridges(month: MonthPage) -> dict[str, list[tuple[str, Markup]]]:
-    """Return the drawings of each currency's bridge by layout. Safe: every text was escaped when it was drawn."""
-    layouts = {"w": BRIDGE_WIDE, "t": BRIDGE_MIDDLE, "n": BRIDGE_NARROW}
+def _bridges(month: MonthPage) -> dict[str, Markup]:
+    """Return the drawing of each currency's bridge."""
     return {
-        each.currency: [(name, Markup(draw_waterfall(each.steps, each.currency, at))) for name, at in layouts.items()]
+        each.currency: in_widths(partial(draw_waterfall, each.steps, each.currency), BRIDGES)
         for each in month.figures
         if each.steps
     }
 
 
-def _charts(month: MonthPage) -> dict[str, list[list[tuple[str, Markup]]]]:
-    """Return the drawings of days and months by currency, each by layout."""
-    layouts = {"w": CHART_WIDE, "t": CHART_MIDDLE, "n": CHART_NARROW}
-    charts: dict[str, list[list[tuple[str, Markup]]]] = {}
+def _charts(month: MonthPage) -> dict[str, list[Markup]]:
+    """Return the drawings of days and months by currency."""
+    charts: dict[str, list[Markup]] = {}
     for each in month.figures:
-        drawn = []
+        drawn = charts.setdefault(each.currency, [])
         if each.days:
-            drawn.append(
-                [
-                    (name, Markup(draw_days(each.days, month.month, each.budget, each.currency, at)))
-                    for name, at in layouts.items()
-                ]
-            )
+            drawn.append(in_widths(partial(draw_days, each.days, month.month, each.budget, each.currency), CHARTS))
         if len(each.months) >= _LEAST_MONTHS:
-            drawn.append([(name, Markup(draw_months(each.months, each.currency, at))) for name, at in layouts.items()])
-        charts[each.currency] = drawn
+            drawn.append(in_widths(partial(draw_months, each.months, each.currency), CHARTS))
     return charts
 
 

@@ -68,9 +68,11 @@ class TimelineLayout:
     narrow: bool = False
 
 
-WIDE = TimelineLayout(1078, 190, 70)
-MIDDLE = TimelineLayout(692, 170, 66)
-NARROW = TimelineLayout(340, 0, 56, narrow=True)
+TIMELINES = (
+    TimelineLayout(1078, 190, 70),
+    TimelineLayout(692, 170, 66),
+    TimelineLayout(340, 0, 56, narrow=True),
+)
 
 
 def draw_timeline(timeline: Timeline, layout: TimelineLayout) -> str:

@@ -8,8 +8,8 @@ from markupsafe import Markup
 
 from router.planning.document.plan import Plan
 from router.render.cost_terms_text import SHORT_COLUMNS
-from router.render.drawing import element
-from router.render.gantt_svg import MIDDLE, NARROW, WIDE, draw_gantt
+from router.render.drawing import element, in_widths
+from router.render.gantt_svg import GANTTS, draw_gantt
 from router.render.page_frame import PageFrame
 from router.render.pages import PageParts, fill_parts, fill_template
 from router.render.planned_job_page import planned_job_url
@@ -45,7 +45,6 @@ def tonight_parts(plan: Plan, digest: str, since: SinceView | None, urls: PlanUr
 
 def _values(plan: Plan, since: SinceView | None, digest: str, urls: PlanUrls, rows: int) -> dict[str, object]:
     night = tonight_of(plan, digest)
-    layouts = {"wide": WIDE, "middle": MIDDLE, "narrow": NARROW}
 
     def job_url(job: str) -> str:
         return planned_job_url(night.digest, job)
@@ -58,8 +57,7 @@ def _values(plan: Plan, since: SinceView | None, digest: str, urls: PlanUrls, ro
         "rows": rows,
         "cost_columns": SHORT_COLUMNS,
         "job_url": job_url if urls.jobs else lambda _: "",
-        # Safe: every text in a drawing was escaped when it was drawn.
-        "drawings": {name: Markup(draw_gantt(night.gantt, layout, link)) for name, layout in layouts.items()},
+        "drawings": in_widths(lambda layout: draw_gantt(night.gantt, layout, link), GANTTS),
         "budget_bar": lambda row: Markup(draw_budget(row)),
         "fields": _raw_fields(night),
     }

@@ -45,9 +45,11 @@ class WaterfallLayout:
     notes: bool = True
 
 
-BRIDGE_WIDE = WaterfallLayout(1078, 330, 110, 30)
-BRIDGE_MIDDLE = WaterfallLayout(692, 170, 100, 30, notes=False)
-BRIDGE_NARROW = WaterfallLayout(340, 0, 100, 37, above=True)
+BRIDGES = (
+    WaterfallLayout(1078, 330, 110, 30),
+    WaterfallLayout(692, 170, 100, 30, notes=False),
+    WaterfallLayout(340, 0, 100, 37, above=True),
+)
 _CLASSES = {"planned": "hol plan", "metered": "full met", "spent": "full inv", "reason": "full met", "waste": "wh"}
 
 
