@@ -31,8 +31,8 @@ _NARROW = frozenset("iljtfrI.,:;'|!()[] ·-/")
 
 
 def series_class(number: int) -> str:
-    """Return the classes of the line of a series: its colour, and dashes that change with every fourth."""
-    dashes = number // 4 % 4
+    """Return the classes of the line of a series: its colour and its dashes, which differ for the first 32."""
+    dashes = (number // 4 + number // 16) % 4
     return f"c{number % SERIES}{f' d{dashes}' if dashes else ''}"
 
 
