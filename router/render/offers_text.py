@@ -17,7 +17,7 @@ from pricing.machines import Machine
 from pricing.money import UsdPerHour, divide_half_even
 from pricing.offers import Offer
 from pricing.places import Market
-from router.files.csv_text import records_csv
+from router.render.record_table import RecordTable, TableColumn
 from router.render.tables import PLAIN, WIDTH, Screen
 
 
@@ -164,89 +164,77 @@ def distinct_sources(shown: Sequence[OfferRow]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(s.offer.source for s in shown))
 
 
-def offer_record(shown: OfferRow) -> dict[str, str | int | float | bool | None]:
-    """Return the record of an offer for JSON and CSV; money is an exact decimal string, unknown values are null."""
-    offer, machine = shown.offer, shown.machine
-    return {
-        "cloud": offer.cloud,
-        "region": offer.region,
-        "zone": offer.zone,
-        "instance_type": offer.instance_type,
-        "market": offer.market.value,
-        "accelerator": machine.accelerator,
-        "accelerator_count": machine.accelerator_count,
-        "usd_per_hour": str(offer.usd_per_hour),
-        "usd_per_accelerator_hour": str(shown.usd_per_accelerator_hour),
-        "as_of": None if offer.as_of is None else offer.as_of.isoformat(),
-        "not_before": offer.not_before,
-        "age_days": shown.age_days,
-        "source": offer.source,
-        "price_basis": offer.price_basis,
-        "interruption_band": offer.interruption_band,
-        "band_as_of": None if offer.band_as_of is None else offer.band_as_of.isoformat(),
-        "preempted_share": offer.preempted_share,
-        "interruptions_per_hour": offer.interruptions_per_hour,
-        "machines_cap": offer.machines_cap,
-        "provisionable": offer.provisionable,
-        "weak": offer.weak,
-    }
-
-
 SCHEMA_VERSION = 1
 
 
 _MARKETS = {Market.ON_DEMAND: "on-dem", Market.SPOT: "spot", Market.RESERVED: "reserved"}
 
 
-# Columns that shrink when a row is too wide, with their least width.
-_SHRINKABLE = {"MACHINE": 13, "PLACE": 14}
+def _clip_start(text: str, width: int) -> str:
+    # Names share their beginning, and differ in sizes and numbers at the end.
+    return text if len(text) <= width else f"…{text[len(text) - width + 1 :]}"
+
+
+def _offer_table(sources: Sequence[str] = ()) -> RecordTable[OfferRow]:
+    """Return the table of offers; the narrow one refers to sources by number. Money is exact text in JSON and CSV."""
+    return RecordTable(
+        (
+            TableColumn("cloud", lambda s: s.offer.cloud),
+            TableColumn("region", lambda s: s.offer.region),
+            TableColumn("zone", lambda s: s.offer.zone),
+            TableColumn("", lambda s: f"{s.offer.cloud}/{s.offer.zone or s.offer.region}", "PLACE", least=14),
+            TableColumn("instance_type", lambda s: s.offer.instance_type, "MACHINE", least=13),
+            TableColumn("", lambda s: f"{s.machine.accelerator_count}x{s.machine.accelerator}", "GPUS"),
+            TableColumn("market", lambda s: s.offer.market.value, "MARKET", _MARKETS.__getitem__),
+            TableColumn("accelerator", lambda s: s.machine.accelerator),
+            TableColumn("accelerator_count", lambda s: s.machine.accelerator_count),
+            TableColumn("", _price_of_one, "$/GPU-H", right=True),
+            TableColumn("usd_per_hour", lambda s: s.offer.usd_per_hour, "$/H", format_price, right=True),
+            TableColumn("usd_per_accelerator_hour", lambda s: s.usd_per_accelerator_hour),
+            TableColumn("as_of", lambda s: s.offer.as_of),
+            TableColumn("not_before", lambda s: s.offer.not_before),
+            TableColumn("age_days", lambda s: s.age_days),
+            TableColumn("", lambda s: s.age, "AGE", right=True),
+            TableColumn("", lambda s: sources.index(s.offer.source) + 1, "SRC", right=True, wide=False),
+            TableColumn("source", lambda s: s.offer.source),
+            TableColumn("price_basis", lambda s: s.offer.price_basis),
+            TableColumn("interruption_band", lambda s: s.offer.interruption_band, "BAND", wide=True),
+            TableColumn("band_as_of", lambda s: s.offer.band_as_of, "BAND OF", wide=True),
+            TableColumn("preempted_share", lambda s: s.offer.preempted_share, "PREEMPTED", "{:.0%}".format, wide=True),
+            TableColumn("interruptions_per_hour", lambda s: s.offer.interruptions_per_hour),
+            TableColumn("machines_cap", lambda s: s.offer.machines_cap, "CAP", right=True, wide=True),
+            TableColumn("provisionable", lambda s: s.offer.provisionable, "ORDERS", _orders, wide=True),
+            TableColumn("", lambda s: s.offer.price_basis, "BASIS", wide=True),
+            TableColumn("", lambda s: s.offer.source, "SOURCE", wide=True),
+            TableColumn("weak", lambda s: s.offer.weak, "WEAK BECAUSE", wide=True),
+        ),
+        _clip_start,
+    )
+
+
+def _price_of_one(shown: OfferRow) -> str:
+    return ("~" if shown.offer.weak else "") + format_price(shown.usd_per_accelerator_hour)
+
+
+def _orders(provisionable: bool) -> str:
+    return "yes" if provisionable else "shown only"
+
+
+OFFERS = _offer_table()
+RECORD_FIELDS = OFFERS.fields
 
 
 def table(shown: Sequence[OfferRow], screen: Screen = PLAIN) -> str:
     """Return a table that fits the screen; sources are numbered below, weak prices carry ``~``."""
     sources = distinct_sources(shown)
-    number = {source: str(i) for i, source in enumerate(sources, start=1)}
-    rows = [
-        {
-            "PLACE": _place(s),
-            "MACHINE": s.offer.instance_type,
-            "GPUS": f"{s.machine.accelerator_count}x{s.machine.accelerator}",
-            "MARKET": _MARKETS[s.offer.market],
-            "$/GPU-H": ("~" if s.offer.weak else "") + format_price(s.usd_per_accelerator_hour),
-            "$/H": format_price(s.offer.usd_per_hour),
-            "AGE": s.age,
-            "SRC": number[s.offer.source],
-        }
-        for s in shown
-    ]
     legend = ["~ weak price: -o wide says why; AGE ? is undated, <= is at most that old"]
     legend += [line for i, source in enumerate(sources, start=1) for line in _numbered(i, source)]
-    return "\n".join([*_lines(rows, screen.width, screen), "", *legend]) + "\n"
+    return "\n".join([_offer_table(sources).text(shown, screen), "", *legend]) + "\n"
 
 
 def wide(shown: Sequence[OfferRow], screen: Screen = PLAIN) -> str:
     """Return a table of all fields, as wide as needed."""
-    rows = [
-        {
-            "PLACE": _place(s),
-            "MACHINE": s.offer.instance_type,
-            "GPUS": f"{s.machine.accelerator_count}x{s.machine.accelerator}",
-            "MARKET": _MARKETS[s.offer.market],
-            "$/GPU-H": ("~" if s.offer.weak else "") + format_price(s.usd_per_accelerator_hour),
-            "$/H": format_price(s.offer.usd_per_hour),
-            "AGE": s.age,
-            "BAND": s.offer.interruption_band or "",
-            "BAND OF": "" if s.offer.band_as_of is None else s.offer.band_as_of.isoformat(),
-            "PREEMPTED": "" if s.offer.preempted_share is None else f"{s.offer.preempted_share:.0%}",
-            "CAP": "" if s.offer.machines_cap is None else str(s.offer.machines_cap),
-            "ORDERS": "yes" if s.offer.provisionable else "shown only",
-            "BASIS": s.offer.price_basis,
-            "SOURCE": s.offer.source,
-            "WEAK BECAUSE": s.offer.weak,
-        }
-        for s in shown
-    ]
-    return "\n".join(_lines(rows, None, screen)) + "\n"
+    return (OFFERS.text(shown, screen, wide=True) if shown else "") + "\n"
 
 
 def as_json(shown: Sequence[OfferRow], book: PriceBook, now: datetime) -> str:
@@ -255,68 +243,17 @@ def as_json(shown: Sequence[OfferRow], book: PriceBook, now: datetime) -> str:
         "schema_version": SCHEMA_VERSION,
         "book": {"digest": book.digest, "as_of": book.as_of.isoformat()},
         "now": now.isoformat(),
-        "offers": [offer_record(s) for s in shown],
+        "offers": OFFERS.records(shown),
     }
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
 
 def as_csv(shown: Sequence[OfferRow]) -> str:
     """Return CSV with one row per offer and the fields of the JSON records; unknown values are blank."""
-    records = ({k: str(v).lower() if isinstance(v, bool) else v for k, v in offer_record(s).items()} for s in shown)
-    return records_csv(RECORD_FIELDS, records)
-
-
-RECORD_FIELDS = (
-    "cloud",
-    "region",
-    "zone",
-    "instance_type",
-    "market",
-    "accelerator",
-    "accelerator_count",
-    "usd_per_hour",
-    "usd_per_accelerator_hour",
-    "as_of",
-    "not_before",
-    "age_days",
-    "source",
-    "price_basis",
-    "interruption_band",
-    "band_as_of",
-    "preempted_share",
-    "interruptions_per_hour",
-    "machines_cap",
-    "provisionable",
-    "weak",
-)
-
-
-def _place(shown: OfferRow) -> str:
-    offer = shown.offer
-    return f"{offer.cloud}/{offer.zone or offer.region}"
+    return OFFERS.csv(shown)
 
 
 def _numbered(number: int, source: str) -> list[str]:
     """Return ``[1] source``, wrapped to 80 columns."""
     head = f"[{number}] "
     return textwrap.wrap(source, WIDTH, initial_indent=head, subsequent_indent=" " * len(head))
-
-
-def _lines(rows: Sequence[dict[str, str]], limit: int | None, screen: Screen) -> list[str]:
-    if not rows:
-        return []
-    widths = {name: max(len(name), *(len(row[name]) for row in rows)) for name in rows[0]}
-    for name, least in _SHRINKABLE.items():
-        over = 0 if limit is None else sum(widths.values()) + len(widths) - 1 - limit
-        widths[name] -= max(0, min(over, widths[name] - least))
-    header = {name: name for name in widths}
-    heading, *lines = (
-        " ".join(_cell(name, row[name], width) for name, width in widths.items()).rstrip() for row in (header, *rows)
-    )
-    return [screen.heading(heading), *lines]
-
-
-def _cell(name: str, text: str, width: int) -> str:
-    if len(text) > width:  # names share their beginning, and differ in sizes and numbers at the end
-        text = f"…{text[len(text) - width + 1 :]}"
-    return text.rjust(width) if name in {"$/GPU-H", "$/H", "AGE", "SRC", "CAP"} else text.ljust(width)

@@ -9,13 +9,11 @@ from datetime import datetime
 from pricing.book import PriceBook
 from pricing.hazard import AGE_SCALE_HOURS
 from pricing.pool_experience import LossReason
-from router.files.csv_text import csv_text
 from router.render.pool_risk_view import TOLD_AGES, TOLD_CHANCES, PoolRisk, RiskChange
+from router.render.record_table import RecordTable, TableColumn
 from router.render.tables import PLAIN, Screen, format_table, wrap_text
 
 SCHEMA_VERSION = 1
-_RIGHT = frozenset({"LEVEL", "80%", "8 H", "24 H", "OWN", "BEFORE", "AFTER", "AGE", "AN HOUR"})
-_WIDTHS = {"PLACE": 15, "MACHINE": 16, "RESTS ON": 11}
 _LEGEND = (
     "LEVEL: the median; a machine of age t is interrupted",
     f"LEVEL / ({AGE_SCALE_HOURS:g} h + t) times an hour, with /h LEVEL times at any age",
@@ -49,43 +47,13 @@ def format_own(risk: PoolRisk) -> str:
 
 def table(risks: Sequence[PoolRisk], screen: Screen = PLAIN) -> str:
     """Return a table that fits the screen, with a legend."""
-    header = ("PLACE", "MACHINE", "LEVEL", "80%", "8 H", "24 H", "OWN", "RESTS ON")
-    rows = [
-        (
-            risk.place,
-            risk.offer.instance_type,
-            format_level(risk),
-            format_interval(risk),
-            *(_percent(risk.hazard.survival(hours)) for hours in TOLD_CHANCES),
-            format_own(risk),
-            ", ".join(risk.basis),
-        )
-        for risk in risks
-    ]
     legend = [*_LEGEND, *([_GUESS] if any(risk.is_unpublished for risk in risks) else [])]
-    return "\n".join([format_table(header, rows, _RIGHT, _WIDTHS, screen), "", *legend]) + "\n"
+    return "\n".join([_POOLS.text(risks, screen), "", *legend]) + "\n"
 
 
 def wide(risks: Sequence[PoolRisk], screen: Screen = PLAIN) -> str:
     """Return a table of all figures with the evidence in words, as wide as needed."""
-    header = ("POOL", "GPUS", "LEVEL", "80%", "8 H", "24 H", "OWN", "LIVES", "BAND", "SHARE", "DOUBT", "EVIDENCE")
-    rows = [
-        (
-            risk.pool,
-            f"{risk.machine.accelerator_count}x{risk.machine.accelerator}",
-            format_level(risk),
-            format_interval(risk),
-            *(_percent(risk.hazard.survival(hours)) for hours in TOLD_CHANCES),
-            format_own(risk),
-            str(sum(record.runs for record in risk.own)),
-            risk.offer.interruption_band or "",
-            "" if risk.offer.preempted_share is None else _percent(risk.offer.preempted_share),
-            risk.risk.weak,
-            risk.risk.source,
-        )
-        for risk in risks
-    ]
-    return format_table(header, rows, _RIGHT | {"LIVES", "SHARE"}, {}, screen) + "\n"
+    return _POOLS.text(risks, screen, wide=True) + "\n"
 
 
 def ledger(risk: PoolRisk, screen: Screen = PLAIN) -> str:
@@ -169,62 +137,7 @@ def risks_document(risks: Sequence[PoolRisk], book: PriceBook, now: datetime) ->
 
 def as_csv(risks: Sequence[PoolRisk]) -> str:
     """Return a row per pool with its figures, without the evidence behind them; unknown values are ``none``."""
-    return csv_text(CSV_FIELDS, (_csv_row(risk) for risk in risks), unknown="none")
-
-
-CSV_FIELDS = (
-    "cloud",
-    "region",
-    "zone",
-    "instance_type",
-    "accelerator",
-    "accelerator_count",
-    "shape",
-    "level_median",
-    "level_low",
-    "level_high",
-    "no_interruption_8h",
-    "no_interruption_24h",
-    "own_interruptions",
-    "own_hours",
-    "own_lives",
-    "interruption_band",
-    "band_as_of",
-    "preempted_share",
-    "unpublished",
-    "weak",
-    "rests_on",
-    "lost_by_price_limit",
-    "lost_by_maintenance",
-    "lost_by_host",
-    "lost_without_reason",
-)
-
-
-def _csv_row(risk: PoolRisk) -> tuple[object, ...]:
-    offer, machine = risk.offer, risk.machine
-    low, high = risk.interval
-    return (
-        offer.cloud,
-        offer.region,
-        offer.zone,
-        offer.instance_type,
-        machine.accelerator,
-        machine.accelerator_count,
-        risk.hazard.shape.value,
-        *map(_digits, (risk.median, low, high, *(risk.hazard.survival(hours) for hours in TOLD_CHANCES))),
-        _digits(risk.interruptions),
-        _digits(risk.hours),
-        sum(record.runs for record in risk.own),
-        offer.interruption_band,
-        offer.band_as_of,
-        offer.preempted_share,
-        "true" if risk.is_unpublished else "false",
-        risk.risk.weak,
-        ", ".join(risk.basis),
-        *(_count(n) for reason, n in risk.losses_by_reason.items() if reason is not LossReason.CAPACITY),
-        _digits(risk.without_reason),
-    )
+    return _POOLS.csv(risks, unknown="none")
 
 
 def _record(risk: PoolRisk) -> dict[str, object]:
@@ -282,3 +195,52 @@ def _percent(share: float) -> str:
 def _digits(value: float) -> float:
     """Return a figure with six significant digits: more of them are noise of the arithmetic."""
     return float(f"{value:.6g}")
+
+
+def _survival(hours: float) -> TableColumn[PoolRisk]:
+    return TableColumn("", lambda risk: risk.hazard.survival(hours), f"{hours:.0f} H", _percent, right=True)
+
+
+def _survival_field(hours: float) -> TableColumn[PoolRisk]:
+    return TableColumn(f"no_interruption_{hours:.0f}h", lambda risk: _digits(risk.hazard.survival(hours)))
+
+
+def _losses_field(reason: LossReason) -> TableColumn[PoolRisk]:
+    return TableColumn(f"lost_by_{reason.value}", lambda risk: _count(risk.losses_by_reason[reason]))
+
+
+_POOLS: RecordTable[PoolRisk] = RecordTable(
+    (
+        TableColumn("cloud", lambda risk: risk.offer.cloud),
+        TableColumn("region", lambda risk: risk.offer.region),
+        TableColumn("zone", lambda risk: risk.offer.zone),
+        TableColumn("", lambda risk: risk.place, "PLACE", width=15, wide=False),
+        TableColumn("", lambda risk: risk.pool, "POOL", wide=True),
+        TableColumn("instance_type", lambda risk: risk.offer.instance_type, "MACHINE", width=16, wide=False),
+        TableColumn("accelerator", lambda risk: risk.machine.accelerator),
+        TableColumn("accelerator_count", lambda risk: risk.machine.accelerator_count),
+        TableColumn("", lambda r: f"{r.machine.accelerator_count}x{r.machine.accelerator}", "GPUS", wide=True),
+        TableColumn("shape", lambda risk: risk.hazard.shape.value),
+        TableColumn("", format_level, "LEVEL", right=True),
+        TableColumn("", format_interval, "80%", right=True),
+        TableColumn("level_median", lambda risk: _digits(risk.median)),
+        TableColumn("level_low", lambda risk: _digits(risk.interval[0])),
+        TableColumn("level_high", lambda risk: _digits(risk.interval[1])),
+        *map(_survival, TOLD_CHANCES),
+        *map(_survival_field, TOLD_CHANCES),
+        TableColumn("", format_own, "OWN", right=True),
+        TableColumn("own_interruptions", lambda risk: _digits(risk.interruptions)),
+        TableColumn("own_hours", lambda risk: _digits(risk.hours)),
+        TableColumn("own_lives", lambda risk: sum(r.runs for r in risk.own), "LIVES", right=True, wide=True),
+        TableColumn("interruption_band", lambda risk: risk.offer.interruption_band, "BAND", wide=True),
+        TableColumn("band_as_of", lambda risk: risk.offer.band_as_of),
+        TableColumn("preempted_share", lambda r: r.offer.preempted_share, "SHARE", _percent, right=True, wide=True),
+        TableColumn("unpublished", lambda risk: risk.is_unpublished),
+        TableColumn("weak", lambda risk: risk.risk.weak, "DOUBT", wide=True),
+        TableColumn("", lambda risk: risk.risk.source, "EVIDENCE", wide=True),
+        TableColumn("rests_on", lambda risk: ", ".join(risk.basis), "RESTS ON", width=11, wide=False),
+        *map(_losses_field, (LossReason.PRICE, LossReason.MAINTENANCE, LossReason.HOST)),
+        TableColumn("lost_without_reason", lambda risk: _digits(risk.without_reason)),
+    )
+)
+CSV_FIELDS = _POOLS.fields

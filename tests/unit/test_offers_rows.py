@@ -19,7 +19,6 @@ from router.render.offers_text import (
     OfferRow,
     OfferSortKey,
     format_price,
-    offer_record,
     select_offers,
     unknown_names,
 )
@@ -125,7 +124,7 @@ def test_json_is_exact_and_versioned() -> None:
 def test_csv_has_the_same_fields() -> None:
     rows = shown(OfferFilters(clouds=("nebius",)))
     read = list(csv.DictReader(io.StringIO(offers_text.as_csv(rows))))
-    assert tuple(read[0]) == tuple(offer_record(rows[0])) == offers_text.RECORD_FIELDS
+    assert tuple(read[0]) == tuple(offers_text.OFFERS.record(rows[0])) == offers_text.RECORD_FIELDS
     assert len(read) == len(rows)
     assert read[0]["provisionable"] == "false"
 
