@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, Final
 
 from pricing.money import Usd
 from pricing.units import format_count
-from router.files.csv_text import records_csv
+from router.jobs.gang_layout import GangLayout
 from router.jobs.layouts import ChosenLayout
 from router.planning.document.plan_usage import COST_TERMS, JobCostTerms
 from router.planning.estimate.estimate_json import launcher_of
 from router.planning.estimate.gang_estimates import GangAnswer, GangEstimate, JobEstimate, Span, UsdSpan
 from router.render.cost_terms_text import TERM_WORDS
 from router.render.explain_text import DROPPED_WORDS
+from router.render.record_table import RecordTable, TableColumn
 from router.render.tables import (
     MARKETS,
     PLAIN,
@@ -67,83 +69,12 @@ def table(estimate: JobEstimate, screen: Screen = PLAIN) -> str:
 
 def wide(estimate: JobEstimate, screen: Screen = PLAIN) -> str:
     """Return a table of all figures, as wide as needed; gangs without an answer are rows with the reason."""
-    header = (
-        "GANG",
-        "MARKET",
-        "PLACE",
-        "MACHINES",
-        "LAYOUT",
-        "STEPS/H WHILE IT RUNS",
-        "RUNS",
-        "STEPS/H IN ALL (80 %)",
-        "TOKENS/S IN ALL (80 %)",
-        "$/STEP (80 %)",
-        *(f"$ {words}" for words in TERM_COLUMNS),
-        "$/1M TOKENS (80 %)",
-        "COST",
-        "LARGEST PART",
-        "GIB OF USABLE",
-        "SPEED",
-        "NO ANSWER BECAUSE",
-    )
-    rows = [_wide_row(row) for row in estimate.rows]
-    right = frozenset(
-        name for name in header if name.startswith(("$", "STEPS/H", "TOKENS/S")) or name in {"RUNS", "COST"}
-    )
-    return format_table(header, rows, right, {}, screen) + "\n"
-
-
-CSV_FIELDS: Final = (
-    "gang",
-    "market",
-    "cloud",
-    "region",
-    "zone",
-    "instance_type",
-    "machines",
-    "usd_per_hour",
-    "steps_per_hour",
-    "steps_per_hour_low",
-    "steps_per_hour_high",
-    "nominal_steps_per_hour",
-    "running_share",
-    "tokens_per_s",
-    "tokens_per_s_low",
-    "tokens_per_s_high",
-    "usd_per_step",
-    "usd_per_step_low",
-    "usd_per_step_high",
-    *COST_TERMS,
-    "usd_per_million_tokens",
-    "usd_per_million_tokens_low",
-    "usd_per_million_tokens_high",
-    "steps",
-    "cost_usd",
-    "tensor_parallel",
-    "pipeline_parallel",
-    "context_parallel",
-    "expert_parallel",
-    "data_parallel",
-    "micro_batch",
-    "accumulation",
-    "recompute",
-    "sharding",
-    "largest_part",
-    "memory_gib",
-    "usable_gib",
-    "memory_fits",
-    "speed_basis",
-    "risk_basis",
-    "weak",
-    "refusal_code",
-    "refusal",
-)
+    return _GANGS.text(estimate.rows, screen, wide=True) + "\n"
 
 
 def as_csv(estimate: JobEstimate) -> str:
     """Return CSV with one row for each gang and market; what is unknown is blank. Terms are dollars of a step."""
-    rows = ({**_csv_question(row), **({} if row.answer is None else _csv_answer(row.answer))} for row in estimate.rows)
-    return records_csv(CSV_FIELDS, rows)
+    return _GANGS.csv(estimate.rows)
 
 
 def launcher_text(row: GangEstimate, launcher: str) -> str | None:
@@ -300,87 +231,87 @@ def refusal_text(row: GangEstimate) -> str:
     return f"{text}; other offers: {', '.join(others)}" if others else text
 
 
-def _wide_row(row: GangEstimate) -> tuple[str, ...]:
-    layout = "" if row.layout is None else layout_text(row.layout.layout)
-    market = MARKETS[row.market.value]
-    answer = row.answer
-    if answer is None:
-        unknown = [_UNKNOWN] * (8 + len(TERM_WORDS))
-        head = (str(row.option), market, _UNKNOWN, _UNKNOWN, layout or _UNKNOWN)
-        return (*head, *unknown, short_memory(row) or _UNKNOWN, _UNKNOWN, refusal_text(row))
-    tokens, million = answer.tokens_per_s, answer.usd_per_million_tokens
-    return (
-        str(row.option),
-        market,
-        answer.place,
-        machines_text(answer),
-        layout or _UNKNOWN,
-        number(answer.nominal_steps_per_hour),
-        f"{answer.running_share:.0%}",
-        figures_of(answer.steps_per_hour),
-        _UNKNOWN if tokens is None else figures_of(tokens),
-        dollars(answer.usd_per_step),
-        *(format_step_price(getattr(answer.step_terms, name)) for name in TERM_WORDS),
-        _UNKNOWN if million is None else dollars(million),
-        format_usd(answer.cost_usd),
-        largest_text(row) or _UNKNOWN,
-        short_memory(row) or _UNKNOWN,
-        speed_text(row),
-        "",
+def _of_answer(take: Callable[[GangAnswer], object]) -> Callable[[GangEstimate], object]:
+    return lambda row: None if row.answer is None else take(row.answer)
+
+
+def _of_layout(take: Callable[[GangLayout], object]) -> Callable[[GangEstimate], object]:
+    return lambda row: None if row.layout is None else take(row.layout)
+
+
+def _answer_text(
+    heading: str, take: Callable[[GangAnswer], object], show: Callable[[Any], str] = str, *, right: bool = True
+) -> TableColumn[GangEstimate]:
+    return TableColumn("", _of_answer(take), heading, show, right, unknown=_UNKNOWN)
+
+
+def _cost_term(name: str, heading: str) -> TableColumn[GangEstimate]:
+    take = _of_answer(lambda answer: getattr(answer.step_terms, name))
+    return TableColumn(name, take, f"$ {heading}", format_step_price, right=True, unknown=_UNKNOWN)
+
+
+def _span_fields(name: str, show: Callable[[Any], str] = str) -> Iterator[TableColumn[GangEstimate]]:
+    """Yield the fields of a figure and of both ends of its interval."""
+
+    def end(answer: GangAnswer, part: str) -> object:
+        span = getattr(answer, name)
+        figure = None if span is None else getattr(span, part)
+        return None if figure is None else show(figure)
+
+    for suffix, part in (("", "expected"), ("_low", "low"), ("_high", "high")):
+        yield TableColumn(f"{name}{suffix}", _of_answer(partial(end, part=part)))
+
+
+_SIX_DIGITS = "{:.6g}".format
+_GANGS: RecordTable[GangEstimate] = RecordTable(
+    (
+        TableColumn("gang", lambda row: str(row.option), "GANG"),
+        TableColumn("market", lambda row: row.market.value, "MARKET", MARKETS.__getitem__),
+        _answer_text("PLACE", lambda a: a.place, right=False),
+        TableColumn("cloud", _of_answer(lambda a: a.parts[-1].cloud)),
+        TableColumn("region", _of_answer(lambda a: a.parts[-1].region)),
+        TableColumn("zone", _of_answer(lambda a: a.parts[-1].zone)),
+        TableColumn("instance_type", _of_answer(lambda a: " + ".join(dict.fromkeys(p.instance_type for p in a.parts)))),
+        TableColumn("machines", _of_answer(lambda a: a.machines)),
+        TableColumn("usd_per_hour", _of_answer(lambda a: a.usd_per_hour)),
+        _answer_text("MACHINES", machines_text, right=False),
+        TableColumn("", _of_layout(lambda fit: layout_text(fit.layout)), "LAYOUT", unknown=_UNKNOWN),
+        *_span_fields("steps_per_hour", _SIX_DIGITS),
+        _answer_text("STEPS/H WHILE IT RUNS", lambda a: a.nominal_steps_per_hour, number),
+        TableColumn("nominal_steps_per_hour", _of_answer(lambda a: _SIX_DIGITS(a.nominal_steps_per_hour))),
+        _answer_text("RUNS", lambda a: f"{a.running_share:.0%}"),
+        TableColumn("running_share", _of_answer(lambda a: _SIX_DIGITS(a.running_share))),
+        _answer_text("STEPS/H IN ALL (80 %)", lambda a: a.steps_per_hour, figures_of),
+        _answer_text("TOKENS/S IN ALL (80 %)", lambda a: a.tokens_per_s, figures_of),
+        *_span_fields("tokens_per_s", _SIX_DIGITS),
+        _answer_text("$/STEP (80 %)", lambda a: a.usd_per_step, dollars),
+        *_span_fields("usd_per_step"),
+        *map(_cost_term, COST_TERMS, TERM_COLUMNS),
+        _answer_text("$/1M TOKENS (80 %)", lambda a: a.usd_per_million_tokens, dollars),
+        *_span_fields("usd_per_million_tokens"),
+        TableColumn("steps", _of_answer(lambda a: a.steps)),
+        TableColumn("cost_usd", _of_answer(lambda a: a.cost_usd), "COST", format_usd, right=True, unknown=_UNKNOWN),
+        TableColumn("tensor_parallel", _of_layout(lambda fit: fit.layout.tensor)),
+        TableColumn("pipeline_parallel", _of_layout(lambda fit: fit.layout.pipeline)),
+        TableColumn("context_parallel", _of_layout(lambda fit: fit.layout.context)),
+        TableColumn("expert_parallel", _of_layout(lambda fit: fit.layout.expert)),
+        TableColumn("data_parallel", _of_layout(lambda fit: fit.layout.data)),
+        TableColumn("micro_batch", _of_layout(lambda fit: _SIX_DIGITS(fit.layout.microbatch))),
+        TableColumn("accumulation", _of_layout(lambda fit: fit.layout.accumulation)),
+        TableColumn("recompute", _of_layout(lambda fit: fit.layout.recompute)),
+        TableColumn("sharding", _of_layout(lambda fit: fit.layout.sharding)),
+        TableColumn("largest_part", _of_layout(lambda fit: fit.seconds.largest[0])),
+        TableColumn("", lambda r: r.answer and (largest_text(r) or None), "LARGEST PART", unknown=_UNKNOWN),
+        TableColumn("", lambda row: short_memory(row) or None, "GIB OF USABLE", unknown=_UNKNOWN),
+        TableColumn("memory_gib", _of_layout(lambda fit: _SIX_DIGITS(fit.need.total))),
+        TableColumn("usable_gib", _of_layout(lambda fit: _SIX_DIGITS(fit.room_gib))),
+        TableColumn("memory_fits", _of_layout(lambda fit: fit.fits)),
+        TableColumn("", lambda row: row.answer and speed_text(row), "SPEED", unknown=_UNKNOWN),
+        TableColumn("speed_basis", _of_answer(lambda a: a.speed_basis)),
+        TableColumn("risk_basis", _of_answer(lambda a: a.risk_basis)),
+        TableColumn("weak", _of_answer(lambda a: a.weak)),
+        TableColumn("refusal_code", lambda row: row.refusal and row.refusal.code),
+        TableColumn("refusal", refusal_text, "NO ANSWER BECAUSE"),
     )
-
-
-def _csv_question(row: GangEstimate) -> dict[str, object]:
-    found: dict[str, object] = {"gang": str(row.option), "market": row.market.value}
-    if row.layout is not None:
-        layout = row.layout.layout
-        found |= {
-            "tensor_parallel": layout.tensor,
-            "pipeline_parallel": layout.pipeline,
-            "context_parallel": layout.context,
-            "expert_parallel": layout.expert,
-            "data_parallel": layout.data,
-            "micro_batch": f"{layout.microbatch:.6g}",
-            "accumulation": layout.accumulation,
-            "recompute": layout.recompute,
-            "sharding": layout.sharding,
-            "largest_part": row.layout.seconds.largest[0],
-            "memory_gib": f"{row.layout.need.total:.6g}",
-            "usable_gib": f"{row.layout.room_gib:.6g}",
-            "memory_fits": str(row.layout.fits).lower(),
-        }
-    if row.refusal is not None:
-        found |= {"refusal_code": row.refusal.code, "refusal": refusal_text(row)}
-    return found
-
-
-def _csv_answer(answer: GangAnswer) -> dict[str, object]:
-    last = answer.parts[-1]
-    found: dict[str, object] = {
-        "cloud": last.cloud,
-        "region": last.region,
-        "zone": last.zone or "",
-        "instance_type": " + ".join(dict.fromkeys(part.instance_type for part in answer.parts)),
-        "machines": answer.machines,
-        "usd_per_hour": answer.usd_per_hour,
-        "nominal_steps_per_hour": f"{answer.nominal_steps_per_hour:.6g}",
-        "running_share": f"{answer.running_share:.6g}",
-        "steps": answer.steps,
-        "cost_usd": answer.cost_usd,
-        "speed_basis": answer.speed_basis,
-        "risk_basis": answer.risk_basis,
-        "weak": answer.weak,
-    }
-    found |= {name: getattr(answer.step_terms, name) for name in COST_TERMS}
-    for name, span in (("steps_per_hour", answer.steps_per_hour), ("tokens_per_s", answer.tokens_per_s)):
-        if span is not None:
-            figures = {"": span.expected, "_low": span.low, "_high": span.high}
-            found |= {f"{name}{end}": f"{value:.6g}" for end, value in figures.items() if value is not None}
-    for name, usd in (
-        ("usd_per_step", answer.usd_per_step),
-        ("usd_per_million_tokens", answer.usd_per_million_tokens),
-    ):
-        if usd is not None:
-            amounts = {"": usd.expected, "_low": usd.low, "_high": usd.high}
-            found |= {f"{name}{end}": amount for end, amount in amounts.items() if amount is not None}
-    return found
+)
+CSV_FIELDS: Final = _GANGS.fields
