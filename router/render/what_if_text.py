@@ -8,13 +8,11 @@ from typing import Any
 
 from pricing.money import Usd
 from pricing.units import format_count
-from router.files.csv_text import csv_text
 from router.planning.explain.changes import PlacementChange
 from router.planning.what_if.what_if_comparison import VariantResult, WhatIf, change_of_cost
-from router.render.tables import PLAIN, Screen, clip_text, format_table, format_usd, wrap_text
+from router.render.record_table import RecordTable, TableColumn
+from router.render.tables import PLAIN, Screen, clip_text, format_usd, wrap_text
 
-_TONNES = "T CO2E"
-_RIGHT = frozenset({"PLACED", "COST", "CHANGE", "BOUND", "GAP", _TONNES})
 _MOST_EXPLAINED = 6  # variants; with more of them only the wide table says what changed
 _WIDEST_LABEL = 28
 _NAMES = (
@@ -27,11 +25,7 @@ _NAMES = (
 
 def table(found: WhatIf, sweeps: Sequence[str] = (), screen: Screen = PLAIN) -> str:
     """Return one row per plan, and below it what changed in each; ``sweeps`` has the names of what was swept."""
-    more = _carbon_header(found)
-    header = (*_labels(sweeps), "PLACED", "COST", "CHANGE", "BOUND", "GAP", *more)
-    rows = [(*_label(result, sweeps), *_figures(result), *_carbon(result, more)) for result in found.results]
-    widths = dict.fromkeys(_labels(sweeps), _WIDEST_LABEL // max(1, len(sweeps)))
-    parts = [*_fixed(found, sweeps, screen.width), format_table(header, rows, _RIGHT, widths, screen)]
+    parts = [*_fixed(found, sweeps, screen.width), _variant_table(found, sweeps).text(found.results, screen)]
     changed = [result for result in found.variants if _names(result) or result.moves]
     if len(found.variants) <= _MOST_EXPLAINED:
         parts += ["\n".join(_explanation(result, sweeps, screen.width)) for result in changed]
@@ -43,33 +37,68 @@ def table(found: WhatIf, sweeps: Sequence[str] = (), screen: Screen = PLAIN) -> 
 
 def wide(found: WhatIf, sweeps: Sequence[str] = (), screen: Screen = PLAIN) -> str:
     """Return one row per plan with its names and greatest moves, as wide as it needs."""
-    more = _carbon_header(found)
-    figures = ("PLACED", "COST", "CHANGE", "BOUND", "GAP", *more)
-    header = (*(sweeps or ("VARIANT",)), *figures, "STATUS", "JOBS", "MOVES")
-    rows = [
-        (
-            *_label(result, sweeps),
-            *_figures(result),
-            *_carbon(result, more),
-            result.plan.status,
-            "; ".join(_names(result)),
-            "; ".join(_move(move) for move in result.greatest_moves),
-        )
-        for result in found.results
-    ]
-    text = format_table(header, rows, _RIGHT, {}, screen)
+    text = _variant_table(found, sweeps).text(found.results, screen, wide=True)
     return "\n\n".join([*_fixed(found, sweeps, screen.width), text, *_notes(found, screen.width)]) + "\n"
 
 
-def _labels(sweeps: Sequence[str]) -> tuple[str, ...]:
-    return tuple(clip_text(name, _WIDEST_LABEL // len(sweeps)) for name in sweeps) or ("VARIANT",)
+def _variant_table(found: WhatIf, sweeps: Sequence[str]) -> RecordTable[VariantResult]:
+    """Return the table of plans, with a column for each sweep, and for emissions where some plan counts them."""
+    counts_carbon = any(result.plan.carbon is not None for result in found.results)
+    tonnes: TableColumn[VariantResult] = TableColumn("", _tonnes, "T CO2E", "{:,.3f}".format, right=True)
+    grams: TableColumn[VariantResult] = TableColumn("grams_co2e", lambda r: r.plan.carbon and r.plan.carbon.grams_co2e)
+    return RecordTable(
+        (
+            TableColumn("variant", lambda r: r.variant.name),
+            *(column for at, name in enumerate(sweeps) for column in _sweep_columns(at, name, len(sweeps))),
+            *([] if sweeps else [_KIND]),
+            TableColumn("jobs", lambda r: len(r.plan.jobs)),
+            TableColumn("placed", lambda r: r.placed),
+            TableColumn("", lambda r: f"{r.placed} of {len(r.plan.jobs)}", "PLACED", right=True),
+            TableColumn("cost_usd", lambda r: r.plan.cost_usd, "COST", format_usd, right=True),
+            TableColumn("difference_usd", lambda r: r.difference),
+            TableColumn("within_gap", lambda r: str(r.within_gap)),
+            TableColumn("", _change, "CHANGE", right=True),
+            TableColumn("bound_usd", lambda r: r.plan.bound_usd, "BOUND", format_usd, right=True),
+            TableColumn("gap", lambda r: r.plan.gap, "GAP", "{:.2%}".format, right=True),
+            *([tonnes] if counts_carbon else []),
+            TableColumn("status", lambda r: r.plan.status, "STATUS", wide=True),
+            *([grams] if counts_carbon else []),
+            *(_side(name) for name, _ in _NAMES),
+            TableColumn("", lambda r: "; ".join(_names(r)), "JOBS", wide=True),
+            TableColumn("greatest_moves", lambda r: "; ".join(map(_move, r.greatest_moves)), "MOVES", wide=True),
+        )
+    )
 
 
-def _label(result: VariantResult, sweeps: Sequence[str]) -> tuple[str, ...]:
-    base = not result.variant.changes
-    if sweeps:
-        return ("base", *[""] * (len(sweeps) - 1)) if base else result.variant.values
-    return ("base" if base else "changed",)
+_KIND: TableColumn[VariantResult] = TableColumn("", lambda r: "changed" if r.variant.changes else "base", "VARIANT")
+
+
+def _sweep_columns(at: int, name: str, sweeps: int) -> tuple[TableColumn[VariantResult], ...]:
+    """Return the columns of one sweep: its field, and its heading, clipped in the narrow table."""
+    width = _WIDEST_LABEL // sweeps
+
+    def label(result: VariantResult) -> str | None:
+        if result.variant.changes:
+            return result.variant.values[at]
+        return None if at else "base"
+
+    return (
+        TableColumn(name, lambda result: result.variant.values[at] if result.variant.values else None),
+        TableColumn("", label, clip_text(name, width), width=width, wide=False),
+        TableColumn("", label, name, wide=True),
+    )
+
+
+def _side(name: str) -> TableColumn[VariantResult]:
+    return TableColumn(name, lambda result: "; ".join(getattr(result, name)))
+
+
+def _tonnes(result: VariantResult) -> float | None:
+    return None if result.plan.carbon is None else result.plan.carbon.tonnes
+
+
+def _change(result: VariantResult) -> str:
+    return f"{'~' if result.within_gap else ''}{_signed(result.difference)}" if result.variant.changes else ""
 
 
 def _fixed(found: WhatIf, sweeps: Sequence[str], width: int) -> Iterator[str]:
@@ -80,28 +109,6 @@ def _fixed(found: WhatIf, sweeps: Sequence[str], width: int) -> Iterator[str]:
         yield wrap_text(
             f"{'in all rows but the base' if sweeps else 'changed'}: {'; '.join(map(str, shared))}", width=width
         )
-
-
-def _figures(result: VariantResult) -> tuple[str, ...]:
-    plan, base = result.plan, not result.variant.changes
-    mark = "~" if result.within_gap else ""
-    return (
-        f"{result.placed} of {len(plan.jobs)}",
-        format_usd(plan.cost_usd),
-        "" if base else f"{mark}{_signed(result.difference)}",
-        format_usd(plan.bound_usd),
-        f"{plan.gap:.2%}",
-    )
-
-
-def _carbon_header(found: WhatIf) -> tuple[str, ...]:
-    """Return the column of emissions, where some plan counts them."""
-    return (_TONNES,) if any(result.plan.carbon is not None for result in found.results) else ()
-
-
-def _carbon(result: VariantResult, header: Sequence[str]) -> tuple[str, ...]:
-    carbon = result.plan.carbon
-    return tuple("" if carbon is None else f"{carbon.tonnes:,.3f}" for _ in header)
 
 
 def _signed(amount: Usd) -> str:
@@ -194,29 +201,4 @@ def _plain(result: VariantResult) -> dict[str, Any]:
 
 def as_csv(found: WhatIf, sweeps: Sequence[str] = ()) -> str:
     """Return one row per plan, a column for each sweep; names and moves are separated by semicolons."""
-    figures: tuple[str, ...] = (
-        "jobs",
-        "placed",
-        "cost_usd",
-        "difference_usd",
-        "within_gap",
-        "bound_usd",
-        "gap",
-        "status",
-    )
-    if _carbon_header(found):
-        figures += ("grams_co2e",)
-    names = [name for name, _ in _NAMES]
-    rows = []
-    for result in found.results:
-        plain = _plain(result)
-        rows.append(
-            [
-                plain["name"],
-                *(result.variant.values or [""] * len(sweeps)),
-                *(plain.get(name, "") for name in figures),
-                *("; ".join(plain[name]) for name in names),
-                "; ".join(_move(move) for move in result.greatest_moves),
-            ]
-        )
-    return csv_text(["variant", *sweeps, *figures, *names, "greatest_moves"], rows)
+    return _variant_table(found, sweeps).csv(found.results)
