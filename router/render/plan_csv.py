@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import datetime
+from collections.abc import Callable, Sequence
 
 from pricing.money import Usd
-from router.files.csv_text import csv_text
-from router.planning.document.plan import Line, Plan
-from router.planning.document.plan_facts import PlanFacts
-from router.planning.document.plan_usage import COST_TERMS, JobCostTerms
-from router.planning.explain.changes import PlanDiff
+from router.planning.document.plan import JobSummary, LineFallback, Plan
+from router.planning.document.plan_facts import JobPlacement, PlanFacts
+from router.planning.document.plan_usage import COST_TERMS
+from router.planning.explain.changes import PlacementChange, PlanDiff
 from router.planning.explain.cost_changes import cost_change
-
-_OWN_TERMS = tuple(name for name in COST_TERMS if name != "fallback_usd")
-JOB_FIELDS = (
-    "job", "team", "project", "state", "cloud", "region", "zone", "instance_type", "market", "accelerators", "start",
-    "finish", "deadline", "on_time_probability", "cost_usd", "fallback", "fallback_probability", "fallback_usd", "why",
-    *_OWN_TERMS,
-)  # fmt: skip
-CHANGE_FIELDS = (
-    "job", "change", "before", "after", "cost_before_usd", "cost_after_usd", "more_usd", "start_before", "start_after",
-    "why",
-)  # fmt: skip
+from router.render.record_table import RecordTable, TableColumn
 
 
 def jobs_csv(plan: Plan) -> str:
@@ -31,83 +19,80 @@ def jobs_csv(plan: Plan) -> str:
     ``cost_usd`` is exact, and holds ``fallback_usd``: what the on-demand gang behind a job on spot is expected to cost.
     That and the terms after ``why`` add up to it.
     """
+    return _job_table(plan).csv(plan.jobs, unknown="none")
+
+
+def _job_table(plan: Plan) -> RecordTable[JobSummary]:
     facts = PlanFacts(plan)
     terms = {each.job: each for each in plan.usage.cost_terms}
     reasons = {job.job: job.reason for job in plan.unplaced}
-    rows = []
-    for job in plan.jobs:
-        place = facts.placements.get(job.job)
-        state = "left out" if place is None else "late" if job.late is not None else "placed"
-        where = (
-            (None,) * 6
-            if place is None
-            else (
-                place.cloud,
-                place.region,
-                place.zone,
-                place.mix or place.instance_type,
-                place.market,
-                place.accelerators,
-            )
+
+    def placed(take: Callable[[JobPlacement], object]) -> Callable[[JobSummary], object]:
+        return lambda job: None if (place := facts.placements.get(job.job)) is None else take(place)
+
+    def behind(take: Callable[[Sequence[LineFallback]], object]) -> Callable[[JobSummary], object]:
+        def take_fallbacks(job: JobSummary) -> object:
+            found = [line.fallback for line in facts.lines.get(job.job, ()) if line.fallback is not None]
+            return take(found) if found else None
+
+        return take_fallbacks
+
+    def state(job: JobSummary) -> str:
+        return "left out" if job.job not in facts.placements else "placed" if job.late is None else "late"
+
+    def why(job: JobSummary) -> str | None:
+        return reasons.get(job.job, "" if job.late is None else job.late.why) or None
+
+    def term(name: str) -> TableColumn[JobSummary]:
+        return TableColumn(name, lambda job: getattr(terms.get(job.job), name, None))
+
+    return RecordTable(
+        (
+            TableColumn("job", lambda job: job.job),
+            TableColumn("team", lambda job: job.team),
+            TableColumn("project", lambda job: job.project),
+            TableColumn("state", state),
+            TableColumn("cloud", placed(lambda place: place.cloud)),
+            TableColumn("region", placed(lambda place: place.region)),
+            TableColumn("zone", placed(lambda place: place.zone)),
+            TableColumn("instance_type", placed(lambda place: place.mix or place.instance_type)),
+            TableColumn("market", placed(lambda place: place.market)),
+            TableColumn("accelerators", placed(lambda place: place.accelerators)),
+            TableColumn("start", lambda job: job.start),
+            TableColumn("finish", lambda job: job.finish),
+            TableColumn("deadline", lambda job: job.deadline),
+            TableColumn("on_time_probability", lambda job: job.on_time_probability),
+            TableColumn("cost_usd", lambda job: job.cost_usd if job.job in facts.placements else None),
+            TableColumn("fallback", behind(lambda found: _place(found[0]))),
+            TableColumn("fallback_probability", behind(lambda found: max(each.probability for each in found))),
+            TableColumn("fallback_usd", behind(lambda found: Usd.total(each.cost_usd for each in found))),
+            TableColumn("why", why),
+            *(term(name) for name in COST_TERMS if name != "fallback_usd"),
         )
-        rows.append(
-            (
-                job.job,
-                job.team,
-                job.project,
-                state,
-                *where,
-                _time(job.start),
-                _time(job.finish),
-                _time(job.deadline),
-                job.on_time_probability,
-                None if place is None else job.cost_usd,
-                *_fallback(facts.lines.get(job.job, ())),
-                reasons.get(job.job, "" if job.late is None else job.late.why) or None,
-                *_terms(terms.get(job.job)),
-            )
-        )
-    return csv_text(JOB_FIELDS, rows, unknown="none")
+    )
 
 
-def _fallback(lines: Sequence[Line]) -> tuple[str | None, float | None, Usd | None]:
-    """Return place, probability and expected dollars of the gang behind a job on spot; None each without one."""
-    found = [line.fallback for line in lines if line.fallback is not None]
-    if not found:
-        return (None, None, None)
-    first = found[0]
-    where = "/".join(part for part in (first.cloud, first.region, first.zone, first.instance_type) if part)
-    return where, max(each.probability for each in found), Usd.total(each.cost_usd for each in found)
+def _place(fallback: LineFallback) -> str:
+    parts = (fallback.cloud, fallback.region, fallback.zone, fallback.instance_type)
+    return "/".join(part for part in parts if part)
 
 
-def _terms(terms: JobCostTerms | None) -> tuple[Usd | None, ...]:
-    """Return the terms of a job's cost but its fallback; None each where it is not placed."""
-    return tuple(None if terms is None else getattr(terms, name) for name in _OWN_TERMS)
+_CHANGES: RecordTable[PlacementChange] = RecordTable(
+    (
+        TableColumn("job", lambda change: change.job),
+        TableColumn("change", lambda change: change.kind),
+        TableColumn("before", lambda change: change.before and str(change.before)),
+        TableColumn("after", lambda change: change.after and str(change.after)),
+        TableColumn("cost_before_usd", lambda change: change.cost_before),
+        TableColumn("cost_after_usd", lambda change: change.cost_after),
+        TableColumn("more_usd", cost_change),
+        TableColumn("start_before", lambda change: change.start_before),
+        TableColumn("start_after", lambda change: change.start_after),
+        TableColumn("why", lambda change: change.why or None),
+    )
+)
 
 
 def changes_csv(diff: PlanDiff) -> str:
     """Return the jobs of which something changed, by name."""
-    return csv_text(
-        CHANGE_FIELDS,
-        [
-            (
-                change.job,
-                change.kind,
-                change.before,
-                change.after,
-                change.cost_before,
-                change.cost_after,
-                cost_change(change),
-                _time(change.start_before),
-                _time(change.start_after),
-                change.why or None,
-            )
-            for change in diff.changes
-            if change.causes
-        ],
-        unknown="none",
-    )
-
-
-def _time(moment: datetime | None) -> str | None:
-    return None if moment is None else moment.isoformat()
+    return _CHANGES.csv((change for change in diff.changes if change.causes), unknown="none")
