@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from router.cli import console
 from router.cli.console import CommandError, ExitCode
 from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, acting_user, open_state_store
-from router.render.tables import format_table, format_timestamp, format_usd
+from router.render.record_table import RecordTable, TableColumn
+from router.render.tables import format_timestamp, format_usd
+
+if TYPE_CHECKING:
+    from router.state.records import AuditEntry
 
 
 class AuditFormat(StrEnum):
@@ -37,43 +41,37 @@ def audit(
     stepfare audit -o json
     """
     from router.access.identity import local_operator
-    from router.app.queries.audit import accepted_policies, audit_content, read_audit_log
+    from router.app.queries.audit import audit_content, read_audit_log
     from router.app.queries.context import QueryContext
     from router.cli.ledger import check_closings
     from router.cli.options import chosen_clock
-    from router.render.audit_page import at_risk, describe_budget
 
     with open_state_store(deploy, clouds, makes=False) as (opened, store):
         trail = read_audit_log(QueryContext(opened, store, chosen_clock(), local_operator(acting_user())))
-        entries = trail.entries
         if output is AuditFormat.JSON:
             console.out(json.dumps(audit_content(trail), indent=2))
-        elif entries:
-            table = [
-                (
-                    str(e.seq),
-                    format_timestamp(e.at),
-                    e.who,
-                    e.what,
-                    "" if (usd := at_risk(e)) is None else format_usd(usd),
-                    e.digest[:12],
-                    e.hash[:12],
-                    accepted_policies(e.details) or describe_budget(e),
-                )
-                for e in entries
-            ]
-            console.out(
-                format_table(
-                    ("SEQ", "AT", "WHO", "WHAT", "AT RISK", "PLAN", "HASH", "ABOUT"),
-                    table,
-                    frozenset({"SEQ", "AT RISK"}),
-                    {},
-                    console.screen(),
-                )
-            )
         else:
-            console.out("nothing was done yet")
+            text = _entry_table().text(trail.entries, console.screen())
+            console.out(text if trail.entries else "nothing was done yet")
         if trail.broken is not None:
             raise CommandError(f"entry {trail.broken} is not what was written: somebody changed or removed one")
         check_closings(store)
     return ExitCode.OK
+
+
+def _entry_table() -> RecordTable[AuditEntry]:
+    from router.app.queries.audit import accepted_policies
+    from router.render.audit_page import at_risk, describe_budget
+
+    return RecordTable(
+        (
+            TableColumn("", lambda entry: entry.seq, "SEQ", right=True),
+            TableColumn("", lambda entry: entry.at, "AT", format_timestamp),
+            TableColumn("", lambda entry: entry.who, "WHO"),
+            TableColumn("", lambda entry: entry.what, "WHAT"),
+            TableColumn("", at_risk, "AT RISK", format_usd, right=True),
+            TableColumn("", lambda entry: entry.digest[:12], "PLAN"),
+            TableColumn("", lambda entry: entry.hash[:12], "HASH"),
+            TableColumn("", lambda e: accepted_policies(e.details) or describe_budget(e), "ABOUT"),
+        )
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -18,14 +18,12 @@ from router.cli.checkpoint_options import (
     translate_storage_errors,
 )
 from router.cli.console import CommandError, ExitCode
-from router.render.tables import format_table
+from router.render.record_table import RecordTable, TableColumn
 
 if TYPE_CHECKING:
     from router.checkpoints.manifest import CheckpointManifest
 
-SCHEMA_VERSION = 1
 _PARALLEL = 8
-_HEADER = ("STEP", "ATTEMPT", "CREATED", "FILES", "SIZE", "")
 Row = tuple[int, "CheckpointManifest | None", str]
 
 
@@ -94,31 +92,22 @@ def verify(
 
 
 def _show(rows: list[Row], output: CheckpointFormat, intact: str) -> None:
-    if output is CheckpointFormat.JSON:
-        checkpoints = [
-            {
-                "step": step,
-                "attempt": m.attempt if m else None,
-                "created": m.created if m else None,
-                "files": len(m.files) if m else None,
-                "bytes": m.bytes if m else None,
-                "good": not fault,
-                "why": fault or None,
-            }
-            for step, m, fault in rows
-        ]
-        console.out(json.dumps({"schema_version": SCHEMA_VERSION, "checkpoints": checkpoints}, indent=2))
-        return
-    table = [
+    console.print_table(output, "checkpoints", _checkpoint_table(intact), rows, "none")
+
+
+def _checkpoint_table(intact: str) -> RecordTable[Row]:
+    def stated(take: Callable[[CheckpointManifest], object]) -> Callable[[Row], object]:
+        return lambda row: None if row[1] is None else take(row[1])
+
+    return RecordTable(
         (
-            str(step),
-            m.attempt if m else "",
-            m.created if m else "",
-            str(len(m.files)) if m else "",
-            format_bytes(m.bytes) if m else "",
-            fault or intact,
+            TableColumn("step", lambda row: row[0], "STEP", right=True),
+            TableColumn("attempt", stated(lambda manifest: manifest.attempt), "ATTEMPT", width=24),
+            TableColumn("created", stated(lambda manifest: manifest.created), "CREATED"),
+            TableColumn("files", stated(lambda manifest: len(manifest.files)), "FILES", right=True),
+            TableColumn("bytes", stated(lambda manifest: manifest.bytes), "SIZE", format_bytes, right=True),
+            TableColumn("good", lambda row: not row[2]),
+            TableColumn("why", lambda row: row[2] or None),
+            TableColumn("", lambda row: row[2] or intact, ""),
         )
-        for step, m, fault in rows
-    ]
-    right = frozenset({"STEP", "FILES", "SIZE"})
-    console.out(format_table(_HEADER, table, right, {"ATTEMPT": 24}, console.screen()) if rows else "none")
+    )

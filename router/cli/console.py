@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import IntEnum
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, TextIO, TypeVar
 
 import typer
 
 from pricing.atomic_file import write_atomic
 from pricing.problems import InvalidInputError, Problem
 from router.cli.progress_line import ProgressLine
+from router.render.record_table import RecordTable
 from router.render.tables import PLAIN, WIDTH, Screen
 
 # Key in the context of a command: the number of words after `--`, or None if there was no `--`.
 WORDS_AFTER_DASHES = "stepfare.behind"
 
 
+R = TypeVar("R")
+SCHEMA_VERSION = 1
 _MOST_PROBLEMS = 50
 
 
@@ -88,6 +92,20 @@ def write(text: str, file: Path | None) -> None:
         write_atomic(file, text if text.endswith("\n") else f"{text}\n")
     except OSError as error:
         raise CommandError(f"{file}: cannot be written: {error.strerror or error}") from None
+
+
+def print_table(output: str, name: str, table: RecordTable[R], rows: Sequence[R], empty: str, **more: object) -> None:
+    """Print rows in the format ``output``: json under ``name`` and before ``more``, csv, or a table for people.
+
+    ``empty`` is what people read where there are no rows.
+    """
+    if output == "json":
+        document = {"schema_version": SCHEMA_VERSION, name: table.records(rows), **more}
+        out(json.dumps(document, indent=2))
+    elif output == "csv":
+        out(table.csv(rows))
+    else:
+        out(table.text(rows, screen()) if rows else empty)
 
 
 def append_line(text: str, file: Path) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -16,14 +14,14 @@ from router.cli import console
 from router.cli.approval_rules import find_known_plan, load_binding_rules
 from router.cli.console import CommandError, ExitCode
 from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, acting_user, open_state_store
-from router.render.tables import format_table, format_timestamp, format_usd
+from router.render.record_table import RecordTable, TableColumn, field_columns
+from router.render.tables import format_timestamp, format_usd
 
 if TYPE_CHECKING:
+    from router.app.queries.approvals import ListedApproval
     from router.app.queries.context import QueryContext
     from router.controller.accept.approval import ApprovalRules
     from router.planning.document.plan import Plan
-
-SCHEMA_VERSION = 1
 
 
 class ApprovalFormat(StrEnum):
@@ -122,25 +120,23 @@ def _list(context: QueryContext, rules: ApprovalRules | None, digest: str, outpu
     """Print approvals with their state, of one plan or of all."""
     from router.app.queries.approvals import list_approvals
 
-    found = [(listed.approval, listed.state) for listed in list_approvals(context, rules, digest)]
-    if output is ApprovalFormat.JSON:
-        rows = [
-            {
-                **asdict(a),
-                "at": a.at.isoformat(),
-                "usd": str(a.usd),
-                "revoked_at": a.revoked_at.isoformat() if a.revoked_at else None,
-                "state": state,
-            }
-            for a, state in found
-        ]
-        console.out(json.dumps({"schema_version": SCHEMA_VERSION, "approvals": rows}, indent=2))
-    elif found:
-        header = ("SEQ", "AT", "PLAN", "BY", "LOGIN", "AT RISK", "STATE", "NOTE")
-        table = [
-            (str(a.seq), format_timestamp(a.at), a.digest[:12], a.name, a.login, format_usd(a.usd), state, a.note)
-            for a, state in found
-        ]
-        console.out(format_table(header, table, frozenset({"SEQ", "AT RISK"}), {}, console.screen()))
-    else:
-        console.out("nothing was approved yet")
+    found = list_approvals(context, rules, digest)
+    console.print_table(output, "approvals", _approval_table(), found, "nothing was approved yet")
+
+
+def _approval_table() -> RecordTable[ListedApproval]:
+    from router.controller.accept.approval import Approval
+
+    return RecordTable(
+        (
+            TableColumn("", lambda listed: listed.approval.seq, "SEQ", right=True),
+            TableColumn("", lambda listed: listed.approval.at, "AT", format_timestamp),
+            TableColumn("", lambda listed: listed.approval.digest[:12], "PLAN"),
+            TableColumn("", lambda listed: listed.approval.name, "BY"),
+            TableColumn("", lambda listed: listed.approval.login, "LOGIN"),
+            TableColumn("", lambda listed: listed.approval.usd, "AT RISK", format_usd, right=True),
+            *field_columns(Approval, lambda listed: listed.approval),
+            TableColumn("state", lambda listed: listed.state, "STATE"),
+            TableColumn("", lambda listed: listed.approval.note, "NOTE"),
+        )
+    )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pricing.money import Usd
+from pricing.money import Usd, UsdPerHour
 from pricing.units import format_count
 from router.cli import console
 from router.cli.completion import complete_books
@@ -21,7 +21,8 @@ from router.controller.accept.guardrails import CostLimits, CurrentPrice, Refusa
 from router.controller.orders import Order
 from router.planning.document.plan import Plan
 from router.render.plan_text import late_lines
-from router.render.tables import format_day_time, format_table, format_usd, wrap_text
+from router.render.record_table import RecordTable, TableColumn
+from router.render.tables import format_day_time, format_usd, wrap_text
 
 if TYPE_CHECKING:
     from router.jobs.limits import Limits
@@ -116,6 +117,35 @@ def exit_code(found: tuple[Refusal, ...]) -> ExitCode:
     return ExitCode.OVER_BUDGET if causes else ExitCode.OK
 
 
+def _dollars(rate: UsdPerHour) -> str:
+    return f"{rate.dollars():.2f}"
+
+
+def _current(price: CurrentPrice) -> str:
+    return "gone" if price.usd_per_hour is None else f"{_dollars(price.usd_per_hour)}{'~' if price.unsure else ''}"
+
+
+_PRICES: RecordTable[CurrentPrice] = RecordTable(
+    (
+        TableColumn("job", lambda price: price.line.job, "JOB", width=16),
+        TableColumn("", lambda price: f"{price.line.cloud}/{price.line.zone or price.line.region}", "PLACE", width=18),
+        TableColumn("cloud", lambda price: price.line.cloud),
+        TableColumn("region", lambda price: price.line.region),
+        TableColumn("zone", lambda price: price.line.zone),
+        TableColumn("instance_type", lambda price: price.line.instance_type),
+        TableColumn("market", lambda price: price.line.market),
+        TableColumn("machines", lambda price: price.line.machines),
+        TableColumn("", lambda price: f"{price.line.machines}x{price.line.instance_type}", "MACHINES", width=18),
+        TableColumn("", lambda price: price.line.start, "START", format_day_time),
+        TableColumn("planned_usd_per_hour", lambda price: price.line.usd_per_hour, "PLAN $/H", _dollars, right=True),
+        TableColumn("", _current, "NOW $/H", right=True),
+        TableColumn("max_usd_per_hour", lambda price: price.line.max_usd_per_hour, "MOST $/H", _dollars, right=True),
+        TableColumn("usd_per_hour", lambda price: price.usd_per_hour),
+        TableColumn("not_refreshed", lambda price: price.unsure),
+    )
+)
+
+
 def _text(
     plan: Plan,
     orders: tuple[Order, ...],
@@ -124,25 +154,7 @@ def _text(
     at_risk: Usd,
     now: datetime,
 ) -> str:
-    rows = [
-        (
-            line.job,
-            f"{line.cloud}/{line.zone or line.region}",
-            f"{line.machines}x{line.instance_type}",
-            format_day_time(line.start),
-            f"{line.usd_per_hour.dollars():.2f}",
-            "gone"
-            if price.usd_per_hour is None
-            else f"{price.usd_per_hour.dollars():.2f}{'~' if price.unsure else ''}",
-            f"{line.max_usd_per_hour.dollars():.2f}",
-        )
-        for price in prices
-        for line in (price.line,)
-    ]
-    header = ("JOB", "PLACE", "MACHINES", "START", "PLAN $/H", "NOW $/H", "MOST $/H")
-    widths = {"JOB": 16, "PLACE": 18, "MACHINES": 18}
-    table = format_table(header, rows, frozenset(header[4:]), widths, console.screen())
-    lines = [table if rows else "the plan orders nothing", ""]
+    lines = [_PRICES.text(prices, console.screen()) if prices else "the plan orders nothing", ""]
     if any(price.unsure for price in prices):
         lines.append("~ could not be refreshed: the last known price")
     expected = Usd.total(order.expected_usd for order in orders)
@@ -166,22 +178,7 @@ def _json(
         "gangs": len(orders),
         "expected_usd": str(Usd.total(order.expected_usd for order in orders)),
         "at_risk_usd": str(at_risk),
-        "prices": [
-            {
-                "job": price.line.job,
-                "cloud": price.line.cloud,
-                "region": price.line.region,
-                "zone": price.line.zone,
-                "instance_type": price.line.instance_type,
-                "market": price.line.market,
-                "machines": price.line.machines,
-                "planned_usd_per_hour": str(price.line.usd_per_hour),
-                "max_usd_per_hour": str(price.line.max_usd_per_hour),
-                "usd_per_hour": None if price.usd_per_hour is None else str(price.usd_per_hour),
-                "not_refreshed": price.unsure,
-            }
-            for price in prices
-        ],
+        "prices": _PRICES.records(prices),
         "refusals": [asdict(refusal) for refusal in found],
     }
     late = [{"job": job.job, "by_hours": job.late.by_hours, "why": job.late.why} for job in plan.jobs if job.late]

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from router.cli import console
 from router.cli.options import wall_clock
 from router.cli.site_options import open_query_context
-from router.render.tables import format_table, format_timestamp, format_usd
+from router.render.record_table import RecordTable, TableColumn
+from router.render.tables import format_timestamp, format_usd
 
-SCHEMA_VERSION = 1
+if TYPE_CHECKING:
+    from router.state.made_plans import ListedPlan
 
 
 class PlanListFormat(StrEnum):
@@ -41,35 +42,21 @@ def list_plans(
     check_home()
     with open_query_context(wall_clock()) as context:
         plans = list_last_plans(context) if name is None else list_made_plans(context, MOST_PLANS, name=name)
-    if output is PlanListFormat.JSON:
-        rows = [
-            {
-                "name": plan.name,
-                "plan_id": plan.plan_id,
-                "digest": plan.digest,
-                "as_of": plan.as_of.isoformat(),
-                "made_at": plan.made_at.isoformat(),
-                "made_by": plan.made_by,
-                "jobs": plan.jobs,
-                "placed": plan.placed,
-                "cost_usd": str(plan.cost_usd),
-            }
-            for plan in plans
-        ]
-        console.out(json.dumps({"schema_version": SCHEMA_VERSION, "plans": rows}, indent=2))
-    elif plans:
-        titles = ("NAME", "PLAN", "FOR", "BY", "PLACED", "COST")
-        cells = [
-            (
-                plan.name,
-                plan.plan_id,
-                format_timestamp(plan.as_of),
-                plan.made_by,
-                f"{plan.placed} of {plan.jobs}",
-                format_usd(plan.cost_usd),
-            )
-            for plan in plans
-        ]
-        console.out(format_table(titles, cells, frozenset({"COST"}), {"NAME": 16, "BY": 16}, console.screen()))
-    else:
-        console.out("no plan was written" if name is None else f"no plan named {name} was written")
+    empty = "no plan was written" if name is None else f"no plan named {name} was written"
+    console.print_table(output, "plans", _PLANS, plans, empty)
+
+
+_PLANS: RecordTable[ListedPlan] = RecordTable(
+    (
+        TableColumn("name", lambda plan: plan.name, "NAME", width=16),
+        TableColumn("plan_id", lambda plan: plan.plan_id, "PLAN"),
+        TableColumn("digest", lambda plan: plan.digest),
+        TableColumn("as_of", lambda plan: plan.as_of, "FOR", format_timestamp),
+        TableColumn("made_at", lambda plan: plan.made_at),
+        TableColumn("made_by", lambda plan: plan.made_by, "BY", width=16),
+        TableColumn("jobs", lambda plan: plan.jobs),
+        TableColumn("", lambda plan: f"{plan.placed} of {plan.jobs}", "PLACED"),
+        TableColumn("placed", lambda plan: plan.placed),
+        TableColumn("cost_usd", lambda plan: plan.cost_usd, "COST", format_usd, right=True),
+    )
+)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from datetime import date
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -23,7 +22,11 @@ from router.prices.bookstore import BookStore
 from router.prices.data_folders import books_folder, check_home
 from router.prices.refresh import OfferImport
 from router.render.offers_text import format_price
+from router.render.record_table import RecordTable, TableColumn
 from router.render.tables import MARKETS, PLAIN, Screen, format_table, format_timestamp, wrap_text
+
+if TYPE_CHECKING:
+    from router.render.prices_view import BookRow
 
 SCHEMA_VERSION = 1
 
@@ -48,12 +51,13 @@ def list_books(
     """
     from router.app.queries.prices import list_books as list_stored
     from router.app.queries.prices import local_sources
+    from router.render.prices_data import book_record
 
     check_home()
     folder = books_folder()
     stored = list_stored(local_sources(acting_user()))
     if output is BookListFormat.JSON:
-        books = [{**asdict(row.book), "latest": row.latest, "name": row.name} for row in stored]
+        books = [book_record(row) for row in stored]
         console.out(json.dumps({"schema_version": SCHEMA_VERSION, "folder": str(folder), "books": books}, indent=2))
         return
     if not stored:
@@ -61,20 +65,17 @@ def list_books(
             "no price book is stored yet: `stepfare prices refresh` fetches one; commands use the embedded one"
         )
         return
-    rows: list[tuple[str, ...]] = [
+    of_sandbox: TableColumn[BookRow] = TableColumn("", lambda row: row.name if row.name == SANDBOX else None, "OF")
+    table: RecordTable[BookRow] = RecordTable(
         (
-            "*" if row.latest else "",
-            row.name if row.name == SANDBOX else "",
-            row.book.as_of.replace("+00:00", "Z"),
-            row.book.digest[:12],
-            str(row.book.offers),
+            TableColumn("", lambda row: "*" if row.latest else "", ""),
+            *([of_sandbox] if any(row.name == SANDBOX for row in stored) else []),
+            TableColumn("", lambda row: row.book.as_of.replace("+00:00", "Z"), "AS OF"),
+            TableColumn("", lambda row: row.book.digest[:12], "DIGEST"),
+            TableColumn("", lambda row: row.book.offers, "OFFERS", right=True),
         )
-        for row in stored
-    ]
-    header: tuple[str, ...] = ("", "OF", "AS OF", "DIGEST", "OFFERS")
-    if not any(row.name == SANDBOX for row in stored):
-        rows, header = [(cells[0], *cells[2:]) for cells in rows], (header[0], *header[2:])
-    console.out(format_table(header, rows, frozenset({"OFFERS"}), {}, console.screen()))
+    )
+    console.out(table.text(stored, console.screen()))
     console.note(f"in {folder}")
 
 

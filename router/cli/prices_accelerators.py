@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict
 from enum import StrEnum
 from typing import Annotated
 
@@ -12,9 +10,7 @@ import typer
 from pricing.book_file import embedded_book
 from pricing.peak_rates import PRECISIONS, PeakRates, read_peak_rates
 from router.cli import console
-from router.render.tables import format_table
-
-SCHEMA_VERSION = 1
+from router.render.record_table import RecordTable, TableColumn, field_columns
 
 
 class RatesFormat(StrEnum):
@@ -42,19 +38,32 @@ def list_accelerators(
     sold = {model.name for model in embedded_book().accelerators}
     rows = [row for row in rates.values() if not missing or row.unknown_precisions]
     absent = sorted(sold - set(rates))
-    if output is RatesFormat.JSON:
-        found = [{**asdict(r), "tflops": dict(r.tflops), "missing": list(r.unknown_precisions)} for r in rows]
-        console.out(json.dumps({"schema_version": SCHEMA_VERSION, "accelerators": found, "absent": absent}, indent=2))
-        return
-    heads = ("ACCELERATOR", *(p.upper() for p in PRECISIONS), "GIB", "GB/S", "LINK", "OF", "MISSING")
-    console.out(format_table(heads, [_cells(row) for row in rows], frozenset(heads[1:-1]), {}))
-    if absent:
+    console.print_table(output, "accelerators", _RATES, rows, _RATES.text(()), absent=absent)
+    if absent and output is RatesFormat.TABLE:
         console.note(f"sold, but without a row: {', '.join(absent)}")
 
 
-def _cells(row: PeakRates) -> tuple[str, ...]:
-    peaks = ("-" if peak is None else f"{peak:g}" for _, peak in row.tflops)
-    weak = () if row.checked else ("weak",)
-    lacks = ", ".join((*row.unknown_precisions, *weak))
-    figures = (row.memory_gib, row.memory_bandwidth_gb_per_s, row.link_gb_per_s, row.link_domain)
-    return (row.accelerator, *peaks, *(f"{figure:g}" for figure in figures), lacks)
+def _rate(precision: str) -> TableColumn[PeakRates]:
+    return TableColumn("", lambda row: row.peak(precision), precision.upper(), "{:g}".format, right=True, unknown="-")
+
+
+def _lacks(row: PeakRates) -> str:
+    return ", ".join((*row.unknown_precisions, *(() if row.checked else ("weak",))))
+
+
+_FIELDS: tuple[TableColumn[PeakRates], ...] = field_columns(
+    PeakRates, lambda row: row, tflops=lambda row: dict(row.tflops)
+)
+_RATES: RecordTable[PeakRates] = RecordTable(
+    (
+        TableColumn("", lambda row: row.accelerator, "ACCELERATOR"),
+        *map(_rate, PRECISIONS),
+        TableColumn("", lambda row: row.memory_gib, "GIB", "{:g}".format, right=True),
+        TableColumn("", lambda row: row.memory_bandwidth_gb_per_s, "GB/S", "{:g}".format, right=True),
+        TableColumn("", lambda row: row.link_gb_per_s, "LINK", "{:g}".format, right=True),
+        TableColumn("", lambda row: row.link_domain, "OF", "{:g}".format, right=True),
+        TableColumn("", _lacks, "MISSING"),
+        *_FIELDS,
+        TableColumn("missing", lambda row: row.unknown_precisions),
+    )
+)

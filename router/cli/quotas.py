@@ -14,12 +14,13 @@ import typer
 from pricing.book import PriceBook
 from pricing.units import format_count
 from providers.errors import CredentialsError, PermissionDeniedError, ProviderError
-from providers.protocol import AccountAllowances
+from providers.protocol import AccountAllowances, CapacityReservation, Quota, QuotaUnit
 from router.cli import console
 from router.cli.console import ExitCode
 from router.cli.offer_options import CloudOption
 from router.cli.options import parse_duration_option, parse_now
-from router.render.tables import Screen, format_table, wrap_text
+from router.render.record_table import RecordTable, TableColumn
+from router.render.tables import Screen, wrap_text
 
 SCHEMA_VERSION = 1
 _SCHEMA_HINT = "# yaml-language-server: $schema=docs/schema/limits.json\n"
@@ -104,24 +105,24 @@ def _render(
         return _SCHEMA_HINT + yaml.safe_dump(
             build_limits_file(found, book), sort_keys=False, allow_unicode=True, width=120
         )
-    rows = [
-        (
-            q.cloud,
-            q.region or "everywhere",
-            q.name,
-            str(q.amount),
-            "?" if q.used is None else str(q.used),
-            q.unit.value,
-        )
-        for one in found.values()
-        for q in one.quotas
-    ]
-    rows += [
-        (h.cloud, h.region, f"held: {h.name}, {h.instance_type}", str(h.machines), str(h.machines - h.free), "machines")
-        for one in found.values()
-        for h in one.held
-    ]
-    if not rows:
-        return "no quota is known; `stepfare doctor` says what is missing\n"
-    header = ("CLOUD", "REGION", "QUOTA", "AMOUNT", "USED", "UNIT")
-    return format_table(header, rows, frozenset({"AMOUNT", "USED"}), {"QUOTA": 40}, screen) + "\n"
+    rows = [quota for one in found.values() for quota in one.quotas]
+    rows += [_as_quota(held) for one in found.values() for held in one.held]
+    return (_QUOTAS.text(rows, screen) if rows else "no quota is known; `stepfare doctor` says what is missing") + "\n"
+
+
+def _as_quota(held: CapacityReservation) -> Quota:
+    """Return a reservation as a quota of its machines."""
+    name, used = f"held: {held.name}, {held.instance_type}", held.machines - held.free
+    return Quota(held.cloud, name, held.region, (), None, None, held.machines, used, QuotaUnit.MACHINES)
+
+
+_QUOTAS: RecordTable[Quota] = RecordTable(
+    (
+        TableColumn("", lambda quota: quota.cloud, "CLOUD"),
+        TableColumn("", lambda quota: quota.region or "everywhere", "REGION"),
+        TableColumn("", lambda quota: quota.name, "QUOTA", width=40),
+        TableColumn("", lambda quota: quota.amount, "AMOUNT", right=True),
+        TableColumn("", lambda quota: quota.used, "USED", right=True, unknown="?"),
+        TableColumn("", lambda quota: quota.unit.value, "UNIT"),
+    )
+)

@@ -13,8 +13,10 @@ from router.cli import console
 from router.cli.console import ExitCode
 from router.cli.options import parse_now
 from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, find_own_quote, list_own_quotes, open_state_store
+from router.render.record_table import RecordTable, TableColumn
 
 if TYPE_CHECKING:
+    from router.config.plan_files import StoredQuote
     from router.quotes.outcomes import QuoteRecord
 
 
@@ -45,8 +47,6 @@ def list_quotes(
     """
     from router.app.stored_quotes import quotes_content
     from router.prices.data_folders import check_home
-    from router.render.quote_text import format_cost, format_on_time
-    from router.render.tables import format_table
 
     check_home()
     quotes = list_own_quotes(job)
@@ -56,21 +56,25 @@ def list_quotes(
     if not quotes:
         console.note("no quotes are stored" if job is None else f"no quote of {job} is stored")
         return
-    header = ("QUOTE", "ASKED", "JOB", "BY", "EXPECTED", "ON TIME", "ACCEPTED")
-    rows_ = [
+    console.out(_quote_table().text(quotes, console.screen()))
+
+
+def _quote_table() -> RecordTable[StoredQuote]:
+    from router.render.quote_text import format_cost, format_on_time
+
+    return RecordTable(
         (
-            stored.name.removeprefix("quote-"),
-            f"{stored.quote.asked_at:%m-%d %H:%M}",
-            stored.quote.job,
-            f"{stored.quote.deadline:%m-%d %H:%M}",
-            format_cost(stored.quote.usd.mean),
-            format_on_time(stored.quote),
-            "" if stored.acceptance is None else f"${stored.acceptance.ceiling_usd}",
+            TableColumn("", lambda stored: stored.name.removeprefix("quote-"), "QUOTE"),
+            TableColumn("", lambda stored: stored.quote.asked_at, "ASKED", "{:%m-%d %H:%M}".format),
+            TableColumn("", lambda stored: stored.quote.job, "JOB", width=18),
+            TableColumn("", lambda stored: stored.quote.deadline, "BY", "{:%m-%d %H:%M}".format),
+            TableColumn("", lambda stored: format_cost(stored.quote.usd.mean), "EXPECTED", right=True),
+            TableColumn("", lambda stored: stored.quote, "ON TIME", format_on_time, right=True),
+            TableColumn(
+                "", lambda stored: stored.acceptance and f"${stored.acceptance.ceiling_usd}", "ACCEPTED", right=True
+            ),
         )
-        for stored in quotes
-    ]
-    right = frozenset({"EXPECTED", "ON TIME", "ACCEPTED"})
-    console.out(format_table(header, rows_, right, {"JOB": 18}, console.screen()))
+    )
 
 
 def show(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -16,7 +15,8 @@ from providers.protocol import GangQuery, StockHint
 from router.cli import console
 from router.cli.console import ExitCode
 from router.cli.options import parse_duration_option, parse_now
-from router.render.tables import format_table, wrap_text
+from router.render.record_table import RecordTable, TableColumn, field_columns
+from router.render.tables import wrap_text
 
 SCHEMA_VERSION = 1
 
@@ -78,30 +78,25 @@ def stock(
     return ExitCode.PARTIAL if errors else ExitCode.OK
 
 
+_HINTS: RecordTable[tuple[str, StockHint]] = RecordTable(
+    (
+        TableColumn("cloud", lambda row: row[0]),
+        TableColumn("", lambda row: f"{row[0]}/{row[1].zone or row[1].region}", "PLACE", width=36),
+        TableColumn("", lambda row: row[1].score, "SCORE", "{:.2f}".format, right=True),
+        TableColumn("", lambda row: row[1].machines, "MACHINES", right=True),
+        TableColumn("", lambda row: row[1].source, "SOURCE"),
+        *field_columns(StockHint, lambda row: row[1]),
+    )
+)
+
+
 def _text(hints: tuple[tuple[str, StockHint], ...], wanted: GangQuery) -> str:
     gang = f"{wanted.machines} x {wanted.instance_type}, {wanted.market}"
     if not hints:
         return f"no cloud says anything of its stock of {gang}\n"
-    rows = [
-        (
-            f"{cloud}/{hint.zone or hint.region}",
-            "" if hint.score is None else f"{hint.score:.2f}",
-            "" if hint.machines is None else str(hint.machines),
-            hint.source,
-        )
-        for cloud, hint in hints
-    ]
-    table = format_table(
-        ("PLACE", "SCORE", "MACHINES", "SOURCE"),
-        rows,
-        frozenset({"SCORE", "MACHINES"}),
-        {"PLACE": 36},
-        console.screen(),
-    )
     note = f"{gang}; SCORE from 0 to 1 is the cloud's own judgement and compares places of one cloud only"
-    return f"{table}\n\n{wrap_text(note)}\n"
+    return f"{_HINTS.text(hints, console.screen())}\n\n{wrap_text(note)}\n"
 
 
 def _json(hints: tuple[tuple[str, StockHint], ...]) -> str:
-    rows = [{"cloud": cloud, **asdict(hint)} for cloud, hint in hints]
-    return json.dumps({"schema_version": SCHEMA_VERSION, "hints": rows}, indent=2) + "\n"
+    return json.dumps({"schema_version": SCHEMA_VERSION, "hints": _HINTS.records(hints)}, indent=2) + "\n"

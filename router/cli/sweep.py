@@ -23,11 +23,11 @@ from router.cli.site_options import (
     lock_provisioning,
     open_controller_session,
 )
-from router.render.tables import format_table
+from router.render.record_table import RecordTable, TableColumn
 
 if TYPE_CHECKING:
     from router.controller.context import ControllerContext
-    from router.controller.sweep import OrphanReport
+    from router.controller.sweep import Orphan, OrphanReport
 
 SCHEMA_VERSION = 1
 
@@ -115,20 +115,8 @@ def _look(
 
 
 def _text(result: OrphanReport, results: dict[int, str], *, cleaned: bool) -> str:
-    rows = [
-        (
-            o.what,
-            o.where,
-            o.attempt,
-            _outcome(results, o) if cleaned and o.ours else "ours" if o.ours else "of another state",
-        )
-        for o in result.orphans
-    ]
-    lines = (
-        [format_table(("WHAT", "WHERE", "ATTEMPT", ""), rows, frozenset(), {"WHERE": 40}, console.screen())]
-        if rows
-        else ["no orphans"]
-    )
+    table = _orphan_table(results, cleaned=cleaned).text(result.orphans, console.screen())
+    lines = [table] if result.orphans else ["no orphans"]
     lines += [f"gone, though the state has it: {attempt} rank {rank}" for attempt, rank in result.lost]
     lines += [f"could not be asked: {gap}" for gap in result.gaps]
     if any(o.ours for o in result.orphans) and not cleaned:
@@ -136,25 +124,32 @@ def _text(result: OrphanReport, results: dict[int, str], *, cleaned: bool) -> st
     return "\n".join(lines)
 
 
-def _outcome(results: dict[int, str], orphan: object) -> str:
-    trouble = results.get(id(orphan))
-    return "not looked at" if trouble is None else trouble or "released"
+def _orphan_table(results: dict[int, str], *, cleaned: bool) -> RecordTable[Orphan]:
+    """Return the table of orphans; ``results`` has what stood against the release of each, "" where it is released."""
+
+    def outcome(orphan: Orphan) -> str:
+        if not cleaned or not orphan.ours:
+            return "ours" if orphan.ours else "of another state"
+        trouble = results.get(id(orphan))
+        return "not looked at" if trouble is None else trouble or "released"
+
+    return RecordTable(
+        (
+            TableColumn("what", lambda orphan: orphan.what, "WHAT"),
+            TableColumn("where", lambda orphan: orphan.where, "WHERE", width=40),
+            TableColumn("attempt", lambda orphan: orphan.attempt, "ATTEMPT"),
+            TableColumn("", outcome, ""),
+            TableColumn("ours", lambda orphan: orphan.ours),
+            TableColumn("released", lambda orphan: results.get(id(orphan)) == ""),
+            TableColumn("trouble", lambda orphan: results.get(id(orphan)) or None),
+        )
+    )
 
 
 def _json(result: OrphanReport, results: dict[int, str]) -> str:
     document = {
         "schema_version": SCHEMA_VERSION,
-        "orphans": [
-            {
-                "what": o.what,
-                "where": o.where,
-                "attempt": o.attempt,
-                "ours": o.ours,
-                "released": results.get(id(o)) == "",
-                "trouble": results.get(id(o)) or None,
-            }
-            for o in result.orphans
-        ],
+        "orphans": _orphan_table(results, cleaned=True).records(result.orphans),
         "lost": [{"attempt": attempt, "rank": rank} for attempt, rank in result.lost],
         "gaps": list(result.gaps),
     }

@@ -19,7 +19,8 @@ from router.cli.console import CommandError, ExitCode
 from router.cli.options import parse_length_option, wall_clock
 from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, acting_user, open_state_store
 from router.jobs.fields import suggest
-from router.render.tables import format_table, format_timestamp
+from router.render.record_table import RecordTable, TableColumn
+from router.render.tables import format_timestamp
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -84,7 +85,7 @@ def make(
     with open_state_store(deploy, clouds) as (_, store):
         require_administrator(store, "makes tokens")
         secret, record = draw_token(new, acting_user(), now)
-        shown = _row(record, now)
+        shown = _token_table(now).record(record)
         # Written first, so that no token is in use that the log does not know.
         details = {key: shown[key] for key in ("id", "name", "grants", "scopes", "expires_at")}
         store.audit.add(acting_user(), MAKE, "", ZERO, now, **details)
@@ -109,19 +110,7 @@ def list_tokens(deploy: DeployFile = None, clouds: CloudsFile = None, output: Ou
     now = wall_clock()
     with open_state_store(deploy, clouds, makes=False) as (_, store):
         found = store.access_tokens.tokens()
-    rows = [_row(record, now) for record in found]
-    if output is TokenFormat.JSON:
-        console.out(json.dumps({"schema_version": SCHEMA_VERSION, "tokens": rows}, indent=2))
-    elif rows:
-        header = ("id", "name", "grants", "scopes", "expires_at", "state", "made_by", "note")
-        shown = [
-            {**row, "expires_at": format_timestamp(record.expires_at)} for row, record in zip(rows, found, strict=True)
-        ]
-        cells = [tuple(_cell(row[field]) for field in header) for row in shown]
-        titles = tuple(field.removesuffix("_at").upper().replace("_", " ") for field in header)
-        console.out(format_table(titles, cells, frozenset(), {}, console.screen()))
-    else:
-        console.out("there are no tokens")
+    console.print_table(output, "tokens", _token_table(now), found, "there are no tokens")
     return ExitCode.OK
 
 
@@ -145,7 +134,7 @@ def revoke(
             found = store.access_tokens.revoke(found.id, now)
             store.audit.add(acting_user(), REVOKE, "", ZERO, now, id=found.id, name=found.subject)
     if output is TokenFormat.JSON:
-        console.out(json.dumps({"schema_version": SCHEMA_VERSION, "token": _row(found, now)}, indent=2))
+        console.out(json.dumps({"schema_version": SCHEMA_VERSION, "token": _token_table(now).record(found)}, indent=2))
     else:
         at = found.revoked_at or now
         console.out(f"{found.id} of {found.subject} is revoked since {format_timestamp(at)}")
@@ -189,21 +178,23 @@ def _check_text(field: str, text: str) -> str:
     return text.strip()
 
 
-def _row(record: AccessToken, now: datetime) -> dict[str, object]:
-    state = "revoked" if record.revoked_at else "valid" if record.is_valid(now) else "expired"
-    return {
-        "id": record.id,
-        "name": record.subject,
-        "grants": list(record.grants),
-        "scopes": list(record.scopes),
-        "note": record.note,
-        "made_by": record.made_by,
-        "made_at": record.made_at.isoformat(),
-        "expires_at": record.expires_at.isoformat(),
-        "revoked_at": record.revoked_at.isoformat() if record.revoked_at else None,
-        "state": state,
-    }
+def _token_table(now: datetime) -> RecordTable[AccessToken]:
+    def state(record: AccessToken) -> str:
+        return "revoked" if record.revoked_at else "valid" if record.is_valid(now) else "expired"
 
-
-def _cell(value: object) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    return RecordTable(
+        (
+            TableColumn("id", lambda record: record.id, "ID"),
+            TableColumn("name", lambda record: record.subject, "NAME"),
+            TableColumn("grants", lambda record: record.grants, "GRANTS", ", ".join),
+            TableColumn("scopes", lambda record: record.scopes, "SCOPES", ", ".join),
+            TableColumn("note", lambda record: record.note),
+            TableColumn("made_by", lambda record: record.made_by),
+            TableColumn("made_at", lambda record: record.made_at),
+            TableColumn("expires_at", lambda record: record.expires_at, "EXPIRES", format_timestamp),
+            TableColumn("revoked_at", lambda record: record.revoked_at),
+            TableColumn("state", state, "STATE"),
+            TableColumn("", lambda record: record.made_by, "MADE BY"),
+            TableColumn("", lambda record: record.note, "NOTE"),
+        )
+    )

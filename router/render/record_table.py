@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from datetime import date
 from decimal import Decimal
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from pricing.money import Usd, UsdPerHour
@@ -13,6 +14,19 @@ from router.files.csv_text import csv_text
 from router.render.tables import PLAIN, Screen, clip_text, format_table, markdown_table
 
 R = TypeVar("R")
+
+
+def plain_value(value: object) -> object:
+    """Return a value as JSON has it: exact amounts as text, moments in ISO 8601, a dataclass by its fields."""
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, tuple | list):
+        return [plain_value(item) for item in value]
+    if isinstance(value, Usd | UsdPerHour | Decimal):
+        return str(value)
+    if is_dataclass(value):
+        return {field.name: plain_value(getattr(value, field.name)) for field in fields(value)}
+    return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +37,7 @@ class TableColumn(Generic[R]):
     text. ``value`` takes it from a row, ``show`` makes its text, ``unknown`` is the text of None. ``wide`` is True for
     a column of the wide table alone, False for one of the narrow table alone. In the narrow table ``width`` is the
     greatest width of a cell, and a column with ``least`` gives way down to that where the screen is too narrow.
+    ``plain`` makes the value of JSON and CSV, and ``csv`` that of CSV where it is another.
     """
 
     name: str
@@ -34,6 +49,13 @@ class TableColumn(Generic[R]):
     least: int | None = None
     wide: bool | None = None
     unknown: str = ""
+    plain: Callable[[Any], object] = plain_value
+    csv: Callable[[Any], object] | None = None
+
+    def data(self, row: R) -> object:
+        """Return the value that JSON has of the row."""
+        value = self.value(row)
+        return None if value is None else self.plain(value)
 
     def cell(self, row: R) -> str:
         """Return the text of the row's value."""
@@ -90,7 +112,7 @@ class RecordTable(Generic[R]):
 
     def record(self, row: R) -> dict[str, object]:
         """Return the fields of a row as JSON has them: money and decimals as exact text, moments in ISO 8601."""
-        return {column.name: plain_value(column.value(row)) for column in self.columns if column.name}
+        return {column.name: column.data(row) for column in self.columns if column.name}
 
     def records(self, rows: Iterable[R]) -> list[dict[str, object]]:
         """Return the record of each row."""
@@ -98,20 +120,32 @@ class RecordTable(Generic[R]):
 
     def csv(self, rows: Iterable[R], *, unknown: str = "") -> str:
         """Return CSV with the fields of the records; None is the word ``unknown``, lists are joined by commas."""
-        lines = ([_csv_value(value) for value in self.record(row).values()] for row in rows)
+        columns = [column for column in self.columns if column.name]
+        lines = ([_csv_value(column, row) for column in columns] for row in rows)
         return csv_text(self.fields, lines, unknown=unknown)
 
 
-def plain_value(value: object) -> object:
-    """Return a value as JSON has it: money and decimals as exact text, dates and moments in ISO 8601."""
-    if isinstance(value, date):
-        return value.isoformat()
-    if isinstance(value, tuple | list):
-        return [plain_value(item) for item in value]
-    return str(value) if isinstance(value, Usd | UsdPerHour | Decimal) else value
+def field_columns(
+    kind: type, take: Callable[[R], object], **instead: Callable[[R], object]
+) -> tuple[TableColumn[R], ...]:
+    """Return a column of CSV and JSON for each field of a dataclass.
+
+    ``take`` gets the dataclass from a row; the values of fields named in ``instead`` are computed so.
+    """
+    return tuple(
+        TableColumn(field.name, instead.get(field.name) or partial(_take_field, take, field.name))
+        for field in fields(kind)
+    )
 
 
-def _csv_value(value: object) -> object:
+def _take_field(take: Callable[[R], object], name: str, row: R) -> object:
+    return getattr(take(row), name)
+
+
+def _csv_value(column: TableColumn[R], row: R) -> object:
+    value = column.data(row)
+    if column.csv is not None:
+        return None if value is None else column.csv(value)
     if isinstance(value, list):
         return ",".join(map(str, value))
     return str(value).lower() if isinstance(value, bool) else value

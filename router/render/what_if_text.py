@@ -56,7 +56,7 @@ def _variant_table(found: WhatIf, sweeps: Sequence[str]) -> RecordTable[VariantR
             TableColumn("", lambda r: f"{r.placed} of {len(r.plan.jobs)}", "PLACED", right=True),
             TableColumn("cost_usd", lambda r: r.plan.cost_usd, "COST", format_usd, right=True),
             TableColumn("difference_usd", lambda r: r.difference),
-            TableColumn("within_gap", lambda r: str(r.within_gap)),
+            TableColumn("within_gap", lambda r: r.within_gap, csv=str),
             TableColumn("", _change, "CHANGE", right=True),
             TableColumn("bound_usd", lambda r: r.plan.bound_usd, "BOUND", format_usd, right=True),
             TableColumn("gap", lambda r: r.plan.gap, "GAP", "{:.2%}".format, right=True),
