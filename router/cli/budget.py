@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,10 +13,11 @@ from pricing.problems import InvalidInputError
 from router.cli import console
 from router.cli.bills import report_corrections
 from router.cli.console import CommandError, ExitCode
-from router.cli.ledger_options import LedgerFormat, parse_month, print_rows, translate_closed_books
+from router.cli.ledger_options import LedgerFormat, parse_month, translate_closed_books
 from router.cli.options import parse_as_of, parse_now, parse_usd_option
 from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, acting_user, open_state_store
 from router.render.bills_text import escape_unprintable
+from router.render.record_table import RecordTable, TableColumn
 from router.render.tables import format_timestamp, format_usd
 
 if TYPE_CHECKING:
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
     from router.ledger.budget import Budget, BudgetStatus, Scope
     from router.ledger.month import Month
     from router.state.store import StateStore
+
+    BudgetRow = tuple[Budget, BudgetStatus | None]
+    StandingRow = tuple[BudgetStatus, dict[str, object]]
 
 
 Team = Annotated[str | None, typer.Option(metavar="NAME", help="Budget of this team.")]
@@ -62,12 +67,6 @@ Basis = Annotated[BudgetBasisOption, typer.Option(help="Cost as billed, or with 
 CloudsFile = Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)]
 
 
-_TABLE = ("budget_of", "since", "usd", "spent", "running", "used", "kind", "warn")
-
-
-_HISTORY = ("budget_of", "since", "usd", "kind", "warn", "who", "at")
-
-
 def list_budgets(
     month: Annotated[str | None, typer.Option(metavar="2026-11", help="Month to show; default: that of --now.")] = None,
     history: Annotated[bool, typer.Option("--history", help="Show every budget ever set.")] = False,
@@ -92,15 +91,14 @@ def list_budgets(
     period = _month(month, "--month", moment)
     with open_state_store(deploy, clouds, makes=False) as (opened, store):
         if history:
-            budgets = budgets_set_by(store.budgets.all(), parse_as_of(now))
-            rows = [_row(each, output) for each in budgets]
+            rows: list[BudgetRow] = [(each, None) for each in budgets_set_by(store.budgets.all(), parse_as_of(now))]
         else:
             progress = load_budget_progress(opened, store, period, moment, basis, now)
-            rows = [{**_row(each.budget, output), **_spent(each, basis, output)} for each in progress.standings]
+            rows = [(each.budget, each) for each in progress.standings]
             if rows:
                 note_counted_costs(output, period, moment, basis, progress)
-    right = frozenset({"USD", "SPENT", "RUNNING", "USED"})
-    print_rows(output, "budgets", rows, _HISTORY if history else _TABLE, right, f"no budget holds in {period}")
+    table = _budget_table(None if history else basis)
+    console.print_table(output, "budgets", table, rows, f"no budget holds in {period}")
     return ExitCode.OK
 
 
@@ -153,21 +151,51 @@ def format_used_share(each: BudgetStatus) -> str:
     return "" if each.share is None else short_text(each.share, CellKind.SHARE)
 
 
-def _spent(each: BudgetStatus, basis: BudgetBasisOption, output: LedgerFormat) -> dict[str, object]:
-    if output is LedgerFormat.TABLE:
-        return {"spent": format_usd(each.spent), "running": _running(each), "used": format_used_share(each)}
-    running = None if each.running is None else str(each.running)
-    return {
-        "spent_usd": str(each.spent),
-        "running_usd": running,
-        "percent": each.percent,
-        "basis": basis.value,
-        "currency": "USD",
-    }
+def _budget_table(basis: BudgetBasisOption | None) -> RecordTable[BudgetRow]:
+    """Return the table of budgets with what is spent of each; without a basis that of their history."""
+
+    def of_status(take: Callable[[BudgetStatus], object]) -> Callable[[BudgetRow], object]:
+        return lambda row: None if row[1] is None else take(row[1])
+
+    shares: tuple[TableColumn[BudgetRow], ...] = (
+        TableColumn("", of_status(lambda each: each.spent), "SPENT", format_usd, right=True),
+        TableColumn("", of_status(lambda each: each.running), "RUNNING", format_usd, right=True),
+        TableColumn("", of_status(format_used_share), "USED", right=True),
+    )
+    spending: tuple[TableColumn[BudgetRow], ...] = (
+        TableColumn("spent_usd", of_status(lambda each: each.spent)),
+        TableColumn("running_usd", of_status(lambda each: each.running)),
+        TableColumn("percent", of_status(lambda each: each.percent)),
+        TableColumn("basis", lambda _: None if basis is None else basis.value),
+        TableColumn("currency", lambda _: "USD"),
+    )
+    return RecordTable(
+        (
+            TableColumn("scope", lambda row: row[0].scope.value),
+            TableColumn("name", lambda row: row[0].name),
+            TableColumn("", lambda row: escape_unprintable(row[0].title)[:28], "BUDGET OF"),
+            TableColumn("since", lambda row: str(row[0].since), "SINCE"),
+            TableColumn("usd", lambda row: row[0].usd, "USD", format_usd, right=True),
+            TableColumn("hard", lambda row: row[0].hard, csv=str),
+            *([] if basis is None else shares),
+            TableColumn("", lambda row: _kind(row[0]), "KIND"),
+            TableColumn("warn", lambda row: row[0].warn, "WARN", lambda percents: ",".join(map(str, percents))),
+            TableColumn("who", lambda row: row[0].who),
+            TableColumn("at", lambda row: row[0].at),
+            *([] if basis is None else spending),
+            *(_AUTHOR if basis is None else []),
+        )
+    )
 
 
-def _running(each: BudgetStatus) -> str:
-    return "" if each.running is None else format_usd(each.running)
+def _kind(budget: Budget) -> str:
+    return "removed" if budget.usd is None else "hard" if budget.hard else "soft"
+
+
+_AUTHOR: tuple[TableColumn[BudgetRow], ...] = (
+    TableColumn("", lambda row: escape_unprintable(row[0].who)[:24], "WHO"),
+    TableColumn("", lambda row: row[0].at, "AT", "{:%Y-%m-%d}".format),
+)
 
 
 def set_budget(
@@ -282,38 +310,6 @@ def _month(text: str | None, option: str, moment: datetime) -> Month:
     return Month.of(moment) if text is None else parse_month(option, text)
 
 
-def _row(each: Budget, output: LedgerFormat) -> dict[str, object]:
-    row: dict[str, object] = {
-        "scope": each.scope.value,
-        "name": each.name,
-        "since": str(each.since),
-        "usd": None if each.usd is None else str(each.usd),
-        "hard": each.hard,
-        "warn": list(each.warn),
-        "who": each.who,
-        "at": each.at.isoformat(),
-    }
-    if output is LedgerFormat.JSON:
-        return row
-    row["warn"] = ",".join(map(str, each.warn))
-    if output is LedgerFormat.CSV:
-        return row
-    kind = "removed" if each.usd is None else "hard" if each.hard else "soft"
-    usd = "" if each.usd is None else format_usd(each.usd)
-    author = escape_unprintable(each.who)[:24]
-    return {
-        **row,
-        "budget_of": escape_unprintable(each.title)[:28],
-        "usd": usd,
-        "kind": kind,
-        "who": author,
-        "at": f"{each.at:%Y-%m-%d}",
-    }
-
-
-_STANDINGS = ("budget_of", "budget", "spent", "running", "used", "forecast", "state")
-
-
 def check(
     month: Annotated[
         str | None, typer.Option(metavar="2026-11", help="Month of the books; default: that of --now.")
@@ -339,6 +335,7 @@ def check(
 
     Exit codes: 0; 4 a hard budget is exceeded; 1 the state cannot be read.
     """
+    from router.app.queries.budgets import budget_record
     from router.ledger.month import Month
 
     moment = parse_now(now)
@@ -348,13 +345,12 @@ def check(
         standings = progress.standings
         if notify:
             _notify(opened, store, period, standings)
-    rows = [_standing_row(each, basis, output) for each in standings]
-    right = frozenset({"BUDGET", "SPENT", "RUNNING", "USED", "FORECAST"})
+    rows = [(each, budget_record(each, basis.value)) for each in standings]
     if standings:
         note_counted_costs(output, period, moment, basis, progress)
-    print_rows(
-        output, "budgets", rows, _STANDINGS, right, f"no budget holds in {period}: `stepfare budget set` makes one"
-    )
+    empty = f"no budget holds in {period}: `stepfare budget set` makes one"
+    fields = tuple(rows[0][1]) if rows else ("scope", "name")
+    console.print_table(output, "budgets", _standing_table(fields), rows, empty)
     exceeded = [each for each in standings if each.budget.hard and each.is_over]
     for each in exceeded:
         console.note(f"{escape_unprintable(each.budget.title)} is over its hard budget", "error")
@@ -371,24 +367,28 @@ def _notify(opened: AppSettings, store: StateStore, month: Month, standings: tup
         console.note(f"{name} did not take the message", "warning")
 
 
-def _standing_row(each: BudgetStatus, basis: BudgetBasisOption, output: LedgerFormat) -> dict[str, object]:
-    from router.app.queries.budgets import budget_record
+def _standing_table(fields: tuple[str, ...]) -> RecordTable[StandingRow]:
+    """Return the table of the use of budgets; ``fields`` are those of their records."""
 
-    budget, row = each.budget, budget_record(each, basis.value)
-    if output is LedgerFormat.JSON:
-        return row
-    row["passed"] = ",".join(map(str, each.passed))
-    if output is LedgerFormat.CSV:
-        return row
-    return {
-        "budget_of": escape_unprintable(budget.title)[:28],
-        "budget": format_usd(each.usd),
-        "spent": format_usd(each.spent),
-        "running": _running(each),
-        "used": format_used_share(each),
-        "forecast": "" if each.forecast is None else format_usd(each.forecast),
-        "state": _state(each),
-    }
+    def field(name: str) -> TableColumn[StandingRow]:
+        return TableColumn(name, lambda row: row[1][name], csv=_joined)
+
+    return RecordTable(
+        (
+            TableColumn("", lambda row: escape_unprintable(row[0].budget.title)[:28], "BUDGET OF"),
+            TableColumn("", lambda row: row[0].usd, "BUDGET", format_usd, right=True),
+            TableColumn("", lambda row: row[0].spent, "SPENT", format_usd, right=True),
+            TableColumn("", lambda row: row[0].running, "RUNNING", format_usd, right=True),
+            TableColumn("", lambda row: format_used_share(row[0]), "USED", right=True),
+            TableColumn("", lambda row: row[0].forecast, "FORECAST", format_usd, right=True),
+            TableColumn("", lambda row: _state(row[0]), "STATE"),
+            *map(field, fields),
+        )
+    )
+
+
+def _joined(value: object) -> object:
+    return ",".join(map(str, value)) if isinstance(value, list) else value
 
 
 def _state(each: BudgetStatus) -> str:

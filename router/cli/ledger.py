@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,9 +15,10 @@ from pricing.units import format_count
 from router.cli import console
 from router.cli.bills import BillFormat
 from router.cli.console import CommandError, ExitCode
-from router.cli.ledger_options import LedgerFormat, format_exact_usd, parse_month, print_rows, translate_closed_books
+from router.cli.ledger_options import LedgerFormat, parse_month, translate_closed_books
 from router.cli.offer_options import DEFAULT_ROWS, count_rows
 from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, acting_user, open_state_store
+from router.render.record_table import RecordTable, TableColumn
 from router.render.tables import format_usd
 
 if TYPE_CHECKING:
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from router.ledger.entry import LedgerEntry
     from router.showback.focus.survey import FocusCheck
     from router.state.store import StateStore
+
+    StoredEntry = tuple[LedgerEntry, dict[str, object]]
 
 
 def add(
@@ -63,9 +67,6 @@ def add(
     return ExitCode.OK
 
 
-_TABLE = ("start", "kind", "use", "team", "job", "cloud", "hours", "usd")
-
-
 def list_entries(
     month: Annotated[
         str | None, typer.Option(metavar="2026-11", help="Only entries in the books of this month.")
@@ -95,6 +96,7 @@ def list_entries(
     """
     from router.cli.options import option_error
     from router.ledger.entry import LedgerEntryKind
+    from router.state.ledger_rows import NAMES, entry_values
 
     period = None if month is None else parse_month("--month", month)
     try:
@@ -105,33 +107,40 @@ def list_entries(
         entries = store.ledger.entries(period=period, kind=wanted, team=team, job=job)
     count = count_rows(limit, machine_readable=output is not LedgerFormat.TABLE)
     shown = entries[-count:] if count else entries
-    rows = [_row(entry) for entry in shown]
-    if output is LedgerFormat.TABLE:
-        rows = [{**row, **_short(entry)} for row, entry in zip(rows, shown, strict=True)]
-    print_rows(output, "entries", rows, _TABLE, frozenset({"HOURS", "USD"}), "no entries")
+    rows: list[StoredEntry] = [(entry, dict(zip(NAMES, entry_values(entry), strict=True))) for entry in shown]
+    console.print_table(output, "entries", _entry_table(NAMES), rows, "no entries")
     if len(shown) < len(entries):
         console.note(f"the last {len(shown)} of {len(entries)} entries; --limit 0 shows all")
     return ExitCode.OK
 
 
-def _row(entry: LedgerEntry) -> dict[str, object]:
-    from router.state.ledger_rows import NAMES, entry_values
-
-    row: dict[str, object] = dict(zip(NAMES, entry_values(entry), strict=True))
-    rate = entry.usd_per_hour
-    row["usd"], row["usd_per_hour"] = format_exact_usd(entry.usd), None if rate is None else str(rate)
-    row["unpriced"] = entry.unpriced
-    return {name: value for name, value in row.items() if not name.endswith("_nanos")}
+def _amount(entry: LedgerEntry) -> str:
+    return "not known" if entry.unpriced else format_usd(entry.usd)
 
 
-def _short(entry: LedgerEntry) -> dict[str, object]:
-    amount = "not known" if entry.unpriced else format_usd(entry.usd)
-    return {
-        "start": f"{entry.start:%Y-%m-%d %H:%M}",
-        "use": entry.use or entry.what,
-        "usd": amount,
-        "hours": f"{float(entry.hours):.2f}" if entry.hours else "",
-    }
+def _entry_table(stored: Sequence[str]) -> RecordTable[StoredEntry]:
+    """Return the table of entries; its fields are the ``stored`` ones of the database, with prices in dollars."""
+
+    def field(name: str) -> TableColumn[StoredEntry]:
+        if name == "unpriced":
+            return TableColumn(name, lambda row: row[0].unpriced, csv=str)
+        return TableColumn(name, lambda row: row[1][name])
+
+    return RecordTable(
+        (
+            TableColumn("", lambda row: row[0].start, "START", "{:%Y-%m-%d %H:%M}".format),
+            TableColumn("", lambda row: row[0].kind.value, "KIND"),
+            TableColumn("", lambda row: row[0].use or row[0].what, "USE"),
+            TableColumn("", lambda row: row[0].team, "TEAM"),
+            TableColumn("", lambda row: row[0].job, "JOB"),
+            TableColumn("", lambda row: row[0].cloud, "CLOUD"),
+            TableColumn("", lambda row: row[0].hours or None, "HOURS", lambda hours: f"{float(hours):.2f}", right=True),
+            TableColumn("", lambda row: _amount(row[0]), "USD", right=True),
+            *(field(name) for name in stored if not name.endswith("_nanos")),
+            TableColumn("usd", lambda row: row[0].usd),
+            TableColumn("usd_per_hour", lambda row: row[0].usd_per_hour),
+        )
+    )
 
 
 SCHEMA_VERSION = 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -16,9 +16,10 @@ from router.cli import console
 from router.cli.bills import report_corrections
 from router.cli.budget import Basis, BudgetBasisOption
 from router.cli.console import CommandError, ExitCode
-from router.cli.ledger_options import LedgerFormat, parse_month, print_rows
+from router.cli.ledger_options import LedgerFormat, parse_month
 from router.cli.options import parse_as_of, parse_now
 from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, acting_user, open_state_store
+from router.render.record_table import RecordTable, TableColumn
 
 if TYPE_CHECKING:
     from router.ledger.entry import LedgerEntryKind
@@ -28,12 +29,6 @@ if TYPE_CHECKING:
 
 
 _SUMS = ("planned", "metered", "fee", "credit", "tax", "adjustment")
-
-
-_TABLE = ("period", "state", "closed_at", "entries", "planned", "metered", "added", "spent")
-
-
-_RIGHT = frozenset({"ENTRIES", "PLANNED", "METERED", "ADDED", "SPENT"})
 
 
 _CURRENCY = "USD"
@@ -50,6 +45,41 @@ class _Books:
     kinds: Mapping[LedgerEntryKind, tuple[int, int, Decimal]]
     archived: int
     spent: Mapping[str, Decimal] | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Period:
+    """A month of the books, whether it is open or closed, and its contents."""
+
+    month: Month
+    state: str
+    closing: PeriodClosing | None
+    books: _Books
+
+    def sum_of(self, kind: str) -> Decimal:
+        """Return the dollars of the entries of a kind."""
+        return next((usd for own, (_, _, usd) in self.books.kinds.items() if own.value == kind), Decimal(0))
+
+    def priced_sum(self, kind: str) -> Decimal | None:
+        """Return the dollars of the entries of a kind; None if no price of them is known."""
+        counts = next((counts for own, counts in self.books.kinds.items() if own.value == kind), (0, 0, Decimal(0)))
+        return None if 0 < counts[0] == counts[1] else counts[2]
+
+    @property
+    def added(self) -> Decimal:
+        """Return the dollars that were added by hand."""
+        return sum((usd for kind, (_, _, usd) in self.books.kinds.items() if kind.is_added), Decimal(0))
+
+    @property
+    def spent(self) -> Decimal | None:
+        """Return what was spent in dollars; None if it is not known."""
+        return None if self.books.spent is None else self.books.spent.get(_CURRENCY, Decimal(0))
+
+    @property
+    def others(self) -> dict[str, str]:
+        """Return what was spent in other currencies, as exact text."""
+        spent = self.books.spent or {}
+        return {currency: _exact(cost) for currency, cost in spent.items() if currency != _CURRENCY}
 
 
 def periods(
@@ -72,15 +102,15 @@ def periods(
     """
     books_by_month, closings = _load_books(deploy, clouds, basis, now)
     last = max(closings, default=None)
-    rows = []
+    rows: list[_Period] = []
     for month in sorted(books_by_month.keys() | closings.keys()):
         books = books_by_month.get(month, _Books({}, 0, {}))
         state = "closed" if last is not None and month <= last else "open"
-        rows.append(_row(month, state, closings.get(month), books, basis, output))
+        rows.append(_Period(month, state, closings.get(month), books))
         _note_gaps(month, books)
     if rows and output is LedgerFormat.TABLE:
         console.note(f"spent: {basis.value} cost in USD, invoiced where a bill stands, metered elsewhere")
-    print_rows(output, "periods", rows, _TABLE, _RIGHT, "the ledger is empty")
+    console.print_table(output, "periods", _period_table(basis), rows, "the ledger is empty")
     return ExitCode.OK
 
 
@@ -124,48 +154,48 @@ def _load_books(
     return books_by_month, closings
 
 
-def _row(
-    month: Month,
-    state: str,
-    closing: PeriodClosing | None,
-    books: _Books,
-    basis: BudgetBasisOption,
-    output: LedgerFormat,
-) -> dict[str, object]:
-    from router.showback.report.values import CellKind as Cell
-    from router.showback.report.values import short_text
+def _cents(amount: Decimal) -> str:
+    from router.showback.report.values import CellKind, short_text
 
-    by_kind = {kind.value: usd for kind, (_, _, usd) in books.kinds.items()}
-    spent = None if books.spent is None else books.spent.get(_CURRENCY, Decimal(0))
-    others = {currency: _exact(cost) for currency, cost in (books.spent or {}).items() if currency != _CURRENCY}
-    row: dict[str, object] = {
-        "period": str(month),
-        "state": state,
-        "closed_at": None if closing is None else closing.closed_at.isoformat(),
-        "who": None if closing is None else closing.who,
-        "head": None if closing is None else closing.head,
-        "hash": None if closing is None else closing.hash,
-        "seal_hash": None if closing is None else closing.seal_hash or None,
-        "entries": sum(entries for entries, _, _ in books.kinds.values()),
-        "archived": books.archived,
-        "unpriced": sum(unknown for _, unknown, _ in books.kinds.values()),
-        **{f"{kind}_usd": _exact(by_kind.get(kind, Decimal(0))) for kind in _SUMS},
-        "basis": basis.value,
-        "spent_usd": None if spent is None else _exact(spent),
-        "spent_others": others if output is LedgerFormat.JSON else _currency_list(others),
-    }
-    if output is LedgerFormat.TABLE:
+    return f"{'-' if amount < 0 else ''}${short_text(abs(amount), CellKind.MONEY)}"
 
-        def cents(amount: Decimal) -> str:
-            return f"{'-' if amount < 0 else ''}${short_text(abs(amount), Cell.MONEY)}"
 
-        row["closed_at"] = "" if closing is None else f"{closing.closed_at:%Y-%m-%d}"
-        for name in ("planned", "metered"):
-            counts = next((one for kind, one in books.kinds.items() if kind.value == name), (0, 0, Decimal(0)))
-            row[name] = "not known" if 0 < counts[0] == counts[1] else cents(counts[2])
-        row["added"] = cents(sum((usd for kind, (_, _, usd) in books.kinds.items() if kind.is_added), Decimal(0)))
-        row["spent"] = "not known" if spent is None else cents(spent)
-    return row
+def _period_table(basis: BudgetBasisOption) -> RecordTable[_Period]:
+    def of_closing(take: Callable[[PeriodClosing], object]) -> Callable[[_Period], object]:
+        return lambda row: None if row.closing is None else take(row.closing)
+
+    def total(kind: str) -> TableColumn[_Period]:
+        return TableColumn(f"{kind}_usd", lambda row: row.sum_of(kind), plain=_exact)
+
+    def shown(kind: str) -> TableColumn[_Period]:
+        return TableColumn("", lambda row: row.priced_sum(kind), kind.upper(), _cents, right=True, unknown="not known")
+
+    def count(take: Callable[[tuple[int, int, Decimal]], int]) -> Callable[[_Period], object]:
+        return lambda row: sum(map(take, row.books.kinds.values()))
+
+    return RecordTable(
+        (
+            TableColumn("period", lambda row: str(row.month), "PERIOD"),
+            TableColumn("state", lambda row: row.state, "STATE"),
+            TableColumn("closed_at", of_closing(lambda made: made.closed_at), "CLOSED AT", "{:%Y-%m-%d}".format),
+            TableColumn("who", of_closing(lambda made: made.who)),
+            TableColumn("head", of_closing(lambda made: made.head)),
+            TableColumn("hash", of_closing(lambda made: made.hash)),
+            TableColumn("seal_hash", of_closing(lambda made: made.seal_hash or None)),
+            TableColumn("entries", count(lambda counts: counts[0]), "ENTRIES", right=True),
+            TableColumn("archived", lambda row: row.books.archived),
+            TableColumn("unpriced", count(lambda counts: counts[1])),
+            shown("planned"),
+            shown("metered"),
+            TableColumn("", lambda row: row.added, "ADDED", _cents, right=True),
+            *map(total, _SUMS),
+            TableColumn("basis", lambda _: basis.value),
+            TableColumn(
+                "spent_usd", lambda row: row.spent, "SPENT", _cents, right=True, unknown="not known", plain=_exact
+            ),
+            TableColumn("spent_others", lambda row: row.others, csv=_currency_list),
+        )
+    )
 
 
 def _note_gaps(month: Month, books: _Books) -> None:
@@ -175,7 +205,7 @@ def _note_gaps(month: Month, books: _Books) -> None:
     if books.spent is None:
         why = "entries were archived before they were read: `stepfare showback --archive FILE` reads them"
         console.note(f"{month}: what was spent is not known, for {why}", "warning")
-    others = {currency: _exact(cost) for currency, cost in (books.spent or {}).items() if currency != _CURRENCY}
+    others = _Period(month, "", None, books).others
     if others:
         console.note(f"{month}: spent beside, in no sum of dollars: {_currency_list(others)}", "warning")
 

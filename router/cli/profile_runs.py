@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,15 +14,14 @@ from pricing.problems import InvalidInputError
 from router.cli import console
 from router.cli.completion import complete_books
 from router.cli.console import CommandError, ExitCode
-from router.cli.ledger_options import LedgerFormat, print_rows
+from router.cli.ledger_options import LedgerFormat
 from router.cli.options import parse_now
 from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, acting_user, open_state_store
+from router.render.record_table import RecordTable, TableColumn
 from router.render.tables import format_timestamp
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
-    from router.jobs.experience import PoolRun, RunRecords
+    from router.jobs.experience import PoolRun, RunRecords, SpeedRun
     from router.state.store import StateStore
 
 Book = Annotated[
@@ -63,8 +64,7 @@ def list_runs(
         console.write(runs_to_json(records), out)
         return ExitCode.OK
     rows = [*_job_rows(records), *_pool_rows(records)]
-    header = ("what", "runs", "measured", "last")
-    print_rows(output, "learned", rows, header, frozenset({"RUNS"}), "nothing was measured yet")
+    console.print_table(output, "learned", _LEARNED, rows, "nothing was measured yet")
     return ExitCode.OK
 
 
@@ -87,36 +87,35 @@ def show(
     moment = parse_now(now)
     with open_state_store(deploy, clouds, makes=False) as (_, store):
         records = _read(store, book, moment)
-    rows: list[dict[str, object]] = [
-        {
-            "attempt": run.attempt,
-            "on": _gang(run.accelerators, run.accelerator, run.machines, run.fabric),
-            "steps_per_hour": f"{run.steps_per_hour:.6g}",
-            "ended": _time(run.at, output),
-            "signature": run.signature[:12],
-        }
-        for run in records.speeds
-        if run.job == name
-    ]
-    header: tuple[str, ...] = ("attempt", "on", "steps_per_hour", "ended", "signature")
-    if not rows:
-        header = ("attempt", "machines", "hours", "interrupted", "ended")
-        rows = [
-            {
-                "attempt": run.attempt,
-                "machines": run.machines,
-                "hours": f"{run.hours:.2f}",
-                "interrupted": "yes" if run.interrupted else "no",
-                "ended": _time(run.at, output),
-            }
-            for run in records.pools
-            if pool_name(run) == name
-        ]
-    if not rows:
+    speeds = sorted((run for run in records.speeds if run.job == name), key=lambda run: run.at)
+    pools = sorted((run for run in records.pools if pool_name(run) == name), key=lambda run: run.at)
+    if speeds:
+        console.print_table(output, "runs", _SPEED_RUNS, speeds, "")
+    elif pools:
+        console.print_table(output, "runs", _POOL_RUNS, pools, "")
+    else:
         raise _unknown(name, records)
-    rows.sort(key=lambda row: str(row["ended"]))
-    print_rows(output, "runs", rows, header, frozenset({"STEPS PER HOUR", "MACHINES", "HOURS"}), "")
     return ExitCode.OK
+
+
+_SPEED_RUNS: RecordTable[SpeedRun] = RecordTable(
+    (
+        TableColumn("attempt", lambda run: run.attempt, "ATTEMPT"),
+        TableColumn("on", lambda run: _gang(run), "ON"),
+        TableColumn("steps_per_hour", lambda run: f"{run.steps_per_hour:.6g}", "STEPS PER HOUR", right=True),
+        TableColumn("ended", lambda run: run.at, "ENDED", format_timestamp),
+        TableColumn("signature", lambda run: run.signature[:12], "SIGNATURE"),
+    )
+)
+_POOL_RUNS: RecordTable[PoolRun] = RecordTable(
+    (
+        TableColumn("attempt", lambda run: run.attempt, "ATTEMPT"),
+        TableColumn("machines", lambda run: run.machines, "MACHINES", right=True),
+        TableColumn("hours", lambda run: f"{run.hours:.2f}", "HOURS", right=True),
+        TableColumn("interrupted", lambda run: "yes" if run.interrupted else "no", "INTERRUPTED"),
+        TableColumn("ended", lambda run: run.at, "ENDED", format_timestamp),
+    )
+)
 
 
 def forget(
@@ -174,46 +173,58 @@ def _forgotten(store: StateStore) -> list[str]:
     ]
 
 
-def _job_rows(records: RunRecords) -> list[dict[str, object]]:
+@dataclass(frozen=True, slots=True)
+class _LearnedRow:
+    """What plans learn of one job's gang or of one pool: the number of runs, what they say, the day of the last."""
+
+    what: str
+    runs: int
+    measured: str
+    last: datetime
+
+
+_LEARNED: RecordTable[_LearnedRow] = RecordTable(
+    (
+        TableColumn("what", lambda row: row.what, "WHAT"),
+        TableColumn("runs", lambda row: row.runs, "RUNS", right=True),
+        TableColumn("measured", lambda row: row.measured, "MEASURED"),
+        TableColumn("last", lambda row: f"{row.last:%Y-%m-%d}", "LAST"),
+    )
+)
+
+
+def _job_rows(records: RunRecords) -> list[_LearnedRow]:
     """Return a row for each job and gang that was measured."""
-    groups: dict[tuple[str, str], list[tuple[datetime, float]]] = {}
+    groups: dict[tuple[str, str], list[SpeedRun]] = {}
     for run in records.speeds:
-        gang = _gang(run.accelerators, run.accelerator, run.machines, run.fabric)
-        groups.setdefault((run.job, gang), []).append((run.at, run.steps_per_hour))
-    rows: list[dict[str, object]] = []
-    for (job, gang), found in sorted(groups.items()):
-        speeds = [speed for _, speed in found]
-        span = f"{min(speeds):,.5g}" if len(found) == 1 else f"{min(speeds):,.5g} to {max(speeds):,.5g}"
-        last = max(at for at, _ in found)
-        rows.append(
-            {"what": job, "runs": len(found), "measured": f"{span} steps/h on {gang}", "last": f"{last:%Y-%m-%d}"}
-        )
+        groups.setdefault((run.job, _gang(run)), []).append(run)
+    rows = []
+    for (job, gang), runs in sorted(groups.items()):
+        speeds = [run.steps_per_hour for run in runs]
+        span = f"{min(speeds):,.5g}" if len(runs) == 1 else f"{min(speeds):,.5g} to {max(speeds):,.5g}"
+        rows.append(_LearnedRow(job, len(runs), f"{span} steps/h on {gang}", max(run.at for run in runs)))
     return rows
 
 
-def _pool_rows(records: RunRecords) -> list[dict[str, object]]:
+def _pool_rows(records: RunRecords) -> list[_LearnedRow]:
     from router.controller.history.run_records import pool_name
 
     groups: dict[str, list[PoolRun]] = {}
     for run in records.pools:
         groups.setdefault(pool_name(run), []).append(run)
-    return [
-        {
-            "what": name,
-            "runs": len(runs),
-            "measured": f"{sum(run.interrupted for run in runs)} interruptions in {sum(r.hours for r in runs):,.1f} h",
-            "last": f"{max(run.at for run in runs):%Y-%m-%d}",
-        }
-        for name, runs in sorted(groups.items())
-    ]
+    rows = []
+    for name, runs in sorted(groups.items()):
+        hits, hours = sum(run.interrupted for run in runs), sum(run.hours for run in runs)
+        rows.append(
+            _LearnedRow(name, len(runs), f"{hits} interruptions in {hours:,.1f} h", max(run.at for run in runs))
+        )
+    return rows
 
 
-def _gang(accelerators: int, accelerator: str, machines: int, fabric: str | None) -> str:
-    return f"{accelerators} {accelerator}" + (f" in {machines} machines, {fabric}" if fabric else "")
-
-
-def _time(at: datetime, output: LedgerFormat) -> str:
-    return format_timestamp(at) if output is LedgerFormat.TABLE else at.isoformat()
+def _gang(run: SpeedRun) -> str:
+    return f"{run.accelerators} {run.accelerator}" + (
+        f" in {run.machines} machines, {run.fabric}" if run.fabric else ""
+    )
 
 
 def _unknown(name: str, records: RunRecords) -> InvalidInputError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,14 +10,13 @@ import typer
 
 from router.cli import console
 from router.cli.console import ExitCode
-from router.cli.ledger_options import LedgerFormat, print_rows
+from router.cli.ledger_options import LedgerFormat
 from router.cli.options import parse_length_option, parse_now
 from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, open_state_store
+from router.render.record_table import RecordTable, TableColumn
 
 if TYPE_CHECKING:
     from router.showback.plan_accuracy import Accuracy, PlanAccuracy
-
-_TABLE = ("job", "steps", "plan_h", "real_h", "speed", "plan_usd", "usd", "cost", "plan_int", "int")
 
 
 def accuracy(
@@ -44,12 +44,10 @@ def accuracy(
     length = parse_length_option("--last", last, timedelta(hours=1))
     with open_state_store(deploy, clouds, makes=False) as (_, store):
         found = plan_accuracy(store, moment - length, moment)
-    rows = [_cells(row) if output is LedgerFormat.TABLE else _content(row) for row in found.rows]
-    right = frozenset(name.upper().replace("_", " ") for name in _TABLE[1:])
     left_out = _left_out(found)
     empty = f"no order that ended within {last} can be compared: {left_out}" if left_out else ""
-    print_rows(output, "accuracy", rows, _TABLE, right, empty or f"no order ended within {last}")
-    if left_out and (rows or output is not LedgerFormat.TABLE):
+    console.print_table(output, "accuracy", _ACCURACY, found.rows, empty or f"no order ended within {last}")
+    if left_out and (found.rows or output is not LedgerFormat.TABLE):
         console.note(f"not compared: {left_out}")
     return ExitCode.OK
 
@@ -59,43 +57,45 @@ def _left_out(found: PlanAccuracy) -> str:
     return ", ".join(f"{number} {reason}" for reason, number in sorted(found.left_out.items()))
 
 
-def _content(row: Accuracy) -> dict[str, object]:
-    return {
-        "job": row.job,
-        "plans": row.plans,
-        "steps": row.steps,
-        "predicted_hours": round(row.predicted_hours, 6),
-        "hours": round(row.hours, 6),
-        "predicted_steps_per_hour": None if row.steps is None else _per(row.steps, row.predicted_hours),
-        "steps_per_hour": None if row.steps is None else _per(row.steps, row.hours),
-        "speed_error": round(row.speed_error, 6),
-        "predicted_usd": round(row.predicted_usd, 9),
-        "usd": round(row.usd, 9),
-        "predicted_usd_per_step": None if row.steps is None else _per(row.predicted_usd, row.steps),
-        "usd_per_step": None if row.steps is None else _per(row.usd, row.steps),
-        "cost_error": round(row.cost_error, 6),
-        "predicted_interruptions": None
-        if row.predicted_interruptions is None
-        else round(row.predicted_interruptions, 6),
-        "interruptions": row.interruptions,
-    }
+def _six_decimals(figure: float) -> float:
+    return round(figure, 6)
 
 
-def _cells(row: Accuracy) -> dict[str, object]:
-    known, steps = row.predicted_interruptions, row.steps
-    return {
-        "job": row.job,
-        "steps": "" if steps is None else f"{steps:,}",
-        "plan_h": "" if steps is None else f"{steps / row.predicted_hours:,.4g}",
-        "real_h": "" if steps is None else f"{steps / row.hours:,.4g}",
-        "speed": f"{row.speed_error:+.1%}",
-        "plan_usd": "" if steps is None else f"{row.predicted_usd / steps:.5g}",
-        "usd": "" if steps is None else f"{row.usd / steps:.5g}",
-        "cost": f"{row.cost_error:+.1%}",
-        "plan_int": "?" if known is None else f"{known:.1f}",
-        "int": str(row.interruptions),
-    }
+def _ratio(
+    name: str, take: Callable[[Accuracy, int], float], heading: str, show: Callable[[float], str]
+) -> TableColumn[Accuracy]:
+    """Return the column of a figure by step; the sum of jobs has none, for steps of different jobs do not add up."""
+
+    def value(row: Accuracy) -> float | None:
+        return None if row.steps is None else take(row, row.steps)
+
+    return TableColumn(name, value, heading, show, right=True, plain=lambda figure: float(f"{figure:.9g}"))
 
 
-def _per(amount: float, parts: float) -> float:
-    return float(f"{amount / parts:.9g}")
+_ACCURACY: RecordTable[Accuracy] = RecordTable(
+    (
+        TableColumn("job", lambda row: row.job, "JOB"),
+        TableColumn("plans", lambda row: row.plans),
+        TableColumn("steps", lambda row: row.steps, "STEPS", "{:,}".format, right=True),
+        TableColumn("predicted_hours", lambda row: row.predicted_hours, plain=_six_decimals),
+        TableColumn("hours", lambda row: row.hours, plain=_six_decimals),
+        _ratio("predicted_steps_per_hour", lambda row, n: n / row.predicted_hours, "PLAN H", "{:,.4g}".format),
+        _ratio("steps_per_hour", lambda row, n: n / row.hours, "REAL H", "{:,.4g}".format),
+        TableColumn("speed_error", lambda r: r.speed_error, "SPEED", "{:+.1%}".format, right=True, plain=_six_decimals),
+        TableColumn("predicted_usd", lambda row: row.predicted_usd, plain=lambda usd: round(usd, 9)),
+        TableColumn("usd", lambda row: row.usd, plain=lambda usd: round(usd, 9)),
+        _ratio("predicted_usd_per_step", lambda row, n: row.predicted_usd / n, "PLAN USD", "{:.5g}".format),
+        _ratio("usd_per_step", lambda row, n: row.usd / n, "USD", "{:.5g}".format),
+        TableColumn("cost_error", lambda r: r.cost_error, "COST", "{:+.1%}".format, right=True, plain=_six_decimals),
+        TableColumn(
+            "predicted_interruptions",
+            lambda row: row.predicted_interruptions,
+            "PLAN INT",
+            "{:.1f}".format,
+            right=True,
+            unknown="?",
+            plain=_six_decimals,
+        ),
+        TableColumn("interruptions", lambda row: row.interruptions, "INT", right=True),
+    )
+)

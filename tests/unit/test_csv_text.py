@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import csv
 import io
+from operator import itemgetter
 from pathlib import Path
 
 import pytest
 
-from router.cli.ledger_options import LedgerFormat, print_rows
+from router.cli import console
+from router.cli.ledger_options import LedgerFormat
 from router.files.csv_text import csv_text, escape_formula, records_csv
+from router.render.record_table import RecordTable, TableColumn
 from tests.support.repository import ROOT
 
-ROW = {"who": "=HYPERLINK(1)", "usd": "-5.25", "count": -3, "reason": "@x", "note": None, "share": -1e-9, "late": False}
+ROW: dict[str, object] = {
+    "who": "=HYPERLINK(1)",
+    "usd": "-5.25",
+    "count": -3,
+    "reason": "@x",
+    "note": None,
+    "share": -1e-9,
+    "late": False,
+}
 # FOCUS files are for machines: there a quote would change a value.
 WRITERS = {"router/files/csv_text.py", "router/showback/focus/charge_files.py"}
 
@@ -32,8 +43,9 @@ def test_a_text_of_each_sign_is_kept_in_one_cell(sign: str) -> None:
 
 
 def test_the_ledger_in_the_terminal_is_such_a_table(capsys: pytest.CaptureFixture[str]) -> None:
-    print_rows(LedgerFormat.CSV, "entries", [ROW], ("who",), frozenset(), "none")
-    assert capsys.readouterr().out.splitlines()[1] == "'=HYPERLINK(1),-5.25,-3,'@x,,-1e-09,False"
+    table: RecordTable[dict[str, object]] = RecordTable(tuple(TableColumn(name, itemgetter(name)) for name in ROW))
+    console.print_table(LedgerFormat.CSV, "entries", table, [ROW], "none")
+    assert capsys.readouterr().out.splitlines()[1] == "'=HYPERLINK(1),-5.25,-3,'@x,,-1e-09,false"
 
 
 def test_no_other_module_writes_csv() -> None:
