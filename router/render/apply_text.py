@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from pricing.units import format_count
 from router.controller.accept.accept import AcceptedOrders
@@ -12,6 +12,7 @@ from router.controller.context import ControllerContext
 from router.controller.provision.provision_order import ProvisionResult, existing_result
 from router.deploy.deploy_settings import Deploy
 from router.jobs.run_policy import RunPolicy
+from router.render.record_table import RecordTable, TableColumn
 from router.render.tables import (
     PLAIN,
     Screen,
@@ -95,51 +96,49 @@ def _printable(text: str) -> str:
 
 def outcomes_table(site: ControllerContext, outcomes: Sequence[ProvisionResult], screen: Screen = PLAIN) -> str:
     """Return a table with one row per gang, followed by the causes of failures."""
-    rows = []
-    for outcome in outcomes:
-        attempt = _current_attempt(site, outcome)
-        rows.append(
-            (
-                outcome.order.job,
-                format_day_time(outcome.order.start),
-                outcome.result.value,
-                f"{attempt.cloud}/{attempt.region}" if attempt else "",
-                str(attempt.machines) if attempt else "",
-                attempt.id if attempt else "",
-                (attempt.phase.value if attempt else ""),
-            )
-        )
-    header = ("JOB", "START", "RESULT", "PLACE", "MACHINES", "ATTEMPT", "NOW")
-    lines = [format_table(header, rows, frozenset({"MACHINES"}), {"JOB": 20, "PLACE": 26, "ATTEMPT": 40}, screen)]
+    rows = [(outcome, _current_attempt(site, outcome)) for outcome in outcomes]
+    lines = [_OUTCOMES.text(rows, screen)]
     lines += [wrap_text(f"{o.order.job}: {o.cause}: {o.message}") for o in outcomes if o.cause is not None]
     return "\n".join(lines) + "\n"
 
 
 def outcomes_json(site: ControllerContext, outcomes: Sequence[ProvisionResult]) -> str:
     """Return the same as JSON."""
-    rows = []
-    for outcome in outcomes:
-        attempt = _current_attempt(site, outcome)
-        rows.append(
-            {
-                "job": outcome.order.job,
-                "gang": outcome.order.gang,
-                "start": format_timestamp(outcome.order.start),
-                "result": outcome.result.value,
-                "cause": None if outcome.cause is None else outcome.cause.value,
-                "message": outcome.message,
-                "attempt": None if attempt is None else attempt.id,
-                "phase": None if attempt is None else attempt.phase.value,
-                "cloud": None if attempt is None else attempt.cloud,
-                "region": None if attempt is None else attempt.region,
-                "machines": None if attempt is None else attempt.machines,
-                "usd_per_hour": None if attempt is None else str(attempt.usd_per_hour),
-                "policy": None
-                if attempt is None or (runs := RunPolicy.recorded(attempt.policy)) is None
-                else runs.content,
-            }
-        )
+    rows = _OUTCOMES.records((outcome, _current_attempt(site, outcome)) for outcome in outcomes)
     return json.dumps({"schema_version": SCHEMA_VERSION, "gangs": rows}, indent=2) + "\n"
+
+
+OutcomeRow = tuple[ProvisionResult, Attempt | None]
+
+
+def _of_attempt(take: Callable[[Attempt], object]) -> Callable[[OutcomeRow], object]:
+    return lambda row: None if row[1] is None else take(row[1])
+
+
+def _policy(attempt: Attempt) -> object:
+    runs = RunPolicy.recorded(attempt.policy)
+    return None if runs is None else runs.content
+
+
+_OUTCOMES: RecordTable[OutcomeRow] = RecordTable(
+    (
+        TableColumn("job", lambda row: row[0].order.job, "JOB", width=20),
+        TableColumn("gang", lambda row: row[0].order.gang),
+        TableColumn("start", lambda row: row[0].order.start, "START", format_day_time, plain=format_timestamp),
+        TableColumn("result", lambda row: row[0].result.value, "RESULT"),
+        TableColumn("cause", lambda row: None if row[0].cause is None else row[0].cause.value),
+        TableColumn("message", lambda row: row[0].message),
+        TableColumn("", _of_attempt(lambda attempt: f"{attempt.cloud}/{attempt.region}"), "PLACE", width=26),
+        TableColumn("", _of_attempt(lambda attempt: attempt.machines), "MACHINES", right=True),
+        TableColumn("attempt", _of_attempt(lambda attempt: attempt.id), "ATTEMPT", width=40),
+        TableColumn("phase", _of_attempt(lambda attempt: attempt.phase.value), "NOW"),
+        TableColumn("cloud", _of_attempt(lambda attempt: attempt.cloud)),
+        TableColumn("region", _of_attempt(lambda attempt: attempt.region)),
+        TableColumn("machines", _of_attempt(lambda attempt: attempt.machines)),
+        TableColumn("usd_per_hour", _of_attempt(lambda attempt: attempt.usd_per_hour)),
+        TableColumn("policy", _of_attempt(_policy)),
+    )
+)
 
 
 def _current_attempt(site: ControllerContext, outcome: ProvisionResult) -> Attempt | None:

@@ -16,7 +16,7 @@ from router.planning.estimate.estimate_json import launcher_of
 from router.planning.estimate.gang_estimates import GangAnswer, GangEstimate, JobEstimate, Span, UsdSpan
 from router.render.cost_terms_text import TERM_WORDS
 from router.render.explain_text import DROPPED_WORDS
-from router.render.record_table import RecordTable, TableColumn
+from router.render.record_table import RecordTable, TableColumn, plain_value
 from router.render.tables import (
     MARKETS,
     PLAIN,
@@ -245,24 +245,30 @@ def _answer_text(
     return TableColumn("", _of_answer(take), heading, show, right, unknown=_UNKNOWN)
 
 
+def _figure(name: str, heading: str, show: Callable[[float], str]) -> TableColumn[GangEstimate]:
+    take = _of_answer(lambda answer: getattr(answer, name))
+    return TableColumn(name, take, heading, show, right=True, unknown=_UNKNOWN, plain=_six_digits)
+
+
 def _cost_term(name: str, heading: str) -> TableColumn[GangEstimate]:
     take = _of_answer(lambda answer: getattr(answer.step_terms, name))
     return TableColumn(name, take, f"$ {heading}", format_step_price, right=True, unknown=_UNKNOWN)
 
 
-def _span_fields(name: str, show: Callable[[Any], str] = str) -> Iterator[TableColumn[GangEstimate]]:
+def _six_digits(figure: float) -> str:
+    return f"{figure:.6g}"
+
+
+def _span_fields(name: str, plain: Callable[[Any], object] = plain_value) -> Iterator[TableColumn[GangEstimate]]:
     """Yield the fields of a figure and of both ends of its interval."""
 
     def end(answer: GangAnswer, part: str) -> object:
-        span = getattr(answer, name)
-        figure = None if span is None else getattr(span, part)
-        return None if figure is None else show(figure)
+        return getattr(getattr(answer, name), part, None)
 
     for suffix, part in (("", "expected"), ("_low", "low"), ("_high", "high")):
-        yield TableColumn(f"{name}{suffix}", _of_answer(partial(end, part=part)))
+        yield TableColumn(f"{name}{suffix}", _of_answer(partial(end, part=part)), plain=plain)
 
 
-_SIX_DIGITS = "{:.6g}".format
 _GANGS: RecordTable[GangEstimate] = RecordTable(
     (
         TableColumn("gang", lambda row: str(row.option), "GANG"),
@@ -276,14 +282,12 @@ _GANGS: RecordTable[GangEstimate] = RecordTable(
         TableColumn("usd_per_hour", _of_answer(lambda a: a.usd_per_hour)),
         _answer_text("MACHINES", machines_text, right=False),
         TableColumn("", _of_layout(lambda fit: layout_text(fit.layout)), "LAYOUT", unknown=_UNKNOWN),
-        *_span_fields("steps_per_hour", _SIX_DIGITS),
-        _answer_text("STEPS/H WHILE IT RUNS", lambda a: a.nominal_steps_per_hour, number),
-        TableColumn("nominal_steps_per_hour", _of_answer(lambda a: _SIX_DIGITS(a.nominal_steps_per_hour))),
-        _answer_text("RUNS", lambda a: f"{a.running_share:.0%}"),
-        TableColumn("running_share", _of_answer(lambda a: _SIX_DIGITS(a.running_share))),
+        *_span_fields("steps_per_hour", _six_digits),
+        _figure("nominal_steps_per_hour", "STEPS/H WHILE IT RUNS", number),
+        _figure("running_share", "RUNS", "{:.0%}".format),
         _answer_text("STEPS/H IN ALL (80 %)", lambda a: a.steps_per_hour, figures_of),
         _answer_text("TOKENS/S IN ALL (80 %)", lambda a: a.tokens_per_s, figures_of),
-        *_span_fields("tokens_per_s", _SIX_DIGITS),
+        *_span_fields("tokens_per_s", _six_digits),
         _answer_text("$/STEP (80 %)", lambda a: a.usd_per_step, dollars),
         *_span_fields("usd_per_step"),
         *map(_cost_term, COST_TERMS, TERM_COLUMNS),
@@ -296,15 +300,15 @@ _GANGS: RecordTable[GangEstimate] = RecordTable(
         TableColumn("context_parallel", _of_layout(lambda fit: fit.layout.context)),
         TableColumn("expert_parallel", _of_layout(lambda fit: fit.layout.expert)),
         TableColumn("data_parallel", _of_layout(lambda fit: fit.layout.data)),
-        TableColumn("micro_batch", _of_layout(lambda fit: _SIX_DIGITS(fit.layout.microbatch))),
+        TableColumn("micro_batch", _of_layout(lambda fit: fit.layout.microbatch), plain=_six_digits),
         TableColumn("accumulation", _of_layout(lambda fit: fit.layout.accumulation)),
         TableColumn("recompute", _of_layout(lambda fit: fit.layout.recompute)),
         TableColumn("sharding", _of_layout(lambda fit: fit.layout.sharding)),
         TableColumn("largest_part", _of_layout(lambda fit: fit.seconds.largest[0])),
         TableColumn("", lambda r: r.answer and (largest_text(r) or None), "LARGEST PART", unknown=_UNKNOWN),
         TableColumn("", lambda row: short_memory(row) or None, "GIB OF USABLE", unknown=_UNKNOWN),
-        TableColumn("memory_gib", _of_layout(lambda fit: _SIX_DIGITS(fit.need.total))),
-        TableColumn("usable_gib", _of_layout(lambda fit: _SIX_DIGITS(fit.room_gib))),
+        TableColumn("memory_gib", _of_layout(lambda fit: fit.need.total), plain=_six_digits),
+        TableColumn("usable_gib", _of_layout(lambda fit: fit.room_gib), plain=_six_digits),
         TableColumn("memory_fits", _of_layout(lambda fit: fit.fits)),
         TableColumn("", lambda row: row.answer and speed_text(row), "SPEED", unknown=_UNKNOWN),
         TableColumn("speed_basis", _of_answer(lambda a: a.speed_basis)),

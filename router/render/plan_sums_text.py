@@ -11,13 +11,10 @@ from pricing.money import Usd
 from pricing.units import format_count
 from router.planning.document.plan import JobSummary, Plan
 from router.render.plan_text import jobs_table
-from router.render.tables import MARKETS, PLAIN, Screen, format_table, format_usd, wrap_text
+from router.render.record_table import RecordTable, TableColumn
+from router.render.tables import MARKETS, PLAIN, Screen, format_usd, wrap_text
 
 SumsBy = Literal["team", "pool"]
-_HEADERS: Final[dict[SumsBy, tuple[str, ...]]] = {
-    "team": ("TEAM", "JOBS", "LEFT OUT", "GPU HOURS", "COST"),
-    "pool": ("POOL", "JOBS", "GPU HOURS", "COST"),
-}
 _MOVES: Final = "moving data"
 
 
@@ -71,27 +68,37 @@ def plan_sums(plan: Plan, jobs: Sequence[JobSummary], by: SumsBy) -> tuple[PlanS
 
 def sums_text(plan: Plan, jobs: Sequence[JobSummary], by: SumsBy, screen: Screen = PLAIN) -> str:
     """Return a table of the sums, and what they come to of the plan's total."""
-    rows = []
-    for each in plan_sums(plan, jobs, by):
-        left = (f"{len(each.left_out)}",) if by == "team" else ()
-        rows.append((each.name, f"{len(each.jobs)}", *left, f"{each.gpu_hours:,.0f}", format_usd(each.cost_usd)))
-    right = frozenset(_HEADERS[by][1:])
-    return f"{format_table(_HEADERS[by], rows, right, {}, screen)}\n\n{_share_of_plan(plan, jobs)}\n"
+    return f"{_sums_table(by).text(plan_sums(plan, jobs, by), screen)}\n\n{_share_of_plan(plan, jobs)}\n"
 
 
 def sums_json(plan: Plan, jobs: Sequence[JobSummary], by: SumsBy) -> str:
     """Return the sums as a list of objects; dollars are decimal text."""
-    rows = [
-        {
-            by: each.name,
-            "jobs": sorted(each.jobs),
-            **({"left_out": sorted(each.left_out)} if by == "team" else {}),
-            "gpu_hours": round(each.gpu_hours, 6),
-            "cost_usd": str(each.cost_usd),
-        }
-        for each in plan_sums(plan, jobs, by)
-    ]
-    return json.dumps(rows, indent=2) + "\n"
+    return json.dumps(_sums_table(by).records(plan_sums(plan, jobs, by)), indent=2) + "\n"
+
+
+def _sums_table(by: SumsBy) -> RecordTable[PlanSum]:
+    left: TableColumn[PlanSum] = TableColumn(
+        "left_out", lambda row: row.left_out, "LEFT OUT", _count, right=True, plain=sorted
+    )
+    return RecordTable(
+        (
+            TableColumn(by, lambda row: row.name, by.upper()),
+            TableColumn("jobs", lambda row: row.jobs, "JOBS", _count, right=True, plain=sorted),
+            *([left] if by == "team" else []),
+            TableColumn(
+                "gpu_hours", lambda row: row.gpu_hours, "GPU HOURS", "{:,.0f}".format, right=True, plain=_rounded
+            ),
+            TableColumn("cost_usd", lambda row: row.cost_usd, "COST", format_usd, right=True),
+        )
+    )
+
+
+def _count(names: frozenset[str]) -> str:
+    return str(len(names))
+
+
+def _rounded(hours: float) -> float:
+    return round(hours, 6)
 
 
 def jobs_text(plan: Plan, jobs: Sequence[JobSummary], screen: Screen = PLAIN) -> str:

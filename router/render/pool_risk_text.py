@@ -198,15 +198,12 @@ def _digits(value: float) -> float:
 
 
 def _survival(hours: float) -> TableColumn[PoolRisk]:
-    return TableColumn("", lambda risk: risk.hazard.survival(hours), f"{hours:.0f} H", _percent, right=True)
-
-
-def _survival_field(hours: float) -> TableColumn[PoolRisk]:
-    return TableColumn(f"no_interruption_{hours:.0f}h", lambda risk: _digits(risk.hazard.survival(hours)))
+    name, heading = f"no_interruption_{hours:.0f}h", f"{hours:.0f} H"
+    return TableColumn(name, lambda risk: risk.hazard.survival(hours), heading, _percent, right=True, plain=_digits)
 
 
 def _losses_field(reason: LossReason) -> TableColumn[PoolRisk]:
-    return TableColumn(f"lost_by_{reason.value}", lambda risk: _count(risk.losses_by_reason[reason]))
+    return TableColumn(f"lost_by_{reason.value}", lambda risk: risk.losses_by_reason[reason], plain=_digits)
 
 
 _POOLS: RecordTable[PoolRisk] = RecordTable(
@@ -223,14 +220,13 @@ _POOLS: RecordTable[PoolRisk] = RecordTable(
         TableColumn("shape", lambda risk: risk.hazard.shape.value),
         TableColumn("", format_level, "LEVEL", right=True),
         TableColumn("", format_interval, "80%", right=True),
-        TableColumn("level_median", lambda risk: _digits(risk.median)),
-        TableColumn("level_low", lambda risk: _digits(risk.interval[0])),
-        TableColumn("level_high", lambda risk: _digits(risk.interval[1])),
+        TableColumn("level_median", lambda risk: risk.median, plain=_digits),
+        TableColumn("level_low", lambda risk: risk.interval[0], plain=_digits),
+        TableColumn("level_high", lambda risk: risk.interval[1], plain=_digits),
         *map(_survival, TOLD_CHANCES),
-        *map(_survival_field, TOLD_CHANCES),
         TableColumn("", format_own, "OWN", right=True),
-        TableColumn("own_interruptions", lambda risk: _digits(risk.interruptions)),
-        TableColumn("own_hours", lambda risk: _digits(risk.hours)),
+        TableColumn("own_interruptions", lambda risk: risk.interruptions, plain=_digits),
+        TableColumn("own_hours", lambda risk: risk.hours, plain=_digits),
         TableColumn("own_lives", lambda risk: sum(r.runs for r in risk.own), "LIVES", right=True, wide=True),
         TableColumn("interruption_band", lambda risk: risk.offer.interruption_band, "BAND", wide=True),
         TableColumn("band_as_of", lambda risk: risk.offer.band_as_of),
@@ -240,7 +236,7 @@ _POOLS: RecordTable[PoolRisk] = RecordTable(
         TableColumn("", lambda risk: risk.risk.source, "EVIDENCE", wide=True),
         TableColumn("rests_on", lambda risk: ", ".join(risk.basis), "RESTS ON", width=11, wide=False),
         *map(_losses_field, (LossReason.PRICE, LossReason.MAINTENANCE, LossReason.HOST)),
-        TableColumn("lost_without_reason", lambda risk: _digits(risk.without_reason)),
+        TableColumn("lost_without_reason", lambda risk: risk.without_reason, plain=_digits),
     )
 )
 CSV_FIELDS = _POOLS.fields
