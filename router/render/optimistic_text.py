@@ -6,16 +6,14 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from pricing.money import Usd
 from router.planning.document.plan import Plan
 from router.planning.document.plan_facts import JobPlacement
 from router.planning.document.plan_json import OPTIMISTIC, plan_content
 from router.planning.explain.changes import PlacementChange
 from router.planning.what_if.what_if_comparison import VariantResult
-from router.render.tables import MARKETS, PLAIN, Screen, format_table, format_usd, wrap_text
+from router.render.record_table import RecordTable, TableColumn
+from router.render.tables import MARKETS, PLAIN, Screen, format_usd, wrap_text
 
-_RIGHT = frozenset({"COST", "COSTS"})
-_WIDTHS = {"JOB": 18, "NOW": 19, "AT THE LOWER END": 19}
 _LEFT_OUT = "left out"
 
 
@@ -28,15 +26,8 @@ def optimistic_text(plan: Plan, lower: VariantResult, screen: Screen = PLAIN) ->
     if lower.within_gap:
         words += " (the gaps of the two plans may explain the difference)"
     parts = [wrap_text(words, width=screen.width)]
-    rows = [
-        (move.job, _place(move.before), _usd(move.cost_before), _place(move.after), _usd(move.cost_after))
-        for move in _changes(lower)
-    ]
-    if rows:
-        header = ("JOB", "NOW", "COST", "AT THE LOWER END", "COSTS")
-        parts.append(format_table(header, rows, _RIGHT, _WIDTHS, screen))
-    else:
-        parts.append("no job has another place or cost then")
+    changes = _changes(lower)
+    parts.append(_JOBS.text(changes, screen) if changes else "no job has another place or cost then")
     return "\n\n".join(parts) + "\n"
 
 
@@ -52,16 +43,7 @@ def _content(lower: VariantResult) -> dict[str, Any]:
         "difference_usd": str(lower.difference),
         "within_gap": lower.within_gap,
         "unplaced": [item.job for item in lower.plan.unplaced],
-        "jobs": [
-            {
-                "job": change.job,
-                "before": None if change.before is None else str(change.before),
-                "cost_before_usd": None if change.cost_before is None else str(change.cost_before),
-                "after": None if change.after is None else str(change.after),
-                "cost_after_usd": None if change.cost_after is None else str(change.cost_after),
-            }
-            for change in _changes(lower)
-        ],
+        "jobs": _JOBS.records(_changes(lower)),
     }
 
 
@@ -73,5 +55,14 @@ def _place(place: JobPlacement | None) -> str:
     return _LEFT_OUT if place is None else f"{place.cloud}/{place.region} {MARKETS[place.market]}"
 
 
-def _usd(amount: Usd | None) -> str:
-    return "" if amount is None else format_usd(amount)
+_JOBS: RecordTable[PlacementChange] = RecordTable(
+    (
+        TableColumn("job", lambda change: change.job, "JOB", width=18),
+        TableColumn("", lambda change: _place(change.before), "NOW", width=19),
+        TableColumn("before", lambda change: change.before, plain=str),
+        TableColumn("cost_before_usd", lambda change: change.cost_before, "COST", format_usd, right=True),
+        TableColumn("", lambda change: _place(change.after), "AT THE LOWER END", width=19),
+        TableColumn("after", lambda change: change.after, plain=str),
+        TableColumn("cost_after_usd", lambda change: change.cost_after, "COSTS", format_usd, right=True),
+    )
+)

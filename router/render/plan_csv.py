@@ -81,8 +81,8 @@ _CHANGES: RecordTable[PlacementChange] = RecordTable(
     (
         TableColumn("job", lambda change: change.job),
         TableColumn("change", lambda change: change.kind),
-        TableColumn("before", lambda change: change.before and str(change.before)),
-        TableColumn("after", lambda change: change.after and str(change.after)),
+        TableColumn("before", lambda change: change.before, plain=str),
+        TableColumn("after", lambda change: change.after, plain=str),
         TableColumn("cost_before_usd", lambda change: change.cost_before),
         TableColumn("cost_after_usd", lambda change: change.cost_after),
         TableColumn("more_usd", cost_change),
