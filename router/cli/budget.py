@@ -158,14 +158,14 @@ def _budget_table(basis: BudgetBasisOption | None) -> RecordTable[BudgetRow]:
         return lambda row: None if row[1] is None else take(row[1])
 
     shares: tuple[TableColumn[BudgetRow], ...] = (
-        TableColumn("", of_status(lambda each: each.spent), "SPENT", format_usd, right=True),
-        TableColumn("", of_status(lambda each: each.running), "RUNNING", format_usd, right=True),
+        TableColumn("", of_status(lambda status: status.spent), "SPENT", format_usd, right=True),
+        TableColumn("", of_status(lambda status: status.running), "RUNNING", format_usd, right=True),
         TableColumn("", of_status(format_used_share), "USED", right=True),
     )
     spending: tuple[TableColumn[BudgetRow], ...] = (
-        TableColumn("spent_usd", of_status(lambda each: each.spent)),
-        TableColumn("running_usd", of_status(lambda each: each.running)),
-        TableColumn("percent", of_status(lambda each: each.percent)),
+        TableColumn("spent_usd", of_status(lambda status: status.spent)),
+        TableColumn("running_usd", of_status(lambda status: status.running)),
+        TableColumn("percent", of_status(lambda status: status.percent)),
         TableColumn("basis", lambda _: None if basis is None else basis.value),
         TableColumn("currency", lambda _: "USD"),
     )

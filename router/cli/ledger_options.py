@@ -1,4 +1,4 @@
-"""Options and output that the ledger commands share."""
+"""Options and errors that the ledger commands share."""
 
 from __future__ import annotations
 

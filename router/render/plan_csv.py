@@ -63,9 +63,9 @@ def _job_table(plan: Plan) -> RecordTable[JobSummary]:
             TableColumn("deadline", lambda job: job.deadline),
             TableColumn("on_time_probability", lambda job: job.on_time_probability),
             TableColumn("cost_usd", lambda job: job.cost_usd if job.job in facts.placements else None),
-            TableColumn("fallback", behind(lambda found: _place(found[0]))),
-            TableColumn("fallback_probability", behind(lambda found: max(each.probability for each in found))),
-            TableColumn("fallback_usd", behind(lambda found: Usd.total(each.cost_usd for each in found))),
+            TableColumn("fallback", behind(lambda fallbacks: _place(fallbacks[0]))),
+            TableColumn("fallback_probability", behind(lambda fallbacks: max(row.probability for row in fallbacks))),
+            TableColumn("fallback_usd", behind(lambda fallbacks: Usd.total(row.cost_usd for row in fallbacks))),
             TableColumn("why", why),
             *(term(name) for name in COST_TERMS if name != "fallback_usd"),
         )
