@@ -1,4 +1,4 @@
-"""Tables described once: text, wide text, Markdown, CSV and JSON records follow from a list of columns."""
+"""Tables described once: text, wide text, CSV and JSON records follow from a list of columns."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 
 from pricing.money import Usd, UsdPerHour
 from router.files.csv_text import csv_text
-from router.render.tables import PLAIN, Screen, clip_text, format_table, markdown_table
+from router.render.tables import PLAIN, Screen, clip_text, format_table
 
 R = TypeVar("R")
 
@@ -102,13 +102,6 @@ class RecordTable(Generic[R]):
                 for row in cells:
                     row[i] = self.clip(row[i], sizes[i])
         return widths
-
-    def markdown(self, rows: Iterable[R]) -> str:
-        """Return the narrow table as GitHub's Markdown."""
-        columns = [c for c in self.columns if c.heading is not None and not c.wide]
-        header = [column.heading or "" for column in columns]
-        right = frozenset(column.heading or "" for column in columns if column.right)
-        return markdown_table(header, [[column.cell(row) for column in columns] for row in rows], right)
 
     def record(self, row: R) -> dict[str, object]:
         """Return the fields of a row as JSON has them: money and decimals as exact text, moments in ISO 8601."""

@@ -1,4 +1,4 @@
-"""A table is described once: text, wide text, Markdown, CSV and JSON records are of the same columns."""
+"""A table is described once: text, wide text, CSV and JSON records are of the same columns."""
 
 from __future__ import annotations
 
@@ -74,7 +74,3 @@ def test_records_are_exact_and_csv_has_their_fields() -> None:
         "b,none,2026-11-21T12:00:00+00:00,,false",
     ]
     assert TABLE.csv(()) == "job,usd,at,warned,hard\n"
-
-
-def test_markdown_has_the_columns_of_the_narrow_table() -> None:
-    assert TABLE.markdown(ROWS).splitlines()[:2] == ["| JOB | PLACE | COST | HARD |", "| --- | --- | ---: | --- |"]
