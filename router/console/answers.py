@@ -1,25 +1,39 @@
-"""Answers that many readers share: each is made once, by one thread, while the others wait for it."""
+"""Answers that many readers share: each is made once, by one thread, and given until its time is over.
+
+A page is drawn with marks that nobody can guess in place of the reader's name and the token of their session, so that
+those who see the same rows share it; a response puts the reader's own there.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import gzip
 import hashlib
 import json
+import secrets
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar, cast
 
+from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
+from markupsafe import escape
 from starlette.responses import RedirectResponse, Response
 
-from router.console.reader_slots import SlottedText
+from router.state.errors import StateError
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-_LEAST_COMPRESSED = 1024
+T = TypeVar("T")
+# Of this process: no name or text of anybody can have them.
+WHO_MARK = f"who{secrets.token_hex(12)}"
+CSRF_MARK = f"csrf{secrets.token_hex(12)}"
+
+
+class ManyQuestionsError(StateError):
+    """More different answers are being made than a server takes on."""
 
 
 def lead_on(request: Request, url: str) -> Response:
@@ -29,28 +43,29 @@ def lead_on(request: Request, url: str) -> Response:
     return RedirectResponse(url, 303)
 
 
+def fill_marks(page: bytes, request: Request) -> bytes:
+    """Return a page with its reader's name and token in place of the marks."""
+    identity = getattr(request.state, "identity", None)
+    name = "" if identity is None else identity.name
+    token = getattr(request.state, "csrf_token", "")
+    return page.replace(WHO_MARK.encode(), escape(name).encode()).replace(CSRF_MARK.encode(), escape(token).encode())
+
+
 @dataclass(frozen=True, slots=True)
 class CachedAnswer:
-    """A body, the same compressed, its type and its tag.
-
-    ``slotted`` is a page with room for who reads it; its compressed form and its tag are made of the reader's.
-    """
+    """A body, its type and its tag. The tag of a page with marks is that of the page that a reader gets."""
 
     body: bytes
-    compressed: bytes | None
     media_type: str
+    status: int
     tag: str
-    status: int = 200
-    slotted: SlottedText | None = None
+    has_marks: bool
 
     @classmethod
     def of(cls, text: str | bytes, media_type: str, status: int = 200) -> CachedAnswer:
         """Return the answer with this text."""
         body = text.encode() if isinstance(text, str) else text
-        if (slotted := SlottedText.split(body)) is not None:
-            return cls(b"", None, media_type, "", status, slotted)
-        packed = gzip.compress(body, 5, mtime=0) if len(body) >= _LEAST_COMPRESSED else None
-        return cls(body, packed, media_type, f'"{hashlib.sha256(body).hexdigest()[:24]}"', status)
+        return cls(body, media_type, status, _tag(body), WHO_MARK.encode() in body or CSRF_MARK.encode() in body)
 
     @classmethod
     def of_json(cls, document: object) -> CachedAnswer:
@@ -59,60 +74,107 @@ class CachedAnswer:
         return cls.of(text, "application/json")
 
     def response(self, request: Request) -> Response:
-        """Return the response for a request: 304 where the reader has it, compressed where it can be read so."""
-        tag = self.tag if self.slotted is None else self.slotted.tag(request)
+        """Return the response for a request: 304 where the reader has it."""
+        body, tag = self.body, self.tag
+        if self.has_marks:
+            body = fill_marks(body, request)
+            tag = _tag(body)
         headers = {"ETag": tag, "Cache-Control": "private, no-cache", "Vary": "Accept-Encoding, Cookie"}
         if self.status == 200 and tag in request.headers.get("If-None-Match", ""):
             return Response(status_code=304, headers=headers)
-        takes_gzip = "gzip" in request.headers.get("Accept-Encoding", "")
-        if self.slotted is not None:
-            body = self.slotted.compressed(request) if takes_gzip else self.slotted.body(request)
-            is_packed = takes_gzip
-        else:
-            is_packed = takes_gzip and self.compressed is not None
-            body = self.compressed if is_packed and self.compressed is not None else self.body
-        if is_packed:
-            headers["Content-Encoding"] = "gzip"
         return Response(body, self.status, headers, self.media_type)
 
-    def size(self) -> int:
-        """Return how many bytes it holds."""
-        return len(self.body) + len(self.compressed or b"") + (0 if self.slotted is None else self.slotted.size())
+
+def _tag(body: bytes) -> str:
+    return f'"{hashlib.sha256(body).hexdigest()[:24]}"'
 
 
 @dataclass(slots=True)
 class AnswerCache:
-    """The answers last used, by key. A key has everything that an answer depends on: who may see what, and versions.
+    """The answers last used, by key. A key has all that an answer depends on but the state and the moment.
 
-    It keeps ``most`` answers of ``most_bytes`` together at most.
+    An answer is given for ``fresh_seconds`` from when it was asked for, and until ``stale_seconds`` while a newer one
+    is made. Without either, only those share an answer who ask while it is made; by default a key says everything.
+    ``most`` answers are kept, of ``most_bytes`` together; ``most_making`` are made at a time, by ``threads`` of its
+    own where given. An answer with another status than 200 is not kept. A cache belongs to one event loop.
     """
 
+    fresh_seconds: float = float("inf")
+    stale_seconds: float = float("inf")
     most: int = 256
     most_bytes: int = 128 << 20
+    most_making: int | None = None
+    threads: int | None = None
+    clock: Callable[[], float] = time.monotonic
+    _kept: OrderedDict[Hashable, tuple[float, object]] = field(default_factory=OrderedDict)
+    _making: dict[Hashable, asyncio.Task[object]] = field(default_factory=dict)
     _bytes: int = 0
-    _found: OrderedDict[Hashable, CachedAnswer] = field(default_factory=OrderedDict)
-    _making: dict[Hashable, asyncio.Future[CachedAnswer]] = field(default_factory=dict)
+    _generation: int = 0
+    _limiter: CapacityLimiter | None = None
 
-    async def get(self, key: Hashable, make: Callable[[], CachedAnswer]) -> CachedAnswer:
-        """Return the answer of that key; ``make`` runs in a thread where there is none yet, and may raise."""
-        if (found := self._found.get(key)) is not None:
-            self._found.move_to_end(key)
-            return found
-        if (making := self._making.get(key)) is not None:
-            return await asyncio.shield(making)
-        task = asyncio.ensure_future(run_sync(make))
-        self._making[key] = task
-        try:
-            answer = await asyncio.shield(task)
-        finally:
-            task.add_done_callback(lambda _: self._making.pop(key, None))
-        if answer.status == 200:
-            self._keep(key, answer)
-        return answer
+    async def get(self, key: Hashable, make: Callable[[], T]) -> T:
+        """Return the answer of that key; ``make`` runs in a thread, and what it raises is raised for all who wait.
 
-    def _keep(self, key: Hashable, answer: CachedAnswer) -> None:
-        before = self._found.pop(key, None)
-        self._bytes += answer.size() - (0 if before is None else before.size())
-        self._found[key] = answer
-        while len(self._found) > self.most or (self._bytes > self.most_bytes and len(self._found) > 1):
-            self._bytes -= self._found.popitem(last=False)[1].size()
+        ManyQuestionsError where too many others are being made, and there is none to give.
+        """
+        now, kept = self.clock(), self._kept.get(key)
+        age = float("inf") if kept is None else now - kept[0]
+        making = self._making.get(key)
+        if kept is not None:
+            self._kept.move_to_end(key)
+        if kept is not None and age < self.fresh_seconds:
+            return cast("T", kept[1])
+        has_room = self.most_making is None or len(self._making) < self.most_making
+        if making is None or making.get_loop() is not asyncio.get_running_loop():
+            making = self._begin(key, make, now) if has_room else None
+        if kept is not None and age < self.stale_seconds:
+            return cast("T", kept[1])
+        if making is None:
+            raise ManyQuestionsError(f"{len(self._making)} other reports are being made; ask again in a minute")
+        # Those who wait for it go on where another one of them leaves.
+        return cast("T", await asyncio.shield(making))
+
+    def last(self, key: Hashable) -> object | None:
+        """Return the answer of that key however old it is; None where none is kept. Any thread may ask."""
+        kept = self._kept.get(key)
+        return None if kept is None else kept[1]
+
+    def forget(self) -> None:
+        """Give nobody what was made until now, or begun: it may lack what was written meanwhile."""
+        self._generation += 1
+        self._kept.clear()
+        self._making.clear()
+        self._bytes = 0
+
+    def _begin(self, key: Hashable, make: Callable[[], T], now: float) -> asyncio.Task[object]:
+        making: asyncio.Task[object] = asyncio.ensure_future(self._make(key, make, now))
+        self._making[key] = making
+        making.add_done_callback(lambda done: self._end(key, done))
+        return making
+
+    async def _make(self, key: Hashable, make: Callable[[], T], now: float) -> T:
+        generation = self._generation
+        if self._limiter is None and self.threads is not None:
+            # The limiter belongs to the running event loop, so it is made inside it.
+            self._limiter = CapacityLimiter(self.threads)
+        value = await run_sync(make, limiter=self._limiter)
+        if generation == self._generation and not (isinstance(value, CachedAnswer) and value.status != 200):
+            self._keep(key, value, now)
+        return value
+
+    def _keep(self, key: Hashable, value: object, now: float) -> None:
+        self._bytes += _size(value) - _size(self.last(key))
+        self._kept[key] = now, value
+        self._kept.move_to_end(key)
+        while len(self._kept) > self.most or (self._bytes > self.most_bytes and len(self._kept) > 1):
+            self._bytes -= _size(self._kept.popitem(last=False)[1][1])
+
+    def _end(self, key: Hashable, done: asyncio.Task[object]) -> None:
+        if self._making.get(key) is done:
+            del self._making[key]
+        if not done.cancelled():
+            done.exception()  # Whoever waited was told; where nobody did, the next one asks again.
+
+
+def _size(value: object) -> int:
+    return len(value.body) if isinstance(value, CachedAnswer) else 0

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from functools import cache
 from importlib.resources import files
 
@@ -10,6 +13,7 @@ from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, RedirectResponse, Response
+from starlette.middleware.gzip import GZipMiddleware
 
 from pricing.problems import InvalidInputError
 from router import installed_version
@@ -32,6 +36,7 @@ from router.console.idempotency import IdempotentRequests
 from router.console.pages import audit, budgets, jobs, plans, prices, quotes, sign_in, spend
 from router.console.quote_errors import add_quote_errors
 from router.console.site import ConsoleSite
+from router.console.spend_questions import make_newest_month
 from router.render.pages import stylesheet
 from router.state.errors import StateError
 
@@ -42,16 +47,32 @@ _PARTS = (
     *(audit, jobs, jobs_api, spend, budgets, spend_api, me_api, tasks_api),
 )
 _WEEK = 7 * 86400
+LEAST_COMPRESSED = 1024
+COMPRESSION_LEVEL = 5
 LOG = logging.getLogger("stepfare.console")
 
 
 def make_console(site: ConsoleSite) -> FastAPI:
     """Return the application; the caller opens and closes what the site holds."""
-    app = FastAPI(title="stepfare", version=installed_version(), docs_url=None, redoc_url=None, openapi_url=None)
-    app.state.site = site
-    # Added before the guard, and so behind it.
-    app.add_middleware(IdempotentRequests, site=site)
 
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        making = asyncio.ensure_future(make_newest_month(site))
+        yield
+        making.cancel()
+
+    app = FastAPI(
+        title="stepfare",
+        version=installed_version(),
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+        lifespan=lifespan,
+    )
+    app.state.site = site
+    # The last one added is the first to get a request: answers are stored for idempotency keys as they are read.
+    app.add_middleware(IdempotentRequests, site=site)
+    app.add_middleware(GZipMiddleware, minimum_size=LEAST_COMPRESSED, compresslevel=COMPRESSION_LEVEL)
     app.add_middleware(AccessGuard, site=site)
 
     @app.exception_handler(AccessDeniedError)
@@ -127,7 +148,7 @@ def _static_names() -> frozenset[str]:
 
 @cache
 def _static_answer(name: str) -> CachedAnswer:
-    """Return a file of the package, read and compressed once."""
+    """Return a file of the package, read once."""
     if name == "pages.css":
         return CachedAnswer.of(stylesheet(), "text/css")
     return CachedAnswer.of(files("router.console").joinpath("static", name).read_bytes(), _kind_of(name))

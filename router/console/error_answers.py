@@ -5,7 +5,7 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from router.console.reader_slots import fill_slots
+from router.console.answers import fill_marks
 from router.render.page_frame import PageFrame
 from router.render.pages import fill_template
 
@@ -38,4 +38,4 @@ def answer_error(request: Request, status: int, what: str, remedy: str = "") -> 
     frame = site.frame(request, "") if site is not None and is_known else BARE_FRAME
     title = _TITLES.get(status, "Something went wrong")
     text = fill_template("error.html", title=title, what=what, remedy=remedy, frame=frame)
-    return Response(fill_slots(text, request), status, media_type="text/html")
+    return Response(fill_marks(text.encode(), request), status, media_type="text/html")

@@ -1,25 +1,18 @@
-"""Draw pages and data of jobs in a child process, which shares what it read a moment ago among those who ask."""
+"""Draw pages and data of jobs in a child process, which converts only the rows that changed since it last read."""
 
 from __future__ import annotations
 
-import multiprocessing
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from router.app.queries.context import QueryContext
-from router.app.queries.jobs import find_attempt, find_job, read_jobs, report_jobs
+from router.app.queries.jobs import find_attempt, find_job, report_jobs
 from router.app.queries.plans import find_night_of
 from router.console.site import ConsoleSite
-from router.controller.report.job_report import JobsReport
 from router.render import jobs_data
 from router.render.jobs_page import JobsView, attempt_page, job_page, jobs_fragment, jobs_page
 from router.render.page_frame import PageFrame
 from router.render.planned_job_page import planned_job_url
-
-# What was read so long ago serves again; with the second and a half of recent answers it makes two seconds.
-SHARED_SECONDS = 0.5
 
 
 @contextmanager
@@ -32,29 +25,9 @@ def draw_jobs_in_child(site: ConsoleSite) -> Iterator[None]:
         site.job_work.close()
 
 
-@dataclass(slots=True)
-class _SharedRead:
-    """The gangs of all teams as they were last read, and when; of the one state that a worker process has."""
-
-    report: JobsReport | None = None
-    at: float = float("-inf")
-
-
-_LAST = _SharedRead()
-
-
-def _jobs(context: QueryContext) -> JobsReport:
-    if multiprocessing.parent_process() is None:
-        return report_jobs(context)
-    began = time.monotonic()
-    if _LAST.report is None or began - _LAST.at >= SHARED_SECONDS:
-        _LAST.report, _LAST.at = read_jobs(context), began
-    return report_jobs(context, _LAST.report)
-
-
 def draw_jobs(context: QueryContext, frame: PageFrame | None, refreshing: bool, view: JobsView) -> str:
     """Return the page of the gangs that somebody looks at; without a frame the part of it that changes."""
-    report = _jobs(context)
+    report = report_jobs(context)
     if frame is None:
         return jobs_fragment(report, refreshing=refreshing, view=view)
     return jobs_page(report, frame, refreshing=refreshing, view=view)
@@ -78,9 +51,9 @@ def draw_attempt(context: QueryContext, name: str, frame: PageFrame) -> str | No
 
 def list_gangs(context: QueryContext, limit: int, before: str | None) -> dict[str, object] | None:
     """Return the document of ``limit`` gangs; None where there is no such attempt ``before``."""
-    return jobs_data.jobs_document(_jobs(context), limit, before)
+    return jobs_data.jobs_document(report_jobs(context), limit, before)
 
 
 def list_gangs_as_csv(context: QueryContext) -> str:
     """Return all gangs as CSV."""
-    return jobs_data.gangs_as_csv(_jobs(context))
+    return jobs_data.gangs_as_csv(report_jobs(context))

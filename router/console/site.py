@@ -9,15 +9,11 @@ from typing import TYPE_CHECKING
 
 from router.access.identity import Identity
 from router.app.queries.context import QueryContext
-from router.app.queries.spend import spend_version
-from router.console.answers import AnswerCache
+from router.console.answers import CSRF_MARK, WHO_MARK, AnswerCache
 from router.console.error_answers import SCRIPTS, STYLESHEET
-from router.console.kept_answers import KeptAnswers
 from router.console.query_work import QueryWork
 from router.console.rates import RateLimits
-from router.console.reader_slots import CSRF_MARK, WHO_MARK
 from router.console.readiness import Readiness
-from router.console.recent_answers import RecentAnswers
 from router.render.figures import day_clock
 from router.render.page_frame import NavigationLink, PageFrame
 
@@ -40,6 +36,11 @@ PAGES = (
     ("Audit", "/audit"),
 )
 
+# For how many seconds an answer is given, and until when while a newer one is made. What is written through this
+# server is never missing from a recent one.
+RECENT_SECONDS = (1.0, 1.5)
+COST_SECONDS = (10.0, 60.0)
+
 
 def _no_rates() -> RateLimits:
     return RateLimits("", "", lambda: datetime.fromtimestamp(0, UTC))
@@ -60,8 +61,8 @@ class ConsoleSite:
 
     ``identify`` returns who asks, None for somebody unknown; it may be a coroutine. One that knows people by a cookie
     notes their CSRF token as ``request.state.csrf_token``. Without ``sign_in`` there is no page to sign in,
-    and without ``oidc`` none by OpenID Connect. ``costs`` are answers about what was spent, which take seconds to make
-    from a large ledger.
+    and without ``oidc`` none by OpenID Connect. ``answers`` have keys that say everything; ``recent`` ones are of the
+    state as it was read a moment ago; ``costs`` are of what was spent, and take seconds to make from a large ledger.
     """
 
     context: QueryContext
@@ -71,19 +72,22 @@ class ConsoleSite:
     sign_in: SignIn | None = None
     oidc: OidcClient | None = None
     banner: str = ""
-    costs: KeptAnswers = field(init=False)
     cost_work: QueryWork = field(init=False)
     job_work: QueryWork = field(init=False)
-    recent: RecentAnswers = field(default_factory=RecentAnswers)
+    recent: AnswerCache = field(default_factory=lambda: AnswerCache(0.0, 0.0, most=512))
+    costs: AnswerCache = field(default_factory=lambda: AnswerCache(0.0, 0.0, most=64, most_making=24, threads=4))
     readiness: Readiness = field(init=False)
 
     def __post_init__(self) -> None:
-        costs = KeptAnswers(lambda: spend_version(self.context, self.context.clock()))
-        object.__setattr__(self, "costs", costs)
         object.__setattr__(self, "cost_work", QueryWork(self.context))
         # Readers wait for what is drawn of jobs, as they wait for the server itself.
         object.__setattr__(self, "job_work", QueryWork(self.context, niceness=0))
         object.__setattr__(self, "readiness", Readiness(lambda: self.context.store.check_version()))
+
+    def share_answers(self) -> None:
+        """Let what was read from the state serve for a moment from now on, as a server wants that many people read."""
+        self.recent.fresh_seconds, self.recent.stale_seconds = RECENT_SECONDS
+        self.costs.fresh_seconds, self.costs.stale_seconds = COST_SECONDS
 
     def asked_by(self, request: Request) -> QueryContext:
         """Return the context of who asks; the guard of the application has refused unknown ones before."""
@@ -101,8 +105,8 @@ class ConsoleSite:
     ) -> PageFrame:
         """Return the frame of the page whose URL in the navigation is ``here``.
 
-        It has marks where the reader's name and token go (:mod:`router.console.reader_slots`), so that those who see
-        the same rows share a page.
+        It has marks where the reader's name and token go (:mod:`router.console.answers`), so that those who see the
+        same rows share a page.
         """
         from markupsafe import Markup
 

@@ -9,9 +9,8 @@ from fastapi.responses import Response
 
 from router.app.queries.spend import SpendQuestion
 from router.console.answers import CachedAnswer
-from router.console.kept_answers import KeptAnswer
 from router.console.site import ConsoleSite
-from router.console.spend_questions import kept_month
+from router.console.spend_questions import CostAnswer, kept_month
 from router.showback.report.values import ShowbackReport
 
 CSV = "text/csv; charset=utf-8"
@@ -19,26 +18,26 @@ JSON = "application/json"
 XLSX = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
 
 
-def _csv(report: ShowbackReport, _: KeptAnswer) -> str:
+def _csv(report: ShowbackReport, _: CostAnswer) -> str:
     from router.showback.report.export_tables import report_to_csv
 
     return report_to_csv(report)
 
 
-def _json(report: ShowbackReport, _: KeptAnswer) -> str:
+def _json(report: ShowbackReport, _: CostAnswer) -> str:
     from router.showback.report.export_json import report_to_json
 
     return report_to_json(report)
 
 
-def _xlsx(report: ShowbackReport, kept: KeptAnswer) -> bytes:
+def _xlsx(report: ShowbackReport, kept: CostAnswer) -> bytes:
     from router.render.spend_page import page_of_month
     from router.showback.report.export_tables import report_to_workbook
 
     return report_to_workbook(report, page_of_month(kept.value.report).made_at)
 
 
-FILES: dict[str, tuple[str, Callable[[ShowbackReport, KeptAnswer], str | bytes]]] = {
+FILES: dict[str, tuple[str, Callable[[ShowbackReport, CostAnswer], str | bytes]]] = {
     "csv": (CSV, _csv),
     "json": (JSON, _json),
     "xlsx": (XLSX, _xlsx),
@@ -57,7 +56,7 @@ async def answer_file(
     kept = await kept_month(site, question)
     media_type, write = FILES[ending]
     answer = await site.answers.get(
-        ("file", name, question, kept.version, kept.made_at, ending),
+        ("file", name, question, kept.version, ending),
         lambda: CachedAnswer.of(write(choose(kept.value.report), kept), media_type),
     )
     response = answer.response(request)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
-from concurrent.futures import CancelledError, Future
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pricing.problems import InvalidInputError
 from router.app.queries.budgets import budget_progress
@@ -19,8 +17,8 @@ from router.app.queries.spend import (
     costed_months,
     month_answer,
     seen_teams,
+    spend_version,
 )
-from router.console.kept_answers import REFRESH_SECONDS, REST_SECONDS, KeptAnswer
 from router.console.site import ConsoleSite
 from router.ledger.month import Month
 from router.render.spend_links import SpendLinks
@@ -35,6 +33,14 @@ if TYPE_CHECKING:
 METHODS = tuple(each.value for each in SharingMethod if each is not SharingMethod.FIXED)
 BASES = tuple(each.value for each in CostBasis)
 _LONGEST = 200
+
+
+@dataclass(frozen=True, slots=True)
+class CostAnswer:
+    """An answer about costs, and the version of what it was made from."""
+
+    value: Any
+    version: Hashable
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +103,8 @@ async def read_question(site: ConsoleSite, request: Request, month: str, view: S
 
 async def known_months(site: ConsoleSite, teams: frozenset[str] | None) -> tuple[Month, ...]:
     """Return the months with costs, the newest first."""
-    found = await site.costs.get(("months", teams), lambda: site.cost_work.ask(costed_months, teams))
-    months: tuple[Month, ...] = found.value
+    kept = await _kept(site, ("months", teams), lambda: site.cost_work.ask(costed_months, teams))
+    months: tuple[Month, ...] = kept.value
     return months
 
 
@@ -108,16 +114,16 @@ async def newest_month(site: ConsoleSite, teams: frozenset[str] | None) -> Month
     return months[0] if months else Month.of(site.context.clock())
 
 
-async def kept_month(site: ConsoleSite, question: SpendQuestion) -> KeptAnswer:
+async def kept_month(site: ConsoleSite, question: SpendQuestion) -> CostAnswer:
     """Return the report and the lines of a month (:class:`router.app.showback.MonthAnswer`), made once for all.
 
     A budget that was set a moment ago is in it, whichever server was told.
     """
     settings = await site.recent.get("budgets version", site.context.store.overview.budgets_version)
-    return await site.costs.get((question, settings), lambda: site.cost_work.ask(month_answer, question))
+    return await _kept(site, (question, settings), lambda: site.cost_work.ask(month_answer, question))
 
 
-async def kept_budgets(site: ConsoleSite, question: SpendQuestion) -> KeptAnswer:
+async def kept_budgets(site: ConsoleSite, question: SpendQuestion) -> CostAnswer:
     """Return the moment and the budgets of a month, made once for all.
 
     What was set a moment ago is in them, whichever server was told.
@@ -128,44 +134,35 @@ async def kept_budgets(site: ConsoleSite, question: SpendQuestion) -> KeptAnswer
         now = site.context.clock()
         return now, site.cost_work.ask(budget_progress, question.at(now))
 
-    return await site.costs.get(("budgets", question, settings), make)
+    return await _kept(site, ("budgets", question, settings), make)
+
+
+async def _kept(site: ConsoleSite, key: Hashable, make: Callable[[], Any]) -> CostAnswer:
+    """Return the answer about costs; it is made again once its time is over and what it was made from has changed."""
+
+    def make_again() -> CostAnswer:
+        # The version is read first: what changes meanwhile makes the answer old, never wrong.
+        version, last = spend_version(site.context, site.context.clock()), site.costs.last(key)
+        if isinstance(last, CostAnswer) and last.version == version:
+            return last
+        return CostAnswer(make(), version)
+
+    return await site.costs.get(key, make_again)
 
 
 @contextmanager
 def keep_costs_current(site: ConsoleSite) -> Iterator[None]:
-    """Make the report of the newest month, and make again what was last asked for as the books change.
-
-    This happens in a thread while the block runs, so that readers do not wait for the ledger to be read.
-    """
-    ended = threading.Event()
-    site.recent.share()
+    """Let answers serve for a moment and read the ledger in a child process while the block runs."""
+    site.share_answers()
     site.cost_work.start()
-    site.costs.rest_seconds = REST_SECONDS
-
-    def run() -> None:
-        months: tuple[Month, ...] = _begin_months(site).result().value
-        month = months[0] if months else Month.of(site.context.clock())
-        question, settings = SpendQuestion(month=month), site.context.store.overview.budgets_version()
-        site.costs.begin((question, settings), lambda: site.cost_work.ask(month_answer, question))
-        while not ended.wait(REFRESH_SECONDS):
-            with suppress(StateError, InvalidInputError, OSError):  # a reader who asks then hears of it
-                site.costs.refresh()
-
-    def start() -> None:
-        # RuntimeError: the server ends, and nothing more is made.
-        with suppress(StateError, InvalidInputError, OSError, CancelledError, RuntimeError):
-            run()
-
-    thread = threading.Thread(target=start, name="costs", daemon=True)
-    thread.start()
     try:
         yield
     finally:
-        ended.set()
         site.cost_work.close()
-        site.costs.close()
-        thread.join()
 
 
-def _begin_months(site: ConsoleSite) -> Future[KeptAnswer]:
-    return site.costs.begin(("months", None), lambda: site.cost_work.ask(costed_months, None))
+async def make_newest_month(site: ConsoleSite) -> None:
+    """Make the report of the newest month before anybody asks, where answers serve for a moment."""
+    if site.costs.fresh_seconds:
+        with suppress(StateError, InvalidInputError, OSError):  # a reader who asks then hears of it
+            await kept_month(site, SpendQuestion(month=await newest_month(site, None)))

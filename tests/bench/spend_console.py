@@ -23,7 +23,7 @@ from router.app.queries.context import QueryContext
 from router.app.settings import AppSettings
 from router.console.answers import AnswerCache
 from router.console.app import make_console
-from router.console.site import ConsoleSite
+from router.console.site import COST_SECONDS, ConsoleSite
 from router.deploy.deploy_settings import Deploy
 from router.prices.cloud_settings import Clouds, LoadedClouds
 from router.state.ledger_rows import BEGINNING, chain_rows, entry_values
@@ -57,8 +57,7 @@ def figures(home: Path, rows: int, requests: int) -> Iterator[str]:
         _begin_with(store, last)
         store.ledger.append(_entries(manifest.head), after=manifest.head)
         site = ConsoleSite(QueryContext(settings, store, lambda: NOW, OPERATOR), lambda _: OPERATOR, AnswerCache())
-        ending.callback(site.costs.close)  # pages are made behind the readers, from files of the folder
-        client = TestClient(make_console(site), base_url="http://127.0.0.1")
+        client = ending.enter_context(TestClient(make_console(site), base_url="http://127.0.0.1"))
 
         def seconds(url: str) -> float:
             began = time.perf_counter()
@@ -71,9 +70,10 @@ def figures(home: Path, rows: int, requests: int) -> Iterator[str]:
         yield f"  a team of it, first            {seconds('/spend/2026-11/team/team-1'):8.2f} s"
         yield f"  waste, first                   {seconds('/waste'):8.2f} s"
         yield f"  JSON, first                    {seconds('/api/v1/showback'):8.2f} s"
+        site.share_answers()
         yield f"  kept, {requests:3} readers in turn     {_told([seconds('/spend') for _ in range(requests)])}"
         store.ledger.append(_entries(manifest.head + NEW), after=manifest.head + NEW)
-        time.sleep(1.1)  # the version is read once a second
+        time.sleep(COST_SECONDS[0])
         yield f"  while it is made again         {_told([seconds('/spend') for _ in range(requests)])}"
         size = len(client.get("/spend", headers=PAGE).content)
         yield f"  the page has                   {size / 1024:8.0f} KiB"

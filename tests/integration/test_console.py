@@ -54,6 +54,19 @@ def test_a_page_confines_itself_and_is_not_sent_again(context: QueryContext, cli
     assert client.get("/tonight", headers={"If-None-Match": shown.headers["ETag"]}).status_code == 304
 
 
+def test_a_long_answer_is_compressed_for_whoever_can_read_it(context: QueryContext, client: TestClient) -> None:
+    put_plan(context)
+    plain, packed = (client.get("/tonight", headers={"Accept-Encoding": takes}) for takes in ("identity", "gzip"))
+    assert "Content-Encoding" not in plain.headers
+    assert packed.headers["Content-Encoding"] == "gzip"
+    assert int(packed.headers["Content-Length"]) < int(plain.headers["Content-Length"]) / 2
+    assert (packed.text, packed.headers["ETag"]) == (plain.text, plain.headers["ETag"])
+    assert "Accept-Encoding" in plain.headers["Vary"]
+    head = client.head("/tonight", headers={"Accept-Encoding": "gzip"})
+    assert (head.headers, head.content) == (packed.headers, b"")
+    assert "Content-Encoding" not in client.get("/health", headers={"Accept-Encoding": "gzip"}).headers
+
+
 def test_without_a_plan_it_says_how_to_make_one(client: TestClient) -> None:
     missing = client.get("/tonight", headers=PAGE)
     assert missing.status_code == 404

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import io
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -19,6 +22,9 @@ from router.access.identity import Identity
 from router.app.queries.context import QueryContext
 from router.app.queries.spend import SpendQuestion, month_answer
 from router.app.showback import MonthAnswer
+from router.console.answers import AnswerCache
+from router.console.site import ConsoleSite
+from router.console.spend_questions import kept_month
 from router.ledger.month import Month
 from router.render.spend_links import SpendLinks, name_of_segment, path_segment
 from router.showback.report.export_json import report_schema, report_to_json
@@ -438,6 +444,23 @@ def test_a_report_is_made_once_for_all_who_may_see_the_same(context: QueryContex
     again = readers.asked_by().get("/spend", headers={"If-None-Match": first.headers["ETag"]})
     assert again.status_code == 304
     assert context.clock() == MADE_AT
+
+
+def test_a_report_is_made_again_once_what_it_depends_on_has_changed(context: QueryContext) -> None:
+    now = [MADE_AT]
+    site = ConsoleSite(replace(context, clock=lambda: now[0]), lambda _: OPERATOR, AnswerCache())
+    question = SpendQuestion(month=Month.parse(MONTH))
+
+    async def ask() -> None:
+        first = await kept_month(site, question)
+        assert await kept_month(site, question) is first
+        now[0] += timedelta(hours=1)  # what still runs costs more
+        second = await kept_month(site, question)
+        assert second is not first
+        assert second.value.lines == first.value.lines
+        assert await kept_month(site, question) is second
+
+    asyncio.run(ask())
 
 
 def test_exports_of_a_restricted_report_name_what_it_is_of(answers: Answers) -> None:

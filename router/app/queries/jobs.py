@@ -33,23 +33,15 @@ def report_status(context: QueryContext, wanted: Sequence[str] = (), *, everythi
     )
 
 
-def report_jobs(context: QueryContext, found: JobsReport | None = None) -> JobsReport:
-    """Return the live gangs and the last one of each job that is over, with deadlines and expected ends.
-
-    ``found`` is what :func:`read_jobs` returned a moment ago; None: it is read.
-    """
+def report_jobs(context: QueryContext) -> JobsReport:
+    """Return the live gangs and the last one of each job that is over, with deadlines and expected ends."""
     teams = context.identity.require(Permission.READ_JOBS)
-    found = read_jobs(context) if found is None else found
-    outlooks = tuple(each for each in found.outlooks if teams.admits(each.gang.attempt.team))
-    gangs = tuple(each.gang for each in outlooks)
-    return JobsReport(StatusReport(gangs, Usd.total(gang.spent_usd for gang in gangs), found.status.now), outlooks)
-
-
-def read_jobs(context: QueryContext) -> JobsReport:
-    """Return the gangs of all teams, whoever asks, for :func:`report_jobs` alone to hand on."""
     timeouts = context.settings.deploy.timeouts
     status = build_status_report(context.store, (), context.clock(), timeouts, everything=False)
-    return JobsReport(status, build_outlooks(context.store, status.gangs, status.now))
+    outlooks = build_outlooks(context.store, status.gangs, status.now)
+    seen = tuple(each for each in outlooks if teams.admits(each.gang.attempt.team))
+    gangs = tuple(each.gang for each in seen)
+    return JobsReport(StatusReport(gangs, Usd.total(gang.spent_usd for gang in gangs), status.now), seen)
 
 
 def has_run(context: QueryContext, name: str) -> bool:

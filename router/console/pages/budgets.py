@@ -111,7 +111,7 @@ async def _page(
     if form is not None:
         return (await run_sync(make)).response(request)
     grants = context.identity.teams(Permission.SET_BUDGETS)
-    key = ("budgets", question, kept.version, kept.made_at, frame, grants, first_open)
+    key = ("budgets", question, kept.version, frame, grants, first_open)
     return (await site.answers.get(key, make)).response(request)
 
 

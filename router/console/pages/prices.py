@@ -19,7 +19,7 @@ from router.app.queries.prices import (
     report_prices,
     sources_of,
 )
-from router.console.answers import AnswerCache, CachedAnswer
+from router.console.answers import CachedAnswer
 from router.console.api.prices import LONGEST_TEXT, MOST_SERIES, history_request
 from router.console.site import ConsoleSite
 from router.render.offers_text import OfferFilters
@@ -36,7 +36,6 @@ Text = Annotated[str, Query(max_length=LONGEST_TEXT)]
 def make_router(site: ConsoleSite) -> APIRouter:
     """Return the routes of the pages."""
     router = APIRouter(include_in_schema=False)
-    histories = AnswerCache(most=32)
 
     @router.get("/prices")
     async def prices(request: Request, accelerator: Text = USUAL_ACCELERATOR, book: Text = "latest") -> Response:
@@ -98,7 +97,9 @@ def make_router(site: ConsoleSite) -> APIRouter:
             fields = HistoryFields(accelerator, region, market, length, written, wrong)
             return CachedAnswer.of(history_page(report, fields, frame), HTML, 400 if wrong else 200)
 
-        return (await histories.get(("history", moment, tuple(asked.values()), written, frame), make)).response(request)
+        return (await site.answers.get(("history", moment, tuple(asked.values()), written, frame), make)).response(
+            request
+        )
 
     return router
 

@@ -22,10 +22,9 @@ from router.app.queries.quotes import find_quote, list_quotes, parse_before
 from router.app.queries.tasks import find_task
 from router.app.stored_quotes import NoSuchQuoteError
 from router.config.plan_files import StoredQuote
-from router.console.answers import CachedAnswer, lead_on
+from router.console.answers import CachedAnswer, fill_marks, lead_on
 from router.console.error_answers import answer_error
 from router.console.quote_work import QUOTE, QUOTE_ACCEPTANCE, submit_acceptance, submit_question
-from router.console.reader_slots import fill_slots
 from router.console.site import ConsoleSite
 from router.console.work import FIELD
 from router.jobs.fields import RefusedError
@@ -240,7 +239,7 @@ def _progress(site: ConsoleSite, request: Request, task_id: str) -> Response:
     if target:
         return RedirectResponse(target, 303)
     frame = site.frame(request, HERE)
-    return Response(fill_slots(quote_progress_page(_progress_view(task), frame), request), media_type=HTML)
+    return Response(fill_marks(quote_progress_page(_progress_view(task), frame).encode(), request), media_type=HTML)
 
 
 async def _quote_answer(
@@ -305,7 +304,7 @@ def _form(
     frame: PageFrame = site.frame(request, HERE)
     # As other pages: what was written is there again for whoever comes back from the quote.
     headers = {"Cache-Control": "private, no-cache"}
-    text = fill_slots(quote_form_page(view, frame), request)
+    text = fill_marks(quote_form_page(view, frame).encode(), request)
     return Response(text, 400 if problems else 200, headers, HTML)
 
 

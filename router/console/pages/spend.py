@@ -94,7 +94,7 @@ async def _month(site: ConsoleSite, request: Request, month: str, view: SpendVie
 
         return CachedAnswer.of(page(kept.value.report, frame, links, choices), HTML)
 
-    answer = await site.answers.get(("spend", question, kept.version, kept.made_at, frame, choices), make)
+    answer = await site.answers.get(("spend", question, kept.version, frame, choices), make)
     return answer.response(request)
 
 
@@ -140,7 +140,7 @@ async def _level(
     frame = site.frame(
         request, "/spend", data_links=(("CSV", f"{url}{join}format=csv"), ("JSON", f"{url}{join}format=json"))
     )
-    answer = await site.answers.get(("level", question, kept.version, kept.made_at, steps, ending, frame), make)
+    answer = await site.answers.get(("level", question, kept.version, steps, ending, frame), make)
     if answer.status == 404:
         return answer_error(request, 404, f"nothing of it has costs in {question.month}", "see /spend")
     return answer.response(request)
@@ -198,7 +198,7 @@ async def _waste(site: ConsoleSite, request: Request, month: str, view: SpendVie
 
         return CachedAnswer.of(waste_page(kept.value.report, links, frame), HTML)
 
-    answer = await site.answers.get(("waste", question, kept.version, kept.made_at, frame), make)
+    answer = await site.answers.get(("waste", question, kept.version, frame), make)
     return answer.response(request)
 
 
