@@ -55,8 +55,9 @@ def serve(
     from router.console.job_work import draw_jobs_in_child
     from router.console.server import run_server
     from router.console.spend_questions import keep_costs_current
-    from router.console.task_lanes import TaskLanes
+    from router.console.task_kinds import FUNCTIONS
     from router.console.webhooks import WebhookSender, open_webhooks
+    from router.console.work import ProcessWorker, TaskRunner
 
     if demo or folder is not None:
         _check_demo(host, demo=demo, others=open_access or deploy is not None or clouds is not None)
@@ -84,14 +85,15 @@ def serve(
         app = make_console(opened_console.site)
         readiness = opened_console.site.readiness
         hooks = open_webhooks(opened.deploy.webhooks, opened.environment)
-        lanes, sender = TaskLanes(store, opened, wall_clock), WebhookSender(store, hooks, wall_clock)
+        runner = TaskRunner(store, ProcessWorker(opened), wall_clock, FUNCTIONS)
+        sender = WebhookSender(store, hooks, wall_clock)
 
         def drain() -> None:
-            lanes.drain()
+            runner.drain()
             sender.drain()
 
         site = opened_console.site
-        with lanes.running(), sender.running(), keep_costs_current(site), draw_jobs_in_child(site):
+        with runner.running(), sender.running(), keep_costs_current(site), draw_jobs_in_child(site):
             run_server(app, listener, announce, readiness, on_drain=drain, tls=tls, proxies=entry.trusted_proxies)
     return ExitCode.OK
 

@@ -26,7 +26,8 @@ def serve_demo(host: str, port: int, folder: Path | None) -> ExitCode:
     from router.console.server import run_server
     from router.console.site import ConsoleSite
     from router.console.spend_questions import keep_costs_current
-    from router.console.task_lanes import TaskLanes
+    from router.console.task_kinds import FUNCTIONS
+    from router.console.work import ProcessWorker, TaskRunner
 
     with listen(host, port) as listener, _new_home(folder) as home:
         write_demo_home(home)
@@ -39,9 +40,9 @@ def serve_demo(host: str, port: int, folder: Path | None) -> ExitCode:
                 console.note(f"demo home: {home}")
                 console.note(f"listening on {url} (Ctrl-C stops it)")
 
-            lanes = TaskLanes(store, opened, wall_clock)
-            with lanes.running(), keep_costs_current(site):
-                run_server(make_console(site), listener, announce, site.readiness, on_drain=lanes.drain)
+            runner = TaskRunner(store, ProcessWorker(opened), wall_clock, FUNCTIONS)
+            with runner.running(), keep_costs_current(site):
+                run_server(make_console(site), listener, announce, site.readiness, on_drain=runner.drain)
     return ExitCode.OK
 
 

@@ -1,7 +1,8 @@
 """Run long work that was asked for at a server, one task at a time, in a child process with low priority.
 
 The state holds the tasks, so any server may run what another one was asked for, and what a killed server ran is run
-again. A kind of task is a function of a module; it gets the request and a function that reports progress.
+again once its lease is over. A kind of task is a function of a module; it gets the request and a function that reports
+progress.
 """
 
 from __future__ import annotations
@@ -23,11 +24,9 @@ from datetime import datetime
 from enum import StrEnum
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
-from typing import Any, Protocol
+from typing import Any
 
 from pricing.problems import InvalidInputError
-from router.app.queries.context import QueryContext
-from router.app.queries.tasks import submit_task
 from router.app.settings import AppSettings
 from router.state.errors import StateError
 from router.state.store import StateStore
@@ -47,13 +46,6 @@ _STOP_SECONDS = 5.0
 _STOPPING_SIGNALS = frozenset({signal.SIGINT, signal.SIGTERM})
 
 
-class Lane(StrEnum):
-    """How long tasks of a kind may take: minutes, or seconds."""
-
-    LONG = "long"
-    SHORT = "short"
-
-
 # The result of a task that failed may have this key: the field of the request that may change that.
 FIELD = "field"
 
@@ -70,12 +62,11 @@ class WorkError(Exception):
 
 
 class Outcome(StrEnum):
-    """How the work on a task ended; a worker that was told to stop, or died, leaves it to be done again."""
+    """How the work on a task ended; one whose process was told to stop, or died, is left to be done again."""
 
     DONE = "done"
     FAILED = "failed"
-    STOPPED = "stopped"
-    DIED = "died"
+    LEFT = "left"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,58 +81,6 @@ class WorkResult:
 
 # A function returns its result, or that with what is to be stored with the end of the task.
 WorkFunction = Callable[[dict[str, Any], Report], dict[str, Any] | WorkResult]
-_KINDS: dict[str, WorkFunction] = {}
-_LANES: dict[str, Lane] = {}
-
-
-def register_kind(name: str, function: WorkFunction, lane: Lane = Lane.SHORT) -> None:
-    """Let tasks of this kind be done by a function, which a module has at its top level. ValueError for another one."""
-    if "<" in function.__qualname__ or _KINDS.get(name, function) is not function:
-        raise ValueError(f"{name}: {function.__qualname__} cannot be the function of this kind")
-    _KINDS[name], _LANES[name] = function, lane
-
-
-def submit(context: QueryContext, kind: str, team: str | None, request: Mapping[str, object]) -> TaskRow:
-    """Queue a task for who asks and return it; the caller checked that it is permitted.
-
-    KeyError for an unknown kind; TooManyTasksError. ``team`` None: it concerns no single team.
-    """
-    if kind not in _KINDS:
-        raise KeyError(kind)
-    return submit_task(context, kind, team, request)
-
-
-class Worker(Protocol):
-    """Something that does the work of tasks, one after the other."""
-
-    def run(
-        self, function: WorkFunction, request: dict[str, Any], report: Report, goes_on: Callable[[], bool]
-    ) -> WorkResult:
-        """Return how the work ended; it is stopped soon after ``goes_on`` says no."""
-
-    def close(self) -> None:
-        """End what it holds."""
-
-
-@dataclass(slots=True)
-class ThreadWorker:
-    """Do the work in the thread that asks, as tests want it."""
-
-    settings: AppSettings | None = None
-
-    def run(
-        self,
-        function: WorkFunction,
-        request: dict[str, Any],
-        report: Report,
-        goes_on: Callable[[], bool],  # noqa: ARG002  this worker cannot be stopped
-    ) -> WorkResult:
-        """Return how the work ended; it is not stopped before."""
-        _CHILD.settings = self.settings
-        return _run_function(function, request, report)
-
-    def close(self) -> None:
-        """Do nothing."""
 
 
 class ProcessWorker:
@@ -162,7 +101,7 @@ class ProcessWorker:
             while True:
                 if not goes_on():
                     self.close()
-                    return WorkResult(Outcome.STOPPED)
+                    return WorkResult(Outcome.LEFT)
                 if not connection.poll(PROGRESS_SECONDS / 2):
                     continue
                 received = connection.recv()
@@ -171,7 +110,7 @@ class ProcessWorker:
                 report(received)
         except (EOFError, OSError):
             self.close()
-            return WorkResult(Outcome.DIED)
+            return WorkResult(Outcome.LEFT)
         except BaseException:
             self.close()
             raise
@@ -240,13 +179,12 @@ def _serve_work(connection: Connection, settings: AppSettings, niceness: int) ->
     parent = multiprocessing.parent_process()
     if parent is not None:
         threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
-    _CHILD.settings = settings
     while True:
         try:
             function, request = connection.recv()
         except (EOFError, OSError):
             return
-        connection.send(_run_function(function, request, connection.send))
+        connection.send(do_work(settings, function, request, connection.send))
 
 
 def _end_with(parent: Any) -> None:
@@ -254,7 +192,9 @@ def _end_with(parent: Any) -> None:
     os._exit(1)
 
 
-def _run_function(function: WorkFunction, request: dict[str, Any], report: Report) -> WorkResult:
+def do_work(settings: AppSettings, function: WorkFunction, request: dict[str, Any], report: Report) -> WorkResult:
+    """Return how the work ended that a function does in this process, for the server of these settings."""
+    _CHILD.settings = settings
     try:
         made = function(request, report)
         return made if isinstance(made, WorkResult) else WorkResult(Outcome.DONE, made)
@@ -278,18 +218,24 @@ def _stop_signals_blocked() -> Iterator[None]:
 
 
 class TaskRunner:
-    """Take tasks of a lane (None: of any) from the state, one at a time, and store how they end.
+    """Take tasks from the state, one at a time, and store how they end.
 
-    ``clock`` is the time of day. Its thread runs between :meth:`start` and :meth:`stop`; tests call :meth:`run_next`.
+    ``functions`` do the work, by kind; tasks of other kinds are left to servers that know them. ``clock`` is the time
+    of day. Its thread runs between :meth:`start` and :meth:`stop`; tests call :meth:`run_next`.
     """
 
     def __init__(
-        self, store: StateStore, worker: Worker, clock: Callable[[], datetime], lane: Lane | None = None
+        self,
+        store: StateStore,
+        worker: ProcessWorker,
+        clock: Callable[[], datetime],
+        functions: Mapping[str, WorkFunction],
     ) -> None:
         self._store = store
         self._worker = worker
         self._clock = clock
-        self._lane = lane
+        self._functions = functions
+        self._draining = threading.Event()
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._pruned_at = float("-inf")
@@ -300,12 +246,13 @@ class TaskRunner:
         self._thread.start()
 
     def drain(self) -> None:
-        """Take no more tasks; the one under way goes back to the queue within a second, for another server."""
-        self._stopping.set()
+        """Take no more tasks; the one under way goes on until :meth:`stop`."""
+        self._draining.set()
 
     def stop(self) -> None:
-        """Stop; a task under way goes back to the queue."""
+        """Stop; a task under way is taken up again, by any server, once its lease is over."""
         self.drain()
+        self._stopping.set()
         if self._thread is not None:
             self._thread.join(_STOP_SECONDS)
         self._worker.close()
@@ -322,24 +269,23 @@ class TaskRunner:
     def run_next(self) -> bool:
         """Run the next task to its end, or until told to stop. False where there is none."""
         name = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(8)}"
-        kinds = [kind for kind, lane in _LANES.items() if self._lane in (None, lane)]
-        task = self._store.tasks.take(name, kinds, self._clock())
+        task = self._store.tasks.take(name, self._functions, self._clock())
         if task is None:
             return False
         link = _TaskLink(self._store, task, self._clock, self._stopping)
-        ended = self._worker.run(_KINDS[task.kind], link.request, link.report, link.goes_on)
+        ended = self._worker.run(self._functions[task.kind], link.request, link.report, link.goes_on)
         link.end(ended)
         return True
 
     def _work(self) -> None:
-        while not self._stopping.is_set():
+        while not self._draining.is_set():
             try:
                 self._prune()
                 if self.run_next():
                     continue
             except StateError as error:
                 LOG.warning("tasks: %s", error)
-            self._stopping.wait(POLL_SECONDS)
+            self._draining.wait(POLL_SECONDS)
 
     def _prune(self) -> None:
         if time.monotonic() - self._pruned_at >= PRUNE_SECONDS:
@@ -390,17 +336,17 @@ class _TaskLink:
         return self._is_own
 
     def end(self, ended: WorkResult) -> None:
-        """Store how the work ended; nothing where the task is another worker's by now."""
+        """Store how the work ended; nothing where it was left, or the task is another worker's by now."""
         task, at = self._task, self._clock()
-        if self._pending and ended.outcome in (Outcome.DONE, Outcome.FAILED):
+        if ended.outcome is Outcome.LEFT:
+            LOG.warning("task %s was left, and is taken up again once its lease is over", task.id)
+            return
+        if self._pending:
             self._flush()
         if ended.outcome is Outcome.DONE:
             self._tasks.finish(task.id, task.worker, ended.result, at, ended.writes)
-        elif ended.outcome is Outcome.FAILED:
-            self._tasks.fail(task.id, task.worker, ended.message, at, ended.result)
         else:
-            died = ended.outcome is Outcome.DIED and not self._stopping.is_set()
-            self._tasks.give_back(task.id, task.worker, at, died=died)
+            self._tasks.fail(task.id, task.worker, ended.message, at, ended.result)
 
     def _flush(self) -> None:
         with contextlib.suppress(StateError):

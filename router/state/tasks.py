@@ -21,7 +21,7 @@ from router.state.made_plans import MadePlanEntry, put_plan_in_transaction
 from router.state.rows import insert_or_update
 from router.state.tables import TASKS
 
-# A worker that is silent for so long has died, and another one takes its task.
+# The lease of a task: a worker that is silent for so long has died or was stopped, and another one takes its task.
 SILENT = timedelta(seconds=60)
 # A task whose workers died so often is itself the reason.
 MAX_TRIES = 3
@@ -175,18 +175,6 @@ class Tasks:
         told: dict[str, Any] = {"result": canonical_json(dict(result))} if result else {}
         return self._end(task_id, worker, TaskState.FAILED, at, message=storable_text(message)[:_MAX_MESSAGE], **told)
 
-    def give_back(self, task_id: str, worker: str, at: datetime, *, died: bool) -> bool:
-        """Queue the task again, for any worker. False as :meth:`finish`.
-
-        ``died``: it ended its worker's process. That counts as a try, and after :data:`MAX_TRIES` the task has failed.
-        """
-        with self._database.write() as connection:
-            row = _locked(connection, _own(task_id, worker))
-            if row is None:
-                return False
-            _queue_again(connection, row, at, row.tries if died else row.tries - 1)
-            return True
-
     def cancel(self, task_id: str, at: datetime) -> bool:
         """Cancel a task that nobody runs yet. False where it is no longer queued, or does not exist."""
         with self._database.write() as connection:
@@ -288,15 +276,11 @@ def _enter(
 def _requeue(connection: Connection, at: datetime) -> None:
     silent = select(TASKS).where(TASKS.c.state == TaskState.RUNNING, TASKS.c.alive_at < at - SILENT)
     for row in list(connection.execute(silent.with_for_update(skip_locked=True))):
-        _queue_again(connection, row, at, row.tries)
-
-
-def _queue_again(connection: Connection, row: Row[Any], at: datetime, tries: int) -> None:
-    if tries >= MAX_TRIES:
-        message = f"the process that ran it ended {tries} times"
-        _enter(connection, row, TaskState.FAILED, at, {"ended_at": at, "message": message, "tries": tries})
-        return
-    _enter(connection, row, TaskState.QUEUED, at, {"worker": "", "alive_at": None, "tries": tries})
+        if row.tries >= MAX_TRIES:
+            message = f"the process that ran it ended {row.tries} times"
+            _enter(connection, row, TaskState.FAILED, at, {"ended_at": at, "message": message})
+        else:
+            _enter(connection, row, TaskState.QUEUED, at, {"worker": "", "alive_at": None})
 
 
 def _with_event(events: list[Any], at: datetime, what: str, text: str) -> list[Any]:

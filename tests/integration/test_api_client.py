@@ -16,11 +16,10 @@ from types import ModuleType, SimpleNamespace
 import psutil
 import pytest
 
-from router.console.work import TaskRunner, ThreadWorker
 from router.state.store import StateStore
 from router.state.tasks import SILENT, TaskState
 from tests.support import work_kinds
-from tests.support.console import NIGHT, query_context
+from tests.support.console import NIGHT, query_context, task_runner
 from tests.support.live_console import live_console
 from tests.support.repository import ROOT
 
@@ -44,7 +43,7 @@ def client_module() -> ModuleType:
 def test_the_example_asks_offers_a_plan_and_a_month(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     seconds = itertools.count()
     with query_context(tmp_path, clock=lambda: NIGHT + timedelta(milliseconds=next(seconds))) as context:
-        runner = TaskRunner(context.store, ThreadWorker(context.settings), context.clock)
+        runner = task_runner(context)
         with live_console(context) as url, runner.running():
             code = client_module().main(url, str(JOB), book="embedded")
         said = capsys.readouterr()
@@ -88,7 +87,7 @@ def test_the_example_of_a_dag_makes_tonights_plan(tmp_path: Path, monkeypatch: p
     (folder / "limits.yaml").write_text("limits: []\n", encoding="utf-8")
     seconds = itertools.count()
     with query_context(tmp_path, clock=lambda: NIGHT + timedelta(milliseconds=next(seconds))) as context:
-        runner = TaskRunner(context.store, ThreadWorker(context.settings), context.clock)
+        runner = task_runner(context)
         with live_console(context) as url, runner.running():
             dag = dag_module(monkeypatch, SimpleNamespace(host=url, password=""), folder)
             made = dag.make_night(dag.Console(url, ""), folder, book="embedded")
@@ -108,7 +107,7 @@ from tests.support.console import query_context
 if __name__ == "__main__":
     clock = lambda: datetime.now(UTC)
     with query_context(Path(sys.argv[1]), clock=clock) as context:
-        TaskRunner(context.store, ProcessWorker(context.settings), clock).start()
+        TaskRunner(context.store, ProcessWorker(context.settings), clock, work_kinds.FUNCTIONS).start()
         threading.Event().wait()
 """
 

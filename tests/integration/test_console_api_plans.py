@@ -15,9 +15,9 @@ from fastapi.testclient import TestClient
 from typer.testing import CliRunner
 
 from router.app.queries.context import QueryContext
+from router.app.queries.tasks import submit_task
 from router.cli.main import app
-from router.console import plan_work
-from router.console.work import submit
+from router.console import task_kinds
 from router.planning.document.plan_json import plan_content, plan_to_json
 from tests.support.console import NIGHT, console_client, identity_with, query_context, run_tasks, ticking
 from tests.support.scenes import NORTH, a_job, plan_of
@@ -52,7 +52,7 @@ def test_a_plan_is_asked_for_made_and_read(context: QueryContext, client: TestCl
     )
     assert asked.status_code == 202
     task = asked.json()
-    assert (task["state"], task["kind"], task["team"]) == ("queued", plan_work.KIND, FIELDS["team"])
+    assert (task["state"], task["kind"], task["team"]) == ("queued", task_kinds.PLAN, FIELDS["team"])
     run_tasks(context)
     done = client.get(asked.headers["Location"]).json()
     assert (done["state"], done["message"]) == ("done", "")
@@ -222,9 +222,9 @@ def test_the_same_request_at_the_same_moment_is_told_to_wait(
     def slow(*arguments: Any) -> Any:
         inside.set()
         assert goes_on.wait(10)
-        return submit(*arguments)
+        return submit_task(*arguments)
 
-    monkeypatch.setattr("router.console.plan_work.submit", slow)
+    monkeypatch.setattr("router.console.task_kinds.submit_task", slow)
     answers: list[int] = []
     headers, body = {"Idempotency-Key": "k"}, {"jobs": JOB}
 

@@ -16,12 +16,11 @@ from router.app.queries.context import QueryContext
 from router.app.queries.quote_acceptance import check_acceptable
 from router.app.queries.quote_questions import QuoteQuestion, check_question
 from router.app.stored_plan import store_plan_inputs
-from router.console.work import TaskRunner, ThreadWorker
 from router.controller.plan_limits import made_limits, store_limits
 from router.jobs.limits import Limits
 from router.planning.document.restricted_limits import limits_digest, restrict_limits
 from tests.support.command import plan, run, write_job
-from tests.support.console import NIGHT, OPERATOR, console_client, identity_with, query_context
+from tests.support.console import NIGHT, OPERATOR, console_client, identity_with, query_context, task_runner
 from tests.support.made_up_jobs import make_limits
 from tests.support.page_reader import without_times
 
@@ -102,7 +101,7 @@ def client_as(context: QueryContext, *grants: str) -> TestClient:
 
 
 def work(context: QueryContext, at: datetime = NIGHT) -> None:
-    assert TaskRunner(context.store, ThreadWorker(context.settings), lambda: at).run_next()
+    assert task_runner(context, clock=lambda: at).run_next()
 
 
 def asked(context: QueryContext, job: Path, **question: Any) -> dict[str, Any]:

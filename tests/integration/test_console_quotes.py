@@ -20,14 +20,24 @@ from router.app.queries.quote_acceptance import AcceptanceInputs, QuoteAcceptedE
 from router.app.queries.quotes import find_quote
 from router.app.stored_quotes import put_quote
 from router.config.plan_files import store_quotes
-from router.console.work import Outcome, Report, TaskRunner, ThreadWorker, WorkFunction, WorkResult
+from router.console.task_kinds import FUNCTIONS
+from router.console.work import Outcome, Report, TaskRunner, WorkFunction, WorkResult
 from router.jobs.job_json import job_json
 from router.jobs.spec import Job
 from router.planning.document.plan_json import plan_from_json
 from router.quotes.quote import Quote
+from router.state.tasks import SILENT
 from tests.support.asked_quotes import a_quote
 from tests.support.command import plan, run, write_job
-from tests.support.console import NIGHT, OPERATOR, console_client, identity_with, query_context
+from tests.support.console import (
+    NIGHT,
+    OPERATOR,
+    ThreadWorker,
+    console_client,
+    identity_with,
+    query_context,
+    task_runner,
+)
 from tests.support.page_reader import read_page, without_times
 from tests.support.scenes import NORTH, NORTH_SPOT, SOUTH, a_job
 
@@ -74,7 +84,7 @@ def put(context: QueryContext, quote: Quote, job: Job) -> str:
 
 
 def work(context: QueryContext, at: datetime = NIGHT) -> None:
-    assert TaskRunner(context.store, ThreadWorker(context.settings), lambda: at).run_next()
+    assert task_runner(context, clock=lambda: at).run_next()
 
 
 def document(tmp_path: Path, name: str = "letters", *, steps: int = 1000) -> str:
@@ -230,7 +240,7 @@ class StoppedWorker(ThreadWorker):
         self, function: WorkFunction, request: dict[str, Any], report: Report, goes_on: Callable[[], bool]
     ) -> WorkResult:
         ThreadWorker.run(self, function, request, report, goes_on)
-        return WorkResult(Outcome.STOPPED)
+        return WorkResult(Outcome.LEFT)
 
 
 def test_an_acceptance_whose_server_ended_before_it_could_say_so_is_done_all_the_same(
@@ -241,10 +251,10 @@ def test_an_acceptance_whose_server_ended_before_it_could_say_so_is_done_all_the
     work(context)
     (row,) = client.get("/api/v1/quotes").json()["quotes"]
     asked = client.post(row["links"]["accept"]).json()
-    assert TaskRunner(context.store, StoppedWorker(context.settings), lambda: NIGHT).run_next()
-    assert client.get(asked["links"]["self"]).json()["state"] == "queued"
+    assert TaskRunner(context.store, StoppedWorker(context.settings), lambda: NIGHT, FUNCTIONS).run_next()
+    assert client.get(asked["links"]["self"]).json()["state"] == "running"
     made = client.get(f"/api/v1/quotes/{row['quote_id']}/acceptance").json()
-    work(context)
+    work(context, NIGHT + SILENT + timedelta(seconds=1))
     done = client.get(asked["links"]["self"]).json()
     assert (done["state"], done["message"]) == ("done", "")
     assert done["result"]["plan"] == made["plan"]

@@ -20,20 +20,12 @@ from router.app.queries.tasks import (
     cancel_task,
     find_task,
     list_tasks,
+    submit_task,
 )
-from router.console.task_lanes import TaskLanes
-from router.console.work import (
-    NICENESS,
-    Lane,
-    ProcessWorker,
-    TaskRunner,
-    ThreadWorker,
-    register_kind,
-    submit,
-)
-from router.state.tasks import MAX_TRIES, TaskRow, TaskState
-from tests.support import work_kinds
-from tests.support.console import NIGHT, identity_with, query_context
+from router.console.work import NICENESS, ProcessWorker, TaskRunner
+from router.state.tasks import MAX_TRIES, SILENT, TaskRow, TaskState
+from tests.support.console import NIGHT, identity_with, query_context, task_runner
+from tests.support.work_kinds import FUNCTIONS
 
 
 @pytest.fixture
@@ -45,7 +37,7 @@ def context(tmp_path: Path) -> Iterator[QueryContext]:
 
 
 def here(context: QueryContext) -> TaskRunner:
-    return TaskRunner(context.store, ThreadWorker(context.settings), context.clock)
+    return task_runner(context, FUNCTIONS)
 
 
 def found(context: QueryContext, task: TaskRow) -> TaskRow:
@@ -55,7 +47,7 @@ def found(context: QueryContext, task: TaskRow) -> TaskRow:
 
 
 def test_a_task_is_done_and_says_how_far_it_is(context: QueryContext) -> None:
-    task = submit(context, "test-sum", None, {"numbers": [1, 2]})
+    task = submit_task(context, "test-sum", None, {"numbers": [1, 2]})
     runner = here(context)
     assert runner.run_next()
     assert not runner.run_next()
@@ -66,17 +58,10 @@ def test_a_task_is_done_and_says_how_far_it_is(context: QueryContext) -> None:
     assert [event.text for event in row.events if event.what == "progress"] == ["adding 1", "adding 2"]
 
 
-def test_a_short_task_waits_for_no_long_one(context: QueryContext) -> None:
-    plan = submit(context, "test-forever", None, {})
-    quote = submit(context, "test-sum", None, {"numbers": [1]})
-    lanes = TaskLanes(context.store, context.settings, context.clock)
-    with lanes.running():
-        _wait_until(lambda: found(context, quote).state is TaskState.DONE)
-        _reported_process(context, plan)
-        assert found(context, plan).state is TaskState.RUNNING
-    assert found(context, plan).state is TaskState.QUEUED
-    runner = TaskRunner(context.store, ThreadWorker(context.settings), context.clock, Lane.SHORT)
-    assert not runner.run_next()
+def test_a_server_leaves_kinds_of_tasks_that_it_does_not_know(context: QueryContext) -> None:
+    task = submit_task(context, "of a later version", None, {})
+    assert not here(context).run_next()
+    assert found(context, task).state is TaskState.QUEUED
 
 
 @pytest.mark.parametrize(
@@ -84,7 +69,7 @@ def test_a_short_task_waits_for_no_long_one(context: QueryContext) -> None:
     [("input", "job: no such job"), ("work", "there is no book"), ("bug", "failed unexpectedly (KeyError)")],
 )
 def test_a_task_that_fails_says_why_and_gives_nothing_away(context: QueryContext, how: str, message: str) -> None:
-    task = submit(context, "test-wrong", None, {"how": how})
+    task = submit_task(context, "test-wrong", None, {"how": how})
     here(context).run_next()
     row = found(context, task)
     assert row.state is TaskState.FAILED
@@ -92,32 +77,36 @@ def test_a_task_that_fails_says_why_and_gives_nothing_away(context: QueryContext
     assert "secret" not in row.message
 
 
-def test_a_child_process_does_the_work_and_a_stopped_server_gives_it_back(context: QueryContext) -> None:
-    worker = ProcessWorker(context.settings)
+def test_a_child_process_does_the_work_and_what_it_leaves_is_taken_up_after_its_lease(context: QueryContext) -> None:
+    worker, now = ProcessWorker(context.settings), [NIGHT + timedelta(hours=1)]
     try:
-        runner = TaskRunner(context.store, worker, context.clock)
-        task = submit(context, "test-sum", None, {"numbers": [1, 2]})
-        killer = submit(context, "test-wrong", None, {"how": "die"})
-        forever = submit(context, "test-forever", None, {})
+        runner = TaskRunner(context.store, worker, lambda: now[0], FUNCTIONS)
+        task = submit_task(context, "test-sum", None, {"numbers": [1, 2]})
+        killer = submit_task(context, "test-wrong", None, {"how": "die"})
         assert runner.run_next()
         first = found(context, task)
         assert first.result is not None
         assert f'"nice":{NICENESS}' in first.result
         assert str(context.settings.folder) in first.result
-        for _ in range(MAX_TRIES):
-            # The oldest one is taken again each time, until it failed.
+        for number in range(MAX_TRIES):
             assert runner.run_next()
-        assert found(context, killer).state is TaskState.FAILED
-        thread = threading.Thread(target=runner.run_next, daemon=True)
-        thread.start()
+            assert (found(context, killer).state, found(context, killer).tries) == (TaskState.RUNNING, number + 1)
+            assert not runner.run_next()
+            now[0] += SILENT + timedelta(seconds=1)
+        forever = submit_task(context, "test-forever", None, {})
+        runner.start()
         child = _reported_process(context, forever)
+        assert found(context, killer).state is TaskState.FAILED
         # Terminals and systemd send this to all processes of a server; the server alone answers it.
         child.terminate()
         runner.drain()
-        thread.join()
-        assert found(context, forever).state is TaskState.QUEUED
-        assert found(context, forever).tries == 0
+        assert child.is_running()
+        runner.stop()
         assert not child.is_running()
+        assert found(context, forever).state is TaskState.RUNNING
+        again = context.store.tasks.take("another", FUNCTIONS, now[0] + SILENT + timedelta(seconds=1))
+        assert again is not None
+        assert (again.id, again.tries) == (forever.id, 2)
     finally:
         worker.close()
 
@@ -137,14 +126,6 @@ def _wait_until(holds: Callable[[], bool]) -> None:
             return
         waited.wait(0.05)
     raise AssertionError("it took more than 20 seconds")
-
-
-def test_functions_that_a_child_cannot_import_are_refused() -> None:
-    with pytest.raises(ValueError, match="test-lambda"):
-        register_kind("test-lambda", lambda request, report: {})
-    register_kind("test-sum", work_kinds.add_up)
-    with pytest.raises(ValueError, match="test-sum"):
-        register_kind("test-sum", work_kinds.go_wrong)
 
 
 def test_tasks_are_seen_by_who_asked_and_by_their_team(context: QueryContext) -> None:
@@ -180,7 +161,7 @@ def test_a_token_for_prices_sees_no_task_of_its_owner(context: QueryContext) -> 
 
 def test_nobody_fills_the_queue_alone(context: QueryContext) -> None:
     for _ in range(MAX_UNFINISHED):
-        submit(context, "test-sum", None, {"numbers": []})
+        submit_task(context, "test-sum", None, {"numbers": []})
     with pytest.raises(TooManyTasksError, match=str(MAX_UNFINISHED)):
-        submit(context, "test-sum", None, {"numbers": []})
-    submit(context.asked_by(identity_with("admin", name="other")), "test-sum", None, {"numbers": []})
+        submit_task(context, "test-sum", None, {"numbers": []})
+    submit_task(context.asked_by(identity_with("admin", name="other")), "test-sum", None, {"numbers": []})

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 from fastapi.testclient import TestClient
 
@@ -16,7 +17,8 @@ from router.app.settings import AppSettings
 from router.console.answers import AnswerCache
 from router.console.app import make_console
 from router.console.site import ConsoleSite
-from router.console.work import TaskRunner, ThreadWorker
+from router.console.task_kinds import FUNCTIONS
+from router.console.work import ProcessWorker, Report, TaskRunner, WorkFunction, WorkResult, do_work
 from router.deploy.deploy_settings import Deploy
 from router.prices.cloud_settings import Clouds, LoadedClouds
 from router.state.store import StateStore
@@ -52,8 +54,31 @@ def ticking(step: timedelta) -> Callable[[], datetime]:
     return lambda: NIGHT + step * next(reads)
 
 
+class ThreadWorker(ProcessWorker):
+    """Does the work in the thread that asks, and cannot be stopped."""
+
+    def run(
+        self,
+        function: WorkFunction,
+        request: dict[str, Any],
+        report: Report,
+        goes_on: Callable[[], bool],
+    ) -> WorkResult:
+        """Return how the work ended."""
+        return do_work(self._settings, function, request, report)
+
+
+def task_runner(
+    context: QueryContext,
+    functions: Mapping[str, WorkFunction] = FUNCTIONS,
+    clock: Callable[[], datetime] | None = None,
+) -> TaskRunner:
+    """Return what does the work of a context's state in this process."""
+    return TaskRunner(context.store, ThreadWorker(context.settings), clock or context.clock, functions)
+
+
 def run_tasks(context: QueryContext) -> None:
     """Do all queued work in this process."""
-    runner = TaskRunner(context.store, ThreadWorker(context.settings), context.clock)
+    runner = task_runner(context)
     while runner.run_next():
         pass

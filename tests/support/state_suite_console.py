@@ -69,7 +69,6 @@ class TasksSuite(StateSuite):
         assert not store.tasks.progress(task.id, "w1", "late", NOW + 2 * SILENT)
         assert not store.tasks.finish(task.id, "w1", {}, NOW + 2 * SILENT)
         assert not store.tasks.fail(task.id, "w1", "late", NOW + 2 * SILENT)
-        assert not store.tasks.give_back(task.id, "w1", NOW + 2 * SILENT, died=False)
 
     def test_what_a_task_came_to_is_stored_with_its_end_or_not_at_all(self, store: StateStore) -> None:
         task = store.tasks.put("plan", "ana", "", {}, NOW)
@@ -98,14 +97,6 @@ class TasksSuite(StateSuite):
         assert found is not None
         assert found.state is TaskState.FAILED
         assert str(MAX_TRIES) in found.message
-
-    def test_what_a_stopped_server_gives_back_counts_as_no_try(self, store: StateStore) -> None:
-        task = store.tasks.put("quote", "ana", "", {}, NOW)
-        for number in range(MAX_TRIES + 1):
-            assert store.tasks.take(f"w{number}", ["quote"], NOW) is not None
-            assert store.tasks.give_back(task.id, f"w{number}", NOW, died=False)
-        assert store.tasks.cancel(task.id, NOW)
-        assert store.tasks.take("w", ["quote"], NOW) is None
 
     def test_readers_see_their_own_and_those_of_their_teams(self, store: StateStore) -> None:
         tasks = store.tasks

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 from pricing.problems import InvalidInputError
-from router.console.work import Lane, WorkError, register_kind, worker_settings
+from router.console.work import WorkError, WorkFunction, worker_settings
 
-SUM, FOREVER = "test-sum", "test-forever"
+SUM, WRONG, FOREVER = "test-sum", "test-wrong", "test-forever"
 Report = Callable[[str], None]
 
 
@@ -40,6 +40,4 @@ def wait_for_ever(request: dict[str, Any], report: Report) -> dict[str, Any]:
     return {}
 
 
-register_kind(SUM, add_up)
-register_kind("test-wrong", go_wrong)
-register_kind(FOREVER, wait_for_ever, Lane.LONG)
+FUNCTIONS: dict[str, WorkFunction] = {SUM: add_up, WRONG: go_wrong, FOREVER: wait_for_ever}

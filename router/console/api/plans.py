@@ -26,8 +26,8 @@ from router.app.queries.plans import compare_plans, find_digest, find_plan, page
 from router.console.answers import CachedAnswer
 from router.console.api.tasks import TaskAnswer, accepted_task
 from router.console.error_answers import answer_error
-from router.console.plan_work import submit_plan
 from router.console.site import ConsoleSite
+from router.console.task_kinds import submit_plan
 from router.planning.document.plan import Plan
 from router.planning.document.plan_json import plan_to_json
 from router.planning.document.plan_names import TRIAL

@@ -16,8 +16,8 @@ from router.app.stored_quotes import quotes_content
 from router.config.plan_files import StoredQuote
 from router.console.api.tasks import TaskAnswer, accepted_task
 from router.console.error_answers import answer_error
-from router.console.quote_work import submit_acceptance, submit_question
 from router.console.site import ConsoleSite
+from router.console.task_kinds import submit_acceptance, submit_question
 from router.quotes.quote_json import quote_to_json
 
 JSON = "application/json"

@@ -24,8 +24,8 @@ from router.app.stored_quotes import NoSuchQuoteError
 from router.config.plan_files import StoredQuote
 from router.console.answers import CachedAnswer, fill_marks, lead_on
 from router.console.error_answers import answer_error
-from router.console.quote_work import QUOTE, QUOTE_ACCEPTANCE, submit_acceptance, submit_question
 from router.console.site import ConsoleSite
+from router.console.task_kinds import QUOTE, QUOTE_ACCEPTANCE, submit_acceptance, submit_question
 from router.console.work import FIELD
 from router.jobs.fields import RefusedError
 from router.jobs.quantities import Moment, parse_time_ahead

@@ -1,15 +1,16 @@
-"""Long work of quotes: a quote is simulated, or the plan of an accepted one is made, in the server's worker."""
+"""Kinds of long work that a server's worker does: a plan is made, a quote simulated, an accepted quote's plan made."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 from pricing.money import Usd
 from router.access.identity import Grant, Identity, Role
 from router.app.queries.context import QueryContext
+from router.app.queries.plan_making import PlanQuestion, check_plan_question, make_asked_plan
 from router.app.queries.quote_acceptance import (
     AcceptanceInputs,
     QuoteAcceptedError,
@@ -28,13 +29,15 @@ from router.app.queries.quote_questions import (
     runs_of_state,
 )
 from router.app.queries.quotes import find_quote
+from router.app.queries.tasks import submit_task
 from router.config.plan_files import QuoteAcceptance
 from router.console.work import (
     BEGUN_BEFORE,
+    Outcome,
     WorkError,
+    WorkFunction,
+    WorkResult,
     open_worker_store,
-    register_kind,
-    submit,
     worker_settings,
 )
 from router.jobs.limits import Limits
@@ -44,8 +47,16 @@ from router.quotes.quote import LimitsPlan
 from router.quotes.quote_json import answers_to_json
 from router.state.tasks import TaskRow
 
+PLAN = "plan"
 QUOTE = "quote"
 QUOTE_ACCEPTANCE = "quote_acceptance"
+
+
+def submit_plan(context: QueryContext, question: PlanQuestion) -> TaskRow:
+    """Queue a plan to make, and return its task. InvalidInputError with everything wrong in the documents."""
+    team = check_plan_question(context, question)
+    request = {"question": question.content(), "now": context.clock().isoformat(), "made_by": context.identity.name}
+    return submit_task(context, PLAN, team, request)
 
 
 def submit_question(context: QueryContext, question: QuoteQuestion) -> TaskRow:
@@ -62,7 +73,7 @@ def submit_question(context: QueryContext, question: QuoteQuestion) -> TaskRow:
         "limits": limits_text(checked.limits.limits),
         "limits_plan": None if plan is None else {"digest": plan.digest, "as_of": plan.as_of.isoformat()},
     }
-    return submit(context, QUOTE, checked.job.team, request)
+    return submit_task(context, QUOTE, checked.job.team, request)
 
 
 def submit_acceptance(context: QueryContext, name: str, ceiling: Usd | None, *, later: bool) -> TaskRow:
@@ -80,7 +91,16 @@ def submit_acceptance(context: QueryContext, name: str, ceiling: Usd | None, *, 
         "ceiling": "" if ceiling is None else str(ceiling),
         "later": later,
     }
-    return submit(context, QUOTE_ACCEPTANCE, stored.quote.team, request)
+    return submit_task(context, QUOTE_ACCEPTANCE, stored.quote.team, request)
+
+
+def run_plan(request: dict[str, Any], progress: Callable[[str], None]) -> WorkResult:
+    """Make the plan that was asked for, and return what it came to; it is stored with the end of the task."""
+    now = datetime.fromisoformat(request["now"])
+    with open_worker_store(now) as store:
+        question = PlanQuestion.read(request["question"])
+        result, writes = make_asked_plan(store, question, now, request["made_by"], progress)
+    return WorkResult(Outcome.DONE, result, writes=writes)
 
 
 def run_question(request: dict[str, Any], progress: Callable[[str], None]) -> dict[str, Any]:
@@ -149,5 +169,9 @@ def _identity_of(request: dict[str, Any]) -> Identity:
     return Identity(request["who"], (Grant(Role.JOB_OWNER, request["team"] or None),))
 
 
-register_kind(QUOTE, run_question)
-register_kind(QUOTE_ACCEPTANCE, run_acceptance)
+# What does the work of each kind; the words are those of the stored tasks.
+FUNCTIONS: Mapping[str, WorkFunction] = {
+    PLAN: run_plan,
+    QUOTE: run_question,
+    QUOTE_ACCEPTANCE: run_acceptance,
+}
