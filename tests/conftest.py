@@ -15,6 +15,8 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
+from router.cli.numeric_kernels import fix_numeric_kernels
+
 # A shell starts `make test &` with SIGINT ignored; tests that press Ctrl-C, and what they start, need the default.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -27,9 +29,8 @@ IS_WORKER = "PYTEST_XDIST_WORKER" in os.environ
 if not IS_WORKER:
     os.environ["STEPFARE_TESTS_SHARED"] = tempfile.mkdtemp(prefix="stepfare-tests-shared-")
 
-# One thread of linear algebra a process: threads of several processes on the same cores wait for each other, and small
-# products then take four times as long.
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+# Before numpy is imported: tests see the plans that the command line makes.
+fix_numeric_kernels()
 
 # Also for the commands that tests start: they inherit it.
 os.environ["STEPFARE_HOME"] = tempfile.mkdtemp(prefix="stepfare-tests-")
