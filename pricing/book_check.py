@@ -18,9 +18,9 @@ from pricing.problems import Problem
 from pricing.risk import BANDS, RiskPrior, RiskSignal
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
+def did_you_mean(name: str, valid_names: Iterable[str]) -> str:
     """Return ``did you mean X?`` for the nearest known name; "" when none is near."""
-    near = get_close_matches(name, sorted(known), n=1, cutoff=0.6)
+    near = get_close_matches(name, sorted(valid_names), n=1, cutoff=0.6)
     return f"did you mean {near[0]}?" if near else ""
 
 

@@ -94,10 +94,10 @@ class EmissionTable:
         return Emission(watts * power_figure("pue", cloud) * grid / 1000, "; ".join(doubts))
 
 
-def _highest(known: Iterable[tuple[str, int | None]]) -> dict[str, int]:
+def _highest(intensities: Iterable[tuple[str, int | None]]) -> dict[str, int]:
     """Return the highest known intensity of each continent."""
-    found: dict[str, int] = {}
-    for continent, grid in known:
+    by_continent: dict[str, int] = {}
+    for continent, grid in intensities:
         if grid is not None:
-            found[continent] = max(found.get(continent, 0), grid)
-    return found
+            by_continent[continent] = max(by_continent.get(continent, 0), grid)
+    return by_continent

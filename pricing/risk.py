@@ -222,9 +222,9 @@ class RiskTable:
         for c in (cloud, ANY):
             for a in (accelerator, ANY):
                 for m in (market.value, ANY):
-                    found = self._by_key.get((c, a, m))
-                    if found is not None:
-                        return found
+                    row = self._by_key.get((c, a, m))
+                    if row is not None:
+                        return row
         raise LookupError(f"no interruption prior covers {cloud} {accelerator} {market.value}")
 
     def gang(self, offer: Offer, machine: Machine, machines: int) -> GangRisk:
@@ -267,8 +267,8 @@ class RiskTable:
         """Return the hazard of one spot machine, its evidence, the reason for doubt, and the mean wait for another."""
         signal = (offer.interruption_band, offer.band_as_of, offer.preempted_share)
         key = (offer.cloud, offer.region, offer.zone, offer.instance_type, accelerator, *signal)
-        found = self._machines.get(key)
-        if found is None:
+        risk = self._machines.get(key)
+        if risk is None:
             assumed, rows = self._assumed(offer, accelerator, prior)
             own = [record for record in self.records if record.concerns(offer)]
             hazard = self._levels.hazard(assumed, frozenset(record.pool for record in own))
@@ -276,8 +276,8 @@ class RiskTable:
             events, exposure = sum(r.interruptions for r in own), sum(r.exposure for r in own)
             proven = events >= _OWN_INTERRUPTIONS or exposure >= _OWN_EXPOSURE
             recovery = _mean_wait(own, prior)
-            found = self._machines[key] = hazard, rows, "" if proven else prior.weak, recovery
-        return found
+            risk = self._machines[key] = hazard, rows, "" if proven else prior.weak, recovery
+        return risk
 
     def _assumed(self, offer: Offer, accelerator: str, prior: RiskPrior) -> tuple[PoolPrior, tuple[RiskEvidence, ...]]:
         """Return what is assumed of a pool before any record: the prior, moved by what its cloud publishes."""
@@ -338,8 +338,8 @@ class RiskTable:
         together = row.machines**_USUAL_EXPONENT
         return PoolRecord(row.pool, assumed, row.interruptions, row.exposure * together, row.hours * together)
 
-    def _told_level(self, assumed: PoolPrior, own: Sequence[PoolExperience]) -> tuple[RiskEvidence, ...]:
-        pools = {row.pool for row in own}
+    def _told_level(self, assumed: PoolPrior, experiences: Sequence[PoolExperience]) -> tuple[RiskEvidence, ...]:
+        pools = {row.pool for row in experiences}
         level = {r.pool for r in self._levels.records if r.prior.level == assumed.level} - pools
         others = {r.pool for r in self._levels.records} - pools - level
         rows = []
@@ -350,15 +350,15 @@ class RiskTable:
         return tuple(rows)
 
 
-def _of_gang(one: Hazard, machines: int) -> Hazard:
+def _of_gang(hazard: Hazard, machines: int) -> Hazard:
     """Return the hazard of a gang of machines of one pool: joint loss by size, with its uncertainty."""
-    if machines == 1 or one.mean == 0:
-        return one
-    parts = [(share, one.scaled(machines**exponent)) for share, exponent in GANG_EXPONENTS]
-    if len(one.levels) > 1:
+    if machines == 1 or hazard.mean == 0:
+        return hazard
+    parts = [(share, hazard.scaled(machines**exponent)) for share, exponent in GANG_EXPONENTS]
+    if len(hazard.levels) > 1:
         return mix(parts)
     levels = sorted((part.levels[0], share) for share, part in parts)
-    return Hazard(one.shape, tuple(level for level, _ in levels), tuple(share for _, share in levels))
+    return Hazard(hazard.shape, tuple(level for level, _ in levels), tuple(share for _, share in levels))
 
 
 def _told_wait(row: PoolExperience) -> str:
@@ -367,13 +367,13 @@ def _told_wait(row: PoolExperience) -> str:
     return f", none for {row.waited_hours:,.1f} h" if row.waited_hours > 0 else ""
 
 
-def _mean_wait(own: Sequence[PoolExperience], prior: RiskPrior) -> float:
+def _mean_wait(experiences: Sequence[PoolExperience], prior: RiskPrior) -> float:
     """Return the mean hours until a pool has machines again: as seen of it, shrunk to what is assumed of its kind."""
-    waited, waits = sum(r.waited_hours for r in own), sum(r.waits for r in own)
+    waited, waits = sum(r.waited_hours for r in experiences), sum(r.waits for r in experiences)
     return (waited + _WAITS_TO_KNOW * prior.recovery_hours) / (waits + _WAITS_TO_KNOW)
 
 
-def _told_records(own: Sequence[PoolExperience]) -> tuple[RiskEvidence, ...]:
+def _told_records(experiences: Sequence[PoolExperience]) -> tuple[RiskEvidence, ...]:
     return tuple(
         RiskEvidence(
             f"own {row.kind}",
@@ -382,5 +382,5 @@ def _told_records(own: Sequence[PoolExperience]) -> tuple[RiskEvidence, ...]:
             + _told_wait(row),
             row.last_at.date().isoformat(),
         )
-        for row in own
+        for row in experiences
     )

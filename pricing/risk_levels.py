@@ -129,14 +129,14 @@ class RiskLevels:
 
     def _message_of_level(self, level: Level) -> Weights:
         """Return what a level's records say of its cloud's deviation."""
-        found = self._level_messages.get(level)
-        if found is None:
+        message = self._level_messages.get(level)
+        if message is None:
             belief: Weights = _ONES
             for record in self._by_level[level]:
                 belief = _times(belief, _message_of_pool(record))
             deviation = self._by_level[level][0].prior.level_deviation
-            found = self._level_messages[level] = _spread(belief, deviation)
-        return found
+            message = self._level_messages[level] = _spread(belief, deviation)
+        return message
 
     def _message_of_cloud(self, cloud: str) -> Weights:
         """Return what a cloud's records say of the deviation that all clouds share."""

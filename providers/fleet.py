@@ -59,7 +59,7 @@ class CloudResource:
 class FleetListing:
     """The resources found (see :func:`sort_resources`), and partial failures, each of which may hide machines."""
 
-    found: tuple[CloudResource, ...] = ()
+    resources: tuple[CloudResource, ...] = ()
     gaps: tuple[PartialFailure, ...] = ()
 
 
@@ -80,18 +80,18 @@ def read_attempt_tags(tags: Mapping[str, str]) -> AttemptTags | None:
     return AttemptTags(attempt, tags.get(STATE_TAG, ""), rank_number) if attempt else None
 
 
-def sort_resources(found: Iterable[CloudResource]) -> tuple[CloudResource, ...]:
+def sort_resources(resources: Iterable[CloudResource]) -> tuple[CloudResource, ...]:
     """Sort resources: machines first, then by cloud, region, attempt, rank and id."""
     return tuple(
         sorted(
-            found,
-            key=lambda one: (
-                one.kind is not ResourceKind.MACHINE,
-                one.cloud,
-                one.region,
-                one.attempt,
-                -1 if one.rank is None else one.rank,
-                one.machine_id,
+            resources,
+            key=lambda resource: (
+                resource.kind is not ResourceKind.MACHINE,
+                resource.cloud,
+                resource.region,
+                resource.attempt,
+                -1 if resource.rank is None else resource.rank,
+                resource.machine_id,
             ),
         )
     )
@@ -116,11 +116,11 @@ class Fleet(Protocol):
         nothing at all can be asked: no account, no credentials, no SDK.
         """
 
-    def release(self, found: Sequence[CloudResource]) -> tuple[ProviderError | None, ...]:
+    def release(self, resources: Sequence[CloudResource]) -> tuple[ProviderError | None, ...]:
         """End these resources, by their ids, and nothing else; return one answer for each, in their order.
 
         None: it is gone, or the cloud has accepted the order to end it; a resource that was gone before counts as well,
-        so that doing it twice is harmless. A resource that depends on another one of ``found`` is released after it.
+        so that doing it twice is harmless. A resource that depends on another one is released after it.
         Kinds that are not released here, and names that something else has by now, are answered with an error that says
         what to do.
         """

@@ -229,7 +229,7 @@ class Provider(Protocol):
         nothing of the scope could be obtained. ``covered`` stays within the scope.
         """
 
-    def stock(self, wanted: Sequence[GangQuery]) -> Sequence[StockHint]:
+    def stock(self, queries: Sequence[GangQuery]) -> Sequence[StockHint]:
         """Return the cloud's hints about its stock, one a place, type and market; empty where it gives none."""
 
     def allowances(self, regions: Sequence[str]) -> AccountAllowances:

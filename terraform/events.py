@@ -75,12 +75,12 @@ class Transcript:
             self.outputs = _outputs(message.get("outputs") or {})
         return None
 
-    def _diagnostic(self, found: Mapping[str, Any]) -> Diagnostic:
+    def _diagnostic(self, diagnostic: Mapping[str, Any]) -> Diagnostic:
         return Diagnostic(
-            severity=str(found.get("severity", "error")),
-            summary=self.mask(str(found.get("summary", ""))),
-            detail=self.mask(str(found.get("detail", "")).strip()),
-            address=str(found.get("address", "")),
+            severity=str(diagnostic.get("severity", "error")),
+            summary=self.mask(str(diagnostic.get("summary", ""))),
+            detail=self.mask(str(diagnostic.get("detail", "")).strip()),
+            address=str(diagnostic.get("address", "")),
         )
 
 
@@ -94,16 +94,16 @@ def _event(kind: str, hook: Mapping[str, Any]) -> TerraformEvent:
     )
 
 
-def _change(found: Mapping[str, Any]) -> ResourceChange:
-    return ResourceChange(_address(found), str(found.get("action", "")), str(found.get("reason", "")))
+def _change(change: Mapping[str, Any]) -> ResourceChange:
+    return ResourceChange(_address(change), str(change.get("action", "")), str(change.get("reason", "")))
 
 
-def _address(found: Mapping[str, Any]) -> str:
-    return str((found.get("resource") or {}).get("addr", ""))
+def _address(hook: Mapping[str, Any]) -> str:
+    return str((hook.get("resource") or {}).get("addr", ""))
 
 
-def _outputs(found: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def _outputs(outputs: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """Return values by name; None when one is hidden or only announced (a preview does not know them)."""
-    if not all("value" in output for output in found.values()):
+    if not all("value" in output for output in outputs.values()):
         return None
-    return {name: output["value"] for name, output in found.items()}
+    return {name: output["value"] for name, output in outputs.items()}

@@ -324,14 +324,14 @@ class AwsClient:
         if date is not None:
             self._caller.heard(date)
 
-    def _translate(self, error: Exception, asked: str, permission: str) -> ProviderError:
+    def _translate(self, error: Exception, what: str, permission: str) -> ProviderError:
         if not isinstance(error, ClientError):
-            return from_exception(self._cloud, asked, _chain(error))
+            return from_exception(self._cloud, what, _chain(error))
         self._note_clock(error.response)
         metadata = error.response.get("ResponseMetadata", {})
         return from_code(
             self._cloud,
-            asked,
+            what,
             str(error.response.get("Error", {}).get("Code", "")),
             status=int(metadata.get("HTTPStatusCode", 0)),
             permission=permission,

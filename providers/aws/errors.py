@@ -81,7 +81,7 @@ _FIND = "see `aws configure list` for what is found, and where"
 
 def from_code(
     cloud: str,
-    asked: str,
+    what: str,
     code: str,
     *,
     status: int = 0,
@@ -91,31 +91,31 @@ def from_code(
 ) -> ProviderError:
     """Return the error for a refusal with ``code``; an unknown code is judged by its HTTP ``status``.
 
-    ``asked`` says what was asked and where; ``permission`` is what the IAM policy calls it, ``policy`` the file beside
+    ``what`` says what was asked and where; ``permission`` is what the IAM policy calls it, ``policy`` the file beside
     this one that grants it.
     """
     kind = BY_CODE.get(code) or _by_status(status)
     if kind is ThrottledError:
-        return ThrottledError(cloud, asked, retry_after_s=retry_after_s, code=code)
+        return ThrottledError(cloud, what, retry_after_s=retry_after_s, code=code)
     if kind is PermissionDeniedError:
         remedy = f"allow {permission} as providers/aws/{policy} does" if permission else ""
-        return PermissionDeniedError(cloud, asked, permission=permission, code=code, remedy=remedy)
+        return PermissionDeniedError(cloud, what, permission=permission, code=code, remedy=remedy)
     if kind is CredentialsError:
-        return CredentialsError(cloud, asked, code=code, remedy=_CLOCK if code in _CLOCK_CODES else _RENEW)
+        return CredentialsError(cloud, what, code=code, remedy=_CLOCK if code in _CLOCK_CODES else _RENEW)
     if kind is RegionOffError:
-        return RegionOffError(cloud, asked, code=code, remedy="enable the region in the account's settings")
-    return kind(cloud, asked, code=code)
+        return RegionOffError(cloud, what, code=code, remedy="enable the region in the account's settings")
+    return kind(cloud, what, code=code)
 
 
-def from_exception(cloud: str, asked: str, names: Iterable[str]) -> ProviderError:
+def from_exception(cloud: str, what: str, names: Iterable[str]) -> ProviderError:
     """Return the error for an exception without a code, by the class names of it and of its causes."""
     chain = tuple(names)
     for name in chain:
         kind = BY_EXCEPTION.get(name)
         if kind is not None:
             remedy = _FIND if kind is CredentialsError else ""
-            return kind(cloud, asked, code=name, remedy=remedy)
-    return ProviderError(cloud, asked, code=chain[0] if chain else "")
+            return kind(cloud, what, code=name, remedy=remedy)
+    return ProviderError(cloud, what, code=chain[0] if chain else "")
 
 
 def parse_server_time(date: str | None, age: str | None = None) -> datetime | None:

@@ -107,16 +107,18 @@ class AwsFleet:
             sort_resources(one for found, _ in parts for one in found), tuple(gap for _, gaps in parts for gap in gaps)
         )
 
-    def release(self, found: Sequence[CloudResource]) -> tuple[ProviderError | None, ...]:
-        if not found:
+    def release(self, resources: Sequence[CloudResource]) -> tuple[ProviderError | None, ...]:
+        if not resources:
             return ()
         self._check_account()
         answers: dict[tuple[str, str], ProviderError | None] = {}
-        regions = {region: [one.machine_id for one in found if one.region == region] for region in _regions(found)}
+        regions = {
+            region: [one.machine_id for one in resources if one.region == region] for region in _regions(resources)
+        }
         with ThreadPoolExecutor(_REGIONS_AT_ONCE) as pool:
             for region, errors in zip(regions, pool.map(self._release, regions, regions.values()), strict=True):
                 answers.update({(region, id_): error for id_, error in errors.items()})
-        return tuple(answers[one.region, one.machine_id] for one in found)
+        return tuple(answers[one.region, one.machine_id] for one in resources)
 
     def _check_account(self) -> None:
         if not self._session.settings.credentials:
@@ -226,8 +228,8 @@ class AwsFleet:
             time.sleep(self._pause_s)
 
 
-def _regions(found: Sequence[CloudResource]) -> list[str]:
-    return sorted({one.region for one in found})
+def _regions(resources: Sequence[CloudResource]) -> list[str]:
+    return sorted({one.region for one in resources})
 
 
 def _error_of(end: Callable[[], None], *, gone: bool = True) -> ProviderError | None:

@@ -86,7 +86,7 @@ class AwsProvider:
             return opened.account.fetch(scope.region, history_since)
         return self._catalogue.fetch(scope.region, opened)
 
-    def stock(self, wanted: Sequence[GangQuery]) -> Sequence[StockHint]:
+    def stock(self, queries: Sequence[GangQuery]) -> Sequence[StockHint]:
         """Return hints for spot (placement scores) and for reserved capacity (capacity blocks of 24 hours).
 
         Spot: placement scores of the ten best zones in ten regions. EC2 scores fewer than three types low throughout,
@@ -96,11 +96,11 @@ class AwsProvider:
         nothing.
         """
         opened = self._access.open()
-        if not isinstance(opened, OpenedAccount) or not wanted:
+        if not isinstance(opened, OpenedAccount) or not queries:
             return ()
-        everywhere = () if all(gang.regions for gang in wanted) else tuple(opened.account.regions())
-        hints = self._scores(opened.client, find_largest_gangs(wanted, Market.SPOT, everywhere))
-        return (*hints, *self._blocks(opened.client, find_largest_gangs(wanted, Market.RESERVED, everywhere)))
+        everywhere = () if all(gang.regions for gang in queries) else tuple(opened.account.regions())
+        hints = self._scores(opened.client, find_largest_gangs(queries, Market.SPOT, everywhere))
+        return (*hints, *self._blocks(opened.client, find_largest_gangs(queries, Market.RESERVED, everywhere)))
 
     def allowances(self, regions: Sequence[str]) -> AccountAllowances:
         """Return quotas in vCPUs of whole families, and capacity reservations and blocks that are active or scheduled.

@@ -88,11 +88,11 @@ class PublicFiles:
         """Return the seconds in which the Spot Advisor answers."""
         return self._probe("spot advisor", "the Spot Advisor file", self._advisor + _ADVICE)
 
-    def _probe(self, service: str, asked: str, url: str) -> float:
-        return self._get(service, asked, url, lambda response: response.elapsed.total_seconds(), method="HEAD")
+    def _probe(self, service: str, what: str, url: str) -> float:
+        return self._get(service, what, url, lambda response: response.elapsed.total_seconds(), method="HEAD")
 
     def _get(
-        self, service: str, asked: str, url: str, read: Callable[[requests.Response], T], *, method: str = "GET"
+        self, service: str, what: str, url: str, read: Callable[[requests.Response], T], *, method: str = "GET"
     ) -> T:
         def ask() -> T:
             with requests.request(method, url, timeout=self._timeouts, stream=True) as response:
@@ -100,19 +100,19 @@ class PublicFiles:
                 if date is not None:
                     self._caller.heard(date)
                 if response.status_code != 200:
-                    raise self._refused(asked, response)
+                    raise self._refused(what, response)
                 return read(response)
 
-        return self._caller.call(service, ask, lambda error: from_exception(self._cloud, asked, _chain(error)))
+        return self._caller.call(service, ask, lambda error: from_exception(self._cloud, what, _chain(error)))
 
-    def _refused(self, asked: str, response: requests.Response) -> ProviderError:
+    def _refused(self, what: str, response: requests.Response) -> ProviderError:
         status = response.status_code
         # The object stores behind these files answer 403 for a missing file.
         if status in (403, 404):
-            return NotForSaleError(self._cloud, f"{asked} is not published", code=str(status))
+            return NotForSaleError(self._cloud, f"{what} is not published", code=str(status))
         wait = retry_after(response.headers.get("Retry-After"))
         code = "SlowDown" if status in (429, 503) else str(status)
-        return from_code(self._cloud, asked, code, status=status, retry_after_s=wait)
+        return from_code(self._cloud, what, code, status=status, retry_after_s=wait)
 
     def _stream(self, response: requests.Response) -> Iterator[bytes]:
         for chunk in response.iter_content(_CHUNK):

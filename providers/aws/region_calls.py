@@ -60,14 +60,14 @@ class RegionCalls:
 
 
 def fetch_advice(
-    cloud: str, files: PublicFiles, region: str, wanted: frozenset[str], today: date
+    cloud: str, files: PublicFiles, region: str, instance_types: frozenset[str], today: date
 ) -> tuple[SpotAdvice, date | None]:
-    """Return what the Spot Advisor says of ``wanted`` in one region, and the day it was written.
+    """Return what the Spot Advisor says of the instance types in one region, and the day it was written.
 
     Its bands are dated that day, or ``today`` where it is not stated or later.
     """
     advised = files.advice()
-    advice = read_advice(cloud, region, advised.document, wanted)
+    advice = read_advice(cloud, region, advised.document, instance_types)
     return replace(advice, as_of=min(advised.written or today, today)), advised.written
 
 

@@ -146,11 +146,11 @@ class AzureAccount:
     def _raw_page(self, subject: str, url: str) -> Page:
         return self._calls.read_page(subject, self._send("GET", url).content, "value", "nextLink")
 
-    def _graph_page(self, subject: str, asked: str, url: str) -> Page:
+    def _graph_page(self, subject: str, kusto_query: str, url: str) -> Page:
         """Return a page of a query; the token of the next one is the fragment of its link, which is never sent."""
         address, _, token = url.partition("#")
         options: dict[str, object] = {"resultFormat": "objectArray", "$top": _GRAPH_PAGE}
-        body = {"query": asked, "options": {**options, "$skipToken": token} if token else options}
+        body = {"query": kusto_query, "options": {**options, "$skipToken": token} if token else options}
         rows, following = self._calls.read_page(
             subject, self._send("POST", address, body).content, "data", "$skipToken"
         )

@@ -67,11 +67,11 @@ class AzureFleet:
             sort_resources(one for one in found if not regions or one.region in regions), tuple(gaps.gaps)
         )
 
-    def release(self, found: Sequence[CloudResource]) -> tuple[ProviderError | None, ...]:
-        if not found:
+    def release(self, resources: Sequence[CloudResource]) -> tuple[ProviderError | None, ...]:
+        if not resources:
             return ()
         self._check_account()
-        keys = sorted({(one.machine_id, one.attempt) for one in found})
+        keys = sorted({(one.machine_id, one.attempt) for one in resources})
         whole = [key for key in keys if _is_group(key[0])]
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             answers = dict(zip(whole, pool.map(self._release, whole), strict=True))
@@ -79,7 +79,7 @@ class AzureFleet:
             # A deleted group takes its machines with it; where it could not be deleted, its machines still may be.
             rest = [key for key in keys if key not in answers and (group_path(key[0]), key[1]) not in ended]
             answers.update(zip(rest, pool.map(self._release, rest), strict=True))
-        return tuple(answers.get((one.machine_id, one.attempt)) for one in found)
+        return tuple(answers.get((one.machine_id, one.attempt)) for one in resources)
 
     def _check_account(self) -> None:
         if not self._session.settings.credentials:

@@ -93,8 +93,8 @@ class InventoryAccount(AzureAccount):
                 raise UnreadableError(self._calls.cloud, f"{subject}: not an object")
             return row
 
-        found: Row = self._calls.once(MANAGEMENT, ask, partial(self._error, subject, permission))
-        return found
+        resource: Row = self._calls.once(MANAGEMENT, ask, partial(self._error, subject, permission))
+        return resource
 
     def _end(self, id_: str, parts: Mapping[str, str], permission: str) -> None:
         subject = f"the end of {id_.rpartition('/')[2]}"

@@ -107,7 +107,7 @@ class AzureProvider:
             rows_read=result.rows_read + rates.rows_read,
         )
 
-    def stock(self, wanted: Sequence[GangQuery]) -> Sequence[StockHint]:  # noqa: ARG002
+    def stock(self, queries: Sequence[GangQuery]) -> Sequence[StockHint]:  # noqa: ARG002
         """Return nothing: Spot Placement Scores are not in azure-mgmt-compute."""
         return ()
 
@@ -237,7 +237,7 @@ class AzureProvider:
             return tuple(reservations), (
                 PartialFailure("capacity reservations", error, "capacity that is paid for already"),
             )
-        return tuple(sorted(reservations, key=lambda one: (one.region, one.name))), ()
+        return tuple(sorted(reservations, key=lambda reservation: (reservation.region, reservation.name))), ()
 
     def _account_checks(self, region: str) -> Iterable[CallCheck]:
         account = self._account

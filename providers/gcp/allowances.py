@@ -52,12 +52,12 @@ def read_quotas(cloud: str, region: str | None, rows: Iterable[Mapping[str, Any]
     ]
 
 
-def find_uncounted_accelerators(found: Iterable[Quota]) -> tuple[str, ...]:
+def find_uncounted_accelerators(quotas: Iterable[Quota]) -> tuple[str, ...]:
     """Return accelerators for which Compute Engine states no quota.
 
     The Cloud Quotas API holds the quotas of newer ones.
     """
-    return tuple(sorted(set(_MODELS.values()) - {quota.accelerator for quota in found}))
+    return tuple(sorted(set(_MODELS.values()) - {quota.accelerator for quota in quotas}))
 
 
 def read_reservations(

@@ -130,10 +130,10 @@ class GcpClient:
         with self._lock:
             if self._identity is None:
                 self._identity = self._find_identity()
-            found = self._identity
-        if isinstance(found, ProviderError):
-            raise found.with_traceback(None)
-        return found
+            identity = self._identity
+        if isinstance(identity, ProviderError):
+            raise identity.with_traceback(None)
+        return identity
 
     def regions(self) -> list[Row]:
         """Return all regions of the project, with their zones and quotas."""
@@ -150,12 +150,14 @@ class GcpClient:
 
     def accelerator_types(self) -> dict[str, list[str]]:
         """Return names of the accelerators of each zone that has any."""
-        found: dict[str, list[str]] = {}
+        names_by_zone: dict[str, list[str]] = {}
         for page in self._pages(permissions.ACCELERATOR_TYPES):
             for scope, part in page.items.items():
                 if part.accelerator_types:
-                    found.setdefault(scope.rpartition("/")[2], []).extend(a.name for a in part.accelerator_types)
-        return found
+                    names_by_zone.setdefault(scope.rpartition("/")[2], []).extend(
+                        a.name for a in part.accelerator_types
+                    )
+        return names_by_zone
 
     def reservations(self) -> tuple[list[Row], list[str]]:
         """Return the project's reservations, and the places that did not answer."""
@@ -171,14 +173,14 @@ class GcpClient:
         pages = self._pages(permissions.OPERATIONS, filter=PREEMPTED)
         return [_plain(row) for page in pages for part in page.items.values() for row in part.operations]
 
-    def everywhere(self, call: ApiCall, field: str, wanted: str = "") -> tuple[list[Row], list[str]]:
+    def everywhere(self, call: ApiCall, field: str, row_filter: str = "") -> tuple[list[Row], list[str]]:
         """Return all rows of an aggregated list under ``field``, and the places that did not answer.
 
-        ``wanted`` filters the rows.
+        ``row_filter`` selects the rows.
         """
         rows: list[Row] = []
         silent: list[str] = []
-        for page in self._pages(call, filter=wanted):
+        for page in self._pages(call, filter=row_filter):
             for scope, part in page.items.items():
                 rows += [_plain(row) for row in getattr(part, field)]
                 if part.warning.code == _UNREACHABLE:

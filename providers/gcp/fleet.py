@@ -107,19 +107,19 @@ class GcpFleet:
         wanted = {"", *regions}
         return FleetListing(sort_resources(one for one in found if not regions or one.region in wanted), tuple(gaps))
 
-    def release(self, found: Sequence[CloudResource]) -> tuple[ProviderError | None, ...]:
-        if not found:
+    def release(self, resources: Sequence[CloudResource]) -> tuple[ProviderError | None, ...]:
+        if not resources:
             return ()
         _ = self._client.identity
         until = time.monotonic() + self._patience_s
         answers: dict[tuple[str, str], ProviderError | None] = {}
         for kind in _END:
-            keys = sorted({_key(one) for one in found if f"/{kind}/" in one.machine_id})
+            keys = sorted({_key(one) for one in resources if f"/{kind}/" in one.machine_id})
             patient = kind == "instances" or any(error is None for error in answers.values())
             limit = until if patient else 0.0
             with ThreadPoolExecutor(_AT_ONCE) as pool:
                 answers.update(zip(keys, pool.map(partial(self._release, until=limit), keys), strict=True))
-        return tuple(answers[_key(one)] if _key(one) in answers else self._refused(one.machine_id) for one in found)
+        return tuple(answers[_key(one)] if _key(one) in answers else self._refused(one.machine_id) for one in resources)
 
     def _named(self, what: str, call: ApiCall, field: str) -> tuple[Iterable[CloudResource], Sequence[str]]:
         rows, silent = self._client.everywhere(call, field)
@@ -172,5 +172,5 @@ class GcpFleet:
         return True
 
 
-def _key(one: CloudResource) -> tuple[str, str]:
-    return one.machine_id, one.attempt
+def _key(resource: CloudResource) -> tuple[str, str]:
+    return resource.machine_id, resource.attempt

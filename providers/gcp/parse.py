@@ -193,11 +193,11 @@ def build_new_machine(cloud: str, machine_type: GcpMachineType, book: PriceBook,
     )
 
 
-def _local_ssd_gib(machine_type: GcpMachineType, known: Machine | None) -> int:
+def _local_ssd_gib(machine_type: GcpMachineType, book_machine: Machine | None) -> int:
     """Return the bundled Local SSD, which is billed: as the API says, else as the book does."""
     if machine_type.local_ssd_gib is not None:
         return machine_type.local_ssd_gib
-    return (known.local_nvme_gib or 0) if known is not None else 0
+    return (book_machine.local_nvme_gib or 0) if book_machine is not None else 0
 
 
 def list_unpriced_accelerators(zone: str, listed: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> list[DroppedRow]:

@@ -148,7 +148,7 @@ class GcpProvider:
             rows_read=rows_read + len(points),
         )
 
-    def stock(self, wanted: Sequence[GangQuery]) -> Sequence[StockHint]:
+    def stock(self, queries: Sequence[GangQuery]) -> Sequence[StockHint]:
         """Return how likely Spot gangs can be obtained, each whole in one zone of a region (advice.capacity).
 
         Google says nothing of on-demand stock. Raises only when no place could be asked.
@@ -156,12 +156,12 @@ class GcpProvider:
         hints: dict[tuple[str, str | None, str], StockHint] = {}
         failed: list[ProviderError] = []
         answered = False
-        for want in wanted:
-            if want.market is not Market.SPOT:
+        for gang in queries:
+            if gang.market is not Market.SPOT:
                 continue
-            for region in want.regions or tuple(sorted(self._regions.get())):
+            for region in gang.regions or tuple(sorted(self._regions.get())):
                 try:
-                    answer = self._client.get().capacity(region, want.instance_type, want.machines)
+                    answer = self._client.get().capacity(region, gang.instance_type, gang.machines)
                 except (NotForSaleError, RegionOffError):
                     answered = True
                     continue
@@ -169,7 +169,7 @@ class GcpProvider:
                     failed.append(error)
                     continue
                 answered = True
-                hint = signals.read_stock_hint(region, want, answer)
+                hint = signals.read_stock_hint(region, gang, answer)
                 if hint is not None:
                     hints.setdefault((region, hint.zone, hint.instance_type), hint)
         if failed and not answered:
@@ -249,7 +249,7 @@ class GcpProvider:
         return listed, gaps, rows_read
 
     def _history(
-        self, region: str, found: parse.RegionOffers, since: datetime | None
+        self, region: str, region_offers: parse.RegionOffers, since: datetime | None
     ) -> tuple[list[PricePoint], list[PartialFailure]]:
         points: list[PricePoint] = []
         if since is None:
@@ -258,7 +258,7 @@ class GcpProvider:
         if self._no_history is not None:
             return points, [PartialFailure("spot price history", self._no_history, would_add)]
         gaps: list[PartialFailure] = []
-        for name in sorted({offer.instance_type for offer in found.offers if offer.market is Market.SPOT}):
+        for name in sorted({offer.instance_type for offer in region_offers.offers if offer.market is Market.SPOT}):
             try:
                 answer = self._client.get().capacity_history(region, name)
             except (NotForSaleError, RegionOffError):
@@ -320,18 +320,18 @@ class GcpProvider:
         ], []
 
     def _quotas(self, regions: Sequence[str], gaps: list[PartialFailure]) -> list[Quota]:
-        found: list[Quota] = []
+        quotas: list[Quota] = []
         try:
             rows = self._regions.get()
             for region in regions or sorted(rows):
-                found += allowances.read_quotas(self._cloud, region, rows.get(region, {}).get("quotas", ()))
-            if unknown := allowances.find_uncounted_accelerators(found):
+                quotas += allowances.read_quotas(self._cloud, region, rows.get(region, {}).get("quotas", ()))
+            if unknown := allowances.find_uncounted_accelerators(quotas):
                 what = f"Compute Engine states none for {', '.join(unknown)}; the Cloud Quotas API may"
                 gaps.append(PartialFailure("quotas", ProviderError(self._cloud, what), "limits on these accelerators"))
         except ProviderError as error:
             gaps.append(PartialFailure("quotas", error, "accelerator quotas of each region"))
         try:
-            found += allowances.read_quotas(self._cloud, None, self._client.get().project().get("quotas", ()))
+            quotas += allowances.read_quotas(self._cloud, None, self._client.get().project().get("quotas", ()))
         except ProviderError as error:
             gaps.append(PartialFailure("the quota over all regions", error, "a limit that holds over all regions"))
-        return found
+        return quotas

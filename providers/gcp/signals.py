@@ -72,7 +72,7 @@ def read_preempted_share(
     return (sum(shares) / len(shares) if shares else None), tuple(dropped)
 
 
-def read_stock_hint(region: str, wanted: GangQuery, answer: Mapping[str, Any]) -> StockHint | None:
+def read_stock_hint(region: str, gang: GangQuery, answer: Mapping[str, Any]) -> StockHint | None:
     """Return how likely the whole gang can be obtained as Spot in one zone of the region (0 to 1).
 
     ``zone`` is the one that Google picked for it. None where it gives no score.
@@ -83,7 +83,7 @@ def read_stock_hint(region: str, wanted: GangQuery, answer: Mapping[str, Any]) -
         return None
     zones = {last_segment(shard.get("zone", "")) for shard in recommendation.get("shards", ())} - {""}
     zone = zones.pop() if len(zones) == 1 else None
-    return StockHint(region, zone, wanted.instance_type, Market.SPOT, float(score), None, STOCK_SOURCE)
+    return StockHint(region, zone, gang.instance_type, Market.SPOT, float(score), None, STOCK_SOURCE)
 
 
 def read_preemptions(cloud: str, operations: Iterable[Mapping[str, Any]], now: datetime) -> Sequence[ProviderNotice]:

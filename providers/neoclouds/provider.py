@@ -119,7 +119,7 @@ class CatalogueProvider(_Public):
         terms = self._terms(f"gpuhunt catalogue {version}", day, at)
         return build_fetch_result(listed, self._session.book, terms)
 
-    def stock(self, wanted: Sequence[GangQuery]) -> Sequence[StockHint]:  # noqa: ARG002  the protocol's signature
+    def stock(self, queries: Sequence[GangQuery]) -> Sequence[StockHint]:  # noqa: ARG002  the protocol's signature
         """Return nothing: a catalogue does not know stock."""
         return ()
 
@@ -157,14 +157,14 @@ class MarketProvider(_Public):
         gap = PartialFailure("free hosts beyond those", error)
         return replace(result, covered=frozenset(), gaps=(gap,))
 
-    def stock(self, wanted: Sequence[GangQuery]) -> Sequence[StockHint]:
+    def stock(self, queries: Sequence[GangQuery]) -> Sequence[StockHint]:
         """Return the number of free hosts, at any price."""
-        if not wanted:
+        if not queries:
             return ()
         groups, _, _ = self._ask()
         hints = {}
         for group in groups:
-            regions = [w.regions for w in wanted if (w.instance_type, w.market) == (group.instance_type, group.market)]
+            regions = [w.regions for w in queries if (w.instance_type, w.market) == (group.instance_type, group.market)]
             if any(not places or group.region in places for places in regions):
                 hints[group.region, group.instance_type, group.market] = StockHint(
                     region=group.region,

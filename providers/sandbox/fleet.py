@@ -51,12 +51,12 @@ class SandboxFleet:
     def found(self, regions: Sequence[str]) -> FleetListing:  # noqa: ARG002
         return FleetListing(sort_resources(self._machine(node) for node in _by_node(processes.members()).values()))
 
-    def release(self, found: Sequence[CloudResource]) -> tuple[ProviderError | None, ...]:
-        keys = {NodeKey(one.machine_id, one.attempt) for one in found}
+    def release(self, resources: Sequence[CloudResource]) -> tuple[ProviderError | None, ...]:
+        keys = {NodeKey(one.machine_id, one.attempt) for one in resources}
         here = {member.key for member in processes.members() if member.pid == os.getpid()}
         shutdown = _Shutdown(keys - here)
         remaining = shutdown.ask(self._grace_s) and shutdown.kill()
-        return tuple(self._answer(NodeKey(one.machine_id, one.attempt), here, remaining) for one in found)
+        return tuple(self._answer(NodeKey(one.machine_id, one.attempt), here, remaining) for one in resources)
 
     def _answer(self, key: NodeKey, here: Iterable[NodeKey], remaining: Remaining) -> ProviderError | None:
         if key in here:

@@ -63,7 +63,7 @@ class SandboxMachines:
             if rank.isascii() and rank.isdecimal():
                 folder = Path(eldest.marks[processes.FOLDER])
                 found.append(SandboxMachine(eldest.key.node_id, eldest.key.attempt, int(rank), folder))
-        return tuple(sorted(found, key=lambda one: (one.attempt, one.rank, one.id)))
+        return tuple(sorted(found, key=lambda machine: (machine.attempt, machine.rank, machine.id)))
 
     def announce(self, machine: SandboxMachine, notice: SandboxNotice) -> None:
         """Make the machine's metadata service state the notice from now on."""
@@ -92,11 +92,11 @@ class SandboxMachines:
         mine = [one for one in everybody if self._is_ours(one) and one.key.node_id in wanted]
         return [one for one in mine if processes.CONTROL in one.marks], everybody
 
-    def _kill_all(self, wanted: Collection[str]) -> Collection[str]:
-        until, quiet, remaining = time.monotonic() + _KILL_S, 0, set(wanted)
+    def _kill_all(self, node_ids: Collection[str]) -> Collection[str]:
+        until, quiet, remaining = time.monotonic() + _KILL_S, 0, set(node_ids)
         while quiet < _LOOKS and time.monotonic() < until:
             everybody = processes.members()
-            nodes = {name: node for name, node in self._nodes(everybody).items() if name in wanted}
+            nodes = {name: node for name, node in self._nodes(everybody).items() if name in node_ids}
             remaining = set(nodes)
             quiet = 0 if remaining else quiet + 1
             # Agents are killed first: one that sees its training die would report it, and a vanished machine does not.
@@ -115,10 +115,10 @@ class SandboxMachines:
                 nodes.setdefault(one.key.node_id, []).append(one)
         return nodes
 
-    def _is_ours(self, one: NodeProcess) -> bool:
-        marks = one.marks
+    def _is_ours(self, process: NodeProcess) -> bool:
+        marks = process.marks
         up = processes.FOLDER in marks and processes.WANTED not in marks
-        return up and marks.get(processes.STATE) == self._state and one.pid != os.getpid()
+        return up and marks.get(processes.STATE) == self._state and process.pid != os.getpid()
 
 
 def _kill(some: Sequence[NodeProcess], everybody: Sequence[NodeProcess]) -> None:

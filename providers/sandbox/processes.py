@@ -106,20 +106,20 @@ def signal_groups(mine: Iterable[NodeProcess], everybody: Iterable[NodeProcess],
                 _send(member, number)
 
 
-def _belongs(group: int, some: list[NodeProcess], known: Mapping[int, NodeProcess]) -> bool:
+def _belongs(group: int, some: list[NodeProcess], processes_by_id: Mapping[int, NodeProcess]) -> bool:
     """Return whether everything in a process group is of the node of ``some``.
 
     A script of Terraform's has the node's marks too, in Terraform's own group: that one is not the node's.
     """
     node = some[0].key
-    leader = known.get(group)
+    leader = processes_by_id.get(group)
     if group == os.getpgid(0):
         return False
     if leader is not None:
         return leader.key == node
     if psutil.pid_exists(group) and not _is_dead(group):
         return False
-    return all(pid in known and known[pid].key == node for pid in _pids_of(group))
+    return all(pid in processes_by_id and processes_by_id[pid].key == node for pid in _pids_of(group))
 
 
 def _pids_of(group: int) -> Iterator[int]:

@@ -119,9 +119,9 @@ class SandboxProvider:
         """
         return self._play("fetch", scope.region, lambda: self._fetch(scope.region, history_since))
 
-    def stock(self, wanted: Sequence[GangQuery]) -> Sequence[StockHint]:
+    def stock(self, queries: Sequence[GangQuery]) -> Sequence[StockHint]:
         """Return the scripted stock; its score is 1 where it is enough for the gang, else 0."""
-        return self._play("stock", "", lambda: self._hints(wanted))
+        return self._play("stock", "", lambda: self._hints(queries))
 
     def allowances(self, regions: Sequence[str]) -> AccountAllowances:
         """Return the scripted quotas that hold in these regions."""
@@ -230,14 +230,14 @@ class SandboxProvider:
                     points.append(replace(point, at=moment, available=1.0 if stocked.machines else 0.0))
         return sorted(merge_points(points), key=lambda p: (p.at, p.instance_type, p.zone or "", p.market))
 
-    def _hints(self, wanted: Sequence[GangQuery]) -> tuple[StockHint, ...]:
+    def _hints(self, queries: Sequence[GangQuery]) -> tuple[StockHint, ...]:
         hints: dict[tuple[str, str, str, Market], StockHint] = {}
         for stock in self._script.stock:
             gangs = [
-                want.machines
-                for want in wanted
-                if (want.instance_type, want.market) == (stock.machine, stock.market)
-                and (not want.regions or stock.region in want.regions)
+                gang.machines
+                for gang in queries
+                if (gang.instance_type, gang.market) == (stock.machine, stock.market)
+                and (not gang.regions or stock.region in gang.regions)
             ]
             step = self._script.in_force(stock.steps, self._session.now)
             if gangs and step is not None:

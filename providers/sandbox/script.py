@@ -193,11 +193,11 @@ class Script(UserFileModel):
                 raise MisplacedError(what, (word, number))
             keys.add(one.key)
 
-    def _check_series(self, one: Prices | Stock, at: FieldPath) -> None:
-        require_known_name("machine", one.machine, {machine.type for machine in self.machines}, (*at, "machine"))
-        self._check_place(one.region, one.zone, at)
+    def _check_series(self, series: Prices | Stock, at: FieldPath) -> None:
+        require_known_name("machine", series.machine, {machine.type for machine in self.machines}, (*at, "machine"))
+        self._check_place(series.region, series.zone, at)
         before: datetime | None = None
-        steps: Sequence[PriceStep | StockStep] = one.steps
+        steps: Sequence[PriceStep | StockStep] = series.steps
         for number, step in enumerate(steps):
             moment = self._check_moment(step.at, (*at, "steps", number, "at"))
             if before is not None and moment <= before:

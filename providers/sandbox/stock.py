@@ -46,12 +46,12 @@ def read_line(line: str) -> ClosedPlace | None:
 
 def add_closed_line(text: str, closed: ClosedPlace) -> str:
     """Return the file's text with that line in it, once."""
-    return f"{_without(text, lambda one: one == closed)}{closed.line}\n"
+    return f"{_without(text, lambda place: place == closed)}{closed.line}\n"
 
 
 def remove_closed_lines(text: str, place: str, by: str | None = None) -> str:
     """Return the text without the lines that close ``place``; ``by``: without those of this name only."""
-    return _without(text, lambda one: one.place == place and by in (None, one.by))
+    return _without(text, lambda closed: closed.place == place and by in (None, closed.by))
 
 
 def _without(text: str, gone: Callable[[ClosedPlace], bool]) -> str:

@@ -103,12 +103,12 @@ class StaticProvider:
         scopes = (INTERNET, SAME_CONTINENT, CROSS_CONTINENT)
         return tuple(Tariff(self._cloud, scope, "any", "any", tiers, SOURCE, day.isoformat(), "") for scope in scopes)
 
-    def stock(self, wanted: Sequence[GangQuery]) -> Sequence[StockHint]:
+    def stock(self, queries: Sequence[GangQuery]) -> Sequence[StockHint]:
         """Return how many hosts there are, free or not."""
         pool = self._pool()
         hints = []
         for group in sorted(pool.hosts, key=lambda group: (group.site, group.machine)):
-            asked = [w for w in wanted if w.instance_type == group.machine and w.market is Market.ON_DEMAND]
+            asked = [w for w in queries if w.instance_type == group.machine and w.market is Market.ON_DEMAND]
             if any(not w.regions or group.site in w.regions for w in asked):
                 hints.append(StockHint(group.site, None, group.machine, Market.ON_DEMAND, None, group.count, SOURCE))
         return tuple(hints)

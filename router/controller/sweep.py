@@ -88,7 +88,7 @@ def find_orphans(
             continue
         asked.add(cloud)
         gaps += [f"{cloud}: {gap.subject}: {gap.error}" for gap in findings.gaps]
-        for found in findings.found:
+        for found in findings.resources:
             seen.add((found.attempt, found.machine_id))
             if not found.going and not _may_have_machines(attempts, found.attempt):
                 orphans.append(_orphan(site, found, adopted))

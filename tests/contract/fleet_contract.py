@@ -72,7 +72,7 @@ class FleetContract:
         assert findings.gaps == ()
         return [
             one
-            for one in findings.found
+            for one in findings.resources
             if one.kind is ResourceKind.MACHINE and not one.going and attempt in ("", one.attempt)
         ]
 
@@ -81,7 +81,7 @@ class FleetContract:
         assert CLOUDS[self.cloud].fleet
 
     def test_an_empty_cloud_has_nothing(self, world: World) -> None:
-        assert world.fleet.found(world.regions).found == ()
+        assert world.fleet.found(world.regions).resources == ()
         assert world.fleet.release(()) == ()
 
     def test_machines_are_found_by_their_tags(self, world: World) -> None:
@@ -102,10 +102,10 @@ class FleetContract:
     def test_findings_are_in_order_and_the_same_again(self, world: World) -> None:
         world.make("llama-1", OURS, 2)
         world.make("bert-2", OURS, 2)
-        first = world.fleet.found(world.regions).found
+        first = world.fleet.found(world.regions).resources
         assert first == sort_resources(first)
         assert len({(one.region, one.machine_id) for one in first}) == len(first)
-        assert world.fleet.found(world.regions).found == first
+        assert world.fleet.found(world.regions).resources == first
 
     def test_only_what_is_named_is_released(self, world: World) -> None:
         ours, theirs = world.make("llama-1", OURS, 3), world.make("bert-2", THEIRS, 2)
@@ -147,9 +147,9 @@ class FleetContract:
     def test_only_our_values_come_out(self, world: World) -> None:
         world.make("llama-1", OURS, 1)
         findings = world.fleet.found(world.regions)
-        nonsense = [dataclasses.replace(one, machine_id="none/such") for one in findings.found]
+        nonsense = [dataclasses.replace(one, machine_id="none/such") for one in findings.resources]
         errors = [error for error in world.fleet.release(nonsense) if error is not None]
-        for value in _leaves(findings.found):
+        for value in _leaves(findings.resources):
             assert isinstance(value, _PLAIN), type(value)
         for error in errors:
             assert isinstance(error, ProviderError)

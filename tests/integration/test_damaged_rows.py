@@ -198,7 +198,7 @@ def _asked(site: ControllerContext) -> ControllerContext:
         def found(self, regions: object) -> FleetListing:
             return FleetListing(())
 
-        def release(self, found: object) -> tuple[None, ...]:
+        def release(self, resources: object) -> tuple[None, ...]:
             raise AssertionError
 
     return replace(site, fleet=lambda _: Fleet())

@@ -56,18 +56,18 @@ def test_sixty_machines_come_over_several_pages(app: Estate, monkeypatch: pytest
     findings = fleet(app).found([HOME])
     assert app.calls.count(f"DescribeInstances {HOME}") == 3
     assert findings.gaps == ()
-    mine = [one for one in findings.found if one.state_id == OURS]
+    mine = [one for one in findings.resources if one.state_id == OURS]
     assert sorted(one.rank for one in mine if one.rank is not None) == list(range(60))
     assert {one.machine_id for one in mine} == set(ours)
-    assert [one.zone for one in findings.found] == ["use1-az6"] * 62
+    assert [one.zone for one in findings.resources] == ["use1-az6"] * 62
     assert fleet(app).release(mine) == (None,) * 60
     assert app.running() == {*theirs, plain}
-    assert [one for one in fleet(app).found([HOME]).found if one.state_id == OURS] == []
+    assert [one for one in fleet(app).found([HOME]).resources if one.state_id == OURS] == []
 
 
 def test_a_machine_says_what_it_is(app: Estate) -> None:
     (made,) = app.machines("llama-1", OURS, [7])
-    (one,) = fleet(app).found([HOME]).found
+    (one,) = fleet(app).found([HOME]).resources
     assert (one.kind, one.what, one.machine_id, one.rank) == ("machine", "ec2 instance p5.48xlarge", made, 7)
     assert one.since is not None
     assert one.billed
@@ -78,10 +78,10 @@ def test_all_regions_of_the_account_are_asked(app: Estate) -> None:
     made = {region: app.machines("llama-1", OURS, [0], region=region) for region in ("eu-west-1", "us-west-2")}
     app.calls.clear()
     findings = fleet(app).found([])
-    assert {one.region: [one.machine_id] for one in findings.found} == made
+    assert {one.region: [one.machine_id] for one in findings.resources} == made
     asked = {call.split()[1] for call in app.calls if call.startswith("DescribeInstances ")}
     assert len(asked) > 10
-    assert fleet(app).release(findings.found) == (None, None)
+    assert fleet(app).release(findings.resources) == (None, None)
     assert app.running(*made) == set()
 
 
@@ -90,7 +90,7 @@ def test_a_region_that_is_denied_is_a_gap(app: Estate) -> None:
     app.machines("llama-1", OURS, [1], region=HOME)
     app.refusals["DescribeInstances us-west-2"] = "UnauthorizedOperation"
     findings = fleet(app).found([HOME, "us-west-2"])
-    assert [one.region for one in findings.found if one.kind is ResourceKind.MACHINE] == [HOME]
+    assert [one.region for one in findings.resources if one.kind is ResourceKind.MACHINE] == [HOME]
     (gap,) = findings.gaps
     assert gap.subject == "machines in us-west-2"
     assert isinstance(gap.error, PermissionDeniedError)
@@ -103,7 +103,7 @@ def test_a_region_that_is_off_is_one_gap(app: Estate) -> None:
     for action in ("Describe", "GetResources"):
         app.refusals[action] = "OptInRequired"
     findings = fleet(app).found(["me-south-1"])
-    assert findings.found == ()
+    assert findings.resources == ()
     assert [gap.subject for gap in findings.gaps] == ["machines in me-south-1"]
 
 
@@ -122,7 +122,7 @@ def test_a_kind_that_is_denied_is_a_gap(action: str, permission: str, subject: s
     app.machines("llama-1", OURS, [0])
     app.refusals[action] = "AccessDeniedException" if action == "GetResources" else "UnauthorizedOperation"
     findings = fleet(app).found([HOME])
-    assert len([one for one in findings.found if one.kind is ResourceKind.MACHINE]) == 1
+    assert len([one for one in findings.resources if one.kind is ResourceKind.MACHINE]) == 1
     (gap,) = findings.gaps
     assert gap.subject == f"{subject} in {HOME}"
     assert isinstance(gap.error, PermissionDeniedError)
@@ -133,7 +133,7 @@ def test_zones_that_cannot_be_asked_hide_no_machine(app: Estate) -> None:
     app.machines("llama-1", OURS, [0])
     app.refusals["DescribeAvailabilityZones"] = "UnauthorizedOperation"
     findings = fleet(app).found([HOME])
-    assert ([one.zone for one in findings.found], findings.gaps) == ([None], ())
+    assert ([one.zone for one in findings.resources], findings.gaps) == ([None], ())
 
 
 class Things:
@@ -167,8 +167,8 @@ def test_what_was_made_for_machines_is_found_and_released_in_order(app: Estate) 
     things = Things(app)
     (machine,) = app.machines("llama-1", OURS, [0])
     findings = fleet(app).found([HOME])
-    found = others(findings.found)
-    assert findings.found[0].machine_id == machine
+    found = others(findings.resources)
+    assert findings.resources[0].machine_id == machine
     ids = {what: one.machine_id for what, one in found.items()}
     assert ids == {
         "nat gateway": things.gateway,
@@ -184,7 +184,7 @@ def test_what_was_made_for_machines_is_found_and_released_in_order(app: Estate) 
     assert {(one.attempt, one.state_id, one.rank) for one in found.values()} == {("llama-1", OURS, None)}
 
     app.calls.clear()
-    backwards = list(reversed(findings.found))
+    backwards = list(reversed(findings.resources))
     answers = dict(zip(backwards, fleet(app).release(backwards), strict=True))
     by_hand = {one.what for one, error in answers.items() if error is not None and "by hand" in error.remedy}
     assert by_hand == {"vpc", "subnet"}
@@ -200,7 +200,7 @@ def test_what_was_made_for_machines_is_found_and_released_in_order(app: Estate) 
     assert [call.split()[0] for call in app.calls if call.split()[0] in endings] == endings
     assert things.volumes() == {things.foreign}
     assert things.ec2.describe_addresses()["Addresses"] == []
-    left = others(fleet(app).found([HOME]).found)
+    left = others(fleet(app).found([HOME]).resources)
     assert set(left) == {"vpc", "subnet"}
 
 
@@ -222,7 +222,7 @@ def test_what_a_machine_still_holds_is_tried_again(app: Estate) -> None:
     app.machines("llama-1", OURS, [0])
     app.refusals["DeleteSecurityGroup"] = "DependencyViolation"
     app.times["DeleteSecurityGroup"] = 3
-    chosen = [one for one in fleet(app).found([HOME]).found if one.machine_id[:2] in ("i-", "sg")]
+    chosen = [one for one in fleet(app).found([HOME]).resources if one.machine_id[:2] in ("i-", "sg")]
     app.calls.clear()
     assert fleet(app).release(chosen) == (None, None)
     assert app.calls.count(f"DeleteSecurityGroup {HOME}") == 4
@@ -233,7 +233,7 @@ def test_what_a_machine_still_holds_is_tried_again(app: Estate) -> None:
 def test_what_something_else_holds_is_not_waited_for(app: Estate) -> None:
     Things(app)
     app.refusals["DeleteSecurityGroup"] = "DependencyViolation"
-    chosen = [one for one in fleet(app).found([HOME]).found if one.machine_id.startswith("sg-")]
+    chosen = [one for one in fleet(app).found([HOME]).resources if one.machine_id.startswith("sg-")]
     app.calls.clear()
     (error,) = fleet(app).release(chosen)
     assert error is not None
@@ -246,7 +246,7 @@ def test_patience_ends(app: Estate) -> None:
     Things(app)
     app.machines("llama-1", OURS, [0])
     app.refusals["DeleteSecurityGroup"] = "DependencyViolation"
-    chosen = [one for one in fleet(app).found([HOME]).found if one.machine_id[:2] in ("i-", "sg")]
+    chosen = [one for one in fleet(app).found([HOME]).resources if one.machine_id[:2] in ("i-", "sg")]
     first, second = fleet(app, patience_s=0.2).release(chosen)
     assert first is None
     assert second is not None
@@ -255,7 +255,7 @@ def test_patience_ends(app: Estate) -> None:
 
 def test_an_address_that_a_gateway_uses_is_not_torn_away(app: Estate) -> None:
     things = Things(app)
-    found = others(fleet(app).found([HOME]).found)
+    found = others(fleet(app).found([HOME]).resources)
     (error,) = fleet(app).release([found["elastic ip"]])
     assert error is not None
     assert "still in use" in str(error)
@@ -270,16 +270,16 @@ def test_an_open_spot_request_is_found_and_cancelled(app: Estate) -> None:
         LaunchSpecification={"ImageId": "ami-12c6146b", "InstanceType": "p5.48xlarge"},
         TagSpecifications=specification("spot-instances-request", "llama-1", OURS),
     )["SpotInstanceRequests"][0]
-    found = others(fleet(app).found([HOME]).found)
+    found = others(fleet(app).found([HOME]).resources)
     one = found["spot request"]
     assert (one.machine_id, one.billed) == (made["SpotInstanceRequestId"], False)
     assert fleet(app).release([one]) == (None,)
-    assert others(fleet(app).found([HOME]).found) == {}
+    assert others(fleet(app).found([HOME]).resources) == {}
 
 
 def test_the_spot_request_of_a_machine_is_cancelled_first(app: Estate) -> None:
     machines = app.machines("llama-1", OURS, range(2))
-    found = fleet(app).found([HOME]).found
+    found = fleet(app).found([HOME]).resources
     app.calls.clear()
     app.bodies.clear()
     fleet(app).release(found)
@@ -290,7 +290,7 @@ def test_the_spot_request_of_a_machine_is_cancelled_first(app: Estate) -> None:
 
 def test_requests_that_cannot_be_asked_keep_no_machine_alive(app: Estate) -> None:
     app.machines("llama-1", OURS, range(2))
-    found = fleet(app).found([HOME]).found
+    found = fleet(app).found([HOME]).resources
     app.refusals["DescribeSpotInstanceRequests"] = "UnauthorizedOperation"
     assert fleet(app).release(found) == (None, None)
     assert app.running() == set()
@@ -298,7 +298,7 @@ def test_requests_that_cannot_be_asked_keep_no_machine_alive(app: Estate) -> Non
 
 def test_one_bad_id_does_not_keep_the_others_alive(app: Estate) -> None:
     made = app.machines("llama-1", OURS, range(5))
-    found = list(fleet(app).found([HOME]).found)
+    found = list(fleet(app).found([HOME]).resources)
     found[2] = replace(found[2], machine_id="i-00000000000000bad")
     assert fleet(app).release(found) == (None,) * 5
     assert app.running() == {made[2]}
@@ -306,7 +306,7 @@ def test_one_bad_id_does_not_keep_the_others_alive(app: Estate) -> None:
 
 def test_machines_that_may_not_be_ended_are_said_one_by_one(app: Estate) -> None:
     app.machines("llama-1", OURS, range(3))
-    found = fleet(app).found([HOME]).found
+    found = fleet(app).found([HOME]).resources
     app.refusals["TerminateInstances"] = "UnauthorizedOperation"
     answers = fleet(app).release(found)
     assert all(isinstance(error, PermissionDeniedError) for error in answers)
@@ -319,13 +319,13 @@ def test_a_passing_fault_is_tried_again(app: Estate) -> None:
     for action in ("DescribeInstances", "TerminateInstances"):
         app.refusals[action], app.times[action] = "InternalError", 1
     found = fleet(app).found([HOME])
-    assert (len(found.found), found.gaps) == (1, ())
-    assert fleet(app).release(found.found) == (None,)
+    assert (len(found.resources), found.gaps) == (1, ())
+    assert fleet(app).release(found.resources) == (None,)
 
 
 def test_without_an_account_nothing_is_said_to_be_empty(app: Estate, monkeypatch: pytest.MonkeyPatch) -> None:
     app.machines("llama-1", OURS, [0])
-    (one,) = fleet(app).found([HOME]).found
+    (one,) = fleet(app).found([HOME]).resources
     settings = Settings(credentials=False, endpoints={"ec2": app.url, "tag": app.url})
     unused = AwsFleet("aws", session("aws", settings))
     with pytest.raises(AccountNotUsedError):
@@ -340,7 +340,7 @@ def test_without_an_account_nothing_is_said_to_be_empty(app: Estate, monkeypatch
 
 def test_no_network_is_a_gap_and_an_error(app: Estate) -> None:
     app.machines("llama-1", OURS, [0])
-    (one,) = fleet(app).found([HOME]).found
+    (one,) = fleet(app).found([HOME]).resources
     url = f"http://127.0.0.1:{closed_port()}"
     away = AwsFleet("aws", session("aws", Settings(endpoints={"ec2": url, "tag": url})))
     (gap,) = away.found([HOME]).gaps

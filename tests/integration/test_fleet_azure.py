@@ -62,7 +62,7 @@ def infiniband(app: Subscription, attempt: str, state: str, count: int) -> list[
 
 
 def machines(fleet: AzureFleet) -> list[CloudResource]:
-    return [one for one in fleet.found([]).found if one.kind is ResourceKind.MACHINE]
+    return [one for one in fleet.found([]).resources if one.kind is ResourceKind.MACHINE]
 
 
 def test_machines_and_their_group_are_found(app: Subscription, fleet: AzureFleet) -> None:
@@ -71,13 +71,13 @@ def test_machines_and_their_group_are_found(app: Subscription, fleet: AzureFleet
     app.machine("databases", "database", {})
     findings = fleet.found([])
     assert findings.gaps == ()
-    assert [(one.kind, one.machine_id, one.rank) for one in findings.found[:3]] == [
+    assert [(one.kind, one.machine_id, one.rank) for one in findings.resources[:3]] == [
         ("machine", id_, rank) for rank, id_ in enumerate(made)
     ]
-    (group,) = findings.found[3:]
+    (group,) = findings.resources[3:]
     assert (group.kind, group.what, group.billed) == ("other", "resource group stepfare-llama-1", True)
     assert (group.attempt, group.state_id, group.rank) == ("llama-1", OURS, None)
-    first = findings.found[0]
+    first = findings.resources[0]
     assert (first.region, first.zone, first.what) == ("eastus", "2", "virtual machine Standard_NC40ads_H100_v5")
     assert first.since is not None
     assert first.since.isoformat().startswith("2026-11-21T17:00:00")
@@ -96,14 +96,14 @@ def test_a_scale_set_shows_its_machines_by_their_number(app: Subscription, fleet
 def test_regions_limit_what_is_found(app: Subscription, fleet: AzureFleet) -> None:
     gang(app, "llama-1", OURS, 1, "eastus")
     gang(app, "bert-1", OURS, 1, "westeurope")
-    assert {one.attempt for one in fleet.found(["westeurope"]).found} == {"bert-1"}
+    assert {one.attempt for one in fleet.found(["westeurope"]).resources} == {"bert-1"}
 
 
 def test_ending_the_group_ends_everything_in_it(app: Subscription, fleet: AzureFleet) -> None:
     gang(app, "llama-1", OURS, 4)
     others = gang(app, "llama-2", THEIRS, 2)
     foreign = app.machine("databases", "database", {})
-    ours = [one for one in fleet.found([]).found if one.state_id == OURS]
+    ours = [one for one in fleet.found([]).resources if one.state_id == OURS]
     app.calls.clear()
     assert fleet.release(ours) == (None,) * 5
     assert [call for call in app.calls if call.startswith("DELETE")] == ["DELETE /resourcegroups/stepfare-llama-1"]
@@ -119,26 +119,26 @@ def test_a_machine_alone_is_ended_alone(make: object, app: Subscription, fleet: 
     second = machines(fleet)[1]
     assert fleet.release([second]) == (None,)
     assert app.machines() == {made[0], made[2]}
-    assert [one.kind for one in fleet.found([]).found].count(ResourceKind.OTHER) == 1
+    assert [one.kind for one in fleet.found([]).resources].count(ResourceKind.OTHER) == 1
 
 
 def test_sixty_machines_of_many_attempts(app: Subscription, fleet: AzureFleet) -> None:
     for number in range(30):
         gang(app, f"llama-{number}", OURS if number % 2 else THEIRS, 2)
-    found = fleet.found([]).found
+    found = fleet.found([]).resources
     assert len(found) == 90
     mine = [one for one in found if one.state_id == OURS]
     assert fleet.release(mine) == (None,) * 45
-    assert {one.state_id for one in fleet.found([]).found} == {THEIRS}
+    assert {one.state_id for one in fleet.found([]).resources} == {THEIRS}
     assert len(app.machines()) == 30
 
 
 def test_what_is_on_its_way_out_is_said_and_not_ordered_again(app: Subscription, fleet: AzureFleet) -> None:
     gang(app, "llama-1", OURS, 2)
-    found = fleet.found([]).found
+    found = fleet.found([]).resources
     app.polls = 50
     assert fleet.release(found) == (None,) * 3
-    going = fleet.found([]).found
+    going = fleet.found([]).resources
     assert [(one.going, one.billed) for one in going] == [(True, False)] * 3
     app.calls.clear()
     assert fleet.release(going) == (None,) * 3
@@ -147,7 +147,7 @@ def test_what_is_on_its_way_out_is_said_and_not_ordered_again(app: Subscription,
 
 def test_a_group_that_is_locked_leaves_its_machines_to_be_ended(app: Subscription, fleet: AzureFleet) -> None:
     gang(app, "llama-1", OURS, 2)
-    found = fleet.found([]).found
+    found = fleet.found([]).resources
     app.refusals["DELETE /resourcegroups/stepfare-llama-1"] = (409, "ScopeLocked")
     app.times["DELETE /resourcegroups/stepfare-llama-1"] = 1
     first, second, group = fleet.release(found)
@@ -159,7 +159,7 @@ def test_a_group_that_is_locked_leaves_its_machines_to_be_ended(app: Subscriptio
 
 def test_a_group_that_another_attempt_has_now_is_left_alone(app: Subscription, fleet: AzureFleet) -> None:
     made = gang(app, "llama-1", OURS, 1)
-    found = fleet.found([]).found
+    found = fleet.found([]).resources
     app.remove(made[0].partition("/providers")[0])
     gang(app, "llama-1", OURS, 1)
     for row in app.things.values():
@@ -183,7 +183,7 @@ def test_a_group_that_another_attempt_has_now_is_left_alone(app: Subscription, f
 )
 def test_anything_else_is_not_released(id_: str, app: Subscription, fleet: AzureFleet) -> None:
     made = gang(app, "llama-1", OURS, 1)
-    one = replace(fleet.found([]).found[0], machine_id=id_)
+    one = replace(fleet.found([]).resources[0], machine_id=id_)
     app.calls.clear()
     (error,) = fleet.release([one])
     assert isinstance(error, ProviderError)
@@ -223,12 +223,12 @@ def test_a_list_that_is_denied_is_a_gap(
     assert isinstance(gap.error, PermissionDeniedError)
     assert gap.error.permission == permission
     assert "providers/azure/provisioner.json" in gap.error.remedy
-    assert fleet.found([]).found
+    assert fleet.found([]).resources
 
 
 def test_what_may_not_be_ended_is_said(app: Subscription, fleet: AzureFleet) -> None:
     made = gang(app, "llama-1", OURS, 1)
-    found = fleet.found([]).found
+    found = fleet.found([]).resources
     app.refusals["DELETE"] = (403, "AuthorizationFailed")
     machine, group = fleet.release(found)
     assert isinstance(machine, PermissionDeniedError)
@@ -244,7 +244,7 @@ def test_a_passing_fault_is_tried_again(app: Subscription, fleet: AzureFleet) ->
         app.refusals[start], app.times[start] = (503, "ServiceUnavailable"), 1
     findings = fleet.found([])
     assert findings.gaps == ()
-    assert fleet.release(findings.found) == (None, None)
+    assert fleet.release(findings.resources) == (None, None)
     assert app.machines() == set()
 
 

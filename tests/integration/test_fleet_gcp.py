@@ -58,8 +58,10 @@ def test_machines_are_found_in_every_zone_over_pages(app: Project, fleet: GcpFle
     app.machine("database", {"team": "research"})
     findings = fleet.found([])
     assert findings.gaps == ()
-    assert sorted(one.machine_id for one in findings.found) == sorted(path for paths in made.values() for path in paths)
-    first = machines(findings.found)[0]
+    assert sorted(one.machine_id for one in findings.resources) == sorted(
+        path for paths in made.values() for path in paths
+    )
+    first = machines(findings.resources)[0]
     assert (first.region, first.zone, first.what, first.rank) == (
         "europe-west4",
         "europe-west4-a",
@@ -76,13 +78,13 @@ def test_regions_limit_what_is_found(app: Project, fleet: GcpFleet) -> None:
     gang(app, "llama-1", OURS, 2, "us-central1-b")
     gang(app, "bert-1", OURS, 1, "europe-west4-a")
     app.add("global/networks/stepfare-llama-1")
-    found = fleet.found(["us-central1"]).found
+    found = fleet.found(["us-central1"]).resources
     assert [(one.kind, one.attempt) for one in found] == [("machine", "llama-1")] * 2 + [("other", "llama-1")]
 
 
 def test_an_answer_that_ignores_the_filter_finds_no_strangers(app: Project, fleet: GcpFleet) -> None:
     app.machine("database", {"stepfare_attempt": ""})
-    assert fleet.found([]).found == ()
+    assert fleet.found([]).resources == ()
 
 
 @pytest.mark.parametrize(
@@ -97,7 +99,7 @@ def test_what_is_not_running_is_said(
     status: str, what: str, billed: bool, going: bool, app: Project, fleet: GcpFleet
 ) -> None:
     app.machine("stepfare-a-0", labels_of("a", OURS, 0), status=status)
-    (one,) = fleet.found([]).found
+    (one,) = fleet.found([]).resources
     assert (one.what, one.billed, one.going) == (what, billed, going)
 
 
@@ -105,7 +107,7 @@ def test_a_disk_that_outlived_its_machine_is_released(app: Project, fleet: GcpFl
     gang(app, "llama-1", OURS, 1)
     disk = app.add(f"zones/{ZONES[0]}/disks/left", labels=labels_of("llama-1", OURS), sizeGb="500")
     foreign = app.add(f"zones/{ZONES[0]}/disks/foreign", labels={}, sizeGb="10")
-    found = fleet.found([]).found
+    found = fleet.found([]).resources
     assert [(one.kind, one.what, one.billed) for one in found] == [
         ("machine", "instance a3-highgpu-8g", True),
         ("other", "disk of 500 GiB", True),
@@ -122,7 +124,7 @@ def test_what_is_known_by_its_name_is_shown_and_left_alone(app: Project, fleet: 
     app.add("global/firewalls/stepfare-llama-1")
     app.add("regions/us-central1/subnetworks/stepfare-llama-1-host")
     app.add("regions/us-central1/resourcePolicies/stepfare-llama-1")
-    found = fleet.found([]).found
+    found = fleet.found([]).resources
     assert sorted(one.what for one in found) == [
         "firewall rule",
         "network",
@@ -140,22 +142,22 @@ def test_what_is_known_by_its_name_is_shown_and_left_alone(app: Project, fleet: 
 def test_sixty_machines_are_ended_at_the_same_time(app: Project, fleet: GcpFleet) -> None:
     gang(app, "llama-1", OURS, 60)
     others = gang(app, "llama-2", THEIRS, 2)
-    mine = [one for one in machines(fleet.found([]).found) if one.state_id == OURS]
+    mine = [one for one in machines(fleet.found([]).resources) if one.state_id == OURS]
     assert fleet.release(mine) == (None,) * 60
     assert app.machines() == set(others)
-    assert machines(fleet.found([]).found)[0].state_id == THEIRS
+    assert machines(fleet.found([]).resources)[0].state_id == THEIRS
 
 
 def test_a_machine_is_ended_by_its_number(app: Project, fleet: GcpFleet) -> None:
     (path,) = gang(app, "llama-1", OURS, 1)
     number = app.things[path]["id"]
-    fleet.release(fleet.found([]).found)
+    fleet.release(fleet.found([]).resources)
     assert f"DELETE /zones/{ZONES[0]}/instances/{number}" in app.calls
 
 
 def test_a_name_that_another_attempt_has_now_is_left_alone(app: Project, fleet: GcpFleet) -> None:
     (path,) = gang(app, "llama-1", OURS, 1)
-    (one,) = fleet.found([]).found
+    (one,) = fleet.found([]).resources
     app.things[path]["labels"] = labels_of("llama-2", THEIRS, 0)
     (error,) = fleet.release([one])
     assert error is not None
@@ -165,7 +167,7 @@ def test_a_name_that_another_attempt_has_now_is_left_alone(app: Project, fleet: 
 
 def test_a_machine_of_another_project_is_refused(app: Project, fleet: GcpFleet) -> None:
     gang(app, "llama-1", OURS, 1)
-    (one,) = fleet.found([]).found
+    (one,) = fleet.found([]).resources
     foreign = replace(one, machine_id=one.machine_id.replace(PROJECT, "elsewhere"))
     (error,) = fleet.release([foreign])
     assert error is not None
@@ -175,7 +177,7 @@ def test_a_machine_of_another_project_is_refused(app: Project, fleet: GcpFleet) 
 def test_an_operation_that_fails_is_an_error(app: Project, fleet: GcpFleet) -> None:
     gang(app, "llama-1", OURS, 2)
     app.failing["stepfare-llama-1-1"] = "INTERNAL_ERROR"
-    first, second = fleet.release(fleet.found([]).found)
+    first, second = fleet.release(fleet.found([]).resources)
     assert first is None
     assert second is not None
     assert "INTERNAL_ERROR" in str(second)
@@ -187,15 +189,15 @@ def test_an_order_that_takes_long_counts_as_taken(served: tuple[Project, str]) -
     gang(app, "llama-1", OURS, 1)
     app.polls = 1000
     fleet = fleet_at(url, patience_s=0.1)
-    assert fleet.release(fleet.found([]).found) == (None,)
-    (one,) = fleet.found([]).found
+    assert fleet.release(fleet.found([]).resources) == (None,)
+    (one,) = fleet.found([]).resources
     assert (one.going, one.billed) == (True, False)
 
 
 @pytest.mark.parametrize("reason", ["resourceNotReady", "resourceInUseByAnotherResource"])
 def test_a_machine_that_is_busy_is_tried_again(reason: str, app: Project, fleet: GcpFleet) -> None:
     gang(app, "llama-1", OURS, 1)
-    found = fleet.found([]).found
+    found = fleet.found([]).resources
     app.refusals["DELETE"], app.times["DELETE"] = (400, reason), 2
     assert fleet.release(found) == (None,)
     assert app.machines() == set()
@@ -206,7 +208,7 @@ def test_a_zone_that_does_not_answer_is_a_gap(app: Project, fleet: GcpFleet) -> 
     gang(app, "llama-2", OURS, 1, "us-central1-b")
     app.silent.add("us-central1-b")
     findings = fleet.found([])
-    assert [one.attempt for one in machines(findings.found)] == ["llama-1"]
+    assert [one.attempt for one in machines(findings.resources)] == ["llama-1"]
     assert [gap.subject for gap in findings.gaps] == ["machines in us-central1-b", "disks in us-central1-b"]
     assert isinstance(findings.gaps[0].error, TransientError)
 
@@ -223,12 +225,12 @@ def test_a_list_that_is_denied_is_a_gap(call: permissions.ApiCall, app: Project,
     assert gap.error.permission == call.permission
     assert "providers/gcp/provisioner.yaml" in gap.error.remedy
     if kind != "instances":
-        assert len(machines(findings.found)) == 1
+        assert len(machines(findings.resources)) == 1
 
 
 def test_a_machine_that_may_not_be_ended_is_said(app: Project, fleet: GcpFleet) -> None:
     gang(app, "llama-1", OURS, 1)
-    found = fleet.found([]).found
+    found = fleet.found([]).resources
     app.refusals["DELETE"] = (403, "forbidden")
     (error,) = fleet.release(found)
     assert isinstance(error, PermissionDeniedError)
@@ -238,7 +240,7 @@ def test_a_machine_that_may_not_be_ended_is_said(app: Project, fleet: GcpFleet) 
 
 def test_a_proxy_that_knows_nothing_does_not_say_gone(app: Project, fleet: GcpFleet) -> None:
     gang(app, "llama-1", OURS, 1)
-    found = fleet.found([]).found
+    found = fleet.found([]).resources
     app.refusals["GET /zones"] = (404, "")
     (error,) = fleet.release(found)
     assert error is not None

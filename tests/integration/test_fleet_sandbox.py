@@ -58,7 +58,7 @@ def fleet(grace_s: float = 10.0) -> SandboxFleet:
 
 def found(*nodes: Node) -> list[CloudResource]:
     """These nodes, as the fleet finds them, in their order."""
-    by_id = {one.machine_id: one for one in fleet().found(()).found}
+    by_id = {one.machine_id: one for one in fleet().found(()).resources}
     return [by_id[node.id] for node in nodes]
 
 
@@ -187,7 +187,7 @@ def test_a_process_that_cannot_be_read_is_nobodys(
 
     assert found(node)
     monkeypatch.setattr(psutil.Process, "environ", refuse)
-    assert [one for one in fleet().found(()).found if one.machine_id == node.id] == []
+    assert [one for one in fleet().found(()).resources if one.machine_id == node.id] == []
 
 
 def test_what_cannot_be_ended_is_said(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,7 +208,7 @@ def test_a_command_on_the_node_does_not_end_itself(start: Start, tmp_path: Path)
     program = (
         f"import os, sys; sys.path.insert(0, {str(ROOT)!r})\n"
         "from tests.integration.test_fleet_sandbox import fleet\n"
-        "mine = [f for f in fleet().found(()).found if f.machine_id == os.environ['STEPFARE_NODE_ID']]\n"
+        "mine = [f for f in fleet().found(()).resources if f.machine_id == os.environ['STEPFARE_NODE_ID']]\n"
         "print(len(mine), fleet().release(mine)[0], flush=True)"
     )
     command: Sequence[str] = [sys.executable, "-c", program]

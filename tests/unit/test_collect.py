@@ -45,7 +45,7 @@ class Scripted:
             what.wait(30)
         return FetchResult(rows_read=1)
 
-    def stock(self, wanted: Sequence[GangQuery]) -> Sequence[StockHint]:
+    def stock(self, queries: Sequence[GangQuery]) -> Sequence[StockHint]:
         return ()
 
     def allowances(self, regions: Sequence[str]) -> AccountAllowances:

@@ -126,7 +126,7 @@ def test_machines_of_an_attempt_that_cannot_be_read_are_no_orphans(tmp_path: Pat
                 )
             )
 
-        def release(self, found: object) -> tuple[None, ...]:
+        def release(self, resources: object) -> tuple[None, ...]:
             raise AssertionError
 
     with bare_site(tmp_path, fleet=lambda _: Fleet()) as site:

@@ -37,15 +37,15 @@ class SpotAdvice:
         return self.as_of if instance_type in self.bands else None
 
 
-def read_advice(cloud: str, region: str, document: Any, wanted: frozenset[str]) -> SpotAdvice:
-    """Return the advice for the ``wanted`` types in ``region``; empty where the file does not cover it.
+def read_advice(cloud: str, region: str, document: Any, instance_types: frozenset[str]) -> SpotAdvice:
+    """Return the advice for these instance types in ``region``; empty where the file does not cover it.
 
     UnreadableError when the file is not of the form above.
     """
     labels, regions = _parts(cloud, document)
     bands, savings, dropped = {}, {}, []
     for name, entry in sorted((regions.get(region) or {}).get("Linux", {}).items()):
-        if name not in wanted:
+        if name not in instance_types:
             continue
         band, saving = labels.get(entry.get("r"), ""), entry.get("s")
         if band in AWS_BANDS:

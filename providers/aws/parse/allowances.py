@@ -102,7 +102,7 @@ def read_reservations(cloud: str, region: str, rows: Iterable[Mapping[str, Any]]
                 prepaid=block,
             )
         )
-    return tuple(sorted(reservations, key=lambda one: one.name))
+    return tuple(sorted(reservations, key=lambda reservation: reservation.name))
 
 
 def _moment(text: str | None) -> datetime | None:

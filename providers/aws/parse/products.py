@@ -19,8 +19,8 @@ _HOURLY = frozenset({"Hrs", "Hours", "Hour"})
 _BY_THE_HOUR = frozenset({"", "OnDemand"})
 
 
-def read_products(cloud: str, region: str, products: Iterable[str], wanted: frozenset[str]) -> OnDemandPrices:
-    """Return prices of the ``wanted`` instance types among ``products`` (JSON texts).
+def read_products(cloud: str, region: str, products: Iterable[str], instance_types: frozenset[str]) -> OnDemandPrices:
+    """Return prices of these instance types among ``products`` (JSON texts).
 
     UnreadableError when one of them is not of the documented form: nothing of them is used.
     """
@@ -34,7 +34,7 @@ def read_products(cloud: str, region: str, products: Iterable[str], wanted: froz
             terms = product["terms"].get("OnDemand", {})
         except (ValueError, KeyError, TypeError, AttributeError):
             raise UnreadableError(cloud, f"a product in the price list of {region} cannot be read") from None
-        if name in wanted and attributes.get("marketoption", "") in _BY_THE_HOUR:
+        if name in instance_types and attributes.get("marketoption", "") in _BY_THE_HOUR:
             _read_terms(rows, name, sku, terms)
     return rows.resolve(count)
 

@@ -36,9 +36,14 @@ class SpotRows:
 
 
 def read_history(
-    cloud: str, region: str, rows: Iterable[Row], zones: Mapping[str, str], wanted: frozenset[str], now: datetime
+    cloud: str,
+    region: str,
+    rows: Iterable[Row],
+    zones: Mapping[str, str],
+    instance_types: frozenset[str],
+    now: datetime,
 ) -> SpotRows:
-    """Return the prices of the ``wanted`` types in the history; other rows are ignored.
+    """Return the prices of these instance types in the history; other rows are ignored.
 
     ``zones`` is zone name to zone id. The same row twice counts once; two prices for one moment do not count at all.
     """
@@ -47,7 +52,7 @@ def read_history(
     dropped: dict[DroppedRow, None] = {}
     for row in rows:
         name, text, at = row.get("InstanceType"), row.get("SpotPrice"), row.get("Timestamp")
-        if name not in wanted:
+        if name not in instance_types:
             continue
         place = row.get("AvailabilityZone") or ""
         zone = row.get("AvailabilityZoneId") or zones.get(place)

@@ -18,7 +18,7 @@ SCORED_TYPES = 3
 
 
 def find_largest_gangs(
-    wanted: Iterable[GangQuery], market: Market, everywhere: tuple[str, ...]
+    queries: Iterable[GangQuery], market: Market, everywhere: tuple[str, ...]
 ) -> Mapping[tuple[str, str], int]:
     """Return, by instance type and region, the most machines that are wanted there.
 
@@ -26,7 +26,7 @@ def find_largest_gangs(
     against a daily limit.
     """
     gangs: dict[tuple[str, str], int] = {}
-    for gang in wanted:
+    for gang in queries:
         if gang.market is not market:
             continue
         for region in gang.regions or everywhere:

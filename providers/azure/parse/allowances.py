@@ -73,7 +73,7 @@ def read_reservations(
                 prepaid=bool(schedule),
             )
         )
-    return tuple(sorted(found, key=lambda one: one.name))
+    return tuple(sorted(found, key=lambda reservation: reservation.name))
 
 
 def region_of(group: Mapping[str, object]) -> str:

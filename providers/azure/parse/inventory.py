@@ -28,13 +28,13 @@ def group_path(id_: str) -> str:
 
 def read_groups(cloud: str, rows: Iterable[Row]) -> Mapping[str, CloudResource]:
     """Return tagged resource groups, by :func:`group_path`. They are billed for what is in them."""
-    found: dict[str, CloudResource] = {}
+    groups: dict[str, CloudResource] = {}
     for row in rows:
         tags, id_ = _marks(row), str(row.get("id", ""))
         if tags is not None and group_path(id_):
             what = f"resource group {row.get('name', '')}"
-            found[group_path(id_)] = _found(cloud, row, tags, id_, what, ResourceKind.OTHER)
-    return found
+            groups[group_path(id_)] = _found(cloud, row, tags, id_, what, ResourceKind.OTHER)
+    return groups
 
 
 def read_machines(cloud: str, rows: Iterable[Row], groups: Mapping[str, CloudResource]) -> Iterator[CloudResource]:

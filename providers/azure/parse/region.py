@@ -120,9 +120,9 @@ def _is_known(context: RegionContext, instance_type: str) -> bool:
 
 def _machine(context: RegionContext, instance_type: str, sku: Sku | None) -> Machine | None:
     """Return the machine of the book, else the one that the API describes."""
-    known = context.book.machine(context.cloud, instance_type)
-    if known is not None or sku is None:
-        return known
+    book_machine = context.book.machine(context.cloud, instance_type)
+    if book_machine is not None or sku is None:
+        return book_machine
     return build_machine(sku, context.book, context.cloud, context.now.date())
 
 

@@ -121,10 +121,10 @@ def _has_accelerators(name: str) -> bool:
     return accelerator_of(name) is not None
 
 
-def _join_rows(one: Sku, other: Sku) -> Sku:
+def _join_rows(sku: Sku, other: Sku) -> Sku:
     """Join two rows of one size (one for each zone, for example): wherever either may be started."""
-    zones = tuple(sorted({*one.zones, *other.zones}))
-    return replace(one, zones=zones, restricted=one.restricted and other.restricted)
+    zones = tuple(sorted({*sku.zones, *other.zones}))
+    return replace(sku, zones=zones, restricted=sku.restricted and other.restricted)
 
 
 def _sku(row: Mapping[str, object], name: str, region: str) -> Sku:

@@ -49,10 +49,10 @@ def _form(text: str) -> str:
 class AcceleratorIndex:
     """The book's accelerators by model. Immutable once made."""
 
-    def __init__(self, known: Iterable[Accelerator]) -> None:
+    def __init__(self, accelerators: Iterable[Accelerator]) -> None:
         self._models: dict[str, list[_Known]] = {}
         self._of: dict[str, str] = {}
-        for accelerator in known:
+        for accelerator in accelerators:
             parts = _OWN_NAME.fullmatch(accelerator.name.upper())
             if parts is None:
                 continue

@@ -206,10 +206,10 @@ class _Collector:
     def _machine(self, listing: CatalogueListing) -> Machine | str:
         count, gib = listing.accelerator_count, listing.accelerator_gib
         key = (listing.instance_type, listing.accelerator, count, gib, listing.vcpus, listing.memory_gib)
-        found = self._machines.get(key)
-        if found is None:
-            found = self._machines[key] = self._work_out(listing)
-        return found
+        machine = self._machines.get(key)
+        if machine is None:
+            machine = self._machines[key] = self._work_out(listing)
+        return machine
 
     def _work_out(self, listing: CatalogueListing) -> Machine | str:
         known = self._book.machine(self._terms.cloud, listing.instance_type)

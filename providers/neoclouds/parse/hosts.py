@@ -70,7 +70,7 @@ class _WrongFieldError(ValueError):
         self.name = name
 
 
-def read_hosts(answer: Any, known: AcceleratorIndex) -> tuple[list[HostGroup], CatalogueContent]:
+def read_hosts(answer: Any, accelerators: AcceleratorIndex) -> tuple[list[HostGroup], CatalogueContent]:
     """Return the groups, sorted, and a reading that lists them and names what was left out.
 
     ``answer`` is JSON with its fractions as Decimal. ValueError when it is not of the known form.
@@ -81,7 +81,7 @@ def read_hosts(answer: Any, known: AcceleratorIndex) -> tuple[list[HostGroup], C
     reading = CatalogueContent(rows=len(offers))
     hosts: dict[str, _Host] = {}
     for line, offer in enumerate(offers, start=1):
-        host = _take(line, offer, known, reading)
+        host = _take(line, offer, accelerators, reading)
         if host is not None:
             hosts[host.id] = host
     groups = sorted(_grouped(hosts.values()), key=lambda g: (g.region, g.instance_type, g.market))
@@ -97,7 +97,7 @@ def format_location(text: str) -> str:
     return name.strip().lower().replace(" ", "").replace(",", "-")
 
 
-def _take(line: int, offer: Any, known: AcceleratorIndex, reading: CatalogueContent) -> _Host | None:
+def _take(line: int, offer: Any, accelerators: AcceleratorIndex, reading: CatalogueContent) -> _Host | None:
     if not isinstance(offer, dict):
         reading.bad.append(BadRow(line, "", "is no mapping", "", f"offer {line}", ""))
         return None
@@ -107,7 +107,7 @@ def _take(line: int, offer: Any, known: AcceleratorIndex, reading: CatalogueCont
     place = offer.get("geolocation")
     region = format_location(place) if isinstance(place, str) else ""
     try:
-        host = _read(offer, region, known)
+        host = _read(offer, region, accelerators)
     except _WrongFieldError as wrong:
         reading.bad.append(BadRow(line, wrong.name, str(wrong), str(offer.get(wrong.name))[:60], label, region or "?"))
         return None
@@ -117,13 +117,13 @@ def _take(line: int, offer: Any, known: AcceleratorIndex, reading: CatalogueCont
     return host
 
 
-def _read(offer: Mapping[str, Any], region: str, known: AcceleratorIndex) -> _Host | str:
+def _read(offer: Mapping[str, Any], region: str, accelerators: AcceleratorIndex) -> _Host | str:
     name, count, memory = offer.get("gpu_name"), offer.get("num_gpus"), _number(offer, "gpu_ram")
     if not isinstance(name, str):
         raise _WrongFieldError("gpu_name", "is no text")
     if not isinstance(count, int) or not 0 < count <= 64:
         raise _WrongFieldError("num_gpus", "is no count")
-    accelerator = known.find(name, float(memory) / 1024)
+    accelerator = accelerators.find(name, float(memory) / 1024)
     if isinstance(accelerator, str):
         return accelerator
     if not region:

@@ -146,7 +146,7 @@ def _release_unknown_machines(site: ControllerContext, attempt: Attempt, known: 
         findings = fleet.found([attempt.region])
         unknown = [
             found
-            for found in findings.found
+            for found in findings.resources
             if found.attempt == attempt.id
             and found.kind == "machine"
             and found.machine_id not in known

@@ -70,7 +70,7 @@ def record_found_machines(site: ControllerContext, attempt: Attempt) -> None:
     unrecorded = {node.rank for node in site.store.attempts.nodes(attempt.id) if node.made_at is None}
     try:
         fleet = site.fleet(attempt.cloud) if unrecorded else None
-        machines = fleet.found([attempt.region]).found if fleet is not None else ()
+        machines = fleet.found([attempt.region]).resources if fleet is not None else ()
     except ProviderError as error:
         site.store.journal.note(attempt.id, "not looked for by tag", site.clock(), error=str(error))
         return

@@ -221,7 +221,7 @@ def release_tagged(
     kinds = {"machine"} if machines_only else {"machine", "other"}
     ours = [
         f
-        for f in findings.found
+        for f in findings.resources
         if f.attempt in attempts and f.state_id == site.store.id and f.kind in kinds and not f.going
     ]
     return dict(zip(ours, fleet.release(ours), strict=True)) if ours else {}
