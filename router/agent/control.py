@@ -158,12 +158,12 @@ class AgentControlFolder:
 
     def known(self) -> dict[str, Any]:
         """Return the progress of the training for a heartbeat, with only the values that make sense."""
-        said, known = self._read("progress.json") or {}, dict(self._saved)
+        said, progress = self._read("progress.json") or {}, dict(self._saved)
         if _is_whole(said.get("step")):
-            known["step"] = said["step"]
-            known.update({name: said[name] for name in ("steps",) if _is_whole(said.get(name))})
-            known.update({name: said[name] for name in ("step_seconds",) if _is_number(said.get(name), 1e9)})
-        return known
+            progress["step"] = said["step"]
+            progress.update({name: said[name] for name in ("steps",) if _is_whole(said.get(name))})
+            progress.update({name: said[name] for name in ("step_seconds",) if _is_number(said.get(name), 1e9)})
+        return progress
 
     def _read_answer(self) -> dict[str, Any] | None:
         try:
@@ -194,9 +194,9 @@ class AgentControlFolder:
         own = said["id"] if isinstance(said.get("id"), str) else ""
         return [{"id": name, **saved} for name in ids[:count] or [own[:LONGEST_ID]]]
 
-    def _failed(self, asked: PendingRequest, why: str) -> dict[str, Any]:
-        self._pending.remove(asked)
-        return {"id": asked.id, "failed": why}
+    def _failed(self, request: PendingRequest, why: str) -> dict[str, Any]:
+        self._pending.remove(request)
+        return {"id": request.id, "failed": why}
 
     def _send_signal(self) -> None:
         """Send SIGUSR1 to the process that asked for one."""
@@ -225,14 +225,14 @@ class AgentControlFolder:
 def _read_helper() -> bytes:
     """Return the helper's source, from the zipapp or from this tree."""
     loader: Any = router.agent.__loader__
-    found: bytes = loader.get_data(str(Path(router.agent.__file__).with_name("helper") / HELPER))
-    return found
+    source: bytes = loader.get_data(str(Path(router.agent.__file__).with_name("helper") / HELPER))
+    return source
 
 
 def _is_whole(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= LARGEST_NUMBER
 
 
-def _is_number(value: Any, most: float) -> TypeGuard[float]:
+def _is_number(value: Any, highest: float) -> TypeGuard[float]:
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return number and math.isfinite(value) and 0 <= value <= most
+    return number and math.isfinite(value) and 0 <= value <= highest

@@ -128,10 +128,10 @@ class ArrowStore:
         sizes: dict[str, int] = {info.path: info.size for info in found if info.is_file}
         return [sizes.get(self._full_path(path)) for path in paths]
 
-    def read(self, path: str, most: int) -> bytes:
+    def read(self, path: str, max_bytes: int) -> bytes:
         """Implement :meth:`CheckpointStore.read`."""
         with self._system.open_input_file(self._full_path(path)) as file:
-            data: bytes = file.read(most)
+            data: bytes = file.read(max_bytes)
             return data
 
     @contextmanager

@@ -45,7 +45,7 @@ class CheckpointStore(Protocol):
     def sizes(self, paths: Sequence[str]) -> list[int | None]:
         """Return the size of each file; None for one that does not exist."""
 
-    def read(self, path: str, most: int) -> bytes:
+    def read(self, path: str, max_bytes: int) -> bytes:
         """Return the content of a small file."""
 
     def open(self, path: str) -> AbstractContextManager[StoreReader]:
@@ -117,10 +117,10 @@ class FolderStore:
         """Implement :meth:`CheckpointStore.sizes`."""
         return [_file_size(self.path / path) for path in paths]
 
-    def read(self, path: str, most: int) -> bytes:
+    def read(self, path: str, max_bytes: int) -> bytes:
         """Implement :meth:`CheckpointStore.read`."""
         with (self.path / path).open("rb") as stream:
-            return stream.read(most)
+            return stream.read(max_bytes)
 
     @contextmanager
     def open(self, path: str) -> Iterator[StoreReader]:

@@ -85,8 +85,8 @@ def _access_problem(path: Path, identity: ProcessIdentity, what: str) -> str:
     return ""
 
 
-def _ways_to_write(path: Path, found: os.stat_result, identity: ProcessIdentity) -> Iterator[bool]:
-    yield bool(found.st_mode & stat.S_IWOTH)
-    yield bool(found.st_mode & stat.S_IWGRP) and found.st_gid in identity.groups
+def _ways_to_write(path: Path, status: os.stat_result, identity: ProcessIdentity) -> Iterator[bool]:
+    yield bool(status.st_mode & stat.S_IWOTH)
+    yield bool(status.st_mode & stat.S_IWGRP) and status.st_gid in identity.groups
     # The system knows access control lists too, but only for this process.
     yield identity == ProcessIdentity.of_process() and os.access(path, os.W_OK)

@@ -27,8 +27,8 @@ from router.jobs.spec import Job
 BookFinding = tuple[tuple[str | int, ...], str, str]  # Path, what, remedy.
 
 
-def _suggest(word: str, known: Collection[str]) -> str:
-    return suggest(word, known, most=40) or "`stepfare offers` lists what there is"
+def _suggest(word: str, valid_names: Collection[str]) -> str:
+    return suggest(word, valid_names, most=40) or "`stepfare offers` lists what there is"
 
 
 @dataclass(frozen=True)

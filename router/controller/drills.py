@@ -93,40 +93,38 @@ def find_targets(
 
 
 def choose_targets(
-    store: StateStore, hand: MachineControl, wanted: str, ranks: Collection[int] = (), *, everything: bool = False
+    store: StateStore, hand: MachineControl, name: str, ranks: Collection[int] = (), *, everything: bool = False
 ) -> tuple[DrillTarget, ...]:
     """Return machines of the newest gang of a job that has any up, or of an attempt.
 
     ``ranks`` selects ranks and ``everything`` all; without either, only the first machine is returned.
     InvalidInputError where there are none, or where they are not the sandbox's.
     """
-    attempts = _attempts(store, wanted)
-    found: tuple[DrillTarget, ...] = ()
-    for attempt in sorted(attempts, key=lambda one: (one.created_at, one.number), reverse=True):
-        found = find_targets(store, hand, [attempt])
-        if found:
+    attempts = _attempts(store, name)
+    targets: tuple[DrillTarget, ...] = ()
+    for attempt in sorted(attempts, key=lambda attempt: (attempt.created_at, attempt.number), reverse=True):
+        targets = find_targets(store, hand, [attempt])
+        if targets:
             break
     else:
         phases = ", ".join(f"{attempt.id} is {attempt.phase}" for attempt in attempts)
-        raise InvalidInputError.single(
-            f"no machine of {wanted} is up: {phases}", remedy="see `stepfare status -o wide`"
-        )
-    there = {target.rank: target for target in found}
+        raise InvalidInputError.single(f"no machine of {name} is up: {phases}", remedy="see `stepfare status -o wide`")
+    there = {target.rank: target for target in targets}
     if missing := sorted(set(ranks) - set(there)):
         up = ", ".join(map(str, sorted(there)))
-        raise InvalidInputError.single(f"rank {missing[0]} of {wanted} is not up; ranks {up} are", field="--rank")
+        raise InvalidInputError.single(f"rank {missing[0]} of {name} is not up; ranks {up} are", field="--rank")
     if everything:
-        return found
-    return tuple(there[rank] for rank in sorted(set(ranks))) if ranks else found[:1]
+        return targets
+    return tuple(there[rank] for rank in sorted(set(ranks))) if ranks else targets[:1]
 
 
-def _attempts(store: StateStore, wanted: str) -> list[Attempt]:
-    attempts = [attempt for attempt in store.attempts.find() if wanted in (attempt.id, attempt.job)]
+def _attempts(store: StateStore, name: str) -> list[Attempt]:
+    attempts = [attempt for attempt in store.attempts.find() if name in (attempt.id, attempt.job)]
     if not attempts:
-        raise InvalidInputError.single(f"no job or attempt has the name {wanted}", remedy="see `stepfare status --all`")
+        raise InvalidInputError.single(f"no job or attempt has the name {name}", remedy="see `stepfare status --all`")
     alive = [attempt for attempt in attempts if not attempt.phase.is_over]
     if not alive:
-        raise InvalidInputError.single(f"{wanted} has no running attempt", remedy="see `stepfare status --all`")
+        raise InvalidInputError.single(f"{name} has no running attempt", remedy="see `stepfare status --all`")
     for attempt in alive:
         if not _is_sandbox(attempt.cloud):
             raise InvalidInputError.single(
@@ -143,20 +141,23 @@ def _is_sandbox(cloud: str) -> bool:
         return False
 
 
-def find_places(store: StateStore, hand: MachineControl, wanted: str, known: Collection[str] = ()) -> tuple[str, ...]:
+def find_places(
+    store: StateStore, hand: MachineControl, name: str, place_names: Collection[str] = ()
+) -> tuple[str, ...]:
     """Return the named zone or region, or the places of the named job's or attempt's machines.
 
-    A zone or region counts where it is ``known`` or machines are in it. InvalidInputError where nothing has that name.
+    A zone or region counts if it is one of ``place_names`` or machines are in it. InvalidInputError if nothing has that
+    name.
     """
     everywhere = {place for target in find_targets(store, hand) for place in (target.zone, target.region)}
-    if wanted in {*known, *everywhere}:
-        return (wanted,)
-    if not any(wanted in (attempt.id, attempt.job) for attempt in store.attempts.find()):
-        names = ", ".join(sorted({*known, *filter(None, everywhere)})) or "none is known"
+    if name in {*place_names, *everywhere}:
+        return (name,)
+    if not any(name in (attempt.id, attempt.job) for attempt in store.attempts.find()):
+        names = ", ".join(sorted({*place_names, *filter(None, everywhere)})) or "none is known"
         raise InvalidInputError.single(
-            f"no zone, region, job or attempt has the name {wanted}", remedy=f"zones and regions: {names}"
+            f"no zone, region, job or attempt has the name {name}", remedy=f"zones and regions: {names}"
         )
-    return tuple(sorted({target.place for target in choose_targets(store, hand, wanted, everything=True)}))
+    return tuple(sorted({target.place for target in choose_targets(store, hand, name, everything=True)}))
 
 
 def targets_in(everybody: Iterable[DrillTarget], where: Collection[str]) -> tuple[DrillTarget, ...]:
@@ -251,8 +252,8 @@ class PreemptionDrill:
         self._waiting, self._is_over = {}, True
         return done
 
-    def _add_targets(self, found: Iterable[DrillTarget]) -> None:
-        new = [target for target in found if target.machine.id not in self._waiting]
+    def _add_targets(self, targets: Iterable[DrillTarget]) -> None:
+        new = [target for target in targets if target.machine.id not in self._waiting]
         if self.seconds > 0:
             announce_to(self._hand, new, self._mark, seconds=round(self.seconds, 3), kind=INTERRUPTION)
         self._waiting |= {target.machine.id: target for target in new}

@@ -47,10 +47,10 @@ def made_limits(store: StateStore, plan: str) -> Limits:
 
 def _find_made_limits(store: StateStore, plan: str) -> Limits | None:
     digest = store.values.get(_made_key(plan))
-    found = None if digest is None else find_limits(store, digest)
-    if found is None and has_limits(store, plan):
+    limits = None if digest is None else find_limits(store, digest)
+    if limits is None and has_limits(store, plan):
         return Limits.model_validate_json(limits_json(store, plan))
-    return found
+    return limits
 
 
 def knows_limits(store: StateStore, plan: Plan, digest: str) -> bool:

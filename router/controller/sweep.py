@@ -22,16 +22,16 @@ from terraform.workdir import lists_resources
 class Orphan:
     """A resource that no living attempt accounts for.
 
-    ``found``: a resource in a cloud. ``interrupted``: an attempt that is half done. ``directory``: a run directory with
-    processes of an attempt that is over. ``terraform``: a Terraform state lists resources there. ``ours`` False: it
-    belongs to another state database and is left alone.
+    ``resource``: a resource in a cloud. ``interrupted``: an attempt that is half done. ``directory``: a run directory
+    with processes of an attempt that is over. ``terraform``: a Terraform state lists resources there. ``ours`` False:
+    it belongs to another state database and is left alone.
     """
 
     what: str
     where: str
     attempt: str
     ours: bool
-    found: CloudResource | None = None
+    resource: CloudResource | None = None
     interrupted: Attempt | None = None
     directory: str | None = None
     terraform: bool = False
@@ -130,8 +130,10 @@ def release_orphans(site: ControllerContext, orphans: Iterable[Orphan]) -> tuple
             except (NotReleasedError, StateError, OSError) as error:
                 results.append((orphan, str(error)))
     results += [(orphan, _destroy(site, orphan)) for orphan in own if orphan.terraform]
-    for cloud in sorted({o.found.cloud for o in own if o.found is not None}):
-        results += _release_in_cloud(site, cloud, [o for o in own if o.found is not None and o.found.cloud == cloud])
+    for cloud in sorted({o.resource.cloud for o in own if o.resource is not None}):
+        results += _release_in_cloud(
+            site, cloud, [o for o in own if o.resource is not None and o.resource.cloud == cloud]
+        )
     for orphan in own:
         if orphan.directory is not None and not orphan.terraform:
             directory = site.directory(orphan.directory)
@@ -143,7 +145,7 @@ def release_orphans(site: ControllerContext, orphans: Iterable[Orphan]) -> tuple
 
 def _release_in_cloud(site: ControllerContext, cloud: str, orphans: Sequence[Orphan]) -> list[tuple[Orphan, str]]:
     fleet = site.fleet(cloud)
-    found = [orphan.found for orphan in orphans if orphan.found is not None]
+    found = [orphan.resource for orphan in orphans if orphan.resource is not None]
     if fleet is None:
         return []
     try:
@@ -181,14 +183,14 @@ def _adopted_directories(site: ControllerContext, attempts: Mapping[str, Attempt
     ]
 
 
-def _orphan(site: ControllerContext, found: CloudResource, adopted: str) -> Orphan:
-    place = "/".join(filter(None, (found.cloud, found.zone or found.region)))
+def _orphan(site: ControllerContext, resource: CloudResource, adopted: str) -> Orphan:
+    place = "/".join(filter(None, (resource.cloud, resource.zone or resource.region)))
     return Orphan(
-        f"{found.what} {found.machine_id}",
+        f"{resource.what} {resource.machine_id}",
         place,
-        found.attempt,
-        ours=bool(found.state_id) and found.state_id in (site.store.id, adopted),
-        found=found,
+        resource.attempt,
+        ours=bool(resource.state_id) and resource.state_id in (site.store.id, adopted),
+        resource=resource,
     )
 
 

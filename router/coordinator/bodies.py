@@ -22,12 +22,12 @@ MOST_BYTES, MOST_BYTES_OF_ONE = 16 * 1024 * 1024, 4 * 1024 * 1024
 class BodyMemory:
     """The memory for bodies from before they are read until they are answered. Belongs to one event loop.
 
-    ``most`` bytes in all, ``most_of_one`` of one owner: a gang, or an identity of the console. Who finds no room waits
-    for it, in order, and reads nothing meanwhile.
+    ``max_bytes`` in all, ``max_bytes_of_one`` of one owner: a gang, or an identity of the console. A request without
+    room waits for it, in order, and reads nothing meanwhile.
     """
 
-    most: int = MOST_BYTES
-    most_of_one: int = MOST_BYTES_OF_ONE
+    max_bytes: int = MOST_BYTES
+    max_bytes_of_one: int = MOST_BYTES_OF_ONE
     _used: Counter[str] = field(default_factory=Counter)
     _waiting: dict[str, deque[tuple[int, asyncio.Future[None]]]] = field(default_factory=dict)
 
@@ -55,7 +55,7 @@ class BodyMemory:
             raise
 
     def _fits(self, owner: str, size: int) -> bool:
-        return self._used[owner] + size <= self.most_of_one and self._used.total() + size <= self.most
+        return self._used[owner] + size <= self.max_bytes_of_one and self._used.total() + size <= self.max_bytes
 
     def _release(self, owner: str, size: int) -> None:
         self._used[owner] -= size
@@ -72,10 +72,10 @@ class BodyMemory:
                 del self._waiting[name]
 
 
-def body_size(request: Request, most: int) -> int:
-    """Return the length that a request states for its body, ``most`` where it states none. ValueError for no number."""
+def body_size(request: Request, max_bytes: int) -> int:
+    """Return the stated length of a request's body, ``max_bytes`` if none is stated. ValueError if it is no number."""
     if "Transfer-Encoding" in request.headers:
-        return most
+        return max_bytes
     stated = request.headers.get("Content-Length", "0")
     # The servers' parser takes only digits; other servers may not.
     if not (stated.isascii() and stated.isdigit()):
@@ -83,26 +83,26 @@ def body_size(request: Request, most: int) -> int:
     return int(stated)
 
 
-async def read_body(request: Request, most: int) -> bytes | None:
-    """Return the body, or None when it is longer than ``most``. TimeoutError where it takes too long to come."""
+async def read_body(request: Request, max_bytes: int) -> bytes | None:
+    """Return the body, or None when it is longer than ``max_bytes``. TimeoutError where it takes too long to come."""
     data, more = bytearray(), True
     async with asyncio.timeout(BODY_SECONDS):
-        while more and len(data) <= most:
+        while more and len(data) <= max_bytes:
             # If the client disconnects, the body stays incomplete, and nobody sees the answer to it.
             part = await request.receive()
             data += part.get("body", b"")
             more = part.get("more_body", False)
-    return bytes(data) if len(data) <= most else None
+    return bytes(data) if len(data) <= max_bytes else None
 
 
-async def drain(request: Request, most: int) -> None:
-    """Read what comes of a body that nobody wants, ``most`` bytes of it, and drop it.
+async def drain(request: Request, max_bytes: int) -> None:
+    """Read what comes of a body that nobody wants, ``max_bytes`` of it, and drop it.
 
     A client that is still sending when the connection ends would see no answer.
     """
     size, more = 0, True
     with suppress(TimeoutError):
         async with asyncio.timeout(DRAIN_SECONDS):
-            while more and size <= most:
+            while more and size <= max_bytes:
                 part = await request.receive()
                 size, more = size + len(part.get("body", b"")), part.get("more_body", False)

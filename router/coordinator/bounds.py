@@ -142,7 +142,7 @@ def last_confirmed_save(session: GangSession, now: datetime) -> tuple[int, float
         if (step := rank_session.news.get("saved_step", rank_session.record.saved_step)) is not None
     ]
     began = attempt.met_at or attempt.made_at or attempt.created_at
-    step, at = max([(attempt.first_step, began), *saved], key=lambda known: known[0])
+    step, at = max([(attempt.first_step, began), *saved], key=lambda save: save[0])
     return step, (now - at).total_seconds()
 
 

@@ -147,9 +147,9 @@ class GangSessions:
 
     def get(self, attempt_id: str, now: float) -> GangSession | None:
         """Return the session of an attempt, reading the database if needed; None where there is no such attempt."""
-        known = self.of(attempt_id)
-        if known is not None:
-            return known
+        loaded = self.of(attempt_id)
+        if loaded is not None:
+            return loaded
         attempt = self._store.attempts.get(attempt_id)
         if attempt is None:
             return None

@@ -25,13 +25,14 @@ class LongPoll:
     """Holds requests of agents until their attempt changes.
 
     ``look`` returns, from a thread, which attempts other processes changed since its last call. It is called only while
-    requests wait. At most ``most`` requests are held at once; by default half of the files that the process may open.
+    requests wait. At most ``max_held`` requests are held at once; by default half of the files that the process may
+    open.
     """
 
     def __init__(
-        self, look: Callable[[], Collection[str]], *, every: float = LOOK_SECONDS, most: int | None = None
+        self, look: Callable[[], Collection[str]], *, every: float = LOOK_SECONDS, max_held: int | None = None
     ) -> None:
-        self._look, self._every, self._most = look, every, most
+        self._look, self._every, self._max_held = look, every, max_held
         self._bells: dict[str, set[asyncio.Event]] = {}
         self._held = 0
         self._closed = False
@@ -81,9 +82,9 @@ class LongPoll:
     @contextmanager
     def _place(self, attempt: str) -> Iterator[asyncio.Event | None]:
         """Yield an event that is set whenever something happens to the attempt; None where no more can be held."""
-        if self._most is None:
-            self._most = int(resource.getrlimit(resource.RLIMIT_NOFILE)[0] * SHARE_HELD)
-        if self._closed or self._held >= self._most:
+        if self._max_held is None:
+            self._max_held = int(resource.getrlimit(resource.RLIMIT_NOFILE)[0] * SHARE_HELD)
+        if self._closed or self._held >= self._max_held:
             yield None
             return
         self._loop = asyncio.get_running_loop()

@@ -263,9 +263,9 @@ def _check_protocol(body: dict[str, Any]) -> None:
     _number(body, "protocol", protocol.PROTOCOL, protocol.PROTOCOL)
 
 
-def _number(body: dict[str, Any], key: str, least: int, most: int) -> int:
+def _number(body: dict[str, Any], key: str, least: int, greatest: int) -> int:
     value = body.get(key)
-    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= greatest:
         raise InvalidBodyError(key)
     return value
 

@@ -158,10 +158,10 @@ class StateCounters:
                 self.wasted[entry.use] += entry.usd
 
 
-def _remember(known: OrderedDict[_Key, _T], key: _Key, value: _T) -> None:
-    known[key] = value
-    while len(known) > MOST_REMEMBERED:
-        known.popitem(last=False)
+def _remember(cache: OrderedDict[_Key, _T], key: _Key, value: _T) -> None:
+    cache[key] = value
+    while len(cache) > MOST_REMEMBERED:
+        cache.popitem(last=False)
 
 
 # Six heartbeats: the machine, its agent or the network is down.

@@ -128,18 +128,18 @@ def budgets_in_force(budgets: Iterable[Budget], month: Month) -> tuple[Budget, .
     For each scope and name that is the latest that had begun; of several of one month the one that was set last.
     """
     in_force: dict[tuple[Scope, str], Budget] = {}
-    for budget in sorted(budgets, key=lambda each: (each.since, each.at)):
+    for budget in sorted(budgets, key=lambda change: (change.since, change.at)):
         if budget.since <= month:
             in_force[budget.scope, budget.name] = budget
     order = list(Scope)
-    ordered = sorted(in_force.values(), key=lambda each: (order.index(each.scope), each.name))
+    ordered = sorted(in_force.values(), key=lambda change: (order.index(change.scope), change.name))
     return tuple(each for each in ordered if each.usd is not None)
 
 
 def budgets_removed(budgets: Iterable[Budget], month: Month) -> tuple[tuple[Budget, Budget], ...]:
     """Return the budgets that end with a month: the removal that holds, and the budget that it ended."""
     own: dict[tuple[Scope, str], list[Budget]] = {}
-    for budget in sorted(budgets, key=lambda each: (each.since, each.at)):
+    for budget in sorted(budgets, key=lambda change: (change.since, change.at)):
         if budget.since <= month:
             own.setdefault((budget.scope, budget.name), []).append(budget)
     ended = [(each[-1], next((b for b in reversed(each) if b.usd is not None), None)) for each in own.values()]

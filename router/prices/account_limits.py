@@ -12,15 +12,15 @@ from providers.protocol import AccountAllowances, CapacityReservation, Quota
 from router.jobs.quantities import Moment
 
 
-def build_limits_file(found: Mapping[str, AccountAllowances], book: PriceBook) -> dict[str, Any]:
+def build_limits_file(allowances_by_cloud: Mapping[str, AccountAllowances], book: PriceBook) -> dict[str, Any]:
     """Build a limits file: a limit for each quota, a reservation with its dates for each that has machines free.
 
     A reservation that the cloud bills by the hour has the on-demand price of ``book``. One that was paid at once has no
     price, which makes it unknown: the cloud does not state it. Names are made unique by counting.
     """
     names: set[str] = set()
-    quotas = [q for allowances in found.values() for q in allowances.quotas]
-    reservations = [h for allowances in found.values() for h in allowances.held]
+    quotas = [q for allowances in allowances_by_cloud.values() for q in allowances.quotas]
+    reservations = [h for allowances in allowances_by_cloud.values() for h in allowances.held]
     return {
         "limits": [_named(limit_fields(quota), names) for quota in sorted(quotas, key=_quota_key)],
         "reservations": [
@@ -54,19 +54,20 @@ def limit_fields(quota: Quota) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value not in (None, [])}
 
 
-def reservation_fields(one: CapacityReservation, book: PriceBook) -> dict[str, Any]:
+def reservation_fields(reservation: CapacityReservation, book: PriceBook) -> dict[str, Any]:
     """Return what is free of a reservation as an entry of a limits file; its name may be taken by another."""
-    price = None if one.prepaid else book.on_demand(RegionId(one.cloud, one.region), one.zone, one.instance_type)
+    place = RegionId(reservation.cloud, reservation.region)
+    price = None if reservation.prepaid else book.on_demand(place, reservation.zone, reservation.instance_type)
     fields = {
-        "name": one.name,
-        "cloud": one.cloud,
-        "region": one.region,
-        "zone": one.zone,
-        "instance_type": one.instance_type,
-        "machines": one.free,
+        "name": reservation.name,
+        "cloud": reservation.cloud,
+        "region": reservation.region,
+        "zone": reservation.zone,
+        "instance_type": reservation.instance_type,
+        "machines": reservation.free,
         "usd_per_hour": None if price is None else str(price),
-        "from": None if one.start is None else _format_moment(one.start),
-        "until": None if one.end is None else _format_moment(one.end),
+        "from": None if reservation.start is None else _format_moment(reservation.start),
+        "until": None if reservation.end is None else _format_moment(reservation.end),
     }
     return {name: value for name, value in fields.items() if value is not None}
 

@@ -78,13 +78,13 @@ class AllowanceStore:
         return read_allowances(paths[-1]) if paths else None
 
     def add(
-        self, now: datetime, found: Mapping[str, AccountAllowances], stock: Iterable[tuple[str, StockHint]] = ()
+        self, now: datetime, allowances: Mapping[str, AccountAllowances], stock: Iterable[tuple[str, StockHint]] = ()
     ) -> Path:
         """Store a reading upon the latest one, and return its file. InvalidInputError where another writer is stuck."""
         make_private_folder(self.folder)
         try:
             with FileLock(self.folder / ".lock", timeout=_LOCK_WAIT_S):
-                text = allowances_to_json(_merged(self._sound(), now, found, stock))
+                text = allowances_to_json(_merged(self._sound(), now, allowances, stock))
                 digest = hashlib.sha256(text.encode()).hexdigest()
                 path = self.folder / f"{now.astimezone(UTC):%Y%m%dT%H%M%SZ}-{digest[:16]}.json"
                 write_atomic(path, text, mode=0o600)
@@ -113,11 +113,11 @@ class AllowanceStore:
 def _merged(
     before: AllowanceReading,
     now: datetime,
-    found: Mapping[str, AccountAllowances],
+    allowances: Mapping[str, AccountAllowances],
     stock: Iterable[tuple[str, StockHint]],
 ) -> AllowanceReading:
     """Return a reading with the clouds and pools that were read now, and the earlier ones of all others."""
-    fresh = {name: CloudAllowances(now, one.quotas, one.held) for name, one in found.items()}
+    fresh = {name: CloudAllowances(now, one.quotas, one.held) for name, one in allowances.items()}
     counts = {count.pool: count for count in before.stock}
     for cloud, hint in stock:
         # Reserved machines are for sale by the block, and no job can be placed on them before they are bought.

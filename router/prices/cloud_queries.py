@@ -37,10 +37,10 @@ def query_allowances(
 
 
 def query_stock(
-    names: Sequence[str], clouds: LoadedClouds, words: PriceBook, now: datetime, limit_s: float, wanted: GangQuery
+    names: Sequence[str], clouds: LoadedClouds, words: PriceBook, now: datetime, limit_s: float, gang: GangQuery
 ) -> dict[str, tuple[StockHint, ...] | ProviderError]:
     """Return what each cloud states about its stock for this gang."""
-    return _ask_all(names, clouds, words, now, limit_s, lambda provider: tuple(provider.stock([wanted])))
+    return _ask_all(names, clouds, words, now, limit_s, lambda provider: tuple(provider.stock([gang])))
 
 
 def _ask_all(

@@ -40,8 +40,8 @@ class SeriesStats:
     source: str
     last: UsdPerHour | None
     last_at: datetime | None
-    least: UsdPerHour | None
-    most: UsdPerHour | None
+    lowest: UsdPerHour | None
+    highest: UsdPerHour | None
     mean: UsdPerHour | None
     changes: int
     points: int
@@ -115,8 +115,8 @@ def _stats(
     source: str,
     last: int | None,
     last_at: int | None,
-    least: int | None,
-    most: int | None,
+    lowest: int | None,
+    highest: int | None,
     weight: int | None,
     length: int | None,
     changes: int,
@@ -127,7 +127,7 @@ def _stats(
 ) -> SeriesStats:
     mean = last if not length or weight is None else divide_half_even(weight, length)
     last_price, least_price, most_price, mean_price = (
-        None if nanos is None else UsdPerHour(nanos) for nanos in (last, least, most, mean)
+        None if nanos is None else UsdPerHour(nanos) for nanos in (last, lowest, highest, mean)
     )
     return SeriesStats(
         cloud,

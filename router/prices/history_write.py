@@ -162,8 +162,8 @@ def _find_new(connection: duckdb.DuckDBPyConnection, number: int, *, compare: bo
     return int(connection.execute(f"SELECT coalesce(max(batch), {number}) FROM new").fetchall()[0][0])
 
 
-def _equal(columns: Sequence[str], one: str, other: str) -> str:
-    return " AND ".join(f"{one}.{name} IS NOT DISTINCT FROM {other}.{name}" for name in columns)
+def _equal(columns: Sequence[str], left_table: str, right_table: str) -> str:
+    return " AND ".join(f"{left_table}.{name} IS NOT DISTINCT FROM {right_table}.{name}" for name in columns)
 
 
 def _as_table(points: Sequence[PricePoint]) -> pa.Table:

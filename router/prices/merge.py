@@ -54,12 +54,12 @@ def merge_books(
     now: datetime,
     limits: GateLimits,
     *,
-    asked: Iterable[str],
+    asked_clouds: Iterable[str],
     mark_kept: bool = True,
 ) -> MergedBook:
     """Merge the book as of ``now``: older offers from ``base``, other tables from ``tables`` first.
 
-    ``results`` are fetch results by cloud. Of the clouds ``asked``, offers that were not fetched are marked stale
+    ``results`` are fetch results by cloud. Of the ``asked_clouds``, offers that were not fetched are marked stale
     (unless ``mark_kept`` is off); those of other clouds stay as they are. The book holds no offer that its own check
     would refuse.
     """
@@ -69,7 +69,7 @@ def merge_books(
     old = {offer.key: offer for offer in base.offers}
     empty = covered - {(offer.cloud, offer.region, offer.market) for offer in given.values()}
     fresh, held = hold_back(fetched, empty, old, now, limits)
-    asked = frozenset(asked)
+    asked_clouds = frozenset(asked_clouds)
     older: dict[OfferKey, Offer] = {}
     replaced = _other_granularity(fresh)
     held_keys = {h.key for h in held if h.key is not None}
@@ -80,7 +80,7 @@ def merge_books(
             continue
         if key not in better and place in covered and key not in held_keys and place not in held_markets:
             continue
-        stale = mark_kept and offer.cloud in asked
+        stale = mark_kept and offer.cloud in asked_clouds
         older[key] = mark_stale(offer, base.as_of.date()) if stale else offer
     offers, dear_spot = _drop_dear_spot({**older, **fresh}, frozenset(fresh))
     parts = [part for found in results.values() for part in found]
@@ -202,13 +202,13 @@ def drop_unsold(result: FetchResult, tables: PriceBook) -> FetchResult:
     return replace(result, offers=tuple(sold), dropped=(*result.dropped, *dropped)) if dropped else result
 
 
-def extend_tables(tables: PriceBook, found: FetchResult | None, learnt: PriceBook) -> PriceBook:
+def extend_tables(tables: PriceBook, fetched: FetchResult | None, learnt: PriceBook) -> PriceBook:
     """Return ``tables`` with the machines, regions and tariffs that were just fetched, and those of an older book.
 
     This version's tables come first; of what they do not know, the newest row counts (a pool file was corrected).
     Priors and signals are this version's alone. Records of interruptions are of both books: no cloud is asked for them.
     """
-    now = found or FetchResult()
+    now = fetched or FetchResult()
     return replace(
         tables,
         machines=_join_tables((tables.machines, now.machines, learnt.machines), lambda m: (m.cloud, m.instance_type)),

@@ -166,14 +166,14 @@ def read_observations(
         ORDER BY {", ".join(PLACE)}, source, "at" """
 
     def read(connection: duckdb.DuckDBPyConnection) -> dict[SpotPoolKey, tuple[tuple[datetime, bool], ...]]:
-        most: dict[SpotPoolKey, tuple[tuple[datetime, bool], ...]] = {}
+        longest: dict[SpotPoolKey, tuple[tuple[datetime, bool], ...]] = {}
         for series, rows in groupby(_rows(connection.execute(sql, values)), key=itemgetter(0, 1, 2, 3, 4)):
             pool: SpotPoolKey = series[:4]
             if pool in pools:
                 seen = tuple((from_microseconds(at), bool(up)) for *_, at, up in rows)
-                if len(seen) > len(most.get(pool, ())):
-                    most[pool] = seen
-        return most
+                if len(seen) > len(longest.get(pool, ())):
+                    longest[pool] = seen
+        return longest
 
     return query_parts(folder, read, since, until) or {}
 

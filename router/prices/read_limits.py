@@ -127,10 +127,16 @@ class _Merge:
         return []
 
 
-def _same_reservation(known: Reservation, read: CapacityReservation) -> bool:
+def _same_reservation(reservation: Reservation, read: CapacityReservation) -> bool:
     """Return whether the file's reservation may be the one that was read: two of them would count machines twice."""
-    place = (known.cloud, known.region, known.instance_type) == (read.cloud, read.region, read.instance_type)
-    return known.name == read.name or (place and (known.zone is None or read.zone in (None, known.zone)))
+    place = (reservation.cloud, reservation.region, reservation.instance_type) == (
+        read.cloud,
+        read.region,
+        read.instance_type,
+    )
+    return reservation.name == read.name or (
+        place and (reservation.zone is None or read.zone in (None, reservation.zone))
+    )
 
 
 def _stock_limit(count: StockCount, running: Iterable[tuple[Placement, int]]) -> Limit:

@@ -157,7 +157,7 @@ class _Shelf:
 
     name: str
     store: BookStore
-    asked: frozenset[str]
+    clouds: frozenset[str]
 
     def takes(self, cloud: str) -> bool:
         return (cloud in SIMULATED_CLOUDS) == (self.name == SANDBOX)
@@ -177,9 +177,9 @@ class _Merge:
     warnings: tuple[str, ...]
 
 
-def _shelves(store: BookStore, asked: Iterable[str]) -> list[_Shelf]:
-    simulated = SIMULATED_CLOUDS & frozenset(asked)
-    real = frozenset(asked) - simulated
+def _shelves(store: BookStore, clouds: Iterable[str]) -> list[_Shelf]:
+    simulated = SIMULATED_CLOUDS & frozenset(clouds)
+    real = frozenset(clouds) - simulated
     shelves = [_Shelf(LATEST, store, real)] if real or not simulated else []
     return [*shelves, _Shelf(SANDBOX, store.sandbox, simulated)] if simulated else shelves
 
@@ -190,7 +190,11 @@ def _merge_shelf(
     before, _, warnings = shelf.standing()
     own = {cloud: parts for cloud, parts in results.items() if shelf.takes(cloud)}
     return _Merge(
-        shelf, before, own, merge_books(before, embedded_book(), own, now, options.gates, asked=shelf.asked), warnings
+        shelf,
+        before,
+        own,
+        merge_books(before, embedded_book(), own, now, options.gates, asked_clouds=shelf.clouds),
+        warnings,
     )
 
 
@@ -228,7 +232,7 @@ def load_all_tables(store: BookStore) -> PriceBook:
 
 
 def _open(
-    asked: Mapping[str, bool],
+    names: Mapping[str, bool],
     clouds: LoadedClouds,
     words: PriceBook,
     options: RefreshOptions,
@@ -239,7 +243,7 @@ def _open(
     since = _history_since(history_folder, now, options.history_days)
     sources: dict[str, CloudSource] = {}
     unopened: dict[str, CloudOutcome] = {}
-    for cloud in asked:
+    for cloud in names:
         caller = Caller(cloud, options.time_limit_s)
         try:
             provider = open_provider(cloud, Session(clouds.settings(cloud), words, now, caller))
@@ -337,7 +341,7 @@ class OfferImport:
 
 
 def import_book(
-    found: Mapping[str, FetchResult], store: BookStore, now: datetime, gates: GateLimits, *, replacing: bool
+    results: Mapping[str, FetchResult], store: BookStore, now: datetime, gates: GateLimits, *, replacing: bool
 ) -> OfferImport:
     """Put offers, by cloud, into the latest book.
 
@@ -346,22 +350,22 @@ def import_book(
     book's own check refuses.
     """
     words = load_all_tables(store)
-    found = {cloud: drop_unsold(result, words) for cloud, result in found.items()}
-    if not any(result.offers for result in found.values()):
+    results = {cloud: drop_unsold(result, words) for cloud, result in results.items()}
+    if not any(result.offers for result in results.values()):
         raise InvalidInputError.single("holds no offers that could be used")
-    simulated = sorted(SIMULATED_CLOUDS & found.keys())
+    simulated = sorted(SIMULATED_CLOUDS & results.keys())
     if simulated:
         raise InvalidInputError.single(
             f"holds prices of {', '.join(simulated)}, a simulated cloud, which shares no book with real ones",
             remedy="take those rows out, or name the file itself as --book",
         )
-    parts = {cloud: (replace(h, covered=_covered(h) if replacing else frozenset()),) for cloud, h in found.items()}
+    parts = {cloud: (replace(h, covered=_covered(h) if replacing else frozenset()),) for cloud, h in results.items()}
     now = now.replace(microsecond=0)
     with store.lock():
         before, _, _ = load_base_book(store)
-        merged = merge_books(before, embedded_book(), parts, now, gates, asked=(), mark_kept=False)
+        merged = merge_books(before, embedded_book(), parts, now, gates, asked_clouds=(), mark_kept=False)
         stored = store.commit(merged.book)
-    rows = [row for result in found.values() for row in result.dropped]
+    rows = [row for result in results.values() for row in result.dropped]
     return OfferImport(stored, merged.counts, group_dropped_rows(rows), merged.held, merged.passed_over)
 
 

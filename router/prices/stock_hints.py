@@ -34,7 +34,7 @@ def sort_stock_hints(hints: Iterable[tuple[str, StockHint]]) -> tuple[tuple[str,
 
 
 def build_stock_points(
-    hints: Sequence[tuple[str, StockHint]], wanted: GangQuery, now: datetime
+    hints: Sequence[tuple[str, StockHint]], gang: GangQuery, now: datetime
 ) -> tuple[PricePoint, ...]:
     """Return the hints as history points: the cloud's score, and the share of the requested machines that it counts."""
     return tuple(
@@ -46,9 +46,9 @@ def build_stock_points(
             instance_type=hint.instance_type,
             market=Market(hint.market),
             usd_per_hour=None,
-            available=None if hint.machines is None else min(1.0, hint.machines / wanted.machines),
+            available=None if hint.machines is None else min(1.0, hint.machines / gang.machines),
             score=hint.score,
-            source=f"{hint.source}, {wanted.machines} machines",
+            source=f"{hint.source}, {gang.machines} machines",
         )
         for cloud, hint in hints
         if hint.score is not None or hint.machines is not None

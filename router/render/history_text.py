@@ -75,8 +75,8 @@ def _series_table(shown: HistoryView) -> RecordTable[SeriesStats]:
             TableColumn("source", lambda s: s.source or None),
             TableColumn("last_usd_per_hour", lambda s: s.last, "LAST", format_price, right=True),
             TableColumn("last_at", lambda s: s.last_at, "SAID AT", format_timestamp, wide=True),
-            TableColumn("min_usd_per_hour", lambda s: s.least, "LOW", format_price, right=True),
-            TableColumn("max_usd_per_hour", lambda s: s.most, "HIGH", format_price, right=True),
+            TableColumn("min_usd_per_hour", lambda s: s.lowest, "LOW", format_price, right=True),
+            TableColumn("max_usd_per_hour", lambda s: s.highest, "HIGH", format_price, right=True),
             TableColumn("mean_usd_per_hour", lambda s: s.mean, "MEAN", format_price, right=True),
             TableColumn("", lambda s: s.changes if s.points else None, "MOVES", right=True),
             TableColumn("changes", lambda s: s.changes),
@@ -99,9 +99,9 @@ def format_place(series: SeriesStats) -> str:
 
 def cells(series: SeriesStats) -> tuple[str, str, str, str, str]:
     """Return last, lowest, highest and mean price, and the stock, as text."""
-    prices = (series.last, series.least, series.most, series.mean)
-    last, least, most, mean = ("" if price is None else format_price(price) for price in prices)
-    return last, least, most, mean, "" if series.available is None else f"{series.available:.0%}"
+    prices = (series.last, series.lowest, series.highest, series.mean)
+    last, lowest, highest, mean = ("" if price is None else format_price(price) for price in prices)
+    return last, lowest, highest, mean, "" if series.available is None else f"{series.available:.0%}"
 
 
 def _trend(shown: HistoryView, series: SeriesStats) -> str:

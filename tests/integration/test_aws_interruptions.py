@@ -158,7 +158,7 @@ def test_what_the_agent_said_already_is_not_said_twice(scene: Scene) -> None:
     scene.cloud.event(STATE, {"instance-id": "i-0", "state": "shutting-down"})
     scene.cloud.event(REBALANCE, {"instance-id": "i-0"})
     scene.clock.move(100)
-    assert scene.poll() == QueuePoll(kept=1, known=2)
+    assert scene.poll() == QueuePoll(kept=1, repeated=2)
     assert [notice.kind for notice in scene.store.notices.find()] == ["interruption", "rebalance"]
     assert scene.store.notices.find()[1].seconds is None
     one = scene.store.attempts.get("a1")

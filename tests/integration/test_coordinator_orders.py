@@ -127,7 +127,7 @@ def test_the_end_of_serving_does_not_wait_for_those_who_wait(gang: Scene) -> Non
 
 def test_where_no_more_can_be_held_the_answer_comes_at_once(gang: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = LongPoll.__init__
-    monkeypatch.setattr(LongPoll, "__init__", lambda self, look: plain(self, look, most=1))
+    monkeypatch.setattr(LongPoll, "__init__", lambda self, look: plain(self, look, max_held=1))
     with gang.serving(), ThreadPoolExecutor(1) as pool:
         held = pool.submit(_ask, gang, 0, wait=1.5)
         time.sleep(0.3)

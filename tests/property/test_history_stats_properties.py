@@ -76,7 +76,7 @@ def by_hand(given_points: list[PricePoint]) -> dict[tuple[str, str], Any]:
 
 
 def as_found(series: SeriesStats) -> Any:
-    prices = (series.last, series.least, series.most, series.mean)
+    prices = (series.last, series.lowest, series.highest, series.mean)
     nanos = tuple(None if price is None else price.nanos for price in prices)
     share = None if series.available is None else round(series.available, 9)
     return (*nanos, series.changes, series.points, share, series.observations)

@@ -52,7 +52,7 @@ harvests = st.builds(FetchResult, offers=offers((0, 0, 0, 3)), covered=covers)
 
 
 def merged(old: PriceBook, *parts: FetchResult, limits: GateLimits | None = None) -> MergedBook:
-    return merge_books(old, old, {"aws": parts}, NOW, limits or GateLimits(), asked=("aws",))
+    return merge_books(old, old, {"aws": parts}, NOW, limits or GateLimits(), asked_clouds=("aws",))
 
 
 def kind(offer: Offer) -> tuple[str, str, Market]:

@@ -17,7 +17,7 @@ async def _settle() -> None:
 
 def test_one_owner_fills_its_share_alone_and_those_that_wait_come_in_order() -> None:
     async def scenario() -> None:
-        memory, done = BodyMemory(most=10, most_of_one=4), list[str]()
+        memory, done = BodyMemory(max_bytes=10, max_bytes_of_one=4), list[str]()
         release = asyncio.Event()
 
         async def body(owner: str, name: str, size: int) -> None:
@@ -34,7 +34,7 @@ def test_one_owner_fills_its_share_alone_and_those_that_wait_come_in_order() -> 
         await asyncio.gather(*tasks)
         assert sorted(done) == ["a1", "a2", "a3", "b", "c"]
         assert done.index("a2") < done.index("a3")
-        assert memory == BodyMemory(most=10, most_of_one=4)
+        assert memory == BodyMemory(max_bytes=10, max_bytes_of_one=4)
 
     asyncio.run(scenario())
 
@@ -43,13 +43,13 @@ def test_who_gives_up_waiting_leaves_room_for_the_next(monkeypatch: pytest.Monke
     monkeypatch.setattr(bodies, "BODY_SECONDS", 0.01)
 
     async def scenario() -> None:
-        memory = BodyMemory(most=4, most_of_one=4)
+        memory = BodyMemory(max_bytes=4, max_bytes_of_one=4)
         async with memory.reserved("a", 4):
             with pytest.raises(TimeoutError):
                 async with memory.reserved("a", 1):
                     raise AssertionError
         async with memory.reserved("a", 4):
             pass
-        assert memory == BodyMemory(most=4, most_of_one=4)
+        assert memory == BodyMemory(max_bytes=4, max_bytes_of_one=4)
 
     asyncio.run(scenario())

@@ -91,14 +91,14 @@ def test_it_is_the_region_that_has_a_place_for_most_of_them(site: ControllerCont
         members[number] = GroupMember(job, replanner.finder(replanner.limits_of(attempt_of(site, 0))).find(job)[0])
 
     def place(some: Sequence[GroupMember]) -> tuple[int, Usd]:
-        costs = [min(c.usd_per_hour.nanos for c in member.found) for member in some if member.found]
+        costs = [min(c.usd_per_hour.nanos for c in member.open_candidates) for member in some if member.open_candidates]
         return len(costs), Usd(sum(costs))
 
     (cheap,) = set(regions_of_groups(members, place).values())
     assert HOME not in cheap
-    narrow = GroupMember(members[0].job, tuple(c for c in members[0].found if c.region == HOME))
+    narrow = GroupMember(members[0].job, tuple(c for c in members[0].open_candidates if c.region == HOME))
     assert set(regions_of_groups({**members, 0: narrow}, place).values()) == {frozenset({HOME})}
-    elsewhere = GroupMember(members[1].job, members[1].found, frozenset({HOME}))
+    elsewhere = GroupMember(members[1].job, members[1].open_candidates, frozenset({HOME}))
     assert regions_of_groups({1: elsewhere}, place) == {1: frozenset({HOME})}
     assert regions_of_groups({1: members[1]}, place) == {}
 

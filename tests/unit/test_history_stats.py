@@ -32,7 +32,7 @@ def test_the_mean_is_weighted_by_time_and_the_last_price_holds_until_the_end(tmp
     history.append(tmp_path, [a_point(0, "10"), a_point(6, "20"), a_point(7, "20"), a_point(18, "2")])
     found = one(tmp_path)
     # 6 h at 10, 12 h at 20, 6 h at 2: 312 / 24
-    assert [found.last, found.least, found.most, found.mean] == prices("2", "2", "20", "13")
+    assert [found.last, found.lowest, found.highest, found.mean] == prices("2", "2", "20", "13")
     assert (found.changes, found.points, found.last_at) == (2, 4, START + timedelta(hours=18))
     assert (found.available, found.observations, found.score) == (None, 0, None)
 
@@ -40,10 +40,10 @@ def test_the_mean_is_weighted_by_time_and_the_last_price_holds_until_the_end(tmp
 def test_the_price_before_the_stretch_holds_at_its_beginning(tmp_path: Path) -> None:
     history.append(tmp_path, [a_point(-48, "99"), a_point(-5, "8"), a_point(12, "4")])
     found = one(tmp_path)
-    assert [found.last, found.least, found.most, found.mean] == prices("4", "4", "8", "6")
+    assert [found.last, found.lowest, found.highest, found.mean] == prices("4", "4", "8", "6")
     assert (found.changes, found.points) == (1, 1)
     at_the_edge = one(tmp_path, since=12)
-    assert [at_the_edge.least, at_the_edge.most, at_the_edge.mean] == prices("4", "4", "4")
+    assert [at_the_edge.lowest, at_the_edge.highest, at_the_edge.mean] == prices("4", "4", "4")
 
 
 def test_a_series_without_a_point_in_the_stretch_is_not_shown(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_stock_is_joined_from_every_source_and_prices_are_not_mixed(tmp_path: Pa
 def test_a_corrected_price_counts_as_corrected(tmp_path: Path) -> None:
     history.append(tmp_path, [a_point(0, "10")])
     history.append(tmp_path, [a_point(0, "7")])
-    assert [one(tmp_path).least, one(tmp_path).most] == prices("7", "7")
+    assert [one(tmp_path).lowest, one(tmp_path).highest] == prices("7", "7")
 
 
 def test_cheapest_first_and_unpriced_last(tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ def book(*offers: Offer) -> PriceBook:
 def merged(
     old: PriceBook, parts: Mapping[str, Sequence[FetchResult]], *, asked: Sequence[str] = ("aws",), mark: bool = True
 ) -> MergedBook:
-    result = merge_books(old, old, parts, NOW, GateLimits(), asked=asked, mark_kept=mark)
+    result = merge_books(old, old, parts, NOW, GateLimits(), asked_clouds=asked, mark_kept=mark)
     result.book.check()
     return result
 
@@ -168,7 +168,7 @@ def test_a_corrected_word_replaces_what_was_learnt_but_not_the_tables() -> None:
     learnt = replace(tables, regions=(*tables.regions, wrong))
     known = next(r for r in tables.regions if r.id.cloud == "aws")
     parts = {"static": (FetchResult(regions=(right, replace(known, country="XX"))),)}
-    result = merge_books(learnt, tables, parts, NOW, GateLimits(), asked=()).book
+    result = merge_books(learnt, tables, parts, NOW, GateLimits(), asked_clouds=()).book
     assert result.region(right.id) == right
     assert result.region(known.id) == known
 
@@ -192,7 +192,7 @@ def test_signals_are_this_versions_and_records_stay() -> None:
     )
     old = replace(book(offer(20)), records=(record,), signals=(old_signal,))
     tables = replace(book(), signals=(new_signal,))
-    result = merge_books(old, tables, seen(offer(21)), NOW, GateLimits(), asked=("aws",))
+    result = merge_books(old, tables, seen(offer(21)), NOW, GateLimits(), asked_clouds=("aws",))
     assert result.book.signals == (new_signal,)
     assert result.book.records == (record,)
     assert extend_tables(tables, None, old).records == (record,)

@@ -56,10 +56,10 @@ class AcceptedOrders:
     @property
     def at_risk_by_team(self) -> dict[str, Usd]:
         """Return the most that the requests of each team may cost."""
-        found: dict[str, Usd] = {}
+        usd_by_team: dict[str, Usd] = {}
         for request, usd in zip(self.requests, self.at_risk, strict=True):
-            found[request.job.team] = found.get(request.job.team, ZERO) + usd
-        return found
+            usd_by_team[request.job.team] = usd_by_team.get(request.job.team, ZERO) + usd
+        return usd_by_team
 
     @property
     def secrets(self) -> tuple[tuple[str, str, tuple[tuple[str, str], ...]], ...]:

@@ -127,12 +127,12 @@ def at_risk_by_team(plan: Plan, jobs: Mapping[str, Job]) -> dict[str, Usd]:
     ``jobs`` are by name. The places of a job that is missing there all count.
     """
     summaries = {job.job: job for job in plan.jobs}
-    found: dict[str, Usd] = {}
+    usd_by_team: dict[str, Usd] = {}
     for order in orders_of(plan):
         summary = summaries[order.job]
         usd = order_at_risk(order, plan, summary, jobs.get(order.job))
-        found[summary.team] = found.get(summary.team, ZERO) + usd
-    return found
+        usd_by_team[summary.team] = usd_by_team.get(summary.team, ZERO) + usd
+    return usd_by_team
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,11 +341,11 @@ def _missing(needed: int, counted: Mapping[str, Approval], amount: str, why: Seq
 
 
 def _other_plan(
-    own: Sequence[Approval], approvals: Sequence[Approval], now: datetime, rules: ApprovalRules
+    plan_approvals: Sequence[Approval], approvals: Sequence[Approval], now: datetime, rules: ApprovalRules
 ) -> Iterator[str]:
     """Yield a hint that the last approval is of another plan, where this one has none."""
     others = [a for a in approvals if a.revoked_at is None and now < a.at + rules.max_age]
-    if not own and others:
+    if not plan_approvals and others:
         last = others[-1]
         yield f"the last approval, by {last.name}, is of plan-{last.digest[:12]}: a plan that changed needs its own"
 
@@ -355,8 +355,8 @@ def user_of(login: str) -> str:
     return login.rpartition("@")[0] or login
 
 
-def _over(whose: str, amount: str, most: Usd) -> Refusal:
-    what = f"{whose} puts {amount} at risk, and the rules allow {_cents(most)}"
+def _over(whose: str, amount: str, allowed_usd: Usd) -> Refusal:
+    what = f"{whose} puts {amount} at risk, and the rules allow {_cents(allowed_usd)}"
     return Refusal(RefusalReason.COST, "", what, "plan with less, or have the rules changed")
 
 

@@ -90,22 +90,22 @@ def find_events(
     return tuple(events)
 
 
-def render_message(events: Sequence[GangEvent], most: int) -> tuple[str, str, EventLevel]:
-    """Return (title, text, level) of one message about one or more events; it names at most ``most`` of them."""
+def render_message(events: Sequence[GangEvent], max_events: int) -> tuple[str, str, EventLevel]:
+    """Return (title, text, level) of one message about one or more events; it names at most ``max_events`` of them."""
     level = max((event.level for event in events), key=list(EventLevel).index)
     jobs = sorted({event.job for event in events})
     if len(events) == 1:
         return f"stepfare: {jobs[0]}: {events[0].what.value}", events[0].text, level
     whose = f"{jobs[0]}: " if len(jobs) == 1 else ""
-    return f"stepfare: {whose}{len(events)} events", "\n".join(_lines(events, most)), level
+    return f"stepfare: {whose}{len(events)} events", "\n".join(_lines(events, max_events)), level
 
 
-def _lines(events: Sequence[GangEvent], most: int) -> Iterator[str]:
+def _lines(events: Sequence[GangEvent], max_events: int) -> Iterator[str]:
     # The worst events are named first, so that they are never the ones left out.
     ranked = sorted(events, key=lambda event: -list(EventLevel).index(event.level))
-    yield from (f"- {event.text}" for event in ranked[:most])
-    if len(events) > most:
-        yield f"- and {len(events) - most} more; see `stepfare status`"
+    yield from (f"- {event.text}" for event in ranked[:max_events])
+    if len(events) > max_events:
+        yield f"- and {len(events) - max_events} more; see `stepfare status`"
 
 
 def _event(attempt: Attempt, what: EventKind, text: str) -> GangEvent:

@@ -17,12 +17,12 @@ MOST_REGIONS = 6
 class GroupMember:
     """A job of a group that needs a place.
 
-    ``found`` are the candidates that it could take now. ``mates_in`` are the regions of the group's gangs that keep
+    ``open_candidates`` are those that it could take now. ``mates_in`` are the regions of the group's gangs that keep
     running.
     """
 
     job: Job
-    found: tuple[Candidate, ...]
+    open_candidates: tuple[Candidate, ...]
     mates_in: frozenset[RegionId] = frozenset()
 
 
@@ -54,7 +54,7 @@ def _common_region(members: Sequence[GroupMember], place: Trial) -> RegionId | N
     least: dict[RegionId, list[float]] = {}
     for member in members:
         costs: dict[RegionId, float] = {}
-        for c in member.found:
+        for c in member.open_candidates:
             usd = c.expected_usd(steps_to_do(member.job, running=c.running))
             usd += sum(t.dearest.dollars() for t in c.transfers)
             costs[c.region] = min(usd, costs.get(c.region, usd))
@@ -63,6 +63,9 @@ def _common_region(members: Sequence[GroupMember], place: Trial) -> RegionId | N
     ranked = sorted(least, key=lambda region: (-len(least[region]), sum(least[region]), region))[:MOST_REGIONS]
     found: dict[RegionId, tuple[int, Usd]] = {}
     for region in ranked:
-        there = [replace(member, found=tuple(c for c in member.found if c.region == region)) for member in members]
+        there = [
+            replace(member, open_candidates=tuple(c for c in member.open_candidates if c.region == region))
+            for member in members
+        ]
         found[region] = place(there)
     return min(ranked, key=lambda region: (-found[region][0], found[region][1]), default=None)

@@ -134,7 +134,7 @@ def _count_machines(site: ControllerContext, attempt: Attempt, applied: ApplyRes
     return nodes
 
 
-def _release_unknown_machines(site: ControllerContext, attempt: Attempt, known: set[str]) -> None:
+def _release_unknown_machines(site: ControllerContext, attempt: Attempt, node_ids: set[str]) -> None:
     """Release machines of this attempt that Terraform does not know.
 
     They were requested just when an earlier process was killed.
@@ -149,7 +149,7 @@ def _release_unknown_machines(site: ControllerContext, attempt: Attempt, known: 
             for found in findings.resources
             if found.attempt == attempt.id
             and found.kind == "machine"
-            and found.machine_id not in known
+            and found.machine_id not in node_ids
             and found.state_id == site.store.id
         ]
         if unknown:

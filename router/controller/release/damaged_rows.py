@@ -33,9 +33,9 @@ def mend_gang(site: ControllerContext, attempt: str) -> Attempt:
     """
     row, machines = site.store.attempts.salvage(attempt)
     if not row.unreadable and not any(machine.unreadable for machine in machines):
-        found = site.store.attempts.get(attempt)
-        assert found is not None
-        return found
+        readable = site.store.attempts.get(attempt)
+        assert readable is not None
+        return readable
     journal = site.store.journal.entries(attempt, skipped=[])
     workspace = _read_workspace(site, attempt)
     line = _plan_line(site, row, workspace)

@@ -35,12 +35,12 @@ OpenQueue = Callable[[], NoticeQueue]
 class QueuePoll:
     """The counts of one read of a queue.
 
-    ``kept`` notices were stored; ``known`` ones were stored before; ``others`` are about machines that are not ours, or
-    no longer; ``unreadable`` messages stay in the queue.
+    ``kept`` notices were stored; ``repeated`` ones were stored before; ``others`` are about machines that are not ours,
+    or no longer; ``unreadable`` messages stay in the queue.
     """
 
     kept: int = 0
-    known: int = 0
+    repeated: int = 0
     others: int = 0
     unreadable: int = 0
 

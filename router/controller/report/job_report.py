@@ -234,15 +234,15 @@ def build_outlooks(store: StateStore, gangs: Sequence[GangReport], now: datetime
 
 def _promises_of(store: StateStore, digest: str) -> _Promises:
     # The text of a plan of many jobs takes long to read, and what a digest stands for never changes.
-    found = _PROMISES.get(digest)
-    if found is None:
+    promises = _PROMISES.get(digest)
+    if promises is None:
         text = store.plans.plan(digest)
         if text is None:
             return None, {}
-        found = _PROMISES[digest] = _read_promises(text)
+        promises = _PROMISES[digest] = _read_promises(text)
         while len(_PROMISES) > _MOST_PLANS:
             _PROMISES.pop(next(iter(_PROMISES)), None)
-    return found
+    return promises
 
 
 def _outlook(gang: GangReport, job: str | None, plan: _Promises, now: datetime) -> GangOutlook:
@@ -327,7 +327,9 @@ def sum_costs(entries: Iterable[LedgerEntry]) -> tuple[CostLine, ...]:
         usd, unpriced = Usd.total(e.usd for e in same), sum(e.unpriced for e in same)
         lines.append(CostLine(item, use, where, quantity, unit, usd, unpriced, waste))
     machine = CostItem.MACHINE.value
-    return tuple(sorted(lines, key=lambda one: (one.item != machine, one.item, -one.usd.nanos, one.use, one.where)))
+    return tuple(
+        sorted(lines, key=lambda line: (line.item != machine, line.item, -line.usd.nanos, line.use, line.where))
+    )
 
 
 def sum_by_item(costs: Iterable[CostLine]) -> Mapping[str, Usd]:

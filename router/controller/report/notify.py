@@ -98,7 +98,7 @@ _FORECAST = "forecast"
 def report_budget_marks(
     store: StateStore,
     to: Sequence[Channel],
-    wanted: Collection[EventKind],
+    kinds: Collection[EventKind],
     month: Month,
     standings: Iterable[BudgetStatus],
 ) -> tuple[str, ...]:
@@ -107,7 +107,7 @@ def report_budget_marks(
     A mark counts as reported when one channel took the message; where none did, the next call tries again. Two
     concurrent calls may report it twice.
     """
-    if EventKind.BUDGET not in wanted or not to:
+    if EventKind.BUDGET not in kinds or not to:
         return ()
     unreported = [
         (keys, _event(month, standing)) for standing in standings if (keys := _unreported_keys(store, month, standing))
@@ -189,7 +189,7 @@ class _Queue:
 class Notifier:
     """Reports events to channels. For one thread, except :meth:`tell`.
 
-    ``wanted``: the kinds that go to the channels. ``heard`` receives every event once, wanted or not. ``find_more``
+    ``kinds`` are those that go to the channels. ``heard`` receives every event once, of any kind. ``find_more``
     finds events beside those of gangs; StateError. What was reported is in the journal, so that a restart reports
     nothing twice.
     """
@@ -198,14 +198,14 @@ class Notifier:
         self,
         store: StateStore,
         to: Sequence[Channel],
-        wanted: Collection[EventKind],
+        kinds: Collection[EventKind],
         clock: Callable[[], datetime],
         note: ReportTrouble,
         heard: Callable[[GangEvent], None] = lambda _: None,
         ticks: Callable[[], float] = time.monotonic,
         find_more: FindEvents = lambda _: (),
     ) -> None:
-        self._store, self._wanted, self._clock = store, frozenset(wanted), clock
+        self._store, self._kinds, self._clock = store, frozenset(kinds), clock
         self._note, self._heard, self._ticks = note, heard, ticks
         self._find_more = find_more
         self._queues = [_Queue(channel) for channel in to]
@@ -245,7 +245,7 @@ class Notifier:
                     continue
                 self._told.add(event.key)
                 self._heard(event)
-                if event.what in self._wanted and self._queues:
+                if event.what in self._kinds and self._queues:
                     self._open[event.key] = len(self._queues)
                     for queue in self._queues:
                         self._enqueue(queue, event)

@@ -88,7 +88,7 @@ def _admit_all(_: str) -> bool:
 
 def build_status_report(
     store: StateStore,
-    wanted: Sequence[str],
+    names: Sequence[str],
     now: datetime,
     timeouts: Timeouts,
     *,
@@ -99,13 +99,13 @@ def build_status_report(
 
     Of attempts that are over only the last of each job of a team is included, unless ``everything``.
     """
-    if everything or wanted:
-        found = store.attempts.named(wanted) if wanted else store.attempts.find()
+    if everything or names:
+        found = store.attempts.named(names) if names else store.attempts.find()
         nodes = store.overview.nodes(attempt.id for attempt in found if admits(attempt.team))
     else:
         found, nodes = store.overview.current()
     attempts = [attempt for attempt in found if admits(attempt.team)]
-    if not everything and not wanted:
+    if not everything and not names:
         last = {(attempt.team, attempt.job): attempt.id for attempt in attempts}
         attempts = [a for a in attempts if not a.phase.is_over or last[a.team, a.job] == a.id]
     waiting_ids = {

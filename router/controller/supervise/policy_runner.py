@@ -97,7 +97,7 @@ class Adviser:
         advice = []
         chains = histories_of(self.replanner.site.store, running.values())
         contexts: dict[str, _PlanContext] = {}
-        for name in sorted(running, key=lambda one: self._pending[one][1] is None):
+        for name in sorted(running, key=lambda attempt_id: self._pending[attempt_id][1] is None):
             attempt = running[name]
             if attempt.plan not in contexts:
                 contexts[attempt.plan] = self._plan_context(attempt)

@@ -207,22 +207,22 @@ class Replanner:
         return [answers[number] for number in range(len(pending))]
 
     def _keep_groups(
-        self, found: Mapping[int, _Found], limits: Limits, uses: Sequence[LimitUse], staying: Collection[Attempt]
+        self, choices: Mapping[int, _Found], limits: Limits, uses: Sequence[LimitUse], staying: Collection[Attempt]
     ) -> dict[int, _Found]:
         """Return the candidates of jobs in groups without those in other regions than their group's."""
         members = {
             number: GroupMember(one.job, one.open_candidates, self.mates_in(one.job, staying))
-            for number, one in found.items()
+            for number, one in choices.items()
             if one.job.group is not None
         }
 
         def place(some: Sequence[GroupMember]) -> tuple[int, Usd]:
-            wants = [PlacementRequest(member.job, member.found) for member in some]
+            wants = [PlacementRequest(member.job, member.open_candidates) for member in some]
             placements = place_gangs(wants, limits, uses, solver=self.solver)
             return len(placements.placed), Usd.total(placements.expected_usd.values())
 
         regions = regions_of_groups(members, place)
-        return {number: one.within(regions[number]) if number in regions else one for number, one in found.items()}
+        return {number: one.within(regions[number]) if number in regions else one for number, one in choices.items()}
 
     def mates_in(self, job: Job, alive: Collection[Attempt]) -> frozenset[RegionId]:
         """Return the regions where gangs of other jobs of its group are; empty for a job without a group."""

@@ -124,20 +124,22 @@ class SaveIntervals:
         orders = {a.id: a.order_id for a in earlier if a.order_id and a.order_reason == protocol.INTERRUPTION}
         return any(not answers.is_saved for answers in save_answers_by_attempt(self.site.store, orders).values())
 
-    def _write(self, attempt: Attempt, own: float | None, best: float, rate: float, seconds: float | None) -> None:
+    def _write(
+        self, attempt: Attempt, current_s: float | None, best_s: float, rate: float, seconds: float | None
+    ) -> None:
         def with_interval(current: Attempt) -> Attempt | None:
             if current.phase is not Phase.RUNNING or current.result:
                 return None
-            return replace(current, checkpoint_seconds=best)
+            return replace(current, checkpoint_seconds=best_s)
 
-        if self.site.store.attempts.update(attempt.id, with_interval).checkpoint_seconds != best:
+        if self.site.store.attempts.update(attempt.id, with_interval).checkpoint_seconds != best_s:
             return
         about = {"interruptions_per_hour": rate, "save_seconds": seconds}
         self.site.store.journal.note(
-            attempt.id, INTERVAL, self.site.clock(), before_seconds=own, checkpoint_seconds=best, **about
+            attempt.id, INTERVAL, self.site.clock(), before_seconds=current_s, checkpoint_seconds=best_s, **about
         )
-        before = "" if own is None else f" instead of {own / 60:,.0f}"
-        self.site.tell(attempt.job, f"{attempt.id} is to save every {best / 60:,.0f} min{before}")
+        before = "" if current_s is None else f" instead of {current_s / 60:,.0f}"
+        self.site.tell(attempt.job, f"{attempt.id} is to save every {best_s / 60:,.0f} min{before}")
 
 
 def best_interval_s(checkpoint: Checkpoint, rate: float, measured: tuple[float, bool] | None) -> float:
@@ -149,6 +151,6 @@ def best_interval_s(checkpoint: Checkpoint, rate: float, measured: tuple[float, 
     return round(max(MIN_CHECKPOINT_INTERVAL_S, 3600 * interval_hours(checkpoint, rate, write)), 1)
 
 
-def is_worth_changing(own: float, best: float) -> bool:
+def is_worth_changing(current_s: float, best_s: float) -> bool:
     """Return whether the best interval is so far from the gang's own that it is told."""
-    return max(own, best) >= LEAST_CHANGE * min(own, best)
+    return max(current_s, best_s) >= LEAST_CHANGE * min(current_s, best_s)

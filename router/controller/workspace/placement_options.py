@@ -311,8 +311,8 @@ def _is_for_sale(seat: MachineSpec, choice: GangPlacement, listings: Sequence[Of
     )
 
 
-def _has_same_machines(one: GangPlacement, other: GangPlacement) -> bool:
-    return (one.cloud, one.region, sorted(map(_pool, one.seats))) == (
+def _has_same_machines(placement: GangPlacement, other: GangPlacement) -> bool:
+    return (placement.cloud, placement.region, sorted(map(_pool, placement.seats))) == (
         other.cloud,
         other.region,
         sorted(map(_pool, other.seats)),
