@@ -214,7 +214,7 @@ def _parse_gangs(
         if gang.accelerator not in known:
             what, remedy = (
                 f"{gang.accelerator!r} is no accelerator of the price book",
-                suggest(gang.accelerator, known, most=30),
+                suggest(gang.accelerator, known, max_names=30),
             )
             raise InvalidInputError.single(what, field="--accelerator", remedy=remedy)
     places = [

@@ -28,7 +28,7 @@ BookFinding = tuple[tuple[str | int, ...], str, str]  # Path, what, remedy.
 
 
 def _suggest(word: str, valid_names: Collection[str]) -> str:
-    return suggest(word, valid_names, most=40) or "`stepfare offers` lists what there is"
+    return suggest(word, valid_names, max_names=40) or "`stepfare offers` lists what there is"
 
 
 @dataclass(frozen=True)

@@ -112,7 +112,7 @@ def _explain(details: ErrorDetails, *, secret: bool) -> tuple[str, str]:
     shown_value = "the value" if secret else show_value(value)
     if kind in {"literal_error", "enum"}:
         known = re.findall(r"'([^']*)'", str(context.get("expected", "")))
-        return f"{shown_value} is not one of {', '.join(known)}", suggest(value, known, most=0)
+        return f"{shown_value} is not one of {', '.join(known)}", suggest(value, known, max_names=0)
     if kind in _BOUNDS:
         key, words = _BOUNDS[kind]
         return f"must be {words} {context[key]}, not {shown_value}", ""

@@ -18,23 +18,23 @@ FILL_IN = "FILL IN"
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 
 
-def nearest_word(word: str, known: Iterable[str]) -> str | None:
+def nearest_word(word: str, valid_words: Iterable[str]) -> str | None:
     """Return the known word that was probably meant, None when none is near.
 
     Case does not matter; words with the same letters in another order are the nearest.
     """
-    by_lower = {candidate.lower(): candidate for candidate in sorted(known, reverse=True)}
+    by_lower = {candidate.lower(): candidate for candidate in sorted(valid_words, reverse=True)}
     found = difflib.get_close_matches(word.lower(), sorted(by_lower), n=5)
     swapped = [candidate for candidate in found if sorted(candidate) == sorted(word.lower())]
     return by_lower[(swapped or found)[0]] if found else None
 
 
-def suggest(word: object, known: Iterable[str], *, most: int = 12) -> str:
+def suggest(word: object, valid_words: Iterable[str], *, max_names: int = 12) -> str:
     """Return ``did you mean X?``; else the known words, when there are few; else nothing."""
-    names = sorted(known)
+    names = sorted(valid_words)
     if near := nearest_word(str(word), names):
         return f"did you mean {near}?"
-    return f"known: {', '.join(names)}" if 0 < len(names) <= most else ""
+    return f"known: {', '.join(names)}" if 0 < len(names) <= max_names else ""
 
 
 Path = tuple[str | int, ...]

@@ -272,10 +272,10 @@ def _lost_hours(rate: float, segment: float, write: float) -> tuple[float, float
     return mean, kept * variance + (1 - kept) * early_variance + kept * (1 - kept) * (late_mean - early_mean) ** 2
 
 
-def _truncated_moments(rate: float, most: float) -> tuple[float, float]:
-    """Return mean and variance of an exponential that is known to be below ``most``."""
-    survive, failed = math.exp(-rate * most), -math.expm1(-rate * most)
-    return 1 / rate - most * survive / failed, max(1 / rate**2 - most**2 * survive / failed**2, 0.0)
+def _truncated_moments(rate: float, limit: float) -> tuple[float, float]:
+    """Return mean and variance of an exponential that is known to be below ``limit``."""
+    survive, failed = math.exp(-rate * limit), -math.expm1(-rate * limit)
+    return 1 / rate - limit * survive / failed, max(1 / rate**2 - limit**2 * survive / failed**2, 0.0)
 
 
 def run_share(relative_error: float, deviations: NDArray[np.float64] | float) -> NDArray[np.float64]:

@@ -122,7 +122,7 @@ class LevelFigures:
     windows: Floats
     work: float
     # By level: the share of the work that is left after LEAVE_AFTER lives, the hours billed for nothing, and all lost.
-    left: Floats
+    remaining_share: Floats
     lost: Floats
     waited: Floats
 
@@ -174,7 +174,7 @@ def level_figures(run: GuardedWork, shape: HazardShape, levels: tuple[float, ...
     kept = kept_work(shape, grid, run.work, run.restart + run.loss, LEAVE_AFTER)
     lost = LEAVE_AFTER * wasted
     waited = lost + LEAVE_AFTER * run.recovery
-    return LevelFigures(grid, expected, windows, run.work, kept.left[:, LEAVE_AFTER - 1], lost, waited)
+    return LevelFigures(grid, expected, windows, run.work, kept.remaining_share[:, LEAVE_AFTER - 1], lost, waited)
 
 
 def _works(run: GuardedWork) -> tuple[Floats, Floats]:
@@ -294,12 +294,12 @@ class _RunsAtSpeeds:
         shares = () if self.run.fallback_ratio is None else BRIDGED_SHARES
         kept = np.array([0.0, *shares])[:, None, None] * spare
         waiting, leaving = self.sums(slack - kept)
-        found = self.figures(leaving.beside(waiting))
+        figures = self.figures(leaving.beside(waiting))
         if shares:
-            found[:, 2:] += self.bridges(waiting, kept)[:, 1:]
+            figures[:, 2:] += self.bridges(waiting, kept)[:, 1:]
         # Waiting is the first variant, leaving the second.
-        found[:, [0, 1]] = found[:, [1, 0]]
-        return found
+        figures[:, [0, 1]] = figures[:, [1, 0]]
+        return figures
 
     def sums(self, slack: Floats) -> tuple[_Sums, _Sums]:
         """Return the sums of gangs that wait until the slack is lost, and of those that leave before."""
@@ -309,7 +309,7 @@ class _RunsAtSpeeds:
         waste = self.run.restart + self.run.loss
         kept = [kept_work(self.shape, self.levels, float(end), waste, last) for end in ends]
         not_done = np.array([each.not_done for each in kept])
-        left = np.array([each.left for each in kept])
+        remaining_shares = np.array([each.remaining_share for each in kept])
         steps, counts = _STEPS[:last], COUNTS[:last].astype(np.float64)
         begun = (slack >= -_NOTHING).astype(np.float64)[..., None]
         room = slack[..., None, None] - counts * self.wasted[:, None]
@@ -321,7 +321,7 @@ class _RunsAtSpeeds:
         falls = before - allowed
         # Counts between those of the tables are interpolated: a step of d lives has a mean of the later ones.
         lead, whole = (steps + 1) / (2 * steps), self.works[:, None, None]
-        over = _along(left * ends[:, None, None] + not_done * (whole - ends[:, None, None]), lead, whole)
+        over = _along(remaining_shares * ends[:, None, None] + not_done * (whole - ends[:, None, None]), lead, whole)
         going = _along(not_done, lead, np.ones_like(whole))
         tried = (before - falls * ((1 - 1 / steps) / 2)) * (going * steps)[None, :, None]
         early = going * _along(counts[None, None], lead, np.zeros((1, 1, 1)))
@@ -333,7 +333,7 @@ class _RunsAtSpeeds:
             remaining=_each_count(falls, over),
             early=_each_count(falls, early),
         )
-        sums = self._beyond(sums, slack, allowed, left, np.array(lasts) - 1)
+        sums = self._beyond(sums, slack, allowed, remaining_shares, np.array(lasts) - 1)
         # Who leaves after the third interruption falls where else the third would be followed by a fourth life.
         n = min(LEAVE_AFTER, last)
         falls = np.concatenate([falls[:1, ..., : n - 1], before[:1, ..., n - 1 : n]], axis=-1)
@@ -356,10 +356,12 @@ class _RunsAtSpeeds:
         each = np.repeat(room[..., None], hits - 1, axis=-1)
         return sums_within(each, self.run.recovery, hits - 1)[..., -1]
 
-    def _beyond(self, sums: _Sums, slack: Floats, allowed: Floats, left: Floats, ends: NDArray[np.int64]) -> _Sums:
+    def _beyond(
+        self, sums: _Sums, slack: Floats, allowed: Floats, remaining_shares: Floats, ends: NDArray[np.int64]
+    ) -> _Sums:
         """Return the sums where more lives are needed and allowed than are counted: the work goes on in proportion."""
         at = np.arange(len(ends))
-        left_over = left[at, :, ends][None, :, None]
+        left_over = remaining_shares[at, :, ends][None, :, None]
         beyond = (left_over > _UNFINISHED) & (np.moveaxis(allowed[:, at, :, :, ends], 0, 1) > _UNFINISHED)
         if not beyond.any():
             return sums

@@ -157,28 +157,28 @@ def compute_parts(model: Transformer, links: Links, layout: ChosenLayout) -> Com
 
 
 def _layouts(model: Transformer, links: Links) -> list[ChosenLayout]:
-    wanted = model.layout
+    stated_layout = model.layout
     sequences = model.tokens_per_step / model.sequence_length
     again = [model.recompute] if model.recompute != "auto" else list(AGAIN)
     sharding = [model.sharding] if model.sharding != "auto" else ["zero1", "zero3"]
-    sizes = [(1, 1, 1, 1)] if wanted is None else _sizes(model, wanted, links)
-    found = []
+    sizes = [(1, 1, 1, 1)] if stated_layout is None else _sizes(model, stated_layout, links)
+    layouts = []
     for tensor, pipeline, context, expert in sizes:
         data, rest = divmod(links.count, tensor * pipeline * context)
-        if rest or not data or (wanted is not None and wanted.data_parallel not in (None, data)):
+        if rest or not data or (stated_layout is not None and stated_layout.data_parallel not in (None, data)):
             continue
         if expert > 1 and data * context % expert:
             continue
-        for micro, accumulation in _micro_batches(wanted, sequences / data):
-            found += [
+        for micro, accumulation in _micro_batches(stated_layout, sequences / data):
+            layouts += [
                 ChosenLayout(tensor, pipeline, context, expert, data, micro, accumulation, r, z)
                 for r, z in product(again, sharding)
                 if pipeline == 1 or z != "zero3" or model.sharding == "zero3"
             ]
-    return found
+    return layouts
 
 
-def _sizes(model: Transformer, wanted: Layout, links: Links) -> list[tuple[int, int, int, int]]:
+def _sizes(model: Transformer, stated_layout: Layout, links: Links) -> list[tuple[int, int, int, int]]:
     """Return the tensor, pipeline, context and expert sizes to try: the stated one, or powers of two that make sense.
 
     Tensor parallelism stays within the fast links; no stage is without a layer.
@@ -188,27 +188,29 @@ def _sizes(model: Transformer, wanted: Layout, links: Links) -> list[tuple[int, 
     experts = model.experts or (64 if (model.active_parameters or model.parameters) < model.parameters else 1)
     spread = [e for e in _EXPERT if experts % e == 0]
     choices = (
-        [wanted.tensor_parallel] if wanted.tensor_parallel else inside,
-        [wanted.pipeline_parallel] if wanted.pipeline_parallel else stages,
-        [wanted.context_parallel] if wanted.context_parallel else list(_CONTEXT),
-        [wanted.expert_parallel] if wanted.expert_parallel else spread,
+        [stated_layout.tensor_parallel] if stated_layout.tensor_parallel else inside,
+        [stated_layout.pipeline_parallel] if stated_layout.pipeline_parallel else stages,
+        [stated_layout.context_parallel] if stated_layout.context_parallel else list(_CONTEXT),
+        [stated_layout.expert_parallel] if stated_layout.expert_parallel else spread,
     )
     return [(t, p, c, e) for t, p, c, e in product(*choices)]
 
 
-def _micro_batches(wanted: Layout | None, each: float) -> list[tuple[float, int]]:
+def _micro_batches(stated_layout: Layout | None, sequences: float) -> list[tuple[float, int]]:
     """Return micro-batches and how many of them a replica takes, given its sequences of a step.
 
     Without a stated layout a batch smaller than the gang is split further, as it always was.
     """
-    if each < 1:
-        return [(each, 1)] if wanted is None else []
-    if wanted is not None and wanted.accumulation:
+    if sequences < 1:
+        return [(sequences, 1)] if stated_layout is None else []
+    if stated_layout is not None and stated_layout.accumulation:
         return [
-            (m, wanted.accumulation) for m in [each / wanted.accumulation] if m >= 1 and wanted.micro_batch in (None, m)
+            (m, stated_layout.accumulation)
+            for m in [sequences / stated_layout.accumulation]
+            if m >= 1 and stated_layout.micro_batch in (None, m)
         ]
-    stated = [wanted.micro_batch] if wanted is not None and wanted.micro_batch else list(_MICRO)
-    return [(float(m), math.ceil(each / m)) for m in stated if m <= each]
+    stated = [stated_layout.micro_batch] if stated_layout is not None and stated_layout.micro_batch else list(_MICRO)
+    return [(float(m), math.ceil(sequences / m)) for m in stated if m <= sequences]
 
 
 def _as_steps(model: Transformer, links: Links, layouts: Sequence[ChosenLayout]) -> Steps:

@@ -53,27 +53,27 @@ class ChangingFigures:
 
 
 def expect_changes(
-    found: LevelFigures, hazard: Hazard, price_ratio: float | None, others: OtherPools
+    figures: LevelFigures, hazard: Hazard, price_ratio: float | None, others: OtherPools
 ) -> ChangingFigures:
     """Return the expectation of a gang that may leave its pool for others, or for its fallback as before.
 
     ``price_ratio`` is that of an hour billed of the fallback over one of the gang, None without a fallback. Hours in
     other pools count as hours of the gang's price. How likely the run is to be late is that of staying.
     """
-    weights, rest, onward = figure_weights(hazard), _Rest.of(found, alone=price_ratio is None), _next_levels(hazard)
-    begun = _begun(found, others)[:, None]
+    weights, rest, onward = figure_weights(hazard), _Rest.of(figures, alone=price_ratio is None), _next_levels(hazard)
+    begun = _begun(figures, others)[:, None]
     # What is left is as likely to need the fallback, however little it is.
-    left = np.where(_IS_CHANCE[:, None], 1.0, found.left)[:, None]
+    remaining_shares = np.where(_IS_CHANCE[:, None], 1.0, figures.remaining_share)[:, None]
     ratio = 0.0 if price_ratio is None else price_ratio
     there = ratio / others.price_ratio
-    stays = values = _cheapest(found, None if price_ratio is None else there)
+    stays = values = _cheapest(figures, None if price_ratio is None else there)
     least = _usd(stays, there) - _LITTLE
     for _ in range(_CHANGES - 1):
-        gone = begun + left * rest.interpolate(values @ onward.T)
+        gone = begun + remaining_shares * rest.interpolate(values @ onward.T)
         values = np.where(rest.possible & (_usd(gone, there) < least), gone, stays)
-    gone = begun + left * rest.interpolate(values @ onward.T)
+    gone = begun + remaining_shares * rest.interpolate(values @ onward.T)
     gone[_SPOT] += (others.price_ratio - 1) * (gone[_SPOT] - begun[_SPOT])
-    best = _cheapest(found, price_ratio)
+    best = _cheapest(figures, price_ratio)
     goes = rest.possible & (_usd(gone, ratio) < _usd(best, ratio) - _LITTLE)
     expected = np.where(goes, gone, best) @ weights
     # No hour is billed that is not spent: dearer hours elsewhere count as more hours here.
@@ -103,24 +103,24 @@ def _next_levels(hazard: Hazard) -> Floats:
     return np.asarray(odds / odds.sum(axis=1, keepdims=True))
 
 
-def _cheapest(found: LevelFigures, price_ratio: float | None) -> Floats:
-    return found.variants[:, 0] if price_ratio is None else found.cheapest(price_ratio)
+def _cheapest(figures: LevelFigures, price_ratio: float | None) -> Floats:
+    return figures.variants[:, 0] if price_ratio is None else figures.cheapest(price_ratio)
 
 
 def _usd(figures: Floats, ratio: float) -> Floats:
     return np.asarray(figures[_SPOT] + ratio * figures[_FALLBACK])
 
 
-def _begun(found: LevelFigures, others: OtherPools) -> Floats:
+def _begun(figures: LevelFigures, others: OtherPools) -> Floats:
     """Return the figures, by [figure, level], of a gang until it goes."""
-    done = (1 - found.left) * found.work
+    done = (1 - figures.remaining_share) * figures.work
     begun = {
-        "spot": found.lost + done + others.move_hours,
-        "elapsed": found.waited + done,
-        "interruptions": np.full(len(found.left), float(LEAVE_AFTER)),
-        "lost": found.lost,
+        "spot": figures.lost + done + others.move_hours,
+        "elapsed": figures.waited + done,
+        "interruptions": np.full(len(figures.remaining_share), float(LEAVE_AFTER)),
+        "lost": figures.lost,
     }
-    return np.array([begun.get(name, np.zeros(len(found.left))) for name in FIGURES])
+    return np.array([begun.get(name, np.zeros(len(figures.remaining_share))) for name in FIGURES])
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -133,14 +133,14 @@ class _Rest:
     possible: np.ndarray
 
     @classmethod
-    def of(cls, found: LevelFigures, *, alone: bool) -> _Rest:
+    def of(cls, figures: LevelFigures, *, alone: bool) -> _Rest:
         """Return where the time that is left lies; without a last moment there is as much as before."""
-        windows, count = found.windows, len(found.windows)
-        shape, endless = (count, len(found.left)), alone or not np.isfinite(windows).all()
+        windows, count = figures.windows, len(figures.windows)
+        shape, endless = (count, len(figures.remaining_share)), alone or not np.isfinite(windows).all()
         if endless or count == 1:
             same = np.repeat(np.arange(count)[:, None], shape[1], axis=1)
             return cls(same, None, np.zeros(shape), np.full(shape, endless))
-        after = windows[:, None] - found.waited
+        after = windows[:, None] - figures.waited
         row = np.clip(np.searchsorted(windows, after, side="right") - 1, 0, count - 2)
         share = np.clip((after - windows[row]) / (windows[row + 1] - windows[row]), 0.0, 1.0)
         return cls(row, row + 1, share, after >= windows[0])

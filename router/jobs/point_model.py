@@ -201,8 +201,8 @@ def _log_seconds(parameters: Floats, table: _StepTable) -> Floats:
     log_sync = compute + inside + sync_ratio + np.where(table.machines > 1, across, growth * pairs)
     log_sync = np.where(table.machines * table.per_machine > 1, log_sync, math.log(_NO_SYNC))
     power = 1 + np.exp(norm)
-    found: Floats = np.logaddexp(power * log_compute, power * log_sync) / power
-    return found
+    log_seconds: Floats = np.logaddexp(power * log_compute, power * log_sync) / power
+    return log_seconds
 
 
 def _slopes(parameters: Floats, table: _StepTable) -> Floats:

@@ -46,7 +46,7 @@ def states_place(workload: Workload) -> bool:
 
 
 def speed_from_points(
-    workload: Workload, machine: Machine, machines: int, known: Sequence[Accelerator]
+    workload: Workload, machine: Machine, machines: int, accelerators: Sequence[Accelerator]
 ) -> PointSpeed | PointsTooFew:
     """Return the speed of the gang: a point of this very gang as it is stated, else by the form.
 
@@ -57,7 +57,7 @@ def speed_from_points(
     if exact is not None:
         basis = f"measured: {exact.source or 'job profile'}"
         return PointSpeed(exact.steps_per_hour, exact.relative_error, basis, exact=True)
-    form = form_of(workload, machine, machines, known)
+    form = form_of(workload, machine, machines, accelerators)
     if isinstance(form, PointsTooFew):
         return form
     seconds, error = form.predict(step_place(workload, machine, machines))
@@ -103,11 +103,11 @@ def _is_exact(point: ProfilePoint, workload: Workload, machine: Machine, machine
 
 
 def form_of(
-    workload: Workload, machine: Machine, machines: int, known: Sequence[Accelerator]
+    workload: Workload, machine: Machine, machines: int, accelerators: Sequence[Accelerator]
 ) -> StepForm | PointsTooFew:
     """Return the form for gangs of the machine, fitted to the points of its accelerator, or to those of others."""
     points = usable_points(workload, machine, machines)
-    sheets = {a.name: a for a in known}
+    sheets = {a.name: a for a in accelerators}
     own = sheets.get(machine.accelerator)
     others = sorted(
         {p.accelerator for p in points if p.accelerator != machine.accelerator and p.accelerator in sheets}
@@ -151,10 +151,10 @@ def _place_of(point: ProfilePoint, workload: Workload) -> StepPlace:
     return StepPlace(machines, point.count / machines, batch)
 
 
-def _log_ratio(other: Accelerator, own: Accelerator) -> float:
+def _log_ratio(other: Accelerator, accelerator: Accelerator) -> float:
     """Return the logarithm of the compute time on the other accelerator over that on this one, by data sheets."""
-    arithmetic = math.log(own.bf16_dense_tflops / other.bf16_dense_tflops)
-    memory = math.log(own.memory_bandwidth_gb_per_s / other.memory_bandwidth_gb_per_s)
+    arithmetic = math.log(accelerator.bf16_dense_tflops / other.bf16_dense_tflops)
+    memory = math.log(accelerator.memory_bandwidth_gb_per_s / other.memory_bandwidth_gb_per_s)
     return (1 - _MEMORY_BOUND) * arithmetic + _MEMORY_BOUND * memory
 
 

@@ -149,27 +149,27 @@ def wrong_points(points: Sequence[ProfilePoint]) -> Iterator[PointFinding]:
                 yield PointFinding(second, *found)
 
 
-def _contradiction(one: ProfilePoint, other: ProfilePoint, first: int) -> tuple[str, str] | None:
+def _contradiction(point: ProfilePoint, other: ProfilePoint, first: int) -> tuple[str, str] | None:
     """Return how the point contradicts the one at ``first``, and what to do; None where both may be true."""
-    if not (_placed(one) or _placed(other)):
+    if not (_placed(point) or _placed(other)):
         return None  # Earlier files, which state neither, are read as ever.
-    size = (one.batch / other.batch) if one.batch is not None and other.batch is not None else 1.0
+    size = (point.batch / other.batch) if point.batch is not None and other.batch is not None else 1.0
     # Samples an hour where both batches are known, steps of one unknown size otherwise.
-    ratio = one.steps_per_hour * size / other.steps_per_hour
-    each = ratio * other.count / one.count
+    ratio = point.steps_per_hour * size / other.steps_per_hour
+    each = ratio * other.count / point.count
     if not 1 / _UNITS_DIFFER <= each <= _UNITS_DIFFER:
         times = max(each, 1 / each)
         what = f"for each accelerator {times:.3g} times {'slower' if each > 1 else 'faster'} than entry {first + 1}"
         return what, "check the units: seconds_per_step is in seconds, tokens_per_second of the whole gang"
-    if one.precision != other.precision or not _placed(one) or not _placed(other):
+    if point.precision != other.precision or not _placed(point) or not _placed(other):
         return None  # They may have been measured in different ways.
-    error = math.hypot(one.relative_error, other.relative_error)
-    same = one.placement == other.placement or None in (one.placement, other.placement)
-    if one.count == other.count and same and size == 1.0 and abs(math.log(ratio)) > _DEVIATIONS * error:
-        what = f"{one.accelerator}:{one.count} is {math.exp(abs(math.log(ratio))):.2f} times as fast in one of them"
+    error = math.hypot(point.relative_error, other.relative_error)
+    same = point.placement == other.placement or None in (point.placement, other.placement)
+    if point.count == other.count and same and size == 1.0 and abs(math.log(ratio)) > _DEVIATIONS * error:
+        what = f"{point.accelerator}:{point.count} is {math.exp(abs(math.log(ratio))):.2f} times as fast in one of them"
         return f"contradicts entry {first + 1}: {what}", "keep the one that was measured as the job will run"
-    if size == 1.0 and one.count != other.count:
-        more, fewer = (one, other) if one.count > other.count else (other, one)
+    if size == 1.0 and point.count != other.count:
+        more, fewer = (point, other) if point.count > other.count else (other, point)
         gain = more.steps_per_hour / fewer.steps_per_hour / (more.count / fewer.count)
         if gain > _SUPERLINEAR:
             what = f"{more.count} accelerators are {gain:.2g} times faster than in proportion to {fewer.count}"

@@ -78,7 +78,7 @@ def parse_time_ahead(text: str) -> timedelta:
 
     Raises RefusedError as :func:`parse_duration` does.
     """
-    short = _UNIT_WORDS.sub(lambda found: found[0][0].lower(), text.strip().removeprefix("+").strip())
+    short = _UNIT_WORDS.sub(lambda match: match[0][0].lower(), text.strip().removeprefix("+").strip())
     try:
         return parse_duration(f"{short}h" if _NUMBER.fullmatch(short) else short)
     except RefusedError as error:

@@ -37,7 +37,7 @@ class KeptWork:
     """By [level, count]: the probability that the work is not done after so many lives, and the share that is left."""
 
     not_done: Floats
-    left: Floats
+    remaining_share: Floats
 
 
 def kept_work(shape: HazardShape, levels: Floats, work: float, waste: float, last: int = len(COUNTS)) -> KeptWork:

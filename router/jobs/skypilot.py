@@ -163,10 +163,10 @@ def _word(value: object) -> str:
 
 def _storage(task: Mapping[str, Any], lost: list[str]) -> dict[str, Any]:
     """Return ``data`` and ``checkpoint`` from the mounted buckets; a task does not state their region and size."""
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for uri, gigabytes in mapping_of(task, "inputs").items():
         size: Any = f"{gigabytes} GB" if isinstance(gigabytes, int | float) else _fill("GiB, or `500 GB`")
-        _offer_data(found, str(uri), size, "copy", "inputs", lost)
+        _offer_data(fields, str(uri), size, "copy", "inputs", lost)
     for path, mount in mapping_of(task, "file_mounts").items():
         source = mount.get("source") if isinstance(mount, dict) else mount
         mode = str(mount.get("mode", "MOUNT")) if isinstance(mount, dict) else "COPY"
@@ -174,23 +174,23 @@ def _storage(task: Mapping[str, Any], lost: list[str]) -> dict[str, Any]:
         if not (isinstance(source, str) and _BUCKET.match(source)):
             lost.append(f"{where}: not an existing bucket, so nothing to plan for; put it into the image")
         elif _SAVES.search(str(path)) and mode != "COPY":
-            found.setdefault("checkpoint", {"size_gib": _fill("GiB of one checkpoint, or `none`")})
+            fields.setdefault("checkpoint", {"size_gib": _fill("GiB of one checkpoint, or `none`")})
             lost.append(f"{where}: {source} (a place of checkpoints, it seems; the command has to mount it)")
         else:
-            _offer_data(found, source, _fill("GiB, or `500 GB`"), _mode(mode), where, lost)
-    return found
+            _offer_data(fields, source, _fill("GiB, or `500 GB`"), _mode(mode), where, lost)
+    return fields
 
 
 def _mode(mode: str) -> str:
     return "copy" if mode == "COPY" else "stream"
 
 
-def _offer_data(found: dict[str, Any], uri: str, size: object, mode: str, where: str, lost: list[str]) -> None:
-    if "data" in found:
+def _offer_data(fields: dict[str, Any], uri: str, size: object, mode: str, where: str, lost: list[str]) -> None:
+    if "data" in fields:
         lost.append(f"{where}: {uri} (a job names one place of data; add its GiB to `data`, or leave it out)")
         return
     at = _fill("region in which it lies, e.g. CLOUD/REGION")
-    found["data"] = {"uri": uri, "at": at, "gib": size, "mode": mode}
+    fields["data"] = {"uri": uri, "at": at, "gib": size, "mode": mode}
 
 
 def _note_rest(task: Mapping[str, Any], command: str, lost: list[str]) -> None:

@@ -189,7 +189,7 @@ class _Place:
     planned: bool
 
 
-def _place(choice: Mapping[str, Any], known: frozenset[str], lost: list[str]) -> _Place | None:
+def _place(choice: Mapping[str, Any], planned_places: frozenset[str], lost: list[str]) -> _Place | None:
     """Return the place that an alternative asks for; None where it may run anywhere."""
     infra = str(choice.get("infra") or "")
     if infra.split("/")[0] in ("k8s", "kubernetes", "ssh"):
@@ -209,25 +209,25 @@ def _place(choice: Mapping[str, Any], known: frozenset[str], lost: list[str]) ->
         lost.append(f"zone {zone}: regions are chosen by rule, zones by price")
     cloud = FORMER_CLOUD_NAMES.get(str(cloud).lower(), str(cloud).lower()) if cloud else None
     token = f"{cloud}/{region}" if cloud and region else region or cloud
-    return _Place(str(token), planned=not known or str(token) in known) if token else None
+    return _Place(str(token), planned=not planned_places or str(token) in planned_places) if token else None
 
 
-def _spot(asked: list[object], lost: list[str]) -> str:
-    if True in asked and any(item is not True for item in asked):
+def _spot(use_spot: list[object], lost: list[str]) -> str:
+    if True in use_spot and any(item is not True for item in use_spot):
         return "allowed"
-    if True in asked:
+    if True in use_spot:
         return "only"
-    if None in asked:
+    if None in use_spot:
         lost.append("use_spot is not said, which is on demand for SkyPilot; `spot: allowed` lets the plan choose")
     return "never"
 
 
-def _image(asked: list[object], lost: list[str]) -> str | None:
+def _image(image_ids: list[object], lost: list[str]) -> str | None:
     """Return the container image that every alternative names; no other image can be carried."""
-    images = _once(str(image) for image in asked if image is not None)
+    images = _once(str(image) for image in image_ids if image is not None)
     if not images:
         return None
-    one = images[0] if len(images) == 1 and None not in asked else ""
+    one = images[0] if len(images) == 1 and None not in image_ids else ""
     if one.startswith("docker:"):
         return one.removeprefix("docker:")
     if all(image.startswith("docker:") for image in images):
@@ -250,12 +250,12 @@ def _labels(choices: list[dict[str, Any]], lost: list[str]) -> dict[str, str]:
     return agreed
 
 
-def _priority(asked: list[object], lost: list[str]) -> int | None:
+def _priority(priorities: list[object], lost: list[str]) -> int | None:
     """Return the priority, where it is one of ours and all alternatives agree on it."""
-    if any(priority != asked[0] for priority in asked):
+    if any(priority != priorities[0] for priority in priorities):
         lost.append("priority: not the same in all of the alternatives")
         return None
-    priority = asked[0]
+    priority = priorities[0]
     if priority is None or (type(priority) is int and -1000 <= priority <= 1000):
         return priority
     lost.append(f"priority {priority}: not a whole number from -1000 to 1000")

@@ -138,13 +138,13 @@ _MOST_AN_HOUR: Final = 60
 _MOST_LOST: Final = 0.9  # share of the running time that interruptions may repeat
 
 
-def _most(most: timedelta) -> Callable[[timedelta | None], timedelta | None]:
+def _most(longest: timedelta) -> Callable[[timedelta | None], timedelta | None]:
     """Return a check that refuses longer durations."""
 
     def check(value: timedelta | None) -> timedelta | None:
-        if value is not None and value > most:
+        if value is not None and value > longest:
             raise RefusedError(
-                f"{format_duration(value)} is too long", f"write at most {format_duration(most)}, as measured"
+                f"{format_duration(value)} is too long", f"write at most {format_duration(longest)}, as measured"
             )
         return value
 

@@ -48,21 +48,21 @@ def gang_speed(
     machine: Machine,
     machines: int,
     accelerator: Accelerator,
-    known: Sequence[Accelerator] = (),
+    accelerators: Sequence[Accelerator] = (),
 ) -> Speed | UnknownSpeed:
     """Return the speed of ``machines`` of ``machine`` on this workload, or the reason why there is none.
 
     Points that state a batch or a placement carry to other gangs by the fitted form, and to other accelerators where
-    ``known`` has the data sheets of both.
+    ``accelerators`` has the data sheets of both.
     """
     if states_place(workload):
-        return _from_placed_points(workload, machine, machines, accelerator, known)
+        return _from_placed_points(workload, machine, machines, accelerator, accelerators)
     measured = [p for p in workload.profile if p.accelerator == machine.accelerator]
     fitting = [p for p in measured if _applies(p, machine, machines)]
     if fitting:
-        found = _from_profile(sorted(fitting, key=lambda p: p.count), machines * machine.accelerator_count)
-        if isinstance(found, Speed) or workload.transformer is None:
-            return found
+        speed = _from_profile(sorted(fitting, key=lambda p: p.count), machines * machine.accelerator_count)
+        if isinstance(speed, Speed) or workload.transformer is None:
+            return speed
     if workload.transformer is not None:
         return _estimate(workload.transformer, machine, machines, accelerator)
     if measured and machines > 1 and not machine.has_rdma:
@@ -71,10 +71,10 @@ def gang_speed(
 
 
 def _from_placed_points(
-    workload: Workload, machine: Machine, machines: int, accelerator: Accelerator, known: Sequence[Accelerator]
+    workload: Workload, machine: Machine, machines: int, accelerator: Accelerator, accelerators: Sequence[Accelerator]
 ) -> Speed | UnknownSpeed:
     """Return what the points say; where a shape is known and they are not exact, together with its estimate."""
-    found = speed_from_points(workload, machine, machines, (accelerator, *known))
+    found = speed_from_points(workload, machine, machines, (accelerator, *accelerators))
     if isinstance(found, PointSpeed) and (found.exact or workload.transformer is None):
         return Speed(found.steps_per_hour, found.relative_error, found.basis)
     if workload.transformer is None:
@@ -128,10 +128,10 @@ def _estimate(model: Transformer, machine: Machine, machines: int, accelerator: 
     links = gang_links(model.precision, machine, machines, accelerator)
     if isinstance(links, UnknownSpeed):
         return links
-    found = choose_layout(model, links, accelerator)
-    if isinstance(found, UnknownSpeed):
-        return found
-    layout, times = found
+    fastest = choose_layout(model, links, accelerator)
+    if isinstance(fastest, UnknownSpeed):
+        return fastest
+    layout, times = fastest
     experts = (model.active_parameters or model.parameters) < model.parameters
     error = read_coefficients().relative_error(links.family, experts)
     rate = float(f"{3600 / times.seconds:.12g}")

@@ -69,34 +69,36 @@ def make_budget_quote(ask: QuoteRequest, budget: Usd, trade: MarketInputs) -> Bu
     )
 
 
-def _reaches(stage: ScenarioRunner, most: int, dollars: float) -> tuple[Reach, ...]:
-    """Return the most steps for each confidence, to about a part in 1,000 of ``most``; 0 for none.
+def _reaches(stage: ScenarioRunner, max_steps: int, dollars: float) -> tuple[Reach, ...]:
+    """Return the most steps for each confidence, to about a part in 1,000 of ``max_steps``; 0 for none.
 
     They are those of which the share of draws within the money and on time is at least the confidence. Where the share
     is not monotone, the farthest of a coarse grid is refined.
     """
-    known: dict[int, tuple[float, float]] = {}  # by steps: the share, and the median dollars
+    results: dict[int, tuple[float, float]] = {}  # by steps: the share, and the median dollars
     steps_by_confidence = dict.fromkeys(CONFIDENCES, 0)
-    _simulate_steps(stage, {most * i // _COARSE for i in range(1, _COARSE + 1)}, dollars, known)
+    _simulate_steps(stage, {max_steps * i // _COARSE for i in range(1, _COARSE + 1)}, dollars, results)
     for _ in range(_ROUNDS):
-        wanted: set[int] = set()
+        step_counts: set[int] = set()
         for confidence in CONFIDENCES:
-            low = max((n for n, (share, _) in known.items() if share >= confidence), default=0)
-            high = min((n for n in known if n > low), default=low)
-            wanted |= {low + (high - low) * i // (_BETWEEN + 1) for i in range(1, _BETWEEN + 1)}
-        _simulate_steps(stage, wanted, dollars, known)
+            low = max((n for n, (share, _) in results.items() if share >= confidence), default=0)
+            high = min((n for n in results if n > low), default=low)
+            step_counts |= {low + (high - low) * i // (_BETWEEN + 1) for i in range(1, _BETWEEN + 1)}
+        _simulate_steps(stage, step_counts, dollars, results)
     for confidence in CONFIDENCES:
-        steps_by_confidence[confidence] = max((n for n, (share, _) in known.items() if share >= confidence), default=0)
-    return tuple(Reach(c, n, to_usd(known[n][1]) if n else Usd(0)) for c, n in steps_by_confidence.items())
+        steps_by_confidence[confidence] = max(
+            (n for n, (share, _) in results.items() if share >= confidence), default=0
+        )
+    return tuple(Reach(c, n, to_usd(results[n][1]) if n else Usd(0)) for c, n in steps_by_confidence.items())
 
 
 def _simulate_steps(
-    stage: ScenarioRunner, wanted: set[int], dollars: float, known: dict[int, tuple[float, float]]
+    stage: ScenarioRunner, step_counts: set[int], dollars: float, results: dict[int, tuple[float, float]]
 ) -> None:
-    """Simulate these numbers of steps and store their results in ``known``."""
-    new = sorted({n for n in wanted if n > 0} - known.keys())
+    """Simulate these numbers of steps and add what came of them to ``results``."""
+    new = sorted({n for n in step_counts if n > 0} - results.keys())
     if not new:
         return
     for n, got in zip(new, stage.plays([DeadlineCase(stage.clock.ticks, DRAWS, n) for n in new]), strict=True):
         share = float(((got.usd <= dollars) & ~got.late).mean())
-        known[n] = share, float(quantiles(got.usd, (0.5,))[0])
+        results[n] = share, float(quantiles(got.usd, (0.5,))[0])

@@ -81,25 +81,25 @@ class SimulatedDeadline:
         return replace(self, played=replace(self.played, late=late), by_s=seconds)
 
 
-def pick_cheapest(found: Sequence[SimulatedDeadline]) -> SimulatedDeadline:
+def pick_cheapest(simulations: Sequence[SimulatedDeadline]) -> SimulatedDeadline:
     """Return the cheapest of those that are as good as on time.
 
     It excludes those that may never end, unless all may.
     """
-    ends = [s for s in found if math.isfinite(s.cost[0])] or found
+    ends = [s for s in simulations if math.isfinite(s.cost[0])] or simulations
     sure = max(s.on_time for s in ends) - ON_TIME_TOLERANCE
     return min((s for s in ends if s.on_time >= sure), key=lambda s: s.cost)
 
 
-def best_by_deadline(found: Mapping[int, Sequence[SimulatedDeadline]]) -> dict[int, SimulatedDeadline]:
-    """Return the best simulation for each deadline of ``found``, by seconds.
+def best_by_deadline(by_deadline: Mapping[int, Sequence[SimulatedDeadline]]) -> dict[int, SimulatedDeadline]:
+    """Return the best simulation for each deadline of ``by_deadline``, in seconds.
 
     None costs more than the best for an earlier deadline: a run done by then is done by the later one too.
     """
     best: dict[int, SimulatedDeadline] = {}
     previous: SimulatedDeadline | None = None
-    for seconds in sorted(found):
-        candidate = pick_cheapest(found[seconds])
+    for seconds in sorted(by_deadline):
+        candidate = pick_cheapest(by_deadline[seconds])
         previous = best[seconds] = (
             previous.offered_by(seconds) if previous and previous.cost < candidate.cost else candidate
         )
@@ -107,10 +107,10 @@ def best_by_deadline(found: Mapping[int, Sequence[SimulatedDeadline]]) -> dict[i
 
 
 def build_curve(
-    best: Mapping[int, SimulatedDeadline], start: datetime, asked_s: int, asked: datetime
+    best: Mapping[int, SimulatedDeadline], start: datetime, asked_s: int, deadline: datetime
 ) -> tuple[Point, ...]:
     """Return a point for each of these, the one of ``asked_s`` at the exact deadline of the request."""
-    points = [build_point(s, start, asked if seconds == asked_s else None) for seconds, s in sorted(best.items())]
+    points = [build_point(s, start, deadline if seconds == asked_s else None) for seconds, s in sorted(best.items())]
     dollars = [p.mean.dollars() if p.mean is not None else float("inf") for p in points]
     at = find_knee([p.hours for p in points], dollars)
     return tuple(replace(p, knee=i == at) for i, p in enumerate(points))

@@ -229,7 +229,7 @@ class _QuoteBuilder:
             return None, None
         menu = self.asking.planned_menu(planned)
         way = ways.get(option_keys(menu)) or self._simulate_choice(menu, [DeadlineCase(self.ticks, DRAWS)])
-        there = way.found[self.asked_s]
+        there = way.simulations[self.asked_s]
         return to_usd(there.cost[0]), to_usd(mean_error(there.usd))
 
     @property
@@ -256,12 +256,12 @@ class _QuoteBuilder:
         place = () if planned is None else asking.planned_menu(planned)
         menus += [place] if place else []
         menus.sort(key=lambda venues: min(v.whole_usd(steps) for v in venues))
-        found: _ChoicesByKeys = {}
+        choices: _ChoicesByKeys = {}
         for venues in _distinct_menus(menus):
-            bar = min((way.found[self.asked_s].cost[0] for way in found.values()), default=math.inf)
-            if not found or venues == place or min(v.whole_usd(steps) for v in venues) < _WORTH_A_TRY * bar:
-                found[option_keys(venues)] = self._simulate_choice(venues, self._all_cases)
-        return found
+            bar = min((way.simulations[self.asked_s].cost[0] for way in choices.values()), default=math.inf)
+            if not choices or venues == place or min(v.whole_usd(steps) for v in venues) < _WORTH_A_TRY * bar:
+                choices[option_keys(venues)] = self._simulate_choice(venues, self._all_cases)
+        return choices
 
     def _simulate_choice(self, venues: tuple[QuoteOption, ...], cases: Sequence[DeadlineCase]) -> _ChoiceResults:
         """Simulate these options on the clock of the requested deadline."""
@@ -315,7 +315,7 @@ class _QuoteBuilder:
                     c.menu, [DeadlineCase(self.ticks, _TRIED)]
                 )
         known = forbidden | ways
-        seen = [(c, known[c.key].found[self.asked_s]) for c in changes if c.key in known]
+        seen = [(c, known[c.key].simulations[self.asked_s]) for c in changes if c.key in known]
         return best, tuple(
             build_alternative(c.what, t, self.start) for c, t in seen if not c.allowed or t.cost[0] >= s.cost[0]
         )
@@ -325,7 +325,11 @@ class _QuoteBuilder:
         while True:
             best = best_by_deadline(_merge_by_deadline(ways.values()))
             more = False
-            bar = min(w.found[self.asked_s].cost[0] for w in ways.values() if w.found[self.asked_s].usd.size == DRAWS)
+            bar = min(
+                w.simulations[self.asked_s].cost[0]
+                for w in ways.values()
+                if w.simulations[self.asked_s].usd.size == DRAWS
+            )
             for way in ways.values():
                 cases = [DeadlineCase(ticks, DRAWS) for ticks in way.unsure(self.asked_s, bar)]
                 way.play(cases)
@@ -337,19 +341,19 @@ class _QuoteBuilder:
         self, ways: _ChoicesByKeys, menus: list[tuple[QuoteOption, ...]], best: tuple[QuoteOption, ...]
     ) -> dict[int, list[SimulatedDeadline]]:
         """Return all simulations by deadline, the far ones too, on a slower clock with the options that were quoted."""
-        found = _merge_by_deadline(ways.values())
+        by_deadline = _merge_by_deadline(ways.values())
         later_s = self.hour_ticks[-1] * self.clock.tick_s
-        found[later_s] = [s for s in found[later_s] if s.usd.size == DRAWS] or found[later_s]
+        by_deadline[later_s] = [s for s in by_deadline[later_s] if s.usd.size == DRAWS] or by_deadline[later_s]
         slower = self.slower
         if slower is None or not self.far_h:
-            return found
+            return by_deadline
         cases = [DeadlineCase(ticks, _TRIED) for ticks in dict.fromkeys(to_ticks(h, slower) for h in self.far_h)]
         for venues in _distinct_menus([best, *menus]):
             way = _ChoiceResults(self.asking.stage(venues, slower, _TRIED, seed=1), self.asking.levels(venues))
             way.play(cases)
-            for seconds, s in way.found.items():
-                found.setdefault(seconds, []).append(s)
-        return found
+            for seconds, s in way.simulations.items():
+                by_deadline.setdefault(seconds, []).append(s)
+        return by_deadline
 
     def _hour_point(self, offered: Mapping[int, SimulatedDeadline], *, earlier: bool) -> Point | None:
         """Return the cost of the deadline about an hour earlier or later; None where nothing is done by then."""
@@ -372,14 +376,14 @@ class _ChoiceResults:
 
     def __init__(self, stage: ScenarioRunner, levels: QuoteLevels) -> None:
         self.stage, self.levels = stage, levels
-        self.found: dict[int, SimulatedDeadline] = {}
+        self.simulations: dict[int, SimulatedDeadline] = {}
 
     def play(self, cases: Sequence[DeadlineCase]) -> None:
         """Simulate these cases, or repeat them with more draws."""
         played = self.stage.plays(cases) if cases else []
         for case, got in zip(cases, played, strict=True):
             seconds = case.ticks * self.stage.clock.tick_s
-            self.found[seconds] = SimulatedDeadline.of(self.stage, got, seconds, self.levels)
+            self.simulations[seconds] = SimulatedDeadline.of(self.stage, got, seconds, self.levels)
 
     def unsure(self, asked_s: int, usd: float) -> list[int]:
         """Return the ticks of deadlines that need more draws, up to the requested one.
@@ -389,7 +393,7 @@ class _ChoiceResults:
         """
         return [
             seconds // self.stage.clock.tick_s
-            for seconds, s in self.found.items()
+            for seconds, s in self.simulations.items()
             if s.usd.size < DRAWS
             and (s.cost[0] <= usd if seconds < asked_s else seconds == asked_s and s.cost[0] < usd / _WORTH_A_TRY)
         ]
@@ -407,7 +411,7 @@ def _merge_by_deadline(ways: Iterable[_ChoiceResults]) -> dict[int, list[Simulat
     """Return all simulations by deadline."""
     merged: dict[int, list[SimulatedDeadline]] = {}
     for way in ways:
-        for seconds, s in way.found.items():
+        for seconds, s in way.simulations.items():
             merged.setdefault(seconds, []).append(s)
     return merged
 

@@ -53,12 +53,12 @@ def _transfer_hours(transfers: Iterable[Transfer]) -> float:
 
 
 def partition_options(
-    every: Sequence[Candidate], found: Sequence[Candidate], job: Job, limits: Limits
+    every: Sequence[Candidate], open_candidates: Sequence[Candidate], job: Job, limits: Limits
 ) -> tuple[tuple[PlacementOption, ...], tuple[PlacementOption, ...]]:
-    """Return the options of the candidates that are available now (``found``), and those of the others."""
-    keys = {candidate.key for candidate in found}
+    """Return the options of the candidates that are available now (``open_candidates``), and those of the others."""
+    keys = {candidate.key for candidate in open_candidates}
     closed = tuple(build_option(candidate, job, limits) for candidate in every if candidate.key not in keys)
-    return tuple(build_option(candidate, job, limits) for candidate in found), closed
+    return tuple(build_option(candidate, job, limits) for candidate in open_candidates), closed
 
 
 def _machine_group(candidate: Candidate) -> str:

@@ -159,13 +159,13 @@ def _cheapest(venues: Sequence[QuoteOption], steps: float) -> list[QuoteOption]:
     return sorted(venues, key=lambda v: (v.whole_usd(steps), v.candidate.key))
 
 
-def _pick_distinct_pools(venues: Sequence[QuoteOption], most: int) -> list[QuoteOption]:
-    """Return the first option of each pool, a few of each region, ``most`` in all."""
+def _pick_distinct_pools(venues: Sequence[QuoteOption], max_options: int) -> list[QuoteOption]:
+    """Return the first option of each pool, a few of each region, ``max_options`` in all."""
     pools: set[str] = set()
     regions: dict[RegionId, int] = {}
     picked: list[QuoteOption] = []
     for v in venues:
-        if len(picked) < most and not pools & set(v.pool) and regions.get(v.region, 0) < _A_REGION:
+        if len(picked) < max_options and not pools & set(v.pool) and regions.get(v.region, 0) < _A_REGION:
             picked.append(v)
             pools |= set(v.pool)
             regions[v.region] = regions.get(v.region, 0) + 1

@@ -161,7 +161,9 @@ def test_kept_work_against_drawn_lives(level: float, work: float, waste: float) 
     for count in (1, 3, 8, 20):
         n = list(COUNTS).index(count)
         assert kept.not_done[i, n] == pytest.approx((done[:, count - 1] < work).mean(), abs=0.015)
-        assert kept.left[i, n] == pytest.approx(np.maximum(work - done[:, count - 1], 0).mean() / work, abs=0.015)
+        assert kept.remaining_share[i, n] == pytest.approx(
+            np.maximum(work - done[:, count - 1], 0).mean() / work, abs=0.015
+        )
 
 
 def test_the_speed_decides_whether_even_the_fallback_is_in_time() -> None:

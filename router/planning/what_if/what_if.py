@@ -310,5 +310,5 @@ def _known_job(option: str, name: str, request: PlanRequest) -> None:
 
 def _known(option: str, kind: str, name: str, known: Collection[str]) -> None:
     if name not in known:
-        remedy = suggest(name, known, most=_MOST_NAMES) or f"there is no {kind} in what is planned"
+        remedy = suggest(name, known, max_names=_MOST_NAMES) or f"there is no {kind} in what is planned"
         raise InvalidInputError.single(f"there is no {kind} {name!r}", field=option, remedy=remedy)

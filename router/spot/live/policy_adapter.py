@@ -130,7 +130,7 @@ def _options_by_key(o: Observation) -> dict[str, PlacementOption]:
 
 
 def _build_zones(
-    o: Observation, places: Mapping[str, PlacementOption], most: int, *, models_losses: bool
+    o: Observation, places: Mapping[str, PlacementOption], max_zones: int, *, models_losses: bool
 ) -> list[PolicyZone]:
     """Return the zones by key, so that a fit does not depend on which of them were available lately.
 
@@ -146,7 +146,7 @@ def _build_zones(
         spots = [p for p in group if not p.sure]
         zones += [PolicyZone(spot, demand) for spot in spots] or [PolicyZone(None, demand)]
     zones.sort(key=lambda site: site.first.key)
-    if len(zones) <= most:
+    if len(zones) <= max_zones:
         return zones
     known = {life.key for life in o.lives} | ({o.here.place.key} if o.here else set())
     sure = [p for p in places.values() if p.sure]
@@ -154,7 +154,7 @@ def _build_zones(
         known |= {min(sure, key=lambda p: p.needs).key, min(sure, key=lambda p: p.expected_usd).key}
     usd = [min(p.expected_usd for p in (s.spot, s.demand) if p is not None) for s in zones]
     first = sorted(range(len(zones)), key=lambda i: (not known & {*zones[i].keys}, usd[i], zones[i].first.key))
-    return [zones[i] for i in sorted(first[:most])]
+    return [zones[i] for i in sorted(first[:max_zones])]
 
 
 def _build_history(o: Observation, sites: list[PolicyZone], most_ticks: int, *, models_losses: bool) -> ReplayedHistory:
@@ -271,13 +271,13 @@ def _demand_zone(key: str, sites: list[PolicyZone], before: list[Tenure]) -> int
 
 
 def _to_decision(
-    o: Observation, sites: list[PolicyZone], history: ReplayedHistory, known: BlindView, wish: LaunchRequest
+    o: Observation, sites: list[PolicyZone], history: ReplayedHistory, view: BlindView, wish: LaunchRequest
 ) -> Decision:
     """Return the decision for this request.
 
     Zones that said no in this tick are not tried again in it, closed ones not at all.
     """
-    kind, zone, leave = int(known.kind[0]), int(known.zone[0]), bool(wish.leave[0])
+    kind, zone, leave = int(view.kind[0]), int(view.zone[0]), bool(wish.leave[0])
     begins = history.tick * history.terms.tick_s
     no = {s.zone for s in history.replies if s.launch and not s.up and s.at_s >= begins}
     open_ = {place.key for place in o.places} | ({o.here.place.key} if o.here and not o.must_go else set())
@@ -293,7 +293,7 @@ def _to_decision(
             to.append(spot.key)
     demand = int(wish.demand[0])
     if demand != NOWHERE and not stays:
-        to += _on_demand_keys(o, sites, history, known, demand, leave=leave)
+        to += _on_demand_keys(o, sites, history, view, demand, leave=leave)
     keep = kind != IDLE and not leave
     if to or (kind != IDLE and leave):
         return MoveDecision(tuple(to), "as the policy for its deadline wants", keep=keep, ordered=True)
@@ -303,13 +303,13 @@ def _to_decision(
 
 
 def _on_demand_keys(
-    o: Observation, sites: list[PolicyZone], history: ReplayedHistory, known: BlindView, zone: int, *, leave: bool
+    o: Observation, sites: list[PolicyZone], history: ReplayedHistory, view: BlindView, zone: int, *, leave: bool
 ) -> list[str]:
     """Return the key of on-demand in the zone or, where it is not sold there, where the rest is cheapest."""
     open_ = {place.key for place in o.places} | ({o.here.place.key} if o.here and not o.must_go else set())
-    for at in (zone, int(find_blind_on_demand_zone(history.terms, known)[0])):
+    for at in (zone, int(find_blind_on_demand_zone(history.terms, view)[0])):
         place = sites[at].demand
         if place is not None and place.key in open_:
-            same = known.kind[0] == ON_DEMAND and o.here is not None and o.here.place.key == place.key
+            same = view.kind[0] == ON_DEMAND and o.here is not None and o.here.place.key == place.key
             return [] if same and not leave else [place.key]
     return []
