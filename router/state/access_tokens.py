@@ -137,17 +137,17 @@ class AccessTokens:
         digest = hash_secret(secret)
         query = select(ACCESS_TOKENS).where(ACCESS_TOKENS.c.digest == digest)
         with self._database.read() as connection:
-            found = next(iter(read_records(connection, ACCESS_TOKENS, query, AccessToken)), None)
-            if found is None or not hmac.compare_digest(found.digest, digest):
+            token = next(iter(read_records(connection, ACCESS_TOKENS, query, AccessToken)), None)
+            if token is None or not hmac.compare_digest(token.digest, digest):
                 return None
-            if found.kind is not kind or not found.is_valid(now):
+            if token.kind is not kind or not token.is_valid(now):
                 return None
-            if found.parent:
-                whose = select(ACCESS_TOKENS).where(ACCESS_TOKENS.c.id == found.parent)
+            if token.parent:
+                whose = select(ACCESS_TOKENS).where(ACCESS_TOKENS.c.id == token.parent)
                 parents = read_records(connection, ACCESS_TOKENS, whose, AccessToken)
                 if not parents or not parents[0].is_valid(now):
                     return None
-            return found
+            return token
 
     def redeem(self, secret: str, now: datetime) -> AccessToken | None:
         """Return the link with this secret, which ends by that; None where it is not valid, or was redeemed."""

@@ -177,10 +177,10 @@ class Attempts:
             for rank, values in machines.items():
                 same = (NODES.c.attempt == attempt_id) & (NODES.c.rank == rank)
                 connection.execute(update(NODES).where(same).values(dict(values)))
-            found = _read(connection, attempt_id)
-            if found is None:
+            attempt = _read(connection, attempt_id)
+            if attempt is None:
                 raise MissingError(f"there is no attempt {attempt_id}")
-            return found
+            return attempt
 
     def versions(self) -> dict[str, int]:
         """Return the version of every attempt that is not over, by id: a cheap way to see whether something changed."""

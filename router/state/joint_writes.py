@@ -98,8 +98,10 @@ class JointWrites:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._notices = WriteBatcher[tuple[NoticeRecord, _Change], Attempt](self._add_all, lambda one: one[0].attempt)
-        self._notes = WriteBatcher[_NodeNote, None](self._note_all, lambda one: (one[2].attempt, one[0]))
+        self._notices = WriteBatcher[tuple[NoticeRecord, _Change], Attempt](
+            self._add_all, lambda change: change[0].attempt
+        )
+        self._notes = WriteBatcher[_NodeNote, None](self._note_all, lambda note: (note[2].attempt, note[0]))
 
     def add_notice(self, notice: NoticeRecord, change: _Change) -> Attempt:
         """Store a notice and change its attempt, both or neither; return the attempt after that.

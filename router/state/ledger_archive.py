@@ -113,11 +113,11 @@ class LedgerArchives:
                 raise DamagedError(path, f"entry {seq} is not what was written")
             rows[seq] = this
         with self._database.snapshot() as connection:
-            found = next((one for one in _archives(connection) if one.sha256 == read_checksum(path)), None)
+            archive = next((one for one in _archives(connection) if one.sha256 == read_checksum(path)), None)
             here = sum(rows.get(row[0]) == row[3] for row in iterate_archived_rows(connection, _AT_ONCE))
-        if found is None or not found.entries == here == len(rows):
+        if archive is None or not archive.entries == here == len(rows):
             raise DamagedError(path, "is not what was archived from this ledger")
-        return found
+        return archive
 
 
 def _row(path: Path, line: list[Any]) -> Row:

@@ -58,7 +58,7 @@ class LedgerBackups:
         if holds is not LedgerFileKind.BACKUP:
             kind = "an archive" if holds is LedgerFileKind.ARCHIVE else "a whole state"
             raise StateError(f"{path} is no backup but {kind}", "name a file that `stepfare ledger backup` made")
-        found = check_lines(path, read_lines(path))
+        result = check_lines(path, read_lines(path))
         with self._database.write(LEDGER.name) as connection:
             if (
                 read_head(connection)[0]
@@ -70,9 +70,9 @@ class LedgerBackups:
                     "restore into a new state: another STEPFARE_HOME, or `state` in the deploy file",
                 )
             insert_lines(connection, read_lines(path))
-            if read_head(connection) != (found.head, found.hash):
+            if read_head(connection) != (result.head, result.hash):
                 raise DamagedError(path, "was changed while it was read")
-        return found
+        return result
 
 
 def read_state_id(connection: Connection) -> str:
@@ -94,10 +94,10 @@ def ledger_lines(connection: Connection, follower: LedgerChecker) -> Iterator[li
     _check_sound(follower.checked())
 
 
-def _check_sound(found: LedgerCheck) -> LedgerCheck:
-    if found.problems:
-        raise StateError(f"the ledger is not what was written: {'; '.join(found.problems)}")
-    return found
+def _check_sound(result: LedgerCheck) -> LedgerCheck:
+    if result.problems:
+        raise StateError(f"the ledger is not what was written: {'; '.join(result.problems)}")
+    return result
 
 
 def check_lines(path: Path, lines: Iterable[list[Any]]) -> LedgerCheck:
@@ -116,12 +116,12 @@ def check_lines(path: Path, lines: Iterable[list[Any]]) -> LedgerCheck:
                 follower.follow(row, is_here=name == _ENTRY)
             elif name != _ARCHIVE:
                 raise DamagedError(path, f"has a line of an unknown kind, {name!r}")
-        found = (follower or LedgerChecker(closings)).checked()
+        result = (follower or LedgerChecker(closings)).checked()
     except (ValueError, TypeError, IndexError) as error:
         raise DamagedError(path, f"holds what no ledger contains: {error}") from None
-    if found.problems:
-        raise DamagedError(path, "; ".join(found.problems))
-    return found
+    if result.problems:
+        raise DamagedError(path, "; ".join(result.problems))
+    return result
 
 
 def _parse_closing(values: list[Any]) -> PeriodClosing:

@@ -179,10 +179,10 @@ def _parse_lines(path: Path, stream: Any) -> Iterator[tuple[Any, bytes]]:
 
 
 def _first_line(path: Path, lines: Iterator[tuple[Any, bytes]]) -> tuple[Any, bytes]:
-    found = next(lines, None)
-    if found is None:
+    first = next(lines, None)
+    if first is None:
         raise DamagedError(path, "is empty")
-    return found
+    return first
 
 
 def _parse_title(path: Path, line: Any) -> LedgerFileTitle:

@@ -91,9 +91,9 @@ def fetch_rows(connection: Connection, query: Select[Any]) -> list[Row]:
     """Return the rows of a query that begins with :func:`select_rows`."""
     result = connection.execute(query)
     # The driver's own tuples take half as long on a server as the library's rows.
-    found = cast("list[Row]", result.cursor.fetchall())
+    rows = cast("list[Row]", result.cursor.fetchall())
     result.close()
-    return found
+    return rows
 
 
 def insert_rows(connection: Connection, rows: Sequence[Row]) -> None:
@@ -148,50 +148,50 @@ def find_archived_keys(connection: Connection, keys: Sequence[str]) -> set[str]:
     }
 
 
-def read_rows_after(connection: Connection, seq: int, upto: int, most: int, only: Any = None) -> list[Row]:
+def read_rows_after(connection: Connection, seq: int, upto: int, max_rows: int, only: Any = None) -> list[Row]:
     """Return the next rows after number ``seq``, in order; empty if there are none.
 
-    They are at most ``most``, and none is above ``upto``. ``only``: a condition that the rows must meet.
+    They are at most ``max_rows``, and none is above ``upto``. ``only``: a condition that the rows must meet.
     """
-    return _read_after(connection, select_rows(connection), seq, upto, most, true() if only is None else only)
+    return _read_after(connection, select_rows(connection), seq, upto, max_rows, true() if only is None else only)
 
 
-def read_columns_after(connection: Connection, seq: int, upto: int, most: int) -> LedgerColumns | None:
+def read_columns_after(connection: Connection, seq: int, upto: int, max_rows: int) -> LedgerColumns | None:
     """Return the rows of :func:`read_rows_after` as columns; None if there are none."""
     repeated = [type_coerce(LEDGER.c[name], _AS_IT_IS) for name in REPEATED]
     file = connection.dialect.name == "sqlite"
     said = func.json_array(*repeated) if file else as_type(func.json_build_array(*repeated), Text)
     single = (_written_column(connection, name) for name in ("seq", *SINGLE))
-    found = _read_after(connection, select(*single, type_coerce(said, _AS_IT_IS)), seq, upto, most, true())
-    return columns_from_json_rows(found) if found else None
+    rows = _read_after(connection, select(*single, type_coerce(said, _AS_IT_IS)), seq, upto, max_rows, true())
+    return columns_from_json_rows(rows) if rows else None
 
 
 def _read_after(
-    connection: Connection, query: Select[Any], seq: int, upto: int, most: int, wanted: ColumnElement[bool]
+    connection: Connection, query: Select[Any], seq: int, upto: int, max_rows: int, condition: ColumnElement[bool]
 ) -> list[Row]:
     # Ranges of numbers, not LIMIT: a server that has no statistics yet would sort all later rows for each part.
     while seq < upto:
-        end = min(upto, seq + most)
-        part = wanted & (LEDGER.c.seq > seq) & (LEDGER.c.seq <= end)
-        if found := fetch_rows(connection, query.where(part).order_by(LEDGER.c.seq)):
-            return found
-        later = connection.execute(select(func.min(LEDGER.c.seq)).where(wanted & (LEDGER.c.seq > end))).scalar()
+        end = min(upto, seq + max_rows)
+        part = condition & (LEDGER.c.seq > seq) & (LEDGER.c.seq <= end)
+        if rows := fetch_rows(connection, query.where(part).order_by(LEDGER.c.seq)):
+            return rows
+        later = connection.execute(select(func.min(LEDGER.c.seq)).where(condition & (LEDGER.c.seq > end))).scalar()
         seq = upto if later is None else int(later) - 1
     return []
 
 
-def iterate_rows(connection: Connection, upto: int, most: int, only: Any = None) -> Iterator[Row]:
-    """Yield all rows up to ``upto``, in order, read ``most`` at a time; ``only`` as in :func:`read_rows_after`."""
+def iterate_rows(connection: Connection, upto: int, max_rows: int, only: Any = None) -> Iterator[Row]:
+    """Yield all rows up to ``upto``, in order, read ``max_rows`` at a time; ``only`` as in :func:`read_rows_after`."""
     seq = 0
-    while found := read_rows_after(connection, seq, upto, most, only):
-        yield from found
-        seq = found[-1][0]
+    while rows := read_rows_after(connection, seq, upto, max_rows, only):
+        yield from rows
+        seq = rows[-1][0]
 
 
-def iterate_archived_rows(connection: Connection, most: int) -> Iterator[Row]:
-    """Yield ``(seq, key, previous, hash)`` of all archived rows, in order, read ``most`` at a time."""
+def iterate_archived_rows(connection: Connection, max_rows: int) -> Iterator[Row]:
+    """Yield ``(seq, key, previous, hash)`` of all archived rows, in order, read ``max_rows`` at a time."""
     seq, columns = 0, (LEDGER_ARCHIVED.c[name] for name in ("seq", "key", "previous", "hash"))
-    query = select(*columns).order_by(LEDGER_ARCHIVED.c.seq).limit(most)
+    query = select(*columns).order_by(LEDGER_ARCHIVED.c.seq).limit(max_rows)
     while found := connection.execute(query.where(LEDGER_ARCHIVED.c.seq > seq)).all():
         yield from (tuple(row) for row in found)
         seq = found[-1][0]

@@ -113,8 +113,8 @@ class MadePlans:
         """Return the plan of that digest, None where it was not stored or is gone."""
         query = select(MADE_PLANS.c.text).where(MADE_PLANS.c.digest == digest).limit(1)
         with self._database.read() as connection:
-            found: str | None = connection.execute(query).scalar()
-            return found
+            text: str | None = connection.execute(query).scalar()
+            return text
 
     def row(self, digest: str) -> MadePlanRow | None:
         """Return the plan of that digest without its text, under its latest name; None where it is not stored."""

@@ -47,8 +47,8 @@ class PeriodClosing:
     @property
     def sealed(self) -> Mapping[str, Any]:
         """The content of the seal; empty if there is none."""
-        found: Mapping[str, Any] = json.loads(self.seal) if self.seal else {}
-        return found
+        seal: Mapping[str, Any] = json.loads(self.seal) if self.seal else {}
+        return seal
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,16 +168,16 @@ def _parse_closings(rows: Iterable[Any]) -> tuple[PeriodClosing, ...]:
     )
 
 
-def closing_columns(one: PeriodClosing) -> dict[str, Any]:
+def closing_columns(closing: PeriodClosing) -> dict[str, Any]:
     """Return the columns of a closing's row, except the number."""
     return {
-        "period": str(one.period),
-        "closed_at": one.closed_at,
-        "who": one.who,
-        "head": one.head,
-        "hash": one.hash,
-        "seal": one.seal,
-        "seal_hash": one.seal_hash,
+        "period": str(closing.period),
+        "closed_at": closing.closed_at,
+        "who": closing.who,
+        "head": closing.head,
+        "hash": closing.hash,
+        "seal": closing.seal,
+        "seal_hash": closing.seal_hash,
     }
 
 
@@ -199,9 +199,17 @@ def read_budgets(connection: Connection, period: Month) -> list[dict[str, Any]]:
     ]
 
 
-def hash_seal(one: PeriodClosing, before: str) -> str:
+def hash_seal(closing: PeriodClosing, before: str) -> str:
     """Return the SHA-256 in hex over a closing and its seal, after the seal whose hash is ``before``."""
-    content = [before, str(one.period), _format_moment(one.closed_at), one.who, one.head, one.hash, one.seal]
+    content = [
+        before,
+        str(closing.period),
+        _format_moment(closing.closed_at),
+        closing.who,
+        closing.head,
+        closing.hash,
+        closing.seal,
+    ]
     return hashlib.sha256(canonical_json(content).encode("ascii")).hexdigest()
 
 

@@ -107,16 +107,16 @@ class Plans:
         A row that cannot be read is left out and added to ``skipped``, so that no other job suffers for it.
         """
         unreadable = [] if skipped is None else skipped
-        wanted, found = sorted(set(digests)), dict[str, str]()
+        wanted, specs = sorted(set(digests)), dict[str, str]()
         with self._database.read() as connection:
             for first in range(0, len(wanted), BATCH_SIZE):
                 query = select(JOBS).where(JOBS.c.digest.in_(wanted[first : first + BATCH_SIZE]))
                 rows = read_records(connection, JOBS, query, _StoredJob, without=("at",), skipped=unreadable)
-                found.update({row.digest: row.spec for row in rows})
-        return found
+                specs.update({row.digest: row.spec for row in rows})
+        return specs
 
 
-def _read_value(database: Database, table: Table, key: str, value: str, wanted: str) -> str | None:
+def _read_value(database: Database, table: Table, key: str, value: str, column: str) -> str | None:
     with database.read() as connection:
-        found: str | None = connection.execute(select(table.c[wanted]).where(table.c[key] == value)).scalar()
-        return found
+        text: str | None = connection.execute(select(table.c[column]).where(table.c[key] == value)).scalar()
+        return text

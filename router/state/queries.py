@@ -153,22 +153,24 @@ class StateQueries:
 
     def attempts(self, ids: Iterable[str]) -> dict[str, Attempt]:
         """Return the attempts of these ids that exist."""
-        wanted, found = sorted(set(ids)), {}
+        wanted, attempts_by_id = sorted(set(ids)), {}
         with self._database.read() as connection:
             for first in range(0, len(wanted), BATCH_SIZE):
                 query = select(ATTEMPTS).where(ATTEMPTS.c.id.in_(wanted[first : first + BATCH_SIZE]))
-                found.update({attempt.id: attempt for attempt in read_records(connection, ATTEMPTS, query, Attempt)})
-        return found
+                attempts_by_id.update(
+                    {attempt.id: attempt for attempt in read_records(connection, ATTEMPTS, query, Attempt)}
+                )
+        return attempts_by_id
 
     def nodes(self, attempts: Iterable[str]) -> dict[str, list[NodeRecord]]:
         """Return the machines of these attempts, by attempt, then rank."""
-        wanted, found = sorted(set(attempts)), dict[str, list[NodeRecord]]()
+        wanted, nodes_by_attempt = sorted(set(attempts)), dict[str, list[NodeRecord]]()
         with self._database.read() as connection:
             for first in range(0, len(wanted), BATCH_SIZE):
                 query = select(NODES).where(NODES.c.attempt.in_(wanted[first : first + BATCH_SIZE]))
                 for node in read_records(connection, NODES, query.order_by(NODES.c.attempt, NODES.c.rank), NodeRecord):
-                    found.setdefault(node.attempt, []).append(node)
-        return found
+                    nodes_by_attempt.setdefault(node.attempt, []).append(node)
+        return nodes_by_attempt
 
     def counts(self) -> dict[tuple[Phase, str], int]:
         """Return the number of attempts of each phase and reason, past ones included."""

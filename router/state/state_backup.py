@@ -85,7 +85,7 @@ class StateBackup:
 
         The database then has the identity of the file's state. DamagedError, StateError, ExistsError.
         """
-        found = check_backup(path)
+        result = check_backup(path)
         with self._database.write(LEDGER.name) as connection:
             for table in METADATA.sorted_tables:
                 if table not in (FACTS, LEASES, TURNS) and connection.execute(_count(table)).scalar():
@@ -97,7 +97,7 @@ class StateBackup:
             with _rows_of_this_version(path) as rows:
                 _insert_rows(connection, path, rows)
             insert_lines(connection, (line for line in read_lines(path) if line[0] in LEDGER_KINDS))
-        return found
+        return result
 
 
 def check_backup(path: Path) -> LedgerCheck:

@@ -61,8 +61,8 @@ class WebhookDeliveries:
     def cursor(self) -> str | None:
         """Return up to where events were derived, as :meth:`put` stored it; None before the first time."""
         with self._database.read() as connection:
-            found: str | None = connection.execute(select(FACTS.c.value).where(FACTS.c.name == _CURSOR)).scalar()
-            return found
+            cursor: str | None = connection.execute(select(FACTS.c.value).where(FACTS.c.name == _CURSOR)).scalar()
+            return cursor
 
     def heads(self) -> StateHeads:
         """Return the numbers of the last entries; each list gets its numbers in the order of its commits."""

@@ -55,16 +55,16 @@ class _Thrown:
     def act(self, known: BlindView, /) -> LaunchRequest:
         wish = LaunchRequest.nothing(known)
         for row, window in enumerate(known.window.tolist()):
-            steps = self.dice.steps(self.starts[window], known.tick, len(known.asked))
+            steps = self.dice.steps(self.starts[window], known.tick, len(known.answer_tick))
             wish.spot[steps.tries, row] = np.arange(len(steps.tries))
             wish.demand[row] = -1 if steps.demand is None else steps.demand
             wish.leave[row] = steps.leave
         return wish
 
     def look(self, known: BlindView, /) -> Bools | None:
-        looks = np.zeros(known.asked.shape, dtype=bool)
+        looks = np.zeros(known.answer_tick.shape, dtype=bool)
         for row, window in enumerate(known.window.tolist()):
-            looks[self.dice.looks(self.starts[window], known.tick, len(known.asked)), row] = True
+            looks[self.dice.looks(self.starts[window], known.tick, len(known.answer_tick)), row] = True
         return looks
 
 

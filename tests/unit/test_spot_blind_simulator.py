@@ -98,7 +98,7 @@ class Recorded:
     def _note(self, known: BlindView) -> None:
         now = SimpleNamespace(**{name: getattr(known, name) for name in BlindView.__slots__})
         self.seen.append({k: v if isinstance(v, int) else (v.shape, v.tobytes()) for k, v in vars(now).items()})
-        self.asked.update((zone, known.tick) for zone in np.flatnonzero(known.asked[:, 0] == known.tick).tolist())
+        self.asked.update((zone, known.tick) for zone in np.flatnonzero(known.answer_tick[:, 0] == known.tick).tolist())
 
 
 @pytest.mark.parametrize("policy", ALL, ids=str)
@@ -158,13 +158,13 @@ class Looks:
         return self
 
     def act(self, known: BlindView, /) -> LaunchRequest:
-        self.heard.append((*known.asked[:, 0].tolist(), *known.was_up[:, 0].tolist()))
+        self.heard.append((*known.answer_tick[:, 0].tolist(), *known.was_up[:, 0].tolist()))
         wish = LaunchRequest.nothing(known)
         wish.spot[0] = 0.0
         return wish
 
     def look(self, known: BlindView, /) -> Bools | None:
-        looks = np.zeros(known.asked.shape, dtype=bool)
+        looks = np.zeros(known.answer_tick.shape, dtype=bool)
         looks[self.zones] = True
         return looks
 

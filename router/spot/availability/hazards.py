@@ -55,15 +55,15 @@ class AvailabilitySignals:
         some = np.full(shape, mean)
         return cls(np.zeros(shape, dtype=bool), np.zeros(shape), some, some.copy())
 
-    def see(self, up: Bools, tick_s: int, known: Bools | bool = True) -> None:
-        """Take a tick in; where it is not ``known`` nothing changes."""
+    def see(self, up: Bools, tick_s: int, is_observed: Bools | bool = True) -> None:
+        """Take a tick in; where ``is_observed`` is false nothing changes."""
         hours = tick_s / HOUR_S
         same = (up == self.up) & (self.age_h > 0)
         age = np.minimum(np.where(same, self.age_h + hours, hours), LONGEST_AGE_H)
-        self.age_h = np.where(known, age, self.age_h)
-        self.fast = np.where(known, self.fast + (up - self.fast) * -np.expm1(-hours / FAST_H), self.fast)
-        self.slow = np.where(known, self.slow + (up - self.slow) * -np.expm1(-hours / SLOW_H), self.slow)
-        self.up = np.where(known, up, self.up)
+        self.age_h = np.where(is_observed, age, self.age_h)
+        self.fast = np.where(is_observed, self.fast + (up - self.fast) * -np.expm1(-hours / FAST_H), self.fast)
+        self.slow = np.where(is_observed, self.slow + (up - self.slow) * -np.expm1(-hours / SLOW_H), self.slow)
+        self.up = np.where(is_observed, up, self.up)
 
 
 def iterate_signals(up: Bools, tick_s: int, mean: float = _PRIOR) -> Iterable[tuple[AvailabilitySignals, Bools]]:

@@ -391,7 +391,7 @@ class _Run:
             delay_s=np.array([self.delay_s]),
             since=none[0],
             spot_usd=self.world.inputs.spot_usd[:, at : at + 1],
-            asked=none,
+            answer_tick=none,
             was_up=none > 0,
             tried=none > 0,
         )

@@ -102,7 +102,7 @@ class HistoryReplay:
     def __init__(self, history: ReplayedHistory) -> None:
         self.history, self.terms = history, history.terms
         zones = len(history.terms.zones)
-        self.asked, self.was_up, self.tried = [NEVER] * zones, [False] * zones, [False] * zones
+        self.answer_tick, self.was_up, self.tried = [NEVER] * zones, [False] * zones, [False] * zones
         self.heard = 0
         self.kind, self.zone, self.home, self.lost = IDLE, 0, NOWHERE, False
         self.since, self.delay_s, self.left_s = NEVER, 0.0, float(history.terms.task.work_s)
@@ -144,7 +144,7 @@ class HistoryReplay:
         """Return this replay, as far as it is, as one of a history that continues it (:meth:`is_continued_by`)."""
         continued = copy(self)
         continued.history, continued.terms = history, history.terms
-        continued.asked, continued.was_up, continued.tried = [*self.asked], [*self.was_up], [*self.tried]
+        continued.answer_tick, continued.was_up, continued.tried = [*self.answer_tick], [*self.was_up], [*self.tried]
         return continued
 
     def now(self, *, launched: bool = False) -> BlindView:
@@ -172,10 +172,10 @@ class HistoryReplay:
     @property
     def known(self) -> BlindView:
         """The current view."""
-        zones = len(self.asked)
+        zones = len(self.answer_tick)
         numbers = map(round, (max(1.0, self.left_s), self.zone, self.home, self.delay_s, self.since))
         # Two arrays in place of eight: views are made twice a tick, and making arrays is most of their time.
-        counts = np.array([*numbers, 0, *self.asked], dtype=np.int64)
+        counts = np.array([*numbers, 0, *self.answer_tick], dtype=np.int64)
         left_s, zone, home, delay_s, since, window = counts[:6, None]
         answers = np.array([*self.was_up, *self.tried, self.lost])
         return BlindView(
@@ -190,7 +190,7 @@ class HistoryReplay:
             delay_s=delay_s,
             since=since,
             spot_usd=self.spot_usd,
-            asked=counts[6:, None],
+            answer_tick=counts[6:, None],
             was_up=answers[:zones, None],
             tried=answers[zones:-1, None],
         )
@@ -214,14 +214,14 @@ class HistoryReplay:
         before = (tick - 1) * self.terms.tick_s
         if last.kind == SPOT and last.taken and last.until_s > before:
             self.lost = True
-            self.asked[last.zone], self.was_up[last.zone] = tick, False
+            self.answer_tick[last.zone], self.was_up[last.zone] = tick, False
 
     def _enter_tenure(self, tenure: Tenure) -> None:
         self.kind, self.zone, self.lost = tenure.kind, tenure.zone, False
         self.since = int(tenure.since_s // self.terms.tick_s)
         self.delay_s = max(0.0, tenure.ready_s - max(tenure.since_s, self.at_s))
         if tenure.kind == SPOT:
-            self.asked[tenure.zone], self.was_up[tenure.zone] = self.tick, True
+            self.answer_tick[tenure.zone], self.was_up[tenure.zone] = self.tick, True
 
     def _launch(self, before_s: float, wish: LaunchRequest | None) -> None:
         """Apply what was done in the tick before ``before_s``.
@@ -230,13 +230,13 @@ class HistoryReplay:
         """
         own = self.zone if self.kind == SPOT and wish is not None and not wish.leave[0] else NOWHERE
         replies, tenures = self.history.replies, self.history.tenures
-        self.tried = [False] * len(self.asked)
+        self.tried = [False] * len(self.answer_tick)
         for one in replies[bisect_left(replies, self.tick * self.terms.tick_s, key=_at_s) :]:
             if one.at_s >= before_s:
                 break
             if one.launch:
                 self.tried[one.zone] = True
-                self.asked[one.zone], self.was_up[one.zone] = self.tick, one.up
+                self.answer_tick[one.zone], self.was_up[one.zone] = self.tick, one.up
         begun = bisect_left(tenures, before_s, key=_since_s)
         tenure = next((s for s in reversed(tenures[:begun]) if s.until_s > self.at_s), None)
         self.kind = IDLE
@@ -252,7 +252,7 @@ class HistoryReplay:
         replies = self.history.replies
         while self.heard < len(replies) and replies[self.heard].at_s < before_s:
             one = replies[self.heard]
-            self.asked[one.zone], self.was_up[one.zone] = int(one.at_s // self.terms.tick_s), one.up
+            self.answer_tick[one.zone], self.was_up[one.zone] = int(one.at_s // self.terms.tick_s), one.up
             self.heard += 1
 
 

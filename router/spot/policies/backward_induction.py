@@ -184,12 +184,12 @@ class _LaunchGeometry:
         self.stay_bars = _barriers((grid[None, :] >= needs[:, None]) | (loses <= SPEED_TOLERANCE * clock_s)[:, None])
         self.launches_s, self.clock_s, self.grid, self.speed = takes, clock_s, grid, market.speed
 
-    def demand_bars(self, zone: int, left: int) -> tuple[Singles, Singles]:
+    def demand_bars(self, zone: int, ticks_left: int) -> tuple[Singles, Singles]:
         """Return the bars [group, slack] of a launch on demand there, and [slack] of going on with it.
 
         It is allowed too where the work is done in time.
         """
-        rest_s = left * self.clock_s
+        rest_s = ticks_left * self.clock_s
         done_s = np.maximum(rest_s - self.grid, 0.0) / self.speed[zone]
         launch = np.where(self.launches_s[:, zone, None] + done_s <= rest_s, np.float32(0), self.bars[:, zone])
         if self.speed[zone] >= 1 - SPEED_TOLERANCE:
@@ -201,16 +201,17 @@ class _LaunchGeometry:
 class _Tick:
     """One tick of the induction.
 
-    ``up`` [draw, spot] says which spots are up. ``base`` [draw, term] and ``own`` [draw, spot, term] are the regression
-    terms of what was seen. ``left_h`` [slack] is the work left. ``wait`` [group, draw, slack] is the realised dollars
-    to the end of waiting there. ``home``, of waiting there, and ``choice``, of the best action, are expected dollars
-    above waiting in the first group. ``came`` is the realised dollars to the end under the chosen actions.
+    ``up`` [draw, spot] says which spots are up. ``base`` [draw, term] and ``spot_terms`` [draw, spot, term] are the
+    regression terms of what was seen. ``left_h`` [slack] is the work left. ``wait`` [group, draw, slack] is the
+    realised dollars to the end of waiting there. ``home``, of waiting there, and ``choice``, of the best action, are
+    expected dollars above waiting in the first group. ``came`` is the realised dollars to the end under the chosen
+    actions.
     """
 
     index: int
     up: Bools
     base: Singles
-    own: Singles
+    spot_terms: Singles
     left_h: Floats
     wait: Singles
     home: Singles
@@ -248,18 +249,18 @@ class _Induction:
         )
         self.of_base, self.of_spot = _DecayingRegression(), [_DecayingRegression() for _ in spots]
 
-    def tick(self, left: int, up: Bools, base: Singles, own: Singles) -> None:
-        """Step back to the tick with ``left`` ticks to the deadline, itself included; see :class:`_Tick`."""
+    def tick(self, ticks_left: int, up: Bools, base: Singles, spot_terms: Singles) -> None:
+        """Step back to the tick with ``ticks_left`` to the deadline, itself included; see :class:`_Tick`."""
         s, clock_s, grid = self.shape, self.tables.clock_s, self.tables.slack_s
-        left_h = np.maximum((left * clock_s - grid) / HOUR_S, 0.0)
+        left_h = np.maximum((ticks_left * clock_s - grid) / HOUR_S, 0.0)
         wait = self.value @ s.after_wait
         demand = [
             self._cost_of_tick(self.on_demand[i], z, left_h, self.market.on_demand_usd) for i, z in enumerate(s.places)
         ]
-        real = self._fit_base(left - 1, base, wait, demand)
-        home = base @ self.tables.home[left - 1].swapaxes(-1, -2)
+        real = self._fit_base(ticks_left - 1, base, wait, demand)
+        home = base @ self.tables.home[ticks_left - 1].swapaxes(-1, -2)
         choice = np.where(s.wait_ok[:, None, :], home, np.float32(INFEASIBLE_USD))
-        now = _Tick(left - 1, up, base, own, left_h, wait, home, choice, wait.copy())
+        now = _Tick(ticks_left - 1, up, base, spot_terms, left_h, wait, home, choice, wait.copy())
         goes_on = self._choose_demand(now, real)
         spot, stays = self._choose_spot(now)
         for i, g in enumerate(s.group[self.spots]):
@@ -322,7 +323,7 @@ class _Induction:
             if not rows.size:
                 t.launch[k, i], t.stay[k, i] = t.launch[k - 1, i], t.stay[k - 1, i]
                 continue
-            x = np.concatenate([now.base[rows], now.own[rows, i]], axis=1)
+            x = np.concatenate([now.base[rows], now.spot_terms[rows, i]], axis=1)
             dollars = self._after_launches(
                 self._cost_of_tick(self.on_spot[i][rows], z, now.left_h, self.market.spot_usd)
             )

@@ -151,17 +151,17 @@ class TimeSliced:
 PROBE_TICKS: Final = 6
 
 
-def compute_move_gains(terms: SimulationSpec, known: BlindView, hours: Floats) -> Floats:
+def compute_move_gains(terms: SimulationSpec, view: BlindView, hours: Floats) -> Floats:
     """Return by [zone, window] the dollars that a move of the spot instance to the zone saves.
 
     Spot is assumed to last ``hours`` [zone, window] there, or until the work is done: (p_here - p_there) * hours - d *
     p_there - egress.
     """
-    rows = np.arange(known.window.size)
-    here = known.spot_usd[known.zone, rows]
-    lasts = np.minimum(hours, known.left_s / HOUR_S)
-    d_h = (terms.task.changeover_s + terms.ways.transfer_s[known.zone].T) / HOUR_S
-    gains_usd: Floats = (here - known.spot_usd) * lasts - d_h * known.spot_usd - terms.ways.egress_usd[known.zone].T
+    rows = np.arange(view.window.size)
+    here = view.spot_usd[view.zone, rows]
+    lasts = np.minimum(hours, view.left_s / HOUR_S)
+    d_h = (terms.task.changeover_s + terms.ways.transfer_s[view.zone].T) / HOUR_S
+    gains_usd: Floats = (here - view.spot_usd) * lasts - d_h * view.spot_usd - terms.ways.egress_usd[view.zone].T
     return gains_usd
 
 
@@ -193,20 +193,18 @@ class Lindy:
         return _LindySession(self, terms)
 
 
-def _cheapest_order(known: BlindView) -> Floats:
-    return np.where(known.kind == IDLE, known.spot_usd, np.inf)
+def _cheapest_order(view: BlindView) -> Floats:
+    return np.where(view.kind == IDLE, view.spot_usd, np.inf)
 
 
 class _MovesSession:
     def __init__(self, terms: SimulationSpec) -> None:
         self.terms = terms
 
-    def act(self, known: BlindView, /) -> LaunchRequest:
-        wish = LaunchRequest.nothing(known)
-        better = (compute_move_gains(self.terms, known, np.full(known.spot_usd.shape, np.inf)) > 0) & (
-            known.kind == SPOT
-        )
-        wish.spot = np.where(better, known.spot_usd, _cheapest_order(known))
+    def act(self, view: BlindView, /) -> LaunchRequest:
+        wish = LaunchRequest.nothing(view)
+        better = (compute_move_gains(self.terms, view, np.full(view.spot_usd.shape, np.inf)) > 0) & (view.kind == SPOT)
+        wish.spot = np.where(better, view.spot_usd, _cheapest_order(view))
         return wish
 
     def look(self, _: BlindView, /) -> Bools | None:
@@ -223,19 +221,19 @@ class _LindySession:
         self.rule, self.terms = rule, terms
         self.first_up: Ints = np.full((len(terms.zones), terms.starts.size), NEVER)
 
-    def act(self, known: BlindView, /) -> LaunchRequest:
-        wish = LaunchRequest.nothing(known)
-        first = self.first_up[:, known.window]
-        first = np.where((first == NEVER) & known.was_up, known.asked, first)
-        first = np.where((known.asked != NEVER) & ~known.was_up, NEVER, first)
-        self.first_up[:, known.window] = first
-        age_h = np.where(first == NEVER, 0.0, (known.tick - first) * self.terms.tick_s / HOUR_S)
-        better = (compute_move_gains(self.terms, known, self.rule.factor * age_h) > 0) & (known.kind == SPOT)
-        wish.spot = np.where(better, known.spot_usd, _cheapest_order(known))
+    def act(self, view: BlindView, /) -> LaunchRequest:
+        wish = LaunchRequest.nothing(view)
+        first = self.first_up[:, view.window]
+        first = np.where((first == NEVER) & view.was_up, view.answer_tick, first)
+        first = np.where((view.answer_tick != NEVER) & ~view.was_up, NEVER, first)
+        self.first_up[:, view.window] = first
+        age_h = np.where(first == NEVER, 0.0, (view.tick - first) * self.terms.tick_s / HOUR_S)
+        better = (compute_move_gains(self.terms, view, self.rule.factor * age_h) > 0) & (view.kind == SPOT)
+        wish.spot = np.where(better, view.spot_usd, _cheapest_order(view))
         return wish
 
-    def look(self, known: BlindView, /) -> Bools | None:
-        worth = compute_move_gains(self.terms, known, np.full(known.spot_usd.shape, np.inf)) > 0
-        due = np.where(known.was_up, known.tick >= known.asked + self.rule.probe_ticks, known.asked < known.tick)
-        probes: Bools = worth & (due | (known.asked == NEVER)) & (known.kind == SPOT)
+    def look(self, view: BlindView, /) -> Bools | None:
+        worth = compute_move_gains(self.terms, view, np.full(view.spot_usd.shape, np.inf)) > 0
+        due = np.where(view.was_up, view.tick >= view.answer_tick + self.rule.probe_ticks, view.answer_tick < view.tick)
+        probes: Bools = worth & (due | (view.answer_tick == NEVER)) & (view.kind == SPOT)
         return probes

@@ -33,31 +33,33 @@ DRAWS: Final = 600
 class RegressionInputs:
     """The regression terms of what is seen or believed, for many windows.
 
-    ``base`` [window, term] is for waiting and on-demand. For spot in each zone where it may come there are ``own``
-    [spot, window, term] and ``given`` [spot, window, term], the base should the zone be up; None: the same. ``up``
-    [spot, window] says whether it may be up.
+    ``base`` [window, term] is for waiting and on-demand. For spot in each zone where it may come there are
+    ``spot_terms`` [spot, window, term] and ``given`` [spot, window, term], the base should the zone be up; None: the
+    same. ``up`` [spot, window] says whether it may be up.
     """
 
     base: Singles
-    own: Singles
+    spot_terms: Singles
     given: Singles | None
     up: Bools
 
     @classmethod
     def joined(cls, parts: Sequence[RegressionInputs], order: Ints) -> RegressionInputs:
         """Return the windows of all parts, where all is seen, in this order."""
-        base, own, up = ([getattr(part, name) for part in parts] for name in ("base", "own", "up"))
-        return cls(np.concatenate(base), np.concatenate(own, axis=1), None, np.concatenate(up, axis=1)).at(order)
+        base, spot_terms, up = ([getattr(part, name) for part in parts] for name in ("base", "spot_terms", "up"))
+        return cls(np.concatenate(base), np.concatenate(spot_terms, axis=1), None, np.concatenate(up, axis=1)).at(order)
 
     def at(self, rows: Ints) -> RegressionInputs:
         """Return the terms of these windows."""
         given = None if self.given is None else self.given[:, rows]
-        return RegressionInputs(self.base[rows], self.own[:, rows], given, self.up[:, rows])
+        return RegressionInputs(self.base[rows], self.spot_terms[:, rows], given, self.up[:, rows])
 
     def of_spots(self) -> Singles:
         """Return by [spot, window, term] all terms of each spot."""
-        given = np.broadcast_to(self.base, (len(self.own), *self.base.shape)) if self.given is None else self.given
-        return np.concatenate([given, self.own], axis=-1)
+        given = (
+            np.broadcast_to(self.base, (len(self.spot_terms), *self.base.shape)) if self.given is None else self.given
+        )
+        return np.concatenate([given, self.spot_terms], axis=-1)
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -163,28 +163,28 @@ class _BlindSession:
         self.look_ = _stationary_belief(self.hazards.tobytes(), len(self.spots)).repeat(terms.starts.size, axis=0)
         self.lately = RecentChanges.nothing((terms.starts.size, len(self.spots)))
 
-    def _update_belief(self, known: BlindView) -> tuple[Floats, Floats]:
+    def _update_belief(self, view: BlindView) -> tuple[Floats, Floats]:
         """Return beliefs of the windows that are played, and the ratio of seen to expected changes."""
-        rows, hours = known.window, self.terms.tick_s / HOUR_S
-        was_up, asked = known.was_up[self.spots].T, known.asked[self.spots].T
+        rows, hours = view.window, self.terms.tick_s / HOUR_S
+        was_up, answer_tick = view.was_up[self.spots].T, view.answer_tick[self.spots].T
         look, lately = self.look_[rows], self.lately.of(rows)
         times = lately.times
-        if known.tick:
-            _condition_on_answers(look, was_up, asked == known.tick - 1)
+        if view.tick:
+            _condition_on_answers(look, was_up, answer_tick == view.tick - 1)
             before = _likeliest_state(look)
             certain = np.maximum(look[..., 0, :].sum(axis=-1), look[..., 1, :].sum(axis=-1)) > _CERTAIN
-            lately.see(before, was_up, self.hazards, hours, certain & (asked == known.tick))
+            lately.see(before, was_up, self.hazards, hours, certain & (answer_tick == view.tick))
             times = lately.times
             look = advance_belief(look, self.hazards * times[..., None], hours)
-        _condition_on_answers(look, was_up, asked == known.tick)
+        _condition_on_answers(look, was_up, answer_tick == view.tick)
         self.look_[rows] = look
         self.lately.expected[rows], self.lately.seen[rows] = lately.expected, lately.seen
         return look, times
 
-    def hear(self, known: BlindView, /) -> None:
+    def hear(self, view: BlindView, /) -> None:
         """See :class:`~router.spot.simulator.blind_policy.ReplayableSession`."""
-        self._update_belief(known)
-        self.fit[known.window] = self.fits.fits(known.spot_usd, self.fit[known.window])
+        self._update_belief(view)
+        self.fit[view.window] = self.fits.fits(view.spot_usd, self.fit[view.window])
 
     def recall(self, other: object, /) -> bool:
         """See :class:`~router.spot.simulator.blind_policy.ReplayableSession`.
@@ -202,27 +202,27 @@ class _BlindSession:
         self.lately = RecentChanges(other.lately.expected.copy(), other.lately.seen.copy())
         return True
 
-    def act(self, known: BlindView) -> LaunchRequest:
+    def act(self, view: BlindView) -> LaunchRequest:
         """Request spot where it is better than to go on, the best first."""
-        look, times = self._update_belief(known)
-        wish = LaunchRequest.nothing(known)
-        fit = self.fit[known.window] = self.fits.fits(known.spot_usd, self.fit[known.window])
+        look, times = self._update_belief(view)
+        wish = LaunchRequest.nothing(view)
+        fit = self.fit[view.window] = self.fits.fits(view.spot_usd, self.fit[view.window])
         for one in np.unique(fit):
             rows = np.flatnonzero(fit == one)
-            self._fill_request(wish, rows, self.fits[one], known.at(rows), (look[rows], times[rows]))
+            self._fill_request(wish, rows, self.fits[one], view.at(rows), (look[rows], times[rows]))
         return wish
 
     def _fill_request(
-        self, wish: LaunchRequest, rows: Ints, weigher: ActionValues, known: BlindView, seen: tuple[Floats, Floats]
+        self, wish: LaunchRequest, rows: Ints, weigher: ActionValues, view: BlindView, seen: tuple[Floats, Floats]
     ) -> None:
         """Fill in the request of these windows."""
-        costs = weigher.choices(known, self.terms.tick_s, weigher.model.sight(*seen))
-        runs, margin = known.kind != IDLE, weigher.margin_usd(known)
+        costs = weigher.choices(view, self.terms.tick_s, weigher.model.sight(*seen))
+        runs, margin = view.kind != IDLE, weigher.margin_usd(view)
         other = np.minimum(costs.wait, costs.demand)
         goes_on = runs & (costs.stay <= other + margin)
         spot = np.where(costs.spot < np.where(goes_on, costs.stay - margin, other), costs.spot, np.inf)
-        own = known.kind == SPOT
-        spot[known.zone[own], np.flatnonzero(own)] = np.inf
+        own = view.kind == SPOT
+        spot[view.zone[own], np.flatnonzero(own)] = np.inf
         wish.spot[:, rows] = spot
         wish.demand[rows] = np.where(~goes_on & (costs.demand < costs.wait), costs.place, NOWHERE)
         wish.leave[rows] = runs & ~goes_on & (costs.demand >= costs.wait)
@@ -239,10 +239,10 @@ def _stationary_belief(hazards: bytes, spots: int) -> Floats:
     It follows from their hazards [spot, up, class].
     """
     rates = np.frombuffer(hazards).reshape(spots, 2, CLASSES)
-    one = np.full((1, spots, 2, CLASSES), 1 / (2 * CLASSES))
+    belief = np.full((1, spots, 2, CLASSES), 1 / (2 * CLASSES))
     for _ in range(_USUAL_STEPS):
-        one = advance_belief(one, rates, 1.0)
-    return one
+        belief = advance_belief(belief, rates, 1.0)
+    return belief
 
 
 def _round_up(seconds: Ints, parts_s: int) -> Ints:

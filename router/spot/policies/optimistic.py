@@ -53,21 +53,21 @@ class _OptimisticSession:
     def __init__(self, player: FreePlayer, holds_ticks: int) -> None:
         self.player, self.holds = player, holds_ticks
 
-    def act(self, known: BlindView, /) -> LaunchRequest:
-        wish = LaunchRequest.nothing(known)
-        rows = np.arange(known.window.size)
-        up = (known.asked < known.tick - self.holds) | known.was_up
+    def act(self, view: BlindView, /) -> LaunchRequest:
+        wish = LaunchRequest.nothing(view)
+        rows = np.arange(view.window.size)
+        up = (view.answer_tick < view.tick - self.holds) | view.was_up
         open_ = np.ones(rows.size, dtype=bool)
         for place in range(len(up) + 1):
-            kind, zone = self.player(_full_view(known, up))
+            kind, zone = self.player(_full_view(view, up))
             spot = open_ & (kind == SPOT) & up[zone, rows]
             wish.spot[zone[spot], rows[spot]] = place
             demand = open_ & (kind == ON_DEMAND)
             wish.demand[demand] = zone[demand]
-            wish.leave[open_ & (kind == IDLE) & (known.kind != IDLE)] = True
+            wish.leave[open_ & (kind == IDLE) & (view.kind != IDLE)] = True
             up = up.copy()
             up[zone[spot], rows[spot]] = False
-            open_ = spot & ~((known.kind == SPOT) & (known.zone == zone))
+            open_ = spot & ~((view.kind == SPOT) & (view.zone == zone))
             if not open_.any():
                 break
         return wish
@@ -76,19 +76,19 @@ class _OptimisticSession:
         return None
 
 
-def _full_view(known: BlindView, up: Bools) -> FullView:
-    last = np.where(known.home == NOWHERE, NOWHERE, known.zone)
+def _full_view(view: BlindView, up: Bools) -> FullView:
+    last = np.where(view.home == NOWHERE, NOWHERE, view.zone)
     return FullView(
-        tick=known.tick,
-        ticks=known.ticks,
-        window=known.window,
-        left_s=known.left_s,
-        kind=known.kind,
-        zone=known.zone,
-        home=known.home,
+        tick=view.tick,
+        ticks=view.ticks,
+        window=view.window,
+        left_s=view.left_s,
+        kind=view.kind,
+        zone=view.zone,
+        home=view.home,
         last=last,
-        delay_s=known.delay_s,
-        kept=np.zeros_like(known.left_s),
+        delay_s=view.delay_s,
+        kept=np.zeros_like(view.left_s),
         up=up,
-        spot_usd=known.spot_usd,
+        spot_usd=view.spot_usd,
     )

@@ -75,16 +75,18 @@ class RecentChanges:
         """Return the counts before anything was seen of zones of that shape."""
         return cls(np.zeros((*shape, 2)), np.zeros((*shape, 2)))
 
-    def see(self, before: ZoneStates, up: Bools, hazards: Floats, hours: float, known: Bools | bool = True) -> None:
+    def see(
+        self, before: ZoneStates, up: Bools, hazards: Floats, hours: float, is_observed: Bools | bool = True
+    ) -> None:
         """Count what came after ``before``, under hazards [zone, up, class].
 
-        Where it is not ``known`` nothing is learned.
+        Where ``is_observed`` is false nothing is learned.
         """
         keeps = np.exp(-hours / _MEMORY_H)
         zones = np.arange(before.up.shape[-1])
         rate = hazards[zones, before.up.astype(np.int64), age_class(before.age_h)]
         for which in (0, 1):
-            there = (before.up == which) & known
+            there = (before.up == which) & is_observed
             self.expected[..., which] = self.expected[..., which] * keeps + np.where(there, rate * hours, 0.0)
             self.seen[..., which] = self.seen[..., which] * keeps + (there & (up != before.up))
 

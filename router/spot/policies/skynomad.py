@@ -79,17 +79,17 @@ class _SkyNomadSession:
     def __init__(self, rule: SkyNomad, terms: SimulationSpec) -> None:
         self.jobs = [_WindowState(rule, terms) for _ in range(terms.starts.size)]
 
-    def act(self, known: BlindView, /) -> LaunchRequest:
-        wish = LaunchRequest.nothing(known)
-        for row, window in enumerate(known.window.tolist()):
-            tries, wish.demand[row] = self.jobs[window].act(known, row)
+    def act(self, view: BlindView, /) -> LaunchRequest:
+        wish = LaunchRequest.nothing(view)
+        for row, window in enumerate(view.window.tolist()):
+            tries, wish.demand[row] = self.jobs[window].act(view, row)
             wish.spot[tries, row] = np.arange(len(tries))
         return wish
 
-    def look(self, known: BlindView, /) -> Bools | None:
-        looks = np.zeros(known.asked.shape, dtype=bool)
-        for row, window in enumerate(known.window.tolist()):
-            looks[self.jobs[window].look(known, row), row] = True
+    def look(self, view: BlindView, /) -> Bools | None:
+        looks = np.zeros(view.answer_tick.shape, dtype=bool)
+        for row, window in enumerate(view.window.tolist()):
+            looks[self.jobs[window].look(view, row), row] = True
         return looks
 
 
@@ -124,32 +124,32 @@ class _WindowState:
         self.price: list[float] = []
         self.hours: list[float] = []
 
-    def act(self, known: BlindView, row: int) -> tuple[list[int], int]:
+    def act(self, view: BlindView, row: int) -> tuple[list[int], int]:
         """Return the zones to try on spot, best first, and where to run on demand then."""
-        self._take_answers(known, row)
-        self.now = known.tick * self.tick_h
-        kind, zone = int(known.kind[row]), int(known.zone[row])
+        self._take_answers(view, row)
+        self.now = view.tick * self.tick_h
+        kind, zone = int(view.kind[row]), int(view.zone[row])
         if self.spot is not None and not (kind == SPOT and zone == self.spot):
             self.lives[self.spot].close(self.now, not self.given_up)
             self.spot, self.given_up = None, False
         for life in self.lives:
             life.pass_tick(self.now)
-        self.left_h = float(known.left_s[row]) / HOUR_S
+        self.left_h = float(view.left_s[row]) / HOUR_S
         self.done_h.append(self.terms.task.work_s / HOUR_S - self.left_h)
         self.time_h = self.terms.task.deadline_s / HOUR_S - self.now
-        self.price = known.spot_usd[:, row].tolist()
+        self.price = view.spot_usd[:, row].tolist()
         self.hours = [self._lifetime(z) for z in self.zones]
         self.before = None if kind == IDLE else zone
         self.last = self.last if self.before is None else zone
         return self._choose(self._hour_value(), kind)
 
-    def look(self, known: BlindView, row: int) -> list[int]:
+    def look(self, view: BlindView, row: int) -> list[int]:
         """Record what launched, and return the zones to probe."""
-        launched = int(known.zone[row]) if known.since[row] == known.tick else None
-        on_spot = launched is not None and known.kind[row] == SPOT
+        launched = int(view.zone[row]) if view.since[row] == view.tick else None
+        on_spot = launched is not None and view.kind[row] == SPOT
         failed = set()
         for z in self.tries:
-            if not known.tried[z, row]:
+            if not view.tried[z, row]:
                 continue
             if z in self.imagined:
                 self.lives[z].close(self.now, False)
@@ -166,23 +166,23 @@ class _WindowState:
         if launched is not None and self.before is not None:
             self.given_up |= self.spot == self.before
             self._follow_availability(self.before, False)
-        self.beside = int(known.zone[row]) if known.kind[row] == ON_DEMAND else None
+        self.beside = int(view.zone[row]) if view.kind[row] == ON_DEMAND else None
         self.probed = [
             z
             for z in self.zones
-            if z != here and z not in self.imagined and z not in failed and known.tick >= self.next_probe[z]
+            if z != here and z not in self.imagined and z not in failed and view.tick >= self.next_probe[z]
         ]
         for z in self.probed:
-            self.next_probe[z] = known.tick + self.rule.probe_ticks
+            self.next_probe[z] = view.tick + self.rule.probe_ticks
         return self.probed
 
-    def _take_answers(self, known: BlindView, row: int) -> None:
+    def _take_answers(self, view: BlindView, row: int) -> None:
         """Take in the answers to the last tick's probes."""
         for z in self.probed:
             life = self.lives[z]
-            if known.asked[z, row] < known.tick - 1:
+            if view.answer_tick[z, row] < view.tick - 1:
                 continue
-            if known.was_up[z, row]:
+            if view.was_up[z, row]:
                 life.open(self.now, real=False)
                 self.imagined.add(z)
                 life.imagined(0.0)

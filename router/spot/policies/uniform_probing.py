@@ -74,9 +74,9 @@ class RatePerUsdProgress:
 
 
 class _CheapestSession:
-    def act(self, known: BlindView) -> LaunchRequest:
-        wish = LaunchRequest.nothing(known)
-        wish.spot = np.where(known.kind == IDLE, known.spot_usd, np.inf)
+    def act(self, view: BlindView) -> LaunchRequest:
+        wish = LaunchRequest.nothing(view)
+        wish.spot = np.where(view.kind == IDLE, view.spot_usd, np.inf)
         return wish
 
     def look(self, _: BlindView, /) -> Bools | None:
@@ -84,21 +84,21 @@ class _CheapestSession:
 
 
 def _request_uniform_progress(
-    terms: SimulationSpec, known: BlindView, order: Floats, place: Ints
+    terms: SimulationSpec, view: BlindView, order: Floats, place: Ints
 ) -> tuple[LaunchRequest, Bools]:
     """Return the request of uniform progress, and where it wants spot or has it.
 
     Spot is tried in ``order``, and on-demand runs in ``place``.
     """
     task, d = terms.task, terms.task.changeover_s
-    done, passed = (task.work_s - known.left_s) * task.deadline_s, known.tick * terms.tick_s
+    done, passed = (task.work_s - view.left_s) * task.deadline_s, view.tick * terms.tick_s
     ahead = done > (passed + 2 * d) * task.work_s
-    near = known.left_s + 2 * d > (known.ticks - known.tick) * terms.tick_s
-    idle, leave = known.kind == IDLE, (known.kind == ON_DEMAND) & ahead
+    near = view.left_s + 2 * d > (view.ticks - view.tick) * terms.tick_s
+    idle, leave = view.kind == IDLE, (view.kind == ON_DEMAND) & ahead
     wants = (idle & ~near) | leave
     spot = np.where(wants, order, np.inf)
     demand = np.where(idle & (near | (done < passed * task.work_s)), place, NOWHERE)
-    return LaunchRequest(spot, demand, leave), wants | (known.kind == SPOT)
+    return LaunchRequest(spot, demand, leave), wants | (view.kind == SPOT)
 
 
 class _FailoverSession:
@@ -107,12 +107,12 @@ class _FailoverSession:
         self.terms, self.region = terms, np.array([names.index(name) for name in terms.regions])
         self.last = np.full(terms.starts.size, NOWHERE)  # region
 
-    def act(self, known: BlindView) -> LaunchRequest:
-        runs = known.kind != IDLE
-        self.last[known.window[runs]] = self.region[known.zone[runs]]
-        was = self.region[:, None] == self.last[known.window]
-        order = known.spot_usd + np.where(was, known.spot_usd.max(), 0.0)
-        return _request_uniform_progress(self.terms, known, order, np.maximum(known.home, 0))[0]
+    def act(self, view: BlindView) -> LaunchRequest:
+        runs = view.kind != IDLE
+        self.last[view.window[runs]] = self.region[view.zone[runs]]
+        was = self.region[:, None] == self.last[view.window]
+        order = view.spot_usd + np.where(was, view.spot_usd.max(), 0.0)
+        return _request_uniform_progress(self.terms, view, order, np.maximum(view.home, 0))[0]
 
     def look(self, _: BlindView, /) -> Bools | None:
         return None
@@ -133,34 +133,34 @@ class _RateSession:
         self.probed = np.zeros(shape, dtype=bool)
         self.wanted = np.empty(0, dtype=bool)
 
-    def act(self, known: BlindView) -> LaunchRequest:
-        zone, window = np.nonzero(self.probed[:, known.window] & (known.asked >= known.tick - 1))
-        self.record(zone, known.window[window], known.was_up[zone, window])
+    def act(self, view: BlindView) -> LaunchRequest:
+        zone, window = np.nonzero(self.probed[:, view.window] & (view.answer_tick >= view.tick - 1))
+        self.record(zone, view.window[window], view.was_up[zone, window])
         self.probed[:] = False
-        lost = np.flatnonzero(known.lost)
-        self.record(known.zone[lost], known.window[lost], np.zeros(lost.size, dtype=bool))
-        spot = np.flatnonzero(known.kind == SPOT)
-        due = spot[known.tick >= self.next_sample[known.zone[spot], known.window[spot]]]
-        self.record(known.zone[due], known.window[due], np.ones(due.size, dtype=bool))
-        self.next_sample[known.zone[due], known.window[due]] = known.tick + self.every
-        score = self.score(known)
-        wish, self.wanted = _request_uniform_progress(self.terms, known, -score, self.place(known))
-        rows = np.arange(known.window.size)
-        leaves = (known.kind == SPOT) & ~self.good(score[known.zone, rows], score.max(axis=0))
+        lost = np.flatnonzero(view.lost)
+        self.record(view.zone[lost], view.window[lost], np.zeros(lost.size, dtype=bool))
+        spot = np.flatnonzero(view.kind == SPOT)
+        due = spot[view.tick >= self.next_sample[view.zone[spot], view.window[spot]]]
+        self.record(view.zone[due], view.window[due], np.ones(due.size, dtype=bool))
+        self.next_sample[view.zone[due], view.window[due]] = view.tick + self.every
+        score = self.score(view)
+        wish, self.wanted = _request_uniform_progress(self.terms, view, -score, self.place(view))
+        rows = np.arange(view.window.size)
+        leaves = (view.kind == SPOT) & ~self.good(score[view.zone, rows], score.max(axis=0))
         wish.spot = np.where(leaves, -score, wish.spot)
         wish.leave = wish.leave | leaves
         return wish
 
-    def look(self, known: BlindView) -> Bools | None:
-        zone, window = np.nonzero(known.tried)
-        launched = (known.kind[window] == SPOT) & (known.zone[window] == zone)
-        self.record(zone, known.window[window], launched)
-        self.next_sample[zone[launched], known.window[window[launched]]] = known.tick + self.every
-        due = self.due(known)
-        due[known.zone, np.arange(known.window.size)] &= known.kind != SPOT
-        self.probed[:, known.window] = due
+    def look(self, view: BlindView) -> Bools | None:
+        zone, window = np.nonzero(view.tried)
+        launched = (view.kind[window] == SPOT) & (view.zone[window] == zone)
+        self.record(zone, view.window[window], launched)
+        self.next_sample[zone[launched], view.window[window[launched]]] = view.tick + self.every
+        due = self.due(view)
+        due[view.zone, np.arange(view.window.size)] &= view.kind != SPOT
+        self.probed[:, view.window] = due
         zone, window = np.nonzero(due)
-        self.next_probe[zone, known.window[window]] = known.tick + self.every
+        self.next_probe[zone, view.window[window]] = view.tick + self.every
         return due
 
     def record(self, zone: Ints, window: Ints, up: Bools) -> None:
@@ -169,25 +169,25 @@ class _RateSession:
             [self.samples[zone, window, 1:], up[:, None].astype(np.int8)], axis=1
         )
 
-    def score(self, known: BlindView) -> Floats:
-        samples = self.samples[:, known.window]
+    def score(self, view: BlindView) -> Floats:
+        samples = self.samples[:, view.window]
         count = (samples >= 0).sum(axis=2)
         return np.where(count > 0, (samples == 1).sum(axis=2) / np.maximum(count, 1), _UNKNOWN)
 
-    def good(self, own: Floats, best: Floats) -> Bools:
-        good: Bools = own >= best - _TOLERANCE
+    def good(self, scores: Floats, best: Floats) -> Bools:
+        good: Bools = scores >= best - _TOLERANCE
         return good
 
-    def place(self, known: BlindView) -> Ints:
-        at: Ints = np.maximum(known.home, 0)
+    def place(self, view: BlindView) -> Ints:
+        at: Ints = np.maximum(view.home, 0)
         return at
 
-    def due(self, known: BlindView) -> Bools:
+    def due(self, view: BlindView) -> Bools:
         """Return the zone with the fewest answers of those that are due."""
-        rows = np.arange(known.window.size)
-        ready: Bools = (known.tick >= self.next_probe[:, known.window]) & (known.kind == SPOT) & self.wanted
-        ready[known.zone, rows] &= known.kind != SPOT
-        count = np.where(ready, (self.samples[:, known.window] >= 0).sum(axis=2), _SAMPLES + 1)
+        rows = np.arange(view.window.size)
+        ready: Bools = (view.tick >= self.next_probe[:, view.window]) & (view.kind == SPOT) & self.wanted
+        ready[view.zone, rows] &= view.kind != SPOT
+        count = np.where(ready, (self.samples[:, view.window] >= 0).sum(axis=2), _SAMPLES + 1)
         first = np.argmin(count, axis=0)
         ready &= np.arange(len(ready))[:, None] == first
         return ready
@@ -205,16 +205,16 @@ class _RatePerUsdSession(_RateSession):
         self.ups[zone, window] += up
         self.answers[zone, window] += 1
 
-    def score(self, known: BlindView) -> Floats:
-        ups, answers = self.ups[:, known.window], self.answers[:, known.window]
-        return np.where(answers > 0, ups / np.maximum(answers, 1), _UNKNOWN) / known.spot_usd
+    def score(self, view: BlindView) -> Floats:
+        ups, answers = self.ups[:, view.window], self.answers[:, view.window]
+        return np.where(answers > 0, ups / np.maximum(answers, 1), _UNKNOWN) / view.spot_usd
 
-    def good(self, own: Floats, best: Floats) -> Bools:
-        good: Bools = own >= best * _GOOD_ENOUGH
+    def good(self, scores: Floats, best: Floats) -> Bools:
+        good: Bools = scores >= best * _GOOD_ENOUGH
         return good
 
-    def place(self, known: BlindView) -> Ints:
-        return np.zeros(known.window.size, dtype=np.int64)
+    def place(self, view: BlindView) -> Ints:
+        return np.zeros(view.window.size, dtype=np.int64)
 
-    def due(self, known: BlindView) -> Bools:
-        return np.greater_equal(known.tick, self.next_probe[:, known.window]) & self.wanted
+    def due(self, view: BlindView) -> Bools:
+        return np.greater_equal(view.tick, self.next_probe[:, view.window]) & self.wanted

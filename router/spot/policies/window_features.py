@@ -123,9 +123,9 @@ class WindowFeatures:
             ages[:, i], times[:, i] = self.state.age_h[rows], self.lately.of(rows).times
         return ZoneStates(up, ages), times
 
-    def _advance(self, rows: Ints, up: Bools, known: Bools) -> None:
+    def _advance(self, rows: Ints, up: Bools, is_observed: Bools) -> None:
         state, lately = ZoneStates(self.state.up[rows], self.state.age_h[rows]), self.lately.of(rows)
-        lately.see(state, up, self.model.features.hazards, self.hours, known)
+        lately.see(state, up, self.model.features.hazards, self.hours, is_observed)
         state.pass_on(up, self.hours)
-        self.state.up[rows], self.state.age_h[rows] = up, np.where(known, state.age_h, self.hours)
+        self.state.up[rows], self.state.age_h[rows] = up, np.where(is_observed, state.age_h, self.hours)
         self.lately.expected[rows], self.lately.seen[rows] = lately.expected, lately.seen

@@ -81,7 +81,7 @@ class BlindView:
     checkpoint is, ``NOWHERE`` at first. ``delay_s`` is the part of the changeover that has still to pass. ``since`` is
     the tick of the last launch.
 
-    The others are by [zone, window]: ``spot_usd``; ``asked``, the tick of the zone's last answer, or ``NEVER``;
+    The others are by [zone, window]: ``spot_usd``; ``answer_tick``, the tick of the zone's last answer, or ``NEVER``;
     ``was_up``, that answer; ``tried``, where spot was tried in this tick or, before the launches of this tick, in the
     last one.
     """
@@ -97,7 +97,7 @@ class BlindView:
     delay_s: Ints
     since: Ints
     spot_usd: Floats
-    asked: Ints
+    answer_tick: Ints
     was_up: Bools
     tried: Bools
 
@@ -109,7 +109,7 @@ class BlindView:
 
 
 WINDOW_FIELDS: Final = ("window", "left_s", "kind", "zone", "lost", "home", "delay_s", "since")
-ZONE_FIELDS: Final = ("spot_usd", "asked", "was_up", "tried")
+ZONE_FIELDS: Final = ("spot_usd", "answer_tick", "was_up", "tried")
 
 
 @dataclass(eq=False, slots=True)
@@ -127,26 +127,26 @@ class LaunchRequest:
     leave: Bools
 
     @classmethod
-    def nothing(cls, known: BlindView) -> LaunchRequest:
+    def nothing(cls, view: BlindView) -> LaunchRequest:
         """Return a request that changes nothing."""
-        count = known.window.size
+        count = view.window.size
         return cls(
-            np.full(known.spot_usd.shape, np.inf), np.full(count, NOWHERE, dtype=np.int64), np.zeros(count, dtype=bool)
+            np.full(view.spot_usd.shape, np.inf), np.full(count, NOWHERE, dtype=np.int64), np.zeros(count, dtype=bool)
         )
 
 
 class PolicySession(Protocol):
     """One policy at work in one simulation, called tick by tick."""
 
-    def act(self, known: BlindView, /) -> LaunchRequest:
+    def act(self, view: BlindView, /) -> LaunchRequest:
         """Return the launches requested at the start of a tick."""
         ...
 
-    def look(self, known: BlindView, /) -> Bools | None:
+    def look(self, view: BlindView, /) -> Bools | None:
         """Return by [zone, window] which zones to probe once the tick's launches are known; None for none.
 
-        The answers are in ``known`` at the next tick; where no answer could be obtained, ``asked`` there is older than
-        this tick. Where spot runs, a probe is neither made nor paid.
+        The answers are in ``view`` at the next tick; where no answer could be obtained, ``answer_tick`` there is older
+        than this tick. Where spot runs, a probe is neither made nor paid.
         """
         ...
 
@@ -158,7 +158,7 @@ class ReplayableSession(PolicySession, Protocol):
     Nothing that it decides depends on what it requested before, nor on what was tried.
     """
 
-    def hear(self, known: BlindView, /) -> None:
+    def hear(self, view: BlindView, /) -> None:
         """Take in the start of a tick, in place of :meth:`PolicySession.act`."""
         ...
 
@@ -175,12 +175,12 @@ class BlindPolicy(Protocol):
         ...
 
 
-def find_blind_on_demand_zone(terms: SimulationSpec, known: BlindView) -> Ints:
+def find_blind_on_demand_zone(terms: SimulationSpec, view: BlindView) -> Ints:
     """Return by [window] the zone where the rest is cheapest on demand: price times work left plus egress.
 
     Where the job runs on demand already, it is the zone where it runs.
     """
-    home = np.maximum(known.home, 0)
-    egress = np.where(known.home == NOWHERE, 0.0, terms.ways.egress_usd[home].T)
-    best = np.argmin(known.left_s / HOUR_S * terms.on_demand_usd[:, None] + egress, axis=0)
-    return np.where(known.kind == ON_DEMAND, known.zone, best)
+    home = np.maximum(view.home, 0)
+    egress = np.where(view.home == NOWHERE, 0.0, terms.ways.egress_usd[home].T)
+    best = np.argmin(view.left_s / HOUR_S * terms.on_demand_usd[:, None] + egress, axis=0)
+    return np.where(view.kind == ON_DEMAND, view.zone, best)

@@ -138,7 +138,7 @@ class _Run:
             delay_s=zeros.copy(),
             since=zeros + NEVER,
             spot_usd=np.empty((zones, count)),
-            asked=np.full((zones, count), NEVER, dtype=np.int64),
+            answer_tick=np.full((zones, count), NEVER, dtype=np.int64),
             was_up=np.zeros((zones, count), dtype=bool),
             tried=np.zeros((zones, count), dtype=bool),
         )
@@ -159,7 +159,7 @@ class _Run:
         there = self.up[known.zone[rows], rows]
         known.lost = np.zeros(known.window.size, dtype=bool)
         known.lost[rows] = ~there
-        known.asked[known.zone[rows], rows] = tick
+        known.answer_tick[known.zone[rows], rows] = tick
         known.was_up[known.zone[rows], rows] = there
         known.kind[known.lost] = IDLE
         if self.guard is BlindGuardMode.PUBLISHED:
@@ -268,7 +268,7 @@ class _Run:
 
     def _record_answers(self, which: Bools) -> None:
         known = self.known
-        known.asked = np.where(which, known.tick, known.asked)
+        known.answer_tick = np.where(which, known.tick, known.answer_tick)
         known.was_up = np.where(which, self.up, known.was_up)
 
     def _record_launches(self, which: Ints) -> None:

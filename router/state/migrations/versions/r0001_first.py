@@ -331,8 +331,10 @@ def _triggers_of_postgresql() -> list[str]:
     def function(name: str, body: str) -> str:
         return f"CREATE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {body} END $$"
 
-    def trigger(table: str, name: str, when: str, each: str, runs: str) -> str:
-        return f"CREATE TRIGGER {table}_{name} BEFORE {when} ON {table} FOR EACH {each} EXECUTE FUNCTION {runs}()"
+    def trigger(table: str, name: str, when: str, granularity: str, runs: str) -> str:
+        return (
+            f"CREATE TRIGGER {table}_{name} BEFORE {when} ON {table} FOR EACH {granularity} EXECUTE FUNCTION {runs}()"
+        )
 
     def refuse(table: str, why: str) -> str:
         return f"RAISE EXCEPTION USING MESSAGE = '{table} {why}';"
