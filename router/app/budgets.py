@@ -40,12 +40,12 @@ class MonthBudgets:
     others: Mapping[str, Decimal]
 
 
-def month_budgets(store: StateStore, asked: ReportQuery, extracts: Path, bills: Path) -> MonthBudgets:
+def month_budgets(store: StateStore, query: ReportQuery, extracts: Path, bills: Path) -> MonthBudgets:
     """Return every budget in force in the month, with the figures of its report (:mod:`router.app.showback`)."""
-    if not budgets_in(view_of(store, bills, asked.month, asked.as_of), store, asked.month):
+    if not budgets_in(view_of(store, bills, query.month, query.as_of), store, query.month):
         return MonthBudgets((), {})
-    with open_month_books(store, asked, extracts, bills) as books:
-        setting = ReportContext(books.cubes, asked, ReportInputs(origin="", input_hash="", past=books.past))
+    with open_month_books(store, query, extracts, bills) as books:
+        setting = ReportContext(books.cubes, query, ReportInputs(origin="", input_hash="", past=books.past))
         rows = setting.cubes.ask(
             f"SELECT currency, sum({setting.cost}) AS cost FROM sums WHERE {setting.spent} "
             f"AND currency <> '{CURRENCY}' GROUP BY ALL HAVING cost IS NOT NULL ORDER BY currency"
@@ -83,16 +83,16 @@ def _statuses_with_spent(
     The forecast is the report's: what is spent and runs, and for the rest of the month the daily mean of usage on up to
     28 days before now; of the current month alone.
     """
-    asked = setting.asked
-    budgets = budgets_in(view, store, asked.month)
+    query = setting.query
+    budgets = budgets_in(view, store, query.month)
     if not budgets:
         return []
     spent = spent_by_owner(setting)
-    running = None if setting.beside.past else running_now(store, asked.month, asked.now, setting.cubes.invoiced_until)
-    if asked.teams is not None:
-        shared = setting.cubes.shared_projects | {each for team, each in running or () if not asked.admits(team)}
+    running = None if setting.beside.past else running_now(store, query.month, query.now, setting.cubes.invoiced_until)
+    if query.teams is not None:
+        shared = setting.cubes.shared_projects | {each for team, each in running or () if not query.admits(team)}
         own = {project for _, project in spent} - shared
-        budgets = tuple(each for each in budgets if _is_theirs(each, asked.teams, own))
+        budgets = tuple(each for each in budgets if _is_theirs(each, query.teams, own))
     daily, today = query_daily_costs(setting, CURRENCY)
     return [_standing(budget, setting, spent, running, daily, today) for budget in budgets]
 
@@ -138,9 +138,9 @@ def spent_now(
     Without a bill of the month that is the ledger's alone, and no bill is read.
     """
     if places is not None and has_bills(store, places.bills, month):
-        asked = ReportQuery(month=month, now=now)
-        with open_month_books(store, asked, places.extracts, places.bills) as books:
-            setting = ReportContext(books.cubes, asked, ReportInputs(origin="", input_hash=""))
+        query = ReportQuery(month=month, now=now)
+        with open_month_books(store, query, places.extracts, places.bills) as books:
+            setting = ReportContext(books.cubes, query, ReportInputs(origin="", input_hash=""))
             spent = {whose: _usd(amount) for whose, amount in spent_by_owner(setting).items()}
             invoiced = books.cubes.invoiced_until
     else:
@@ -210,7 +210,7 @@ def _standing(
         for day, cost in costs.items() if budget.counts(*whose) else ():
             days[day] = days.get(day, Decimal(0)) + cost
     booked = used + _decimal(runs or Usd(0))
-    likely = forecast_month_end(booked, fill_days(days, today), setting.asked.now, setting.asked.month).middle
+    likely = forecast_month_end(booked, fill_days(days, today), setting.query.now, setting.query.month).middle
     expected = None if likely is None else _usd(likely)
     return BudgetStatus(budget, budget.usd or Usd(0), _usd(used), runs, expected), used
 

@@ -67,16 +67,16 @@ def make_seal(store: StateStore, extracts: Path, bills: Path, month: Month, now:
     Raises InvalidInputError, StateError, OSError.
     """
     bill_store, view = BillStore(bills), view_to_seal(store, bills, month)
-    asked = ReportQuery(month=month, now=now)
+    query = ReportQuery(month=month, now=now)
     with open_matched_books(store, extracts, bills, report_months(month)[-1], view) as (connection, _, head, _):
         figures, digest = _figures(connection, month)
         cubes = rollup_matched(connection, report_months(month), now, NO_CUTS)
-        budgets = budget_figures(store, ReportContext(cubes, asked, ReportInputs(origin="", input_hash="")), view)
+        budgets = budget_figures(store, ReportContext(cubes, query, ReportInputs(origin="", input_hash="")), view)
     seal = {
         "version": 1,
         "bills": [
             {"id": each.bill.id, "sha256": each.bill.sha256, "rows": each.bill.rows, "sums": each.bill.sums}
-            for each in sorted(bill_store.standing(), key=lambda one: one.bill.id)
+            for each in sorted(bill_store.standing(), key=lambda standing: standing.bill.id)
         ],
         "corrections": {each.id: each.sha256 for each in view.corrections},
         "figures": figures,
@@ -185,28 +185,28 @@ class LaterCorrection:
 
 
 def later_corrections(
-    store: StateStore, extracts: Path, bills: Path, asked: ReportQuery
+    store: StateStore, extracts: Path, bills: Path, query: ReportQuery
 ) -> tuple[LaterCorrection, ...]:
     """Return the corrections of a closed month, by the month in whose books they stand and by currency.
 
     They come from bills that changed, from entries metered late, and from what people added; as of the requested
     moment, on the requested basis, and of the requested teams.
     """
-    month, cost = asked.month, asked.basis.value
-    later = max((each.period for each in closings(store, asked.as_of)), default=month).next
-    query = f"""
+    month, cost = query.month, query.basis.value
+    later = max((each.period for each in closings(store, query.as_of)), default=month).next
+    sql = f"""
 WITH of_month AS (
     SELECT DISTINCT key FROM facts WHERE month = '{month}' AND key IS NOT NULL AND source <> 'planned')
 SELECT month AS period, currency, coalesce(sum({cost}), 0) AS amount, min(recorded_at) AS first,
        max(recorded_at) AS last
-FROM actual WHERE month > '{month}' AND corrects IS NOT NULL AND {sql_of_teams(asked.teams)}
+FROM actual WHERE month > '{month}' AND corrects IS NOT NULL AND {sql_of_teams(query.teams)}
       AND (corrects = '{month}' OR corrects IN (SELECT key FROM of_month))
 GROUP BY ALL ORDER BY ALL"""
-    with open_matched_books(store, extracts, bills, month, view_of(store, bills, later, asked.as_of)) as (
+    with open_matched_books(store, extracts, bills, month, view_of(store, bills, later, query.as_of)) as (
         connection,
         *_,
     ):
-        return tuple(LaterCorrection(**row) for row in rows_of(connection.sql(query)))
+        return tuple(LaterCorrection(**row) for row in rows_of(connection.sql(sql)))
 
 
 def figures_digest(rows: Sequence[dict[str, Any]]) -> str:

@@ -179,7 +179,7 @@ def _rows(facts: list[dict[str, Any]], name: str, period: Month, at: datetime, w
     import pyarrow as pa
 
     columns: dict[str, list[Any]] = {field.name: [] for field in COLUMNS}
-    for number, fact in enumerate(sorted(facts, key=lambda one: str([one[word] for word in _WORDS])), 1):
+    for number, fact in enumerate(sorted(facts, key=lambda fact: str([fact[word] for word in _WORDS])), 1):
         month = Month.parse(fact["month"])
         row = {
             **fact,

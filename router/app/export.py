@@ -29,26 +29,26 @@ class BooksExportRequest:
     as_of: datetime | None = None
 
 
-def export_books(store: StateStore, wanted: BooksExportRequest, extracts: Path, bills: Path) -> ExportResult:
+def export_books(store: StateStore, request: BooksExportRequest, extracts: Path, bills: Path) -> ExportResult:
     """Write what :func:`router.app.month_books.open_month_books` counts: closed months as they were closed.
 
     Raises StateError, InvalidInputError (a bill's file is gone), OSError.
     """
-    closed = max((each.period for each in closings(store, wanted.as_of)), default=None)
-    with closing(_parts(store, wanted, extracts, bills)) as parts:
-        return export_focus(store, wanted.path, wanted.accounts, wanted.version, parts, closed)
+    closed = max((each.period for each in closings(store, request.as_of)), default=None)
+    with closing(_parts(store, request, extracts, bills)) as parts:
+        return export_focus(store, request.path, request.accounts, request.version, parts, closed)
 
 
-def _parts(store: StateStore, wanted: BooksExportRequest, extracts: Path, bills: Path) -> Generator[ExportPart]:
+def _parts(store: StateStore, request: BooksExportRequest, extracts: Path, bills: Path) -> Generator[ExportPart]:
     """Yield the requested months, by their view. A part is closed when the next one is asked for."""
-    if wanted.month is not None:
+    if request.month is not None:
         from router.showback.report.rollup_tables import report_months
 
-        before = str(report_months(wanted.month)[1])
-        view = view_of(store, bills, wanted.month, wanted.as_of)
-        yield from _part(store, extracts, bills, Segment(before, str(wanted.month), view), [wanted.month])
+        before = str(report_months(request.month)[1])
+        view = view_of(store, bills, request.month, request.as_of)
+        yield from _part(store, extracts, bills, Segment(before, str(request.month), view), [request.month])
         return
-    all_segments, months = segments(store, bills, wanted.as_of), [one.period for one in store.periods.sums()]
+    all_segments, months = segments(store, bills, request.as_of), [one.period for one in store.periods.sums()]
     for segment in all_segments:
         segment_months = sorted({month for month in months if segment.holds(month)})
         yield from _part(store, extracts, bills, segment, None if len(all_segments) == 1 else segment_months)

@@ -66,16 +66,16 @@ def recorded_pools(folder: Path, now: datetime) -> RecordedPools:
     )
 
 
-def fit_recorded_pools(found: RecordedPools) -> AvailabilityFit:
+def fit_recorded_pools(recorded: RecordedPools) -> AvailabilityFit:
     """Fit the drift and the errors of quotes; takes about a minute. ValueError where too little was recorded."""
-    if found.ground is None:
+    if recorded.ground is None:
         raise ValueError("no pool was watched long enough")
-    learned_drift = learn_calibration(found.ground, quoted_policy_for, _STARTS)
+    learned_drift = learn_calibration(recorded.ground, quoted_policy_for, _STARTS)
     return AvailabilityFit(
-        since=found.since,
-        until=found.until,
-        pools=found.pools,
-        watched=found.watched,
+        since=recorded.since,
+        until=recorded.until,
+        pools=recorded.pools,
+        watched=recorded.watched,
         likely=learned_drift.drift.likely,
         cost=learned_drift.cost,
         finish=learned_drift.finish,

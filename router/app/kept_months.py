@@ -35,12 +35,12 @@ _OPTIONS: Final[Mapping[str, Any]] = {"compression": "zstd", "compression_level"
 class KeptMonth:
     """A month as it was matched.
 
-    ``digest`` is of what is not in the ledger: bills, corrections, release. ``head``, ``hash`` and ``gaps``: the
-    ledger whose entries are in it, or bear on nothing in it. ``recorded_at``: when the last that bears was recorded.
-    ``span``: the time of its books, and ``around``: the time from which entries bear. ``kinds``: of what its bills know
-    ids, and the last books that these are in. ``asked``: whether bills of other months know ids of those kinds for
-    which it mattered. ``through``: until when its bills have usage. ``files``: SHA-256 by table; without
-    :data:`SUMMED` only the kinds are known.
+    ``digest`` is of what is not in the ledger: bills, corrections, release. ``head``, ``hash`` and ``gaps``: the ledger
+    whose entries are in it, or bear on nothing in it. ``recorded_at``: when the last that bears was recorded. ``span``:
+    the time of its books, and ``around``: the time from which entries bear. ``kinds``: of what its bills know ids, and
+    the last books that these are in. ``known_elsewhere``: whether bills of other months know ids of those kinds for
+    which it mattered. ``through``: until when its bills have usage. ``files``: SHA-256 by table; without :data:`SUMMED`
+    only the kinds are known.
     """
 
     digest: str
@@ -51,7 +51,7 @@ class KeptMonth:
     span: tuple[datetime, datetime]
     around: tuple[datetime, datetime]
     kinds: Mapping[ResourceKind, str]
-    asked: Mapping[ResourceKind, bool]
+    known_elsewhere: Mapping[ResourceKind, bool]
     through: datetime | None
     stem: str
     files: Mapping[str, str]
@@ -79,7 +79,7 @@ def read_kept_month(folder: Path, month: Month, tables: Collection[str]) -> Kept
             span=_span(fields["span"]),
             around=_span(fields["around"]),
             kinds={(cloud, what): last for cloud, what, last in fields["kinds"]},
-            asked={(cloud, what): known for cloud, what, known in fields["asked"]},
+            known_elsewhere={(cloud, what): known for cloud, what, known in fields["asked"]},
             through=_moment(fields["through"]),
             stem=fields["stem"],
             files=dict(fields["files"]),
@@ -119,11 +119,10 @@ def write_table(path: Path, table: pa.Table) -> None:
 
 def write_manifest(folder: Path, month: Month, kept: KeptMonth) -> None:
     """Write the manifest alone, of tables that are there. Raises OSError."""
-    fields = {
-        **asdict(replace(kept, kinds={}, asked={})),
-        "kinds": [[cloud, what, last] for (cloud, what), last in kept.kinds.items()],
-        "asked": [[cloud, what, known] for (cloud, what), known in kept.asked.items()],
-    }
+    fields = asdict(replace(kept, kinds={}, known_elsewhere={}))
+    del fields["known_elsewhere"]
+    fields["kinds"] = [[cloud, what, last] for (cloud, what), last in kept.kinds.items()]
+    fields["asked"] = [[cloud, what, known] for (cloud, what), known in kept.known_elsewhere.items()]
     write_atomic(_manifest(folder, month), json.dumps(fields, default=datetime.isoformat))
 
 

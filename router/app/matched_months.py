@@ -139,13 +139,13 @@ class MonthMatcher:
 
     def match(self, months: Iterable[Month]) -> dict[Month, MatchedMonth]:
         """Return those months that have anything in their books; kept ones are read. InvalidInputError, OSError."""
-        found = {}
+        matched = {}
         for month in months:
             inputs = self._inputs(month)
             if inputs is not None:
                 kept = self._kept(inputs, whole=True)
-                found[month] = self._match(inputs) if kept is None else self._read(month, kept)
-        return found
+                matched[month] = self._match(inputs) if kept is None else self._read(month, kept)
+        return matched
 
     def _read(self, month: Month, kept: KeptMonth) -> MatchedMonth:
         tables = {name: parquet_relation([table_path(self._costs, month, kept, name)]) for name in SUMMED}
@@ -178,7 +178,7 @@ class MonthMatcher:
 SELECT month, min({start}) FILTER (source = 'metered') AS begins, max({end}) FILTER (source = 'metered') AS ends,
        max(recorded_at) AS recorded_at, list(DISTINCT cloud) FILTER (source = 'metered' AND cloud IS NOT NULL) AS clouds
 FROM {relation} GROUP BY month"""
-        found = {
+        spans = {
             row["month"]: row
             for row in rows_of(
                 self._connection.sql(
@@ -187,16 +187,16 @@ FROM {relation} GROUP BY month"""
             )
         }
         as_of = self._view.as_of
-        late = {month for month, row in found.items() if as_of is not None and row["recorded_at"] > as_of}
+        late = {month for month, row in spans.items() if as_of is not None and row["recorded_at"] > as_of}
         if late:  # Sums have entries of these months that the view does not know.
             facts = self._view.known(
                 parquet_relation([part.path(self._folder, "facts") for part in self._manifest.of_months(late)])
             )
             known = rows_of(self._connection.sql(query.format(start="start", end='"end"', relation=facts)))
             nothing = {"begins": None, "ends": None, "clouds": None}
-            found |= {month: {**found[month], **nothing} for month in late}
-            found |= {row["month"]: {**row, "recorded_at": found[row["month"]]["recorded_at"]} for row in known}
-        return found
+            spans |= {month: {**spans[month], **nothing} for month in late}
+            spans |= {row["month"]: {**row, "recorded_at": spans[row["month"]]["recorded_at"]} for row in known}
+        return spans
 
     def _inputs(self, month: Month) -> _MonthInputs | None:
         """Return the inputs of a month; None where it has nothing in its books."""
@@ -240,7 +240,10 @@ FROM {relation} GROUP BY month"""
             or not self._is_of_ledger(kept)
             or self._is_too_late(kept)
             or (kept.head < self._manifest.head and self._bears(inputs, kept))
-            or (whole and any(self._is_known(kind, inputs.since) != known for kind, known in kept.asked.items()))
+            or (
+                whole
+                and any(self._is_known(kind, inputs.since) != known for kind, known in kept.known_elsewhere.items())
+            )
         ):
             return None
         if kept.head < self._manifest.head:
@@ -377,7 +380,7 @@ FROM {relation} GROUP BY month"""
         self,
         inputs: _MonthInputs,
         around: _Span,
-        asked: Mapping[ResourceKind, bool],
+        known_elsewhere: Mapping[ResourceKind, bool],
         tables: Mapping[str, pa.Table],
         through: datetime | None = None,
     ) -> KeptMonth | None:
@@ -395,7 +398,7 @@ FROM {relation} GROUP BY month"""
             span=inputs.span,
             around=around,
             kinds=self._kinds[str(inputs.month)],
-            asked=asked,
+            known_elsewhere=known_elsewhere,
             through=through,
             stem="",
             files={},
@@ -567,8 +570,8 @@ def _edge(statistics: Any, rows: int, *, lowest: bool) -> datetime | None:
     return moment
 
 
-def _overlap(one: _Span, other: _Span) -> bool:
-    return one[0] < other[1] and other[0] < one[1]
+def _overlap(span: _Span, other: _Span) -> bool:
+    return span[0] < other[1] and other[0] < span[1]
 
 
 def _whole_days(*spans: _Span) -> _Span:

@@ -117,9 +117,9 @@ def measure_job(
     *,
     clock: Callable[[], float],
     lasting: timedelta,
-    most: int,
+    max_points: int,
 ) -> DeviceMeasurement:
-    """Return up to ``most`` points of one accelerator, each of another batch, each timed for at most ``lasting``.
+    """Return up to ``max_points`` points of one accelerator, each of another batch, each timed for at most ``lasting``.
 
     MeasurementError where no batch could be measured, or a scaled point would hide that a gang is too small.
     """
@@ -131,7 +131,7 @@ def measure_job(
     failed: list[tuple[int, str]] = []
     date = now.date().isoformat()
     for batch in choose_batches(model, (option.count for option in job.gang.options)):
-        if len(points) == most:
+        if len(points) == max_points:
             break
         step = _measure_batch(model, batch, device, clock, lasting / timedelta(seconds=1))
         if isinstance(step, UnsoundScale):

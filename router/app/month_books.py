@@ -74,7 +74,7 @@ class MonthBooks:
 
 @contextmanager
 def open_month_books(
-    store: StateStore, asked: ReportQuery, extracts: Path, bills: Path, reads: Callable[[int], None] = lambda _: None
+    store: StateStore, query: ReportQuery, extracts: Path, bills: Path, reads: Callable[[int], None] = lambda _: None
 ) -> Iterator[MonthBooks]:
     """Yield the books of the month, for every command that reports its costs.
 
@@ -82,8 +82,8 @@ def open_month_books(
     closed with. The extract is brought up to date under ``extracts``; bills are those imported under ``bills``. Raises
     StateError, InvalidInputError, OSError.
     """
-    extract, months = LedgerExtract(extracts, store.id), report_months(asked.month)
-    view = view_of(store, bills, asked.month, asked.as_of)
+    extract, months = LedgerExtract(extracts, store.id), report_months(query.month)
+    view = view_of(store, bills, query.month, query.as_of)
     later_bills = view.as_of is not None and BillStore(bills).changed_after(view.as_of)
     with extract.current(store.ledger, reads) as manifest:
         later_entries = view.as_of is not None and _recorded_after(extract.folder, manifest, view.as_of)
@@ -95,47 +95,47 @@ def open_month_books(
                 )
                 later = {part.month for part in manifest.parts if part.month >= str(months[-1])}
                 plans = view.known(facts_relation(connection, extract.folder, manifest, later))
-                cuts = planned_cuts(store, connection, plans, asked.now, view.as_of)
+                cuts = planned_cuts(store, connection, plans, query.now, view.as_of)
                 if later_entries:
-                    cubes = rollups_of_facts(connection, facts, months, asked.now, cuts)
+                    cubes = rollups_of_facts(connection, facts, months, query.now, cuts)
                 else:  # nothing is added to closed books, so they hold what they were closed with
-                    cubes = rollups_of_extract(connection, extract.folder, manifest, months, asked.now, cuts)
-                _keep_teams(cubes, asked)
+                    cubes = rollups_of_extract(connection, extract.folder, manifest, months, query.now, cuts)
+                _keep_teams(cubes, query)
                 yield MonthBooks(cubes=cubes, view=view, manifest=_manifest_upto(manifest, view.head, store), past=past)
             return
     # Both lock the folder themselves, and also read entries that were added meanwhile.
-    opened = _open_matched(store, asked, extracts, bills, view)
+    opened = _open_matched(store, query, extracts, bills, view)
     if view.sealed is not None:
-        opened = _open_sealed(store, asked, extracts, bills, view, manifest)
+        opened = _open_sealed(store, query, extracts, bills, view, manifest)
     with opened as books:
-        _keep_teams(books.cubes, asked)
+        _keep_teams(books.cubes, query)
         yield replace(books, past=past)
 
 
 @contextmanager
 def _open_matched(
-    store: StateStore, asked: ReportQuery, extracts: Path, bills: Path, view: BooksView
+    store: StateStore, query: ReportQuery, extracts: Path, bills: Path, view: BooksView
 ) -> Iterator[MonthBooks]:
     """Yield the books of an open month, from months that are matched one by one and kept."""
     from router.app.matched_months import MonthMatcher, empty_tables  # takes a while to import
     from router.showback.reconcile.aggregates import aggregate_summed
 
-    months = report_months(asked.month)
+    months = report_months(query.month)
     with open_extract(store, extracts) as (connection, folder, manifest):
         matched = MonthMatcher(store, bills, view, connection, folder, manifest).match(months)
-        tables = empty_tables("no_facts", asked.month)
+        tables = empty_tables("no_facts", query.month)
         for name in ("sums", "days"):
             relations = [tables[name], *(each.tables[name] for each in matched.values())]
             tables[name] = f"({' UNION ALL BY NAME '.join(f'FROM {each}' for each in relations)})"
-        if (own := matched.get(asked.month)) is not None:
+        if (own := matched.get(query.month)) is not None:
             tables |= {name: own.tables[name] for name in ("corrections", "sides")}
         later = {part.month for part in manifest.parts if part.month >= str(months[-1])}
         facts = f"(FROM {view.known(facts_relation(connection, folder, manifest, later))} WHERE source = 'planned')"
         invoiced = invoiced_until(connection, tables["sums"], "last_end")
-        cuts = planned_cuts(store, connection, facts, asked.now, view.as_of, invoiced)
-        planned = planned_relation(connection, facts, [asked.month], asked.now, cuts)
+        cuts = planned_cuts(store, connection, facts, query.now, view.as_of, invoiced)
+        planned = planned_relation(connection, facts, [query.month], query.now, cuts)
         yield MonthBooks(
-            cubes=rollups_of_summed(connection, tables, facts, months, asked.now, cuts),
+            cubes=rollups_of_summed(connection, tables, facts, months, query.now, cuts),
             view=view,
             manifest=manifest,
             bills=view.ids,
@@ -146,21 +146,21 @@ def _open_matched(
 
 @contextmanager
 def _open_sealed(
-    store: StateStore, asked: ReportQuery, extracts: Path, bills: Path, view: BooksView, manifest: ExtractManifest
+    store: StateStore, query: ReportQuery, extracts: Path, bills: Path, view: BooksView, manifest: ExtractManifest
 ) -> Iterator[MonthBooks]:
     """Yield the books of a closed month: all that it was closed with, matched at once."""
     from router.app.matched_months import through_sql
     from router.app.reconcile import rollup_matched
     from router.showback.reconcile.aggregates import aggregate_facts
 
-    months, month = report_months(asked.month), str(asked.month)
+    months, month = report_months(query.month), str(query.month)
     with open_matched_books(store, extracts, bills, months[-1], view) as (connection, standing, head, _):
         invoiced = invoiced_until(connection, "actual")
-        cuts = planned_cuts(store, connection, "facts", asked.now, view.as_of, invoiced)
-        planned = planned_relation(connection, "facts", [asked.month], asked.now, cuts)
-        (through,) = rows_of(connection.sql(through_sql("facts", asked.month)))
+        cuts = planned_cuts(store, connection, "facts", query.now, view.as_of, invoiced)
+        planned = planned_relation(connection, "facts", [query.month], query.now, cuts)
+        (through,) = rows_of(connection.sql(through_sql("facts", query.month)))
         yield MonthBooks(
-            cubes=rollup_matched(connection, months, asked.now, cuts),
+            cubes=rollup_matched(connection, months, query.now, cuts),
             view=view,
             manifest=_manifest_upto(manifest, head, store),
             bills=standing,
@@ -169,9 +169,9 @@ def _open_sealed(
         )
 
 
-def _keep_teams(cubes: RollupTables, asked: ReportQuery) -> None:
-    if asked.teams is not None:
-        cubes.keep_teams(asked.teams)
+def _keep_teams(cubes: RollupTables, query: ReportQuery) -> None:
+    if query.teams is not None:
+        cubes.keep_teams(query.teams)
 
 
 def _manifest_upto(manifest: ExtractManifest, head: int | None, store: StateStore) -> ExtractManifest:
@@ -322,27 +322,27 @@ def _spent(
     return {month: _of(rows, month) for month in months if str(month) in wanted}, {}
 
 
-def costs_before(store: StateStore, asked: ReportQuery, extracts: Path, bills: Path) -> tuple[MonthCost, ...]:
+def costs_before(store: StateStore, query: ReportQuery, extracts: Path, bills: Path) -> tuple[MonthCost, ...]:
     """Return the costs of the reported month and eleven before it, on its basis; sealed ones as they were closed.
 
     Where the reported month and the one before it are open they are left out: the report has them. Raises StateError,
     InvalidInputError, OSError.
     """
-    sealed = {each.period: each for each in seals(store, asked.as_of)}
-    months = [asked.month]
+    sealed = {each.period: each for each in seals(store, query.as_of)}
+    months = [query.month]
     while len(months) < MOST_MONTHS:
         months.append(Month.of(months[-1].begins - timedelta(microseconds=1)))
     costs = [
         MonthCost(month=str(month), currency=currency, cost=cost, sealed=True)
         for month in months
         if month in sealed
-        for currency, cost in _figures_of(sealed[month], asked.basis.value, asked.teams).items()
+        for currency, cost in _figures_of(sealed[month], query.basis.value, query.teams).items()
     ]
     held = _months_held(store, extracts, bills)
     by_report = {month for month in months[:2] if all(period < month for period in sealed)}
     others = [month for month in months if month not in by_report | sealed.keys() and str(month) in held]
-    *_, still_open = segments(store, bills, asked.as_of)
-    basis, teams = asked.basis.value, asked.teams
+    *_, still_open = segments(store, bills, query.as_of)
+    basis, teams = query.basis.value, query.teams
     spent, _ = _spent(store, others, extracts, bills, still_open, basis, teams)
     costs += [
         MonthCost(month=str(month), currency=currency, cost=cost)
@@ -350,13 +350,13 @@ def costs_before(store: StateStore, asked: ReportQuery, extracts: Path, bills: P
         for currency, cost in by_currency.items()
     ]
     closed = [month for month in others if not still_open.holds(month)]
-    figures, _ = month_costs(store, closed, extracts, bills, basis=basis, now=asked.now, as_of=asked.as_of, teams=teams)
+    figures, _ = month_costs(store, closed, extracts, bills, basis=basis, now=query.now, as_of=query.as_of, teams=teams)
     for month, each in figures.items():
         costs += [
             MonthCost(month=str(month), currency=currency, cost=cost, sealed=each.sealed)
             for currency, cost in each.spent.items()
         ]
-    return tuple(sorted(costs, key=lambda each: (each.currency, each.month)))
+    return tuple(sorted(costs, key=lambda cost: (cost.currency, cost.month)))
 
 
 def _months_held(store: StateStore, extracts: Path, bills: Path) -> set[str]:
@@ -402,11 +402,11 @@ def _closed_with(
 
 def _kinds(rows: Iterable[dict[str, Any]]) -> dict[LedgerEntryKind, tuple[int, int, Decimal]]:
     kinds = {name: kind for kind, name in CATEGORY_OF_ENTRY.items()}
-    found = {}
+    entries_by_kind = {}
     for row in rows:
         kind = kinds[row["category"]] if row["source"] == FactSource.ADDED else LedgerEntryKind(row["source"])
-        found[kind] = (int(row["entries"]), int(row["unpriced"]), row["usd"] or Decimal(0))
-    return found
+        entries_by_kind[kind] = (int(row["entries"]), int(row["unpriced"]), row["usd"] or Decimal(0))
+    return entries_by_kind
 
 
 def _sums(connection: duckdb.DuckDBPyConnection, facts: str, basis: str, which: str) -> list[dict[str, Any]]:

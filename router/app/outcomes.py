@@ -30,16 +30,16 @@ _FINISHED, _STOPPED = "finished", "stopped"
 _NANO = Decimal("0.000000001")
 
 
-def job_deadlines(store: StateStore, asked: ReportQuery) -> dict[str, JobDue]:
+def job_deadlines(store: StateStore, query: ReportQuery) -> dict[str, JobDue]:
     """Return by job its last run's deadline, and when that was done, of jobs that had machines in the month.
 
-    A run is what one plan ordered of a job. Events after ``asked.as_of`` do not count, nor attempts of teams that are
+    A run is what one plan ordered of a job. Events after ``query.as_of`` do not count, nor attempts of teams that are
     not admitted.
     """
-    month, as_of = asked.month, asked.as_of
+    month, as_of = query.month, query.as_of
     runs: dict[str, dict[str, list[Attempt]]] = {}
     for attempt in store.attempts.find():
-        if not asked.admits(attempt.team) or (as_of is not None and attempt.created_at > as_of):
+        if not query.admits(attempt.team) or (as_of is not None and attempt.created_at > as_of):
             continue
         if attempt.created_at < month.ends and (attempt.gone_at is None or attempt.gone_at >= month.begins):
             of_job = runs.setdefault(attempt.job, {})
@@ -57,8 +57,10 @@ def job_deadlines(store: StateStore, asked: ReportQuery) -> dict[str, JobDue]:
         deadline = _deadline(specs.get(last.job_digest), planned_at(last.plan) or last.created_at)
         done = [a.result_at for a in run if a.result == _FINISHED and _had_happened(a.result_at, as_of) and a.result_at]
         # A run that waits for machines may still be in time until its deadline.
-        known = bool(done) or _has_ended(run, as_of) or (deadline is not None and deadline < (as_of or asked.now))
-        return JobDue(job=last.job, deadline=deadline, done_at=min(done, default=None), known=known)
+        is_done_known = (
+            bool(done) or _has_ended(run, as_of) or (deadline is not None and deadline < (as_of or query.now))
+        )
+        return JobDue(job=last.job, deadline=deadline, done_at=min(done, default=None), is_done_known=is_done_known)
 
     outcomes = {}
     for job, of_job in runs.items():

@@ -71,14 +71,14 @@ def _plans(store: StateStore, digests: Iterable[str]) -> dict[str, Plan]:
 
 
 def _costs(
-    store: StateStore, wanted: set[_Key], since: datetime, until: datetime
+    store: StateStore, keys: set[_Key], since: datetime, until: datetime
 ) -> dict[_Key, tuple[int, float] | None]:
     """Return the steps saved and the dollars metered for machines by plan and job; None where a price is unknown."""
     found: dict[_Key, tuple[int, float]] = {}
     unpriced: set[_Key] = set()
     for entry in store.ledger.entries(since=since, until=until, kind=LedgerEntryKind.METERED):
         key = (entry.plan, entry.job)
-        if key in wanted and entry.what is CostItem.MACHINE:
+        if key in keys and entry.what is CostItem.MACHINE:
             steps, usd = found.get(key, (0, 0.0))
             found[key] = (steps + entry.steps, usd + entry.usd.dollars())
             if entry.unpriced:
@@ -89,7 +89,7 @@ def _costs(
 def _hours(attempts: Iterable[Attempt]) -> float:
     """Return the hours that machines ran until the training ended, without the first start of each order."""
     orders: dict[tuple[str, datetime], list[Attempt]] = {}
-    for attempt in sorted(attempts, key=lambda each: each.number):
+    for attempt in sorted(attempts, key=lambda attempt: attempt.number):
         if attempt.met_at is not None or (attempt.gang, attempt.start) in orders:
             orders.setdefault((attempt.gang, attempt.start), []).append(attempt)
     total = timedelta(0)

@@ -32,7 +32,7 @@ def propose(
     now: datetime,
     *,
     lasting: timedelta,
-    most: int,
+    max_points: int,
     advisory: bool,
 ) -> tuple[str, MeasuringPlan | PointsTooFew]:
     """Return the name of the job in the file, and the points of it to measure next. InvalidInputError as for a plan."""
@@ -41,7 +41,7 @@ def propose(
     job = job_of(loaded, job_name, file)[0]
     candidates, dropped = candidates_for(job, book, limits, now, advisory)
     listings = listings_by_accelerator(book, limits)
-    result = propose_points(job, candidates, listings, book.accelerators, lasting=lasting, most=most)
+    result = propose_points(job, candidates, listings, book.accelerators, lasting=lasting, most=max_points)
     if isinstance(result, PointsTooFew) and dropped:
         result = PointsTooFew(f"{result.reason}: {dropped[0].listing.name}: {dropped[0].reason}")
     return job.name, result

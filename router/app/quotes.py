@@ -135,16 +135,16 @@ def _file_of(limits_source: Path | Limits | None) -> Path | None:
     return None if isinstance(limits_source, Limits) else limits_source
 
 
-def make_quotes(asked: QuoteBatch) -> Iterator[QuoteAnswer]:
+def make_quotes(batch: QuoteBatch) -> Iterator[QuoteAnswer]:
     """Yield one answer for each job, in order, as they are done."""
-    processes = min(asked.processes, len(asked.asks) // _WORTH_ANOTHER_PROCESS)
+    processes = min(batch.processes, len(batch.asks) // _WORTH_ANOTHER_PROCESS)
     if processes < 2 or "fork" not in multiprocessing.get_all_start_methods():
-        yield from (_answer(asked, ask) for ask in asked.asks)
+        yield from (_answer(batch, ask) for ask in batch.asks)
         return
-    _shared.append(asked)
+    _shared.append(batch)
     try:
         with multiprocessing.get_context("fork").Pool(processes) as pool:
-            yield from pool.imap(_answer_shared, range(len(asked.asks)))
+            yield from pool.imap(_answer_shared, range(len(batch.asks)))
     finally:
         _shared.clear()
 
@@ -157,16 +157,16 @@ def _answer_shared(index: int) -> QuoteAnswer:
     return _answer(_shared[0], _shared[0].asks[index])
 
 
-def _answer(asked: QuoteBatch, ask: QuoteRequest | Refused) -> QuoteAnswer:
+def _answer(batch: QuoteBatch, ask: QuoteRequest | Refused) -> QuoteAnswer:
     if isinstance(ask, Refused):
         return ask
     # These are imported where they are needed, because a budget is seldom asked for.
     from router.quotes.budget_quote import make_budget_quote
     from router.quotes.make_quote import make_quote
 
-    if asked.budget is not None:
-        return make_budget_quote(ask, asked.budget, asked.trade)
-    return make_quote(ask, asked.trade)
+    if batch.budget is not None:
+        return make_budget_quote(ask, batch.budget, batch.trade)
+    return make_quote(ask, batch.trade)
 
 
 class WatchedPools:

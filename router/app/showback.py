@@ -49,7 +49,7 @@ class ReportAdditions:
     budgets: Callable[[StateStore, ReportContext, BooksView], tuple[BudgetUse, ...]] | None = None
 
 
-def report_of_files(paths: Sequence[Path], asked: ReportQuery) -> ShowbackReport:
+def report_of_files(paths: Sequence[Path], query: ReportQuery) -> ShowbackReport:
     """Return the report of FOCUS files alone.
 
     InvalidInputError: one that is no FOCUS file, or the same contents twice; a group by a label of jobs, which files
@@ -57,7 +57,7 @@ def report_of_files(paths: Sequence[Path], asked: ReportQuery) -> ShowbackReport
     """
     import pyarrow as pa
 
-    if asked.asks_labels:
+    if query.asks_labels:
         what = "labels are those of jobs in the state, which files do not have"
         raise InvalidInputError.single(what, field="--group-by", remedy="leave out --from-file, or the label")
 
@@ -73,11 +73,11 @@ def report_of_files(paths: Sequence[Path], asked: ReportQuery) -> ShowbackReport
         origin=f"FOCUS: {names}",
         input_hash=_hash(sorted(digests)),
         bills_through=_through(facts),
-        warnings=tuple(_other_month_warnings(facts, asked)),
+        warnings=tuple(_other_month_warnings(facts, query)),
     )
     with connect() as connection:
         connection.register("facts", facts)
-        return build_report(rollups_of_facts(connection, "facts", report_months(asked.month), asked.now), asked, beside)
+        return build_report(rollups_of_facts(connection, "facts", report_months(query.month), query.now), query, beside)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,15 +89,15 @@ class MonthAnswer:
 
 
 def report_of_ledger(
-    store: StateStore, asked: ReportQuery, extracts: Path, bills: Path, told: ReportAdditions
+    store: StateStore, query: ReportQuery, extracts: Path, bills: Path, told: ReportAdditions
 ) -> ShowbackReport:
     """Return the report of :func:`answer_of_ledger`."""
-    return answer_of_ledger(store, asked, extracts, bills, told, with_lines=False).report
+    return answer_of_ledger(store, query, extracts, bills, told, with_lines=False).report
 
 
 def answer_of_ledger(
     store: StateStore,
-    asked: ReportQuery,
+    query: ReportQuery,
     extracts: Path,
     bills: Path,
     told: ReportAdditions,
@@ -109,15 +109,15 @@ def answer_of_ledger(
     Lines are of the same rows as the report, where they are wanted. The ledger's extract is brought up to date under
     ``extracts``; imported bills lie under ``bills``. Raises StateError, InvalidInputError, OSError.
     """
-    earlier = costs_before(store, asked, extracts, bills)
-    with open_month_books(store, asked, extracts, bills, told.reads) as books:
+    earlier = costs_before(store, query, extracts, bills)
+    with open_month_books(store, query, extracts, bills, told.reads) as books:
         books.cubes.add_labels(JobLabels(store).of_jobs(books.cubes.job_digests))
-        beside = replace(_report_inputs(store, asked, books, told), months=earlier)
+        beside = replace(_report_inputs(store, query, books, told), months=earlier)
         if books.aggregates is not None:
             from router.showback.reconcile.aggregates import ReconcileBasis
 
-            month_facts = books.aggregates(ReconcileBasis(asked.basis.value))
-            aggregates = tuple(each for each in month_facts if asked.admits(each.team))
+            month_facts = books.aggregates(ReconcileBasis(query.basis.value))
+            aggregates = tuple(each for each in month_facts if query.admits(each.team))
             beside = replace(
                 beside,
                 bills_through=books.bills_through,
@@ -125,22 +125,22 @@ def answer_of_ledger(
                 aggregates=aggregates,
             )
         if told.budgets is not None:
-            setting = ReportContext(books.cubes, asked, beside)
+            setting = ReportContext(books.cubes, query, beside)
             beside = replace(beside, budgets=told.budgets(store, setting, books.view))
-        report = build_report(books.cubes, asked, beside)
-        lines = query_lines(ReportContext(books.cubes, asked, beside)) if with_lines else ()
-    return MonthAnswer(_with_corrections(report, store, extracts, bills, asked, books.view), lines)
+        report = build_report(books.cubes, query, beside)
+        lines = query_lines(ReportContext(books.cubes, query, beside)) if with_lines else ()
+    return MonthAnswer(_with_corrections(report, store, extracts, bills, query, books.view), lines)
 
 
 def _with_corrections(
-    report: ShowbackReport, store: StateStore, extracts: Path, bills: Path, asked: ReportQuery, view: BooksView
+    report: ShowbackReport, store: StateStore, extracts: Path, bills: Path, query: ReportQuery, view: BooksView
 ) -> ShowbackReport:
     """Return a closed month's report with a note of its corrections in later books; its figures stay."""
     if view.sealed is None:
         return report
 
     try:
-        notes = tuple(str(each) for each in later_corrections(store, extracts, bills, asked))
+        notes = tuple(str(each) for each in later_corrections(store, extracts, bills, query))
     except InvalidInputError as error:
         # The seal holds without later books: what cannot be read of them takes nothing from the closed month.
         notes = (f"what later books correct is not known: {error}",)
@@ -150,25 +150,25 @@ def _with_corrections(
     return replace(report, sections=tuple(noted if each is head else each for each in report.sections))
 
 
-def _report_inputs(store: StateStore, asked: ReportQuery, books: MonthBooks, told: ReportAdditions) -> ReportInputs:
+def _report_inputs(store: StateStore, query: ReportQuery, books: MonthBooks, told: ReportAdditions) -> ReportInputs:
     manifest, bills, as_of = books.manifest, books.bills, books.view.as_of
     seen = () if as_of is None else (as_of.isoformat(),)
     which = f"what was known {as_of:%Y-%m-%d %H:%MZ} of a " if books.past and as_of is not None else ""
     return ReportInputs(
-        origin=_origin(asked, f"{which}ledger of {manifest.head:,} entries", len(bills)),
+        origin=_origin(query, f"{which}ledger of {manifest.head:,} entries", len(bills)),
         input_hash=_hash([manifest.state, str(manifest.head), manifest.hash, *bills, *seen]),
         past=books.past,
-        closed=any(closing.period >= asked.month for closing in closings(store, asked.as_of)),
-        dues={} if told.dues is None else told.dues(store, asked),
+        closed=any(closing.period >= query.month for closing in closings(store, query.as_of)),
+        dues={} if told.dues is None else told.dues(store, query),
         quotes=None if told.quotes is None else told.quotes(store),
-        warnings=tuple(_archive_warnings(store, manifest, asked)),
+        warnings=tuple(_archive_warnings(store, manifest, query)),
     )
 
 
-def _origin(asked: ReportQuery, ledger: str, bills: int) -> str:
+def _origin(query: ReportQuery, ledger: str, bills: int) -> str:
     """Return what the report was made from; one of some teams does not say how much of others there is."""
-    if asked.teams is not None:
-        return "rows of " + (", ".join(sorted(team or "nobody" for team in asked.teams)) or "no team")
+    if query.teams is not None:
+        return "rows of " + (", ".join(sorted(team or "nobody" for team in query.teams)) or "no team")
     return ledger + (f", {bills} bills" if bills else "")
 
 
@@ -209,11 +209,11 @@ def variance_by_job(aggregates: Sequence[FactAggregate]) -> tuple[JobVariance, .
     )
 
 
-def _archive_warnings(store: StateStore, manifest: ExtractManifest, asked: ReportQuery) -> Iterator[str]:
+def _archive_warnings(store: StateStore, manifest: ExtractManifest, query: ReportQuery) -> Iterator[str]:
     """Yield a warning for each archive whose entries were archived before they were read."""
     if not manifest.gaps:
         return
-    near = {str(asked.month), str(asked.before)}
+    near = {str(query.month), str(query.before)}
     for archive in store.archives.all():
         months = sorted({month for month, *_ in archive.totals} & near)
         if months:
@@ -224,13 +224,13 @@ def _archive_warnings(store: StateStore, manifest: ExtractManifest, asked: Repor
             )
 
 
-def _other_month_warnings(facts: pa.Table, asked: ReportQuery) -> Iterator[str]:
+def _other_month_warnings(facts: pa.Table, query: ReportQuery) -> Iterator[str]:
     """Yield a warning where all rows are in the books of other months."""
     import pyarrow.compute as pc
 
     months = pc.unique(facts["month"]).to_pylist()
-    if str(asked.month) not in months:
-        yield f"the files have nothing in the books of {asked.month}: {', '.join(sorted(months)) or 'no rows at all'}"
+    if str(query.month) not in months:
+        yield f"the files have nothing in the books of {query.month}: {', '.join(sorted(months)) or 'no rows at all'}"
 
 
 def _through(table: pa.Table) -> datetime | None:

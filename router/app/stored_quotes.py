@@ -58,7 +58,7 @@ def list_stored_quotes(
         fits = (teams is None or quote.team in teams) and job in (None, quote.job)
         if fits and (before is None or quote.asked_at < before):
             found[path.stem] = StoredQuote(path.stem, quote, read_acceptance(folder, path.stem))
-    newest = sorted(found.values(), key=lambda each: (each.quote.asked_at, each.name), reverse=True)
+    newest = sorted(found.values(), key=lambda stored: (stored.quote.asked_at, stored.name), reverse=True)
     return tuple(newest[:count])
 
 

@@ -68,23 +68,23 @@ class PolicyScore:
 
 
 def pool_windows(
-    cells: Sequence[BacktestCell], windows: WindowLayout, found: Mapping[BacktestPart, WindowOutcomes | Floats]
+    cells: Sequence[BacktestCell], windows: WindowLayout, results: Mapping[BacktestPart, WindowOutcomes | Floats]
 ) -> tuple[PooledWindows, ...]:
     """Return each cell that has a window, pooled from all its parts."""
     return tuple(
-        _pool_cell(cell, windows, {part: value for part, value in found.items() if part.cell == c})
+        _pool_cell(cell, windows, {part: value for part, value in results.items() if part.cell == c})
         for c, cell in enumerate(cells)
-        if any(part.cell == c for part in found)
+        if any(part.cell == c for part in results)
     )
 
 
 def _pool_cell(
-    cell: BacktestCell, windows: WindowLayout, found: Mapping[BacktestPart, WindowOutcomes | Floats]
+    cell: BacktestCell, windows: WindowLayout, results: Mapping[BacktestPart, WindowOutcomes | Floats]
 ) -> PooledWindows:
     longest = max(site.series.ticks for site in cell.sites)
     columns: dict[str, list[Ints]] = {"site": [], "block": [], "start": [], "stretch": []}
     demand, least, by_policy = list[Floats](), list[Floats](), dict[str, list[WindowOutcomes]]()
-    for number, block in sorted({(part.site, part.block) for part in found}):
+    for number, block in sorted({(part.site, part.block) for part in results}):
         site = cell.sites[number]
         starts = windows.starts(site, cell.task, block)
         columns["site"].append(np.full(starts.size, number))
@@ -93,7 +93,7 @@ def _pool_cell(
         # A stretch has the length of a window: windows that begin that far apart share no availability.
         columns["stretch"].append(starts // max(1, cell.task.ticks(site.series.tick_s)) + site.source * longest)
         demand.append(np.full(starts.size, compute_on_demand_usd(build_window_inputs(cell, site, starts))))
-        for part, value in found.items():
+        for part, value in results.items():
             if (part.site, part.block) != (number, block):
                 continue
             if isinstance(value, WindowOutcomes):

@@ -83,7 +83,7 @@ def export(
     if archives and (period is None or period < archives[-1].before):
         names = ", ".join(one.file for one in archives)
         console.note(f"left out, for they are archived ({names}): months before {archives[-1].before}", "warning")
-    for line in unpriced_lines(exported.left):
+    for line in unpriced_lines(exported.unpriced):
         console.note(line, "warning")
     if accounts is None and exported.charges:
         console.note("accounts are written as __unknown__: name them with --accounts (`schema showback`)", "warning")

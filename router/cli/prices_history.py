@@ -109,8 +109,8 @@ def history(
         _explain_empty_result(
             history_dir, replace(answer.which, instance_types=tuple(instance_type or ())), begin, until
         )
-    if len(series) < answer.found:
-        console.note(f"{len(series)} of {answer.found} series; --limit 0 shows all")
+    if len(series) < answer.series_count:
+        console.note(f"{len(series)} of {answer.series_count} series; --limit 0 shows all")
     if series or machine_readable:
         writers = {
             HistoryFormat.TABLE: lambda: history_text.table(view, console.screen(file=out)),

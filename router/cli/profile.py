@@ -98,7 +98,7 @@ def profile(
 
     duration = parse_duration_option("--lasting", lasting)
     assert duration is not None
-    name, result = propose(file, job, book, limits, moment, lasting=duration, most=most, advisory=advisory)
+    name, result = propose(file, job, book, limits, moment, lasting=duration, max_points=most, advisory=advisory)
     if output is ProfileFormat.JSON:
         console.write(profile_text.as_json(name, result), None)
     else:
@@ -125,7 +125,7 @@ def _measure(
     try:
         opened = open_device(device.value)
         clock = time.perf_counter
-        result = measure_job(*loaded, opened, load_book(book), moment, clock=clock, lasting=lasting, most=most)
+        result = measure_job(*loaded, opened, load_book(book), moment, clock=clock, lasting=lasting, max_points=most)
     except MeasurementError as error:
         raise CommandError(error.what, remedy=error.remedy) from None
     if output is ProfileFormat.JSON:

@@ -91,7 +91,7 @@ def _find_in_folder(folder: Path) -> BillFiles:
         raise InvalidInputError.single(what, where=str(folder), remedy=f"bills end in {', '.join(_BILLS)}")
     if not manifests:
         return BillFiles(tuple(file for path in bills for file in _unpacked(path, folder)), whole=False)
-    newest = {each.group: each for each in sorted(manifests, key=lambda each: each.order)}
+    newest = {manifest.group: manifest for manifest in sorted(manifests, key=lambda manifest: manifest.order)}
     files = [file for manifest in newest.values() for file in _files_of(manifest, folder)]
     read = {file.path for file in files}
     return BillFiles(tuple(files), True, tuple(path for path in bills if path not in read))

@@ -209,7 +209,7 @@ def _drop_stored_bills(delivery: Delivery, store: BillStore, incoming: Path, kin
     used = {each.bill.id for each in history}
     # Bills that stand come first, then the newest.
     candidates = (each for each in history if each.stands or kind is not DeliveryKind.PART)
-    order = sorted(candidates, key=lambda each: (each.stands, each.delivery.number), reverse=True)
+    order = sorted(candidates, key=lambda standing: (standing.stands, standing.delivery.number), reverse=True)
     bills, again, unchanged = list[ImportedBill](), list[str](), list[str]()
     for bill in delivery.bills:
         known = next(
@@ -224,10 +224,10 @@ def _drop_stored_bills(delivery: Delivery, store: BillStore, incoming: Path, kin
     return replace(delivery, bills=tuple(bills), again=tuple(again), same=tuple(unchanged))
 
 
-def _is_same_bill(bill: ImportedBill, known: BillStanding, store: BillStore, incoming: Path) -> bool:
-    if (bill.rows, bill.sums) != (known.bill.rows, known.bill.sums) or not store.whole(known):
+def _is_same_bill(bill: ImportedBill, stored: BillStanding, store: BillStore, incoming: Path) -> bool:
+    if (bill.rows, bill.sums) != (stored.bill.rows, stored.bill.sums) or not store.whole(stored):
         return False
-    return have_same_rows(incoming / bill.file, store.path(known))
+    return have_same_rows(incoming / bill.file, store.path(stored))
 
 
 def _seal(path: Path, limits: FeedLimits) -> tuple[str, int]:

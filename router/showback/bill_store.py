@@ -348,7 +348,7 @@ class BillStore:
             _put(incoming, self.folder / _DECISIONS / f"{decision.number:06}-{what}.json", decision)
             concerned = {target.bill.id: 0, **{each.bill.id: 1 for each in replaced}}
             after = [each for each in self.bills() if each.bill.id in concerned]
-        return tuple(sorted(after, key=lambda each: concerned[each.bill.id]))
+        return tuple(sorted(after, key=lambda standing: concerned[standing.bill.id]))
 
     def refuse_shared(self, new: Mapping[Path, ImportedBill]) -> None:
         """Raise InvalidInputError for charges of the new bills that would count twice when these stand."""

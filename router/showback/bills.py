@@ -209,11 +209,11 @@ def compute_standings(
     deliveries: Iterable[Delivery], decisions: Iterable[BillDecision] = ()
 ) -> tuple[BillStanding, ...]:
     """Return all bills with their standing, in the order of import."""
-    ordered = sorted(deliveries, key=lambda each: each.number)
+    ordered = sorted(deliveries, key=lambda delivery: delivery.number)
     known = {bill.id: bill for delivery in ordered for bill in delivery.bills}
     history = _History()
     events: list[Delivery | BillDecision] = [*ordered, *decisions]
-    for each in sorted(events, key=lambda one: one.number):
+    for each in sorted(events, key=lambda event: event.number):
         if isinstance(each, Delivery):
             for bill in (*each.bills, *(known[name] for name in each.again if name in known)):
                 history.stand(bill)

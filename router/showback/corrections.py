@@ -58,7 +58,12 @@ class CorrectionStore:
     def all(self) -> tuple[Correction, ...]:
         """Return all corrections, in order. InvalidInputError for a damaged manifest."""
         manifests = (_read(path) for path in sorted(self._folder.glob("*.json")))
-        return tuple(sorted((each for each in manifests if each.state == self._state), key=lambda each: each.number))
+        return tuple(
+            sorted(
+                (manifest for manifest in manifests if manifest.state == self._state),
+                key=lambda manifest: manifest.number,
+            )
+        )
 
     def path(self, correction: Correction) -> Path:
         """Return the path of the correction's facts."""

@@ -175,10 +175,10 @@ def describe_shared(shared: SharedCharges) -> str:
     return f"{count}, {_format_billed(shared.billed)} billed, on {shared.first.id} ({owner}) too"
 
 
-def shared_charges_error(found: Iterable[SharedCharges]) -> InvalidInputError:
+def shared_charges_error(duplicates: Iterable[SharedCharges]) -> InvalidInputError:
     """Return the error for charges that would count twice."""
     problems = []
-    for shared in found:
+    for shared in duplicates:
         owner = shared.second.issuer or shared.second.label
         what = f"has {describe_shared(shared)}: resource, time, meter and amount are the same"
         remedy = (

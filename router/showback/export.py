@@ -47,7 +47,7 @@ class ExportResult:
     """The result of an export: how many charges were written, and what was left out."""
 
     charges: int
-    left: UnpricedEntries
+    unpriced: UnpricedEntries
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,21 +96,21 @@ def charges_of_entries(
     entries: Iterable[LedgerEntry],
     accounts: Showback,
     books: ClosedBooks = ClosedBooks(),
-    left: UnpricedEntries | None = None,
+    unpriced: UnpricedEntries | None = None,
     labels: Mapping[str, Labels] = NO_JOBS,
 ) -> Iterator[Charge]:
     """Yield a charge for each metered or added entry, in their order.
 
-    An entry without a price has no charge, for a cost of 0 would be a wrong sum; ``left`` counts those. ``accounts``
-    names who bills whom. ``labels`` are those of jobs by digest.
+    An entry without a price has no charge, for a cost of 0 would be a wrong sum; ``unpriced`` counts those.
+    ``accounts`` names who bills whom. ``labels`` are those of jobs by digest.
     """
     account_by_cloud: dict[str, Account] = {}
     for entry in entries:
         if entry.kind is LedgerEntryKind.PLANNED:
             continue
         if entry.unpriced:
-            if left is not None:
-                left.add(entry)
+            if unpriced is not None:
+                unpriced.add(entry)
             continue
         if entry.cloud not in account_by_cloud:
             account_by_cloud[entry.cloud] = accounts.account(entry.cloud)

@@ -90,9 +90,9 @@ class SharedCosts:
         """The sum of rows and of what stays on lines of its own."""
         return exact_sum([*(row.after for row in self.rows), *(each.amount for each in self.kept)])
 
-    def only(self, wanted: Callable[[Group], bool]) -> tuple[GroupCost, ...]:
+    def only(self, takes_group: Callable[[Group], bool]) -> tuple[GroupCost, ...]:
         """Return the rows of these groups, each as it is among all: a filter changes no amount."""
-        return tuple(row for row in self.rows if wanted(row.group))
+        return tuple(row for row in self.rows if takes_group(row.group))
 
     def by(self, *places: int) -> tuple[GroupCost, ...]:
         """Return rows of coarser groups, by the parts of the groups at these places, in this order.

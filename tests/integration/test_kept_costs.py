@@ -216,14 +216,14 @@ def test_ids_that_bills_of_other_months_know_tell_another_machine(site: OpenMont
     check(site, NOVEMBER)
     kept = read_kept_month(site.extracts / site.store.id / "costs", NOVEMBER, SUMMED)
     assert kept is not None
-    assert kept.asked == {(machine.cloud, "machine"): True}
+    assert kept.known_elsewhere == {(machine.cloud, "machine"): True}
     for standing in site.bills.standing():
         if standing.bill.start is not None and not standing.bill.start.startswith(str(NOVEMBER)):
             site.bills.decide(BillDecisionKind.REMOVE, standing.bill.id, "of another company", "fin", NOW)
     check(site, NOVEMBER)
     kept = read_kept_month(site.extracts / site.store.id / "costs", NOVEMBER, SUMMED)
     assert kept is not None
-    assert kept.asked == {(machine.cloud, "machine"): False}
+    assert kept.known_elsewhere == {(machine.cloud, "machine"): False}
 
 
 def test_closing_and_what_corrects_it_afterwards(kept_site: OpenMonths) -> None:

@@ -72,7 +72,7 @@ def test_a_small_job_is_measured_whole_on_the_processor(tmp_path: Path) -> None:
         now,
         clock=time.perf_counter,
         lasting=timedelta(minutes=1),
-        most=1,
+        max_points=1,
     )
     (point,) = result.points
     assert point.step.whole

@@ -29,7 +29,7 @@ def measure(tmp_path: Path) -> Callable[..., DeviceMeasurement]:
             NOW,
             clock=device.clock,
             lasting=timedelta(seconds=lasting),
-            most=most,
+            max_points=most,
         )
 
     return run

@@ -85,7 +85,7 @@ class TestSkyPilot:
         (disk,) = disk_entries(attempt(), [failed], 500, START + YEAR)
         assert (disk.what, disk.unpriced, disk.quantity == 1000) == (CostItem.DISK, True, True)
         left = UnpricedEntries()
-        assert list(charges_of_entries([disk], ACCOUNTS, left=left)) == []
+        assert list(charges_of_entries([disk], ACCOUNTS, unpriced=left)) == []
         assert left.quantities == {(CostItem.DISK, "GiB-Hours"): 1000}
 
     def test_1670_1669_a_spot_job_costs_the_sum_of_its_attempts_and_each_is_seen(self) -> None:

@@ -212,11 +212,11 @@ def missing_approval(store: StateStore, rules: ApprovalRules, digest: str, now: 
 def stored_jobs(store: StateStore, plan: Plan) -> dict[str, Job]:
     """Return the jobs of a plan by name, without those whose specification is missing or cannot be read."""
     specs = store.plans.jobs(job.job_digest for job in plan.jobs)
-    found = {}
+    jobs = {}
     for job in plan.jobs:
         with suppress(KeyError, ValidationError):
-            found[job.job] = parse_job(specs[job.job_digest])
-    return found
+            jobs[job.job] = parse_job(specs[job.job_digest])
+    return jobs
 
 
 def _environments(store: StateStore, plan: Plan) -> str:

@@ -50,11 +50,11 @@ class AuditTrail:
         return tuple(sorted({entry.what for entry in self.entries}))
 
 
-def read_audit_log(context: QueryContext, wanted: AuditFilter | None = None) -> AuditTrail:
+def read_audit_log(context: QueryContext, audit_filter: AuditFilter | None = None) -> AuditTrail:
     """Return the entries that fit the filter, in order; the chain of the whole log is verified each time."""
     context.identity.require_for_all(Permission.READ_AUDIT)
     entries = context.store.audit.entries()
-    fitting = entries if wanted is None else tuple(entry for entry in entries if wanted.admits(entry))
+    fitting = entries if audit_filter is None else tuple(entry for entry in entries if audit_filter.admits(entry))
     last_hash = entries[-1].hash if entries else BEGINNING
     return AuditTrail(fitting, len(entries), last_hash, verify_chain(entries))
 

@@ -44,22 +44,22 @@ def budget_progress(context: QueryContext, query: ReportQuery) -> MonthBudgets:
     return month_budgets(context.store, query, extract_folder(), bills_folder())
 
 
-def budget_record(each: BudgetStatus, basis: str) -> dict[str, object]:
+def budget_record(status: BudgetStatus, basis: str) -> dict[str, object]:
     """Return the use of a budget as a JSON object, as `budget check` and the API state it."""
-    budget = each.budget
+    budget = status.budget
     return {
         "scope": budget.scope.value,
         "name": budget.name,
-        "usd": str(each.usd),
+        "usd": str(status.usd),
         "hard": budget.hard,
-        "spent_usd": str(each.spent),
-        "running_usd": None if each.running is None else str(each.running),
-        "percent": each.percent,
-        "used_share": None if each.share is None else str(each.share),
-        "forecast_usd": None if each.forecast is None else str(each.forecast),
-        "passed": list(each.passed),
-        "over": each.is_over,
-        "will_be_over": each.will_be_over,
+        "spent_usd": str(status.spent),
+        "running_usd": None if status.running is None else str(status.running),
+        "percent": status.percent,
+        "used_share": None if status.share is None else str(status.share),
+        "forecast_usd": None if status.forecast is None else str(status.forecast),
+        "passed": list(status.passed),
+        "over": status.is_over,
+        "will_be_over": status.will_be_over,
         "basis": basis,
         "currency": "USD",
     }

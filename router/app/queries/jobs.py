@@ -21,7 +21,7 @@ from router.ledger.entry import LedgerEntryKind
 LONGEST_NAME = 400
 
 
-def report_status(context: QueryContext, wanted: Sequence[str] = (), *, everything: bool = False) -> StatusReport:
+def report_status(context: QueryContext, names: Sequence[str] = (), *, everything: bool = False) -> StatusReport:
     """Return the gangs of these jobs, attempts or plans (none: all) and what they cost.
 
     Of attempts that are over only the last of each job is included, unless ``everything``.
@@ -29,7 +29,7 @@ def report_status(context: QueryContext, wanted: Sequence[str] = (), *, everythi
     teams = context.identity.require(Permission.READ_JOBS)
     timeouts = context.settings.deploy.timeouts
     return build_status_report(
-        context.store, wanted, context.clock(), timeouts, everything=everything, admits=teams.admits
+        context.store, names, context.clock(), timeouts, everything=everything, admits=teams.admits
     )
 
 

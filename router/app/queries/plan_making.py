@@ -170,15 +170,15 @@ def _options_of(question: PlanQuestion) -> PlanOptions:
     )
 
 
-def _duration(field: str, text: str, least: timedelta, most: timedelta) -> timedelta:
+def _duration(field: str, text: str, least: timedelta, longest: timedelta) -> timedelta:
     try:
-        found = parse_duration(text) if len(text) <= 20 else None
+        duration = parse_duration(text) if len(text) <= 20 else None
     except (ValueError, OverflowError):
-        found = None
-    if found is None or not least <= found <= most:
-        what = f"is no length from {_words(least)} to {_words(most)}"
+        duration = None
+    if duration is None or not least <= duration <= longest:
+        what = f"is no length from {_words(least)} to {_words(longest)}"
         raise InvalidInputError.single(what, field=field, remedy="write e.g. 90m, 24h or 3d")
-    return found
+    return duration
 
 
 def _words(length: timedelta) -> str:

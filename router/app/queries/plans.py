@@ -108,13 +108,13 @@ def find_digest(context: QueryContext, name: str = "latest") -> str | None:
     return found[0] if found else None
 
 
-def moment_and_name(context: QueryContext, digest: str, asked: str) -> tuple[datetime, str] | None:
-    """Return the moment that a stored plan is for, and the name under which it was ``asked`` for.
+def moment_and_name(context: QueryContext, digest: str, name: str) -> tuple[datetime, str] | None:
+    """Return the moment that a stored plan is for, and the name under which it was asked for.
 
     None where it is not stored.
     """
     made = context.store.made_plans.row(digest) or whole_plan(context.store, digest)
-    return None if made is None else (made.as_of, context.night if asked == "latest" else made.name)
+    return None if made is None else (made.as_of, context.night if name == "latest" else made.name)
 
 
 def previous_digest(store: StateStore, as_of: datetime, name: str) -> str | None:
@@ -123,9 +123,9 @@ def previous_digest(store: StateStore, as_of: datetime, name: str) -> str | None
     return rows[0].digest if rows else None
 
 
-def previous_plan(context: QueryContext, stored: StoredPlan, asked: str) -> StoredPlan | None:
+def previous_plan(context: QueryContext, stored: StoredPlan, name: str) -> StoredPlan | None:
     """Return the latest plan of the same name of an earlier night than the plan's; None without any."""
-    found = moment_and_name(context, stored.digest, asked)
+    found = moment_and_name(context, stored.digest, name)
     digest = None if found is None else previous_digest(context.store, *found)
     return None if digest is None else find_plan(context, digest)
 

@@ -79,7 +79,7 @@ def list_books(sources: PriceSources) -> tuple[BookRow, ...]:
     store, sandbox = sources.books, sources.books.sandbox
     latest = {LATEST: store.latest(), SANDBOX: sandbox.latest()}
     named = [(LATEST, book) for book in store.all()] + [(SANDBOX, book) for book in sandbox.all()]
-    ordered = sorted(named, key=lambda each: each[1].file, reverse=True)
+    ordered = sorted(named, key=lambda named_book: named_book[1].file, reverse=True)
     return tuple(BookRow(name, book, book == latest[name]) for name, book in ordered)
 
 
@@ -224,10 +224,10 @@ class HistoryRequest:
 
 @dataclass(frozen=True, slots=True)
 class HistoryAnswer:
-    """Series of a history, cheapest last price first; ``found`` of them before the limit, ``which`` was read."""
+    """Series of a history, cheapest last price first; ``series_count`` without the limit, ``which`` was read."""
 
     view: HistoryView
-    found: int
+    series_count: int
     which: history.Selection
 
 
@@ -281,7 +281,7 @@ def report_history(
         )
         for series in view.series
     )
-    return HistoryReport(view.since, view.until, pictures, answer.found, None, None, None)
+    return HistoryReport(view.since, view.until, pictures, answer.series_count, None, None, None)
 
 
 def narrow_selection(which: history.Selection, series: tuple[SeriesStats, ...]) -> history.Selection:

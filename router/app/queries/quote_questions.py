@@ -130,9 +130,11 @@ def _noting(problems: list[Problem]) -> Iterator[None]:
         problems.extend(error.problems)
 
 
-def _limits_of(context: QueryContext, question: QuoteQuestion, own: Limits | None, team: str) -> QuestionLimits:
-    if own is not None:
-        return QuestionLimits(restrict_limits(own, team))
+def _limits_of(
+    context: QueryContext, question: QuoteQuestion, stated_limits: Limits | None, team: str
+) -> QuestionLimits:
+    if stated_limits is not None:
+        return QuestionLimits(restrict_limits(stated_limits, team))
     if question.limits_of == QUOTE:
         return limits_of_quote(context, find_quote(context, question.again))
     return limits_of_last_plan(context, team)
@@ -165,10 +167,10 @@ def _document_of(context: QueryContext, question: QuoteQuestion) -> str:
             what = f"the job of {stored.name} is known by its file alone"
             raise InvalidInputError.single(what, field="again", remedy="paste the job")
         return stored.document
-    found = find_document(context, question.job)
-    if found is None:
+    document = find_document(context, question.job)
+    if document is None:
         raise InvalidInputError.single(f"no job {question.job[:100]!r} is known", field="job", remedy="paste the job")
-    return found
+    return document
 
 
 def _check_text(document: str) -> None:

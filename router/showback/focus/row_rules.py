@@ -59,8 +59,8 @@ def _is_given(rows: TypedBatch, name: str) -> Mask:
     return _to_mask(rows.column(name).is_valid())
 
 
-def _is_one_of(rows: TypedBatch, name: str, *known: str) -> Mask:
-    return _to_mask(pc.is_in(rows.column(name), pa.array(known)))
+def _is_one_of(rows: TypedBatch, name: str, *values: str) -> Mask:
+    return _to_mask(pc.is_in(rows.column(name), pa.array(values)))
 
 
 def _correction(rows: TypedBatch) -> Mask:

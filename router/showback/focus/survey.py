@@ -128,5 +128,5 @@ def check_file(
         opened = recognise_layout(feed, str(path))
         for batch, _ in survey_feed(feed, opened, tally, closed_until):
             rows += batch.rows
-    findings = sorted(tally.findings, key=lambda each: each.row or 0)
+    findings = sorted(tally.findings, key=lambda finding: finding.row or 0)
     return FocusCheck(path.name, feed.form, opened.version, rows, tuple(findings), tally.counts)

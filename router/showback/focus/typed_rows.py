@@ -197,8 +197,8 @@ def _json_fault(text: str, column: str) -> str:
     return ""
 
 
-def _has_own_keys(content: Mapping[str, object], known: frozenset[str]) -> bool:
-    return any(key not in known and not key.startswith("x_") for key in content)
+def _has_own_keys(content: Mapping[str, object], defined_keys: frozenset[str]) -> bool:
+    return any(key not in defined_keys and not key.startswith("x_") for key in content)
 
 
 def _as_decimal(text: pa.StringArray, column: FocusColumn, target: FocusColumn) -> TypedColumn:

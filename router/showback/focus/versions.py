@@ -69,12 +69,12 @@ def find_column(name: str) -> str | None:
 def match_names(header: Sequence[str]) -> dict[str, list[str]]:
     """Map each column that a header writes in another way than FOCUS does to the names that it has there."""
     of_oci = any(name.casefold().startswith(_OCI) for name in header)
-    found: dict[str, list[str]] = {}
+    names_by_column: dict[str, list[str]] = {}
     for name in header:
         column = find_column(name) or (_PREVIEW_NAMES.get(name) if of_oci else None)
         if column is not None and column != name and column not in header:
-            found.setdefault(column, []).append(name)
-    return found
+            names_by_column.setdefault(column, []).append(name)
+    return names_by_column
 
 
 def detect_version(header: Collection[str]) -> str | None:

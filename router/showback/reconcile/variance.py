@@ -273,7 +273,7 @@ def _place(aggregate: FactAggregate) -> RatePlace:
 def _assign_plan_to_attempts(aggregates: Sequence[FactAggregate]) -> list[FactAggregate]:
     """Return the aggregates, with the plan's handed to the attempts that used its hours up."""
     actual_hours: defaultdict[str | None, Fraction] = defaultdict(Fraction)
-    for aggregate in sorted(aggregates, key=lambda each: (each.start, each.attempt or "")):
+    for aggregate in sorted(aggregates, key=lambda aggregate: (aggregate.start, aggregate.attempt or "")):
         if (
             aggregate.side in (FactSide.METERED, FactSide.BILLED)
             and _planless_bucket(aggregate) is None

@@ -127,8 +127,8 @@ def _quantity(things: list[ThingCost]) -> Fraction:
     return sum((Fraction(thing.quantity or 0) for thing in things), Fraction(0))
 
 
-def _add(one: Decimal, other: Decimal) -> Decimal:
-    return _WIDE.add(one, other)
+def _add(amount: Decimal, other: Decimal) -> Decimal:
+    return _WIDE.add(amount, other)
 
 
 def _rounded(amount: Fraction) -> Decimal:

@@ -96,7 +96,7 @@ def _largest(
         difference = exact_sum(amount for *_, amount in reasons)
         if difference:
             found.append((bridge, reasons, difference))
-    found.sort(key=lambda each: (-abs(each[2]), [word or "" for word in each[0].group]))
+    found.sort(key=lambda row: (-abs(row[2]), [word or "" for word in row[0].group]))
     return found[:MOST_DRIVERS]
 
 
@@ -109,7 +109,7 @@ def _reasons(bridge: VarianceBridge, *, is_run: bool) -> Iterator[Reason]:
         if bucket is VarianceBucket.TIMING:
             continue
         kinds = [(kind, amount) for (of, kind), amount in bridge.kinds.items() if of is bucket]
-        for kind, amount in sorted(kinds, key=lambda each: (-abs(each[1]), each[0])):
+        for kind, amount in sorted(kinds, key=lambda kind_and_amount: (-abs(kind_and_amount[1]), kind_and_amount[0])):
             if (bucket, kind) != _CURRENCY:
                 yield bucket, kind, amount
         plain = subtract_known(bridge.buckets.get(bucket, Decimal(0)), exact_sum(amount for _, amount in kinds))

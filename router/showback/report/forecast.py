@@ -32,7 +32,7 @@ def forecast_currencies(
     context: ReportContext, booked: Mapping[str, Decimal | None]
 ) -> tuple[dict[str, CostForecast], str]:
     """Return the forecasts by currency, and how they were made, or why there are none."""
-    now, month = context.asked.now, context.asked.month
+    now, month = context.query.now, context.query.month
     if now >= month.ends:
         return {}, "No forecast: the month is over."
     if now < month.begins:
@@ -62,7 +62,7 @@ def query_daily_costs(
 
     Team is "" where nobody is named. Days are those before ``now``; there are none where no forecast is made.
     """
-    now, month = context.asked.now, context.asked.month
+    now, month = context.query.now, context.query.month
     today = day_number(now.date())
     costs: dict[tuple[str, str | None], dict[int, Decimal]] = {}
     if not month.begins <= now < month.ends or context.beside.past:

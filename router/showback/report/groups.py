@@ -79,7 +79,7 @@ SHARED = (
 
 def build_groups(context: ReportContext) -> tuple[ReportSection, ReportSection]:
     """Return the groups, and what was shared between them. In both, the parts of a currency add up to its total."""
-    query = context.asked
+    query = context.query
     rows = _group_sums(context)
     planned = _planned_by_group(context)
     total = {c: _total_of(rows, context.cost, c) for c in sorted({row["currency"] for row in rows})}
@@ -120,9 +120,9 @@ def _rank_column(column: ReportColumn, *, hidden: bool) -> ReportColumn:
 
 def _group_sums(context: ReportContext) -> list[RollupRow]:
     """Return sums by group; where costs are shared, unallocated ones by pot, outside all groups."""
-    pot = "NULL" if context.asked.share is SharingMethod.NONE else _POT
-    names = ", ".join(_group_column(name) for name in context.asked.by)
-    cost, waste, order = context.cost, sql_list(WASTE), ", ".join(map(_alias, context.asked.by))
+    pot = "NULL" if context.query.share is SharingMethod.NONE else _POT
+    names = ", ".join(_group_column(name) for name in context.query.by)
+    cost, waste, order = context.cost, sql_list(WASTE), ", ".join(map(_alias, context.query.by))
     return context.cubes.ask(
         f"WITH spent AS (SELECT *, ({pot})::VARCHAR AS pot FROM sums WHERE {context.spent}) "
         f"SELECT {names}, currency, pot, sum(billed) AS billed, sum(effective) AS effective, "
@@ -166,7 +166,7 @@ def _alias(name: str) -> str:
 
 
 def _planned_by_group(context: ReportContext) -> Mapping[tuple[Group, str], Decimal]:
-    names = ", ".join(f"{_owner(name)} AS {_alias(name)}" if _is_owner(name) else name for name in context.asked.by)
+    names = ", ".join(f"{_owner(name)} AS {_alias(name)}" if _is_owner(name) else name for name in context.query.by)
     rows = context.cubes.ask(
         f"SELECT {names}, currency, sum({context.cost}) AS planned FROM sums WHERE {context.planned} GROUP BY ALL"
     )
@@ -174,7 +174,7 @@ def _planned_by_group(context: ReportContext) -> Mapping[tuple[Group, str], Deci
 
 
 def _group_of(context: ReportContext, row: RollupRow) -> Group:
-    return tuple("" if row[name] is None else str(row[name]) for name in context.asked.by)
+    return tuple("" if row[name] is None else str(row[name]) for name in context.query.by)
 
 
 def _total_of(rows: list[RollupRow], cost: str, currency: str) -> Decimal:
@@ -182,7 +182,7 @@ def _total_of(rows: list[RollupRow], cost: str, currency: str) -> Decimal:
 
 
 def _share_pots(context: ReportContext, rows: list[RollupRow], whole: Decimal) -> SharedCosts:
-    query = context.asked
+    query = context.query
     amounts = {_group_of(context, row): zero_if_unknown(row[context.cost]) for row in rows if row["pot"] is None}
     pots = {row["pot"]: zero_if_unknown(row[context.cost]) for row in rows if row["pot"] is not None}
     nobody = frozenset(group for group in amounts if UNALLOCATED in group)
@@ -199,7 +199,7 @@ def _row_of_group(
     cost = row[context.cost]
     group = (_group_of(context, row), row["currency"])
     return {
-        **{name: row[name] for name in (*context.asked.by, "currency", "pot", "billed", "effective", "waste")},
+        **{name: row[name] for name in (*context.query.by, "currency", "pot", "billed", "effective", "waste")},
         "share_of_total": divide_known(cost, whole),
         "planned": planned.get(group) if row["pot"] is None else None,
         "accelerator_hours": row["gpu_hours"],
@@ -216,7 +216,7 @@ def _rows_of_shares(
     present = {_group_of(context, row) for row in rows}
     return [
         {
-            **dict(zip(context.asked.by, row.group, strict=True)),
+            **dict(zip(context.query.by, row.group, strict=True)),
             "currency": currency,
             "shared": row.shared,
             "after": row.after,

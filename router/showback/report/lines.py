@@ -177,7 +177,7 @@ def _table(lines: Sequence[SpendLine], path: LevelPath, kinds: Sequence[str], cu
 def _row(words: LevelPath, lines: Sequence[SpendLine], whole: Decimal | None, path: LevelPath) -> LevelRow:
     cost = _sum(line.cost for line in lines)
     leads = words[-1][0] in KINDS[:-1]
-    full = sorted((*path, *words), key=lambda each: _rank(each[0])) if leads else ()
+    full = sorted((*path, *words), key=lambda part: _rank(part[0])) if leads else ()
     return LevelRow(
         words=words,
         cost=cost,

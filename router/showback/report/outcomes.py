@@ -153,6 +153,6 @@ def build_variance(context: ReportContext) -> ReportSection:
     return build_section("variance", "Planned, metered, invoiced", VARIANCE, table, *notes)
 
 
-def _variance_row(each: JobVariance) -> dict[str, CellValue]:
+def _variance_row(variance: JobVariance) -> dict[str, CellValue]:
     plain_columns = ("job", "currency", "planned", "metered", "invoiced")
-    return {name if name in plain_columns else f"by_{name}": amount for name, amount in asdict(each).items()}
+    return {name if name in plain_columns else f"by_{name}": amount for name, amount in asdict(variance).items()}

@@ -117,22 +117,22 @@ class BudgetUse:
 class JobDue:
     """The deadline of a job's last run in the month, and when that was done.
 
-    ``done_at`` None: it was not done, or nobody knows (``known`` False). ``late_before``: how many of the job's earlier
-    runs in the month were done after their deadlines. ``runs_now``: machines of the job are there, unmetered until they
-    are gone.
+    ``done_at`` None: it was not done, or nobody knows (``is_done_known`` False). ``late_before``: how many of the job's
+    earlier runs in the month were done after their deadlines. ``runs_now``: machines of the job are there, unmetered
+    until they are gone.
     """
 
     job: str
     deadline: datetime | None
     done_at: datetime | None
-    known: bool = True
+    is_done_known: bool = True
     late_before: int = 0
     runs_now: bool = False
 
     @property
     def met(self) -> bool | None:
         """True if the deadline was met; None where it is unknown, or there was none."""
-        if self.deadline is None or not self.known:
+        if self.deadline is None or not self.is_done_known:
             return None
         return self.done_at is not None and self.done_at <= self.deadline
 
@@ -227,23 +227,23 @@ class ReportContext:
     """The rollups, and the query that the report answers."""
 
     cubes: RollupTables
-    asked: ReportQuery
+    query: ReportQuery
     beside: ReportInputs
 
     @property
     def cost(self) -> str:
         """The column of costs that the query asks for."""
-        return self.asked.basis.value
+        return self.query.basis.value
 
     @property
     def month(self) -> str:
         """The month, as rollups write it."""
-        return str(self.asked.month)
+        return str(self.query.month)
 
     @property
     def before(self) -> str:
         """The month before it."""
-        return str(self.asked.before)
+        return str(self.query.before)
 
     @property
     def spent(self) -> str:

@@ -209,7 +209,7 @@ def planned_relation(
     )
     rows = ", ".join(
         f"({sql_text(plan)}, {sql_text(job)}, {'NULL' if until is None else _micros(until)}::BIGINT)"
-        for (plan, job), until in sorted(cuts.items(), key=lambda each: each[0])
+        for (plan, job), until in sorted(cuts.items(), key=lambda cut: cut[0])
     )
     return f"({rollups.planned_sql(facts, windows, rows or '(NULL, NULL, NULL::BIGINT)')})"
 

@@ -75,7 +75,7 @@ _BASES = {CostBasis.BILLED: "billed (cash)", CostBasis.EFFECTIVE: "effective (ac
 
 def build_head(context: ReportContext) -> ReportSection:
     """Return the subject of the report, what it was made from, and how far that reaches."""
-    query, inputs = context.asked, context.beside
+    query, inputs = context.query, context.beside
     summary = context.cubes.ask(
         f"SELECT max(last_end) FILTER (category = 'Usage') AS through, max(recorded_at) AS recorded, "
         f"list(DISTINCT currency ORDER BY currency) AS currencies, sum(facts)::BIGINT AS facts, "
