@@ -45,8 +45,8 @@ def month_budgets(store: StateStore, query: ReportQuery, extracts: Path, bills: 
     if not budgets_in(view_of(store, bills, query.month, query.as_of), store, query.month):
         return MonthBudgets((), {})
     with open_month_books(store, query, extracts, bills) as books:
-        setting = ReportContext(books.cubes, query, ReportInputs(origin="", input_hash="", past=books.past))
-        rows = setting.cubes.ask(
+        setting = ReportContext(books.rollups, query, ReportInputs(origin="", input_hash="", past=books.past))
+        rows = setting.rollups.ask(
             f"SELECT currency, sum({setting.cost}) AS cost FROM sums WHERE {setting.spent} "
             f"AND currency <> '{CURRENCY}' GROUP BY ALL HAVING cost IS NOT NULL ORDER BY currency"
         )
@@ -88,9 +88,11 @@ def _statuses_with_spent(
     if not budgets:
         return []
     spent = spent_by_owner(setting)
-    running = None if setting.beside.past else running_now(store, query.month, query.now, setting.cubes.invoiced_until)
+    running = (
+        None if setting.beside.past else running_now(store, query.month, query.now, setting.rollups.invoiced_until)
+    )
     if query.teams is not None:
-        shared = setting.cubes.shared_projects | {each for team, each in running or () if not query.admits(team)}
+        shared = setting.rollups.shared_projects | {each for team, each in running or () if not query.admits(team)}
         own = {project for _, project in spent} - shared
         budgets = tuple(each for each in budgets if _is_theirs(each, query.teams, own))
     daily, today = query_daily_costs(setting, CURRENCY)
@@ -104,7 +106,7 @@ def _is_theirs(budget: Budget, teams: frozenset[str], projects: Collection[str |
 
 def spent_by_owner(setting: ReportContext) -> dict[CostOwner, Decimal]:
     """Return what is spent by team ("" where none is named) and project, in dollars, on the requested basis."""
-    rows = setting.cubes.ask(
+    rows = setting.rollups.ask(
         f"SELECT coalesce(team, '') AS team, project, sum({setting.cost}) AS cost FROM sums "
         f"WHERE {setting.spent} AND currency = '{CURRENCY}' GROUP BY ALL"
     )
@@ -140,9 +142,9 @@ def spent_now(
     if places is not None and has_bills(store, places.bills, month):
         query = ReportQuery(month=month, now=now)
         with open_month_books(store, query, places.extracts, places.bills) as books:
-            setting = ReportContext(books.cubes, query, ReportInputs(origin="", input_hash=""))
+            setting = ReportContext(books.rollups, query, ReportInputs(origin="", input_hash=""))
             spent = {whose: _usd(amount) for whose, amount in spent_by_owner(setting).items()}
-            invoiced = books.cubes.invoiced_until
+            invoiced = books.rollups.invoiced_until
     else:
         spent, invoiced = store.budgets.spent(month), {}
     for whose, usd in running_now(store, month, now, invoiced).items():

@@ -70,8 +70,8 @@ def make_seal(store: StateStore, extracts: Path, bills: Path, month: Month, now:
     query = ReportQuery(month=month, now=now)
     with open_matched_books(store, extracts, bills, report_months(month)[-1], view) as (connection, _, head, _):
         figures, digest = _figures(connection, month)
-        cubes = rollup_matched(connection, report_months(month), now, NO_CUTS)
-        budgets = budget_figures(store, ReportContext(cubes, query, ReportInputs(origin="", input_hash="")), view)
+        rollups = rollup_matched(connection, report_months(month), now, NO_CUTS)
+        budgets = budget_figures(store, ReportContext(rollups, query, ReportInputs(origin="", input_hash="")), view)
     seal = {
         "version": 1,
         "bills": [

@@ -57,13 +57,13 @@ def has_bills(store: StateStore, bills: Path, month: Month) -> bool:
 class MonthBooks:
     """The books of a month as they are counted.
 
-    They are the cubes, their view, the extract of the ledger's part, and the ids of the bills that count. Where any
+    They are the rollups, their view, the extract of the ledger's part, and the ids of the bills that count. Where any
     counts, ``aggregates`` returns those of the month's facts on a basis, while the books are open; ``bills_through`` is
     until when bills of the month have usage. ``past``: the month was open at the requested moment, and more was
     recorded after it.
     """
 
-    cubes: RollupTables
+    rollups: RollupTables
     view: BooksView
     manifest: ExtractManifest
     bills: tuple[str, ...] = ()
@@ -97,18 +97,20 @@ def open_month_books(
                 plans = view.known(facts_relation(connection, extract.folder, manifest, later))
                 cuts = planned_cuts(store, connection, plans, query.now, view.as_of)
                 if later_entries:
-                    cubes = rollups_of_facts(connection, facts, months, query.now, cuts)
+                    rollups = rollups_of_facts(connection, facts, months, query.now, cuts)
                 else:  # nothing is added to closed books, so they hold what they were closed with
-                    cubes = rollups_of_extract(connection, extract.folder, manifest, months, query.now, cuts)
-                _keep_teams(cubes, query)
-                yield MonthBooks(cubes=cubes, view=view, manifest=_manifest_upto(manifest, view.head, store), past=past)
+                    rollups = rollups_of_extract(connection, extract.folder, manifest, months, query.now, cuts)
+                _keep_teams(rollups, query)
+                yield MonthBooks(
+                    rollups=rollups, view=view, manifest=_manifest_upto(manifest, view.head, store), past=past
+                )
             return
     # Both lock the folder themselves, and also read entries that were added meanwhile.
     opened = _open_matched(store, query, extracts, bills, view)
     if view.sealed is not None:
         opened = _open_sealed(store, query, extracts, bills, view, manifest)
     with opened as books:
-        _keep_teams(books.cubes, query)
+        _keep_teams(books.rollups, query)
         yield replace(books, past=past)
 
 
@@ -135,7 +137,7 @@ def _open_matched(
         cuts = planned_cuts(store, connection, facts, query.now, view.as_of, invoiced)
         planned = planned_relation(connection, facts, [query.month], query.now, cuts)
         yield MonthBooks(
-            cubes=rollups_of_summed(connection, tables, facts, months, query.now, cuts),
+            rollups=rollups_of_summed(connection, tables, facts, months, query.now, cuts),
             view=view,
             manifest=manifest,
             bills=view.ids,
@@ -160,7 +162,7 @@ def _open_sealed(
         planned = planned_relation(connection, "facts", [query.month], query.now, cuts)
         (through,) = rows_of(connection.sql(through_sql("facts", query.month)))
         yield MonthBooks(
-            cubes=rollup_matched(connection, months, query.now, cuts),
+            rollups=rollup_matched(connection, months, query.now, cuts),
             view=view,
             manifest=_manifest_upto(manifest, head, store),
             bills=standing,
@@ -169,9 +171,9 @@ def _open_sealed(
         )
 
 
-def _keep_teams(cubes: RollupTables, query: ReportQuery) -> None:
+def _keep_teams(rollups: RollupTables, query: ReportQuery) -> None:
     if query.teams is not None:
-        cubes.keep_teams(query.teams)
+        rollups.keep_teams(query.teams)
 
 
 def _manifest_upto(manifest: ExtractManifest, head: int | None, store: StateStore) -> ExtractManifest:

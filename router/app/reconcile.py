@@ -227,6 +227,6 @@ def _rows_within(batch: pa.RecordBatch, within: tuple[datetime, datetime]) -> pa
 def rollup_matched(
     connection: duckdb.DuckDBPyConnection, months: Sequence[Month], now: datetime, cuts: PlannedCuts
 ) -> RollupTables:
-    """Return the cubes of matched facts (:func:`router.app.reconcile.open_matched_books`)."""
+    """Return the rollups of matched facts (:func:`router.app.reconcile.open_matched_books`)."""
     connection.execute("CREATE TEMP VIEW counted AS FROM actual UNION ALL BY NAME FROM facts WHERE source = 'planned'")
     return rollups_of_facts(connection, "counted", months, now, cuts)

@@ -39,7 +39,7 @@ _DIGITS = 16
 class ReportAdditions:
     """The additions of a caller to a report of the ledger.
 
-    ``reads`` is called with the numbers of entries that are read, ``budgets`` with the cubes and the view of the
+    ``reads`` is called with the numbers of entries that are read, ``budgets`` with the rollups and the view of the
     report.
     """
 
@@ -111,7 +111,7 @@ def answer_of_ledger(
     """
     earlier = costs_before(store, query, extracts, bills)
     with open_month_books(store, query, extracts, bills, told.reads) as books:
-        books.cubes.add_labels(JobLabels(store).of_jobs(books.cubes.job_digests))
+        books.rollups.add_labels(JobLabels(store).of_jobs(books.rollups.job_digests))
         beside = replace(_report_inputs(store, query, books, told), months=earlier)
         if books.aggregates is not None:
             from router.showback.reconcile.aggregates import ReconcileBasis
@@ -125,10 +125,10 @@ def answer_of_ledger(
                 aggregates=aggregates,
             )
         if told.budgets is not None:
-            setting = ReportContext(books.cubes, query, beside)
+            setting = ReportContext(books.rollups, query, beside)
             beside = replace(beside, budgets=told.budgets(store, setting, books.view))
-        report = build_report(books.cubes, query, beside)
-        lines = query_lines(ReportContext(books.cubes, query, beside)) if with_lines else ()
+        report = build_report(books.rollups, query, beside)
+        lines = query_lines(ReportContext(books.rollups, query, beside)) if with_lines else ()
     return MonthAnswer(_with_corrections(report, store, extracts, bills, query, books.view), lines)
 
 

@@ -68,7 +68,7 @@ def month(playing: Stage, hour: float, as_of: float | None = None) -> tuple[obje
     extracts, bills = folder / "extract", folder / "bills"
     asked = ReportQuery(month=NOVEMBER, now=at, as_of=moment)
     with open_month_books(playing.store, asked, extracts, bills) as books:
-        (row,) = books.cubes.ask(
+        (row,) = books.rollups.ask(
             "SELECT coalesce(sum(effective) FILTER (source = 'planned'), 0) AS planned, "
             f"coalesce(sum(effective) FILTER (source <> 'planned'), 0) AS spent FROM sums WHERE month = '{NOVEMBER}'"
         )

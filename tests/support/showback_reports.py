@@ -40,8 +40,8 @@ def report_of(
     given = ReportQuery(**{"month": NOVEMBER, "now": OVER, **asked})
     with connect() as connection:
         connection.register("facts", table)
-        cubes = rollups_of_facts(connection, "facts", report_months(given.month), given.now, cuts)
-        return build_report(cubes, given, beside)
+        rollups = rollups_of_facts(connection, "facts", report_months(given.month), given.now, cuts)
+        return build_report(rollups, given, beside)
 
 
 def report_of_rows(rows: Iterable[dict[str, Any]], **asked: Any) -> ShowbackReport:

@@ -46,7 +46,7 @@ class SeriesDay:
 def build_anomalies(context: ReportContext) -> ReportSection:
     """Return a row for each unusual day, team and cloud, in order. Days that are not over are not judged."""
     query = context.query
-    rows = context.cubes.ask(
+    rows = context.rollups.ask(
         f"SELECT currency, team, cloud, day, sum({context.cost}) AS cost, sum(hours) AS hours, "
         f"sum(count)::BIGINT AS count FROM days WHERE category = 'Usage' AND NOT correction GROUP BY ALL ORDER BY ALL"
     )

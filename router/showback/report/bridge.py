@@ -66,7 +66,7 @@ def month_aggregates(context: ReportContext) -> tuple[FactAggregate, ...]:
     if context.beside.aggregates is not None:
         return context.beside.aggregates
     words = "currency, category, what, use, team, job, cloud, region, instance_type, market"
-    rows = context.cubes.ask(
+    rows = context.rollups.ask(
         f"SELECT source, {words}, correction, sum({context.cost}) AS money, sum(hours) AS hours, "
         f"sum(gpu_hours) AS gpu_hours, min(first_start) AS start, sum(facts)::BIGINT AS rows, "
         f"{context.cost} IS NULL AS unknown FROM sums WHERE month = '{context.month}' GROUP BY ALL ORDER BY ALL"

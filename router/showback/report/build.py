@@ -12,9 +12,9 @@ from router.showback.report.rollup_tables import RollupTables
 from router.showback.report.values import CellValue, ReportSection, ShowbackReport, strip_zeros
 
 
-def build_report(cubes: RollupTables, query: ReportQuery, inputs: ReportInputs) -> ShowbackReport:
+def build_report(rollups: RollupTables, query: ReportQuery, inputs: ReportInputs) -> ShowbackReport:
     """Return all sections of the month. The same rollups and query give the same report."""
-    context = ReportContext(cubes, query, inputs)
+    context = ReportContext(rollups, query, inputs)
     by_group, shared = groups.build_groups(context)
     budgets = outcomes.build_budgets(context)
     sections = (

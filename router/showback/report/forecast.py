@@ -40,7 +40,7 @@ def forecast_currencies(
     if context.beside.past:
         return {}, "No forecast: this is as of a past moment, after which more was recorded."
     today = day_number(now.date())
-    rows = context.cubes.ask(
+    rows = context.rollups.ask(
         f"SELECT currency, day, sum({context.cost}) AS cost FROM days WHERE {_usage_before(today)} "
         "GROUP BY ALL ORDER BY ALL"
     )
@@ -67,7 +67,7 @@ def query_daily_costs(
     costs: dict[tuple[str, str | None], dict[int, Decimal]] = {}
     if not month.begins <= now < month.ends or context.beside.past:
         return costs, today
-    rows = context.cubes.ask(
+    rows = context.rollups.ask(
         f"SELECT coalesce(team, '') AS team, project, day, sum({context.cost}) AS cost FROM days "
         f"WHERE currency = '{currency}' AND {_usage_before(today)} GROUP BY ALL ORDER BY ALL"
     )

@@ -123,7 +123,7 @@ def _group_sums(context: ReportContext) -> list[RollupRow]:
     pot = "NULL" if context.query.share is SharingMethod.NONE else _POT
     names = ", ".join(_group_column(name) for name in context.query.by)
     cost, waste, order = context.cost, sql_list(WASTE), ", ".join(map(_alias, context.query.by))
-    return context.cubes.ask(
+    return context.rollups.ask(
         f"WITH spent AS (SELECT *, ({pot})::VARCHAR AS pot FROM sums WHERE {context.spent}) "
         f"SELECT {names}, currency, pot, sum(billed) AS billed, sum(effective) AS effective, "
         f"sum({cost}) FILTER (use IN {waste}) AS waste, sum(gpu_hours) AS gpu_hours, "
@@ -167,7 +167,7 @@ def _alias(name: str) -> str:
 
 def _planned_by_group(context: ReportContext) -> Mapping[tuple[Group, str], Decimal]:
     names = ", ".join(f"{_owner(name)} AS {_alias(name)}" if _is_owner(name) else name for name in context.query.by)
-    rows = context.cubes.ask(
+    rows = context.rollups.ask(
         f"SELECT {names}, currency, sum({context.cost}) AS planned FROM sums WHERE {context.planned} GROUP BY ALL"
     )
     return {(_group_of(context, row), row["currency"]): row["planned"] for row in rows if row["planned"] is not None}

@@ -83,7 +83,7 @@ def build_jobs(context: ReportContext) -> ReportSection:
     cost = context.cost
     owner = "CASE WHEN count(DISTINCT team) = 1 THEN max(team) END AS team"
     sums = _query_sums(context, ("job",), "job IS NOT NULL")
-    rows = context.cubes.ask(
+    rows = context.rollups.ask(
         f"SELECT job, currency, {owner}, sum(billed) AS billed, sum(effective) AS effective, "
         f"sum({cost}) FILTER (use IN {sql_list(WASTE)}) AS waste, "
         f"count(DISTINCT attempt) FILTER (what = 'machine') AS attempts, sum(lost) AS lost, "
@@ -93,7 +93,7 @@ def build_jobs(context: ReportContext) -> ReportSection:
     )
     planned = {
         (row["job"], row["currency"]): row["planned"]
-        for row in context.cubes.ask(
+        for row in context.rollups.ask(
             f"SELECT job, currency, sum({cost}) AS planned FROM sums WHERE {context.planned} GROUP BY ALL"
         )
     }
@@ -160,7 +160,7 @@ def _query_sums(context: ReportContext, keys: tuple[str, ...], only: str) -> lis
     cost, names = context.cost, ", ".join(f"s.{key}" for key in (*keys, "currency"))
     restart = f"(use IN {sql_list(RESTART)} OR (use = '{STARTUP}' AND coalesce(s.attempt <> f.attempt, false)))"
     units = "(what = 'machine' OR useful > 0)"
-    return context.cubes.ask(
+    return context.rollups.ask(
         f"WITH first AS (SELECT plan, job, arg_min(attempt, first_start) AS attempt FROM sums "
         f"WHERE use = '{STARTUP}' AND source <> 'planned' GROUP BY ALL) "
         f"SELECT {names}, sum({cost}) FILTER ({units}) AS of_units, sum(hours) AS hours, sum(gpu_hours) AS gpu_hours, "

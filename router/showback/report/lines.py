@@ -57,7 +57,7 @@ def query_lines(context: ReportContext) -> tuple[SpendLine, ...]:
     The rollups have labels (:meth:`~router.showback.report.rollup_tables.RollupTables.add_labels`).
     """
     words = ", ".join((*_LINE_WORDS, "labels"))
-    rows = context.cubes.ask(
+    rows = context.rollups.ask(
         f"SELECT {words}, sum({context.cost}) AS cost, sum({context.cost}) FILTER (use IN {sql_list(WASTE)}) AS waste, "
         f"sum(hours) AS hours, min(first_start) AS first, sum(facts)::BIGINT AS rows FROM sums "
         f"WHERE {context.spent} GROUP BY {words} ORDER BY currency, cost DESC NULLS LAST, {words}"

@@ -98,7 +98,7 @@ def _budget_notes(context: ReportContext) -> Iterator[str]:
     if not currencies:
         return
     yield f"Spent: the {context.cost} cost of this report. {USED}"
-    others = context.cubes.ask(
+    others = context.rollups.ask(
         f"SELECT currency, sum({context.cost}) AS cost FROM sums WHERE {context.spent} "
         f"AND currency NOT IN {sql_list(tuple(sorted(currencies)))} "
         "GROUP BY ALL HAVING cost <> 0 ORDER BY currency"
@@ -129,7 +129,7 @@ def build_plans(context: ReportContext) -> ReportSection:
 
     Costs without a plan are in no row.
     """
-    rows = context.cubes.ask(
+    rows = context.rollups.ask(
         f"SELECT CASE WHEN count(DISTINCT job) > 1 THEN count(DISTINCT job) || ' jobs' ELSE max(job) END AS job, "
         f"left(plan, {_PLAN_DIGITS}) AS plan, currency, "
         f"sum({context.cost}) FILTER (source = 'planned') AS planned, "

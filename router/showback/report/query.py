@@ -226,7 +226,7 @@ STARTUP: Final = MachineUse.STARTUP.value
 class ReportContext:
     """The rollups, and the query that the report answers."""
 
-    cubes: RollupTables
+    rollups: RollupTables
     query: ReportQuery
     beside: ReportInputs
 

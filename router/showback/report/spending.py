@@ -91,7 +91,7 @@ WASTE_ACTIONS: Final[Mapping[str, str]] = {
 
 
 def _totals_by_currency(context: ReportContext) -> dict[str, Decimal | None]:
-    rows = context.cubes.ask(
+    rows = context.rollups.ask(
         f"SELECT currency, sum({context.cost}) AS cost FROM sums WHERE {context.spent} GROUP BY ALL"
     )
     return {row["currency"]: row["cost"] for row in rows}
@@ -103,7 +103,7 @@ def build_waste(context: ReportContext) -> ReportSection:
     ``owner`` is the team with the most of it, ``most_job`` the job in that team with the most, and ``most`` its cost.
     """
     wholes = _totals_by_currency(context)
-    rows = context.cubes.ask(
+    rows = context.rollups.ask(
         f"SELECT currency, use, sum(billed) AS billed, sum(effective) AS effective, sum(hours) AS hours, "
         f"sum(gpu_hours) AS accelerator_hours, sum(lost) AS lost FROM sums "
         f"WHERE {context.spent} AND use IN {sql_list(WASTE)} GROUP BY ALL "
@@ -119,7 +119,7 @@ def build_waste(context: ReportContext) -> ReportSection:
         }
         for row in rows
     ]
-    unknown_use = context.cubes.ask(
+    unknown_use = context.rollups.ask(
         f"SELECT currency, sum(hours) AS hours FROM sums WHERE {context.spent} AND what = 'machine' "
         f"AND use IS NULL AND NOT correction GROUP BY ALL HAVING sum(hours) > 0 ORDER BY currency"
     )
@@ -133,7 +133,7 @@ def build_waste(context: ReportContext) -> ReportSection:
 
 def _owners_of_waste(context: ReportContext) -> dict[tuple[str, str], dict[str, CellValue]]:
     """Return who has the most of each kind of waste, by currency and kind; none where no price is known."""
-    rows = context.cubes.ask(
+    rows = context.rollups.ask(
         f"WITH jobs AS (SELECT currency, use, coalesce(team, '{UNALLOCATED}') AS owner, "
         f"coalesce(job, '{UNALLOCATED}') AS most_job, sum({context.cost}) AS most FROM sums "
         f"WHERE {context.spent} AND use IN {sql_list(WASTE)} GROUP BY ALL HAVING most IS NOT NULL), "
@@ -147,7 +147,7 @@ def _owners_of_waste(context: ReportContext) -> dict[tuple[str, str], dict[str, 
 def build_movement(context: ReportContext) -> ReportSection:
     """Return a row for each currency, kind of storage or transfer, and place; transfers by route."""
     wholes = _totals_by_currency(context)
-    rows = context.cubes.ask(
+    rows = context.rollups.ask(
         f"SELECT currency, what, cloud, region, route, unit, sum(quantity) AS quantity, sum(billed) AS billed, "
         f"sum(effective) AS effective, coalesce(sum(facts) FILTER (unpriced), 0)::BIGINT AS unpriced FROM sums "
         f"WHERE {context.spent} AND what IN ('egress', 'storage', 'disk') GROUP BY ALL "
@@ -163,7 +163,7 @@ def build_coverage(context: ReportContext) -> ReportSection:
     owners = {"team": "team", "project": "project", "cost_center": "cost center", "job": "job"}
     table: list[dict[str, CellValue]] = []
     sums = ", ".join(f"sum({context.cost}) FILTER ({name} IS NOT NULL) AS {name}" for name in owners)
-    rows = context.cubes.ask(
+    rows = context.rollups.ask(
         f"SELECT currency, sum({context.cost}) AS whole, {sums} FROM sums WHERE {context.spent} "
         "GROUP BY ALL ORDER BY currency"
     )
@@ -184,7 +184,7 @@ def build_coverage(context: ReportContext) -> ReportSection:
 
 def build_corrections(context: ReportContext) -> ReportSection:
     """Return a row for each correction, with its row in the books."""
-    rows = context.cubes.ask("SELECT * FROM corrections ORDER BY start, origin, row")
+    rows = context.rollups.ask("SELECT * FROM corrections ORDER BY start, origin, row")
     table = [{**row, "corrects": row["corrects"] or None} for row in rows]
     sums = {row["currency"]: sum_known(r["billed"] for r in rows if r["currency"] == row["currency"]) for row in rows}
     notes = [f"Together {amount.normalize():f} {currency}, billed." for currency, amount in sums.items() if amount]

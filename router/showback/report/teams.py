@@ -42,7 +42,7 @@ def build_teams(context: ReportContext, budgets: ReportSection) -> ReportSection
     ``cost`` is before anything is shared; 0 where a team has nothing in the month.
     """
     cost = context.cost
-    rows = context.cubes.ask(
+    rows = context.rollups.ask(
         f"SELECT month, currency, coalesce(team, '{UNALLOCATED}') AS team, sum({cost}) AS cost, "
         f"sum({cost}) FILTER (use IN {sql_list(WASTE)}) AS waste FROM sums "
         f"WHERE source <> 'planned' AND month IN ('{context.month}', '{context.before}') GROUP BY ALL ORDER BY ALL"
@@ -84,7 +84,7 @@ def _dearest_first(row: dict[str, CellValue]) -> tuple[str, bool, Decimal, str]:
 def build_months(context: ReportContext) -> ReportSection:
     """Return a row for each currency and month on record, up to twelve and the reported one last."""
     cost = context.cost
-    rows = context.cubes.ask(
+    rows = context.rollups.ask(
         f"SELECT currency, month, sum({cost}) AS cost FROM sums WHERE source <> 'planned' "
         f"AND month IN ('{context.month}', '{context.before}') GROUP BY ALL"
     )

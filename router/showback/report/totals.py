@@ -31,7 +31,7 @@ COLUMNS = (
 
 def build_days(context: ReportContext) -> ReportSection:
     """Return a row for each currency and day of the month with costs; ``sum`` includes the days before it."""
-    rows = context.cubes.ask(
+    rows = context.rollups.ask(
         f"SELECT currency, day, sum(billed) AS billed, sum(effective) AS effective, sum(hours) AS hours FROM days "
         f"WHERE month = '{context.month}' GROUP BY ALL ORDER BY currency, day"
     )
@@ -76,7 +76,7 @@ _BASES = {CostBasis.BILLED: "billed (cash)", CostBasis.EFFECTIVE: "effective (ac
 def build_head(context: ReportContext) -> ReportSection:
     """Return the subject of the report, what it was made from, and how far that reaches."""
     query, inputs = context.query, context.beside
-    summary = context.cubes.ask(
+    summary = context.rollups.ask(
         f"SELECT max(last_end) FILTER (category = 'Usage') AS through, max(recorded_at) AS recorded, "
         f"list(DISTINCT currency ORDER BY currency) AS currencies, sum(facts)::BIGINT AS facts, "
         f"coalesce(sum(facts) FILTER (unpriced), 0)::BIGINT AS unpriced FROM sums WHERE {context.spent}"
@@ -109,7 +109,7 @@ def build_head(context: ReportContext) -> ReportSection:
 def build_totals(context: ReportContext) -> ReportSection:
     """Return a row for each currency of the month."""
     cost = context.cost
-    rows = context.cubes.ask(
+    rows = context.rollups.ask(
         f"SELECT month, currency, sum(billed) AS billed, sum(effective) AS effective, sum(list) AS list, "
         f"sum(facts)::BIGINT AS facts, coalesce(sum(facts) FILTER (unpriced), 0)::BIGINT AS unpriced, "
         f"sum({cost}) FILTER (state = 'Estimated' AND source <> 'added') AS estimated "
