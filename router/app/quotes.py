@@ -78,7 +78,7 @@ class QuoteBatch:
     """
 
     asks: tuple[QuoteRequest | Refused, ...]
-    trade: MarketInputs
+    market_inputs: MarketInputs
     budget: Usd | None
     processes: int
     read: MergedLimits
@@ -107,7 +107,7 @@ def prepare_quotes(
     experience = learn(options.runs(book), loaded.jobs, book, now)
     finder = CandidateFinder(book, limits, now, advisory=options.advisory, experience=experience)
     fit = read_fit(hazard_fit_file())
-    trade = MarketInputs(
+    market_inputs = MarketInputs(
         finder,
         book,
         limits,
@@ -128,7 +128,7 @@ def prepare_quotes(
         files = () if any(isinstance(path, JobText) for path in paths) else (str(Path(document.file).absolute()),)
         stated = restrict_limits(limits, job.team) if given else None
         asks.append(QuoteRequest(job, moment.at(now), files, stated, options.limits_plan))
-    return QuoteBatch(tuple(asks), trade, options.budget, options.processes or _processors(), read, experience)
+    return QuoteBatch(tuple(asks), market_inputs, options.budget, options.processes or _processors(), read, experience)
 
 
 def _file_of(limits_source: Path | Limits | None) -> Path | None:
@@ -165,8 +165,8 @@ def _answer(batch: QuoteBatch, ask: QuoteRequest | Refused) -> QuoteAnswer:
     from router.quotes.make_quote import make_quote
 
     if batch.budget is not None:
-        return make_budget_quote(ask, batch.budget, batch.trade)
-    return make_quote(ask, batch.trade)
+        return make_budget_quote(ask, batch.budget, batch.market_inputs)
+    return make_quote(ask, batch.market_inputs)
 
 
 class WatchedPools:

@@ -59,7 +59,7 @@ class PlanExecution:
             self._provision_due(range(len(self.requests)), interrupted)
         return tuple(self.outcomes[number] for number in sorted(self.outcomes))
 
-    def stay(self, watcher: Supervisor, interrupted: Callable[[], None]) -> tuple[ProvisionResult, ...]:
+    def stay(self, supervisor: Supervisor, interrupted: Callable[[], None]) -> tuple[ProvisionResult, ...]:
         """Watch the gangs of the plan until all are over, and return the final results.
 
         Releases gangs that end, replaces lost ones, provisions orders that fall due, and waits for what other commands
@@ -70,23 +70,23 @@ class PlanExecution:
             while not self.site.stop.is_set():
                 alive = [a for a in self._alive_attempts() if a.id not in self._unreleasable]
                 waiting = [n for n, outcome in self.outcomes.items() if outcome.result is ProvisionStatus.NOT_DUE]
-                if not watcher.reconcile(besides=self._unreleasable) and not waiting:
+                if not supervisor.reconcile(besides=self._unreleasable) and not waiting:
                     break
                 for attempt in alive:
-                    if is_half_done(attempt) and not watcher.is_busy(attempt):
+                    if is_half_done(attempt) and not supervisor.is_busy(attempt):
                         self._release_half_done(attempt)
                 due = [n for n in waiting if self._is_due(n)]
-                if due and watcher.idle:
+                if due and supervisor.idle:
                     with apply_lock(self.site, within_s=math.inf):
                         self._provision_due(due, interrupted)
                 self.site.stop.wait(_POLL_S)
         except BaseException:
-            if not watcher.idle:
+            if not supervisor.idle:
                 self.site.stop.set()
                 interrupted()
             raise
         finally:
-            watcher.close()
+            supervisor.close()
         return tuple(self._with_newest_attempt(self.outcomes[number]) for number in sorted(self.outcomes))
 
     def _is_due(self, number: int) -> bool:

@@ -142,7 +142,7 @@ class GangSessions:
 
     def __init__(self, store: StateStore) -> None:
         self._store = store
-        self._rolls: dict[str, GangSession] = {}
+        self._sessions: dict[str, GangSession] = {}
         self._lock = threading.Lock()
 
     def get(self, attempt_id: str, now: float) -> GangSession | None:
@@ -155,22 +155,22 @@ class GangSessions:
             return None
         session = GangSession(self._store, attempt, self._store.attempts.nodes(attempt_id), now)
         with self._lock:
-            return self._rolls.setdefault(attempt_id, session)
+            return self._sessions.setdefault(attempt_id, session)
 
     def of(self, attempt_id: str) -> GangSession | None:
         """Return the session of an attempt, if it is in memory."""
         with self._lock:
-            return self._rolls.get(attempt_id)
+            return self._sessions.get(attempt_id)
 
     def forget(self, attempt_id: str) -> None:
         """Forget an attempt that is over; it is answered from the database alone."""
         with self._lock:
-            self._rolls.pop(attempt_id, None)
+            self._sessions.pop(attempt_id, None)
 
     def known(self) -> list[GangSession]:
         """Return the sessions in memory."""
         with self._lock:
-            return list(self._rolls.values())
+            return list(self._sessions.values())
 
     def write_heard(self, now: float) -> None:
         """Write all unwritten heartbeats to the database in one transaction, and forget attempts that are over."""

@@ -79,7 +79,7 @@ class AgentMessageHandler:
         self._wall_clock = wall_clock or clock
         self._store, self._logs, self._clock, self._ticks = store, logs, clock, ticks
         self._fresh, self._every, self._retry = fresh_seconds, write_seconds, retry_seconds
-        self._rolls = GangSessions(store)
+        self._sessions = GangSessions(store)
         self._bounds_cache = BoundsCache(store, stores)
         self._flush_lock = threading.Lock()
         self._flushed_at = ticks()
@@ -121,7 +121,7 @@ class AgentMessageHandler:
 
         Asks neither database nor network, so that an event loop may call it.
         """
-        session = self._rolls.of(attempt)
+        session = self._sessions.of(attempt)
         return session is not None and _is_token_of(session.attempt, _token(authorization))
 
     def refusal(self, attempt: str, authorization: str) -> AgentReply | None:
@@ -143,11 +143,11 @@ class AgentMessageHandler:
     def flush(self) -> None:
         """Write what heartbeats left in memory. To be called when serving ends; raises :class:`StateError`."""
         with self._flush_lock:
-            self._rolls.write_heard(self._ticks())
+            self._sessions.write_heard(self._ticks())
 
     def known(self) -> set[str]:
         """Return the ids of the attempts that are in memory."""
-        return {session.attempt.id for session in self._rolls.known()}
+        return {session.attempt.id for session in self._sessions.known()}
 
     def look_again(self) -> list[str]:
         """Read the attempts in memory that other processes changed, and return their ids.
@@ -160,12 +160,14 @@ class AgentMessageHandler:
             versions = self._store.attempts.versions()
             # Later changes are found the next time, so that no heartbeat has to read an attempt.
             changed = [
-                session for session in self._rolls.known() if not session.is_at(versions.get(session.attempt.id), now)
+                session
+                for session in self._sessions.known()
+                if not session.is_at(versions.get(session.attempt.id), now)
             ]
             for session in changed:
                 session.refresh(now, 0.0)
                 if session.attempt.phase.is_over:
-                    self._rolls.forget(session.attempt.id)
+                    self._sessions.forget(session.attempt.id)
             if any(session.attempt.phase is Phase.RELEASING for session in changed):
                 # The attempt's steps are about to be counted.
                 self.flush()
@@ -176,7 +178,7 @@ class AgentMessageHandler:
         return [session.attempt.id for session in changed]
 
     def _admit(self, attempt: str, authorization: str) -> tuple[GangSession, str]:
-        session = self._rolls.get(attempt, self._ticks()) if _ATTEMPT.fullmatch(attempt) else None
+        session = self._sessions.get(attempt, self._ticks()) if _ATTEMPT.fullmatch(attempt) else None
         if session is None:
             raise _RejectedError(404, "attempt_unknown")
         token = _token(authorization)
@@ -188,7 +190,7 @@ class AgentMessageHandler:
 
     def _check_alive(self, session: GangSession) -> None:
         if session.attempt.phase.is_over:
-            self._rolls.forget(session.attempt.id)
+            self._sessions.forget(session.attempt.id)
             raise _RejectedError(410, "attempt_over")
 
     def _hello(self, session: GangSession, rank_session: RankSession, body: dict[str, Any], _: str) -> AgentReply:
@@ -267,7 +269,7 @@ class AgentMessageHandler:
 
         None where the database has to be read, or another thread is using the session.
         """
-        session = self._rolls.of(attempt)
+        session = self._sessions.of(attempt)
         if session is None or not session.lock.acquire(blocking=False):
             return None
         try:
@@ -418,7 +420,7 @@ class AgentMessageHandler:
         if self._flush_lock.acquire(blocking=False):
             try:
                 self._flushed_at = now
-                self._rolls.write_heard(now)
+                self._sessions.write_heard(now)
             finally:
                 self._flush_lock.release()
 

@@ -21,12 +21,12 @@ _COARSE, _BETWEEN, _ROUNDS = 10, 4, 3
 _ROOM: Final = 1.25  # factor above what the cheapest option could do for the money
 
 
-def make_budget_quote(ask: QuoteRequest, budget: Usd, trade: MarketInputs) -> BudgetQuote | Refused:
+def make_budget_quote(ask: QuoteRequest, budget: Usd, market_inputs: MarketInputs) -> BudgetQuote | Refused:
     """Return the steps within ``budget`` and on time, or why there are none.
 
     They are those reached in 50, 80 and 95 % of the draws. Steps beyond those that the job has left are reported too.
     """
-    asking, name = QuoteProblem(ask, trade), ask.job.name
+    asking, name = QuoteProblem(ask, market_inputs), ask.job.name
     hours = asking.window_h
     if asking.steps == 0 or hours <= 0 or not asking.venues:
         return asking.refused() or Refused(
@@ -52,18 +52,18 @@ def make_budget_quote(ask: QuoteRequest, budget: Usd, trade: MarketInputs) -> Bu
     return BudgetQuote(
         job=name,
         job_digest=ask.job.digest,
-        asked_at=trade.now,
+        asked_at=market_inputs.now,
         start=asking.start,
         deadline=ask.deadline,
         budget=budget,
         steps=asking.steps,
         reaches=reaches,
         places=asking.somewhere(menu),
-        conditions=list_conditions(asking, stage, trade.policy_name),
-        policy=trade.policy_name,
+        conditions=list_conditions(asking, stage, market_inputs.policy_name),
+        policy=market_inputs.policy_name,
         draws=DRAWS,
-        book_digest=trade.book.digest,
-        run_policy=trade.run_policy,
+        book_digest=market_inputs.book.digest,
+        run_policy=market_inputs.run_policy,
         learned=find_learned(asking),
         limits=ask.quoted_limits,
     )

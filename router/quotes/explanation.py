@@ -199,7 +199,7 @@ def list_conditions(asking: QuoteProblem, stage: ScenarioRunner, policy: str) ->
     if any(not v.sure for v in menu) and not availability.observed:
         sentences.append("spot was never observed here: its availability, and how wide the range is, come from a prior")
     if any(not v.sure for v in menu) and availability.observed:
-        sentences.append(_uncertainty(asking.trade.fit))
+        sentences.append(_uncertainty(asking.market_inputs.fit))
     if any(not v.sure for v in menu) and tick_s > _TOLD_TICK_S:
         steps = f"simulated in steps of {tick_s / HOUR_S:.1f} h"
         sentences.append(f"{steps}: what is lost to shorter runs on spot is not counted")

@@ -18,7 +18,7 @@ from router.quotes.request import QuoteProblem
 
 def find_learned(asking: QuoteProblem) -> QuoteLearned | None:
     """Return the learned rows of the job and of the pools that it may use; None where there are none."""
-    experience, book = asking.trade.finder.experience, asking.trade.book
+    experience, book = asking.market_inputs.finder.experience, asking.market_inputs.book
     learned = experience.job(asking.job, book)
     known = [(row, _steps_per_hour(asking, learned, row)) for row in experience.speeds if row.job == asking.job.name]
     speeds = [(row, _speed(asking, row, steps)) for row, steps in known if steps is not None]
@@ -53,11 +53,11 @@ def _speed(asking: QuoteProblem, row: LearnedSpeed, steps_per_hour: float) -> Qu
 
 
 def _steps_per_hour(asking: QuoteProblem, job: Job, row: LearnedSpeed) -> float | None:
-    machine = asking.trade.book.machine(row.cloud, row.instance_type)
-    accelerator = asking.trade.book.accelerator(row.accelerator)
+    machine = asking.market_inputs.book.machine(row.cloud, row.instance_type)
+    accelerator = asking.market_inputs.book.accelerator(row.accelerator)
     if machine is None or accelerator is None:
         return None
-    found = gang_speed(job.workload, machine, row.machines, accelerator, asking.trade.book.accelerators)
+    found = gang_speed(job.workload, machine, row.machines, accelerator, asking.market_inputs.book.accelerators)
     return found.steps_per_hour if isinstance(found, Speed) else None
 
 
@@ -79,15 +79,15 @@ def _rate(asking: QuoteProblem, offer: Offer, machine: Machine, rows: tuple[Pool
 
 def _rate_factor(asking: QuoteProblem, offer: Offer, machine: Machine) -> float:
     """Return by how much earlier runs raised or lowered the rate of interruptions in the first hours of a life."""
-    experience, book = asking.trade.finder.experience, asking.trade.book
+    experience, book = asking.market_inputs.finder.experience, asking.market_inputs.book
     known, assumed = (risk.gang(offer, machine, 1) for risk in (experience.risk(book), book.risk))
     return known.per_hour_over(TOLD_HOURS) / assumed.per_hour_over(TOLD_HOURS)
 
 
 def _pools_of(asking: QuoteProblem) -> Iterator[PoolExperience]:
     """Yield the records of pools whose accelerators the job may use."""
-    book, wanted = asking.trade.book, {option.accelerator for option in asking.job.gang.options}
-    for row in asking.trade.finder.experience.pools:
+    book, wanted = asking.market_inputs.book, {option.accelerator for option in asking.job.gang.options}
+    for row in asking.market_inputs.finder.experience.pools:
         machine = book.machine(row.cloud, row.instance_type)
         if machine is not None and machine.accelerator in wanted:
             yield row

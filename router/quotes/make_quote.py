@@ -74,9 +74,9 @@ _ROUNDS: Final = 2  # rounds of adding choices that one change makes cheaper
 _ONE_CLOCK: Final = 1.5  # factor of the window: the loosest deadline played on the clock of the requested one
 
 
-def make_quote(ask: QuoteRequest, trade: MarketInputs) -> Quote | Refused:
+def make_quote(ask: QuoteRequest, market_inputs: MarketInputs) -> Quote | Refused:
     """Return the quote, or why there is none. The same inputs give the same quote."""
-    asking = QuoteProblem(ask, trade)
+    asking = QuoteProblem(ask, market_inputs)
     refused = asking.refused()
     if refused is not None:
         return refused
@@ -85,7 +85,7 @@ def make_quote(ask: QuoteRequest, trade: MarketInputs) -> Quote | Refused:
     enough_h = max(_ENOUGH_FASTEST * fastest_h, _ENOUGH_CHEAPEST * _expected_h(cheap, asking.steps))
     if asking.window_h <= enough_h:
         return _QuoteBuilder(asking).quote()
-    enough = QuoteProblem(replace(ask, deadline=asking.after(enough_h)), trade)
+    enough = QuoteProblem(replace(ask, deadline=asking.after(enough_h)), market_inputs)
     return _offer_by(_QuoteBuilder(enough).quote(), asking)
 
 
@@ -111,7 +111,7 @@ def _offer_by(quote: Quote, later: QuoteProblem) -> Quote:
 
 
 def _valid_until(asking: QuoteProblem) -> datetime:
-    return min(asking.trade.now + VALID_FOR, asking.ask.deadline)
+    return min(asking.market_inputs.now + VALID_FOR, asking.ask.deadline)
 
 
 def _expected_h(option: QuoteOption, steps: int) -> float:
@@ -160,7 +160,7 @@ class _QuoteBuilder:
 
     def quote(self) -> Quote:
         """Return the complete quote."""
-        asking, ask, trade, steps = self.asking, self.asking.ask, self.asking.trade, self.asking.steps
+        asking, ask, market_inputs, steps = self.asking, self.asking.ask, self.asking.market_inputs, self.asking.steps
         ways = self._try_choices()
         far = self._add_other_deadlines(ways)
         best, others = self._best_and_changes(ways)
@@ -179,7 +179,7 @@ class _QuoteBuilder:
             job_digest=ask.job.digest,
             team=ask.job.team,
             files=ask.files,
-            asked_at=trade.now,
+            asked_at=market_inputs.now,
             start=self.start,
             deadline=ask.deadline,
             valid_until=_valid_until(asking),
@@ -206,12 +206,12 @@ class _QuoteBuilder:
             places=asking.somewhere(menu),
             run=_typical_run(stage, got, self.start),
             conditions=self._list_conditions(s),
-            policy=trade.policy_name,
-            run_policy=trade.run_policy,
+            policy=market_inputs.policy_name,
+            run_policy=market_inputs.run_policy,
             draws=DRAWS,
-            seed=trade.seed,
-            book_digest=trade.book.digest,
-            book_as_of=trade.book.as_of,
+            seed=market_inputs.seed,
+            book_digest=market_inputs.book.digest,
+            book_as_of=market_inputs.book.as_of,
             plan_usd=None if planned is None else to_usd(planned.whole_usd(steps)),
             place_usd=place_usd,
             mean_error_usd=to_usd(mean_error(s.usd)),
@@ -219,7 +219,7 @@ class _QuoteBuilder:
             learned=find_learned(asking),
             hour_earlier=self._hour_point(offered, earlier=True),
             hour_later=self._hour_point(offered, earlier=False),
-            evidence=describe_evidence(menu, stage.availability, trade.fit),
+            evidence=describe_evidence(menu, stage.availability, market_inputs.fit),
             limits=ask.quoted_limits,
         )
 
@@ -364,7 +364,7 @@ class _QuoteBuilder:
         return build_point(offered[ticks * self.clock.tick_s], self.start, self.asking.ask.deadline + moved)
 
     def _list_conditions(self, s: SimulatedDeadline) -> tuple[str, ...]:
-        said = list_conditions(self.asking, s.stage, self.asking.trade.policy_name)
+        said = list_conditions(self.asking, s.stage, self.asking.market_inputs.policy_name)
         if s.window_s < self.asked_s:
             early = self.start + timedelta(seconds=s.window_s)
             said += (f"run as for a deadline of {early:%Y-%m-%d %H:%MZ}: no run for a later one cost less",)

@@ -88,15 +88,15 @@ class MarketInputs:
 class QuoteProblem:
     """The quote problem of one job: its options, and scenario runners for them."""
 
-    def __init__(self, ask: QuoteRequest, trade: MarketInputs) -> None:
-        self.trade, self.ask = trade, ask
+    def __init__(self, ask: QuoteRequest, market_inputs: MarketInputs) -> None:
+        self.market_inputs, self.ask = market_inputs, ask
         earliest = ask.job.earliest_start
-        self.start = trade.now if earliest is None else max(trade.now, earliest.at(trade.now))
+        self.start = market_inputs.now if earliest is None else max(market_inputs.now, earliest.at(market_inputs.now))
         self.job = ask.job.model_copy(update={"deadline": Moment(absolute=ask.deadline)})
         self.steps = steps_to_do(ask.job, running=False)
-        self.candidates, self.dropped = find_for_plan(trade.finder, self.job)
+        self.candidates, self.dropped = find_for_plan(market_inputs.finder, self.job)
         hours = (self.start, max(self.start, ask.deadline))
-        self.venues = build_quote_options(self.job, self.candidates, trade.limits, hours)
+        self.venues = build_quote_options(self.job, self.candidates, market_inputs.limits, hours)
         self.untold = tuple(filter(None, (unquotable_reason(c, hours) for c in self.candidates)))
         self.horizon_s = 0
         self.least_steps = self.steps
@@ -117,7 +117,9 @@ class QuoteProblem:
         """Return the options of the job with some fields changed."""
         job = self.job.model_copy(update=changes)
         hours = (self.start, max(self.start, self.ask.deadline))
-        return build_quote_options(job, find_for_plan(self.trade.finder, job)[0], self.trade.limits, hours)
+        return build_quote_options(
+            job, find_for_plan(self.market_inputs.finder, job)[0], self.market_inputs.limits, hours
+        )
 
     def refused(self) -> Refused | None:
         """Return why there can be no quote; None where there can."""
@@ -161,7 +163,7 @@ class QuoteProblem:
         All runners of the same options share one policy: it is made for ``horizon_s``, the longest window of any of
         them (0: the first one's own), and the slack that ``least_steps`` leave in it.
         """
-        trade = self.trade
+        market_inputs = self.market_inputs
         availability = self.availability(venues)
         key = option_keys(venues)
 
@@ -170,11 +172,19 @@ class QuoteProblem:
                 share = self.least_steps / max(self.steps, 1)
                 deadline_s = max(like.task.deadline_s, self.horizon_s)
                 task = replace(like.task, work_s=max(1, int(like.task.work_s * share)), deadline_s=deadline_s)
-                self._policies[key] = trade.policy_for(hazard_model, replace(like, task=task))
+                self._policies[key] = market_inputs.policy_for(hazard_model, replace(like, task=task))
             return self._policies[key]
 
         return ScenarioRunner(
-            self.job, self.steps, venues, availability, clock, draws, trade.seed + seed, self.move_usd, policy_for
+            self.job,
+            self.steps,
+            venues,
+            availability,
+            clock,
+            draws,
+            market_inputs.seed + seed,
+            self.move_usd,
+            policy_for,
         )
 
     def availability(self, venues: Sequence[QuoteOption]) -> OptionAvailability:
@@ -182,13 +192,13 @@ class QuoteProblem:
         key = option_keys(venues)
         if key not in self._availability:
             self._availability[key] = estimate_availability(
-                venues, self.trade.seen(self.venues), self.trade.now, self.trade.fit
+                venues, self.market_inputs.seen(self.venues), self.market_inputs.now, self.market_inputs.fit
             )
         return self._availability[key]
 
     def levels(self, venues: Sequence[QuoteOption]) -> QuoteLevels:
         """Return how draws there are read: as past quotes held, where availability was observed and learned from."""
-        fit = self.trade.fit
+        fit = self.market_inputs.fit
         return (
             QuoteLevels()
             if fit is None or not self.availability(venues).observed
@@ -198,10 +208,14 @@ class QuoteProblem:
     def move_usd(self, source: RegionId, to: RegionId) -> float:
         """Return the cost of one move of the checkpoint; infinite where no tariff is known."""
         try:
-            moved = checkpoint_transfer(self.job, source, to, self.trade.book)
+            moved = checkpoint_transfer(self.job, source, to, self.market_inputs.book)
         except LookupError:
             return float("inf")
-        return 0.0 if moved is None else transfer_usd(moved.tariff, moved.volume_bytes, self.trade.limits).dollars()
+        return (
+            0.0
+            if moved is None
+            else transfer_usd(moved.tariff, moved.volume_bytes, self.market_inputs.limits).dollars()
+        )
 
     def linked(self, a: RegionId, b: RegionId) -> bool:
         """Return whether moving the checkpoint has a known price both ways."""
@@ -251,7 +265,9 @@ class QuoteProblem:
     def planned_menu(self, planned: QuoteOption) -> tuple[QuoteOption, ...]:
         """Return the options of the plan's one place: the gang, and the fallback behind it where it has one."""
         behind = planned.candidate.fallback
-        return (planned,) if behind is None else (build_quote_option(self.job, behind, self.trade.limits), planned)
+        return (
+            (planned,) if behind is None else (build_quote_option(self.job, behind, self.market_inputs.limits), planned)
+        )
 
     def somewhere(self, venues: Sequence[QuoteOption]) -> tuple[Somewhere, ...]:
         """Return the options as a quote names them."""

@@ -145,9 +145,11 @@ class PoolPromises:
         if recording in self._training and (past := observe_first_half(recording)) is not None:
             seen = {"/".join((recording.pool[0], _REGION, zone_name(recording), _type(recording))): past}
         runs = default_run_policy(QUOTED_RULE)
-        trade = MarketInputs(finder, book, limits, _NOW, lambda _: seen, quoted_policy_for, QUOTED_DESCRIPTION, runs)
+        market_inputs = MarketInputs(
+            finder, book, limits, _NOW, lambda _: seen, quoted_policy_for, QUOTED_DESCRIPTION, runs
+        )
         deadline = _NOW + timedelta(hours=shape.work_h * shape.slack)
-        return QuoteProblem(QuoteRequest(_job(recording, shape, deadline), deadline), trade)
+        return QuoteProblem(QuoteRequest(_job(recording, shape, deadline), deadline), market_inputs)
 
     def _book(self, recording: Recording, shape: JobShape) -> PriceBook:
         """Return a book of the pool and its on-demand machines, with the records of all known pools."""

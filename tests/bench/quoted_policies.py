@@ -44,13 +44,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         found = prepare_quotes(paths, "embedded", NIGHTLY / "limits.yaml", NOW, QuoteOptions(), load_book)
         for ask in found.asks:
             if isinstance(ask, QuoteRequest):
-                for line in compared(ask, found.trade, full=options.full):
+                for line in compared(ask, found.market_inputs, full=options.full):
                     print(line, flush=True)
 
 
-def compared(ask: QuoteRequest, trade: MarketInputs, *, full: bool) -> Iterator[str]:
+def compared(ask: QuoteRequest, market_inputs: MarketInputs, *, full: bool) -> Iterator[str]:
     """A line, where there is spot to count on."""
-    asking = QuoteProblem(ask, trade)
+    asking = QuoteProblem(ask, market_inputs)
     if asking.refused() is not None:
         return
     everything = asking.menu(asking.venues, asking.steps, asking.window_h)
@@ -64,12 +64,14 @@ def compared(ask: QuoteRequest, trade: MarketInputs, *, full: bool) -> Iterator[
     }
     if full:
         policies["foresight"] = policy_for
-    told = [f"{name} {_usd(ask, replace(trade, policy_for=made), menu):,.2f}" for name, made in policies.items()]
+    told = [
+        f"{name} {_usd(ask, replace(market_inputs, policy_for=made), menu):,.2f}" for name, made in policies.items()
+    ]
     yield f"{ask.job.name:28} {len(menu)} places   " + "   ".join(told)
 
 
-def _usd(ask: QuoteRequest, trade: MarketInputs, menu: Sequence[QuoteOption]) -> float:
-    asking = QuoteProblem(ask, trade)
+def _usd(ask: QuoteRequest, market_inputs: MarketInputs, menu: Sequence[QuoteOption]) -> float:
+    asking = QuoteProblem(ask, market_inputs)
     clock = choose_clock(int(asking.window_h * HOUR_S), _TICKS, _LEAST_S, _MOST_S)
     return float(asking.stage(menu, clock, DRAWS, seed=1).play(clock.ticks).usd.mean())
 

@@ -218,7 +218,7 @@ def test_what_is_in_memory_can_be_told_without_waiting_for_anybody(pair: Scene, 
     assert attendance.peek(ATTEMPT, "0", "") == CONTINUE
     wall.move(3)
     assert attendance.peek(ATTEMPT, "1", "") == _checkpoint(25.0)
-    roll = attendance._rolls.of(ATTEMPT)
+    roll = attendance._sessions.of(ATTEMPT)
     assert roll is not None
     with ThreadPoolExecutor(1) as pool, roll.lock:
         assert pool.submit(attendance.peek, ATTEMPT, "1", "").result() is None

@@ -44,11 +44,11 @@ def stayed(name: str, nights_ago: int, region: str = "north-1") -> PoolRun:
 
 
 def learned_trade(job: Job, records: RunRecords) -> MarketInputs:
-    trade = a_trade(OFFERS)
+    market_inputs = a_trade(OFFERS)
     known = book(OFFERS)
     experience = learn(records, [job, a_job("another")], known, NOW)
-    finder = CandidateFinder(known, trade.limits, NOW, advisory=False, experience=experience)
-    return replace(trade, finder=finder)
+    finder = CandidateFinder(known, market_inputs.limits, NOW, advisory=False, experience=experience)
+    return replace(market_inputs, finder=finder)
 
 
 def a_learned_quote(job: Job, records: RunRecords) -> Quote:

@@ -52,7 +52,7 @@ class Torn(QuoteProblem):
     """The same with moves of these pairs of regions alone known."""
 
     def __init__(self, of: QuoteProblem, known: frozenset[frozenset[RegionId]]) -> None:
-        super().__init__(of.ask, of.trade)
+        super().__init__(of.ask, of.market_inputs)
         self.known = known
 
     def move_usd(self, source: RegionId, to: RegionId) -> float:

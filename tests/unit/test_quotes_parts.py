@@ -211,7 +211,7 @@ def test_venues_of_one_pool_share_their_availability_and_sure_ones_have_none() -
 
 def test_where_a_window_of_one_tick_began_is_known() -> None:
     ask = asking(a_job(), 24, [NORTH, SOUTH, NORTH_SPOT])
-    ask.trade = replace(ask.trade, policy_for=lambda _outlook, _like: GreedySpot())
+    ask.market_inputs = replace(ask.market_inputs, policy_for=lambda _outlook, _like: GreedySpot())
     stage = ask.stage(ask.venues, QuoteClock(600, 144), 50)
     sure = np.array([v.sure for v in stage.venues])
     got = stage.play(144, steps=1)

@@ -53,8 +53,8 @@ class SelectablePolicy:
         )
 
 
-def _fixed(explorer: BlindPolicy, *, replays_past: bool = True) -> Callable[[Parameters], SelectablePolicy]:
-    known = SelectablePolicy(lambda *_: explorer, replays_past)
+def _fixed(policy: BlindPolicy, *, replays_past: bool = True) -> Callable[[Parameters], SelectablePolicy]:
+    known = SelectablePolicy(lambda *_: policy, replays_past)
     return lambda _: known
 
 

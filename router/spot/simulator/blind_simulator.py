@@ -90,7 +90,7 @@ class BlindOutcome:
 
 def simulate_blind(
     inputs: SimulationInputs,
-    explorer: BlindPolicy,
+    policy: BlindPolicy,
     guard: BlindGuardMode = BlindGuardMode.PUBLISHED,
     fees: ProbeFees | None = None,
     watch: Callable[[BlindView], None] | None = None,
@@ -103,7 +103,7 @@ def simulate_blind(
     if not inputs.alike:
         raise ValueError("the blind simulator supports zones of one speed only")
     run = _Run(inputs, guard, fees or ProbeFees())
-    player = explorer.begin(run.terms)
+    player = policy.begin(run.terms)
     for tick in range(inputs.ticks):
         if not run.begin(tick):
             break
