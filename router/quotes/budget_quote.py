@@ -26,45 +26,45 @@ def make_budget_quote(ask: QuoteRequest, budget: Usd, market_inputs: MarketInput
 
     They are those reached in 50, 80 and 95 % of the draws. Steps beyond those that the job has left are reported too.
     """
-    asking, name = QuoteProblem(ask, market_inputs), ask.job.name
-    hours = asking.window_h
-    if asking.steps == 0 or hours <= 0 or not asking.venues:
-        return asking.refused() or Refused(
-            name, "nothing can run it", "see stepfare plan", reasons=summarise_reasons(asking.dropped)
+    problem, name = QuoteProblem(ask, market_inputs), ask.job.name
+    hours = problem.window_h
+    if problem.steps == 0 or hours <= 0 or not problem.venues:
+        return problem.refused() or Refused(
+            name, "nothing can run it", "see stepfare plan", reasons=summarise_reasons(problem.dropped)
         )
-    within = [v for v in asking.venues if v.startup_hours < hours]
+    within = [v for v in problem.venues if v.startup_hours < hours]
     most = max((int((hours - v.startup_hours) * v.steps_per_hour) for v in within), default=0)
     rate = min((v.usd_per_hour / v.steps_per_hour for v in within), default=1.0)
     most = min(most, int(_ROOM * budget.dollars() / rate))
     if most < 1:
         what = f"not one step for ${budget.dollars():,.2f} in {hours:.1f} h"
-        return Refused(name, what, "give more of either", reasons=summarise_reasons(asking.dropped))
+        return Refused(name, what, "give more of either", reasons=summarise_reasons(problem.dropped))
     clock = choose_clock(int(hours * HOUR_S), _TICKS, _LEAST_TICK_S, _MOST_TICK_S)
-    everything = asking.menu(asking.venues, max(1, most // 2), hours)
-    alone = list_single_sizes(asking, everything)
+    everything = problem.menu(problem.venues, max(1, most // 2), hours)
+    alone = list_single_sizes(problem, everything)
     menu = alone[0][1] if alone else everything  # as quotes choose: the cheapest gang size that can be in time
-    asking.least_steps = max(1, min(asking.steps, most // _COARSE))
-    stage = asking.stage(menu, clock, DRAWS)
+    problem.least_steps = max(1, min(problem.steps, most // _COARSE))
+    stage = problem.stage(menu, clock, DRAWS)
     reaches = _reaches(stage, most, budget.dollars())
     if not any(r.steps for r in reaches):
         what = f"not one step for ${budget.dollars():,.2f} in {hours:.1f} h is {min(CONFIDENCES):.0%} sure"
-        return Refused(name, what, "give more of either", reasons=summarise_reasons(asking.dropped))
+        return Refused(name, what, "give more of either", reasons=summarise_reasons(problem.dropped))
     return BudgetQuote(
         job=name,
         job_digest=ask.job.digest,
         asked_at=market_inputs.now,
-        start=asking.start,
+        start=problem.start,
         deadline=ask.deadline,
         budget=budget,
-        steps=asking.steps,
+        steps=problem.steps,
         reaches=reaches,
-        places=asking.somewhere(menu),
-        conditions=list_conditions(asking, stage, market_inputs.policy_name),
+        places=problem.somewhere(menu),
+        conditions=list_conditions(problem, stage, market_inputs.policy_name),
         policy=market_inputs.policy_name,
         draws=DRAWS,
         book_digest=market_inputs.book.digest,
         run_policy=market_inputs.run_policy,
-        learned=find_learned(asking),
+        learned=find_learned(problem),
         limits=ask.quoted_limits,
     )
 

@@ -112,48 +112,48 @@ def build_alternative(what: str, s: SimulatedDeadline, start: datetime) -> Other
     return Other(what, cost.p50, cost.p90, s.on_time, finish, draws, low, high, cost.mean)
 
 
-def propose_changes(asking: QuoteProblem, menu: Sequence[QuoteOption]) -> list[QuoteChange]:
+def propose_changes(problem: QuoteProblem, menu: Sequence[QuoteOption]) -> list[QuoteChange]:
     """Return the same job with one thing changed, for several changes."""
-    steps, hours = asking.steps, asking.window_h
+    steps, hours = problem.steps, problem.window_h
     changes: list[QuoteChange] = []
 
     def add(what: str, venues: Sequence[QuoteOption], *, allowed: bool = True) -> None:
-        picked = asking.menu(venues, steps, hours)
+        picked = problem.menu(venues, steps, hours)
         if picked and picked[0].hours(steps) <= hours:
             changes.append(QuoteChange(what, picked, allowed))
 
     spot = [v for v in menu if not v.sure]
     if spot:
-        add("on-demand alone", filter_options(asking.venues, lambda v: v.sure))
-    elif asking.job.market.spot == "never" and asking.job.checkpoint is not None:
-        market = asking.job.market.model_copy(update={"spot": "allowed"})
-        add("with spot allowed", asking.again(market=market), allowed=False)
+        add("on-demand alone", filter_options(problem.venues, lambda v: v.sure))
+    elif problem.job.market.spot == "never" and problem.job.checkpoint is not None:
+        market = problem.job.market.model_copy(update={"spot": "allowed"})
+        add("with spot allowed", problem.again(market=market), allowed=False)
     own = {v.size for v in menu}
     best = min(menu, key=lambda v: v.whole_usd(steps))
-    add(f"without {best.region}", filter_options(asking.venues, lambda v: v.region != best.region and v.size in own))
+    add(f"without {best.region}", filter_options(problem.venues, lambda v: v.region != best.region and v.size in own))
     clouds = sorted({v.candidate.offer.cloud for v in menu})
     for cloud in clouds if len(clouds) > 1 else ():
-        add(f"on {cloud} alone", [v for v in asking.venues if v.candidate.offer.cloud == cloud and v.size in own])
-    alone = list_single_sizes(asking, menu)
+        add(f"on {cloud} alone", [v for v in problem.venues if v.candidate.offer.cloud == cloud and v.size in own])
+    alone = list_single_sizes(problem, menu)
     return changes + [QuoteChange(what, venues) for what, venues in alone if venues != tuple(menu)]
 
 
 def list_single_sizes(
-    asking: QuoteProblem, menu: Sequence[QuoteOption], hours: float | None = None
+    problem: QuoteProblem, menu: Sequence[QuoteOption], hours: float | None = None
 ) -> list[tuple[str, tuple[QuoteOption, ...]]]:
     """Return the same job on one gang size, for each of the cheapest sizes.
 
     It is empty where no other size than those of ``menu`` is available. ``hours`` is the time to the deadline; None: to
     that of the request.
     """
-    steps, hours = asking.steps, asking.window_h if hours is None else hours
-    sizes = {v.size for v in asking.venues}
+    steps, hours = problem.steps, problem.window_h if hours is None else hours
+    sizes = {v.size for v in problem.venues}
     if {v.size for v in menu} == sizes and len(sizes) == 1:
         return []
-    ranked = sorted(sizes, key=lambda s: (min(v.whole_usd(steps) for v in asking.venues if v.size == s), s))
+    ranked = sorted(sizes, key=lambda s: (min(v.whole_usd(steps) for v in problem.venues if v.size == s), s))
     menus: list[tuple[str, tuple[QuoteOption, ...]]] = []
     for kind, count in ranked:
-        picked = asking.menu([v for v in asking.venues if v.size == (kind, count)], steps, hours)
+        picked = problem.menu([v for v in problem.venues if v.size == (kind, count)], steps, hours)
         if len(menus) < _SIZES and picked and picked[0].hours(steps) <= hours:
             menus.append((f"on {count} {kind} alone", picked))
     return menus
@@ -176,10 +176,10 @@ def _refusals(menu: Sequence[QuoteOption]) -> str:
     return f"; a plan takes them to be refused {most:.0%} of the times" if most else ""
 
 
-def list_conditions(asking: QuoteProblem, stage: ScenarioRunner, policy: str) -> tuple[str, ...]:
+def list_conditions(problem: QuoteProblem, stage: ScenarioRunner, policy: str) -> tuple[str, ...]:
     """Return the conditions on which the quote holds that was simulated by ``stage``."""
     menu, availability, tick_s = stage.venues, stage.availability, stage.clock.tick_s
-    sentences = [f"started at {asking.start:%Y-%m-%d %H:%MZ}, run by {policy}"]
+    sentences = [f"started at {problem.start:%Y-%m-%d %H:%MZ}, run by {policy}"]
     if any(v.sure for v in menu):
         sentences.append(f"on-demand machines can be had when they are needed{_refusals(menu)}")
     else:
@@ -188,21 +188,21 @@ def list_conditions(asking: QuoteProblem, stage: ScenarioRunner, policy: str) ->
     stale = sorted({format_offer(v.candidate) for v in menu if any(is_stale(p.offer) for p in v.candidate.parts)})
     if stale:
         sentences.append(f"prices that could not be refreshed hold: {', '.join(stale)}")
-    if len({v.region for v in menu}) > asking.job.gang.regions:
+    if len({v.region for v in menu}) > problem.job.gang.regions:
         sentences.append(
             "lost machines may be replaced in another region: `gang.regions` and `max_moves` bind a plan alone"
         )
-    if asking.job.data is not None and asking.job.data.mode == "copy":
+    if problem.job.data is not None and problem.job.data.mode == "copy":
         sentences.append(
             "the data are in the first region when it starts; copying them there is in the cost, not in the time"
         )
     if any(not v.sure for v in menu) and not availability.observed:
         sentences.append("spot was never observed here: its availability, and how wide the range is, come from a prior")
     if any(not v.sure for v in menu) and availability.observed:
-        sentences.append(_uncertainty(asking.market_inputs.fit))
+        sentences.append(_uncertainty(problem.market_inputs.fit))
     if any(not v.sure for v in menu) and tick_s > _TOLD_TICK_S:
         steps = f"simulated in steps of {tick_s / HOUR_S:.1f} h"
         sentences.append(f"{steps}: what is lost to shorter runs on spot is not counted")
-    if asking.ask.job.checkpoint is None and asking.ask.job.market.spot != "never":
+    if problem.ask.job.checkpoint is None and problem.ask.job.market.spot != "never":
         sentences.append("without a checkpoint the job would lose all its work with a spot machine: none is counted on")
     return tuple(sentences)

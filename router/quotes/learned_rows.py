@@ -16,28 +16,28 @@ from router.quotes.quote import QuoteLearned, QuoteLearnedRate, QuoteLearnedSpee
 from router.quotes.request import QuoteProblem
 
 
-def find_learned(asking: QuoteProblem) -> QuoteLearned | None:
+def find_learned(problem: QuoteProblem) -> QuoteLearned | None:
     """Return the learned rows of the job and of the pools that it may use; None where there are none."""
-    experience, book = asking.market_inputs.finder.experience, asking.market_inputs.book
-    learned = experience.job(asking.job, book)
-    known = [(row, _steps_per_hour(asking, learned, row)) for row in experience.speeds if row.job == asking.job.name]
-    speeds = [(row, _speed(asking, row, steps)) for row, steps in known if steps is not None]
-    counted = [(offer, machine, _rows_of(experience, offer)) for offer, machine in _offers(asking)]
-    rates = [_rate(asking, offer, machine, found) for offer, machine, found in counted if found]
+    experience, book = problem.market_inputs.finder.experience, problem.market_inputs.book
+    learned = experience.job(problem.job, book)
+    known = [(row, _steps_per_hour(problem, learned, row)) for row in experience.speeds if row.job == problem.job.name]
+    speeds = [(row, _speed(problem, row, steps)) for row, steps in known if steps is not None]
+    counted = [(offer, machine, _rows_of(experience, offer)) for offer, machine in _offers(problem)]
+    rates = [_rate(problem, offer, machine, found) for offer, machine, found in counted if found]
     if not speeds and not rates:
         return None
     return QuoteLearned(
-        job_signature=job_signature(asking.ask.job),
+        job_signature=job_signature(problem.ask.job),
         points=len(speeds),
         # Records of other pools of these accelerators count too, through the levels of risk; as in a plan.
-        digest=Experience(tuple(row for row, _ in speeds), tuple(_pools_of(asking))).digest,
+        digest=Experience(tuple(row for row, _ in speeds), tuple(_pools_of(problem))).digest,
         speeds=tuple(speed for _, speed in speeds),
         rates=tuple(rates),
     )
 
 
-def _speed(asking: QuoteProblem, row: LearnedSpeed, steps_per_hour: float) -> QuoteLearnedSpeed:
-    stated = _steps_per_hour(asking, asking.job, row)
+def _speed(problem: QuoteProblem, row: LearnedSpeed, steps_per_hour: float) -> QuoteLearnedSpeed:
+    stated = _steps_per_hour(problem, problem.job, row)
     return QuoteLearnedSpeed(
         accelerator=row.accelerator,
         accelerators=row.accelerators,
@@ -52,23 +52,23 @@ def _speed(asking: QuoteProblem, row: LearnedSpeed, steps_per_hour: float) -> Qu
     )
 
 
-def _steps_per_hour(asking: QuoteProblem, job: Job, row: LearnedSpeed) -> float | None:
-    machine = asking.market_inputs.book.machine(row.cloud, row.instance_type)
-    accelerator = asking.market_inputs.book.accelerator(row.accelerator)
+def _steps_per_hour(problem: QuoteProblem, job: Job, row: LearnedSpeed) -> float | None:
+    machine = problem.market_inputs.book.machine(row.cloud, row.instance_type)
+    accelerator = problem.market_inputs.book.accelerator(row.accelerator)
     if machine is None or accelerator is None:
         return None
-    found = gang_speed(job.workload, machine, row.machines, accelerator, asking.market_inputs.book.accelerators)
+    found = gang_speed(job.workload, machine, row.machines, accelerator, problem.market_inputs.book.accelerators)
     return found.steps_per_hour if isinstance(found, Speed) else None
 
 
-def _rate(asking: QuoteProblem, offer: Offer, machine: Machine, rows: tuple[PoolExperience, ...]) -> QuoteLearnedRate:
+def _rate(problem: QuoteProblem, offer: Offer, machine: Machine, rows: tuple[PoolExperience, ...]) -> QuoteLearnedRate:
     return QuoteLearnedRate(
         cloud=offer.cloud,
         region=offer.region,
         zone=offer.zone,
         instance_type=offer.instance_type,
         market=offer.market.value,
-        factor=to_digits(_rate_factor(asking, offer, machine)),
+        factor=to_digits(_rate_factor(problem, offer, machine)),
         hours=to_digits(sum(row.hours for row in rows)),
         interruptions=to_digits(sum(row.interruptions for row in rows)),
         runs=sum(row.runs for row in rows),
@@ -77,17 +77,17 @@ def _rate(asking: QuoteProblem, offer: Offer, machine: Machine, rows: tuple[Pool
     )
 
 
-def _rate_factor(asking: QuoteProblem, offer: Offer, machine: Machine) -> float:
+def _rate_factor(problem: QuoteProblem, offer: Offer, machine: Machine) -> float:
     """Return by how much earlier runs raised or lowered the rate of interruptions in the first hours of a life."""
-    experience, book = asking.market_inputs.finder.experience, asking.market_inputs.book
+    experience, book = problem.market_inputs.finder.experience, problem.market_inputs.book
     known, assumed = (risk.gang(offer, machine, 1) for risk in (experience.risk(book), book.risk))
     return known.per_hour_over(TOLD_HOURS) / assumed.per_hour_over(TOLD_HOURS)
 
 
-def _pools_of(asking: QuoteProblem) -> Iterator[PoolExperience]:
+def _pools_of(problem: QuoteProblem) -> Iterator[PoolExperience]:
     """Yield the records of pools whose accelerators the job may use."""
-    book, wanted = asking.market_inputs.book, {option.accelerator for option in asking.job.gang.options}
-    for row in asking.market_inputs.finder.experience.pools:
+    book, wanted = problem.market_inputs.book, {option.accelerator for option in problem.job.gang.options}
+    for row in problem.market_inputs.finder.experience.pools:
         machine = book.machine(row.cloud, row.instance_type)
         if machine is not None and machine.accelerator in wanted:
             yield row
@@ -97,11 +97,11 @@ def _rows_of(experience: Experience, offer: Offer) -> tuple[PoolExperience, ...]
     return tuple(row for row in experience.pools if row.concerns(offer))
 
 
-def _offers(asking: QuoteProblem) -> Iterator[tuple[Offer, Machine]]:
+def _offers(problem: QuoteProblem) -> Iterator[tuple[Offer, Machine]]:
     """Yield each pool of the job's options once, by name."""
     parts = {
         (o.cloud, o.region, o.zone or "", o.instance_type, o.market.value): (o, part.machine)
-        for option in asking.venues
+        for option in problem.venues
         for part in option.candidate.parts
         for o in (part.offer,)
     }

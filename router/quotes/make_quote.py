@@ -76,17 +76,17 @@ _ONE_CLOCK: Final = 1.5  # factor of the window: the loosest deadline played on 
 
 def make_quote(ask: QuoteRequest, market_inputs: MarketInputs) -> Quote | Refused:
     """Return the quote, or why there is none. The same inputs give the same quote."""
-    asking = QuoteProblem(ask, market_inputs)
-    refused = asking.refused()
+    problem = QuoteProblem(ask, market_inputs)
+    refused = problem.refused()
     if refused is not None:
         return refused
-    cheap = min(asking.venues, key=lambda v: v.whole_usd(asking.steps))
-    fastest_h = find_fastest(asking.venues, asking.steps).hours(asking.steps)
-    enough_h = max(_ENOUGH_FASTEST * fastest_h, _ENOUGH_CHEAPEST * _expected_h(cheap, asking.steps))
-    if asking.window_h <= enough_h:
-        return _QuoteBuilder(asking).quote()
-    enough = QuoteProblem(replace(ask, deadline=asking.after(enough_h)), market_inputs)
-    return _offer_by(_QuoteBuilder(enough).quote(), asking)
+    cheap = min(problem.venues, key=lambda v: v.whole_usd(problem.steps))
+    fastest_h = find_fastest(problem.venues, problem.steps).hours(problem.steps)
+    enough_h = max(_ENOUGH_FASTEST * fastest_h, _ENOUGH_CHEAPEST * _expected_h(cheap, problem.steps))
+    if problem.window_h <= enough_h:
+        return _QuoteBuilder(problem).quote()
+    enough = QuoteProblem(replace(ask, deadline=problem.after(enough_h)), market_inputs)
+    return _offer_by(_QuoteBuilder(enough).quote(), problem)
 
 
 def _offer_by(quote: Quote, later: QuoteProblem) -> Quote:
@@ -110,8 +110,8 @@ def _offer_by(quote: Quote, later: QuoteProblem) -> Quote:
     )
 
 
-def _valid_until(asking: QuoteProblem) -> datetime:
-    return min(asking.market_inputs.now + VALID_FOR, asking.ask.deadline)
+def _valid_until(problem: QuoteProblem) -> datetime:
+    return min(problem.market_inputs.now + VALID_FOR, problem.ask.deadline)
 
 
 def _expected_h(option: QuoteOption, steps: int) -> float:
@@ -122,12 +122,12 @@ def _expected_h(option: QuoteOption, steps: int) -> float:
 class _QuoteBuilder:
     """The working state of one quote."""
 
-    def __init__(self, asking: QuoteProblem) -> None:
-        self.asking, self.start = asking, asking.start
-        steps, hours = asking.steps, asking.window_h
-        self.best = find_fastest(asking.venues, steps)
+    def __init__(self, problem: QuoteProblem) -> None:
+        self.problem, self.start = problem, problem.start
+        steps, hours = problem.steps, problem.window_h
+        self.best = find_fastest(problem.venues, steps)
         self.earliest_h = self.best.hours(steps)
-        cheap = min(asking.venues, key=lambda v: v.whole_usd(steps))
+        cheap = min(problem.venues, key=lambda v: v.whole_usd(steps))
         loosest = loosest_h(self.earliest_h, hours, _expected_h(cheap, steps))
         window_s, longest_s = int(hours * HOUR_S), int(loosest * HOUR_S)
         lives = math.ceil(_TICKS_A_LIFE * hours * cheap.candidate.risk.interruptions_per_hour)
@@ -156,11 +156,16 @@ class _QuoteBuilder:
         ]
         self.asked_s = clock.ticks * clock.tick_s
         self.far_h = [h for h in self.others_h if not one and h > within_h]
-        asking.horizon_s = longest_s
+        problem.horizon_s = longest_s
 
     def quote(self) -> Quote:
         """Return the complete quote."""
-        asking, ask, market_inputs, steps = self.asking, self.asking.ask, self.asking.market_inputs, self.asking.steps
+        problem, ask, market_inputs, steps = (
+            self.problem,
+            self.problem.ask,
+            self.problem.market_inputs,
+            self.problem.steps,
+        )
         ways = self._try_choices()
         far = self._add_other_deadlines(ways)
         best, others = self._best_and_changes(ways)
@@ -172,7 +177,7 @@ class _QuoteBuilder:
         offered = best_by_deadline(self._add_far_deadlines(ways, far, menu))
         curve = {seconds: each for seconds, each in offered.items() if seconds not in self.beside_curve_s}
         ran = np.maximum(got.spot_ticks + got.on_demand_ticks, 1)
-        planned = asking.planned_option()
+        planned = problem.planned_option()
         place_usd, place_error_usd = (None, None) if planned is None else self._place_usd(planned, ways)
         return Quote(
             job=ask.job.name,
@@ -182,7 +187,7 @@ class _QuoteBuilder:
             asked_at=market_inputs.now,
             start=self.start,
             deadline=ask.deadline,
-            valid_until=_valid_until(asking),
+            valid_until=_valid_until(problem),
             steps=steps,
             usd=cost,
             finish_p50=p50,
@@ -195,7 +200,7 @@ class _QuoteBuilder:
             interruptions=float(np.maximum(got.launches - 1, 0).mean()),
             usd_per_step=_per_step(cost, steps),
             steps_per_usd=steps / cost.mean.dollars() if cost.mean is not None and cost.mean.nanos else None,
-            earliest=asking.after(self.earliest_h),
+            earliest=problem.after(self.earliest_h),
             earliest_usd=to_usd(self.best.whole_usd(steps)),
             usd_levels=usd_quantiles(s.usd),
             finish_levels=tuple(to_moment(self.start, float(seconds)) for seconds in quantiles(s.finish_s, LEVELS)),
@@ -203,7 +208,7 @@ class _QuoteBuilder:
             drivers=compute_drivers(s),
             dearest_risk=describe_dearest_risk(got),
             alternatives=others,
-            places=asking.somewhere(menu),
+            places=problem.somewhere(menu),
             run=_typical_run(stage, got, self.start),
             conditions=self._list_conditions(s),
             policy=market_inputs.policy_name,
@@ -216,7 +221,7 @@ class _QuoteBuilder:
             place_usd=place_usd,
             mean_error_usd=to_usd(mean_error(s.usd)),
             place_error_usd=place_error_usd,
-            learned=find_learned(asking),
+            learned=find_learned(problem),
             hour_earlier=self._hour_point(offered, earlier=True),
             hour_later=self._hour_point(offered, earlier=False),
             evidence=describe_evidence(menu, stage.availability, market_inputs.fit),
@@ -227,7 +232,7 @@ class _QuoteBuilder:
         """Return the expected cost on the plan's gang and its fallback alone, and its error; None where it has none."""
         if planned.candidate.fallback is None:
             return None, None
-        menu = self.asking.planned_menu(planned)
+        menu = self.problem.planned_menu(planned)
         way = ways.get(option_keys(menu)) or self._simulate_choice(menu, [DeadlineCase(self.ticks, DRAWS)])
         there = way.simulations[self.asked_s]
         return to_usd(there.cost[0]), to_usd(mean_error(there.usd))
@@ -245,15 +250,15 @@ class _QuoteBuilder:
 
         A choice is skipped where its least cost exceeds what another is expected to cost.
         """
-        asking, steps = self.asking, self.asking.steps
-        everything = asking.menus(asking.venues, steps, asking.window_h)
-        alone = [venues for _, venues in list_single_sizes(asking, everything[0])]
+        problem, steps = self.problem, self.problem.steps
+        everything = problem.menus(problem.venues, steps, problem.window_h)
+        alone = [venues for _, venues in list_single_sizes(problem, everything[0])]
         menus = [*alone]
         for menu in everything:
             cheapest = min(menu, key=lambda v: v.whole_usd(steps))
             menus += [] if any(cheapest in venues for venues in alone) else [menu]
-        planned = asking.planned_option()
-        place = () if planned is None else asking.planned_menu(planned)
+        planned = problem.planned_option()
+        place = () if planned is None else problem.planned_menu(planned)
         menus += [place] if place else []
         menus.sort(key=lambda venues: min(v.whole_usd(steps) for v in venues))
         choices: _ChoicesByKeys = {}
@@ -265,7 +270,7 @@ class _QuoteBuilder:
 
     def _simulate_choice(self, venues: tuple[QuoteOption, ...], cases: Sequence[DeadlineCase]) -> _ChoiceResults:
         """Simulate these options on the clock of the requested deadline."""
-        way = _ChoiceResults(self.asking.stage(venues, self.clock, DRAWS, seed=1), self.asking.levels(venues))
+        way = _ChoiceResults(self.problem.stage(venues, self.clock, DRAWS, seed=1), self.problem.levels(venues))
         way.play(cases)
         return way
 
@@ -274,8 +279,8 @@ class _QuoteBuilder:
 
         Return the latter again where a far deadline would try them.
         """
-        asking = self.asking
-        sure = asking.menu(filter_options(asking.venues, lambda v: v.sure), asking.steps, asking.window_h)
+        problem = self.problem
+        sure = problem.menu(filter_options(problem.venues, lambda v: v.sure), problem.steps, problem.window_h)
         known = {frozenset(v.size for v in way.stage.venues) for way in ways.values()}
         first = [(venues, h) for h in self.others_h if (venues := self._first_choice(h))]
         named = {option_keys(venues): venues for venues, _ in first if frozenset(v.size for v in venues) not in known}
@@ -291,8 +296,8 @@ class _QuoteBuilder:
 
     def _first_choice(self, hours: float) -> tuple[QuoteOption, ...]:
         """Return the options that would be tried first with this many hours."""
-        asking = self.asking
-        alone = list_single_sizes(asking, asking.menu(asking.venues, asking.steps, hours), hours)
+        problem = self.problem
+        alone = list_single_sizes(problem, problem.menu(problem.venues, problem.steps, hours), hours)
         return alone[0][1] if alone else ()
 
     def _best_and_changes(self, ways: _ChoicesByKeys) -> tuple[dict[int, SimulatedDeadline], tuple[Other, ...]]:
@@ -305,7 +310,7 @@ class _QuoteBuilder:
         while True:
             best = self._sharpen(ways)
             s = best[self.asked_s]
-            changes = propose_changes(self.asking, s.stage.venues)
+            changes = propose_changes(self.problem, s.stage.venues)
             new = [c for c in changes if c.key not in ways and c.key not in forbidden]
             if not new or rounds == _ROUNDS:
                 break
@@ -349,7 +354,7 @@ class _QuoteBuilder:
             return by_deadline
         cases = [DeadlineCase(ticks, _TRIED) for ticks in dict.fromkeys(to_ticks(h, slower) for h in self.far_h)]
         for venues in _distinct_menus([best, *menus]):
-            way = _ChoiceResults(self.asking.stage(venues, slower, _TRIED, seed=1), self.asking.levels(venues))
+            way = _ChoiceResults(self.problem.stage(venues, slower, _TRIED, seed=1), self.problem.levels(venues))
             way.play(cases)
             for seconds, s in way.simulations.items():
                 by_deadline.setdefault(seconds, []).append(s)
@@ -361,10 +366,10 @@ class _QuoteBuilder:
         if earlier and ticks > self.ticks:
             return None
         moved = timedelta(seconds=(ticks - self.ticks) * self.clock.tick_s)
-        return build_point(offered[ticks * self.clock.tick_s], self.start, self.asking.ask.deadline + moved)
+        return build_point(offered[ticks * self.clock.tick_s], self.start, self.problem.ask.deadline + moved)
 
     def _list_conditions(self, s: SimulatedDeadline) -> tuple[str, ...]:
-        said = list_conditions(self.asking, s.stage, self.asking.market_inputs.policy_name)
+        said = list_conditions(self.problem, s.stage, self.problem.market_inputs.policy_name)
         if s.window_s < self.asked_s:
             early = self.start + timedelta(seconds=s.window_s)
             said += (f"run as for a deadline of {early:%Y-%m-%d %H:%MZ}: no run for a later one cost less",)

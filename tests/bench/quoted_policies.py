@@ -50,11 +50,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def compared(ask: QuoteRequest, market_inputs: MarketInputs, *, full: bool) -> Iterator[str]:
     """A line, where there is spot to count on."""
-    asking = QuoteProblem(ask, market_inputs)
-    if asking.refused() is not None:
+    problem = QuoteProblem(ask, market_inputs)
+    if problem.refused() is not None:
         return
-    everything = asking.menu(asking.venues, asking.steps, asking.window_h)
-    alone = list_single_sizes(asking, everything)
+    everything = problem.menu(problem.venues, problem.steps, problem.window_h)
+    alone = list_single_sizes(problem, everything)
     menu = alone[0][1] if alone else everything
     if all(v.sure for v in menu) or not any(v.sure for v in menu):
         return
@@ -71,9 +71,9 @@ def compared(ask: QuoteRequest, market_inputs: MarketInputs, *, full: bool) -> I
 
 
 def _usd(ask: QuoteRequest, market_inputs: MarketInputs, menu: Sequence[QuoteOption]) -> float:
-    asking = QuoteProblem(ask, market_inputs)
-    clock = choose_clock(int(asking.window_h * HOUR_S), _TICKS, _LEAST_S, _MOST_S)
-    return float(asking.stage(menu, clock, DRAWS, seed=1).play(clock.ticks).usd.mean())
+    problem = QuoteProblem(ask, market_inputs)
+    clock = choose_clock(int(problem.window_h * HOUR_S), _TICKS, _LEAST_S, _MOST_S)
+    return float(problem.stage(menu, clock, DRAWS, seed=1).play(clock.ticks).usd.mean())
 
 
 if __name__ == "__main__":
