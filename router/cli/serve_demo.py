@@ -29,6 +29,7 @@ def serve_demo(host: str, port: int, folder: Path | None) -> ExitCode:
     from router.console.task_kinds import FUNCTIONS
     from router.console.work import ProcessWorker, TaskRunner
 
+    _require_empty(folder)
     with listen(host, port) as listener, _new_home(folder) as home:
         write_demo_home(home)
         with open_state_store(home / "deploy.yaml", None) as (opened, store):
@@ -46,11 +47,15 @@ def serve_demo(host: str, port: int, folder: Path | None) -> ExitCode:
     return ExitCode.OK
 
 
-@contextmanager
-def _new_home(folder: Path | None) -> Iterator[Path]:
-    """Make the home that all of this process reads. InvalidInputError for a folder that holds something."""
+def _require_empty(folder: Path | None) -> None:
+    """Raise InvalidInputError for a folder that holds something."""
     if folder is not None and folder.exists() and any(folder.iterdir()):
         raise InvalidInputError.single(f"{folder} is not empty", field="--dir", remedy="name a new folder")
+
+
+@contextmanager
+def _new_home(folder: Path | None) -> Iterator[Path]:
+    """Make the home that all of this process reads."""
     with TemporaryDirectory(prefix="stepfare-demo-") as scratch:
         home = Path(scratch) / "home" if folder is None else folder
         for name in ("STEPFARE_DEPLOY", "STEPFARE_SANDBOX"):

@@ -6,6 +6,7 @@ import gzip
 import json
 import re
 import signal
+import socket
 import subprocess
 import urllib.request
 from collections import Counter
@@ -309,5 +310,9 @@ def test_options_that_do_not_go_together_are_refused(options: tuple[str, ...]) -
 
 def test_a_folder_with_something_in_it_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("mine", encoding="utf-8")
-    assert run("serve", "--demo", "--dir", tmp_path).exit_code == ExitCode.INVALID_INPUT
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        # The folder is wrong whether the port is free or not.
+        answer = run("serve", "--demo", "--dir", tmp_path, "--port", taken.getsockname()[1])
+    assert answer.exit_code == ExitCode.INVALID_INPUT
+    assert "is not empty" in answer.stderr
     assert [file.name for file in tmp_path.iterdir()] == ["mine"]
