@@ -21,7 +21,7 @@ from router.render.figures import money
 from router.render.jobs_page import gang_row
 from tests.support.console import NIGHT, console_client, identity_with, query_context
 from tests.support.live_gangs import NOW, play_night
-from tests.support.page_reader import read_page
+from tests.support.page_reader import Element, read_page
 from tests.support.scenes import NORTH, NORTH_SPOT, SOUTH, a_job, plan_of
 
 ODD = "ride"
@@ -59,6 +59,24 @@ def test_each_job_of_the_night_leads_to_a_page_with_its_figures(context: QueryCo
             for other in job.alternatives:
                 assert money(other.cost_usd) in page.text
         assert "It has not run yet" in page.text
+
+
+def test_each_gang_in_the_picture_of_the_night_leads_to_its_job(context: QueryContext) -> None:
+    def is_gang(tag: Element) -> bool:
+        return "data-job" in tag.attributes
+
+    client = console_client(context)
+    pictures = [svg for svg in read_page(client.get("/tonight").text).tags("svg") if svg.every(is_gang)]
+    assert len(pictures) == 3
+    for picture in pictures:
+        gangs = picture.every(is_gang)
+        assert {gang.attributes["data-job"] for gang in gangs} == {line.job for line in PLAN.lines}
+        linked = [(link, gang) for link in picture.tags("a") for gang in link.every(is_gang)]
+        assert len(linked) == len(gangs)
+        for link, gang in linked:
+            # A keyboard goes by the table of jobs, where each job is once.
+            assert link.attributes["tabindex"] == "-1"
+            assert f"{gang.attributes['data-job']} is planned in" in client.get(link.attributes["href"]).text
 
 
 def test_a_job_that_never_ran_is_shown_as_it_is_planned(context: QueryContext) -> None:
