@@ -21,7 +21,7 @@ from router.render.status_text import status_document
 from tests.support import command
 from tests.support.console import console_client, identity_with, query_context
 from tests.support.live_gangs import NOW, ODD, ODD_TEAM, play_night
-from tests.support.page_reader import without_times
+from tests.support.page_reader import read_page, without_times
 from tests.support.state_values import attempt, node
 
 Night = tuple[QueryContext, dict[str, str], Path]
@@ -83,6 +83,23 @@ def test_a_job_has_its_attempts_as_a_picture_and_a_table(client: TestClient, nig
     table = shown.split('aria-labelledby="att"')[1].split("</table>")[0]
     assert table.count("data-attempt=") == 2
     assert f'href="/attempts/{night[1][WHISPER]}"' in table
+
+
+@pytest.mark.parametrize(
+    ("job", "deadline", "step"),
+    [
+        # 3,100 of 4,500 steps; its plan did not say how likely it is on time.
+        (WHISPER, "26 Nov 02:00chance not said", "3,100, 68 %saved: 3,000"),
+        (SWEEP, "26 Nov 17:00met, 20.0 h before", "6,000, 100 %saved: 6,000"),
+    ],
+)
+def test_a_job_says_how_much_is_done_and_whether_its_deadline_was_met(
+    client: TestClient, job: str, deadline: str, step: str
+) -> None:
+    (tiles,) = read_page(client.get(f"/jobs/{job}", headers=PAGE).text).of_class("kpis")
+    words = [tile.words for tile in tiles.children]
+    assert words[1] == f"Deadline{deadline}"
+    assert words[2].startswith(f"Step{step}")
 
 
 def test_an_attempt_tells_its_journal_in_words_and_its_costs_by_item(client: TestClient) -> None:
