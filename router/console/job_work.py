@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from pricing.problems import InvalidInputError
 from router.app.queries.context import QueryContext
 from router.app.queries.jobs import find_attempt, find_job, report_jobs
 from router.app.queries.plans import find_night_of
+from router.app.queries.quotes import list_job_quotes
 from router.console.site import ConsoleSite
 from router.render import jobs_data
 from router.render.jobs_page import JobsView, attempt_page, job_page, jobs_fragment, jobs_page
 from router.render.page_frame import PageFrame
 from router.render.planned_job_page import planned_job_url
+from router.render.quote_list_page import QuoteListView, job_quotes_view
 
 
 @contextmanager
@@ -40,7 +43,18 @@ def draw_job(context: QueryContext, name: str, frame: PageFrame) -> str | None:
         return None
     tonight = find_night_of(context, name)
     is_new = tonight is not None and tonight != report.last.outlook.gang.attempt.plan
-    return job_page(report, frame, planned_job_url("latest", name) if is_new else "")
+    quotes = view_job_quotes(context, name, report.last.outlook.gang.attempt.team)
+    return job_page(report, frame, planned_job_url("latest", name) if is_new else "", quotes)
+
+
+def view_job_quotes(context: QueryContext, job: str, team: str) -> QuoteListView | None:
+    """Return what the page of a team's job shows of its quotes; None if there are none that the reader may see."""
+    try:
+        quotes = list_job_quotes(context, job, team)
+    except InvalidInputError:
+        # The message may name a quote of another team, and a job can be looked at without its quotes.
+        return job_quotes_view(None, context.clock(), job)
+    return job_quotes_view(quotes, context.clock(), job)
 
 
 def draw_attempt(context: QueryContext, name: str, frame: PageFrame) -> str | None:

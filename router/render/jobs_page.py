@@ -25,6 +25,7 @@ from router.render.journal_words import describe_entry, describe_notice, describ
 from router.render.page_frame import PageFrame
 from router.render.pages import fill_template, time_of
 from router.render.planned_job_page import planned_job_url
+from router.render.quote_list_page import QuoteListView
 from router.render.timeline_svg import (
     TIMELINES,
     Timeline,
@@ -317,10 +318,16 @@ def timeline_of(run: Sequence[AttemptReport], now: datetime) -> Timeline:
     return Timeline(tuple(bars), now if runs_on else None, last.deadline, last.gang.waits)
 
 
-def job_page(report: JobReport, frame: PageFrame | None = None, tonight_url: str = "") -> str:
+def job_page(
+    report: JobReport,
+    frame: PageFrame | None = None,
+    tonight_url: str = "",
+    quotes: QuoteListView | None = None,
+) -> str:
     """Return the page of a job: where it runs and until when, its attempts over time, and what they cost.
 
-    ``tonight_url``: where tonight's plan shows it, if that is not the plan that ordered its last run.
+    ``tonight_url``: where tonight's plan shows it, if that is not the plan that ordered its last run. ``quotes`` are
+    those of the job.
     """
     run = report.runs[-1]
     timeline = timeline_of(run, report.now)
@@ -342,6 +349,7 @@ def job_page(report: JobReport, frame: PageFrame | None = None, tonight_url: str
         items=_item_rows(run),
         run_usd=_total(run),
         attempt_url=attempt_url,
+        quotes=quotes,
         tonight_url=tonight_url,
         planned_url=planned_job_url(f"plan-{run[-1].outlook.gang.attempt.plan[:12]}", report.name),
     )

@@ -13,6 +13,7 @@ from router.render.explain_text import DROPPED_WORDS, merged_fallbacks
 from router.render.figures import MARKET_WORDS, chance, day_clock, signed_money
 from router.render.page_frame import PageFrame
 from router.render.pages import fill_template
+from router.render.quote_list_page import QuoteListView
 from router.render.tonight_view import WORTH_SHOWING
 
 
@@ -46,14 +47,14 @@ def planned_job_url(digest: str, job: str) -> str:
     return f"/plans/{digest}/jobs/{quote(job, safe='')}"
 
 
-def planned_job_page(plan: Plan, digest: str, name: str, runs_url: str | None, frame: PageFrame) -> str | None:
-    """Return the page as HTML; None where the plan has no such job.
+def planned_job_page(
+    plan: Plan, digest: str, job: JobSummary, runs_url: str | None, frame: PageFrame, quotes: QuoteListView | None
+) -> str:
+    """Return the page of a job of the plan as HTML.
 
-    ``runs_url`` is "" where it never ran, None for whoever may not know.
+    ``runs_url`` is "" if it never ran, None if the reader may not know. ``quotes`` are those of the job.
     """
-    job = next((job for job in plan.jobs if job.job == name), None)
-    if job is None:
-        return None
+    name = job.job
     lines = [line for line in plan.lines if line.job == name]
     moves = [move for move in plan.moves if move.job == name]
     more, second = _next_best(job)
@@ -77,6 +78,7 @@ def planned_job_page(plan: Plan, digest: str, name: str, runs_url: str | None, f
         others=[_other(job, each) for each in job.alternatives],
         rules=[rule for rule in job.constraint_costs if rule.saving_usd.dollars() >= WORTH_SHOWING],
         dropped=[(row.offers, DROPPED_WORDS.get(row.reason, row.reason), row.example) for row in job.dropped],
+        quotes=quotes,
         doubts=[note for note in job.notes if note],
     )
 

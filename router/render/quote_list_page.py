@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from urllib.parse import urlencode
 
 from pricing.money import Usd
 from router.config.plan_files import StoredQuote
@@ -30,15 +31,23 @@ _COLUMNS = (
 )
 
 
+# Rows on the page of a job; the list has the rest.
+MOST_ON_JOB_PAGE = 5
+
+
 @dataclass(frozen=True, slots=True)
 class QuoteListView:
-    """The list as it is shown; ``next_url`` leads to earlier quotes, "" where there are none."""
+    """The list as it is shown; ``next_url`` leads to more quotes, "" where there are none.
+
+    ``is_damaged``: a stored quote cannot be read, so there are no rows.
+    """
 
     rows: tuple[StoredQuote, ...]
     now: datetime
     job: str = ""
     next_url: str = ""
     may_ask: bool = False
+    is_damaged: bool = False
 
     @property
     def accepted(self) -> int:
@@ -55,6 +64,17 @@ class QuoteListView:
         """Return the expected cost of the accepted ones that have an end."""
         accepted = (row.quote.usd.mean for row in self.rows if row.acceptance is not None)
         return Usd.total(usd for usd in accepted if usd is not None)
+
+
+def job_quotes_view(quotes: Sequence[StoredQuote] | None, now: datetime, job: str) -> QuoteListView | None:
+    """Return what the page of a job shows of its quotes; None if it has none.
+
+    ``quotes`` is None if one of them cannot be read.
+    """
+    if quotes is None:
+        return QuoteListView((), now, job, "/quotes", is_damaged=True)
+    url = f"/quotes?{urlencode({'job': job})}" if len(quotes) > MOST_ON_JOB_PAGE else ""
+    return QuoteListView(tuple(quotes[:MOST_ON_JOB_PAGE]), now, job, url) if quotes else None
 
 
 def quote_list_page(view: QuoteListView, frame: PageFrame) -> str:

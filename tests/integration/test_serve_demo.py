@@ -199,6 +199,8 @@ class TestOneWorld:
         quotes = demo.data("/quotes")["quotes"]
         assert [each["job"] for each in quotes if teams.get(each["job"]) != each["team"]] == []
         assert demo.page("/quotes").count("mira@desk") == 2
+        for each in quotes:
+            assert f'href="/quotes/{each["quote_id"]}"' in demo.page(f"/jobs/{each['job']}"), each["job"]
 
     def test_accepted_quotes_have_plans_of_their_own_and_pages_without_gaps(self, demo: Demo) -> None:
         plans = {each["digest"]: each for each in demo.data("/plans?limit=200")["plans"]}

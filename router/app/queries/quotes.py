@@ -13,6 +13,8 @@ from router.app.stored_quotes import find_stored_quote, list_stored_quotes
 from router.config.plan_files import StoredQuote
 
 MOST_LISTED = 200
+# Each quote takes milliseconds to read, and a job may be quoted every hour.
+MOST_OF_JOB = 20
 _MAX_MOMENT = 40
 
 
@@ -24,6 +26,19 @@ def list_quotes(
     return list_stored_quotes(
         quotes_folder_of(context), context.store, teams=teams, job=job, before=before, count=count
     )
+
+
+def list_job_quotes(context: QueryContext, job: str, team: str) -> tuple[StoredQuote, ...]:
+    """Return the latest quotes of a team's job, the last accepted one first; none if the reader may not see them.
+
+    InvalidInputError for a damaged one.
+    """
+    if not context.identity.teams(Permission.READ_QUOTES).admits(team):
+        return ()
+    folder = quotes_folder_of(context)
+    quotes = list_stored_quotes(folder, context.store, teams=(team,), job=job, count=MOST_OF_JOB)
+    accepted = next((quote.name for quote in quotes if quote.acceptance is not None), "")
+    return tuple(sorted(quotes, key=lambda quote: quote.name != accepted))
 
 
 def find_quote(context: QueryContext, name: str) -> StoredQuote:

@@ -82,7 +82,11 @@ async def _draw(
 ) -> CachedAnswer | None:
     """Return the page of a job or an attempt, shared for a moment; None where there is none that may be seen."""
     context = site.asked_by(request)
-    seen = context.identity.require(Permission.READ_JOBS), context.identity.teams(Permission.READ_PLANS)
+    seen = (
+        context.identity.require(Permission.READ_JOBS),
+        context.identity.teams(Permission.READ_PLANS),
+        context.identity.teams(Permission.READ_QUOTES),
+    )
     frame = site.frame(request, "/jobs", data_links=data_links)
 
     def make() -> CachedAnswer | None:

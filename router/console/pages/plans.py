@@ -39,6 +39,7 @@ from router.app.queries.plans import (
 )
 from router.console.answers import CachedAnswer
 from router.console.error_answers import answer_error
+from router.console.job_work import view_job_quotes
 from router.console.site import ConsoleSite
 from router.planning.document.plan_names import NIGHT
 from router.planning.explain.changes import PlanDiff
@@ -203,18 +204,23 @@ async def _plan_page(site: ConsoleSite, request: Request, name: str, *, is_long:
 async def _planned_job_page(site: ConsoleSite, request: Request, name: str, job: str) -> Response:
     """Return the page of a job within a plan: why it is there, and what else it could do."""
     context = site.asked_by(request)
-    seen = context.identity.require(Permission.READ_PLANS), context.identity.teams(Permission.READ_JOBS)
+    seen = (
+        context.identity.require(Permission.READ_PLANS),
+        context.identity.teams(Permission.READ_JOBS),
+        context.identity.teams(Permission.READ_QUOTES),
+    )
     frame = site.frame(request, "/tonight")
 
     def make_page() -> CachedAnswer | None:
         stored = find_plan(context, name)
-        if stored is None:
+        planned = None if stored is None else next((each for each in stored.plan.jobs if each.job == job), None)
+        if stored is None or planned is None:
             return None
         url = None
         if context.identity.may(Permission.READ_JOBS):
             url = job_url(job) if has_run(context, job) else ""
-        text = planned_job_page(stored.plan, stored.digest, job, url, frame)
-        return None if text is None else CachedAnswer.of(text, HTML)
+        quotes = view_job_quotes(context, job, planned.team)
+        return CachedAnswer.of(planned_job_page(stored.plan, stored.digest, planned, url, frame, quotes), HTML)
 
     answer = await site.recent.get(("planned job", id(site), name, job, seen, frame), make_page)
     if answer is None:
