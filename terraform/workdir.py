@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from pricing.atomic_file import publish_folder, write_atomic
+from pricing.atomic_file import make_private_folder, publish_folder, write_atomic
 from terraform.cli_config import PluginSources, render_cli_config
 from terraform.errors import RunDirectoryError, StateLostError
 from terraform.render import MAIN, SECRET_FILES, SECRETS, VALUES, render
@@ -46,11 +46,11 @@ def prepare(
     if not source.is_dir():
         raise RunDirectoryError(f"there is no module for {spec.cloud} in {modules}")
     with _errors_explained(directory):
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_folder(directory)
         directory.chmod(0o700)
         _check_owner(directory, spec.attempt)
         if settings.cache is not None:
-            settings.cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private_folder(settings.cache)
         _copy_module(source, directory / MODULE)
         for name, text in render(spec, f"./{MODULE}").items():
             write_atomic(directory / name, text, 0o600 if name in SECRET_FILES else 0o644)

@@ -47,7 +47,7 @@ def write_demo_home(home: Path) -> None:
 
 
 def _copy_folder(source: Traversable, folder: Path) -> None:
-    folder.mkdir(exist_ok=True)
+    make_private_folder(folder)
     for each in source.iterdir():
         if each.is_dir():
             _copy_folder(each, folder / each.name)

@@ -204,6 +204,7 @@ def fit(
     for 14 days, for 80 % of the time (observations at most 30 minutes apart). The fit takes about a minute, and quotes
     use it for 31 days. Exit codes: 0; 1 too few observations (quotes keep their assumptions); 2 invalid input.
     """
+    from pricing.atomic_file import make_private_folder
     from router.app.fit_availability import ENOUGH, ENOUGH_WATCHED, fit_recorded_pools, recorded_pools
     from router.cli.console import write_output_file
     from router.prices.data_folders import hazard_fit_file, history_folder
@@ -223,7 +224,7 @@ def fit(
     model = fit_recorded_pools(data)
     text = fit_to_json(model)
     file = hazard_fit_file()
-    file.parent.mkdir(parents=True, exist_ok=True)
+    make_private_folder(file.parent)
     write_output_file(file, text.encode())
     if output is FitFormat.JSON:
         console.out(text)

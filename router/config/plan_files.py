@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 
-from pricing.atomic_file import write_atomic
+from pricing.atomic_file import make_private_folder, write_atomic
 from pricing.problems import InvalidInputError
 from router.files.missing_file import missing_file
 from router.planning.document.plan import Plan
@@ -127,5 +127,5 @@ def read_acceptance(folder: Path, name: str) -> QuoteAcceptance | None:
 
 
 def _put(path: Path, text: str) -> None:
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private_folder(path.parent)
     write_atomic(path, text)

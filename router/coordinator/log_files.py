@@ -6,6 +6,8 @@ import os
 from contextlib import closing, suppress
 from pathlib import Path
 
+from pricing.atomic_file import make_private_folder
+
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0)
 
 
@@ -20,8 +22,7 @@ def write_log(path: Path, text: bytes, *, size: int, missing: int = 0) -> int:
     ``missing`` bytes of output never arrived: one line says so. Another one says so if the file was shorter than
     ``size``. Raises ``OSError``, and the file is then as long as before, if the disk allows that much.
     """
-    for folder in (path.parent.parent, path.parent):
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private_folder(path.parent)
     with closing(_LogFile(path)) as file:
         length = file.length()
         start = min(length, size)

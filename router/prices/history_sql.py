@@ -125,7 +125,7 @@ def publish_part(folder: Path, month: str, number: int, write: Callable[[Path], 
     Nothing stays if it fails.
     """
     place = folder / f"month={month}"
-    place.mkdir(exist_ok=True)
+    make_private_folder(place)
     path = place / f"part-{number:09d}-{uuid.uuid4().hex[:8]}.parquet"
     temporary = place / f".{path.name}.part"
     try:

@@ -310,6 +310,40 @@ def test_a_home_that_does_not_exist_is_made_by_commands_that_store_and_they_say_
     assert command.run("ledger", "list").exit_code == ExitCode.OK
 
 
+JOB, AT = (
+    ROOT / "examples" / "nightly" / "bert-large-pretraining.yaml",
+    ("--book", "embedded", "--now", "2026-11-21T18:00Z"),
+)
+FIRST = (
+    ("plan", JOB, *AT, "--out", "plan.json"),
+    ("quote", JOB, *AT),
+    ("prices", "refresh", "--cloud", "sandbox"),
+    ("bills", "import", ROOT / "examples" / "showback" / "bill-aws.csv"),
+    ("ledger", "add", "fees.yaml"),
+    ("budget", "set", "500", "--team", "research"),
+    ("token", "make", "ana", "--grant", "viewer"),
+    ("quotas", "--cloud", "sandbox"),
+)
+
+
+@pytest.mark.parametrize("words", FIRST, ids=lambda words: " ".join(map(str, words[:2])))
+def test_all_folders_of_a_home_are_for_its_user_alone_whichever_command_is_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str | Path, ...]
+) -> None:
+    (tmp_path / "fees.yaml").write_text("entries:\n  - {kind: fee, usd: 5, period: 2026-12, reason: support}\n")
+    home = tmp_path / "above" / "home"
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("STEPFARE_HOME", str(home))
+    before = os.umask(0o022)
+    try:
+        done = command.run(*words)
+    finally:
+        os.umask(before)
+    assert done.exit_code == ExitCode.OK, done.stderr
+    folders = [home.parent, home, *(path for path in home.rglob("*") if path.is_dir())]
+    assert {str(path): path.stat().st_mode & 0o777 for path in folders} == dict.fromkeys(map(str, folders), 0o700)
+
+
 def test_the_doctor_does_not_say_that_all_is_well_where_no_cloud_answers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import errno
 import os
 import signal
@@ -20,6 +21,7 @@ from pricing.atomic_file import (
     sync_folder,
     write_atomic,
 )
+from tests.support.repository import ROOT
 
 
 def test_content_is_replaced_and_nothing_else_is_left(tmp_path: Path) -> None:
@@ -162,3 +164,37 @@ def test_a_private_folder_is_so_with_all_that_is_made_above_it(tmp_path: Path) -
     made = (folder, folder.parent, folder.parent.parent)
     assert {stat.S_IMODE(each.stat().st_mode) for each in made} == {0o700}
     assert tmp_path.stat().st_mode == before
+
+
+# These make folders of the user's, of a machine that trains, or of a checkpoint store: none lies in STEPFARE_HOME.
+ELSEWHERE = (
+    "router/agent",
+    "router/demo",
+    "router/app/starter_folder.py",
+    "router/checkpoints/object_store.py",
+    "router/cli/demo.py",
+)
+
+
+def makes_open_folder(call: ast.Call) -> bool:
+    """Whether the call makes a folder that others may read, or folders above it that they may."""
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+    given = {each.arg for each in call.keywords}
+    return name == "makedirs" or (name == "mkdir" and ("parents" in given or "mode" not in given))
+
+
+def test_only_the_helper_makes_folders_above_others_in_a_home() -> None:
+    """``mkdir(mode=0o700, parents=True)`` made a home that others could read."""
+    files = {
+        str(path.relative_to(ROOT)): path
+        for package in ("pricing", "providers", "terraform", "router")
+        for path in (ROOT / package).rglob("*.py")
+    }
+    found = [
+        f"{name}:{call.lineno}"
+        for name, path in files.items()
+        if not name.startswith(ELSEWHERE)
+        for call in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(call, ast.Call) and makes_open_folder(call)
+    ]
+    assert found == [], "use pricing.atomic_file.make_private_folder"

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from pathlib import Path
 
-from pricing.atomic_file import publish_folder
+from pricing.atomic_file import make_private_folder, publish_folder
 from router.controller.workspace.run_folders import run_directories
 from router.state.errors import StateError
 from router.state.state_backup import StoredFile, split_file
@@ -54,11 +54,11 @@ def restore_files(runs: Path, files: Iterable[StoredFile]) -> tuple[str, ...]:
 
 
 def _write_directory(new: Path, name: str, files: Iterable[StoredFile]) -> None:
-    new.mkdir(mode=0o700, parents=True)
+    make_private_folder(new)
     last = ""
     for file in files:
         path = new / Path(file.path).relative_to(name)
-        path.parent.mkdir(mode=0o700, exist_ok=True)
+        make_private_folder(path.parent)
         flag = os.O_APPEND if file.path == last else os.O_EXCL
         with os.fdopen(os.open(path, os.O_CREAT | os.O_WRONLY | flag, file.mode), "wb") as stream:
             stream.write(file.content)
