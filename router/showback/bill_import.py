@@ -339,7 +339,8 @@ def _gap(name: str, finding: FocusFinding, tally: FindingTally) -> BillGap:
 def _refuse_unusable_rows(path: Path, batch: Batch, rows: TypedBatch, opened: FocusLayout) -> None:
     """Raise InvalidInputError for rows that no report could use: they would be missing from its sums, or stop it.
 
-    A cost is written that cannot be read, or no period is left that can.
+    A cost or a billing period is written that cannot be read, or no period is left that can. Without the billing
+    period nobody could tell a later version of the bill from another bill.
     """
     edges = [[rows.column(f"{period}Period{edge}") for period in ("Charge", "Billing")] for edge in ("Start", "End")]
     begins, ends = (pc.coalesce(*columns) for columns in edges)
@@ -348,10 +349,11 @@ def _refuse_unusable_rows(path: Path, batch: Batch, rows: TypedBatch, opened: Fo
     for mark in rows.marks:
         if mark.rule != "unreadable" or mark.column not in (*COSTS, *PERIODS):
             continue
-        own = mark if mark.column in COSTS else replace(mark, rows=mark.rows[np.isin(mark.rows, without)])
+        if mark.column.startswith("ChargePeriod"):  # The billing period stands in for it where it can be read.
+            mark = replace(mark, rows=mark.rows[np.isin(mark.rows, without)])
         why = "" if mark.column in COSTS else _WRITE_TIMES
-        tally = FindingTally(len(own.rows))
-        tally.add_mark(own, batch, opened.sources)
+        tally = FindingTally(len(mark.rows))
+        tally.add_mark(mark, batch, opened.sources)
         problems += [Problem(each.place(str(path)), each.column, each.what, why or each.why) for each in tally.findings]
     if not problems and len(without):
         what = f"has neither a charge period nor a billing period ({format_count(len(without), 'such row')})"

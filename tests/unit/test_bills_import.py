@@ -287,6 +287,27 @@ def test_a_row_of_which_no_period_can_be_read_is_refused_before_any_report_fails
 
 
 @pytest.mark.parametrize("edge", ["Start", "End"])
+@pytest.mark.parametrize("moment", ["4/1/25", "2023-02-01T30:00:00Z", "soon"])
+def test_a_billing_period_that_cannot_be_read_is_refused_although_charge_periods_can(
+    edge: str, moment: str, store: BillStore, tmp_path: Path
+) -> None:
+    """It says which bill the row is of: without it a later delivery would stand beside the bill and count twice."""
+
+    def write(rows: list[Row]) -> None:
+        for row in rows[4:]:
+            row[f"BillingPeriod{edge}"] = moment
+
+    path = changed(tmp_path / "f.csv", write, version="1.2")
+    with pytest.raises(InvalidInputError) as refused:
+        take(store, path)
+    assert [str(problem) for problem in refused.value.problems] == [
+        f"{path}:{line}: BillingPeriod{edge}: {moment!r} cannot be read (write times as 2026-11-21T18:00:00Z)"
+        for line in range(6, 11)
+    ]
+    assert store.bills() == ()
+
+
+@pytest.mark.parametrize("edge", ["Start", "End"])
 def test_a_row_without_any_period_is_refused(edge: str, store: BillStore, tmp_path: Path) -> None:
     def clear(rows: list[Row]) -> None:
         rows[4] |= {f"BillingPeriod{edge}": "NULL", f"ChargePeriod{edge}": ""}
