@@ -231,6 +231,14 @@ def _processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+@dataclass(frozen=True, slots=True)
+class QuotedPlanRequest:
+    """A plan request for a quoted job; ``is_confined`` where the job may use fewer gangs or markets than it says."""
+
+    request: PlanRequest
+    is_confined: bool
+
+
 def plan_request_of(
     quote: Quote,
     ceiling: Usd,
@@ -241,7 +249,7 @@ def plan_request_of(
     quotas: str | None = None,
     runs: RunReader = read_no_runs,
     document: str | None = None,
-) -> PlanRequest:
+) -> QuotedPlanRequest:
     """Return a plan request for the quoted job, on today's prices; ``quotas``, ``runs`` are as in QuoteOptions.
 
     The ceiling lowers the job's own budget, never raises it; ``held`` adds the budgets that the state knows. The job
@@ -265,7 +273,7 @@ def plan_request_of(
     capped = keep_to_places(cap_job(job, quote.deadline, ceiling), quote.places)
     reserved = any(place.market == Market.RESERVED.value for place in quote.places)
     limits = read.limits if reserved else read.limits.model_copy(update={"reservations": ()})
-    return PlanRequest(
+    request = PlanRequest(
         jobs=(capped,),
         book=book,
         limits=held(limits),
@@ -273,6 +281,7 @@ def plan_request_of(
         limit_sources=read.sources,
         experience=learn(runs(book), (capped,), book, now),
     )
+    return QuotedPlanRequest(request, (capped.gang, capped.market, limits) != (job.gang, job.market, read.limits))
 
 
 def cap_job(job: Job, deadline: datetime, ceiling: Usd) -> Job:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Sequence
-from dataclasses import asdict
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
@@ -86,7 +85,7 @@ def find_stored_quote(
 def quotes_content(quotes: Sequence[StoredQuote]) -> dict[str, Any]:
     """Return quotes with their acceptances as plain data, in this order."""
     rows = [
-        {**quote_content(q.quote), "accepted": asdict(q.acceptance) if q.acceptance is not None else None}
+        {**quote_content(q.quote), "accepted": q.acceptance.content if q.acceptance is not None else None}
         for q in quotes
     ]
     return {"quotes": rows}
@@ -113,7 +112,7 @@ def put_acceptance(
     """
     if stored.acceptance is not None and not replaces:
         return False
-    is_accepted = store.quotes.accept(stored.name, json.dumps(asdict(acceptance), sort_keys=True), replaces=replaces)
+    is_accepted = store.quotes.accept(stored.name, json.dumps(acceptance.content, sort_keys=True), replaces=replaces)
     if stored.document is not None and not is_accepted:
         return False
     if (folder / f"{stored.name}.json").exists():

@@ -99,12 +99,14 @@ def accept_stored_quote(
         text = plan_to_json(plan)
         console.write(text, out)
         store_plan(plan, text, prepared.request.jobs, prepared.limits_to_store)
-        record_acceptance(context, prepared, plan, replaces=True)
+        accepted = record_acceptance(context, prepared, plan, replaces=True)
     console.note(
         f"{prepared.stored.name} accepted: {quote.job} by {quote.deadline:%Y-%m-%d %H:%MZ}, expected to "
         f"cost at most ${prepared.ceiling.dollars():,.2f}"
     )
     console.note(f"run by {quote.run_policy}, which the quote was made for")
+    if accepted.note:
+        console.note(accepted.note)
     console.out(plan_table(plan, console.screen()))
     return int(ExitCode.OK)
 

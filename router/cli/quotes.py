@@ -105,6 +105,8 @@ def show(
         console.out(
             f"accepted {accepted.at} by {accepted.who}, ceiling ${accepted.ceiling_usd}, plan {accepted.plan[:12]}"
         )
+        if accepted.note:
+            console.out(accepted.note)
 
 
 class CalibrationFormat(StrEnum):

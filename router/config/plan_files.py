@@ -57,7 +57,8 @@ class QuoteAcceptance:
     """The acceptance of a quote as a plan.
 
     ``at`` (UTC, ISO) is when, ``who`` by whom; ``plan`` is the plan's digest, ``job_digest`` that of the job in it, and
-    ``ceiling_usd`` the ceiling of the job's cost in dollars.
+    ``ceiling_usd`` the ceiling of the job's cost in dollars. ``note`` says why the plan expects another cost than the
+    quote said of a plan, "" where it does not.
     """
 
     quote_id: str
@@ -66,6 +67,12 @@ class QuoteAcceptance:
     plan: str
     job_digest: str
     ceiling_usd: str
+    note: str = ""
+
+    @property
+    def content(self) -> dict[str, str]:
+        """Return the acceptance as plain data, without an empty note."""
+        return {name: text for name, text in asdict(self).items() if name != "note" or text}
 
     @property
     def moment(self) -> datetime:
@@ -109,7 +116,7 @@ def read_quote(path: Path) -> Quote:
 
 def store_acceptance(folder: Path, acceptance: QuoteAcceptance) -> None:
     """Store that a quote was accepted; a later acceptance replaces an earlier one."""
-    _put(folder / f"{acceptance.quote_id}{_ACCEPTED}", json.dumps(asdict(acceptance), indent=2, sort_keys=True) + "\n")
+    _put(folder / f"{acceptance.quote_id}{_ACCEPTED}", json.dumps(acceptance.content, indent=2, sort_keys=True) + "\n")
 
 
 def read_acceptance(folder: Path, name: str) -> QuoteAcceptance | None:

@@ -23,6 +23,7 @@ from router.jobs.gang import GangOption
 from router.prices import history
 from router.quotes.quote import Somewhere
 from router.quotes.quote_json import quote_schema
+from router.render.tables import format_usd
 from router.spot.live.selection import default_run_policy
 from router.spot.policies.rules import QUOTED_RULE
 from tests.support.command import NOW, run, write_job
@@ -228,6 +229,54 @@ def test_what_is_accepted_is_the_gang_and_the_market_that_were_quoted(tmp_path: 
     places = json.loads(run("quotes", "show", identity, "-o", "json").stdout)["places"]
     quoted = {(place["accelerator"], place["accelerators"], place["market"]) for place in places}
     assert {(line.accelerator, line.accelerators, line.market) for line in read_plan(out).lines} <= quoted
+
+
+def test_a_plan_that_costs_something_else_than_the_quote_said_of_a_plan_says_why(tmp_path: Path) -> None:
+    """A plan of the job alone may fall back on 16 H100, which the quote does not count on, and nothing will start."""
+    path = tmp_path / "job.yaml"
+    path.write_text(
+        """name: nordic-13b-sft
+team: nordic
+steps: 6000
+deadline: +60h
+budget: "$1500"
+workload:
+  transformer: {parameters: 13B, layers: 40, hidden: 5120, sequence_length: 4096, tokens_per_step: 524288}
+gang: {accelerators: {H100: [8, 16], H200: 8, A100-80GB: [16, 32]}}
+checkpoint: {write_gib_per_s: 2}
+data: {uri: "s3://nordic/text", at: aws/eu-west-1, gib: 120}
+residency: {allow: [EEA]}
+""",
+        encoding="utf-8",
+    )
+    asked = json.loads(quote(path, "-o", "json").stdout)["quotes"][0]
+    out = tmp_path / "plan.json"
+    accepted = run("quote", "--accept", asked["quote_id"], "--out", out, *BOOK, "--now", NOW)
+    assert accepted.exit_code == 0, accepted.stderr
+    plan = read_plan(out)
+    fallbacks = {(line.fallback.accelerator, line.fallback.accelerators) for line in plan.lines if line.fallback}
+    assert fallbacks <= {(place["accelerator"], place["accelerators"]) for place in asked["places"]}
+    note = (
+        f"the quote says {format_usd(Usd.parse(asked['plan_usd']))} for a plan, and this one expects "
+        f"{format_usd(plan.cost_usd)}: it keeps to the gangs and markets that the quote counts on (8 x H200), also for "
+        "its fallback"
+    )
+    assert note in " ".join(accepted.stderr.split())
+    assert note in " ".join(run("quotes", "show", asked["quote_id"]).stdout.split())
+    assert json.loads(run("quotes", "list", "-o", "json").stdout)["quotes"][0]["accepted"]["note"] == note
+
+
+def test_a_plan_that_costs_what_the_quote_said_has_no_note(tmp_path: Path) -> None:
+    path = write_job(tmp_path, "llama-7b", steps=9000)
+    asked = json.loads(quote(path, "--by", "+2d", "-o", "json").stdout)["quotes"][0]
+    out = tmp_path / "plan.json"
+    accepted = run("quote", "--accept", asked["quote_id"], "--out", out, *BOOK, "--now", NOW)
+    assert accepted.exit_code == 0, accepted.stderr
+    assert format_usd(read_plan(out).cost_usd) == format_usd(Usd.parse(asked["plan_usd"]))
+    assert "the quote says" not in accepted.stderr
+    assert "note" not in json.loads(run("quotes", "list", "-o", "json").stdout)["quotes"][0]["accepted"]
+    again = run("quote", "--accept", asked["quote_id"], "--out", out, *BOOK, "--now", LATER)
+    assert "less time is left" in " ".join(again.stderr.split())
 
 
 def test_an_accepted_quote_takes_no_reservation_that_it_does_not_count_on(tmp_path: Path) -> None:

@@ -231,6 +231,13 @@ def test_a_quote_is_accepted_once_and_its_plan_is_kept(context: QueryContext, tm
     assert f"/plans/plan-{made['plan'][:12]}" in shown
     assert 'action="/quotes/' + name + '/acceptance"' not in shown
     assert f"accepted {made['at']} by somebody" in run("quotes", "show", name).stdout
+    assert ("note" in made, "Its cost" in shown) == (False, False)
+    acceptance = find_quote(context, name).acceptance
+    assert acceptance is not None
+    noted = replace(acceptance, note="the quote says $1.00 for a plan, and this one expects $2.00")
+    assert context.store.quotes.accept(name, json.dumps(noted.content), replaces=True)
+    assert f"Its cost: {noted.note}." in client.get(f"/quotes/{name}", headers=PAGE).text
+    assert client.get(f"/api/v1/quotes/{name}/acceptance").json()["note"] == noted.note
 
 
 class StoppedWorker(ThreadWorker):

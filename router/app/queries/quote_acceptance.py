@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from pricing.money import Usd
+from pricing.money import NANOS_PER_CENT, Usd
 from pricing.problems import InvalidInputError
 from router.access.identity import Permission
 from router.app.budgets import BooksFolders, BudgetConstraints, budget_constraints
@@ -29,6 +29,7 @@ from router.planning.document.plan_names import QUOTE
 from router.planning.planner import PlanRequest, make_plan
 from router.planning.problem.current_use import peak_use
 from router.render.plan_text import describe_relaxation
+from router.render.tables import format_usd
 
 Progress = Callable[[str], None]
 
@@ -87,11 +88,15 @@ class AcceptanceInputs:
 
 @dataclass(frozen=True, slots=True)
 class PreparedAcceptance:
-    """A quote that may be accepted now, with the ceiling and the request of its plan."""
+    """A quote that may be accepted now, with the ceiling and the request of its plan.
+
+    ``is_confined``: the job says more gangs or markets than the quote counts on, which the plan keeps to.
+    """
 
     stored: StoredQuote
     ceiling: Usd
     request: PlanRequest
+    is_confined: bool
     inputs: AcceptanceInputs
     limits: Path | Limits | None = None
 
@@ -120,7 +125,7 @@ def prepare_acceptance(
     limit = _ceiling_of(stored, ceiling)
     limits = _limits_of(context, stored, inputs)
     reads_files = bool(quote.files) and (inputs.reads_files or stored.document is None)
-    request = plan_request_of(
+    quoted = plan_request_of(
         quote,
         limit,
         inputs.book,
@@ -131,9 +136,10 @@ def prepare_acceptance(
         inputs.runs,
         document=None if reads_files else stored.document,
     )
+    request = quoted.request
     promised = find_promised_machines(context, quote.job, inputs.now)
     beside = peak_use(promised, inputs.now, quote.deadline, request.book, request.limits)
-    return PreparedAcceptance(stored, limit, replace(request, beside=beside), inputs, limits)
+    return PreparedAcceptance(stored, limit, replace(request, beside=beside), quoted.is_confined, inputs, limits)
 
 
 def plan_quote(prepared: PreparedAcceptance, progress: Progress) -> Plan:
@@ -171,6 +177,29 @@ def _later_words(prepared: PreparedAcceptance, plan: Plan, begin: datetime) -> t
     )
 
 
+def describe_other_cost(prepared: PreparedAcceptance, plan: Plan) -> str:
+    """Return why the plan expects another cost than the quote said of a plan; "" where it does not, to the cent."""
+    quote = prepared.stored.quote
+    if quote.plan_usd is None or abs(plan.cost_usd.nanos - quote.plan_usd.nanos) <= NANOS_PER_CENT:
+        return ""
+    reasons = []
+    if prepared.is_confined:
+        gangs = dict.fromkeys(f"{place.accelerators} x {place.accelerator}" for place in quote.places)
+        also = ", also for its fallback" if any(line.fallback is not None for line in plan.lines) else ""
+        reasons.append(f"it keeps to the gangs and markets that the quote counts on ({', '.join(gangs)}){also}")
+    if prepared.request.book.digest != quote.book_digest:
+        reasons.append("prices are those of another book")
+    if prepared.inputs.now > quote.asked_at:
+        reasons.append("less time is left")
+    if prepared.request.beside:
+        reasons.append("other jobs hold machines, or are planned to")
+    if prepared.inputs.limits_file is not None or prepared.inputs.quotas is not None:
+        reasons.append("other limits were given")
+    why = "; ".join(reasons) or "it keeps to budgets as well, and learns from runs since"
+    quoted, planned = format_usd(quote.plan_usd), format_usd(plan.cost_usd)
+    return f"the quote says {quoted} for a plan, and this one expects {planned}: {why}"
+
+
 def record_acceptance(
     context: QueryContext, prepared: PreparedAcceptance, plan: Plan, *, replaces: bool
 ) -> QuoteAcceptance:
@@ -186,6 +215,7 @@ def record_acceptance(
         plan_content(plan)["digest"],
         prepared.request.jobs[0].digest,
         str(prepared.ceiling),
+        describe_other_cost(prepared, plan),
     )
     if not put_acceptance(quotes_folder_of(context), context.store, stored, acceptance, replaces=replaces):
         raise _accepted_before(find_quote(context, stored.name))

@@ -75,6 +75,7 @@ class StoredAcceptance(BaseModel):
     plan: str = Field(description="Digest of the plan.")
     job_digest: str
     ceiling_usd: str
+    note: str = Field(default="", description="Why the plan expects another cost than the quote said of a plan.")
 
 
 def make_router(site: ConsoleSite) -> APIRouter:
@@ -112,7 +113,7 @@ def make_router(site: ConsoleSite) -> APIRouter:
         made = stored.acceptance
         if made is None:
             return answer_error(request, 404, f"{stored.name} was not accepted", "POST to this URL accepts it")
-        return Response(StoredAcceptance.model_validate(made, from_attributes=True).model_dump_json(), media_type=JSON)
+        return Response(StoredAcceptance(**made.content).model_dump_json(exclude_unset=True), media_type=JSON)
 
     @router.post(
         "/quotes/{name}/acceptance", status_code=202, summary="Accept a quote: make its plan", response_model=TaskAnswer
