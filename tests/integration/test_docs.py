@@ -107,6 +107,33 @@ def test_commands_in_the_text_exist_with_their_options(page: Path) -> None:
         assert {word.split("=")[0] for word in rest if re.match(r"--?[a-z]", word)} <= options, shown
 
 
+def test_what_pages_and_schedules_plan_from_the_last_plan_is_the_night() -> None:
+    """A plan without a name is a trial: the console does not show it, and quotes are not under its limits."""
+    files = [*current_pages(), *sorted((ROOT / "examples" / "schedule").iterdir())]
+    lines = [(_name(path), line) for path in files for line in path.read_text(encoding="utf-8").splitlines()]
+    planned = [(name, line) for name, line in lines if "--since last" in line and "--out" in line]
+    assert {"docs/guides/platform-team.md", "examples/schedule/nightly-plan.sh"} <= {name for name, _ in planned}
+    assert [(name, line) for name, line in planned if "--name night" not in line] == []
+
+
+def test_help_names_jobs_of_the_examples() -> None:
+    files = (ROOT / "examples").rglob("*.yaml")
+    jobs = re.findall(r"^name: (\S+)", "\n".join(path.read_text(encoding="utf-8") for path in files), re.MULTILINE)
+    helps = [_command(words.split())[0].help or "" for words in _all_commands()]
+    named = {name for text in helps for name in re.findall(r"\bllama[\w-]*", text)}
+    assert named
+    # Behind the name of a job an attempt has a dash and digits.
+    assert [name for name in named if not any(name == job or name.startswith(f"{job}-") for job in jobs)] == []
+
+
+def test_no_page_table_or_help_names_a_job_that_never_was() -> None:
+    """`llama-7b` stood in help and in pages, and no file had it."""
+    folders = ("docs", "examples", "notebooks", "pricing", "providers", "router", "terraform")
+    paths = [path for folder in folders for path in (ROOT / folder).rglob("*") if "__pycache__" not in path.parts]
+    texts = [path for path in (ROOT / "README.md", *paths) if path.is_file()]
+    assert [_name(path) for path in texts if b"llama-7b" in path.read_bytes().lower()] == []
+
+
 def test_the_page_on_commands_has_each_of_them() -> None:
     table = (DOCS / "commands.md").read_text(encoding="utf-8").partition("## Which command")[2].partition("## Exit")[0]
     shown = re.findall(r"`stepfare ([a-z -]+)`", table)
