@@ -30,9 +30,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-# Sums must not depend on the number of cores of a machine. numpy reads these variables when it is imported.
+# Sums must not depend on the number of cores of a machine, nor on kernels that the process which starts it chose for
+# itself: they are compared to the last bit. numpy reads these variables when it is imported.
 for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_name, "1")  # noqa: TID251  (a program of its own: its edge)
+for _name in ("OPENBLAS_CORETYPE", "NPY_DISABLE_CPU_FEATURES"):
+    os.environ.pop(_name, None)  # noqa: TID251
 
 import numpy as np  # noqa: E402
 
