@@ -154,3 +154,13 @@ def test_the_workflow_calls_what_lies_beside_it() -> None:
     steps = [step.get("run", "") for job in workflow["jobs"].values() for step in job["steps"]]
     called = {name for step in steps for name in re.findall(r"ci/([\w-]+\.sh)", step)}
     assert called == {path.name for path in (EXAMPLES / "schedule").glob("*.sh")}
+
+
+def test_the_night_of_the_workflow_finds_the_plan_of_the_night_before() -> None:
+    """Each run has a machine of its own: without the home of the last one, --since last would find nothing."""
+    night = yaml.safe_load((EXAMPLES / "schedule" / "nightly-plan.yml").read_text())["jobs"]["night"]
+    (cache,) = (step["with"] for step in night["steps"] if step.get("uses", "").startswith("actions/cache@"))
+    assert night["env"]["STEPFARE_HOME"].endswith(f"/{cache['path']}")
+    # The key is new each night, so that the home is stored again; the one before is found by what it begins with.
+    assert cache["key"].startswith(cache["restore-keys"])
+    assert "--since last" in (EXAMPLES / "schedule" / "nightly-plan.sh").read_text()
