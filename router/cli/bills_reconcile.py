@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from datetime import date
 from decimal import Decimal, InvalidOperation
 from enum import StrEnum
@@ -112,7 +113,7 @@ def reconcile(
 def _build_view(query: object, result: object, tolerance: ReconcileTolerance) -> ReconcileView:
     from router.app.reconcile import MonthReconciliation
     from router.render.bills_reconcile_text import ReconcileQuery, ReconcileView
-    from router.showback.reconcile.currencies import convert_currencies
+    from router.showback.reconcile.currencies import convert_comparisons, convert_currencies
     from router.showback.reconcile.findings import collect_findings
     from router.showback.reconcile.variance import compute_variances
 
@@ -120,12 +121,13 @@ def _build_view(query: object, result: object, tolerance: ReconcileTolerance) ->
     assert isinstance(result, MonthReconciliation)
     summed = convert_currencies(result.grains, query.rates)
     by_group = compute_variances(summed, query.by)
+    outcome = replace(result.outcome, compared=convert_comparisons(result.outcome.compared, query.rates))
     return ReconcileView(
         query,
-        result.outcome,
+        outcome,
         by_group,
         compute_variances(summed, ()),
-        collect_findings(by_group, result.outcome, tolerance),
+        collect_findings(by_group, outcome, tolerance),
     )
 
 

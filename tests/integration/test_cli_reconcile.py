@@ -176,6 +176,24 @@ def test_findings_fail_only_where_that_was_asked_for(home: Path) -> None:
     assert home.is_dir()
 
 
+def test_a_named_rate_compares_a_bill_of_another_currency(home: Path, tmp_path: Path) -> None:
+    """Ten hours are metered at 27.52, so 275.20 dollars; 10 x 25.50 euros are 276.93 of them at 1.086, within 1 %."""
+    arn = "arn:aws:ec2:us-east-1:111122223333:instance/i-0abc"
+    euros = {"billing_currency": "EUR", "pricing_currency": "EUR"}
+    rows = [charge(number, number + 1, Decimal("25.50"), arn, **euros) for number in range(10)]
+    path = tmp_path / "euros.csv"
+    write_csv(path, rows, "1.2")
+    assert run("bills", "import", path).exit_code == ExitCode.OK
+    assert "billed in EUR, reckoned in USD; name a rate to compare" in " ".join(reconcile().stdout.split())
+    same, dearer = (reconcile("--rate", f"EUR={rate}@2026-11-30").stdout for rate in ("1.086", "1.2"))
+    assert "name a rate" not in same + dearer
+    assert "bill-price" not in same
+    assert "bill-price: research llama: +30.80 of 275.20 USD" in dearer
+    compared = json.loads(reconcile("--rate", "EUR=1.2@2026-11-30", "-o", "json").stdout)["bill_prices"]
+    assert [(each["currency"], each["metered_currency"]) for each in compared] == [("USD", "USD")]
+    assert home.is_dir()
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -12,6 +12,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 from router.showback.reconcile.aggregates import FactAggregate, round_fraction
+from router.showback.reconcile.outcome import PriceComparison
 
 _PLACES = 24
 
@@ -36,10 +37,28 @@ def convert_currencies(
     return tuple(_convert(aggregate, rates.get(aggregate.currency)) for aggregate in aggregates)
 
 
+def convert_comparisons(
+    comparisons: Iterable[PriceComparison], rates: Mapping[str, ExchangeRate]
+) -> tuple[PriceComparison, ...]:
+    """Convert either side of the comparisons whose currency ``rates`` has; the others stay."""
+    return tuple(_convert_comparison(each, rates) for each in comparisons)
+
+
+def _convert_comparison(each: PriceComparison, rates: Mapping[str, ExchangeRate]) -> PriceComparison:
+    billed, metered = rates.get(each.currency), rates.get(each.metered_currency)
+    if billed is not None:
+        each = replace(each, currency=billed.into, invoiced=_at_rate(each.invoiced, billed))
+    if metered is not None:
+        each = replace(each, metered_currency=metered.into, metered=_at_rate(each.metered, metered))
+    return each
+
+
 def _convert(aggregate: FactAggregate, rate: ExchangeRate | None) -> FactAggregate:
     if rate is None:
         return aggregate
-    money = (
-        None if aggregate.money is None else round_fraction(Fraction(aggregate.money) * Fraction(rate.rate), _PLACES)
-    )
+    money = None if aggregate.money is None else _at_rate(aggregate.money, rate)
     return replace(aggregate, currency=rate.into, money=money)
+
+
+def _at_rate(money: Decimal, rate: ExchangeRate) -> Decimal:
+    return round_fraction(Fraction(money) * Fraction(rate.rate), _PLACES)
