@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from decimal import Decimal
+from functools import partial
 
 from pricing.units import format_count
 from router.render.month_answer import Words, change_sentence, month_sentence, month_tiles, plain_words
@@ -34,7 +35,7 @@ from router.showback.report.values import (
     sum_known,
 )
 
-# Rows of a section that text shows; json has all.
+# Rows of a section that a terminal shows; a pipe or file gets all that are asked for with wide.
 MOST = 20
 _LONGEST, _SHORTEST = 22, 12
 # The totals come last, where they stay visible in a terminal.
@@ -85,12 +86,16 @@ def _tiles(month: MonthPage, screen: Screen) -> Iterator[str]:
 
 
 def as_wide(report: ShowbackReport, screen: Screen = PLAIN) -> str:
-    """Return the sections that have rows, each as wide as fits; the totals come last."""
+    """Return the sections that have rows, each as wide as fits; the totals come last.
+
+    A terminal gets the first rows of a section, a pipe or file all.
+    """
+    most = None if screen is PLAIN else MOST
     parts = [report.title, *_head(report)]
     for section in _ordered(report):
         parts += ["", section.title.upper()]
         if section.rows:
-            parts += list(_table(section, screen))
+            parts += list(_table(section, screen, most))
         parts += [wrap_text(replace_unprintable(note), "  ", screen.width) for note in section.notes]
     parts.append(f"{UNKNOWN}: not known")
     return "\n".join(parts)
@@ -103,7 +108,7 @@ def as_markdown(report: ShowbackReport) -> str:
         parts += ["", f"### {escape_markdown(section.title)}", ""]
         if section.rows:
             shown = _visible_columns(section, 1)
-            rows, more = _cells(section, shown)
+            rows, more = _cells(section, shown, MOST)
             names = [column.title or column.name for column in shown]
             right = {name for name, column in zip(names, shown, strict=True) if column.kind in NUMBERS}
             parts.append(markdown_table(names, rows, right))
@@ -173,11 +178,12 @@ def _visible_columns(section: ReportSection, rank: int) -> tuple[ReportColumn, .
     )
 
 
-def _cells(section: ReportSection, shown: Sequence[ReportColumn]) -> tuple[list[list[str]], int]:
+def _cells(section: ReportSection, shown: Sequence[ReportColumn], most: int | None) -> tuple[list[list[str]], int]:
+    """Return the cells of the first rows (``most`` None: of all) and of the sums, and how many rows are left."""
     places = [section.columns.index(column) for column in shown]
     rows = [
         [short_text(row[place], column.kind) for place, column in zip(places, shown, strict=True)]
-        for row in section.rows[:MOST]
+        for row in section.rows[:most]
     ]
     for total in total_rows(section):
         cells = [
@@ -185,32 +191,32 @@ def _cells(section: ReportSection, shown: Sequence[ReportColumn]) -> tuple[list[
             for place, column in zip(places, shown, strict=True)
         ]
         rows.append(cells)
-    return rows, max(len(section.rows) - MOST, 0)
+    return rows, 0 if most is None else max(len(section.rows) - most, 0)
 
 
-def _table(section: ReportSection, screen: Screen) -> Iterator[str]:
+def _table(section: ReportSection, screen: Screen, most: int | None = MOST) -> Iterator[str]:
     """Yield the table with as many of the most important columns as fit, and notes on what is omitted."""
-    every, width = select_columns(section), screen.width
+    every, width, draw = select_columns(section), screen.width, partial(_draw, section, most)
     shown = [column for column in every if column.rank == 0] or list(every[:1])
-    text, more = _draw(section, shown)
+    text, more = draw(shown)
     longest = _LONGEST
     while _text_width(text) > width and len(shown) > 1:
         if longest > _SHORTEST:
             longest = _SHORTEST
         else:
             shown = shown[:-1]
-        text, more = _draw(section, shown, longest)
+        text, more = draw(shown, longest)
     for column in sorted(every, key=lambda each: each.rank):
         if column not in shown:
             wider = [each for each in every if each in shown or each is column]
-            wider_text, _ = _draw(section, wider, longest)
+            wider_text, _ = draw(wider, longest)
             if _text_width(wider_text) <= width:
                 shown, text = wider, wider_text
     if width > WIDTH:
-        wider_text, _ = _draw(section, shown, 2 * longest)
+        wider_text, _ = draw(shown, 2 * longest)
         while text != wider_text and _text_width(wider_text) <= width:
             text, longest = wider_text, 2 * longest
-            wider_text, _ = _draw(section, shown, 2 * longest)
+            wider_text, _ = draw(shown, 2 * longest)
     heading, end, lines = text.partition("\n")
     yield f"{screen.heading(heading)}{end}{lines}"
     omitted = [column.title for column in every if column not in shown]
@@ -224,8 +230,10 @@ def _text_width(text: str) -> int:
     return max(map(len, text.splitlines()))
 
 
-def _draw(section: ReportSection, shown: Sequence[ReportColumn], longest: int = _LONGEST) -> tuple[str, int]:
-    rows, more = _cells(section, shown)
+def _draw(
+    section: ReportSection, most: int | None, shown: Sequence[ReportColumn], longest: int = _LONGEST
+) -> tuple[str, int]:
+    rows, more = _cells(section, shown, most)
     names = [column.title.upper() for column in shown]
     right = frozenset(name for name, column in zip(names, shown, strict=True) if column.kind in NUMBERS)
     for row in rows:

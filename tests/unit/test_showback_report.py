@@ -18,6 +18,7 @@ from router.ledger.month import Month
 from router.render.showback_page import page
 from router.render.showback_text import as_markdown, as_table, as_wide
 from router.render.showback_view import month_page_of
+from router.render.tables import Screen
 from router.showback.report.anomalies import SeriesDay, find_anomaly
 from router.showback.report.change import ThingCost, explain_change
 from router.showback.report.export_tables import report_to_csv, report_to_workbook
@@ -138,6 +139,14 @@ def test_a_terminal_gets_a_sentence_tiles_and_groups() -> None:
     assert len(lines) < 24
     assert max(map(len, lines)) <= 80
     assert "e-" not in as_wide(report_of_rows(rows)).replace("Pre-", "").replace("use-", "")
+
+
+def test_wide_in_a_pipe_has_all_rows_and_in_a_terminal_the_first() -> None:
+    report = report_of_rows(usage("1", job=f"job-{number:02}") for number in range(30))
+    piped, shown = as_wide(report), as_wide(report, Screen(80, lambda text: f"*{text}*"))
+    assert "... and" not in piped
+    assert "job-29" in piped
+    assert "... and 10 more" in shown
 
 
 def test_a_month_with_nothing_says_so() -> None:
