@@ -54,7 +54,7 @@ def month_sentence(page: MonthPage) -> Words:
     """Return what was spent, how much of the budget, how far from plan and why, and who is over a budget."""
     return (
         f"{page.month.begins:%B}{'' if page.is_over else ' so far'}: ",
-        *(("what was spent is unknown",) if page.spent is None else (_exact(page, page.spent), " spent")),
+        *_spent_words(page),
         *_budget_words(page),
         *_plan_words(page),
         *_over_words(page),
@@ -89,6 +89,17 @@ def _exact(page: MonthPage, value: Decimal) -> Amount:
 def running_words(running: Decimal | None, currency: str) -> Words:
     """Return what machines cost that still run, which a budget counts beside what is spent; no words for nothing."""
     return () if running is None or running < HALF_CENT else (Amount(running, currency), " still running")
+
+
+def _spent_words(page: MonthPage) -> Words:
+    if page.spent_so_far is None:
+        return ("what was spent is unknown",)
+    ahead: Words = (", ", *_ahead_words(page)) if page.charged_ahead else ()
+    return (_exact(page, page.spent_so_far), " spent", *ahead)
+
+
+def _ahead_words(page: MonthPage) -> Words:
+    return (_exact(page, page.charged_ahead), " charged for days to come")
 
 
 def _budget_words(page: MonthPage) -> Words:
@@ -131,10 +142,14 @@ def _others(pairs: Iterable[tuple[Decimal, str]]) -> Iterator[str | Amount]:
 
 
 def _spent_tile(page: MonthPage) -> Tile:
-    value: Words = ("unknown",) if page.spent is None else (_exact(page, page.spent),)
+    value: Words = ("unknown",)
+    ahead: Words = ()
+    if page.spent is not None and page.spent_so_far is not None:
+        value = (_exact(page, page.spent_so_far),)
+        ahead = ("with ", *_ahead_words(page), " ", _exact(page, page.spent), "; ") if page.charged_ahead else ()
     if page.others:
-        return Tile("Spent", value, ("and ", *_others(page.others), ", kept apart: currencies are not added"))
-    return Tile("Spent", value, (f"{page.basis} cost, one currency",))
+        return Tile("Spent", value, (*ahead, "and ", *_others(page.others), ", kept apart: currencies are not added"))
+    return Tile("Spent", value, (*ahead, f"{page.basis} cost, one currency"))
 
 
 def _budget_tile(page: MonthPage) -> Tile:
@@ -142,7 +157,8 @@ def _budget_tile(page: MonthPage) -> Tile:
     if used is None:
         if not page.knows_budgets:
             return Tile("Budget used", ("unknown",), ("budgets were not looked at",))
-        return Tile("Budget used", ("none set",), ("for the whole month",))
+        where = "for the whole month: `stepfare budget set` sets one; a limits file's budgets bind plans alone"
+        return Tile("Budget used", ("none set",), (where,))
     left = budget * (1 - used)
     running = running_words(page.total["running"], page.currency)
     note = (
@@ -159,11 +175,17 @@ def _end_tile(page: MonthPage) -> Tile:
         return Tile("Month end", ("~", _exact(page, total["forecast"])), (*ends, ", four times in five"))
     share = total["estimated_share"]
     estimated = "share estimated unknown" if share is None else f"{percent(float(share), 1)} estimated"
-    unbilled = page.not_billed
-    billed: Words = ("nothing billed yet",) if unbilled is None else (_exact(page, unbilled), " not billed yet")
-    return Tile(
-        "Month end", ("no forecast",), (f"{'the month is over; ' if page.is_over else ''}{estimated}, ", *billed)
-    )
+    over = "the month is over; " if page.is_over else ""
+    return Tile("Month end", ("no forecast",), (f"{over}{estimated}, ", *_billed_words(page, share)))
+
+
+def _billed_words(page: MonthPage, estimated: Decimal | None) -> Words:
+    """Return what is on no bill yet; where bills were not matched with anything, how far they reach."""
+    if page.not_billed is not None:
+        return (_exact(page, page.not_billed), " not billed yet")
+    if estimated == 1 or page.has_no_bill:
+        return ("nothing billed yet",)
+    return (page.bills_through,)
 
 
 def _change_tile(page: MonthPage) -> Tile:

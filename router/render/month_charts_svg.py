@@ -34,10 +34,19 @@ CHARTS = (
 
 
 def draw_days(
-    days: Sequence[tuple[date, Decimal]], month: Month, budget: Decimal | None, currency: str, layout: ChartLayout
+    days: Sequence[tuple[date, Decimal]],
+    coming: Sequence[tuple[date, Decimal]],
+    month: Month,
+    budget: Decimal | None,
+    currency: str,
+    layout: ChartLayout,
 ) -> str:
-    """Return the sums by day as a line over the whole month, with the budget's line."""
-    values = [float(amount) for _, amount in days]
+    """Return the sums by day as a line over the whole month, with the budget's line.
+
+    The line ends at the last of ``days``; what is charged for the days that are ``coming`` goes on from there, dashed.
+    """
+    days = days or [(month.begins.date(), Decimal(0))]
+    values = [float(amount) for _, amount in (*days, *coming)]
     low, high = min(0.0, *values), max(*values, float(budget or 0), LEAST_HEIGHT)
     axis, scale = _axis(low, high, currency, layout)
     length = (month.ends.date() - month.begins.date()).days
@@ -53,6 +62,9 @@ def draw_days(
     right = layout.width - layout.right
     parts = [*axis, polygon([*points, *ground], "band inv")]
     parts.append(polyline(points, "ln inv"))
+    if coming:
+        ahead = [(x_of(day), scale.at(float(sum_then))) for day, sum_then in coming]
+        parts.append(polyline([points[-1], *ahead], "ln inv", stroke_dasharray="4 4"))
     if budget is not None:
         parts.append(line(layout.left, scale.at(float(budget)), right, scale.at(float(budget)), "mk"))
         words = f"budget {amount_in(budget, currency)}"

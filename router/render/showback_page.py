@@ -137,8 +137,9 @@ def _charts(month: MonthPage) -> dict[str, list[Markup]]:
     charts: dict[str, list[Markup]] = {}
     for each in month.figures:
         drawn = charts.setdefault(each.currency, [])
-        if each.days:
-            drawn.append(in_widths(partial(draw_days, each.days, month.month, each.budget, each.currency), CHARTS))
+        if each.days or each.coming:
+            draw = partial(draw_days, each.days, each.coming, month.month, each.budget, each.currency)
+            drawn.append(in_widths(draw, CHARTS))
         if len(each.months) >= _LEAST_MONTHS:
             drawn.append(in_widths(partial(draw_months, each.months, each.currency), CHARTS))
     return charts

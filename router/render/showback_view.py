@@ -134,17 +134,29 @@ class WasteRow:
 
 @dataclass(frozen=True, slots=True)
 class CurrencyFigures:
-    """The figures of one currency that have pictures: the bridge, days and months."""
+    """The figures of one currency that have pictures: the bridge, days and months.
+
+    ``days`` are those that have begun. ``coming`` are those that have not, with what is charged for them already, as a
+    support fee of the whole month; it is ``charged_ahead`` together, and a part of what was ``spent``.
+    """
 
     currency: str
     spent: Decimal | None
     budget: Decimal | None
     steps: tuple[WaterfallStep, ...]
     days: tuple[tuple[date, Decimal], ...]
+    coming: tuple[tuple[date, Decimal], ...]
     months: tuple[tuple[Month, Decimal], ...]
     drivers: tuple[DriverRow, ...]
     together: Decimal
     whole: Decimal | None
+
+    @property
+    def charged_ahead(self) -> Decimal:
+        """Return what is charged for days that have not begun."""
+        if not self.coming:
+            return _ZERO
+        return self.coming[-1][1] - (self.days[-1][1] if self.days else _ZERO)
 
     def station(self, name: str) -> Decimal | None:
         """Return the level of a station of the bridge; None where there is none."""
@@ -194,9 +206,20 @@ class MonthPage:
 
     @property
     def spent(self) -> Decimal | None:
-        """Return what the month came to."""
+        """Return what the month came to, with what is charged for days that have not begun."""
         cost: Decimal | None = self.total[self.basis]
         return cost
+
+    @property
+    def charged_ahead(self) -> Decimal:
+        """Return what is charged for days that have not begun; 0 where that is less than half a cent."""
+        ahead = self.main.charged_ahead
+        return ahead if abs(ahead) >= HALF_CENT else _ZERO
+
+    @property
+    def spent_so_far(self) -> Decimal | None:
+        """Return what was spent on the days that have begun."""
+        return None if self.spent is None else self.spent - self.charged_ahead
 
     @property
     def is_over(self) -> bool:
@@ -204,10 +227,15 @@ class MonthPage:
         return self.made_at >= self.month.ends
 
     @property
+    def has_no_bill(self) -> bool:
+        """Return whether no bill has anything of the month."""
+        return self.head["bills_through"] == "no bill"
+
+    @property
     def bills_through(self) -> str:
         """Return how far bills reach, in words."""
         words = self.head["bills_through"]
-        return "no bill" if words == "no bill" else f"bills through {day(datetime.fromisoformat(words))}"
+        return "no bill" if self.has_no_bill else f"bills through {day(datetime.fromisoformat(words))}"
 
 
 def month_page_of(report: ShowbackReport) -> MonthPage | None:
@@ -220,7 +248,8 @@ def month_page_of(report: ShowbackReport) -> MonthPage | None:
     currency = _main_currency(totals)
     ordered = [currency, *(str(row["currency"]) for row in totals if row["currency"] != currency)]
     month = Month.parse(head["month"])
-    figures = tuple(_figures(report, each, month, basis) for each in ordered)
+    made_at = datetime.fromisoformat(head["made_at"])
+    figures = tuple(_figures(report, each, month, basis, made_at.date()) for each in ordered)
     total = next(row for row in totals if row["currency"] == currency)
     waste = _rows(report, "waste", currency)
     teams = _teams(report, currency)
@@ -230,7 +259,7 @@ def month_page_of(report: ShowbackReport) -> MonthPage | None:
         month=month,
         head=head,
         warnings=report.section("head").notes,
-        made_at=datetime.fromisoformat(head["made_at"]),
+        made_at=made_at,
         currency=currency,
         total=total,
         figures=figures,
@@ -270,15 +299,17 @@ def _main_currency(totals: Sequence[Record]) -> str:
     return str(ranked[0]["currency"])
 
 
-def _figures(report: ShowbackReport, currency: str, month: Month, basis: str) -> CurrencyFigures:
+def _figures(report: ShowbackReport, currency: str, month: Month, basis: str, today: date) -> CurrencyFigures:
     total = _rows(report, "totals", currency)[0]
     drivers = _rows(report, "drivers", currency)
+    days = _days(report, currency, month)
     return CurrencyFigures(
         currency=currency,
         spent=total[basis],
         budget=total["budget"],
         steps=tuple(_step(row) for row in _rows(report, "bridge", currency) if _is_drawn(row)),
-        days=_days(report, currency, month),
+        days=tuple(each for each in days if each[0] <= today),
+        coming=tuple(each for each in days if each[0] > today),
         months=tuple(
             (Month.parse(row["month"]), row["cost"])
             for row in _rows(report, "months", currency)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import ROUND_HALF_EVEN, Decimal
 from typing import Any
 
@@ -20,7 +20,7 @@ from router.showback.report.query import BudgetUse
 from router.showback.shared_costs import SharingMethod
 from tests.support.month_pages import amounts_between, full_month, machine
 from tests.support.page_reader import check_landmarks, read_page
-from tests.support.showback_reports import BESIDE, report_of_rows
+from tests.support.showback_reports import BESIDE, cost, report_of_rows
 
 
 def cents(amount: str | Decimal | None) -> Decimal:
@@ -132,6 +132,41 @@ def test_a_page_without_plan_budget_or_last_month_says_so_in_words() -> None:
     assert "no month before it is on record" in text
 
 
+def test_a_month_of_bills_alone_says_how_far_they_reach() -> None:
+    """Nothing was metered, so that nothing says what is on no bill yet; 5.00 of 5.00 is on one."""
+    reach = replace(BESIDE, bills_through=datetime(2026, 11, 29, tzinfo=UTC))
+    text = as_table(report_of_rows([machine("5", 1)], beside=reach))
+    assert "0.0% estimated, bills through 29 Nov" in re.sub(r"\s+", " ", text)
+    added = report_of_rows([cost("5", source="added", what="other")])
+    assert "0.0% estimated, nothing billed yet" in re.sub(r"\s+", " ", as_table(added))
+
+
+def test_what_is_charged_for_days_to_come_is_not_spent_so_far() -> None:
+    """A fee of 30 for November is 21 by the evening of the 21st; the machine cost 5."""
+    begins = datetime(2026, 11, 1, tzinfo=UTC)
+    fee = cost("30", category="Purchase", what="other", source="billed", state="Invoiced", team=None)
+    rows = [machine("5", 1), {**fee, "start": begins, "end": begins + timedelta(days=30)}]
+    report = report_of_rows(rows, now=datetime(2026, 11, 21, 22, 40, tzinfo=UTC))
+    text = re.sub(r"\s+", " ", as_table(report))
+    assert "November so far: $26.00 spent, $9.00 charged for days to come" in text
+    assert "Spent $26.00 with $9.00 charged for days to come $35.00" in text
+    shown = page(report)
+    chart = shown[shown.index('aria-label="Spent so far by day') :]
+    chart = chart[: chart.index("</svg>")]
+    assert ">$26.00</text>" in chart
+    assert "stroke-dasharray" in chart
+    assert "dashed, $9.00 charged for days to come" in plain(shown)
+    # Tables and files have the whole: days, groups and total are one sum.
+    sections = json.loads(report_to_json(report))["sections"]
+    sums = {
+        name: sum(Decimal(row["effective"]) for row in sections[name]["rows"]) for name in ("days", "groups", "totals")
+    }
+    assert sums == dict.fromkeys(sums, Decimal(35))
+    over = page(report_of_rows(rows))
+    assert "November: $35.00 spent" in plain(over)
+    assert "charged for days to come" not in over
+
+
 def plain(text: str) -> str:
     return re.sub(r"<[^>]+>", "", text)
 
@@ -164,7 +199,11 @@ def test_a_share_of_a_budget_says_what_still_runs() -> None:
 def test_budgets_are_unknown_or_none_is_set_and_never_both() -> None:
     for budgets, said, unsaid in (
         (None, ("Budget usedunknownbudgets were not looked at",), ("none set", "no budget for all")),
-        ((), ("no budget for all", "Budget usednone setfor the whole month"), ("not looked at",)),
+        (
+            (),
+            ("no budget for all", "Budget usednone setfor the whole month", "`stepfare budget set`"),
+            ("not looked at",),
+        ),
     ):
         text = plain(page(report_of_rows([machine("5", 1)], beside=replace(BESIDE, budgets=budgets))))
         front = text[text.index("November") : text.index("Raw fields")]
