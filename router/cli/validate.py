@@ -18,6 +18,8 @@ from router.cli.completion import complete_paths
 from router.cli.console import ExitCode, note, out, show_problems
 from router.cli.options import parse_now
 from router.config.book_check import check_against_book, check_limits_against_book
+from router.config.clouds_file import load_clouds
+from router.config.deploy_file import load_deploy
 from router.config.job_files import FoundFiles, LoadedJobs, find_files, load_jobs
 from router.config.limits_file import load_limits, teams_without_jobs
 from router.jobs.literal_secrets import find_literal_secrets
@@ -45,7 +47,7 @@ def validate(
     now: Annotated[str | None, typer.Option(metavar="TIME", help="Moment at which deadlines are checked.")] = None,
     output: Annotated[ValidateFormat, typer.Option("--output", "-o", help="Format.")] = ValidateFormat.TABLE,
 ) -> ExitCode:
-    """Check job files and the limits.yaml beside them, without planning anything.
+    """Check job files and the limits.yaml, clouds.yaml and deploy.yaml beside them, without planning anything.
 
     All errors are shown at once with file, line and column. Regions, accelerators, machines and gang sizes are looked
     up in a price book as well. The exit code is 2 if there are errors.
@@ -61,7 +63,7 @@ def validate(
       stepfare validate job.yaml --now 2026-11-21T18:00Z -o json
     """
     moment = parse_now(now)
-    found = find_files(paths, limits_will_do=True)
+    found = find_files(paths, jobs_required=False)
     prices = None if book == "none" else load_book(book)
     jobs, problems = _check(found, prices, moment)
     notes = (*_notes(jobs, moment), *_idle_teams(found, jobs, problems))
@@ -94,6 +96,12 @@ def _check(found: FoundFiles, prices: PriceBook | None, now: datetime) -> tuple[
                 check_limits_against_book(limits, prices)
         except InvalidInputError as error:
             problems += error.problems
+    for read, files in ((load_clouds, found.clouds), (load_deploy, found.deploys)):
+        for file in files:
+            try:
+                read(file, named=True)
+            except InvalidInputError as error:
+                problems += error.problems
     return jobs, tuple(problems)
 
 
@@ -127,8 +135,8 @@ def _as_line(note_: Problem) -> str:
 def _summary(jobs: LoadedJobs, found: FoundFiles, prices: PriceBook | None) -> str:
     files = len({document.file for document in jobs.documents})
     text = f"{format_count(len(jobs.jobs), 'job')} in {format_count(files, 'file')}"
-    if found.limits:
-        text += f", {format_count(len(found.limits), 'limits file')}"
+    beside = ((found.limits, "limits file"), (found.clouds, "clouds file"), (found.deploys, "deploy file"))
+    text += "".join(f", {format_count(len(paths), noun)}" for paths, noun in beside if paths)
     checked = "names not looked up" if prices is None else f"names as in the book of {prices.as_of:%Y-%m-%d}"
     return f"{text}: valid ({checked})"
 

@@ -19,8 +19,10 @@ from router.jobs.limits import Limits
 from router.jobs.quantities import PLANNING_SPAN, TOO_FAR, TOO_FAR_REMEDY, format_duration, is_beyond_planning
 from router.jobs.spec import Job
 
-# Files of these names never hold jobs, so that a folder of jobs may carry its limits.
+# Files of these names never hold jobs, so that a folder of jobs may carry its limits and settings.
 LIMITS_NAMES = frozenset({"limits.yaml", "limits.yml"})
+CLOUDS_NAMES = frozenset({"clouds.yaml", "clouds.yml"})
+DEPLOY_NAMES = frozenset({"deploy.yaml", "deploy.yml"})
 
 
 _SUFFIXES = frozenset({".yaml", ".yml"})
@@ -28,10 +30,12 @@ _SUFFIXES = frozenset({".yaml", ".yml"})
 
 @dataclass(frozen=True, slots=True)
 class FoundFiles:
-    """Job files and limits files, each once, in the order of the paths and by name inside a folder."""
+    """Files by what they hold, each once, in the order of the paths and by name inside a folder."""
 
     jobs: tuple[Path, ...]
     limits: tuple[Path, ...]
+    clouds: tuple[Path, ...]
+    deploys: tuple[Path, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +49,11 @@ class JobText:
 JobSource = Path | str | JobText
 
 
-def find_files(paths: Sequence[Path | str], *, limits_will_do: bool = False) -> FoundFiles:
+def find_files(paths: Sequence[Path | str], *, jobs_required: bool = True) -> FoundFiles:
     """Find files as given, folders with all below them (hidden ones left out), globs (``**`` too).
 
     InvalidInputError names every path that leads nowhere: no such file, a glob without match, a folder without YAML
-    files; and, unless ``limits_will_do``, limits files without a job file.
+    files; and, where ``jobs_required``, other files without a job file.
     """
     by_real_path: dict[Path, Path] = {}
     problems: list[Problem] = []
@@ -59,17 +63,28 @@ def find_files(paths: Sequence[Path | str], *, limits_will_do: bool = False) -> 
             problems.append(_missing_problem(str(path)))
         for file in files:
             by_real_path.setdefault(file.resolve(), file)
-    jobs = tuple(file for file in by_real_path.values() if file.name not in LIMITS_NAMES)
-    limits = tuple(file for file in by_real_path.values() if file.name in LIMITS_NAMES)
-    if not problems and not jobs and not (limits and limits_will_do):
-        if limits:
-            remedy = "give the limits with --limits, and the job files or their folder as PATH"
-            problems.append(Problem(str(limits[0]), "", "is a limits file, and there is no job file beside it", remedy))
-        else:
-            problems.append(Problem("", "", "no path is given", "name a job file or a folder of job files"))
+    limits, clouds, deploys = (
+        tuple(file for file in by_real_path.values() if file.name in names)
+        for names in (LIMITS_NAMES, CLOUDS_NAMES, DEPLOY_NAMES)
+    )
+    others = {*limits, *clouds, *deploys}
+    jobs = tuple(file for file in by_real_path.values() if file not in others)
+    if not problems and not jobs and not (others and not jobs_required):
+        problems.append(_no_jobs_problem(limits, clouds, deploys))
     if problems:
         raise InvalidInputError(problems)
-    return FoundFiles(jobs, limits)
+    return FoundFiles(jobs, limits, clouds, deploys)
+
+
+def _no_jobs_problem(limits: Sequence[Path], clouds: Sequence[Path], deploys: Sequence[Path]) -> Problem:
+    if limits:
+        remedy = "give the limits with --limits, and the job files or their folder as PATH"
+        return Problem(str(limits[0]), "", "is a limits file, and there is no job file beside it", remedy)
+    for files, kind in ((clouds, "clouds"), (deploys, "deploy")):
+        if files:
+            what = f"is a {kind} file, and there is no job file beside it"
+            return Problem(str(files[0]), "", what, "give the job files or their folder as PATH")
+    return Problem("", "", "no path is given", "name a job file or a folder of job files")
 
 
 def _expand(path: str) -> Iterator[Path]:

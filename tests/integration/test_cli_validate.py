@@ -39,6 +39,31 @@ def test_all_examples_are_valid_with_the_embedded_book() -> None:
     assert "1 limits file: valid (names as in the book of 2026-11-21)" in result.stdout
 
 
+def test_a_folder_that_init_wrote_is_valid(tmp_path: Path) -> None:
+    """Settings beside jobs are read as what they are, and what is wrong in them is told as such."""
+    folder = tmp_path / "fleet"
+    words = ["init", str(folder), "--yes", "--cloud", "aws", "--team", "research=20000", *NOW]
+    made = CliRunner().invoke(app, words)
+    assert made.exit_code == 0, made.output
+    result = validate(str(folder), "--book", "embedded")
+    assert result.exit_code == 0, result.output
+    assert "1 job in 1 file, 1 limits file, 1 clouds file, 1 deploy file: valid" in result.stdout
+    (folder / "deploy.yaml").write_text("colour: red\n", encoding="utf-8")
+    wrong = validate(str(folder), "--book", "embedded")
+    assert wrong.exit_code == 2
+    assert "is no field of a deploy file" in wrong.output
+    assert "`stepfare schema job`" not in wrong.output
+
+
+def test_settings_alone_are_checked_and_never_planned(tmp_path: Path) -> None:
+    file = tmp_path / "clouds.yaml"
+    file.write_text("clouds: {aws: {}}\n", encoding="utf-8")
+    assert validate(str(file)).exit_code == 0
+    planned = CliRunner().invoke(app, ["plan", str(file), *NOW])
+    assert planned.exit_code == 2
+    assert "is a clouds file, and there is no job file beside it" in planned.output
+
+
 def test_a_good_job_is_one_line(file: Path) -> None:
     file.write_text(GOOD, encoding="utf-8")
     result = validate("job.yaml")
