@@ -1,6 +1,6 @@
 """Quotes as commands: one job over the whole embedded book, and two hundred.
 
-    python -m tests.bench.quotes [--jobs 200]
+    python -m tests.bench.quotes [--jobs 200] [--repetitions 5]
 
 The jobs are those of the example night, again and again under other names; what has no deadline gets two days. Wall
 time is of this machine as it is loaded now, beside it the processor time of the command and its children.
@@ -26,7 +26,6 @@ from tests.support.repository import ROOT
 NOW = "2026-11-21T18:00:00Z"
 NIGHTLY = ROOT / "examples" / "nightly"
 COMMAND = (sys.executable, "-c", "from router.cli.main import main; main()")
-ONE_S, MANY_S = 1.5, 60.0  # what was promised
 _ONE = ("bert-large-pretraining", "llama3-8b-domain", "mpt-7b-pretrain")
 _NAME = re.compile(r"^name: (\S+)", re.MULTILINE)
 
@@ -43,25 +42,25 @@ def main(arguments: Sequence[str] = ()) -> None:
     """Prints the figures."""
     parser = argparse.ArgumentParser(description="How long quotes take.")
     parser.add_argument("--jobs", type=int, default=200)
+    parser.add_argument("--repetitions", type=int, default=5, help="runs of a quote, of which the median is told")
     asked = parser.parse_args(arguments)
-    for line in figures(asked.jobs):
+    for line in figures(asked.jobs, asked.repetitions):
         print(line, flush=True)
 
 
-def figures(jobs: int) -> Iterator[str]:
+def figures(jobs: int, repetitions: int) -> Iterator[str]:
     """Lines as they are measured."""
     yield f"QUOTES (whole command; {len(os.sched_getaffinity(0))} processors, load {os.getloadavg()[0]:.1f})"
     with TemporaryDirectory(prefix="stepfare-bench-") as folder:
         for name in _ONE:
-            took = [_timed(Path(folder), [str(NIGHTLY / f"{name}.yaml"), "-o", "line"]) for _ in range(5)]
+            took = [_timed(Path(folder), [str(NIGHTLY / f"{name}.yaml"), "-o", "line"]) for _ in range(repetitions)]
             wall, spent = (statistics.median(getattr(t, k) for t in took) for k in ("wall", "processor"))
-            yield f"  {name:28}{wall:8.2f} s {spent:8.2f} s of a processor   (promised {ONE_S} s)"
+            yield f"  {name:28}{wall:8.2f} s {spent:8.2f} s of a processor"
         count = _many(Path(folder) / "jobs", jobs)
         many = _timed(Path(folder), [str(Path(folder) / "jobs"), "-o", "table"])
         each = many.wall / count
         yield (
-            f"  {count:,} jobs {'':18}{many.wall:8.2f} s {many.processor:8.2f} s of a processor   "
-            f"({each:.2f} s a job; promised {MANY_S:.0f} s on two)"
+            f"  {count:,} jobs {'':18}{many.wall:8.2f} s {many.processor:8.2f} s of a processor   ({each:.2f} s a job)"
         )
 
 
