@@ -23,7 +23,7 @@ from router.planning.program.solver import PulpSolver
 from tests.support.checker import check_plan
 from tests.support.made_up_book import offer
 from tests.support.made_up_jobs import make_limits
-from tests.support.scenes import HOUR, NOW, a_job, a_request, answer_of, places, plan_of
+from tests.support.scenes import HOUR, NOW, RUNNING_IN_NORTH, a_job, a_request, answer_of, places, plan_of
 
 NEAR: dict[str, Any] = {"deadline": "+5h"}
 
@@ -262,6 +262,27 @@ def test_equal_jobs_exchange_their_places_for_nothing() -> None:
     after = again(given_again(plan, other), jobs, offers)
     assert {name: places(after)[other.get(name, name)] for name in places(plan)} == places(plan)
     assert after.cost_usd == plan.cost_usd
+
+
+@pytest.mark.parametrize("compact_jobs", [30, 0], ids=["compact", "columns"])
+def test_of_equal_jobs_that_run_the_one_that_went_on_is_not_paused_for_the_other(compact_jobs: int) -> None:
+    """Both say that they run on the one machine; the earlier plan let one go on, and the other waits."""
+    running: dict[str, Any] = {"status": {"steps_done": 100, "running": RUNNING_IN_NORTH}, "deadline": "+12h"}
+    jobs = [a_job("copy-1", **running), a_job("copy-2", **running)]
+    plan = plan_of(jobs, [ONE_NORTH], compact_jobs=compact_jobs)
+    (went_on,) = (line.job for line in plan.lines if line.start == NOW)
+    other = {"copy-1": "copy-2", "copy-2": "copy-1"}
+    later = NOW + timedelta(minutes=20)
+    after = again(given_again(plan, other), jobs, [ONE_NORTH], now=later, compact_jobs=compact_jobs)
+    assert [line.job for line in after.lines if line.start == later] == [other[went_on]]
+    assert [job.job for job in after.jobs if job.preemption is not None] in ([went_on], [])
+
+
+def test_a_job_that_runs_is_no_equal_of_a_copy_that_waits() -> None:
+    jobs = [a_job("copy-1", **NEAR), a_job("copy-2", status={"running": RUNNING_IN_NORTH}, **NEAR)]
+    plan = plan_of(jobs, [ONE_NORTH])
+    answer = answer_of(a_request(jobs, [ONE_NORTH]))
+    assert exchange_equal_jobs(answer, given_again(plan, {"copy-1": "copy-2", "copy-2": "copy-1"})) is answer
 
 
 def test_jobs_of_other_teams_are_not_equal() -> None:

@@ -77,11 +77,14 @@ def exchange_equal_jobs(answer: PlacementSolution, previous: Plan) -> PlacementS
 
 
 def _equal_jobs(problem: PlacementProblem) -> list[list[str]]:
-    """Return the names of jobs that differ in nothing else; none that runs now, or whose earlier runs tell it apart."""
+    """Return the names of jobs that differ in nothing else.
+
+    What a job has done and where it runs is part of it: copies whose files say that they run in the same place are
+    equal, however few of them fit there.
+    """
     alike: dict[tuple[object, ...], list[str]] = {}
     for job in problem.jobs:
-        if not any(candidate.running for candidate in problem.all_candidates[job.name]):
-            alike.setdefault(_key(problem, job), []).append(job.name)
+        alike.setdefault(_key(problem, job), []).append(job.name)
     return [
         names
         for found in alike.values()
@@ -100,7 +103,7 @@ def _with_equal_candidates(problem: PlacementProblem, names: Sequence[str]) -> I
     alike: dict[tuple[object, ...], list[str]] = {}
     for name in names:
         rates = tuple(
-            (c.key, c.usd_per_hour, c.steps_per_hour, c.on_time_steps_per_hour, c.billed_share, c.startup)
+            (c.key, c.running, c.usd_per_hour, c.steps_per_hour, c.on_time_steps_per_hour, c.billed_share, c.startup)
             for c in problem.all_candidates[name]
         )
         alike.setdefault(rates, []).append(name)
