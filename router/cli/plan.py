@@ -237,7 +237,10 @@ def _with_previous(request: PlanRequest, since: str | None, least_saving: str | 
 
 
 def _note_kept_places(previous: Plan, plan: Plan) -> None:
-    """Say how many jobs are at the places of the earlier plan, and which are not."""
+    """Say how many jobs are at the places of the earlier plan, and which are not.
+
+    ``plan diff`` cannot always tell why a job left its place: this line does not promise it.
+    """
     from router.planning.document.plan_json import plan_content
     from router.planning.explain.changes import kept_places
 
@@ -249,8 +252,8 @@ def _note_kept_places(previous: Plan, plan: Plan) -> None:
         return
     few = ", ".join(kept.moved[:_NAMED]) + (f" and {len(kept.moved) - _NAMED} more" if kept.moved[_NAMED:] else "")
     console.note(
-        f"since {name}: of {both} in both plans {len(kept.stayed)} are at their places; no room was found there for "
-        f"{few}, or moving saves enough (`stepfare plan diff` of the two says which)"
+        f"since {name}: of {both} in both plans {len(kept.stayed)} are at their places; elsewhere, for want of room "
+        f"there or because moving saves enough: {few} (`stepfare plan diff` compares the two plans)"
     )
 
 
