@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from datetime import timedelta
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -254,6 +255,15 @@ def test_a_start_that_has_passed_is_a_cause() -> None:
     change = by_name(plan_diff(before, after))["a"]
     assert (change.kind, kinds(change)) == ("retimed", ["time"])
     assert change.quiet
+
+
+@pytest.mark.parametrize(("more", "cause"), [("1.0005", ["time"]), ("1.01", ["speed"])])
+def test_hours_that_hardly_differ_explain_no_other_start(more: str, cause: list[str]) -> None:
+    """The job of 30 hours begins two hours later, and is expected to be billed a minute or 18 more."""
+    before = plan_of([a_job(steps=3000)], [NORTH])
+    after = plan_of([a_job(steps=3000)], [NORTH], now=NOW + timedelta(hours=2))
+    after = replace(after, lines=tuple(replace(line, hours=line.hours * Fraction(more)) for line in after.lines))
+    assert kinds(by_name(plan_diff(before, after))["a"]) == cause
 
 
 def test_money_spent_and_prices_elsewhere_explain_no_exchange() -> None:

@@ -20,6 +20,7 @@ CauseKind = Literal[
     "new", "gone", "job", "price", "place", "limit", "budget", "time", "speed", "moves", "displaced", "freed", "gap"
 ]
 _SLACK = 1e-6
+_LEAST_CHANGE = 1e-3  # of the hours billed; less of a change explains nothing
 _LONGEST = 60  # characters of two values that are shown
 
 
@@ -229,7 +230,8 @@ def _same_place_causes(name: str, before: PlanFacts, after: PlanFacts) -> Iterat
     hours = [sum(float(line.hours) for line in facts.lines[name]) for facts in (before, after)]
     # At one moment and on one book a job is as fast and as often interrupted as before: it only runs at other hours.
     same = (before.plan.as_of, before.plan.book_digest) == (after.plan.as_of, after.plan.book_digest)
-    if round(hours[0], 2) != round(hours[1], 2) and not same:
+    differ = round(hours[0], 2) != round(hours[1], 2) and abs(hours[1] - hours[0]) > _LEAST_CHANGE * hours[0]
+    if differ and not same:
         yield Cause("speed", f"it is expected to be billed {hours[1]:,.2f} h, not {hours[0]:,.2f} h (speed or risk)")
     behind = [
         Usd.total(line.fallback.cost_usd for line in facts.lines[name] if line.fallback is not None)
