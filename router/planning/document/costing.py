@@ -222,10 +222,24 @@ def moved_volumes(problem: PlacementProblem, runs: Mapping[str, Sequence[Schedul
     return _added({}, ((m.month, m.transfer) for name in runs for m in _moving(problem, problem.job[name], runs[name])))
 
 
+def volumes_without(volumes: Volumes, own: Volumes) -> Volumes:
+    """Return the volumes less ``own``, which are among them."""
+    others = {key: (tariff, volume - own.get(key, (tariff, 0))[1]) for key, (tariff, volume) in volumes.items()}
+    return {key: (tariff, volume) for key, (tariff, volume) in others.items() if volume > 0}
+
+
+def rise_beside(problem: PlacementProblem, others: Volumes, own: Volumes) -> Usd:
+    """Return by how much the bills of all months rise if ``own`` is moved beside what others move."""
+    together = dict(others)
+    for key, (tariff, volume) in own.items():
+        together[key] = (tariff, together.get(key, (tariff, 0))[1] + volume)
+    months = sorted({month for month, _ in own})
+    return Usd.total(_bill(problem, together, month) - _bill(problem, others, month) for month in months)
+
+
 def cost_beside(problem: PlacementProblem, others: Volumes, month: str, transfers: Sequence[Transfer]) -> Usd:
     """Return by how much the month's bill rises if these bytes are moved beside what others move."""
-    together = _added(others, ((month, transfer) for transfer in transfers))
-    return _bill(problem, together, month) - _bill(problem, others, month)
+    return rise_beside(problem, others, _added({}, ((month, transfer) for transfer in transfers)))
 
 
 def _added(volumes: Volumes, moving: Iterable[tuple[str, Transfer]]) -> Volumes:

@@ -242,7 +242,8 @@ class Alternative:
 class ConstraintCost:
     """The cost of a rule to its job, the other jobs held in place.
 
-    It is the job's cost now less its cost without the rule.
+    It is the least cost that was found with all rules less that without the rule; of moves, both count what they add
+    to the bill of the others.
     """
 
     rule: str

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from pricing.money import Usd
+from pricing.money import NANOS_PER_CENT, Usd
 from router.jobs.limits import Maintenance
 from router.jobs.quantities import format_duration
 from router.jobs.residency import Residency
@@ -44,6 +44,14 @@ def without_residency(job: Job) -> Job:
 def without_egress_cap(job: Job) -> Job:
     """Return the job without an egress cap."""
     return job.model_copy(update={"data": job.data.model_copy(update={"egress_cap": None}) if job.data else None})
+
+
+def without_deadline(job: Job, now: datetime) -> Job:
+    """Return the job without a deadline."""
+    first, last = window(job, now)
+    # A job without a deadline begins within max_wait: it may still begin whenever the deadline let it.
+    wait = job.max_wait if last is None else max(job.max_wait, last - first)
+    return job.model_copy(update={"deadline": None, "max_wait": wait})
 
 
 def without_placement(job: Job) -> Job:
@@ -380,8 +388,9 @@ def constraint_costs(
 ) -> tuple[ConstraintCost, ...]:
     """Return the cost to the job of residency, placement, egress cap, ``max_moves: 0``, group and deadline.
 
-    Each is the job's cost less that of its best single run without the rule, the others held in place; a rule whose
-    absence saves nothing costs zero and says so.
+    Each is ``cost`` less that of the job's best single run without the rule, the others held in place. ``cost`` is the
+    least with all rules, moves priced as the context prices them: what a plan within its gap missed is no rule's cost.
+    A rule whose absence saves less than a cent costs zero and says so.
     """
     costs: list[ConstraintCost] = []
     job = here.job
@@ -396,11 +405,12 @@ def constraint_costs(
     if most_starts(job) == 0:
         costs.append(_cost_of(replace(here, job=without_max_moves(job)), "max_moves", cost, candidates, None))
     if job.deadline is not None:
-        slots = slots_past_deadline(here, window(job, here.problem.now)[0])
-        found = _cost_of(here, "deadline", cost, candidates, slots)
-        # Under the guard a deadline also costs what the fallback does, which a plan made again alone tells.
-        if found.saving_usd > Usd(0) or all(c.guard is None for c in candidates):
-            costs.append(found)
+        now = here.problem.now
+        # A guarded gang also costs the fallback that keeps its deadline; without one it is found anew, and unguarded.
+        is_guarded = any(c.guard is not None for c in candidates)
+        free = _provisionable(finder, without_deadline(job, now)) if is_guarded else candidates
+        first, last = window(job, now)
+        costs.append(_cost_of(here, "deadline", cost, free, slots_past_deadline(here, first), last))
     return tuple(costs)
 
 
@@ -409,10 +419,26 @@ def _provisionable(finder: CandidateFinder, job: Job) -> list[Candidate]:
 
 
 def _cost_of(
-    here: JobContext, rule: str, cost: Usd, candidates: Sequence[Candidate], slots: Sequence[Slot] | None
+    here: JobContext,
+    rule: str,
+    cost: Usd,
+    candidates: Sequence[Candidate],
+    slots: Sequence[Slot] | None,
+    deadline: datetime | None = None,
 ) -> ConstraintCost:
+    """Return the cost of a rule; ``deadline`` is the one whose absence is priced, None for any other rule."""
     best = best_single_run(here, candidates, slots, below=cost)
-    if best is None:
+    if best is None or (cost - best.cost).nanos < NANOS_PER_CENT:
         return ConstraintCost(rule, Usd(0), "")
-    finish = f", done {best.finish:%Y-%m-%d %H:%M}Z" if best.finish else ""
-    return ConstraintCost(rule, cost - best.cost, f"{best.candidate.key}{finish}")
+    keeps_it = deadline is not None and best.finish is not None and best.finish <= deadline
+    if keeps_it and best.candidate.guard is None:
+        return ConstraintCost(rule, Usd(0), "")
+    # Under the guard the end is what is reserved: without a deadline the run may wait longer for spot.
+    instead = f"{best.candidate.key}, with no fallback to keep it" if keeps_it else place_and_finish(best)
+    return ConstraintCost(rule, cost - best.cost, instead)
+
+
+def place_and_finish(run: SingleRun) -> str:
+    """Return the candidate of the run and when it is done."""
+    finish = f", done {run.finish:%Y-%m-%d %H:%M}Z" if run.finish else ""
+    return f"{run.candidate.key}{finish}"

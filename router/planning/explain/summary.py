@@ -8,12 +8,19 @@ from datetime import datetime, timedelta
 
 import numpy as np
 
-from pricing.money import Usd
+from pricing.money import NANOS_PER_CENT, Usd
 from pricing.places import SIMULATED_CLOUDS, Market, mixes_simulated_and_real
 from pricing.risk import TOLD_HOURS
 from router.jobs.quantities import LONGEST_RUN
 from router.jobs.spec import Job
-from router.planning.document.costing import amortised_per_step, job_cost, moved_volumes
+from router.planning.document.costing import (
+    Volumes,
+    amortised_per_step,
+    job_cost,
+    moved_volumes,
+    rise_beside,
+    volumes_without,
+)
 from router.planning.document.plan import DroppedOffers, JobSummary, Line, PlannedMove, Unplaced
 from router.planning.document.plan_facts import OVER_BUDGET
 from router.planning.explain.alternatives import alternatives_of, runner_up
@@ -22,6 +29,7 @@ from router.planning.explain.relaxations import (
     LEAVE_GROUP,
     MOVE_MAINTENANCE,
     constraint_costs,
+    place_and_finish,
     relaxations_of,
 )
 from router.planning.find.candidate import Candidate
@@ -32,7 +40,7 @@ from router.planning.problem.problem import PlacementProblem
 from router.planning.problem.schedule import ScheduledRun
 from router.planning.program.effort import Effort
 from router.planning.program.planning_input import NOT_LOOKED_AT, PARTLY_LOOKED_AT, PlanningInput
-from router.planning.program.single_runs import JobContext, contexts_of
+from router.planning.program.single_runs import JobContext, best_single_run, contexts_of
 from router.planning.program.solve import PlacementSolution
 from router.planning.rules.egress_caps import CAP_WORDS
 
@@ -58,7 +66,9 @@ def summarise(
     for here in contexts_of(planning_input.jobs, problem, answer):
         job = here.job
         late = effort.late(_PHASE)
-        summary = _summary(here, answer, lines, moves, planning_input, late=late)
+        summary = _summary(here, answer, lines, moves, planning_input)
+        if job.name in answer.runs and not late:
+            summary = _with_rule_costs(here, answer, summary, lines, moved, planning_input)
         summaries.append(replace(summary, preemption=preempted.get(job.name)) if job.name in preempted else summary)
         if job.name not in answer.runs:
             unplaced.append(_unplaced(replace(here, moved=moved), planning_input, late=late))
@@ -71,8 +81,6 @@ def _summary(
     lines: Sequence[Line],
     moves: Sequence[PlannedMove],
     findings: PlanningInput,
-    *,
-    late: bool,
 ) -> JobSummary:
     problem, job = here.problem, here.job
     runs = answer.runs.get(job.name, ())
@@ -100,9 +108,7 @@ def _summary(
         on_time_probability=on_time_probability_of(job, runs),
         runner_up=runner_up(found, cost if carbon is None else cost + carbon) if runs else None,
         alternatives=found,
-        constraint_costs=constraint_costs(here, cost, candidates, dropped, findings.finder)
-        if runs and not late
-        else (),
+        constraint_costs=(),
         dropped=_dropped(dropped),
         notes=(
             *((PARTLY_LOOKED_AT,) if runs and job.name in findings.partly else ()),
@@ -114,6 +120,45 @@ def _summary(
         grams_co2e=grams,
         carbon_usd=carbon,
     )
+
+
+def _with_rule_costs(
+    here: JobContext,
+    answer: PlacementSolution,
+    summary: JobSummary,
+    lines: Sequence[Line],
+    moved: Volumes,
+    findings: PlanningInput,
+) -> JobSummary:
+    """Return the summary with the costs of the job's rules, and with the better place that its plan missed, if any.
+
+    All are compared beside the other jobs: a move costs by how much it raises the bill of what these move.
+    """
+    problem, job = here.problem, here.job
+    own = moved_volumes(problem, {job.name: answer.runs[job.name]})
+    beside = replace(here, moved=volumes_without(moved, own))
+    cost = job_cost(lines, (), job.name) + rise_beside(problem, beside.moved or {}, own)
+    candidates = problem.all_candidates[job.name]
+    better = best_single_run(beside, candidates, below=cost)
+    least = cost if better is None else better.cost
+    dropped = findings.dropped.get(job.name, ())
+    costs = constraint_costs(beside, least, candidates, dropped, findings.finder)
+    notes = summary.notes
+    if better is not None and _is_within_gap(answer, job, cost - least):
+        place = place_and_finish(better)
+        saving = f"${(cost - least).dollars():,.2f}"
+        notes = (*notes, f"a better place lies within the plan's gap: {place}, {saving} less, other jobs held in place")
+    return replace(summary, constraint_costs=costs, notes=notes)
+
+
+def _is_within_gap(answer: PlacementSolution, job: Job, saving: Usd) -> bool:
+    """Return whether the plan's bound leaves room for a saving of a cent or more.
+
+    A running job may stay because moving saves too little, and what a commitment covers is not the job's saving.
+    """
+    if (job.status is not None and job.status.running is not None) or answer.problem.limits.commitments:
+        return False
+    return NANOS_PER_CENT <= saving.nanos <= (answer.spent - answer.bound_usd).nanos
 
 
 def _dropped(dropped: Sequence[DroppedListing]) -> tuple[DroppedOffers, ...]:

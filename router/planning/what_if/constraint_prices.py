@@ -12,6 +12,7 @@ from router.jobs.spec import Job, MarketRule
 from router.planning.document.plan import Plan
 from router.planning.document.plan_facts import main_placement
 from router.planning.explain.relaxations import (
+    without_deadline,
     without_egress_cap,
     without_max_moves,
     without_placement,
@@ -19,7 +20,6 @@ from router.planning.explain.relaxations import (
 )
 from router.planning.find.derived_placement import find_for_plan, rules_by_placement
 from router.planning.planner import PlanRequest, make_plan
-from router.planning.problem.problem import window
 
 PriceBasis = Literal["resolved", "at least"]
 _TIGHT = 1e-6  # gap of both plans, where one program places all jobs
@@ -78,10 +78,7 @@ def _without_each_rule(job: Job, request: PlanRequest) -> Iterator[tuple[str, Jo
     if job.data is not None and job.data.egress_cap is not None:
         yield "egress cap", without_egress_cap(job)
     if job.deadline is not None:
-        first, last = window(job, request.now)
-        # A job without a deadline begins within max_wait: it may still begin whenever the deadline let it.
-        wait = job.max_wait if last is None else max(job.max_wait, last - first)
-        yield "deadline", job.model_copy(update={"deadline": None, "max_wait": wait})
+        yield "deadline", without_deadline(job, request.now)
     if job.budget is not None:
         yield "budget", job.model_copy(update={"budget": None})
     if job.market.spot != "allowed":
