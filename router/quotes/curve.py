@@ -15,12 +15,12 @@ from typing import Final
 import numpy as np
 
 from router.quotes.quote import Point
-from router.quotes.runner import QuoteClock, ScenarioOutcomes, ScenarioRunner
+from router.quotes.runner import ScenarioOutcomes, ScenarioRunner
 from router.quotes.statistics import QuoteLevels, find_knee, quantiles, summarise_usd
 from router.spot.simulator.traces import Floats
 
 ON_TIME_TOLERANCE: Final = 0.02  # probabilities of being on time that differ by less count as equal
-POINTS: Final = 8  # points beside the deadline of the request
+POINTS: Final = 5  # deadlines of the curve, with that of the request; each other one is a search of its own
 _LONGEST: Final = 3.0  # factor of the longer of the requested and the earliest window
 _SPARE: Final = 1.3  # factor of the hours that the cheapest option is expected to need
 
@@ -39,9 +39,9 @@ def windows_h(earliest_h: float, loosest_h: float) -> tuple[float, ...]:
     return tuple(float(x) for x in np.geomspace(earliest_h, max(loosest_h, earliest_h), POINTS))
 
 
-def to_ticks(hours: float, clock: QuoteClock) -> int:
-    """Return the hours in whole ticks, rounded up; no more than the clock has."""
-    return min(clock.ticks, math.ceil(hours * 3600 / clock.tick_s - 1e-6))
+def ceil_minute(moment: datetime) -> datetime:
+    """Return the whole minute at or after the moment."""
+    return moment + (-(moment - datetime.min.replace(tzinfo=moment.tzinfo)) % timedelta(minutes=1))
 
 
 @dataclass(frozen=True, eq=False, slots=True)

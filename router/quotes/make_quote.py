@@ -2,8 +2,11 @@
 
 A few choices of options are tried: one gang size alone, of the cheapest sizes that can be in time; and all that look
 good, where none of these has the cheapest option. Where sizes mix, work proceeds at several speeds, and the policy
-judges less well how long it can wait. What other deadlines would try first, and what one change makes of the quote, are
-choices too. The least expected cost among those that are as good as on time is quoted.
+judges less well how long it can wait. What one change makes of the quote is a choice too. The least expected cost among
+those that are as good as on time is quoted.
+
+Each other deadline of the curve is a problem of its own: another deadline admits other options and gang sizes, and its
+simulation has a clock of its own.
 """
 
 from __future__ import annotations
@@ -24,8 +27,8 @@ from router.quotes.curve import (
     best_by_deadline,
     build_curve,
     build_point,
+    ceil_minute,
     loosest_h,
-    to_ticks,
     windows_h,
 )
 from router.quotes.explanation import (
@@ -59,19 +62,18 @@ from router.quotes.statistics import (
     wilson_interval,
 )
 from router.spot.simulator.inputs import HOUR_S
-from router.spot.venues import QuoteOption, filter_options, find_fastest
+from router.spot.venues import QuoteOption, find_fastest
 
 DRAWS: Final = 400
-_TRIED: Final = 100  # draws of all simulations but the quote itself
+_TRIED: Final = 100  # draws of a change of the quote
 _TICKS, _MOST_TICKS = 64, 256  # ticks of the requested window, at least and mostly at most
 _TICKS_A_LIFE, _RARELY_MORE = 2.0, 1024  # where machines are lost often: ticks for each life, and no more than these
 # A deadline is as good as any later one where it leaves so many times the fastest gang's hours, and the cheapest one's.
 _ENOUGH_FASTEST, _ENOUGH_CHEAPEST = 4.0, 1.5
 _LEAST_TICK_S, _TICK_S = 120, 900  # of new machines many are lost within the first half hour
 _WORTH_A_TRY: Final = 0.97  # share of what another choice is expected to cost
-_MORE: Final = 1  # number of choices of options added for other deadlines
+_MORE: Final = 1  # number of choices of options added that other deadlines would try first
 _ROUNDS: Final = 2  # rounds of adding choices that one change makes cheaper
-_ONE_CLOCK: Final = 1.5  # factor of the window: the loosest deadline played on the clock of the requested one
 
 
 def make_quote(ask: QuoteRequest, market_inputs: MarketInputs) -> Quote | Refused:
@@ -80,13 +82,19 @@ def make_quote(ask: QuoteRequest, market_inputs: MarketInputs) -> Quote | Refuse
     refused = problem.refused()
     if refused is not None:
         return refused
+    enough = _enough(problem)
+    quote = _QuoteBuilder(enough).quote()
+    return quote if enough is problem else _offer_by(quote, problem)
+
+
+def _enough(problem: QuoteProblem) -> QuoteProblem:
+    """Return the problem, or that of an earlier deadline that is as good as its own."""
     cheap = min(problem.venues, key=lambda v: v.whole_usd(problem.steps))
     fastest_h = find_fastest(problem.venues, problem.steps).hours(problem.steps)
     enough_h = max(_ENOUGH_FASTEST * fastest_h, _ENOUGH_CHEAPEST * _expected_h(cheap, problem.steps))
     if problem.window_h <= enough_h:
-        return _QuoteBuilder(problem).quote()
-    enough = QuoteProblem(replace(ask, deadline=problem.after(enough_h)), market_inputs)
-    return _offer_by(_QuoteBuilder(enough).quote(), problem)
+        return problem
+    return QuoteProblem(replace(problem.ask, deadline=problem.after(enough_h)), problem.market_inputs)
 
 
 def _offer_by(quote: Quote, later: QuoteProblem) -> Quote:
@@ -136,27 +144,15 @@ class _QuoteBuilder:
         windows = windows_h(self.earliest_h, loosest)
         nearest = min(windows, key=lambda h: abs(h - hours))  # the requested point replaces it
         self.others_h = [h for h in windows if h != nearest]
-        one = longest_s <= _ONE_CLOCK * window_s
         hour = max(1, round(HOUR_S / clock.tick_s))
-        longest = -(-longest_s // clock.tick_s) if one else 0
-        self.clock = QuoteClock(clock.tick_s, max(clock.ticks + hour, longest))
-        self.slower = None if one else choose_clock(longest_s, _TICKS, clock.tick_s, longest_s)
-        within_h = clock.ticks * clock.tick_s / HOUR_S
-        near = [to_ticks(h, self.clock) for h in self.others_h if one or h <= within_h]
+        self.clock = QuoteClock(clock.tick_s, clock.ticks + hour)
         self.ticks = clock.ticks
         earlier = clock.ticks - hour
         self.hour_ticks = [earlier] if earlier * clock.tick_s >= self.earliest_h * HOUR_S else []
         self.hour_ticks.append(clock.ticks + hour)
-        self.beside_curve_s = {n * clock.tick_s for n in self.hour_ticks if n not in near}
-        # An hour later is compared with the deadline of the request in the same scenarios, so with as many draws.
-        self.others = [
-            DeadlineCase(n, DRAWS if n < clock.ticks or n in self.hour_ticks else _TRIED)
-            for n in dict.fromkeys([*near, *self.hour_ticks])
-            if n != clock.ticks
-        ]
         self.asked_s = clock.ticks * clock.tick_s
-        self.far_h = [h for h in self.others_h if not one and h > within_h]
-        problem.horizon_s = longest_s
+        # A policy depends on its horizon: a point of the curve has the one that a quote of its deadline has.
+        problem.horizon_s = max(longest_s, self.clock.ticks * clock.tick_s)
 
     def quote(self) -> Quote:
         """Return the complete quote."""
@@ -167,15 +163,18 @@ class _QuoteBuilder:
             self.problem.steps,
         )
         ways = self._try_choices()
-        far = self._add_other_deadlines(ways)
-        best, others = self._best_and_changes(ways)
+        best, others = self._best_and_changes(ways, {})
+        curve = self._search_other_deadlines(best[self.asked_s].stage.venues)
+        sooner = {seconds: [s] for seconds, s in curve.items() if seconds < self.asked_s}
+        if any(s.cost < best[self.asked_s].cost for (s,) in sooner.values()):
+            best, others = self._best_and_changes(ways, sooner)
         s = best[self.asked_s]
         stage, got, menu = s.stage, s.played, s.stage.venues
         cost, late = summarise_usd(s.usd), 1 - s.on_time
         p50, p90 = (to_moment(self.start, float(seconds)) for seconds in quantiles(s.finish_s, (0.5, 0.9)))
         low, high = wilson_interval(1 - late, DRAWS)
-        offered = best_by_deadline(self._add_far_deadlines(ways, far, menu))
-        curve = {seconds: each for seconds, each in offered.items() if seconds not in self.beside_curve_s}
+        offered = best_by_deadline(self._simulated_deadlines(ways, sooner))
+        curve = best_by_deadline({seconds: [each] for seconds, each in {**curve, self.asked_s: s}.items()})
         ran = np.maximum(got.spot_ticks + got.on_demand_ticks, 1)
         planned = problem.planned_option()
         place_usd, place_error_usd = (None, None) if planned is None else self._place_usd(planned, ways)
@@ -239,33 +238,72 @@ class _QuoteBuilder:
 
     @property
     def _all_cases(self) -> list[DeadlineCase]:
-        """The cases on the clock of the requested deadline.
+        """The cases on the clock of the requested deadline: that deadline, and those about an hour away.
 
-        They are that deadline, those before it with as many draws, and others.
+        An hour is worth little, so all are compared in the same scenarios, with as many draws.
         """
-        return [DeadlineCase(self.ticks, DRAWS), *self.others]
+        return [DeadlineCase(ticks, DRAWS) for ticks in (self.ticks, *self.hour_ticks)]
 
     def _try_choices(self) -> _ChoicesByKeys:
-        """Simulate choices of options, in the order of the least that they may cost.
+        """Simulate choices of options for the requested deadline, the plan's one place always."""
+        planned = self.problem.planned_option()
+        place = () if planned is None else self.problem.planned_menu(planned)
+        menus = [*self._list_menus(), *([place] if place else [])]
+        ways = self._simulate_promising(menus, self._all_cases, place)
+        self._add_first_choices(ways)
+        return ways
 
-        A choice is skipped where its least cost exceeds what another is expected to cost.
-        """
+    def search(self, keys: tuple[str, ...]) -> SimulatedDeadline:
+        """Return the best run for the deadline alone; the options of these keys are one more choice."""
+        known = {v.candidate.key: v for v in self.problem.venues}
+        another = [tuple(known[key] for key in keys)] if all(key in known for key in keys) else []
+        self.clock = QuoteClock(self.clock.tick_s, self.ticks)
+        ways = self._simulate_promising([*self._list_menus(), *another], [DeadlineCase(self.ticks, DRAWS)])
+        self._add_first_choices(ways)
+        return self._sharpen(ways, {})[self.asked_s]
+
+    def _add_first_choices(self, ways: _ChoicesByKeys) -> None:
+        """Add the options of a gang size of its own that most of the other deadlines would try first."""
+        known = {frozenset(v.size for v in way.stage.venues) for way in ways.values()}
+        first = [venues for h in self.others_h if (venues := self._first_choice(h))]
+        menus = {option_keys(venues): venues for venues in first}
+        wanted = Counter(option_keys(venues) for venues in first)
+        new = [key for key, _ in wanted.most_common() if frozenset(v.size for v in menus[key]) not in known]
+        for key in new[:_MORE]:
+            ways[key] = self._simulate_choice(menus[key], [DeadlineCase(self.ticks, _TRIED)])
+
+    def _first_choice(self, hours: float) -> tuple[QuoteOption, ...]:
+        """Return the options that would be tried first with this many hours."""
+        problem = self.problem
+        alone = list_single_sizes(problem, problem.menu(problem.venues, problem.steps, hours), hours)
+        return alone[0][1] if alone else ()
+
+    def _list_menus(self) -> list[tuple[QuoteOption, ...]]:
+        """Return choices of options for the requested deadline: of one gang size, and mixed where none has the best."""
         problem, steps = self.problem, self.problem.steps
         everything = problem.menus(problem.venues, steps, problem.window_h)
-        alone = [venues for _, venues in list_single_sizes(problem, everything[0])]
-        menus = [*alone]
+        menus = alone = [venues for _, venues in list_single_sizes(problem, everything[0])]
         for menu in everything:
             cheapest = min(menu, key=lambda v: v.whole_usd(steps))
-            menus += [] if any(cheapest in venues for venues in alone) else [menu]
-        planned = problem.planned_option()
-        place = () if planned is None else problem.planned_menu(planned)
-        menus += [place] if place else []
-        menus.sort(key=lambda venues: min(v.whole_usd(steps) for v in venues))
+            menus = menus if any(cheapest in venues for venues in alone) else [*menus, menu]
+        return menus
+
+    def _simulate_promising(
+        self,
+        menus: Sequence[tuple[QuoteOption, ...]],
+        cases: Sequence[DeadlineCase],
+        always: tuple[QuoteOption, ...] = (),
+    ) -> _ChoicesByKeys:
+        """Simulate choices of options, in the order of the least that they may cost.
+
+        A choice is skipped where its least cost exceeds what another is expected to cost, but for ``always``.
+        """
+        steps = self.problem.steps
         choices: _ChoicesByKeys = {}
-        for venues in _distinct_menus(menus):
+        for venues in _distinct_menus(sorted(menus, key=lambda menu: min(v.whole_usd(steps) for v in menu))):
             bar = min((way.simulations[self.asked_s].cost[0] for way in choices.values()), default=math.inf)
-            if not choices or venues == place or min(v.whole_usd(steps) for v in venues) < _WORTH_A_TRY * bar:
-                choices[option_keys(venues)] = self._simulate_choice(venues, self._all_cases)
+            if not choices or venues == always or min(v.whole_usd(steps) for v in venues) < _WORTH_A_TRY * bar:
+                choices[option_keys(venues)] = self._simulate_choice(venues, cases)
         return choices
 
     def _simulate_choice(self, venues: tuple[QuoteOption, ...], cases: Sequence[DeadlineCase]) -> _ChoiceResults:
@@ -274,41 +312,35 @@ class _QuoteBuilder:
         way.play(cases)
         return way
 
-    def _add_other_deadlines(self, ways: _ChoicesByKeys) -> list[tuple[QuoteOption, ...]]:
-        """Add the options on demand, and those that most of the other deadlines would try first.
+    def _search_other_deadlines(self, menu: Sequence[QuoteOption]) -> dict[int, SimulatedDeadline]:
+        """Return the best run for each other deadline of the curve, as a quote of that deadline finds it.
 
-        Return the latter again where a far deadline would try them.
+        ``menu`` is what the request gets: what it found beside its first choices is worth a try elsewhere too. A
+        deadline for which there is no quote is left out.
         """
-        problem = self.problem
-        sure = problem.menu(filter_options(problem.venues, lambda v: v.sure), problem.steps, problem.window_h)
-        known = {frozenset(v.size for v in way.stage.venues) for way in ways.values()}
-        first = [(venues, h) for h in self.others_h if (venues := self._first_choice(h))]
-        named = {option_keys(venues): venues for venues, _ in first if frozenset(v.size for v in venues) not in known}
-        wanted = Counter(key for venues, _ in first if (key := option_keys(venues)) in named)
-        menus = [named[key] for key, _ in wanted.most_common(_MORE)]
-        for venues in [sure, *menus]:
-            if venues and option_keys(venues) not in ways:
-                ways[option_keys(venues)] = self._simulate_choice(
-                    venues, [replace(c, draws=_TRIED) for c in self._all_cases]
-                )
-        far = {option_keys(venues) for venues, h in first if h in self.far_h}
-        return [venues for venues in menus if option_keys(venues) in far]
+        found: dict[int, SimulatedDeadline] = {}
+        for hours in self.others_h:
+            # The list shows minutes, and who asks for one of them gets this very deadline.
+            deadline = ceil_minute(self.problem.after(hours))
+            problem = QuoteProblem(replace(self.problem.ask, deadline=deadline), self.problem.market_inputs)
+            if problem.refused() is None:
+                seconds = round((deadline - self.start).total_seconds())
+                best = _QuoteBuilder(_enough(problem)).search(option_keys(menu))
+                found[seconds] = best.offered_by(seconds)
+        return found
 
-    def _first_choice(self, hours: float) -> tuple[QuoteOption, ...]:
-        """Return the options that would be tried first with this many hours."""
-        problem = self.problem
-        alone = list_single_sizes(problem, problem.menu(problem.venues, problem.steps, hours), hours)
-        return alone[0][1] if alone else ()
-
-    def _best_and_changes(self, ways: _ChoicesByKeys) -> tuple[dict[int, SimulatedDeadline], tuple[Other, ...]]:
+    def _best_and_changes(
+        self, ways: _ChoicesByKeys, sooner: Mapping[int, list[SimulatedDeadline]]
+    ) -> tuple[dict[int, SimulatedDeadline], tuple[Other, ...]]:
         """Return the best for each deadline, and what one change would make of the requested one.
 
+        ``sooner`` has runs for earlier deadlines, each of which is on offer for the requested one too.
         A change that the job's rules allow is one of the choices, so that no listed one costs less.
         """
         forbidden: _ChoicesByKeys = {}
         rounds = 0
         while True:
-            best = self._sharpen(ways)
+            best = self._sharpen(ways, sooner)
             s = best[self.asked_s]
             changes = propose_changes(self.problem, s.stage.venues)
             new = [c for c in changes if c.key not in ways and c.key not in forbidden]
@@ -325,40 +357,28 @@ class _QuoteBuilder:
             build_alternative(c.what, t, self.start) for c, t in seen if not c.allowed or t.cost[0] >= s.cost[0]
         )
 
-    def _sharpen(self, ways: _ChoicesByKeys) -> dict[int, SimulatedDeadline]:
+    def _sharpen(
+        self, ways: _ChoicesByKeys, sooner: Mapping[int, list[SimulatedDeadline]]
+    ) -> dict[int, SimulatedDeadline]:
         """Return the best for each deadline, with all draws played where few draws leave the cheapest unclear."""
         while True:
-            best = best_by_deadline(_merge_by_deadline(ways.values()))
-            more = False
-            bar = min(
-                w.simulations[self.asked_s].cost[0]
-                for w in ways.values()
-                if w.simulations[self.asked_s].usd.size == DRAWS
-            )
-            for way in ways.values():
-                cases = [DeadlineCase(ticks, DRAWS) for ticks in way.unsure(self.asked_s, bar)]
-                way.play(cases)
-                more |= bool(cases)
-            if not more:
-                return best
+            simulations = [way.simulations[self.asked_s] for way in ways.values()]
+            bar = min(s.cost[0] for s in simulations if s.usd.size == DRAWS)
+            unclear = [way for way in ways.values() if way.is_unclear(self.asked_s, bar)]
+            if not unclear:
+                return best_by_deadline(self._simulated_deadlines(ways, sooner))
+            for way in unclear:
+                way.play([DeadlineCase(self.ticks, DRAWS)])
 
-    def _add_far_deadlines(
-        self, ways: _ChoicesByKeys, menus: list[tuple[QuoteOption, ...]], best: tuple[QuoteOption, ...]
+    def _simulated_deadlines(
+        self, ways: _ChoicesByKeys, sooner: Mapping[int, list[SimulatedDeadline]]
     ) -> dict[int, list[SimulatedDeadline]]:
-        """Return all simulations by deadline, the far ones too, on a slower clock with the options that were quoted."""
-        by_deadline = _merge_by_deadline(ways.values())
-        later_s = self.hour_ticks[-1] * self.clock.tick_s
-        by_deadline[later_s] = [s for s in by_deadline[later_s] if s.usd.size == DRAWS] or by_deadline[later_s]
-        slower = self.slower
-        if slower is None or not self.far_h:
-            return by_deadline
-        cases = [DeadlineCase(ticks, _TRIED) for ticks in dict.fromkeys(to_ticks(h, slower) for h in self.far_h)]
-        for venues in _distinct_menus([best, *menus]):
-            way = _ChoiceResults(self.problem.stage(venues, slower, _TRIED, seed=1), self.problem.levels(venues))
-            way.play(cases)
+        """Return all simulations by deadline: ``sooner``, and those on the clock of the request."""
+        merged = {seconds: [*simulations] for seconds, simulations in sooner.items()}
+        for way in ways.values():
             for seconds, s in way.simulations.items():
-                by_deadline.setdefault(seconds, []).append(s)
-        return by_deadline
+                merged.setdefault(seconds, []).append(s)
+        return merged
 
     def _hour_point(self, offered: Mapping[int, SimulatedDeadline], *, earlier: bool) -> Point | None:
         """Return the cost of the deadline about an hour earlier or later; None where nothing is done by then."""
@@ -390,18 +410,10 @@ class _ChoiceResults:
             seconds = case.ticks * self.stage.clock.tick_s
             self.simulations[seconds] = SimulatedDeadline.of(self.stage, got, seconds, self.levels)
 
-    def unsure(self, asked_s: int, usd: float) -> list[int]:
-        """Return the ticks of deadlines that need more draws, up to the requested one.
-
-        They were played with few draws, and came out so cheap that it matters to a quote of ``usd`` dollars: about as
-        cheap by the same deadline, cheaper by an earlier one.
-        """
-        return [
-            seconds // self.stage.clock.tick_s
-            for seconds, s in self.simulations.items()
-            if s.usd.size < DRAWS
-            and (s.cost[0] <= usd if seconds < asked_s else seconds == asked_s and s.cost[0] < usd / _WORTH_A_TRY)
-        ]
+    def is_unclear(self, asked_s: int, usd: float) -> bool:
+        """Return whether few draws came out so cheap for the request that it matters to a quote of ``usd`` dollars."""
+        s = self.simulations[asked_s]
+        return s.usd.size < DRAWS and s.cost[0] < usd / _WORTH_A_TRY
 
 
 _ChoicesByKeys = dict[tuple[str, ...], _ChoiceResults]  # by the keys of the options
@@ -410,15 +422,6 @@ _ChoicesByKeys = dict[tuple[str, ...], _ChoiceResults]  # by the keys of the opt
 def _distinct_menus(menus: Iterable[tuple[QuoteOption, ...]]) -> list[tuple[QuoteOption, ...]]:
     """Return each choice of options once, told apart by keys: candidates are large to hash."""
     return list({option_keys(venues): venues for venues in menus}.values())
-
-
-def _merge_by_deadline(ways: Iterable[_ChoiceResults]) -> dict[int, list[SimulatedDeadline]]:
-    """Return all simulations by deadline."""
-    merged: dict[int, list[SimulatedDeadline]] = {}
-    for way in ways:
-        for seconds, s in way.simulations.items():
-            merged.setdefault(seconds, []).append(s)
-    return merged
 
 
 def _per_step(cost: Likely, steps: int) -> Usd | None:
