@@ -68,7 +68,7 @@ def submit_question(context: QueryContext, question: QuoteQuestion) -> TaskRow:
         "who": context.identity.name,
         "team": checked.job.team,
         "document": checked.document,
-        "by": question.by,
+        "by": question.by or ("" if checked.by is None else str(checked.by)),
         "budget": question.budget,
         "limits": limits_text(checked.limits.limits),
         "limits_plan": None if plan is None else {"digest": plan.digest, "as_of": plan.as_of.isoformat()},

@@ -14,15 +14,18 @@ import pytest
 from fastapi.testclient import TestClient
 
 from pricing.places import Market
+from pricing.problems import InvalidInputError
 from router.access.identity import Identity
 from router.app.queries.context import QueryContext
 from router.app.queries.quote_acceptance import AcceptanceInputs, QuoteAcceptedError, QuoteLaterError, accept_quote
+from router.app.queries.quote_questions import QuoteQuestion, check_question
 from router.app.queries.quotes import find_quote
 from router.app.stored_quotes import put_quote
 from router.config.plan_files import store_quotes
-from router.console.task_kinds import FUNCTIONS
+from router.console.task_kinds import FUNCTIONS, submit_question
 from router.console.work import Outcome, Report, TaskRunner, WorkFunction, WorkResult
 from router.jobs.job_json import job_json
+from router.jobs.quantities import Moment
 from router.jobs.spec import Job
 from router.planning.document.plan_json import plan_from_json
 from router.quotes.quote import Quote
@@ -126,6 +129,25 @@ def test_a_quote_that_is_asked_for_is_the_command_s_to_the_cent(context: QueryCo
     (other,) = json.loads(same.stdout)["quotes"]
     assert other["usd"] == told["usd"]
     assert other["curve"] == told["curve"]
+
+
+def test_the_own_deadline_of_a_job_of_tonight_is_that_of_the_plan(context: QueryContext, tmp_path: Path) -> None:
+    """Once `+18h` counted from the question, hours after the plan that gave the job its deadline."""
+    job = write_job(tmp_path / "jobs", "letters", deadline="+18h")
+    made = plan(job, "--name", "night", "--out", tmp_path / "plan.json")
+    assert made.exit_code == 0, made.stderr
+    later = replace(context, clock=lambda: NIGHT + timedelta(hours=4))
+    for question in (QuoteQuestion(job="letters"), QuoteQuestion(document=job.read_text(encoding="utf-8"))):
+        assert check_question(later, question).by == Moment(absolute=NIGHT + timedelta(hours=18))
+    task = submit_question(later, QuoteQuestion(job="letters"))
+    assert json.loads(task.request)["by"] == "2026-11-22T12:00:00Z"
+    # Another job, and a time that is asked for, count from the question.
+    other = job.read_text(encoding="utf-8").replace("letters", "others")
+    assert check_question(later, QuoteQuestion(document=other)).by is None
+    assert check_question(later, QuoteQuestion(job="letters", by="+6h")).by == Moment.parse("+6h")
+    over = replace(context, clock=lambda: NIGHT + timedelta(hours=19))
+    with pytest.raises(InvalidInputError, match="2026-11-22 12:00Z, has passed"):
+        check_question(over, QuoteQuestion(job="letters"))
 
 
 def test_what_tomorrow_noon_costs_is_on_the_page_of_a_quote(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -33,6 +33,7 @@ from router.jobs.job_json import job_json
 from router.jobs.limits import Limits
 from router.jobs.quantities import TOO_FAR, Moment, is_beyond_planning
 from router.jobs.spec import Job
+from router.planning.document.plan import JobSummary
 from router.planning.document.restricted_limits import restrict_limits
 from router.prices.books import load_book
 from router.quotes.quote import Quote
@@ -48,9 +49,9 @@ class QuoteQuestion:
     """A job, and by when, or for how much money, it is to be done; as text.
 
     The job is a ``document`` that somebody wrote, the one of the quote ``again``, or the ``job`` of that name that was
-    quoted or planned last. ``by`` "" is its own deadline; with ``budget`` the question is how far that goes. Limits are
-    those that somebody wrote (``limits``), none (``limits_of`` "none"), those of the quote ``again`` ("quote"), or
-    those of the last plan.
+    quoted or planned last. ``by`` "" is its own deadline, in tonight's plan where it is one of the plan's jobs; with
+    ``budget`` the question is how far that goes. Limits are those that somebody wrote (``limits``), none (``limits_of``
+    "none"), those of the quote ``again`` ("quote"), or those of the last plan.
     """
 
     document: str = ""
@@ -116,6 +117,8 @@ def check_question(context: QueryContext, question: QuoteQuestion) -> CheckedQue
         raise InvalidInputError(problems)
     if by is None and job.deadline is None:
         raise InvalidInputError.single("has no deadline to quote for", field="by", remedy="give one, e.g. +36h")
+    if by is None and job.deadline is not None and job.deadline.relative is not None:
+        by = _planned_deadline(context, job)
     return CheckedQuestion(job, document, by, budget, _limits_of(context, question, own, job.team))
 
 
@@ -211,20 +214,38 @@ def prepare_question(
     return CheckedQuestion(jobs[0], document, by, budget, limits)
 
 
+def _planned_deadline(context: QueryContext, job: Job) -> Moment | None:
+    """Return the deadline that tonight's plan gives this very job; None where it is not in the plan.
+
+    A relative deadline counts from the moment of that plan, not from the question. InvalidInputError where it is over.
+    """
+    found = next((each for each in _tonights_jobs(context) if each.job_digest == job.digest), None)
+    if found is None or found.deadline is None:
+        return None
+    if found.deadline <= context.clock():
+        what = f"the job's own deadline in tonight's plan, {found.deadline:%Y-%m-%d %H:%MZ}, has passed"
+        raise InvalidInputError.single(what, field="by", remedy="give a later one, e.g. +36h")
+    return Moment(absolute=found.deadline)
+
+
+def _tonights_jobs(context: QueryContext) -> Sequence[JobSummary]:
+    """Return the jobs of tonight's plan, none where there is no such plan."""
+    from router.planning.document.plan_json import plan_from_json
+
+    newest = context.store.made_plans.newest(1, name=context.night)
+    text = context.store.made_plans.text(newest[0].digest) if newest else None
+    return () if text is None else plan_from_json(text).jobs
+
+
 def find_document(context: QueryContext, job: str) -> str | None:
     """Return how a job of that name was written that was quoted or planned last; None where none may be seen."""
     for stored in list_quotes(context, job):
         if stored.document is not None:
             return stored.document
     teams = context.identity.require(Permission.MAKE_QUOTES)
-    newest = context.store.made_plans.newest(1, name=context.night)
-    text = context.store.made_plans.text(newest[0].digest) if newest else None
-    if text is None:
-        return None
     from router.jobs.job_json import read_job
-    from router.planning.document.plan_json import plan_from_json
 
-    planned = next((each for each in plan_from_json(text).jobs if each.job == job), None)
+    planned = next((each for each in _tonights_jobs(context) if each.job == job), None)
     found = None if planned is None else read_job(context.store.plans.job(planned.job_digest))
     if found is None or not teams.admits(found.team):
         return None
