@@ -159,7 +159,7 @@ def _result(plan: Plan, job: JobSummary) -> str:
             f"  sure to be done by the deadline ({to_percent(job.confidence)} asked)"
         )
     else:
-        head.append(f"  until about {format_timestamp(job.finish)}, no deadline")
+        head.append(f"  reserved until {format_timestamp(job.finish)}, no deadline")
     if job.grams_co2e is not None and job.carbon_usd is not None:
         counted = format_usd(job.carbon_usd)
         head.append(f"  {job.grams_co2e / GRAMS_PER_TONNE:,.3f} t CO2e, counted as {counted} and never paid")

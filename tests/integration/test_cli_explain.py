@@ -59,6 +59,7 @@ def test_one_job_in_full(night: Path, name: str) -> None:
     if found.deadline is not None:
         assert f"({found.confidence:.0%} asked)" in flat
     else:
+        assert "reserved until" in flat
         assert "no deadline" in flat
 
 
