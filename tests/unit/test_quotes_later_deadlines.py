@@ -108,7 +108,7 @@ def check_curve(ask: QuoteRequest, inputs: MarketInputs) -> Quote:
 
 
 def test_the_curve_of_a_short_job_says_what_quotes_of_its_deadlines_say() -> None:
-    """Once a third too low by half an hour: it was played in the steps of the clock that six hours have."""
+    """Once 8.03 by 18:36 where a quote said 14.99: it was played in the steps of the clock that six hours have."""
     short = a_job(steps=10, startup="1m", checkpoint={"size_gib": 1})
     quote = check_curve(QuoteRequest(short, by(6)), a_trade([NORTH, NORTH_SPOT, SOUTH]))
     assert len(quote.curve) > 2
