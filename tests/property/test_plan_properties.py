@@ -157,8 +157,17 @@ def test_lines_and_moves_add_up_in_what_is_written() -> None:
         plan = json.loads(plan_to_json(plan_of(make_instance(seed))), parse_float=Decimal)
         parts = [Decimal(item["cost_usd"]) for item in (*plan["lines"], *plan["moves"])]
         assert sum(parts) == Decimal(plan["cost_usd"]), seed
-        jobs = [Decimal(item["cost_usd"]) for item in plan["jobs"]]
-        assert sum(jobs) == Decimal(plan["cost_usd"]), seed
+        jobs = {item["job"]: Decimal(item["cost_usd"]) for item in plan["jobs"]}
+        assert sum(jobs.values()) == Decimal(plan["cost_usd"]), seed
+
+
+def test_the_terms_of_each_cost_add_up_to_it() -> None:
+    """Where its cost goes: steps, lost work, checkpoints, restarts, start-ups, fallback, moves, to the nano-dollar."""
+    for seed in FEW:
+        plan = plan_of(make_instance(seed))
+        assert plan.usage is not None
+        placed = {job.job: job.cost_usd for job in plan.jobs if job.finish is not None}
+        assert {terms.job: terms.together_usd for terms in plan.usage.cost_terms} == placed, seed
 
 
 def calm(instance: Instance) -> Instance:
