@@ -20,6 +20,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from router.app.plan import PlanOptions, plan_request
+from router.cli.numeric_kernels import fix_numeric_kernels
 from router.planning.document.plan_json import plan_content
 from router.planning.planner import PlanRequest, make_plan
 from router.prices.books import load_book
@@ -82,6 +83,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--busy", action="store_true", help="plan again beside two busy loops and compare the bytes")
     parser.add_argument("--one", nargs=2, type=int, help=argparse.SUPPRESS)
     asked = parser.parse_args(arguments)
+    fix_numeric_kernels()  # for the processes that plan
     if asked.one:
         print(json.dumps(figures(*asked.one)))
         return
