@@ -11,7 +11,7 @@ import typer
 from pricing.retired_words import print_each_once
 from router.cli.commands import TABLE
 from router.cli.completion import enable_completion
-from router.cli.console import CommandExitError, ExitCode, handle_command_errors, out
+from router.cli.console import CommandExitError, ExitCode, handle_command_errors, note, out
 from router.cli.groups import RootGroup
 
 
@@ -19,6 +19,14 @@ class StepfareGroup(RootGroup):
     """All commands, with errors as messages and exit codes."""
 
     table = TABLE
+
+    def make_context(self, *args: Any, **kwargs: Any) -> Any:
+        """Read the first words; Ctrl-C before a command begins ends it as any other."""
+        try:
+            return super().make_context(*args, **kwargs)
+        except KeyboardInterrupt:
+            note("\ninterrupted")
+            raise typer.Exit(ExitCode.INTERRUPTED) from None
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; what it returns, if an integer, is the exit code."""

@@ -147,13 +147,12 @@ class AnswerCache:
         self._bytes = 0
 
     def _begin(self, key: Hashable, make: Callable[[], T], now: float) -> asyncio.Task[object]:
-        making: asyncio.Task[object] = asyncio.ensure_future(self._make(key, make, now))
+        making: asyncio.Task[object] = asyncio.ensure_future(self._make(key, make, now, self._generation))
         self._making[key] = making
         making.add_done_callback(lambda done: self._end(key, done))
         return making
 
-    async def _make(self, key: Hashable, make: Callable[[], T], now: float) -> T:
-        generation = self._generation
+    async def _make(self, key: Hashable, make: Callable[[], T], now: float, generation: int) -> T:
         if self._limiter is None and self.threads is not None:
             # The limiter belongs to the running event loop, so it is made inside it.
             self._limiter = CapacityLimiter(self.threads)

@@ -110,7 +110,7 @@ def test_tasks_are_listed_in_parts_and_one_is_read(context: QueryContext, client
             break
         before = page["next"]
     assert len(seen) == len(set(seen)) == 6
-    run_tasks(context)
+    run_tasks(context, work_kinds.FUNCTIONS)
     answer = client.get(f"/api/v1/tasks/{seen[0]}").json()
     assert (answer["state"], answer["team"], answer["result"]["sum"]) == ("done", "red", 4)
 
@@ -128,7 +128,7 @@ def test_events_are_followed_to_the_end_and_from_where_they_were_left(
     context: QueryContext, client: TestClient
 ) -> None:
     task = context.store.tasks.put(KIND, "operator", "", {"numbers": [1, 2]}, NIGHT)
-    run_tasks(context)
+    run_tasks(context, work_kinds.FUNCTIONS)
     url = f"/api/v1/tasks/{task.id}/events"
     whole = client.get(url)
     assert whole.headers["Content-Type"].startswith("text/event-stream")
@@ -147,7 +147,7 @@ def test_events_arrive_while_the_task_runs(
 
     async def wait(_: float) -> None:
         if next(waits):
-            run_tasks(context)
+            run_tasks(context, work_kinds.FUNCTIONS)
 
     monkeypatch.setattr("router.console.api.tasks.sleep", wait)
     monkeypatch.setattr("router.console.api.tasks.COMMENT_SECONDS", 0.0)

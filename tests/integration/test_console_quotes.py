@@ -512,40 +512,6 @@ def test_a_job_is_refused_with_its_line_and_the_text_stays(shared: QueryContext,
     assert shared.store.tasks.take("w", ["quote"], NIGHT) is None
 
 
-ODD = [
-    "\0",
-    "\x1b[31m",
-    "\ud800",
-    "x" * 99_999,
-    "&a [*a]",
-    "name: 9" + "9" * 60,
-    "a: &x [1]\nb: [" + "*x," * 5000 + "]",
-]
-
-
-@pytest.mark.parametrize("text", ODD, ids=lambda text: repr(text[:12]))
-def test_no_text_breaks_the_server(shared: QueryContext, text: str) -> None:
-    client = client_as(shared)
-    body = json.dumps({"document": text, "by": "+48h"})
-    answer = client.post("/api/v1/quotes", content=body, headers={"Content-Type": "application/json"})
-    assert answer.status_code in (400, 422)
-    for field in ("job", "again", "by", "budget"):
-        body = json.dumps({"document": "name: a", field: text[:40]})
-        answer = client.post("/api/v1/quotes", content=body, headers={"Content-Type": "application/json"})
-        assert answer.status_code in (400, 404, 422)
-    if text != "\ud800":
-        sent = client.post("/quotes", data={"source": "fields", "name": text, "steps": text, "within": "+2h"})
-        assert sent.status_code == 400
-        assert client.get("/quotes", params={"before": text[:50], "job": text[:50]}).status_code in (200, 400)
-        assert client.post("/quotes/quote-12345678/acceptance", data={"ceiling": text[:50]}).status_code in (400, 404)
-
-
-def test_a_text_that_is_too_long_is_refused_before_it_is_read(shared: QueryContext) -> None:
-    client = client_as(shared)
-    assert client.post("/quotes", data={"document": "x" * 2_000_000}).status_code == 413
-    assert "at most 100,000" in client.post("/quotes", data={"document": "x" * 100_001}, headers=PAGE).text
-
-
 def test_names_are_text_on_every_page(context: QueryContext, quotes: dict[str, Quote], jobs: dict[str, Job]) -> None:
     evil = "<img src=x onerror=alert(1)>"
     quote = replace(quotes["speech"], team=evil, policy=evil, conditions=(evil,))

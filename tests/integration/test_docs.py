@@ -109,7 +109,7 @@ def test_commands_in_the_text_exist_with_their_options(page: Path) -> None:
 
 def test_what_pages_and_schedules_plan_from_the_last_plan_is_the_night() -> None:
     """A plan without a name is a trial: the console does not show it, and quotes are not under its limits."""
-    files = [*current_pages(), *sorted((ROOT / "examples" / "schedule").iterdir())]
+    files = [*current_pages(), *sorted(path for path in (ROOT / "examples" / "schedule").iterdir() if path.is_file())]
     lines = [(_name(path), line) for path in files for line in path.read_text(encoding="utf-8").splitlines()]
     planned = [(name, line) for name, line in lines if "--since last" in line and "--out" in line]
     assert {"docs/guides/platform-team.md", "examples/schedule/nightly-plan.sh"} <= {name for name, _ in planned}

@@ -77,8 +77,8 @@ def task_runner(
     return TaskRunner(context.store, ThreadWorker(context.settings), clock or context.clock, functions)
 
 
-def run_tasks(context: QueryContext) -> None:
-    """Do all queued work in this process."""
-    runner = task_runner(context)
+def run_tasks(context: QueryContext, functions: Mapping[str, WorkFunction] = FUNCTIONS) -> None:
+    """Do all queued work of these kinds in this process."""
+    runner = task_runner(context, functions)
     while runner.run_next():
         pass

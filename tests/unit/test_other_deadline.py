@@ -41,7 +41,8 @@ def test_between_two_points_it_lies_on_the_line_to_the_cent(quote: Quote) -> Non
 
 
 def test_after_the_last_point_it_costs_at_most_that_and_before_the_first_nothing_is_known(quote: Quote) -> None:
-    last = max(quote.curve, key=lambda p: p.deadline)
+    assert quote.hour_later is not None
+    last = max((*quote.curve, quote.hour_later), key=lambda p: p.deadline)
     later = deadline_figure(quote, last.deadline + timedelta(days=30))
     assert later is not None
     assert (later.after, later.mean) == (None, last.mean)
