@@ -183,7 +183,9 @@ def _small_files_only() -> None:
 
 def _run(home: Path, before: Callable[[], None]) -> subprocess.CompletedProcess[str]:
     words = [str(STEPFARE), "prices", "refresh", "--cloud", "sandbox", "--now", LATER]
-    return subprocess.run(words, env=environment(home), preexec_fn=before, capture_output=True, text=True, check=False)
+    # Python would leave half of a compiled module behind, at which every later process fails.
+    env = {**environment(home), "PYTHONDONTWRITEBYTECODE": "1"}
+    return subprocess.run(words, env=env, preexec_fn=before, capture_output=True, text=True, check=False)
 
 
 def test_a_full_disk_is_said_and_leaves_the_older_book(home: Path) -> None:
