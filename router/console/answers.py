@@ -108,6 +108,7 @@ class AnswerCache:
     clock: Callable[[], float] = time.monotonic
     _kept: OrderedDict[Hashable, tuple[float, object]] = field(default_factory=OrderedDict)
     _making: dict[Hashable, asyncio.Task[object]] = field(default_factory=dict)
+    _under_way: set[asyncio.Task[object]] = field(default_factory=set)
     _bytes: int = 0
     _generation: int = 0
     _limiter: CapacityLimiter | None = None
@@ -146,9 +147,15 @@ class AnswerCache:
         self._making.clear()
         self._bytes = 0
 
+    async def finish(self) -> None:
+        """Wait for all that is being made: a thread that outlives the event loop may end the process with an abort."""
+        while self._under_way:
+            await asyncio.wait(self._under_way)
+
     def _begin(self, key: Hashable, make: Callable[[], T], now: float) -> asyncio.Task[object]:
         making: asyncio.Task[object] = asyncio.ensure_future(self._make(key, make, now, self._generation))
         self._making[key] = making
+        self._under_way.add(making)
         making.add_done_callback(lambda done: self._end(key, done))
         return making
 
@@ -169,6 +176,7 @@ class AnswerCache:
             self._bytes -= _size(self._kept.popitem(last=False)[1][1])
 
     def _end(self, key: Hashable, done: asyncio.Task[object]) -> None:
+        self._under_way.discard(done)
         if self._making.get(key) is done:
             del self._making[key]
         if not done.cancelled():

@@ -60,6 +60,7 @@ def make_console(site: ConsoleSite) -> FastAPI:
         making = asyncio.ensure_future(make_newest_month(site))
         yield
         making.cancel()
+        await site.finish_answers()
 
     app = FastAPI(
         title="stepfare",

@@ -84,6 +84,11 @@ class ConsoleSite:
         object.__setattr__(self, "job_work", QueryWork(self.context, niceness=0))
         object.__setattr__(self, "readiness", Readiness(lambda: self.context.store.check_version()))
 
+    async def finish_answers(self) -> None:
+        """Wait for all answers that are being made, before the server ends."""
+        for answers in (self.answers, self.recent, self.costs):
+            await answers.finish()
+
     def share_answers(self) -> None:
         """Let what was read from the state serve for a moment from now on, as a server wants that many people read."""
         self.recent.fresh_seconds, self.recent.stale_seconds = RECENT_SECONDS

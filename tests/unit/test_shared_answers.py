@@ -121,6 +121,24 @@ def test_whoever_writes_sees_it_though_an_older_reading_is_under_way() -> None:
     asyncio.run(ask())
 
 
+def test_what_is_under_way_is_waited_for_at_the_end_though_it_was_forgotten() -> None:
+    async def ask() -> None:
+        reads = Reads()
+        reads.free.clear()
+        older = asyncio.ensure_future(reads.get())
+        await asyncio.sleep(0)
+        reads.recent.forget()
+        older.cancel()  # who asked is gone, and the thread goes on
+        ending = asyncio.ensure_future(reads.recent.finish())
+        done, _ = await asyncio.wait({ending}, timeout=0.05)
+        assert not done
+        reads.free.set()
+        await asyncio.wait_for(ending, 10)
+        assert reads.count == 1
+
+    asyncio.run(ask())
+
+
 def test_an_error_is_raised_for_all_who_wait_and_not_kept() -> None:
     async def ask() -> None:
         recent = AnswerCache()
