@@ -21,7 +21,8 @@ def printed(folder: Path) -> str:
     notebook = nbformat.read(NOTEBOOK, as_version=4)  # type: ignore[no-untyped-call]
     NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(folder)}}).execute()
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
-    assert sum("image/png" in output.get("data", {}) for output in outputs) == 4
+    shown = [kind for output in outputs for kind in output.get("data", {}) if kind.startswith("image/")]
+    assert sorted(shown) == ["image/png"] * 3 + ["image/svg+xml"]
     return "".join(output["text"] for output in outputs if output["output_type"] == "stream")
 
 
