@@ -212,7 +212,7 @@ class Table:
         return np.flatnonzero(self.job_group[self.block_job] >= 0)
 
     def mates(self, job: int) -> Ints:
-        """Return the other jobs of the job's block."""
+        """Return the other jobs of the job's group."""
         own = int(self.job_group[job])
         others = np.arange(len(self.jobs)) != job
         mates: Ints = np.flatnonzero((self.job_group == own) & others & (own >= 0))

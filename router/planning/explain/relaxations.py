@@ -32,7 +32,7 @@ from router.planning.program.single_runs import (
     soonest_run,
     without_maintenance,
 )
-from router.planning.rules.capacity import slot_shortage
+from router.planning.rules.capacity import shortage
 from router.planning.rules.egress_caps import cap_increase, full_cap, without_cap
 
 
@@ -320,7 +320,7 @@ def _increase_in_pieces(here: JobContext, found: SingleRun, name: str, most: int
     if job.checkpoint is None:
         return None
     need = steps_to_do(job, running=c.running) / c.on_time_steps_per_hour
-    lacking = [(slot, slot_shortage(problem, job, c, here.load, slot)) for slot in problem.slots_for(job, c)]
+    lacking = [(slot, shortage(problem, job, c, here.load, [(slot, 1.0)])) for slot in problem.slots_for(job, c)]
     alone_short = [(slot, short.get(name, 0) if short.keys() <= {name} else most) for slot, short in lacking]
     for more in sorted({short for _, short in alone_short if 0 < short < most}):
         pieces: list[list[Slot]] = []
@@ -368,12 +368,7 @@ def _run_shortage(here: JobContext, empty: JobContext, candidate: Candidate) -> 
             continue
         if holds is None:
             break
-        short: dict[str, int] = {}
-        for name, amount in problem.use[job.name, candidate.key].items():
-            most = max(here.load.get((name, hold.slot.index), 0.0) + amount * hold.share for hold in holds)
-            more = math.ceil(most - problem.shared[name].amount - 1e-6)
-            if more > 0:
-                short[name] = more
+        short = shortage(problem, job, candidate, here.load, [(hold.slot, hold.share) for hold in holds])
         if best is None or (len(short), sum(short.values())) < (len(best), sum(best.values())):
             best = short
     return best

@@ -19,13 +19,14 @@ from router.planning.find.candidate import Candidate
 from router.planning.problem.problem import PlacementProblem
 from router.planning.problem.run_costs import compute_usd, objective_usd
 from router.planning.problem.schedule import SlotHold, runs_of
+from router.planning.problem.shared_limits import Load
 from router.planning.program.cover import committed_jobs
 from router.planning.program.effort import Effort
 from router.planning.program.left_shift import may_begin, run_from
 from router.planning.program.solve import PlacementSolution, with_holdings
 from router.planning.rules.egress_caps import month_matters
-from router.planning.rules.load import Load, add_load
-from router.planning.rules.program import ConstraintRow, ProgramBuilder
+from router.planning.rules.load import add_load
+from router.planning.rules.program import ConstraintRow, ProgramBuilder, limit_row
 
 _PHASE = "early starts"
 _MOST_COLUMNS = 20_000
@@ -209,5 +210,5 @@ def _limit_rows(
             continue  # A cap on egress: all options of a job move the same in the same month.
         room = problem.shared[limit].amount - fixed.get((limit, index), 0.0)
         if sum(most[limit, index].values()) > room + _SAME:
-            rows.append(ConstraintRow(f"limit {limit} @{index}", tuple(found), "<=", room))
+            rows.append(ConstraintRow(limit_row(limit, index), tuple(found), "<=", room))
     return rows

@@ -12,6 +12,7 @@ from router.planning.improve.stays import Stay, stay_of
 from router.planning.problem.precedence import goes_on
 from router.planning.problem.schedule import ScheduledRun
 from router.planning.program.solve import PlacementSolution
+from router.planning.rules.budgets import team_budgets
 
 _SLACK = 1e-6
 
@@ -71,7 +72,7 @@ def _takers(answer: PlacementSolution, stay: Stay) -> tuple[str, ...]:
         for name in takers
     }
     takers = [other.name for other in first if other.name in crowded]
-    if not takers and any(team.team == job.team for team in problem.limits.teams):
+    if not takers and job.team in team_budgets(problem):
         takers = [other.name for other in first if other.team == job.team and other.name in answer.runs]
     return tuple(sorted(takers))
 

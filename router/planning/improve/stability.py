@@ -21,13 +21,14 @@ from router.planning.improve.equal_jobs import exchange_equal_jobs, lines_by_gan
 from router.planning.problem.problem import PlacementProblem, most_starts
 from router.planning.problem.run_costs import compute_usd, objective_usd
 from router.planning.problem.schedule import ScheduledRun, SlotHold, runs_of, starts_of
+from router.planning.problem.shared_limits import Load
 from router.planning.program.cover import covered_usd
 from router.planning.program.effort import Effort
 from router.planning.program.left_shift import earliest_run, may_begin
 from router.planning.program.solve import PlacementSolution, most_to_stay, threshold_of, with_holdings
 from router.planning.rules.budgets import has_budget, is_over_budget
 from router.planning.rules.job_groups import are_together
-from router.planning.rules.load import Load, add_load, fits_beside
+from router.planning.rules.load import add_load, fits_beside
 
 LEAST_USD = Usd(1_000_000_000)
 LEAST_SHARE = 100  # of the job's cost: one hundredth

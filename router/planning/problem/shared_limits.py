@@ -19,6 +19,9 @@ class SharedLimit:
     unit: str
 
 
+Load = dict[tuple[str, int], float]
+"""Use of limits by all jobs together, by name and slot index; of a cap on egress by its name and slot 0."""
+
 LimitUse = Mapping[str, int]
 """Use of limits by name, each in its own unit; a limit that is not touched is absent."""
 

@@ -24,13 +24,13 @@ from router.planning.problem.problem import (
 )
 from router.planning.problem.run_costs import compute_usd
 from router.planning.problem.schedule import SlotHold, runs_of
-from router.planning.problem.shared_limits import limit_amounts, use_of
+from router.planning.problem.shared_limits import Load, limit_amounts, use_of
 from router.planning.program.left_shift import earliest_run
 from router.planning.program.solve import PlacementSolution
 from router.planning.rules.budgets import counted_usd, dearest_moves, excess_of, team_left
 from router.planning.rules.egress_caps import full_cap
 from router.planning.rules.job_groups import mates_region
-from router.planning.rules.load import Load, add_load, load_of, load_without
+from router.planning.rules.load import add_load, load_of, load_without
 
 TRIED = 16
 FARTHEST = timedelta(days=60)

@@ -7,22 +7,22 @@ At every instant the gangs hold at most the limit's amount. What a candidate tak
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Sequence
 
 from router.jobs.spec import Job
 from router.planning.find.candidate import Candidate
 from router.planning.problem.problem import PlacementProblem, Slot
+from router.planning.problem.shared_limits import Load
 from router.planning.rules.program import ProgramBuilder, ProgramLayout, limit_row
 
 _ROUNDING = 1e-6  # of a limit's unit
-_Load = Mapping[tuple[str, int], float]
 
 
 def has_room(
     problem: PlacementProblem,
     job: Job,
     candidate: Candidate,
-    load: Mapping[tuple[str, int], float],
+    load: Load,
     slot: Slot,
     share: float,
 ) -> bool:
@@ -33,11 +33,14 @@ def has_room(
     )
 
 
-def slot_shortage(problem: PlacementProblem, job: Job, candidate: Candidate, load: _Load, slot: Slot) -> dict[str, int]:
-    """Return by limit what the candidate lacks beside ``load`` in one slot that it would hold whole."""
+def shortage(
+    problem: PlacementProblem, job: Job, candidate: Candidate, load: Load, held: Sequence[tuple[Slot, float]]
+) -> dict[str, int]:
+    """Return by limit what the candidate lacks beside ``load`` to hold these shares of slots, in whole units."""
     short = {}
     for name, amount in problem.use[job.name, candidate.key].items():
-        more = math.ceil(load.get((name, slot.index), 0.0) + amount - problem.shared[name].amount - _ROUNDING)
+        most = max(load.get((name, slot.index), 0.0) + amount * share for slot, share in held)
+        more = math.ceil(most - problem.shared[name].amount - _ROUNDING)
         if more > 0:
             short[name] = more
     return short

@@ -20,11 +20,11 @@ from router.planning.find.transfers import Transfer
 from router.planning.problem.egress_to_date import moved_before
 from router.planning.problem.problem import PlacementProblem
 from router.planning.problem.schedule import SlotHold
+from router.planning.problem.shared_limits import Load
 from router.planning.rules.program import ProgramBuilder, ProgramLayout, limit_row
 
 _ROUNDING = 1e-6  # gigabytes
 CAP_WORDS = " GB of the egress cap of "
-Place = tuple[str, int]
 
 
 def cap_name(cloud: str, month: str) -> str:
@@ -59,9 +59,9 @@ def leaving_gb(limits: Limits, transfers: Iterable[Transfer], to: RegionId) -> M
     return leaving
 
 
-def gb_by_cap(problem: PlacementProblem, job: Job, holds: Sequence[SlotHold]) -> Mapping[Place, float]:
+def gb_by_cap(problem: PlacementProblem, job: Job, holds: Sequence[SlotHold]) -> Load:
     """Return what the holdings, in order of time, take of caps: each region in the month of its first slot."""
-    taken: dict[Place, float] = {}
+    taken: Load = {}
     regions: set[RegionId] = set()
     candidates: dict[str, Candidate] = {}
     for hold in holds if problem.limits.egress_caps_gb else ():
@@ -76,16 +76,14 @@ def gb_by_cap(problem: PlacementProblem, job: Job, holds: Sequence[SlotHold]) ->
     return taken
 
 
-def have_room(problem: PlacementProblem, job: Job, holds: Sequence[SlotHold], load: Mapping[Place, float]) -> bool:
+def have_room(problem: PlacementProblem, job: Job, holds: Sequence[SlotHold], load: Load) -> bool:
     """Return whether all caps leave room for the job's moves beside ``load``."""
     taken = gb_by_cap(problem, job, holds)
     room = {(cap_name(*cap), 0): gb for cap, gb in caps_by_month(problem).items()} if taken else {}
     return all(load.get(place, 0.0) + gb <= room[place] + _ROUNDING for place, gb in taken.items())
 
 
-def full_cap(
-    problem: PlacementProblem, candidate: Candidate, load: Mapping[Place, float], month: str
-) -> tuple[str, float] | None:
+def full_cap(problem: PlacementProblem, candidate: Candidate, load: Load, month: str) -> tuple[str, float] | None:
     """Return the first cloud whose cap lacks room for the candidate's moves in the month, and what is missing."""
     for cloud, gb in leaving_gb(problem.limits, candidate.transfers, candidate.region).items():
         missing = load.get((cap_name(cloud, month), 0), 0.0) + gb - _room_gb(problem, cloud, month)

@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 from router.jobs.spec import Job
 from router.planning.problem.problem import PlacementProblem
 from router.planning.problem.schedule import SlotHold
+from router.planning.problem.shared_limits import Load
 from router.planning.rules.capacity import has_room
 from router.planning.rules.egress_caps import gb_by_cap, have_room
-
-Load = dict[tuple[str, int], float]
 
 
 def load_of(problem: PlacementProblem, holdings: Mapping[str, Sequence[SlotHold]]) -> Load:

@@ -9,13 +9,14 @@ from pricing.places import RegionId
 from router.jobs.spec import Job
 from router.planning.problem.problem import PlacementProblem
 from router.planning.problem.schedule import SlotHold
+from router.planning.problem.shared_limits import Load
 from router.planning.rules.budgets import team_budgets
 from router.planning.rules.job_groups import group_members
-from router.planning.rules.load import Load, add_load, fits_beside
+from router.planning.rules.load import add_load, fits_beside
 
 
 class Occupancy:
-    """What placed jobs take of limits, of caps on egress and of teams' budgets, and where their groups are."""
+    """Counts what placed jobs take of limits, caps on egress and teams' budgets, and where their groups are."""
 
     def __init__(self, problem: PlacementProblem) -> None:
         self.load: Load = {}
