@@ -175,7 +175,7 @@ def _forgotten(store: StateStore) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class _LearnedRow:
-    """What plans learn of one job's gang or of one pool: the number of runs, what they say, the day of the last."""
+    """A row of what plans learn: a job's gang or a pool, the number of runs, what they say, the day of the last."""
 
     what: str
     runs: int

@@ -87,7 +87,9 @@ def _compare(plan: Plan, job: JobSummary, second: Alternative) -> str:
         left = format_usd(job.cost_usd - covered)
         return f"next best {name} for {format_usd(second.cost_usd)}, where {left} is left to pay here"
     if more.nanos < 0:
-        return f"{name} would save {format_usd(-more)} but {second.lacks}"
+        return f"{name} would save {format_usd(-more)}" + (
+            f" but {second.lacks}" if second.lacks else ", within the gap of the plan"
+        )
     return f"next best {name}, {format_usd(more)} dearer"
 
 

@@ -199,7 +199,7 @@ def test_a_quote_is_accepted_and_becomes_a_plan(page: Page) -> None:
 
 
 def spent_and_charged(page: Page) -> Decimal:
-    """What the month's headline says was spent so far, with what is charged for days to come."""
+    """Sum of the month's headline: spent so far, and charged for days to come."""
     headline = page.locator("h1").inner_text()
     assert "charged for days to come" in headline.replace("\n", " ")
     spent, ahead = map(Decimal, amounts(page, "h1")[:2])

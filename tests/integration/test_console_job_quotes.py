@@ -21,7 +21,7 @@ from router.quotes.quote import Quote
 from router.render.figures import day_clock, money
 from tests.support.asked_quotes import a_quote
 from tests.support.console import NIGHT, console_client, identity_with, query_context
-from tests.support.live_gangs import NOW, play_night
+from tests.support.live_gangs import played_night
 from tests.support.page_reader import Element, check_landmarks, read_page
 from tests.support.scenes import NORTH, NORTH_SPOT, SOUTH, a_job, plan_of
 
@@ -133,9 +133,7 @@ def test_a_damaged_quote_leaves_the_page_of_the_job(context: QueryContext, quote
 
 @pytest.fixture(scope="module")
 def night(tmp_path_factory: pytest.TempPathFactory) -> Iterator[QueryContext]:
-    folder = tmp_path_factory.mktemp("night")
-    play_night(folder)
-    with query_context(folder, clock=lambda: NOW) as opened:
+    with played_night(tmp_path_factory.mktemp("night")) as opened:
         yield opened
 
 

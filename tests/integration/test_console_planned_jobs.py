@@ -20,7 +20,7 @@ from router.planning.document.plan_json import plan_content, plan_to_json
 from router.render.figures import money
 from router.render.jobs_page import gang_row
 from tests.support.console import NIGHT, console_client, identity_with, query_context
-from tests.support.live_gangs import NOW, play_night
+from tests.support.live_gangs import NOW, played_night
 from tests.support.page_reader import Element, read_page
 from tests.support.scenes import NORTH, NORTH_SPOT, SOUTH, a_job, plan_of
 
@@ -103,9 +103,7 @@ def test_a_token_that_reads_plans_alone_is_told_of_no_runs(context: QueryContext
 
 @pytest.fixture(scope="module")
 def night(tmp_path_factory: pytest.TempPathFactory) -> Iterator[QueryContext]:
-    folder = tmp_path_factory.mktemp("night")
-    play_night(folder)
-    with query_context(folder, clock=lambda: NOW) as opened:
+    with played_night(tmp_path_factory.mktemp("night")) as opened:
         yield opened
 
 

@@ -162,7 +162,7 @@ def test_lines_and_moves_add_up_in_what_is_written() -> None:
 
 
 def test_the_terms_of_each_cost_add_up_to_it() -> None:
-    """Where its cost goes: steps, lost work, checkpoints, restarts, start-ups, fallback, moves, to the nano-dollar."""
+    """Steps, lost work, checkpoints, restarts, start-ups, fallback and moves, to the nano-dollar."""
     for seed in FEW:
         plan = plan_of(make_instance(seed))
         assert plan.usage is not None

@@ -12,9 +12,9 @@ from router.jobs.spec import Job
 from router.planning.find.candidate import Candidate, steps_to_do
 from router.planning.problem.problem import PlacementProblem, slots_within_dates
 from router.planning.problem.schedule import SlotHold
+from router.planning.problem.shared_limits import Load
 from router.planning.program.left_shift import earliest_run, may_begin, run_from
 from router.planning.program.single_runs import JobContext, best_single_run, evaluate_single_run, fitting_runs
-from router.planning.rules.load import Load
 from tests.support.instances import make_instance
 from tests.support.running_instances import make_running_instance
 from tests.support.scenes import problem_of

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from pricing.money import UsdPerHour
 from pricing.places import Market
+from router.app.queries.context import QueryContext
 from router.jobs.job_json import job_json
 from router.state.records import NoticeRecord, Phase
 from router.state.store import StateStore
+from tests.support.console import query_context
 from tests.support.example_month import EAST, IOWA, SWEEP, TTS, WEST, WHISPER
 from tests.support.metered_stage import HOUR, MINUTE, Life, planned, stage
 from tests.support.state_values import attempt, node
@@ -18,6 +22,14 @@ from tests.support.state_values import attempt, node
 NOW = datetime(2026, 11, 25, 22, 30, tzinfo=UTC)
 ODD = "<script>alert(1)</script>/a b?c#d"
 ODD_TEAM = "<b>team</b>"
+
+
+@contextmanager
+def played_night(folder: Path) -> Iterator[QueryContext]:
+    """Make the state in ``folder`` and open a context that asks it, at the moment of the night."""
+    play_night(folder)
+    with query_context(folder, clock=lambda: NOW) as opened:
+        yield opened
 
 
 def play_night(folder: Path, *, odd: bool = True) -> dict[str, str]:

@@ -244,3 +244,14 @@ def test_the_horizon_does_not_matter_to_the_price_of_a_deadline() -> None:
         for h in (8, 48)
     )
     assert short.cost_usd.dollars() == pytest.approx(long.cost_usd.dollars(), rel=0.01)
+
+
+def test_a_cheaper_place_that_lacks_nothing_is_said_to_be_within_the_gap() -> None:
+    """A search that may stop at a gap may leave one; the sentence ended in the middle."""
+    plan = plan_of([a_job()], [NORTH, SOUTH])
+    (job,) = plan.jobs
+    assert job.runner_up is not None
+    cheaper = replace(job.runner_up, cost_usd=job.cost_usd - Usd(5 * 10**9), lacks="")
+    left = replace(plan, jobs=(replace(job, runner_up=cheaper),))
+    text = " ".join(explain_text.job_text(left, job.job).split())
+    assert "would save $5.00, within the gap of the plan" in text

@@ -29,6 +29,9 @@ from tests.support.golden_charges import golden_charges
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
 
+at_both_edges = pytest.mark.parametrize("edge", ["Start", "End"])
+with_unreadable_times = pytest.mark.parametrize("moment", ["4/1/25", "2023-02-01T30:00:00Z", "soon"])
+
 
 @pytest.fixture
 def store(tmp_path: Path) -> BillStore:
@@ -269,8 +272,8 @@ def test_a_cost_that_cannot_be_read_is_not_left_out_of_the_sum(amount: str, stor
     assert [path for path in store.folder.rglob("*") if path.is_file()] == [store.folder / ".lock"]
 
 
-@pytest.mark.parametrize("edge", ["Start", "End"])
-@pytest.mark.parametrize("moment", ["4/1/25", "2023-02-01T30:00:00Z", "soon"])
+@at_both_edges
+@with_unreadable_times
 def test_a_row_of_which_no_period_can_be_read_is_refused_before_any_report_fails(
     edge: str, moment: str, store: BillStore, tmp_path: Path
 ) -> None:
@@ -286,8 +289,8 @@ def test_a_row_of_which_no_period_can_be_read_is_refused_before_any_report_fails
     assert store.bills() == ()
 
 
-@pytest.mark.parametrize("edge", ["Start", "End"])
-@pytest.mark.parametrize("moment", ["4/1/25", "2023-02-01T30:00:00Z", "soon"])
+@at_both_edges
+@with_unreadable_times
 def test_a_billing_period_that_cannot_be_read_is_refused_although_charge_periods_can(
     edge: str, moment: str, store: BillStore, tmp_path: Path
 ) -> None:
@@ -307,7 +310,7 @@ def test_a_billing_period_that_cannot_be_read_is_refused_although_charge_periods
     assert store.bills() == ()
 
 
-@pytest.mark.parametrize("edge", ["Start", "End"])
+@at_both_edges
 def test_a_row_without_any_period_is_refused(edge: str, store: BillStore, tmp_path: Path) -> None:
     def clear(rows: list[Row]) -> None:
         rows[4] |= {f"BillingPeriod{edge}": "NULL", f"ChargePeriod{edge}": ""}

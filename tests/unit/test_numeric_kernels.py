@@ -20,7 +20,7 @@ print(os.environ["OPENBLAS_NUM_THREADS"], os.environ.get("OPENBLAS_CORETYPE", ""
 
 
 def settings_on(flags: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """What is set on a machine whose processor can do this."""
+    """The variables that are set on a machine whose processor has these flags."""
     file = folder / "cpuinfo"
     file.write_text(f"processor\t: 0\nflags\t\t: {flags}\nbugs\t\t:\n", encoding="ascii")
     monkeypatch.setattr(numeric_kernels, "_PROCESSORS", file)
