@@ -159,7 +159,7 @@ def play_part(
     site = cell.sites[part.site]
     inputs = build_window_inputs(cell, site, windows.starts(site, cell.task, part.block))
     if part.policy == OPTIMUM:
-        return compute_least_usd(inputs)
+        return compute_least_usd(inputs, moves_at_once=True)  # as policies of both simulators are compared with it
     past = select_past(site, windows, part.block)
     return find_backtest_policy(part.policy).play(past, inputs, cell.move.checkpoint_gb, paid=paid)
 

@@ -149,7 +149,9 @@ def played(of: Set, ratio: float, starts: Sequence[int]) -> Cell:
     bills = {name: simulate_blind(inputs, policy) for name, policy in policies(of).items()}
     usd = {"on-demand": np.full(len(starts), on_demand_usd(inputs)), "one zone": one_zone_usd(of, ratio, starts)}
     usd |= {name: bill.usd for name, bill in bills.items()}
-    return Cell(compute_least_usd(inputs), usd, sum(int(bill.late.sum()) for bill in bills.values()))
+    return Cell(
+        compute_least_usd(inputs, moves_at_once=True), usd, sum(int(bill.late.sum()) for bill in bills.values())
+    )
 
 
 def line(ratio: float, cell: Cell) -> str:

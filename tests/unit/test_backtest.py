@@ -104,7 +104,7 @@ def test_pooled_windows_are_those_played_and_scores_are_their_means() -> None:
     inputs = build_window_inputs(cells[0], cells[0].sites[1], WINDOWS.starts(cells[0].sites[1], TASK, 2))
     mine = (each.site == 1) & (each.block == 2)
     assert each.start[mine].tolist() == inputs.starts.tolist()
-    assert each.least_usd[mine] == pytest.approx(compute_least_usd(inputs))
+    assert each.least_usd[mine] == pytest.approx(compute_least_usd(inputs, moves_at_once=True))
     assert (
         each.demand_usd[mine].tolist()
         == [compute_on_demand_usd(inputs)] * inputs.starts.size

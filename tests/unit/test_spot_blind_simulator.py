@@ -132,9 +132,21 @@ def test_nothing_is_late_that_on_demand_would_have_done_and_nothing_is_below_the
     found = simulate_blind(inputs, policy, guard)
     assert inputs.task.on_demand_is_in_time(inputs.tick_s)
     assert not found.late.any()
-    assert (compute_least_usd(inputs) <= found.usd * (1 + SINGLE)).all()
+    assert (compute_least_usd(inputs, moves_at_once=True) <= found.usd * (1 + SINGLE)).all()
     running = found.usd - found.egress_usd - found.probe_usd
     assert (running >= (found.spot_ticks + found.on_demand_ticks) * 0.5 * inputs.tick_s / 3600 - 1e-9).all()
+
+
+def test_the_bound_knows_that_a_launch_that_is_lost_has_moved_the_checkpoint() -> None:
+    """The transfer passes in r1's first zone, for one tick; its second zone then starts without it."""
+    up = {"z0": ("r0", "1111000000"), "z1": ("r1", "0000100000"), "z2": ("r1", "0000011111")}
+    zones = tuple(ZoneSeries(z, r, np.array([int(c) for c in u]), np.ones(10), 9.0) for z, (r, u) in up.items())
+    series = Series(3600, zones)
+    ways = ZoneMoveCosts.between(series.regions, lambda a, b: 0.25, 3600)
+    inputs = SimulationInputs.of(Task(8 * 3600, 36_000, 1800), series, [0], ways)
+    bill = simulate_blind(inputs, CheapestSpot(), BlindGuardMode.NONE)
+    assert bill.usd[0] == compute_least_usd(inputs, moves_at_once=True)[0] == 10.25
+    assert compute_least_usd(inputs)[0] > 11
 
 
 def world(*availability: str, work: int, spot: tuple[float, ...], demand: tuple[float, ...]) -> SimulationInputs:

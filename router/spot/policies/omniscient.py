@@ -6,6 +6,9 @@ of waiting adds a tick, a launch adds its delay, and the deadline is met exactly
 The rules are those of :mod:`router.spot.simulator.simulation` without the guard; a launch that would be lost before it
 makes progress is never worth its price and is left out. Transfer times are rounded down to units, which keeps it a
 lower bound.
+
+The blind simulator moves the checkpoint with the first tick that is billed, before any progress: there a launch for one
+tick can be worth its price, as the next one, in the same place, need not transfer again.
 """
 
 from __future__ import annotations
@@ -24,22 +27,25 @@ _MOST_VALUES = 2**26  # held at once: 256 MiB in single precision
 Values = NDArray[Any]  # [time lost, window], of the requested float type
 
 
-def compute_least_usd(inputs: SimulationInputs, dtype: type[np.floating[Any]] = np.float32) -> Floats:
+def compute_least_usd(
+    inputs: SimulationInputs, dtype: type[np.floating[Any]] = np.float32, *, moves_at_once: bool = False
+) -> Floats:
     """Return the least dollars of each window; infinite where the deadline cannot be met.
 
-    Single precision is good to one part in 10^5 and twice as fast as double. Raise ValueError where zones differ in
-    speed.
+    Single precision is good to one part in 10^5 and twice as fast as double. With ``moves_at_once`` the bound also
+    holds for the blind simulator's rule that the checkpoint is where a tick last ran. Raise ValueError where zones
+    differ in speed.
     """
     if not inputs.alike:
         raise ValueError("the lower bound supports zones of one speed only")
     if inputs.ticks * inputs.tick_s < inputs.task.work_s:
         return np.full(inputs.starts.size, np.inf)
-    first = _BackwardInduction(inputs, dtype)
+    first = _BackwardInduction(inputs, dtype, moves_at_once)
     most = max(1, _MOST_VALUES // first.values_a_window)
     if inputs.starts.size <= most:
         return first.solve()
     parts = [replace(inputs, starts=inputs.starts[i : i + most]) for i in range(0, inputs.starts.size, most)]
-    return np.concatenate([_BackwardInduction(part, dtype).solve() for part in parts])
+    return np.concatenate([_BackwardInduction(part, dtype, moves_at_once).solve() for part in parts])
 
 
 class _BackwardInduction:
@@ -48,8 +54,8 @@ class _BackwardInduction:
     A place is a set of zones between which the checkpoint moves free and at once.
     """
 
-    def __init__(self, inputs: SimulationInputs, dtype: type[np.floating[Any]]) -> None:
-        self.inputs, self.dtype = inputs, dtype
+    def __init__(self, inputs: SimulationInputs, dtype: type[np.floating[Any]], moves_at_once: bool) -> None:
+        self.inputs, self.dtype, self.moves_at_once = inputs, dtype, moves_at_once
         task, g = inputs.task, inputs.tick_s
         self.unit = gcd(g, task.changeover_s)
         self.tick = g // self.unit
@@ -104,6 +110,13 @@ class _BackwardInduction:
             for b in places:
                 there = from_any[int(self.delay[a, b]), b]
                 np.minimum(idle, there + self.egress[a, b] if a != b else there, out=idle)
+                if self.moves_at_once and a != b and self.takes[a, b] > 1:
+                    moved = (
+                        self._tick_usd(i, b)
+                        + self.egress[a, b]
+                        + self.idle[after, b, low + self.tick : stays + self.tick]
+                    )
+                    np.minimum(idle[: stays - low], moved, out=idle[: stays - low])
             demand = self.demand[now, a, at]
             np.add(self.demand[after, a, at], self.demand_usd[a], out=demand)
             np.minimum(demand, idle, out=demand)
@@ -111,6 +124,11 @@ class _BackwardInduction:
                 spot = self.spot[now, z, at]
                 np.add(self.spot[after, z, at], self.spot_usd[z, i], out=spot)
                 np.minimum(spot, idle, out=spot)
+
+    def _tick_usd(self, i: int, place: int) -> Values:
+        """Return by [window] the cost of tick i in ``place``, on spot or on demand."""
+        spot_usd: Values = self.spot_usd[self.members[place], i].min(axis=0)
+        return np.minimum(spot_usd, self.demand_usd[place])
 
     def _best_launch(self, i: int, place: int, delay: int, at: slice) -> Values:
         """Return the cost of the best launch at tick i anywhere in ``place``, by time lost before it."""
