@@ -25,6 +25,7 @@ from router.planning.document.costing import lines_of, moves_of
 from router.planning.document.fair_share import team_standings
 from router.planning.document.inputs import LimitSource, plan_inputs
 from router.planning.document.plan import VALID_FOR, Line, Plan, PlanCarbon, PlanStatus
+from router.planning.document.plan_facts import is_less_sure
 from router.planning.document.plan_usage import PlanUsage
 from router.planning.document.usage_totals import egress_used, limits_used, month_of, orders_cost, teams_used
 from router.planning.explain.shadow_prices import shadow_prices
@@ -502,12 +503,8 @@ def _search_wider(
 
 def _short_of_confidence(jobs: Sequence[Job], runs: Mapping[str, tuple[ScheduledRun, ...]]) -> tuple[Job, ...]:
     """Return the jobs whose probability of being on time is below their confidence."""
-    short = []
-    for job in jobs:
-        probability = on_time_probability_of(job, runs.get(job.name, ()))
-        if probability is not None and probability < job.confidence - 0.005:
-            short.append(job)
-    return tuple(short)
+    placed = ((job, runs.get(job.name, ())) for job in jobs)
+    return tuple(job for job, own in placed if is_less_sure(on_time_probability_of(job, own), job.confidence))
 
 
 def _assemble_plan(run: PlanningRun, late_plan: LatePlan) -> Plan:

@@ -61,7 +61,7 @@ def _row(label: str, figures: GangFigures, planned: GangFigures) -> tuple[str, .
         "" if figures is planned else f"{'+' if more.nanos >= 0 else ''}{format_usd(more)}",
         "none" if fallback is None else f"{fallback:.1%}",
         f"{figures.on_time_probability:.1%}",
-        format_day_time(figures.reserved_until),
+        f"{figures.reserved_until:%m-%d %H:%M}",
     )
 
 

@@ -11,7 +11,7 @@ from pricing.units import format_count
 from router.planning.document.cost_terms import add_terms
 from router.planning.document.limit_peaks import LimitPeak, limit_peaks
 from router.planning.document.plan import JobSummary, Line, Plan, Unplaced
-from router.planning.document.plan_facts import main_placement
+from router.planning.document.plan_facts import is_less_sure, main_placement
 from router.planning.document.plan_json import plan_content
 from router.planning.document.plan_usage import JobCostTerms, TeamUsage
 from router.planning.document.usage_totals import end_of_month
@@ -22,7 +22,6 @@ from router.render.gantt import Gantt, gantt_of, limit_name, sized, worth_in_wor
 _SHOWN_AT_RISK = 8
 _SHOWN_RULES = 12
 WORTH_SHOWING = 0.005  # dollars
-_UNSURE = 0.005  # how far below the probability asked for a job counts as less sure
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,8 +238,7 @@ def _late(job: JobSummary) -> LateRow | None:
     if job.finish is None or job.deadline is None:
         return None
     after = job.finish - job.deadline
-    unsure = job.on_time_probability is not None and job.on_time_probability < job.confidence - _UNSURE
-    if after.total_seconds() <= 0 and not unsure:
+    if after.total_seconds() <= 0 and not is_less_sure(job.on_time_probability, job.confidence):
         return None
     words = f"late by {hours(after)}" if after.total_seconds() > 0 else "less sure than asked"
     asked, why = chance(job.confidence), "" if job.late is None else job.late.why
@@ -253,7 +251,7 @@ def _least_sure(placed: Sequence[JobSummary]) -> str:
     if not known:
         return ""
     probability, job = min(known, key=lambda pair: (pair[0], pair[1].job))
-    as_asked = "as asked" if probability >= job.confidence - _UNSURE else f"{chance(job.confidence)} asked"
+    as_asked = f"{chance(job.confidence)} asked" if is_less_sure(probability, job.confidence) else "as asked"
     return f"{job.job}, {chance(probability)}, {as_asked}"
 
 

@@ -255,3 +255,14 @@ def test_a_cheaper_place_that_lacks_nothing_is_said_to_be_within_the_gap() -> No
     left = replace(plan, jobs=(replace(job, runner_up=cheaper),))
     text = " ".join(explain_text.job_text(left, job.job).split())
     assert "would save $5.00, within the gap of the plan" in text
+
+
+@pytest.mark.parametrize(("accelerators", "allow", "deadline"), [("A10G:8", "aws", "+44h"), ("H100:32", "gcp", "+60h")])
+def test_more_confidence_never_costs_less(accelerators: str, allow: str, deadline: str) -> None:
+    """Not by cents either: the windows in which a gang's costs are worked out do not depend on what is asked."""
+    costs = []
+    for confidence in (0.9, 0.94, 0.95, 0.96, 0.98):
+        job = a_file(accelerators, 30_000, allow, 100, deadline=deadline, confidence=confidence)
+        (placed,) = the_plan(job).jobs
+        costs.append(round(placed.cost_usd.dollars(), 4))
+    assert costs == sorted(costs)

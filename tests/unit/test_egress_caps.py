@@ -62,7 +62,10 @@ def test_moves_within_the_cloud_and_into_it_do_not_count(compact_jobs: int) -> N
     limits = {"egress_caps_gb": {"gcp": 0}}
     assert plan_of(jobs, [LAKE], limits, compact_jobs=compact_jobs).unplaced == ()
     free = plan_of(jobs[1:], [LAKE], {"egress_caps_gb": {"cloudflare-r2": 10}}, compact_jobs=compact_jobs)
-    assert free.unplaced[0].reason == "no offer passes the job's rules: egress cap of a cloud drops 1"
+    assert free.unplaced[0].reason == (
+        "no offer passes the job's rules: egress cap of a cloud drops 1 (gcp/lake-1/a9-highgpu-8g/on_demand: 107 GB "
+        "would leave cloudflare-r2, at most 10 GB may in a month)"
+    )
 
 
 @BOTH

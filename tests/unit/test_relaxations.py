@@ -181,6 +181,13 @@ def test_a_wider_rule_does_not_send_it_where_others_are() -> None:
     assert "allow aws/north-1" not in checked(jobs, [ONE])
 
 
+def test_another_region_is_allowed_where_the_cheapest_alone_does_not_do() -> None:
+    """Spot in the south is cheapest with the north behind it, and alone not sure enough."""
+    spot = offer("aws/south-1", "p9.48xlarge", "spot", "5")
+    job = a_job(steps=600, deadline="+8h", residency={"allow": ["DE"]})
+    assert checked([job], [spot, NORTH]) == ["allow aws/north-1"]
+
+
 def test_a_job_without_deadline_whose_rule_nobody_satisfies_beside_others() -> None:
     jobs = [a_job("a", steps=700, residency={"allow": ["DE"]}), a_job("b", steps=50)]
     assert checked(jobs, [NORTH]) == ["allow aws/north-1"]
@@ -326,5 +333,6 @@ def test_a_stated_placement_that_nothing_satisfies_can_be_given_up() -> None:
     job = a_job(data=DATA, deadline="2026-11-22T02:00:00Z").model_copy(update={"placement": "data"})
     request = a_request([job], [LAKE])
     plan = make_plan(request)
-    assert plan.unplaced[0].reason == "no offer passes the job's rules: placement drops 1"
+    reason = plan.unplaced[0].reason
+    assert reason.startswith("no offer passes the job's rules: placement drops 1 (gcp/lake-1/a9-highgpu-8g/on_demand: ")
     assert kept(request, plan, "a") == ["placement none"]

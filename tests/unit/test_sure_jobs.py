@@ -25,6 +25,7 @@ from tests.support.solved_instances import request_of as made_up_request
 
 FIELD = ROOT.parent / "shared" / "field"
 NOW = datetime(2026, 11, 23, tzinfo=UTC)
+SHOWN = 5e-4  # a probability is shown to a tenth of a point
 
 
 def request_of(folder: Path) -> PlanRequest:
@@ -48,7 +49,7 @@ def test_published_cases(case: str, rounds: int) -> None:
     request = replace(request_of(FIELD / case), confidence_rounds=rounds)
     plan = make_plan(request)
     assert not plan.unplaced
-    assert least_margin(plan) >= -0.005
+    assert least_margin(plan) >= -SHOWN
     assert check_plan(plan, request.jobs, request.book, request.limits, slot=request.slot) == []
 
 
@@ -56,7 +57,7 @@ def test_published_cases(case: str, rounds: int) -> None:
 def test_made_up_nights(seed: int) -> None:
     """On each of these, several offers left a job less sure than it asks, or seemed to."""
     plan = make_plan(made_up_request(make_instance(seed), gap=0.0, confidence_rounds=1, resolve_limits=0))
-    assert least_margin(plan) >= -0.005
+    assert least_margin(plan) >= -SHOWN
     assert plan.status == "optimal"
 
 

@@ -109,18 +109,37 @@ def _with_rules(
     """
     known = {c.key: c for c in before}
     fresh = [c for c in find_for_plan(finder, changed)[0] if known.get(c.key) != c and c.provisionable]
-    best = best_single_run(here, fresh)
-    if best is not None and words == _ALLOW:
-        # Where one region more is allowed, no pool of others is behind its gangs.
-        alone = changed.model_copy(
-            update={"residency": Residency.model_validate({"allow": [str(best.candidate.region)]})}
-        )
-        best = best_single_run(here, [c for c in find_for_plan(finder, alone)[0] if c.provisionable])
+    best = _one_region_more(here, changed, fresh, finder) if words == _ALLOW else best_single_run(here, fresh)
     if best is None:
         return None
     c = best.candidate
     text = words.format(region=c.region, gib=sum(t.gib for t in c.transfers))
     return Relaxation(text, f"then {c.key}", best.cost)
+
+
+_MOST_REGIONS: Final = 8  # that are tried alone
+
+
+def _one_region_more(
+    here: JobContext, anywhere: Job, fresh: Sequence[Candidate], finder: CandidateFinder
+) -> SingleRun | None:
+    """Return the best run where one region alone is allowed, of the cheapest with all allowed; None if none fits.
+
+    With one region allowed no pool or fallback of others is behind its gangs, so that it may cost more, or not fit.
+    """
+    best: SingleRun | None = None
+    for _ in range(_MOST_REGIONS):
+        hoped = best_single_run(here, fresh)
+        if hoped is None or (best is not None and best.cost <= hoped.cost):
+            break
+        region = hoped.candidate.region
+        residency = Residency.model_validate({"allow": [str(region)]})
+        alone = anywhere.model_copy(update={"residency": residency})
+        run = best_single_run(here, [c for c in find_for_plan(finder, alone)[0] if c.provisionable])
+        if run is not None and (best is None or run.cost < best.cost):
+            best = run
+        fresh = [c for c in fresh if c.region != region]
+    return best
 
 
 _CHECKPOINT_INTERVAL: Final = "checkpoint interval "

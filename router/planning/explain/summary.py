@@ -176,6 +176,25 @@ def _dropped(dropped: Sequence[DroppedListing]) -> tuple[DroppedOffers, ...]:
     return tuple(sorted(rows, key=lambda r: (-r.offers, r.reason)))
 
 
+def _words_of_drops(dropped: Sequence[DroppedListing]) -> str:
+    """Return how many offers each rule drops, most first, and why the first drops the nearest that can be ordered."""
+    drops = _dropped(dropped)
+    if not drops:
+        return ""
+    first = [drop for drop in dropped if drop.code == drops[0].reason]
+    nearest = min(
+        first,
+        key=lambda d: (
+            not d.listing.offer.provisionable,
+            d.accelerators / d.listing.machine.accelerator_count,
+            d.listing.name,
+        ),
+    )
+    counts = [f"{drop.reason} drops {drop.offers}" for drop in drops[:4]]
+    counts[0] += f" ({nearest.listing.name}: {nearest.reason})"
+    return ": " + ", ".join(counts)
+
+
 def _notes(problem: PlacementProblem, job: Job, runs: Sequence[ScheduledRun]) -> tuple[str, ...]:
     """Return what the reader must know to trust the figures: estimates and weak prices."""
     notes = []
@@ -197,6 +216,7 @@ def _notes(problem: PlacementProblem, job: Job, runs: Sequence[ScheduledRun]) ->
 
 
 _TOLD_CHANGE = 0.01  # how likely a gang leaves its pool, from which on it is told
+_TOLD_DEARER = 1.005  # how many hours one in the next pool counts as, from which on it is told
 
 
 def _ways_out(c: Candidate) -> Iterator[str]:
@@ -204,9 +224,10 @@ def _ways_out(c: Candidate) -> Iterator[str]:
     if c.guard is None:
         return
     if c.guard.changes >= _TOLD_CHANGE:
+        hours = f": an hour there counts as {c.next_pool_hours:.2f} here" if c.next_pool_hours >= _TOLD_DEARER else ""
         yield (
             f"{c.key}: where its pool fails too often it is taken to leave it ({c.guard.changes:.0%} likely) for "
-            f"{c.next_pool}, at the price and risk there"
+            f"{c.next_pool}, at the price and risk there{hours}"
         )
     if c.fallback is None:
         not_done = f"{c.guard.probability:.1%} of its runs are not done in {LONGEST_RUN.days} days"
@@ -288,7 +309,5 @@ def _unplaced(here: JobContext, findings: PlanningInput, *, late: bool) -> Unpla
         if egress is not None:
             reason = f"too much leaves {egress.change.rpartition(CAP_WORDS)[2]} in a month: {egress.change} would do"
     elif not candidates:
-        drops = _dropped(dropped)
-        if drops:
-            reason += ": " + ", ".join(f"{d.reason} drops {d.offers}" for d in drops[:4])
+        reason += _words_of_drops(dropped)
     return Unplaced(job.name, job.team, job.priority, reason, relaxations)

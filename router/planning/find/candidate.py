@@ -49,7 +49,8 @@ class Candidate:
     A spot gang of a job that resumes runs under the deadline guard: ``guard`` says how much of the ``fallback``, an
     on-demand candidate of the job, is expected for each productive hour reserved, and ``fallback_moves`` what moving
     there is expected to cost for it. Its g(α) is then what fills the time in which the guard holds the deadline.
-    ``next_pool`` names the spot pool to which it goes from a bad one, "" where no offer has one.
+    ``next_pool`` names the spot pool to which it goes from a bad one, "" where no offer has one; an hour there counts
+    as ``next_pool_hours`` of the gang's.
     """
 
     key: str
@@ -74,6 +75,7 @@ class Candidate:
     risk_basis: str = ""
     guard: GuardTerms | None = None
     next_pool: str = ""
+    next_pool_hours: float = 1.0
     fallback: Candidate | None = None
     fallback_moves: UsdPerHour = _FREE
 

@@ -426,6 +426,7 @@ class CandidateFinder:
             risk_basis=gang.risk_basis if not stated else _stated_basis(job),
             guard=rates.guard,
             next_pool=next_pool,
+            next_pool_hours=1.0 if others is None else others.price_ratio,
             fallback=None if guarded is None else guarded.candidate,
             fallback_moves=_FREE if guarded is None else _moves_rate(rates, guarded.moved, steps),
         )

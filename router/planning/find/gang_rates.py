@@ -265,11 +265,15 @@ class RateFinder:
         """Return the times that may be reserved, rising; hours after the first start-up."""
         if self.terms.window_hours is None:
             return np.array([_LONGEST_HOURS if work.fallback_ratio is None else math.inf])
-        least = work.least_window * (1 + _deviations(self.terms.confidence) * work.relative_error)
+        # At the expected speed: the costs in these windows are the same however sure the job has to be.
+        least = work.least_window
         most, count = _WIDEST * least, _WINDOWS
         if work.fallback_ratio is not None:
-            # Where the deadline is too near, the gang needs longer: the plan says so, or which one would do.
-            most = min(most, self.terms.window_hours) if self.terms.window_hours > least else _NEEDED * least
+            most = min(most, self.terms.window_hours)
+            needed = least * (1 + _deviations(self.terms.confidence) * work.relative_error)
+            if self.terms.window_hours <= needed:
+                # The deadline is too near, the gang needs longer: the plan says so, or which one would do.
+                least, most = needed, _NEEDED * needed
         elif least + _LONGEST_WAIT * work.recovery > most:
             # Alone, a short run may wait for machines far longer than it works, though mostly it does not.
             most, count = least + _LONGEST_WAIT * work.recovery, 2 * _WINDOWS

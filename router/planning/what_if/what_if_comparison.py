@@ -8,10 +8,10 @@ from itertools import islice
 
 from pricing.money import NANOS_PER_CENT, ZERO, Usd
 from router.planning.document.plan import JobSummary, Plan
+from router.planning.document.plan_facts import is_less_sure
 from router.planning.explain.changes import PlacementChange, plan_diff
 from router.planning.what_if.what_if import Variant
 
-_UNSURE = 0.005  # a probability this much below the confidence is late, as on the page of a plan
 _SHOWN_MOVES = 3
 
 
@@ -77,8 +77,7 @@ def late_jobs(plan: Plan) -> frozenset[str]:
 def _is_late(job: JobSummary) -> bool:
     if job.finish is None or job.deadline is None:
         return False
-    unsure = job.on_time_probability is not None and job.on_time_probability < job.confidence - _UNSURE
-    return job.finish > job.deadline or unsure
+    return job.finish > job.deadline or is_less_sure(job.on_time_probability, job.confidence)
 
 
 def _compare(base: Plan, variant: Variant, plan: Plan) -> VariantResult:
