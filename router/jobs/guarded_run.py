@@ -121,10 +121,13 @@ class LevelFigures:
     variants: Floats
     windows: Floats
     work: float
-    # By level: the share of the work that is left after LEAVE_AFTER lives, the hours billed for nothing, and all lost.
+    # Of LEAVE_AFTER lives, or of fewer until the work is done, by level: the share of the work that is left, how likely
+    # any is, how many of them end by an interruption; and the hours that one of these is billed for nothing, and loses.
     remaining_share: Floats
-    lost: Floats
-    waited: Floats
+    not_done: Floats
+    hits: Floats
+    wasted: Floats
+    delay: Floats
 
     def expect(self, hazard: Hazard, price_ratio: float) -> GuardedFigures:
         """Return the expectation over the hazard, by the cheapest variant at each level.
@@ -172,9 +175,17 @@ def level_figures(run: GuardedWork, shape: HazardShape, levels: tuple[float, ...
     figures = _RunsAtSpeeds(run, works, shape, grid, windows, wasted).variants()
     expected = np.tensordot(figures, shares, axes=([2], [0]))
     kept = kept_work(shape, grid, run.work, run.restart + run.loss, LEAVE_AFTER)
-    lost = LEAVE_AFTER * wasted
-    waited = lost + LEAVE_AFTER * run.recovery
-    return LevelFigures(grid, expected, windows, run.work, kept.remaining_share[:, LEAVE_AFTER - 1], lost, waited)
+    return LevelFigures(
+        levels=grid,
+        variants=expected,
+        windows=windows,
+        work=run.work,
+        remaining_share=kept.remaining_share[:, -1],
+        not_done=kept.not_done[:, -1],
+        hits=kept.not_done.sum(axis=1),
+        wasted=wasted,
+        delay=wasted + run.recovery,
+    )
 
 
 def _works(run: GuardedWork) -> tuple[Floats, Floats]:

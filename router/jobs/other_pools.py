@@ -28,6 +28,7 @@ from router.jobs.renewals import Floats
 
 _CHANGES: Final = 6
 _LITTLE: Final = 1e-9
+_DOUBT: Final = 0.02  # of the work done before: so well is the cost of the rest known, and no gang goes for nothing
 _SPOT, _FALLBACK, _ELAPSED = (FIGURES.index(name) for name in ("spot", "fallback", "elapsed"))
 _IS_CHANCE: Final = np.array([name.endswith("_probability") for name in FIGURES])
 
@@ -63,7 +64,7 @@ def expect_changes(
     weights, rest, onward = figure_weights(hazard), _Rest.of(figures, alone=price_ratio is None), _next_levels(hazard)
     begun = _begun(figures, others)[:, None]
     # What is left is as likely to need the fallback, however little it is.
-    remaining_shares = np.where(_IS_CHANCE[:, None], 1.0, figures.remaining_share)[:, None]
+    remaining_shares = np.where(_IS_CHANCE[:, None], figures.not_done, figures.remaining_share)[:, None]
     ratio = 0.0 if price_ratio is None else price_ratio
     there = ratio / others.price_ratio
     stays = values = _cheapest(figures, None if price_ratio is None else there)
@@ -78,7 +79,7 @@ def expect_changes(
     expected = np.where(goes, gone, best) @ weights
     # No hour is billed that is not spent: dearer hours elsewhere count as more hours here.
     expected[_ELAPSED] = np.maximum(expected[_ELAPSED], expected[_SPOT])
-    return ChangingFigures(GuardedFigures(*expected), goes @ weights)
+    return ChangingFigures(GuardedFigures(*expected), (goes * figures.not_done) @ weights)
 
 
 @lru_cache(maxsize=4096)
@@ -115,10 +116,10 @@ def _begun(figures: LevelFigures, others: OtherPools) -> Floats:
     """Return the figures, by [figure, level], of a gang until it goes."""
     done = (1 - figures.remaining_share) * figures.work
     begun = {
-        "spot": figures.lost + done + others.move_hours,
-        "elapsed": figures.waited + done,
-        "interruptions": np.full(len(figures.remaining_share), float(LEAVE_AFTER)),
-        "lost": figures.lost,
+        "spot": figures.hits * figures.wasted + done * (1 + _DOUBT) + figures.not_done * others.move_hours,
+        "elapsed": figures.hits * figures.delay + done,
+        "interruptions": figures.hits,
+        "lost": figures.hits * figures.wasted,
     }
     return np.array([begun.get(name, np.zeros(len(figures.remaining_share))) for name in FIGURES])
 
@@ -140,7 +141,7 @@ class _Rest:
         if endless or count == 1:
             same = np.repeat(np.arange(count)[:, None], shape[1], axis=1)
             return cls(same, None, np.zeros(shape), np.full(shape, endless))
-        after = windows[:, None] - figures.waited
+        after = windows[:, None] - LEAVE_AFTER * figures.delay
         row = np.clip(np.searchsorted(windows, after, side="right") - 1, 0, count - 2)
         share = np.clip((after - windows[row]) / (windows[row + 1] - windows[row]), 0.0, 1.0)
         return cls(row, row + 1, share, after >= windows[0])

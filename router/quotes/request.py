@@ -19,6 +19,7 @@ from router.planning.document.restricted_limits import limits_digest
 from router.planning.find.candidate import Candidate, steps_to_do
 from router.planning.find.candidates import CandidateFinder, DroppedListing, no_offer_reason
 from router.planning.find.derived_placement import find_for_plan
+from router.planning.find.gang_rates import TOO_RISKY
 from router.planning.find.transfers import checkpoint_transfer, transfer_usd
 from router.quotes.quote import LimitsPlan, QuoteLimits, Refused, Somewhere
 from router.quotes.runner import PolicyFactory, QuoteClock, ScenarioRunner
@@ -38,6 +39,7 @@ from router.spot.venues import (
 )
 
 _REASONS: Final = 4
+_LEAST_SURE: Final = 0.5  # confidence with which gangs are looked for that are less sure than their job asks
 _MENUS_TRIED: Final = 32  # regions tried in turn until all options of a choice are linked
 OptionObservations = Callable[[Sequence[QuoteOption]], Mapping[str, PoolObservation]]
 
@@ -96,13 +98,23 @@ class QuoteProblem:
         self.steps = steps_to_do(ask.job, running=False)
         self.candidates, self.dropped = find_for_plan(market_inputs.finder, self.job)
         hours = (self.start, max(self.start, ask.deadline))
-        self.venues = build_quote_options(self.job, self.candidates, market_inputs.limits, hours)
+        offered = (*self.candidates, *self._unsure_candidates())
+        self.venues = build_quote_options(self.job, offered, market_inputs.limits, hours)
         self.untold = tuple(filter(None, (unquotable_reason(c, hours) for c in self.candidates)))
         self.horizon_s = 0
         self.least_steps = self.steps
         self._availability: dict[tuple[str, ...], OptionAvailability] = {}
         self._policies: dict[tuple[str, ...], FullInfoPolicy] = {}
         self._linked: dict[tuple[RegionId, RegionId], bool] = {}
+
+    def _unsure_candidates(self) -> tuple[Candidate, ...]:
+        """Return the gangs that a plan does not take as sure as the job asks; scenarios show how sure a quote is."""
+        if all(drop.code != TOO_RISKY for drop in self.dropped):
+            return ()
+        unsure = self.job.model_copy(update={"confidence": _LEAST_SURE})
+        sure = {c.key for c in self.candidates}
+        found = find_for_plan(self.market_inputs.finder, unsure)[0]
+        return tuple(c for c in found if c.fallback is not None and c.key not in sure)
 
     @property
     def window_h(self) -> float:
@@ -259,7 +271,12 @@ class QuoteProblem:
 
     def planned_option(self) -> QuoteOption | None:
         """Return the option that a plan of this job alone takes: the cheapest that is done with its confidence."""
-        fits = [v for v in self.venues if v.candidate.reserved_hours(self.steps) <= self.window_h]
+        sure = {c.key for c in self.candidates}
+        fits = [
+            v
+            for v in self.venues
+            if v.candidate.key in sure and v.candidate.reserved_hours(self.steps) <= self.window_h
+        ]
         return min(fits, key=lambda v: (v.whole_usd(self.steps), v.candidate.key), default=None)
 
     def planned_menu(self, planned: QuoteOption) -> tuple[QuoteOption, ...]:

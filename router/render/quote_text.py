@@ -173,13 +173,14 @@ def _planned(q: Quote) -> list[str]:
         return []
     if q.place_usd is None:
         return [f"  a plan     {format_cost(q.plan_usd)}: it runs at once, on one place"]
+    beyond = ", others if it is a bad one, and its fallback"
     if q.place_usd == q.usd.mean:
-        own = f"  a plan     {format_cost(q.plan_usd)}, by formula: on the spot place of this quote and its fallback"
+        own = f"  a plan     {format_cost(q.plan_usd)}, by formula: on the spot place of this quote{beyond}"
         return [wrap_text(own, "", 80)]
-    alone = f"this policy on that place alone: {format_cost(q.place_usd)}{_error(q.place_error_usd)}"
+    alone = f"this policy on the first place alone: {format_cost(q.place_usd)}{_error(q.place_error_usd)}"
     if q.place_error_usd is not None and abs(q.plan_usd.nanos - q.place_usd.nanos) > q.place_error_usd.nanos:
-        alone += "; beyond that, the plan's formula and the simulation treat a bad pool differently"
-    return [wrap_text(f"  a plan     {format_cost(q.plan_usd)}: on one spot place and its fallback; {alone}", "", 80)]
+        alone += "; beyond that, the plan leaves a bad pool by formula, for another or for its fallback"
+    return [wrap_text(f"  a plan     {format_cost(q.plan_usd)}: on one spot place{beyond}; {alone}", "", 80)]
 
 
 def _expected(q: Quote) -> list[str]:

@@ -9,7 +9,14 @@ import numpy as np
 import pytest
 
 from pricing.hazard import Hazard, HazardShape
-from router.jobs.guarded_run import GuardedFigures, GuardedWork, LevelFigures, figure_levels, level_figures
+from router.jobs.guarded_run import (
+    GuardedFigures,
+    GuardedWork,
+    LevelFigures,
+    figure_levels,
+    figure_weights,
+    level_figures,
+)
 from router.jobs.other_pools import OtherPools, expect_changes
 from tests.support.guarded_runs import simulate_guarded_runs
 
@@ -74,6 +81,18 @@ def test_dearer_pools_are_gone_to_less(price_ratio: float) -> None:
     assert (usd(alike.figures, 4.0) <= usd(dearer.figures, 4.0)).all()
     assert (usd(dearer.figures, 4.0) <= staying + 1e-9).all()
     assert (dearer.figures.elapsed >= dearer.figures.spot).all()
+
+
+@pytest.mark.parametrize("hazard", HAZARDS.values(), ids=HAZARDS)
+@pytest.mark.parametrize("work", [8.0, 24.0])
+def test_how_often_it_leaves_and_is_interrupted(hazard: Hazard, work: float) -> None:
+    """Where nearly all levels are worth leaving, as many leave as see three interruptions before they are done."""
+    run = replace(ALONE, work=work)
+    figures = figures_of(run, hazard, np.array([LONGEST]))
+    found = expect_changes(figures, hazard, None, ALIKE)
+    three = simulate_guarded_runs(replace(run, fallback_ratio=1.0), hazard, LONGEST, DRAWS, 1).interruptions >= 3
+    assert float(found.changes[0]) <= three.mean() + 0.03
+    assert float(figures.not_done @ figure_weights(hazard)) == pytest.approx(three.mean(), abs=0.04)
 
 
 def test_a_known_level_is_never_left() -> None:

@@ -124,7 +124,7 @@ def confirm_by_planning_again(night: Night, price: ShadowPrice) -> None:
         assert worth(price) <= (night.answer.spent - after.bound_usd).dollars() + CENT, price
 
 
-@pytest.mark.parametrize("seed", [34, 6, 38])
+@pytest.mark.parametrize("seed", [34, 21, 38])
 def test_worths_are_those_of_relaxations_from_nothing(seed: int) -> None:
     night = crowded(seed)
     found = [price for price in night.prices if price.basis == "lp_resolved"]
@@ -144,7 +144,7 @@ def test_worth_is_at_most_the_estimate_for_the_gang() -> None:
 
 
 def test_rounds_that_end_too_early_prove_at_least_a_part() -> None:
-    night = crowded(34)
+    night = crowded(18)
     planned = night.relaxation.columns[-len(night.answer.runs) :]
     few = [replace(night.relaxation, columns=planned, rounds=rounds) for rounds in (0, 9, 12)]
     found = [shadow_prices(replace(night.answer, relaxation=r), night.problem, effort(), 5)[0] for r in few]
@@ -161,7 +161,7 @@ def test_time_that_is_over_leaves_the_estimates_and_says_so() -> None:
 
 
 def test_equal_requests_have_equal_worths() -> None:
-    request = replace(crowded(6).request, resolve_limits=5)
+    request = replace(crowded(21).request, resolve_limits=5)
     plan, again = make_plan(request), make_plan(replace(request, jobs=request.jobs[::-1]))
     assert plan_to_json(plan) == plan_to_json(again)
     assert [price.basis for price in plan.shadow_prices] == ["lp_resolved"]

@@ -32,15 +32,39 @@ JOB = Job.model_validate(
 )
 
 
-def test_plan_and_quote_agree_where_there_is_one_place() -> None:
+def the_quote(job: Job, hours: float) -> Quote:
     book, limits = load_book("embedded"), Limits.none()
     finder = CandidateFinder(book, limits, NOW, advisory=False)
     runs = default_run_policy(QUOTED_RULE)
     market_inputs = MarketInputs(finder, book, limits, NOW, lambda _: {}, quoted_policy_for, QUOTED_DESCRIPTION, runs)
-    quote = make_quote(QuoteRequest(JOB, NOW + timedelta(hours=60)), market_inputs)
+    quote = make_quote(QuoteRequest(job, NOW + timedelta(hours=hours)), market_inputs)
     assert isinstance(quote, Quote)
+    return quote
+
+
+def test_a_quote_shows_spot_where_a_plan_does_not_call_it_sure_enough() -> None:
+    """A refused fallback may make the job late: a plan counts that, a quote says that it does not, at all deadlines."""
+    changes = {
+        "steps": 48_000,
+        "workload": {"profile": {"accelerators": "T4:4", "steps_per_hour": 1000}},
+        "gang": {"accelerators": "T4:4"},
+        "residency": {"allow": ["azure"]},
+        "checkpoint": {"size_gib": 100},
+        "confidence": 0.99,
+    }
+    job = Job.model_validate({**JOB.model_dump(exclude_defaults=True, mode="json"), **changes})
+    later, sooner = the_quote(job, 80), the_quote(job, 65)
+    assert sooner.spot_share is not None
+    assert sooner.spot_share > 0.5
+    assert dollars(later.usd.mean) < dollars(sooner.usd.mean) < 0.5 * dollars(sooner.plan_usd)
+    beside = [point for point in later.curve if abs(point.hours - 65.2) < 1]
+    assert [dollars(point.mean) for point in beside] == [pytest.approx(dollars(sooner.usd.mean), rel=0.05)]
+
+
+def test_plan_and_quote_agree_where_there_is_one_place() -> None:
+    quote = the_quote(JOB, 60)
     assert dollars(quote.plan_usd) == pytest.approx(755.75, abs=0.5)
-    assert dollars(quote.usd.mean) == pytest.approx(715.45, abs=0.5)
+    assert dollars(quote.usd.mean) == pytest.approx(716.88, abs=0.5)
     assert dollars(quote.place_usd) == pytest.approx(dollars(quote.plan_usd), rel=0.1)
     # The plan is less sure than the quote: only it counts refusals.
     refused = "on-demand machines can be had when they are needed; a plan takes them to be refused 2% of the times"

@@ -409,7 +409,11 @@ def constraint_costs(
     costs: list[ConstraintCost] = []
     job = here.job
     if job.residency.allow or job.residency.deny:
-        costs.append(_cost_of(here, "residency", cost, _provisionable(finder, without_residency(job)), None))
+        residency = _cost_of(here, "residency", cost, _provisionable(finder, without_residency(job)), None)
+        if any(residency.instead.startswith(f"{c.key},") for c in candidates):
+            # What is behind a gang counts, too: the pools that it may leave for, and its fallback.
+            residency = replace(residency, instead=f"{residency.instead}, with all pools to go on in")
+        costs.append(residency)
     if rules_by_placement(job, dropped):
         costs.append(_cost_of(here, "placement", cost, _provisionable(finder, without_placement(job)), None))
     if job.data is not None and job.data.egress_cap is not None:

@@ -176,25 +176,6 @@ def _dropped(dropped: Sequence[DroppedListing]) -> tuple[DroppedOffers, ...]:
     return tuple(sorted(rows, key=lambda r: (-r.offers, r.reason)))
 
 
-def _words_of_drops(dropped: Sequence[DroppedListing]) -> str:
-    """Return how many offers each rule drops, most first, and why the first drops the nearest that can be ordered."""
-    drops = _dropped(dropped)
-    if not drops:
-        return ""
-    first = [drop for drop in dropped if drop.code == drops[0].reason]
-    nearest = min(
-        first,
-        key=lambda d: (
-            not d.listing.offer.provisionable,
-            d.accelerators / d.listing.machine.accelerator_count,
-            d.listing.name,
-        ),
-    )
-    counts = [f"{drop.reason} drops {drop.offers}" for drop in drops[:4]]
-    counts[0] += f" ({nearest.listing.name}: {nearest.reason})"
-    return ": " + ", ".join(counts)
-
-
 def _notes(problem: PlacementProblem, job: Job, runs: Sequence[ScheduledRun]) -> tuple[str, ...]:
     """Return what the reader must know to trust the figures: estimates and weak prices."""
     notes = []
@@ -308,6 +289,4 @@ def _unplaced(here: JobContext, findings: PlanningInput, *, late: bool) -> Unpla
         egress = next((r for r in relaxations if CAP_WORDS in r.change), None)
         if egress is not None:
             reason = f"too much leaves {egress.change.rpartition(CAP_WORDS)[2]} in a month: {egress.change} would do"
-    elif not candidates:
-        reason += _words_of_drops(dropped)
     return Unplaced(job.name, job.team, job.priority, reason, relaxations)

@@ -92,12 +92,31 @@ def no_offer_reason(job: Job, dropped: Iterable[DroppedListing], advisory: Seque
     ``advisory`` are its candidates that cannot be ordered from here.
     """
     wanted = " or ".join(sorted({option.accelerator for option in job.gang.options}))
+    dropped = tuple(dropped)
     codes = {each.code for each in dropped}
     if not codes and not advisory:
         return f"the price book has no {wanted}"
     if not advisory and codes == {"residency"}:
         return f"the price book has no {wanted} where residency lets the job run"
-    return "no offer passes the job's rules"
+    return f"no offer passes the job's rules{_words_of_drops(dropped)}"
+
+
+def _words_of_drops(dropped: Sequence[DroppedListing]) -> str:
+    """Return how many offers each rule drops, most first, and why the first drops the nearest that can be ordered."""
+    counts = Counter(drop.code for drop in dropped).most_common(4)
+    if not counts:
+        return ""
+    nearest = min(
+        (drop for drop in dropped if drop.code == counts[0][0]),
+        key=lambda d: (
+            not d.listing.offer.provisionable,
+            d.accelerators / d.listing.machine.accelerator_count,
+            d.listing.name,
+        ),
+    )
+    words = [f"{code} drops {count}" for code, count in counts]
+    words[0] += f" ({nearest.listing.name}: {nearest.reason})"
+    return ": " + ", ".join(words)
 
 
 def candidates_for(

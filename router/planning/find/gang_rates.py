@@ -37,6 +37,8 @@ from router.jobs.speed import Speed
 from router.planning.find.checkpoint_times import interval_hours, write_hours
 from router.planning.find.feasibility import ListingRefusal
 
+#: The code of gangs that are not as sure to be done in time as their job asks.
+TOO_RISKY: Final = "too risky"
 #: A fallback is begun this much before its last moment: the controller looks at a gang every five minutes.
 GUARD_MARGIN_HOURS: Final = 2 * 5 / 60
 _HOUR = timedelta(hours=1)
@@ -195,7 +197,7 @@ class RateFinder:
         if self.terms.window_hours is not None:
             on_time = to_digits(goodput.on_time_steps_per_hour(alone, steps, self.terms.confidence))
             if on_time <= 0:
-                return ListingRefusal("too risky", f"no finish time is {to_percent(self.terms.confidence)} sure")
+                return ListingRefusal(TOO_RISKY, f"no finish time is {to_percent(self.terms.confidence)} sure")
         return GangRates(expected, on_time, to_digits(goodput.billed_share(alone)), alone)
 
     def _guarded(
@@ -235,7 +237,9 @@ class RateFinder:
         sure = _on_time(by_speed, staying, fallback)
         best = self._choose(expected, sure, usd_per_hour, None if fallback is None else fallback.usd_per_hour)
         if best is None:
-            return ListingRefusal("too risky", f"no finish time is {to_percent(self.terms.confidence)} sure")
+            unsure = f"no finish time is {to_percent(self.terms.confidence)} sure"
+            why = "" if fallback is None else ": its fallback may be refused, or lost when no time is left"
+            return ListingRefusal(TOO_RISKY, f"{unsure}{why}")
         refusal = 0.0 if fallback is None else fallback.refusal
         alone = float(_on_time(by_speed, staying, None)[best])
         reserves = fallback is not None and self.terms.window_hours is not None and alone < self.terms.confidence
