@@ -124,7 +124,7 @@ def confirm_by_planning_again(night: Night, price: ShadowPrice) -> None:
         assert worth(price) <= (night.answer.spent - after.bound_usd).dollars() + CENT, price
 
 
-@pytest.mark.parametrize("seed", [34, 21, 38])
+@pytest.mark.parametrize("seed", [34, 18, 38])
 def test_worths_are_those_of_relaxations_from_nothing(seed: int) -> None:
     night = crowded(seed)
     found = [price for price in night.prices if price.basis == "lp_resolved"]
