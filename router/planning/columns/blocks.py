@@ -101,11 +101,11 @@ class BlockPricer:
 
 def _columns_between(table: Table, low: Path, high: Path, charges: Surcharges) -> list[Column | None]:
     """Return the columns made of two paths: each fitted to the job, and their mixture."""
-    found: list[Column | None] = []
+    columns: list[Column | None] = []
     if high.slots:
-        found.append(path_column(table, high, charges))
+        columns.append(path_column(table, high, charges))
     if low.slots and low != high:
-        found.append(path_column(table, low, charges))
+        columns.append(path_column(table, low, charges))
     if low != high:
-        found.append(mixed_column(table, low, high))
-    return found
+        columns.append(mixed_column(table, low, high))
+    return columns

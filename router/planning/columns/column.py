@@ -198,15 +198,15 @@ class HoldingsDone:
         """Return the share that is done without each one of these holdings."""
         by_row = {row: self._on_row(row, hours, self.rises[row]) for row, hours in self.held.items()}
         number = {(slot, row): i for i, (slot, row, _) in enumerate(self.holds)}
-        whole, found = sum(by_row.values()), []
+        whole, shares = sum(by_row.values()), []
         for place in places:
             slot, row, share = self.holds[place]
             hours = self.held[row] - self.table.hours_of_rows[row][slot] * share
             rises, after = self.rises[row] - self.own_rises[place], number.get((slot + 1, row))
             if after is not None:  # the next holding starts by itself then
                 rises += self.holds[after][2] - self.own_rises[after]
-            found.append(whole - by_row[row] + self._on_row(row, hours, rises))
-        return found
+            shares.append(whole - by_row[row] + self._on_row(row, hours, rises))
+        return shares
 
 
 def share_done(table: Table, holds: Sequence[Hold]) -> float:

@@ -109,11 +109,11 @@ class LeftOutBounds:
         self._count(self._none, without, self._table.tier == tier, most)
         return _whole_jobs(self._least_counted(count)) < count
 
-    def _count(self, placed: Bools, left_out: Bools, counted: Bools, most: Floats) -> None:
+    def _count(self, placed: Bools, left_out: Bools, counted: Bools, max_per_tier: Floats) -> None:
         """Let the master count which of ``counted`` are left out, at most so many of a tier, with these jobs held."""
         self._counting.hold(placed, left_out)
         self._master.set_column_costs(free=True)
-        self._master.set_left_out(counted.astype(np.float64), most)
+        self._master.set_left_out(counted.astype(np.float64), max_per_tier)
 
     def _least_counted(self, enough: int) -> float:
         """Return a lower bound on the jobs that are counted; the rounds end where it proves ``enough``, or cannot."""

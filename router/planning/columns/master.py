@@ -384,12 +384,12 @@ class Master:
             ),
         )
 
-    def set_left_out(self, usd: Floats, most: Floats) -> None:
+    def set_left_out(self, usd: Floats, max_per_tier: Floats) -> None:
         """Replace what a job left out costs, and how many of each tier may be."""
-        self.left_out_usd, self.most_left_out = usd, most
+        self.left_out_usd, self.most_left_out = usd, max_per_tier
         self._lp.set_costs(self._u, usd)
         for tier, row in enumerate(self._tier):
-            self._lp.set_row(int(row), -np.inf, float(most[tier]))
+            self._lp.set_row(int(row), -np.inf, float(max_per_tier[tier]))
 
     def hold(self, placed: Bools, left_out: Bools) -> None:
         """Demand that these jobs are placed, and those left out; all others may be either again."""

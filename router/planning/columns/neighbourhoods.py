@@ -69,11 +69,11 @@ class Improver:
         for job in {column.job for column in columns}:
             self._by_job[job].sort(key=lambda item: item[:2])
 
-    def near_runs(self, slack: float, most: int) -> list[Column]:
+    def near_runs(self, slack: float, max_per_job: int) -> list[Column]:
         """Return the unbroken runs on limits that have a price whose reduced cost is below ``slack``.
 
         No plan that is better by more than ``slack`` minus the relaxation's distance uses another such run. At most
-        ``most`` of a job are returned, nearest first.
+        ``max_per_job`` of a job are returned, nearest first.
         """
         table, charges, alpha = self.table, self.charges, self.solution.alpha
         floors = row_floors(table, charges)
@@ -88,7 +88,7 @@ class Improver:
         order = np.lexsort((start, row, over, table.job[row]))
         jobs = table.job[row[order]]
         place = np.arange(len(order)) - np.searchsorted(jobs, jobs, side="left")
-        chosen = order[place < most]
+        chosen = order[place < max_per_job]
         return run_columns(table, self.pricer, row[chosen], start[chosen])
 
     def one_by_one(self, plan: WholePlan) -> WholePlan:
@@ -124,7 +124,7 @@ class Improver:
         """Return the plan with jobs left out put in the way of others, where these find another place."""
         for job in sorted(np.flatnonzero([c is None for c in plan.columns]), key=lambda j: (self.table.tier[j], j)):
             forced = [self._forced(plan, column) for _, _, column in self._by_job[int(job)][:_FORCED]]
-            plan = min([plan, *forced], key=lambda found: found.rank)
+            plan = min([plan, *forced], key=lambda whole_plan: whole_plan.rank)
         return plan
 
     def _forced(self, plan: WholePlan, column: Column) -> WholePlan:
@@ -151,10 +151,10 @@ class Improver:
                 moved.append(job)
         if bool((over > ROOM).any()) or bool((money > ROOM).any()):
             return plan
-        found = totals.plan(columns)
+        forced_plan = totals.plan(columns)
         for job in sorted(moved, key=lambda j: (table.tier[j], -self.solution.alpha[j], j)):
-            found = self._replaced(found, job)
-        return found
+            forced_plan = self._replaced(forced_plan, job)
+        return forced_plan
 
     def _replaced(self, plan: WholePlan, job: int, place: int | None = None) -> WholePlan:
         """Return the plan with the job on its cheapest run in what the others leave, in ``place`` if that is given."""
@@ -225,14 +225,16 @@ class Improver:
             np.zeros_like(charges.most_cover),
         )
 
-    def _with_cover(self, plain: Surcharges, job: int, left: Floats) -> Surcharges:
+    def _with_cover(self, plain: Surcharges, job: int, spare_cover: Floats) -> Surcharges:
         """Return the charges with the share of the job's hours that the cover left by others is enough for."""
         table = self.table
         most = np.zeros(len(table.bought))
         own = np.flatnonzero((table.job == job) & (table.pool >= 0))
         np.maximum.at(most, table.pool[own], table.committed[own])
         needed = np.minimum(most[:, None] * table.hours[job], table.bought)
-        share = np.where(needed > 0, np.minimum(1.0, left.reshape(table.bought.shape) / np.maximum(needed, 1e-9)), 0.0)
+        share = np.where(
+            needed > 0, np.minimum(1.0, spare_cover.reshape(table.bought.shape) / np.maximum(needed, 1e-9)), 0.0
+        )
         cover = np.concatenate([share, np.zeros((1, table.slots))])
         most_cover = table.committed * (table.need + table.startup) * cover.max(axis=1)[table.pool]
         return replace(plain, cover=cover, most_cover=most_cover)
@@ -271,15 +273,15 @@ class Improver:
         others = [*sorted(mates), *(job for job in others if job not in mates)]
         return sorted([*leaders, *others[: size - len(leaders)]])
 
-    def options(self, plan: WholePlan, job: int, most: int) -> tuple[Column, ...]:
+    def options(self, plan: WholePlan, job: int, max_near_columns: int) -> tuple[Column, ...]:
         """Return the columns of least reduced cost, with the present one and the cheapest without a priced limit."""
-        found = [column for _, _, column in self._by_job[job][:most]]
+        columns = [column for _, _, column in self._by_job[job][:max_near_columns]]
         price = self.solution.prices.limit.ravel()
         plain = (c for _, _, c in self._by_job[job] if not len(c.use) or not price[c.use].any())
         for extra in (next(plain, None), plan.columns[job]):
-            if extra is not None and all(extra is not other for other in found):
-                found.append(extra)
-        return tuple(found)
+            if extra is not None and all(extra is not other for other in columns):
+                columns.append(extra)
+        return tuple(columns)
 
     def near(self, slack: float) -> list[list[Column]]:
         """Return by job the columns of a reduced cost below ``slack``."""

@@ -409,7 +409,7 @@ def _is_slow(distances: Sequence[float]) -> bool:
     return len(distances) > _SLOW_ROUNDS and distances[-1] > _SLOW * distances[-1 - _SLOW_ROUNDS]
 
 
-def common_places(table: Table, number: int, floors: Floats, most: int) -> list[int]:
+def common_places(table: Table, number: int, floors: Floats, max_places: int) -> list[int]:
     """Return the regions that are cheapest for all jobs of a job group; a job that has none there costs ``NEVER``."""
     total = np.zeros(len(table.places))
     for job in np.flatnonzero(table.job_group == number).tolist():
@@ -417,7 +417,7 @@ def common_places(table: Table, number: int, floors: Floats, most: int) -> list[
         rows = np.flatnonzero(table.job == job)
         np.minimum.at(least, table.place[table.block[rows]], floors[rows])
         total += least
-    ranked = np.lexsort((np.arange(len(total)), total))[:most]
+    ranked = np.lexsort((np.arange(len(total)), total))[:max_places]
     return [int(place) for place in ranked]
 
 
@@ -438,8 +438,8 @@ def free_prices(table: Table, cover: float = 1.0) -> Prices:
     )
 
 
-def _best_of_each(jobs: Ints, cost: Floats, chosen: Ints, most: int) -> Ints:
-    """Return at most ``most`` of the chosen of each job, cheapest first, in order of their places."""
+def _best_of_each(jobs: Ints, cost: Floats, chosen: Ints, max_per_job: int) -> Ints:
+    """Return at most ``max_per_job`` of the chosen of each job, cheapest first, in order of their places."""
     order = chosen[np.lexsort((cost[chosen], jobs[chosen]))]
     place = np.arange(len(order)) - np.searchsorted(jobs[order], jobs[order], side="left")
-    return np.sort(order[place < most])
+    return np.sort(order[place < max_per_job])

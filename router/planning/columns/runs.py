@@ -258,12 +258,12 @@ class RunPricer:
         return cost, start
 
     def best(
-        self, prices: Surcharges, floors: Floats, ceiling: Floats, most: int, blocked: Ints | None = None
+        self, prices: Surcharges, floors: Floats, ceiling: Floats, max_per_job: int, blocked: Ints | None = None
     ) -> tuple[Floats, Ints, Ints, Floats]:
         """Return v [J], the least cost of an unbroken run of each job (at most ``ceiling``), and the best runs found.
 
-        The runs are rows, first slots and costs: at most ``most`` of each job, below its ceiling, cheapest first. Rows
-        whose floor is above what is found are not evaluated.
+        The runs are rows, first slots and costs: at most ``max_per_job`` of each job, below its ceiling, cheapest
+        first. Rows whose floor is above what is found are not evaluated.
         """
         table = self.table
         order = np.lexsort((np.arange(len(floors)), floors, table.job))
@@ -280,5 +280,5 @@ class RunPricer:
         good = np.flatnonzero(cost < ceiling[table.job[rows]])
         good = good[np.lexsort((start[good], cost[good], table.job[rows[good]]))]
         place = np.arange(len(good)) - np.searchsorted(table.job[rows[good]], table.job[rows[good]], side="left")
-        good = good[place < most]
+        good = good[place < max_per_job]
         return value, rows[good], start[good], cost[good]

@@ -364,7 +364,7 @@ class _Search:
         else:
             dived = self._first_plan(solution, _DIVES[1:3])  # neither the longest nor the roughest
         self.relaxer.release()
-        plan = min(state.plan, dived, key=lambda found: found.rank)
+        plan = min(state.plan, dived, key=lambda whole_plan: whole_plan.rank)
         sure = proven and plan.left_out == state.plan.left_out
         least = max(branch.bound, floor_bound(self.table, state.plan.left_out))
         return _State(plan, least, sure, solution, state.plan.left_out)
@@ -440,13 +440,13 @@ class _Search:
 
     def estimates(self, solution: MasterSolution) -> Mapping[str, float]:
         """Return the price of a unit more by the name of each row, as the compact program's relaxation gives it."""
-        table, found = self.table, {}
+        table, price_by_row = self.table, {}
         for limit, name in enumerate(table.limit_names):
             for slot in np.flatnonzero(solution.prices.limit[limit]).tolist():
-                found[limit_row(name, slot)] = float(solution.prices.limit[limit, slot])
+                price_by_row[limit_row(name, slot)] = float(solution.prices.limit[limit, slot])
         for team, name in enumerate(table.team_names):
-            found[team_row(name)] = float(solution.prices.team[team])
-        return found
+            price_by_row[team_row(name)] = float(solution.prices.team[team])
+        return price_by_row
 
 
 def _penalties(table: Table) -> Floats:

@@ -270,12 +270,12 @@ class Table:
     @cached_property
     def _rows_of(self) -> Mapping[tuple[int, str], tuple[int, ...]]:
         """Return the rows that start anew by job and candidate key, in order of time."""
-        found: dict[tuple[int, str], tuple[int, ...]] = {}
+        starting_rows: dict[tuple[int, str], tuple[int, ...]] = {}
         for number, row in enumerate(self.rows):
             if not row.goes_on:
                 place = (row.job, row.candidate.key)
-                found[place] = (*found.get(place, ()), number)
-        return found
+                starting_rows[place] = (*starting_rows.get(place, ()), number)
+        return starting_rows
 
     @cached_property
     def _going_rows(self) -> Mapping[tuple[int, str], int]:
@@ -534,9 +534,9 @@ class _Kinds:
 
     def kind(self, job: str, key: str) -> int:
         use: Mapping[str, int] = self._problem.use[job, key]
-        known = self._by_key.get(id(use))
-        if known is not None:
-            return known
+        kind = self._by_key.get(id(use))
+        if kind is not None:
+            return kind
         limit = self._limit
         taken = tuple(sorted((limit[name], amount) for name, amount in use.items() if name in limit and amount))
         taken += tuple((self._clique_limits[c.name], 1) for c in self.cliques if use.get(c.limit, 0) >= c.least)

@@ -130,11 +130,11 @@ class PlanTotals:
 
     def homes(self, columns: Iterable[Column | None]) -> dict[int, int]:
         """Return the region of each job group of which some job is placed."""
-        found: dict[int, int] = {}
+        homes: dict[int, int] = {}
         for column in columns:
             if column is not None and self.table.job_group[column.job] >= 0:
-                found.setdefault(int(self.table.job_group[column.job]), self.home(column))
-        return found
+                homes.setdefault(int(self.table.job_group[column.job]), self.home(column))
+        return homes
 
     def is_beside_mates(self, column: Column, homes: Mapping[int, int]) -> bool:
         """Return whether the column is where its job's group is, or may be anywhere."""
@@ -211,15 +211,15 @@ class _ChoiceProgram:
             builder.row(f"commitment {place}", [(v, 1.0), *found], "<=", float(others[place]))
         return builder.build()
 
-    def _add_together(self, number: int, found: Mapping[tuple[int, int], list[tuple[int, float]]]) -> None:
+    def _add_together(self, number: int, group_terms: Mapping[tuple[int, int], list[tuple[int, float]]]) -> None:
         """Add the rows that keep a job group of which no job is held in one region."""
         builder = self._builder
         chosen = {}
-        for place in sorted({place for place, _ in found}):
+        for place in sorted({place for place, _ in group_terms}):
             chosen[place] = builder.binary(f"job group {number} {place}")
-            here = [i for (at, _), terms in found.items() if at == place for i, _ in terms]
+            here = [i for (at, _), terms in group_terms.items() if at == place for i, _ in terms]
             self.start[chosen[place]] = float(any(self.start[i] for i in here))
-        for (place, job), terms in sorted(found.items()):
+        for (place, job), terms in sorted(group_terms.items()):
             builder.row(f"together {job} {place}", [*terms, (chosen[place], -1.0)], "<=", 0.0)
         builder.row(f"one region {number}", [(g, 1.0) for g in chosen.values()], "<=", 1.0)
 

@@ -59,7 +59,7 @@ class _Batch:
     """Blocks that are priced together; arrays are by row, and by pool where a pool is a block of the batch."""
 
     def __init__(self, table: Table, prices: Surcharges, blocks: Ints, units_at_most: int) -> None:
-        self.table, self.blocks, self.most = table, blocks, units_at_most
+        self.table, self.blocks, self.max_units = table, blocks, units_at_most
         self.rows = rows = table.members(blocks)
         sizes = table.block_sizes(blocks)
         self.first = first_places(sizes)
@@ -82,15 +82,15 @@ class _Batch:
         self.may_hold = (slot >= table.first[rows][:, None]) & (slot < table.end[rows][:, None]) & (self.hours > 0)
         self.may_start = self.may_hold & (slot < table.start_end[rows][:, None])
         scale = (units / self.need)[:, None]
-        self.held_units = _rounded_up(self.hours * scale, self.most)
-        self.start_units = _rounded_up(np.maximum(0.0, self.hours - self.startup[:, None]) * scale, self.most)
+        self.held_units = _rounded_up(self.hours * scale, self.max_units)
+        self.start_units = _rounded_up(np.maximum(0.0, self.hours - self.startup[:, None]) * scale, self.max_units)
         self.goes_on = table.goes_on[rows]
 
     def _units(self) -> Floats:
         """Return by pool the units of the whole job: the number that rounds the slots of its cheaper rows least."""
         table, rows = self.table, self.rows
         hour = float(np.median(table.hours[table.hours > 0]))
-        numbers = np.arange(self.most // 2, self.most)
+        numbers = np.arange(self.max_units // 2, self.max_units)
         each = (hour / self.need)[:, None] * numbers
         start = (np.maximum(0.0, hour - self.startup) / self.need)[:, None] * numbers
         slots = np.minimum(float(table.horizon), np.ceil(self.need / hour))[:, None]
@@ -114,8 +114,8 @@ class _Batch:
         starting = each * startup
         start = np.where(fits, np.minimum(starting, bought) * price, starting * price.max(axis=1, initial=0.0)[:, None])
         a_unit = np.maximum(each * (self.need / units)[:, None], 1e-12)
-        held = _rounded_up(np.minimum(bought / a_unit, self.most), self.most)
-        fresh = _rounded_up(np.clip((bought - starting) / a_unit, 0.0, self.most), self.most)
+        held = _rounded_up(np.minimum(bought / a_unit, self.max_units), self.max_units)
+        fresh = _rounded_up(np.clip((bought - starting) / a_unit, 0.0, self.max_units), self.max_units)
         saved = np.asarray(price * each * (self.need / units)[:, None], dtype=np.float64)
         return saved, start, (held, np.where(fits, fresh, held))
 
@@ -142,7 +142,7 @@ class _Batch:
 
     def solve(self) -> tuple[Floats, list[Path]]:
         """Return the bound and the schedule of each pool."""
-        horizon, size = self.table.horizon, self.most + 1
+        horizon, size = self.table.horizon, self.max_units + 1
         value = np.full((len(self.rows), size), np.inf)
         value[self.goes_on, 0] = 0.0
         off = np.full((len(self.blocks), size), np.inf)
@@ -164,15 +164,15 @@ class _Batch:
 
     def _finish(self, pool: int) -> tuple[float, Path]:
         """Return the least of what was done within the horizon and the rest beyond it."""
-        own = slice(int(self.first[pool]), int(self.first[pool] + self.sizes[pool]))
+        pool_rows = slice(int(self.first[pool]), int(self.first[pool] + self.sizes[pool]))
         units = float(self.units[pool])
-        fresh = self._rest(pool, own, _Before.NOTHING)
+        fresh = self._rest(pool, pool_rows, _Before.NOTHING)
         best, done, held_last = fresh.usd(units), -1.0, False
         for held, inside, before in (
             (False, self.offs[-1][pool], _Before.PAUSED),
-            (True, self.values[-1][own].min(axis=0), _Before.HELD),
+            (True, self.values[-1][pool_rows].min(axis=0), _Before.HELD),
         ):
-            rest = self._rest(pool, own, before)
+            rest = self._rest(pool, pool_rows, before)
             marks = np.arange(int(units) + 1, dtype=np.float64)
             marks = np.unique(np.concatenate([marks, units - rest.ends[rest.ends < units], [units]]))
             total = _between(inside, marks) + rest.usd_of(units - marks)
@@ -181,11 +181,11 @@ class _Batch:
                 best, done, held_last, fresh = float(total[at]), float(marks[at]), held, rest
         if not np.isfinite(best) or best >= NEVER:
             return NEVER, Path(int(self.blocks[pool]), (), ())
-        within = [] if done < 0 else self._trace(pool, own, int(np.ceil(done)), held=held_last)
+        within = [] if done < 0 else self._trace(pool, pool_rows, int(np.ceil(done)), held=held_last)
         holds = sorted([*within, *fresh.held(units - max(0.0, done))])
         return best, Path(int(self.blocks[pool]), tuple(t for t, _ in holds), tuple(r for _, r in holds))
 
-    def _rest(self, pool: int, own: slice, before: _Before) -> _Rest:
+    def _rest(self, pool: int, pool_rows: slice, before: _Before) -> _Rest:
         """Return the least cost of work beyond the horizon.
 
         A share held there takes that share of a start, unless it goes on from the horizon's last slot: at least the
@@ -193,20 +193,20 @@ class _Batch:
         """
         horizon, units = self.table.horizon, float(self.units[pool])
         pieces: list[tuple[float, float, int, int]] = []
-        hours = np.where(self.may_hold[own, horizon:], self.hours[own, horizon:], 0.0)
-        need, startup, rows = self.need[own], self.startup[own], self.rows[own]
+        hours = np.where(self.may_hold[pool_rows, horizon:], self.hours[pool_rows, horizon:], 0.0)
+        need, startup, rows = self.need[pool_rows], self.startup[pool_rows], self.rows[pool_rows]
         starts = np.zeros(len(rows))
         if before is not _Before.HELD:
             starts = 1.0 / np.maximum(hours.sum(axis=1), 1e-9)
         if before is _Before.NOTHING:
             starts = np.maximum(starts, 1.0 / (need + startup))
-        start_usd = self.first_usd[own] if before is _Before.NOTHING else self.again_usd[own]
+        start_usd = self.first_usd[pool_rows] if before is _Before.NOTHING else self.again_usd[pool_rows]
         each = np.maximum(0.0, 1.0 - startup * starts) * units / need
-        usd = each * self.unit_usd[own] + start_usd * starts
+        usd = each * self.unit_usd[pool_rows] + start_usd * starts
         usable = (hours > 0) & (each > 0)[:, None]
         if before is not _Before.HELD:
-            usable &= ~self.goes_on[own][:, None]
-        cost = hours * usd[:, None] + self.surcharge[own, horizon:]
+            usable &= ~self.goes_on[pool_rows][:, None]
+        cost = hours * usd[:, None] + self.surcharge[pool_rows, horizon:]
         amount = np.where(usable, hours * each[:, None], 0.0)
         hulls: dict[bytes, list[tuple[float, float, int]]] = {}
         for t in np.flatnonzero(usable.any(axis=0)).tolist():
@@ -219,23 +219,23 @@ class _Batch:
         pieces.sort()
         return _Rest.of(pieces)
 
-    def _trace(self, pool: int, own: slice, q: int, *, held: bool) -> list[tuple[int, int]]:
+    def _trace(self, pool: int, pool_rows: slice, q: int, *, held: bool) -> list[tuple[int, int]]:
         """Return slots and rows of the least way to have done ``q`` units by the end of the horizon."""
-        found: list[tuple[int, int]] = []
+        slots_and_rows: list[tuple[int, int]] = []
         t = self.table.horizon
         while True:
             while not held and t > 0 and self.offs[t - 1][pool, q] <= self.offs[t][pool, q]:
                 t -= 1
             if t == 0:
-                return sorted(found)
-            row = own.start + int(np.argmin(self.values[t][own, q]))
+                return sorted(slots_and_rows)
+            row = pool_rows.start + int(np.argmin(self.values[t][pool_rows, q]))
             held = True
             while held:
-                found.append((t - 1, int(self.rows[row])))
+                slots_and_rows.append((t - 1, int(self.rows[row])))
                 q, held, first = self._before(pool, row, t, q)
                 t -= 1
                 if first or t == 0:
-                    return sorted(found)
+                    return sorted(slots_and_rows)
 
     def _before(self, pool: int, row: int, t: int, q: int) -> tuple[int, bool, bool]:
         """Return the units before a slot that ends with ``q``, whether its row was held then, and whether none was."""
@@ -332,14 +332,14 @@ def _hull_pieces(amount: Floats, cost: Floats, rows: Ints) -> list[tuple[float, 
     return [((y1 - y0) / (x1 - x0), x1 - x0, row) for (x0, y0, _), (x1, y1, row) in pairwise(hull)]
 
 
-def _rounded_up(units: Floats, most: int) -> Ints:
-    return np.minimum(np.ceil(units - _ROUNDING), most).astype(np.int64)
+def _rounded_up(units: Floats, max_units: int) -> Ints:
+    return np.minimum(np.ceil(units - _ROUNDING), max_units).astype(np.int64)
 
 
-def least_before(before: Floats, most: Ints, unit_usd: Floats) -> Floats:
-    """Return [n, q]: the least of before[p] + unit_usd (q - p) over p from q - most to q."""
+def least_before(before: Floats, max_units: Ints, unit_usd: Floats) -> Floats:
+    """Return [n, q]: the least of before[p] + unit_usd (q - p) over p from q - max_units to q."""
     size = before.shape[1]
-    length = most + 1
+    length = max_units + 1
     level = np.floor(np.log2(length)).astype(np.int64)
     # Windows of powers of two, doubled; the longest first, so that those that double are always the first rows.
     order = np.argsort(-level, kind="stable")
@@ -353,6 +353,6 @@ def least_before(before: Floats, most: Ints, unit_usd: Floats) -> Floats:
     for shift in np.unique(rest[rest > 0]).tolist():
         rows = np.flatnonzero(rest == shift)
         least[rows, shift:] = np.minimum(best[rows, shift:], best[rows, :-shift])
-    found = np.empty_like(least)
-    found[order] = least + rise
-    return found
+    least_usd = np.empty_like(least)
+    least_usd[order] = least + rise
+    return least_usd

@@ -64,7 +64,7 @@ class WindowChooser:
         chosen = self._some(holders, weight, max(round(_HOLDERS * size), size - len(wanters)))
         return sorted([*chosen, *self._some(wanters, weight, size - len(chosen))])
 
-    def _some(self, jobs: Sequence[int], weight: Floats, most: int) -> list[int]:
+    def _some(self, jobs: Sequence[int], weight: Floats, max_jobs: int) -> list[int]:
         """Return at most so many of the jobs, drawn without replacement by weight."""
         keys = {job: self._random.random() ** (1.0 / float(weight[job])) for job in jobs}
-        return sorted(jobs, key=lambda job: (-keys[job], job))[:most]
+        return sorted(jobs, key=lambda job: (-keys[job], job))[:max_jobs]
