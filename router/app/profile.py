@@ -41,7 +41,7 @@ def propose(
     job = job_of(loaded, job_name, file)[0]
     candidates, dropped = candidates_for(job, book, limits, now, advisory)
     listings = listings_by_accelerator(book, limits)
-    result = propose_points(job, candidates, listings, book.accelerators, lasting=lasting, most=max_points)
+    result = propose_points(job, candidates, listings, book.accelerators, lasting=lasting, max_points=max_points)
     if isinstance(result, PointsTooFew) and dropped:
         result = PointsTooFew(f"{result.reason}: {dropped[0].listing.name}: {dropped[0].reason}")
     return job.name, result

@@ -222,18 +222,20 @@ def moved_volumes(problem: PlacementProblem, runs: Mapping[str, Sequence[Schedul
     return _added({}, ((m.month, m.transfer) for name in runs for m in _moving(problem, problem.job[name], runs[name])))
 
 
-def volumes_without(volumes: Volumes, own: Volumes) -> Volumes:
-    """Return the volumes less ``own``, which are among them."""
-    others = {key: (tariff, volume - own.get(key, (tariff, 0))[1]) for key, (tariff, volume) in volumes.items()}
+def volumes_without(volumes: Volumes, removed_volumes: Volumes) -> Volumes:
+    """Return the volumes less ``removed_volumes``, which are among them."""
+    others = {
+        key: (tariff, volume - removed_volumes.get(key, (tariff, 0))[1]) for key, (tariff, volume) in volumes.items()
+    }
     return {key: (tariff, volume) for key, (tariff, volume) in others.items() if volume > 0}
 
 
-def rise_beside(problem: PlacementProblem, others: Volumes, own: Volumes) -> Usd:
-    """Return by how much the bills of all months rise if ``own`` is moved beside what others move."""
+def rise_beside(problem: PlacementProblem, others: Volumes, added_volumes: Volumes) -> Usd:
+    """Return by how much the bills of all months rise if ``added_volumes`` is moved beside what others move."""
     together = dict(others)
-    for key, (tariff, volume) in own.items():
+    for key, (tariff, volume) in added_volumes.items():
         together[key] = (tariff, together.get(key, (tariff, 0))[1] + volume)
-    months = sorted({month for month, _ in own})
+    months = sorted({month for month, _ in added_volumes})
     return Usd.total(_bill(problem, together, month) - _bill(problem, others, month) for month in months)
 
 
@@ -243,11 +245,11 @@ def cost_beside(problem: PlacementProblem, others: Volumes, month: str, transfer
 
 
 def _added(volumes: Volumes, moving: Iterable[tuple[str, Transfer]]) -> Volumes:
-    found = dict(volumes)
+    totals = dict(volumes)
     for month, transfer in moving:
         key = (month, transfer.tariff.meter)
-        found[key] = (transfer.tariff, found.get(key, (transfer.tariff, 0))[1] + transfer.volume_bytes)
-    return found
+        totals[key] = (transfer.tariff, totals.get(key, (transfer.tariff, 0))[1] + transfer.volume_bytes)
+    return totals
 
 
 def _bill(problem: PlacementProblem, volumes: Volumes, month: str) -> Usd:

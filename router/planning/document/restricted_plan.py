@@ -78,7 +78,7 @@ class ForeignNames:
 
     def hide(self, text: str) -> str:
         """Return the text with words in place of those names."""
-        text = _WORD.sub(lambda found: self._instead(found[0]), text)
+        text = _WORD.sub(lambda match: self._instead(match[0]), text)
         # Names of several words, or with signs in them, longest first.
         for name in sorted((n for n in self.jobs | self.teams if not _WORD.fullmatch(n)), key=len, reverse=True):
             text = text.replace(name, self._instead(name))

@@ -312,8 +312,8 @@ def _answer(answer: GangAnswer) -> EstimateAnswer:
     )
 
 
-def _layout(found: GangLayout) -> EstimateLayout:
-    layout = found.layout
+def _layout(gang_layout: GangLayout) -> EstimateLayout:
+    layout = gang_layout.layout
     return EstimateLayout(
         tensor_parallel=layout.tensor,
         pipeline_parallel=layout.pipeline,
@@ -327,22 +327,24 @@ def _layout(found: GangLayout) -> EstimateLayout:
     )
 
 
-def _memory(found: GangLayout) -> EstimateMemory:
-    need = found.need
+def _memory(gang_layout: GangLayout) -> EstimateMemory:
+    need = gang_layout.need
     return EstimateMemory(
-        fits=found.fits,
+        fits=gang_layout.fits,
         need_gib=_digits(need.total),
-        usable_gib=_digits(found.room_gib),
+        usable_gib=_digits(gang_layout.room_gib),
         states_gib=_digits(need.states),
         activations_gib=_digits(need.activations),
         logits_gib=_digits(need.logits),
-        largest=found.largest_need,
+        largest=gang_layout.largest_need,
     )
 
 
-def _parts(found: GangLayout) -> EstimateStepParts:
-    name, share = found.seconds.largest
-    seconds = {f"{each.name}_s": _digits(getattr(found.seconds, each.name)) for each in fields(found.seconds)}
+def _parts(gang_layout: GangLayout) -> EstimateStepParts:
+    name, share = gang_layout.seconds.largest
+    seconds = {
+        f"{each.name}_s": _digits(getattr(gang_layout.seconds, each.name)) for each in fields(gang_layout.seconds)
+    }
     return EstimateStepParts(**seconds, largest=name, largest_share=_digits(share))
 
 

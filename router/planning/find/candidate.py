@@ -121,10 +121,10 @@ class Candidate:
     @property
     def objective_per_reserved_hour(self) -> float:
         """Return what the objective counts for each productive hour reserved; for the program only."""
-        own = self.objective_per_hour * self.billed_per_reserved
+        objective = self.objective_per_hour * self.billed_per_reserved
         if self.fallback is None:
-            return own
-        return own + self.fallback.objective_per_hour * self.fallback_per_reserved + self.fallback_moves.dollars()
+            return objective
+        return objective + self.fallback.objective_per_hour * self.fallback_per_reserved + self.fallback_moves.dollars()
 
     @property
     def usd_per_step(self) -> float:

@@ -487,26 +487,28 @@ def _order_of_look(listing: OfferListing) -> tuple[bool, float]:
 
 
 def _speed_of(
-    job: Job, parts: tuple[GangPart, ...], findings: _JobFindings, known: tuple[Accelerator, ...]
+    job: Job, parts: tuple[GangPart, ...], findings: _JobFindings, accelerators: tuple[Accelerator, ...]
 ) -> Speed | UnknownSpeed:
     """Return the speed of a gang: of machine types the slowest that the whole gang would have on one of them.
 
     The relative error of a mix is the larger one.
     """
-    machines, found = sum(part.machines for part in parts), {}
+    machines, speeds = sum(part.machines for part in parts), {}
     for part in parts:
         key = (part.offer.cloud, part.offer.instance_type, machines)
         if key not in findings.speeds:
-            findings.speeds[key] = gang_speed(job.workload, part.machine, machines, part.listing.accelerator, known)
+            findings.speeds[key] = gang_speed(
+                job.workload, part.machine, machines, part.listing.accelerator, accelerators
+            )
         speed = findings.speeds[key]
         if isinstance(speed, UnknownSpeed):
             return speed
-        found[part.offer.instance_type] = speed
-    slowest = min(found, key=lambda name: (found[name].steps_per_hour, name))
-    if len(found) == 1:
-        return found[slowest]
-    error = max(speed.relative_error for speed in found.values())
-    return Speed(found[slowest].steps_per_hour, error, f"that of {slowest} alone: {found[slowest].basis}")
+        speeds[part.offer.instance_type] = speed
+    slowest = min(speeds, key=lambda name: (speeds[name].steps_per_hour, name))
+    if len(speeds) == 1:
+        return speeds[slowest]
+    error = max(speed.relative_error for speed in speeds.values())
+    return Speed(speeds[slowest].steps_per_hour, error, f"that of {slowest} alone: {speeds[slowest].basis}")
 
 
 def _window_hours(job: Job, now: datetime) -> float | None:

@@ -73,17 +73,17 @@ class FallbackFinder:
 
     def _find_elsewhere(self, job: Job, region: RegionId, steps: int) -> Fallback | None:
         if self._elsewhere is None:
-            self._elsewhere = sorted(self._in_time(job, steps, moves=True), key=lambda each: each.rank)
+            self._elsewhere = sorted(self._in_time(job, steps, moves=True), key=lambda fallback: fallback.rank)
         best: Fallback | None = None
-        for each in self._elsewhere:
-            if best is not None and each.rank > best.rank:
+        for fallback in self._elsewhere:
+            if best is not None and fallback.rank > best.rank:
                 break  # the checkpoint's move only adds to it
-            if each.candidate.region == region:
+            if fallback.candidate.region == region:
                 continue
-            saved = move_checkpoint_usd(job, region, each.candidate.region, self._book, self._limits)
+            saved = move_checkpoint_usd(job, region, fallback.candidate.region, self._book, self._limits)
             if saved is None:
                 continue
-            moved = replace(each, moved=each.moved + saved)
+            moved = replace(fallback, moved=fallback.moved + saved)
             if best is None or moved.rank < best.rank:
                 best = moved
         return best

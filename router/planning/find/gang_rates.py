@@ -172,13 +172,13 @@ class RateFinder:
         guarded = spot and self.terms.checkpoint is not None
         key = (speed.steps_per_hour, speed.relative_error, risk.hazard, risk.hardware_per_hour, risk.recovery_hours)
         key = (*key, steps, *((usd_per_hour, fallback, others, age_hours) if guarded else ()))
-        found = self._found.get(key)
-        if found is None and guarded:
-            found = self._guarded(speed, risk, steps, usd_per_hour, fallback, others, age_hours)
-        elif found is None:
-            found = self._alone(speed, risk, steps)
-        self._found[key] = found
-        return found
+        rates = self._found.get(key)
+        if rates is None and guarded:
+            rates = self._guarded(speed, risk, steps, usd_per_hour, fallback, others, age_hours)
+        elif rates is None:
+            rates = self._alone(speed, risk, steps)
+        self._found[key] = rates
+        return rates
 
     def forget_figures(self) -> None:
         """Free what only the gangs of one job can share."""
@@ -296,16 +296,16 @@ class RateFinder:
         """Return the times that may be reserved, how likely the speed is high enough in each, and the figures."""
         levels = figure_levels(hazard)
         key = (work, hazard.shape, levels, age)
-        found = self._figures.get(key)
-        if found is None:
+        window_figures = self._figures.get(key)
+        if window_figures is None:
             windows = self._windows(work)
             by_speed = np.where(np.isfinite(windows), in_time_by_speed(work, windows), 1.0)
             if age > 0:
                 figures = aged_figures(work, hazard.shape, levels, windows, age)
             else:
                 figures = started_figures(work, hazard.shape, levels, windows)
-            found = self._figures[key] = windows, by_speed, figures
-        return found
+            window_figures = self._figures[key] = windows, by_speed, figures
+        return window_figures
 
     def _choose(
         self,

@@ -54,14 +54,16 @@ def machine_pairs(listings: Iterable[OfferListing], limits: Limits) -> tuple[Mac
     return tuple(sorted(found, key=lambda pair: (pair.cheaper.name, pair.other.name)))
 
 
-def _pair(one: OfferListing, two: OfferListing) -> MachinePair:
-    cheaper, other = sorted((one, two), key=lambda x: (x.offer.usd_per_hour, x.offer.instance_type, x.name))
+def _pair(first: OfferListing, second: OfferListing) -> MachinePair:
+    cheaper, other = sorted(
+        (first, second), key=lambda listing: (listing.offer.usd_per_hour, listing.offer.instance_type, listing.name)
+    )
     return MachinePair(cheaper, other)
 
 
-def _of_two_commitments(one: OfferListing, two: OfferListing, limits: Limits) -> bool:
+def _of_two_commitments(first: OfferListing, second: OfferListing, limits: Limits) -> bool:
     """Return whether two different commitments pay for the types: the plan counts one for a gang."""
-    pools = {commitment_of(limits, listing) for listing in (one, two)} - {None}
+    pools = {commitment_of(limits, listing) for listing in (first, second)} - {None}
     return len(pools) > 1
 
 
@@ -74,9 +76,9 @@ def mixed_gangs(pair: MachinePair, machines: int, limits: Limits, running: int |
     bounds = _bounds(pair, machines, limits)
     if bounds is None:
         return
-    fewest, most = bounds.fewest, bounds.most
-    chosen = set(_spaced(fewest, most)) if bounds.of_use else set()
-    if running is not None and fewest <= running <= most:
+    min_machines, max_machines = bounds.min_machines, bounds.max_machines
+    chosen = set(_spaced(min_machines, max_machines)) if bounds.of_use else set()
+    if running is not None and min_machines <= running <= max_machines:
         chosen.add(running)
     for count in sorted(chosen, reverse=True):
         yield ((pair.other, machines - count), (pair.cheaper, count))
@@ -86,8 +88,8 @@ def mixed_gangs(pair: MachinePair, machines: int, limits: Limits, running: int |
 class _Bounds:
     """The fewest and the most machines of the cheaper type, and whether anything limits them (``of_use``)."""
 
-    fewest: int
-    most: int
+    min_machines: int
+    max_machines: int
     of_use: bool
 
 
@@ -96,24 +98,24 @@ def _bounds(pair: MachinePair, machines: int, limits: Limits) -> _Bounds | None:
 
     With k of them, a limit takes u k + v (n - k): it bounds k from above where u > v, and from below where u < v.
     """
-    fewest, most = 1, machines - 1
+    min_machines, max_machines = 1, machines - 1
     bounded = pair.cheaper.cap is not None
     if pair.cheaper.cap is not None:
-        most = min(most, pair.cheaper.cap)
+        max_machines = min(max_machines, pair.cheaper.cap)
     if pair.other.cap is not None:
-        fewest = max(fewest, machines - pair.other.cap)
+        min_machines = max(min_machines, machines - pair.other.cap)
     for limit in limits.limits:
         uses = [_use(limit, listing) for listing in pair.listings]
         if uses[0] is None or uses[1] is None:
             return None
         left, slope = limit.amount - uses[1] * machines, uses[0] - uses[1]
         if slope > 0:
-            most, bounded = min(most, left // slope), True
+            max_machines, bounded = min(max_machines, left // slope), True
         elif slope < 0:
-            fewest = max(fewest, -(left // -slope))
+            min_machines = max(min_machines, -(left // -slope))
         elif left < 0:
             return None
-    return _Bounds(fewest, most, bounded) if fewest <= most else None
+    return _Bounds(min_machines, max_machines, bounded) if min_machines <= max_machines else None
 
 
 def _use(limit: Limit, listing: OfferListing) -> int | None:
@@ -121,11 +123,11 @@ def _use(limit: Limit, listing: OfferListing) -> int | None:
     return limit_use(limit, listing, 1) if covers(limit, listing) else 0
 
 
-def _spaced(fewest: int, most: int) -> Iterator[int]:
-    """Yield whole numbers from ``fewest`` to ``most``, both included, evenly apart."""
-    steps = min(MOST_SPLITS, most - fewest + 1) - 1
+def _spaced(first: int, last: int) -> Iterator[int]:
+    """Yield whole numbers from ``first`` to ``last``, both included, evenly apart."""
+    steps = min(MOST_SPLITS, last - first + 1) - 1
     for step in range(steps + 1):
-        yield most - (most - fewest) * step // max(steps, 1)
+        yield last - (last - first) * step // max(steps, 1)
 
 
 def running_split(job: Job, pair: MachinePair) -> int | None:

@@ -65,12 +65,12 @@ def propose_points(
     job: Job,
     candidates: Sequence[Candidate],
     listings: Mapping[str, tuple[OfferListing, ...]],
-    known: Sequence[Accelerator],
+    accelerators: Sequence[Accelerator],
     *,
     lasting: timedelta = timedelta(minutes=15),
-    most: int = 3,
+    max_points: int = 3,
 ) -> MeasuringPlan | PointsTooFew:
-    """Return up to ``most`` points to measure for the candidate that costs least, each for ``lasting`` and its start.
+    """Return up to ``max_points`` to measure for the candidate that costs least, each for ``lasting`` and its start.
 
     One after the other the point is taken that narrows the error most for a dollar, until none narrows it by a
     percentage point or the gang itself is measured. Points are gangs of the same accelerator, no larger than the best
@@ -82,17 +82,17 @@ def propose_points(
         return PointsTooFew("no gang can run it, so nothing can be weighed")
     best = min(alone, key=lambda c: (c.expected_usd(job.steps_left), c.key))
     listing = best.parts[-1].listing
-    speed = gang_speed(job.workload, listing.machine, best.machines, listing.accelerator, known)
+    speed = gang_speed(job.workload, listing.machine, best.machines, listing.accelerator, accelerators)
     assert isinstance(speed, Speed)  # or it would be no candidate
     target = step_place(job.workload, listing.machine, best.machines)
     if speed.relative_error <= POINT_ERROR:
         return MeasuringPlan(best, speed, ())
-    form = _form(job, best, speed, target, known)
+    form = _form(job, best, speed, target, accelerators)
     regions = {c.region for c in candidates}  # where residency and egress let the job run
     places = [row for row in listings.get(best.accelerator, ()) if row.region.id in regions]
     options = list(_options(job, best, places, target, lasting))
     proposals: list[PointProposal] = []
-    while options and len(proposals) < most:
+    while options and len(proposals) < max_points:
         error = min(speed.relative_error, form.predict(target)[1])
         tried = [replace(o, error_before=error, error_after=min(error, _after(form, o, target))) for o in options]
         chosen = max(tried, key=_worth)
@@ -127,10 +127,10 @@ def _place(option: PointProposal, target: StepPlace) -> StepPlace:
     return StepPlace(option.machines, option.listing.machine.accelerator_count, target.batch)
 
 
-def _form(job: Job, best: Candidate, speed: Speed, target: StepPlace, known: Sequence[Accelerator]) -> StepForm:
+def _form(job: Job, best: Candidate, speed: Speed, target: StepPlace, accelerators: Sequence[Accelerator]) -> StepForm:
     """Return the form fitted to the profile; without points, to the estimate as if it were a point of its error."""
     machine = best.parts[-1].machine
-    form = form_of(job.workload, machine, best.machines, known)
+    form = form_of(job.workload, machine, best.machines, accelerators)
     if isinstance(form, StepForm):
         return form
     links: PointLinks = links_of(machine)

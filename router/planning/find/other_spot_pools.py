@@ -96,11 +96,11 @@ class OtherPoolFinder:
         return None if best is None else best[1:]
 
     def _sorted(self, accelerators: int) -> Sequence[SpotGang]:
-        found = self._by_cost.get(accelerators)
-        if found is None:
+        gangs = self._by_cost.get(accelerators)
+        if gangs is None:
             gangs = sorted(self._gangs.get(accelerators, ()), key=lambda gang: gang.rank)
-            found = self._by_cost[accelerators] = gangs
-        return found
+            self._by_cost[accelerators] = gangs
+        return gangs
 
     def _move_usd(self, region: RegionId, to: SpotGang) -> float | None:
         """Return the dollars of bringing data and checkpoint to another pool; None where it may not go there."""
@@ -117,7 +117,7 @@ def _usd_per_step(part: GangPart, speed: Speed) -> float:
     return part.offer.usd_per_hour.dollars() / accelerators / speed.steps_per_hour
 
 
-def _same_pool(one: Offer, other: Offer) -> bool:
+def _same_pool(offer: Offer, other: Offer) -> bool:
     """Return whether two offers may be of the same machines: one without a zone may be of any."""
-    same = (one.region_id, one.instance_type) == (other.region_id, other.instance_type)
-    return same and (one.zone == other.zone or one.zone is None or other.zone is None)
+    same = (offer.region_id, offer.instance_type) == (other.region_id, other.instance_type)
+    return same and (offer.zone == other.zone or offer.zone is None or other.zone is None)

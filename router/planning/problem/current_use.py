@@ -100,7 +100,7 @@ def _part(item: RunningMachines, book: PriceBook, listings: Mapping[str, Sequenc
         and (item.zone is None or listing.offer.zone in (None, item.zone))
     ]
     # An offer of the machine's own zone is preferred over one of the whole region.
-    listing = min(listings_there, key=lambda one: (one.offer.zone != item.zone, one.name), default=None)
+    listing = min(listings_there, key=lambda listing: (listing.offer.zone != item.zone, listing.name), default=None)
     if listing is None:
         offer = Offer(
             item.cloud, item.region, item.zone, item.instance_type, item.market, _FREE, "not for sale any more", None

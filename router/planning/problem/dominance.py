@@ -100,13 +100,13 @@ class _Order:
 
         Among equals the first is the better one.
         """
-        found = np.zeros((len(rows), len(others)), dtype=np.bool_)
+        is_better = np.zeros((len(rows), len(others)), dtype=np.bool_)
         mine = self._by_touched(rows)
         for names, theirs in self._by_touched(others).items():
             for fewer, own in self._fewer(mine, names):
                 same = fewer == names
-                found[np.ix_(own, theirs)] = self._compare(rows[own], others[theirs], sorted(fewer), same)
-        return found
+                is_better[np.ix_(own, theirs)] = self._compare(rows[own], others[theirs], sorted(fewer), same)
+        return is_better
 
     def _by_touched(self, rows: Indexes) -> dict[frozenset[str], Indexes]:
         """Return the places in ``rows`` by the binding limits that their candidates touch."""
@@ -169,8 +169,8 @@ class _Cover:
     def may_replace(self, rows: Indexes, others: Indexes) -> Matrix:
         """Return a matrix that is true where one of ``rows`` may replace one of ``others``."""
         theirs = self._pool[others][None, :]
-        found: Matrix = (theirs < 0) | (self._whole[rows][:, None] & (self._pool[rows][:, None] == theirs))
-        return found
+        replaceable: Matrix = (theirs < 0) | (self._whole[rows][:, None] & (self._pool[rows][:, None] == theirs))
+        return replaceable
 
 
 def _dates(candidates: Sequence[Candidate]) -> list[list[float]]:

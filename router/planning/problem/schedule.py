@@ -129,40 +129,40 @@ def _fill(pieces: list[_Piece], whole: float, problem: PlacementProblem, job: Jo
     return need
 
 
-def _work(own: list[_Piece], candidate: Candidate, need: float, whole: float) -> float:
+def _work(pieces: list[_Piece], candidate: Candidate, need: float, whole: float) -> float:
     """Fill these pieces of one candidate, and return the hours that they work.
 
     Start-ups are what the program asks for: what the shares rise by, and at least the candidate's part of one start,
     unless the job runs there and goes on.
     """
     rate, startup = candidate.on_time_steps_per_hour, candidate.startup_hours
-    held, rises = sum(p.held for p in own), sum(p.startups for p in own)
-    goes_on = candidate.running and own[0].slots[0].index == 0
+    held, rises = sum(p.held for p in pieces), sum(p.startups for p in pieces)
+    goes_on = candidate.running and pieces[0].slots[0].index == 0
     part = 0.0 if goes_on else rate / whole  # share of a start for each hour of work
     hours = max(0.0, min(need / rate, held / (1 + startup * part)))
-    _add_starts(own, max(0.0, hours * part - rises))
+    _add_starts(pieces, max(0.0, hours * part - rises))
     left = hours
-    for piece in own:
+    for piece in pieces:
         piece.productive = min(piece.room, left)
         left -= piece.productive
     return hours - left
 
 
-def _add_starts(own: list[_Piece], more: float) -> None:
+def _add_starts(pieces: list[_Piece], more: float) -> None:
     """Add this part of a start to the first piece that still works after it; to all alike where there is none.
 
     A piece that only starts up would be dropped, and its time with it.
     """
-    if own[0].candidate.startup == timedelta(0):
-        rooms = [1.0, *[0.0] * (len(own) - 1)]
+    if pieces[0].candidate.startup == timedelta(0):
+        rooms = [1.0, *[0.0] * (len(pieces) - 1)]
     else:
-        rooms = [p.room_for_starts for p in own]
+        rooms = [p.room_for_starts for p in pieces]
         enough = next((i for i, room in enumerate(rooms) if room > more + NOTHING), None)
         if enough is not None:
             rooms = [room if i == enough else 0.0 for i, room in enumerate(rooms)]
         more = min(more, sum(rooms))
     total = sum(rooms)
-    for piece, room in zip(own, rooms, strict=True):
+    for piece, room in zip(pieces, rooms, strict=True):
         piece.extra = more * (room / total) if total > 0 else 0.0
 
 

@@ -71,17 +71,19 @@ def use_of_parts(parts: Iterable[GangPart], limits: Limits) -> dict[str, int]:
 
 def limit_amounts(candidates: Iterable[Candidate], limits: Limits) -> Mapping[str, SharedLimit]:
     """Return every limit that any of the candidates touches, by name."""
-    known = {limit.name: SharedLimit(limit.name, limit.amount, limit.unit) for limit in limits.limits}
+    shared_limits = {limit.name: SharedLimit(limit.name, limit.amount, limit.unit) for limit in limits.limits}
     for candidate in candidates:
         for part in (*candidate.parts, *candidate.kept_free):
             if part.listing.cap is not None:
                 name = f"capacity {part.listing.name}"
-                known[name] = SharedLimit(name, part.listing.cap, "machines")
-    return known
+                shared_limits[name] = SharedLimit(name, part.listing.cap, "machines")
+    return shared_limits
 
 
 def binding_limits(
-    by_job: Mapping[str, Sequence[Candidate]], use: Mapping[tuple[str, str], LimitUse], known: Mapping[str, SharedLimit]
+    by_job: Mapping[str, Sequence[Candidate]],
+    use: Mapping[tuple[str, str], LimitUse],
+    shared_limits: Mapping[str, SharedLimit],
 ) -> frozenset[str]:
     """Return the names of limits that could bind.
 
@@ -95,4 +97,4 @@ def binding_limits(
                 peak[name] = max(peak.get(name, 0), amount)
         for name, amount in peak.items():
             most[name] = most.get(name, 0) + amount
-    return frozenset(name for name, amount in most.items() if amount > known[name].amount)
+    return frozenset(name for name, amount in most.items() if amount > shared_limits[name].amount)

@@ -63,12 +63,12 @@ def is_over_budget(problem: PlacementProblem, runs: Mapping[str, Runs], name: st
     return budget is not None and Usd.total(counted_usd(runs[other]) for other in members) > budget
 
 
-def excess_of(job: Job, counted: Usd, left: Usd | None) -> str:
-    """Return which budget a run of the job exceeds, and by how much ("" for none); ``left`` is its team's."""
+def excess_of(job: Job, counted: Usd, remaining_usd: Usd | None) -> str:
+    """Return which budget a run of the job exceeds, and by how much ("" for none); ``remaining_usd`` is its team's."""
     if job.budget is not None and counted > job.budget:
         return f"over the job's budget by ${(counted - job.budget).dollars():,.2f}"
-    if left is not None and counted > left:
-        return f"over the budget of team {job.team} by ${(counted - left).dollars():,.2f}"
+    if remaining_usd is not None and counted > remaining_usd:
+        return f"over the budget of team {job.team} by ${(counted - remaining_usd).dollars():,.2f}"
     return ""
 
 

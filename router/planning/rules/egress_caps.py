@@ -98,10 +98,10 @@ def month_matters(problem: PlacementProblem, candidate: Candidate) -> bool:
     return paid or bool(leaving_gb(problem.limits, candidate.transfers, candidate.region))
 
 
-def may_combine(limits: Limits, one: RegionId, other: RegionId) -> bool:
+def may_combine(limits: Limits, region: RegionId, other: RegionId) -> bool:
     """Return whether a job may take its checkpoint from one region to another and back: a cap keeps it in its cloud."""
     caps = limits.egress_caps_gb
-    return one.cloud == other.cloud or (one.cloud not in caps and other.cloud not in caps)
+    return region.cloud == other.cloud or (region.cloud not in caps and other.cloud not in caps)
 
 
 def add_cap_rows(builder: ProgramBuilder, layout: ProgramLayout, problem: PlacementProblem) -> None:
