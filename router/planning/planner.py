@@ -149,8 +149,8 @@ class PlanningRun:
     """The values that all phases of one call of :func:`make_plan` share.
 
     ``budget`` is the whole effort, of which ``search`` is the part for the searches, and ``looking`` the time limit
-    again for the offers of the jobs; later jobs are only glanced at, and none once ``glancing`` is over. ``found`` has
-    by job and confidence what was found: rounds ask for most jobs again as they were.
+    again for the offers of the jobs; later jobs are only glanced at, and none once ``glancing`` is over. ``findings``
+    has by job and confidence what was found: rounds ask for most jobs again as they were.
     """
 
     request: PlanRequest
@@ -160,7 +160,7 @@ class PlanningRun:
     glancing: Effort
     progress: Progress
     timings: Timings
-    found: dict[tuple[str, float], tuple[Job, Found]] = field(default_factory=dict)
+    findings: dict[tuple[str, float], tuple[Job, Found]] = field(default_factory=dict)
 
 
 def make_plan(
@@ -277,7 +277,7 @@ def _build_problem(
     for job in sorted(jobs, key=lambda job: -job.priority):
         confidence = tightened_confidence.get(job.name)
         wanted = job if confidence is None else job.model_copy(update={"confidence": confidence})
-        known = run.found.get((job.name, wanted.confidence))
+        known = run.findings.get((job.name, wanted.confidence))
         if known is None or known[0] is not job:
             if run.looking.late(_OFFERS) and any(usable.values()):
                 partly.add(job.name)
@@ -286,7 +286,7 @@ def _build_problem(
                     ((), ()) if run.glancing.late(_OFFERS) else find_for_plan(finder, wanted, most_spot=_GLANCED_SPOT),
                 )
             else:
-                known = run.found[job.name, wanted.confidence] = (job, find_for_plan(finder, wanted))
+                known = run.findings[job.name, wanted.confidence] = (job, find_for_plan(finder, wanted))
         found, dropped[job.name] = known[1]
         usable[job.name] = found if request.advisory else tuple(c for c in found if c.provisionable)
         advisory[job.name] = () if request.advisory else tuple(c for c in found if not c.provisionable)
@@ -350,11 +350,11 @@ def _most_steps(job: Job, candidates: tuple[Candidate, ...], now: datetime) -> f
     edges = {edge for c in candidates for edge in c.dates if edge is not None and edge > first} | {first}
     edges |= {edge for c in candidates for w in c.closed for edge in (w.start, w.until) if edge > first}
     times = sorted(edge for edge in edges if last is None or edge < last)
-    most = 0.0
+    max_steps = 0.0
     for begin, end in pairwise([*times, *([last] if last is not None else [])]):
         rates = [c.on_time_steps_per_hour for c in candidates if c.covers(begin, end)]
-        most += max(rates, default=0.0) * ((end - begin) / timedelta(hours=1))
-    return most
+        max_steps += max(rates, default=0.0) * ((end - begin) / timedelta(hours=1))
+    return max_steps
 
 
 def _placement_problem(

@@ -329,19 +329,21 @@ def _more_room(here: JobContext, candidates: Sequence[Candidate], finder: Candid
     return Relaxation(text, f"then {key}", cost)
 
 
-def _increase_in_pieces(here: JobContext, found: SingleRun, name: str, most: int) -> tuple[list[int], Usd, str] | None:
-    """Return an increase of less than ``most`` of one limit, for a job that resumes and runs in several pieces.
+def _increase_in_pieces(
+    here: JobContext, run: SingleRun, name: str, increase_alone: int
+) -> tuple[list[int], Usd, str] | None:
+    """Return an increase of one limit below ``increase_alone``, for a job that resumes and runs in several pieces.
 
     The runs lie in what the other jobs leave, and each pays a start. None where nothing less is enough, or where the
     budgets do not carry the further starts.
     """
-    problem, job, c = here.problem, here.job, found.candidate
+    problem, job, c = here.problem, here.job, run.candidate
     if job.checkpoint is None:
         return None
     need = steps_to_do(job, running=c.running) / c.on_time_steps_per_hour
     lacking = [(slot, shortage(problem, job, c, here.load, [(slot, 1.0)])) for slot in problem.slots_for(job, c)]
-    alone_short = [(slot, short.get(name, 0) if short.keys() <= {name} else most) for slot, short in lacking]
-    for more in sorted({short for _, short in alone_short if 0 < short < most}):
+    alone_short = [(slot, short.get(name, 0) if short.keys() <= {name} else increase_alone) for slot, short in lacking]
+    for more in sorted({short for _, short in alone_short if 0 < short < increase_alone}):
         pieces: list[list[Slot]] = []
         for slot in (slot for slot, short in alone_short if short <= more):
             if pieces and pieces[-1][-1].index == slot.index - 1:
@@ -353,8 +355,8 @@ def _increase_in_pieces(here: JobContext, found: SingleRun, name: str, most: int
         if count is None:
             continue
         extra = c.usd_per_hour.over((count - 1) * c.startup)
-        fits = all(left is None or found.counted + extra <= left for left in (job.budget, here.team_left))
-        return ([more], found.cost + extra, c.key) if fits else None
+        fits = all(left is None or run.counted + extra <= left for left in (job.budget, here.team_left))
+        return ([more], run.cost + extra, c.key) if fits else None
     return None
 
 

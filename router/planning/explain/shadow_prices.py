@@ -118,20 +118,20 @@ class _CompactRelaxation:
 
 
 def _relaxed(
-    answer: PlacementSolution, relaxation: PlanRelaxation, effort: Effort, shown: Sequence[_Limit], most: int
+    answer: PlacementSolution, relaxation: PlanRelaxation, effort: Effort, shown: Sequence[_Limit], max_raises: int
 ) -> dict[str, ShadowPrice | None]:
     """Return what raises save in the relaxation, of the limits whose estimates promise most for a gang.
 
     None where nothing; a limit that could not be solved again is left out.
     """
     raises: dict[str, LimitRaise] = {}
-    for limit in shown if most > 0 else ():
-        found = [] if limit.team else list(_raises(answer, limit))
-        if found:
-            raises[limit.name] = found[-1]
+    for limit in shown if max_raises > 0 else ():
+        limit_raises = [] if limit.team else list(_raises(answer, limit))
+        if limit_raises:
+            raises[limit.name] = limit_raises[-1]
     by_name = {limit.name: limit for limit in shown}
     top = sorted(raises.values(), key=lambda more: (-by_name[more.limit].estimate * more.by, more.limit))[
-        : max(0, most)
+        : max(0, max_raises)
     ]
     worths = relaxation.worths(top, effort) if top else ()
     return {

@@ -127,10 +127,10 @@ def _assign(names: Sequence[str], stays: Sequence[_Stay | None], before: Mapping
         return (1 if then.places == now.places else 2), abs((now.start - then.start).total_seconds())
 
     pairs = sorted((*distance(name, number), name, number) for name in names for number in range(len(stays)))
-    found: dict[str, int] = {}
+    number_of_job: dict[str, int] = {}
     taken: set[int] = set()
     for _, _, name, number in pairs:
-        if name not in found and number not in taken:
-            found[name] = number
+        if name not in number_of_job and number not in taken:
+            number_of_job[name] = number
             taken.add(number)
-    return found
+    return number_of_job

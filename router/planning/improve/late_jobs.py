@@ -51,32 +51,32 @@ class LatePlan:
     declared: Mapping[str, Job] = field(default_factory=dict)
     reasons: Mapping[str, str] = field(default_factory=dict)
 
-    def summaries(self, found: Iterable[JobSummary]) -> tuple[JobSummary, ...]:
+    def summaries(self, summaries: Iterable[JobSummary]) -> tuple[JobSummary, ...]:
         """Return the summaries with the deadlines of the job files, and with how late each job is."""
-        return tuple(self._summary(each) if each.job in self.deadlines else each for each in found)
+        return tuple(self._summary(each) if each.job in self.deadlines else each for each in summaries)
 
-    def _summary(self, found: JobSummary) -> JobSummary:
-        job, answer = self.declared[found.job], self.planned.answer
+    def _summary(self, summary: JobSummary) -> JobSummary:
+        job, answer = self.declared[summary.job], self.planned.answer
         assert job.deadline is not None
         deadline = job.deadline.at(answer.problem.now)
-        found = replace(found, job_digest=job.digest, deadline=deadline)
-        if found.finish is None or found.finish <= deadline:
-            return found
+        summary = replace(summary, job_digest=job.digest, deadline=deadline)
+        if summary.finish is None or summary.finish <= deadline:
+            return summary
         late = Lateness(
-            by_hours=(found.finish - deadline) / timedelta(hours=1),
-            planned_deadline=self.deadlines[found.job],
-            why=self.reasons.get(found.job, _CROWDED),
+            by_hours=(summary.finish - deadline) / timedelta(hours=1),
+            planned_deadline=self.deadlines[summary.job],
+            why=self.reasons.get(summary.job, _CROWDED),
         )
-        probability = on_time_probability_of(job, answer.runs[found.job], deadline)
-        return replace(found, late=late, on_time_probability=probability)
+        probability = on_time_probability_of(job, answer.runs[summary.job], deadline)
+        return replace(summary, late=late, on_time_probability=probability)
 
-    def unplaced(self, found: Iterable[Unplaced]) -> tuple[Unplaced, ...]:
+    def unplaced(self, unplaced: Iterable[Unplaced]) -> tuple[Unplaced, ...]:
         """Return the jobs left out; the reason of one that may be late says until when it was planned in vain."""
         return tuple(
             replace(each, reason=f"{each.reason}; planned until {self.deadlines[each.job]:%d %H:%MZ} it fits neither")
             if each.job in self.deadlines
             else each
-            for each in found
+            for each in unplaced
         )
 
 

@@ -23,15 +23,15 @@ def preemptions(answer: PlacementSolution, moves: Sequence[PlannedMove]) -> Mapp
     ``moves`` are all moves of the plan.
     """
     problem = answer.problem
-    found = {}
+    preemption_of_job = {}
     for job in problem.jobs:
         runs = answer.runs.get(job.name, ())
         stay = None if goes_on(runs) else stay_of(problem, job)
         takers = () if stay is None else _takers(answer, stay)
         if takers:
             restart = _restart_usd(runs, [move for move in moves if move.job == job.name]) if runs else None
-            found[job.name] = Preemption(what=_what(runs), by=takers, restart_usd=restart)
-    return found
+            preemption_of_job[job.name] = Preemption(what=_what(runs), by=takers, restart_usd=restart)
+    return preemption_of_job
 
 
 def _what(runs: Sequence[ScheduledRun]) -> PreemptionKind:

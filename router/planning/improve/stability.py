@@ -87,9 +87,9 @@ class _Target:
     shifted: tuple[SlotHold, ...] | None
 
 
-def _least_saving(answer: PlacementSolution, name: str, asked: Usd | None) -> Usd:
-    if asked is not None:
-        return asked
+def _least_saving(answer: PlacementSolution, name: str, least_saving: Usd | None) -> Usd:
+    if least_saving is not None:
+        return least_saving
     return max(LEAST_USD, Usd(compute_usd(answer.runs[name]).nanos // LEAST_SHARE))
 
 
@@ -303,7 +303,7 @@ class _Restoring:
             and not problem.candidate(name, holds[0].key).running
         )
 
-    def _contend(self, one: _Target, other: _Target) -> bool:
+    def _contend(self, first: _Target, second: _Target) -> bool:
         """Return whether one of the jobs holds a limit that can bind and that the other one's place needs."""
 
         def needs(target: _Target) -> set[str]:
@@ -314,7 +314,7 @@ class _Restoring:
             keys = {hold.key for hold in self._holdings[target.job.name]}
             return {limit for key in keys for limit in self._problem.use[target.job.name, key]}
 
-        return bool(needs(one) & takes(other) or needs(other) & takes(one))
+        return bool(needs(first) & takes(second) or needs(second) & takes(first))
 
     def _is_worth(self, job: Job, holds: tuple[SlotHold, ...]) -> bool:
         """Return whether the job's machines there cost less than the least saving more than where it is now."""

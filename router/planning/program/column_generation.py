@@ -55,12 +55,12 @@ class Shortlist:
     shared: float
     blocks: Mapping[str, tuple[tuple[float, frozenset[str]], ...]]
 
-    def within(self, problem: PlacementProblem, slack: float, most: int) -> tuple[PlacementProblem, bool]:
+    def within(self, problem: PlacementProblem, slack: float, max_shares: int) -> tuple[PlacementProblem, bool]:
         """Return the whole problem restricted to candidates near their floors, and whether no near one is missing.
 
         Candidates join whose way of running their job lies within ``slack`` dollars of its floor, the nearest first up
-        to ``most`` shares of slots. With ``slack`` the distance from the bound to a known plan, no other candidate can
-        be part of a cheaper one.
+        to ``max_shares`` shares of slots. With ``slack`` the distance from the bound to a known plan, no other
+        candidate can be part of a cheaper one.
         """
         chosen = {name: {c.key for c in found} for name, found in self.problem.candidates.items()}
         nearby = sorted(
@@ -74,7 +74,7 @@ class Shortlist:
             job = problem.job[name]
             fresh = [c for c in problem.candidates[name] if c.key in keys and c.key not in chosen[name]]
             shares += sum(len(problem.slots_for(job, c)) for c in fresh)
-            if shares > most:
+            if shares > max_shares:
                 complete = False
                 break
             chosen[name] |= {c.key for c in fresh}
@@ -362,7 +362,7 @@ def _per_held_hour(candidates: Sequence[Candidate], job: Job) -> tuple[Vector, V
 
 def _reach(problem: PlacementProblem) -> Mapping[str, int]:
     """Return the most bytes that could ever be moved on each meter: every job that might use it does."""
-    most: dict[str, int] = {}
+    max_bytes: dict[str, int] = {}
     for name, found in problem.candidates.items():
         volumes: dict[str, int] = {}
         for c in found:
@@ -372,8 +372,8 @@ def _reach(problem: PlacementProblem) -> Mapping[str, int]:
             for meter, volume in own.items():
                 volumes[meter] = max(volumes.get(meter, 0), volume)
         for meter, volume in volumes.items():
-            most[meter] = most.get(meter, 0) + volume * problem.job[name].gang.regions
-    return most
+            max_bytes[meter] = max_bytes.get(meter, 0) + volume * problem.job[name].gang.regions
+    return max_bytes
 
 
 def _least_moves(

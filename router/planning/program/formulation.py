@@ -148,14 +148,14 @@ def _held_and_worked(
 
 def _started(layout: ProgramLayout, problem: PlacementProblem, job: Job) -> Mapping[str, list[int]]:
     """Return z of the job by candidate key, and x of the first slot of where it runs."""
-    found: dict[str, list[int]] = {}
+    variables: dict[str, list[int]] = {}
     for key, z in layout.starts.get(job.name, ()):
-        found.setdefault(key, []).append(z)
+        variables.setdefault(key, []).append(z)
     for candidate in problem.candidates[job.name]:
         x = layout.x.get((job.name, candidate.key, 0))
         if candidate.running and x is not None:
-            found.setdefault(candidate.key, []).append(x)
-    return found
+            variables.setdefault(candidate.key, []).append(x)
+    return variables
 
 
 def _add_steps(builder: ProgramBuilder, layout: ProgramLayout, problem: PlacementProblem, job: Job) -> None:

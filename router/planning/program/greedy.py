@@ -50,11 +50,11 @@ def greedy_holdings(problem: PlacementProblem) -> dict[str, tuple[SlotHold, ...]
 
 def _common_regions(problem: PlacementProblem) -> dict[str | None, frozenset[RegionId]]:
     """Return the regions of each group of jobs: those where all have candidates, else all."""
-    found: dict[str | None, frozenset[RegionId]] = {}
+    regions: dict[str | None, frozenset[RegionId]] = {}
     for name, members in group_members(problem.jobs).items():
         own = [frozenset(c.region for c in problem.candidates[job.name]) for job in members]
-        found[name] = frozenset.intersection(*own) or frozenset.union(*own)
-    return found
+        regions[name] = frozenset.intersection(*own) or frozenset.union(*own)
+    return regions
 
 
 def _runs(problem: PlacementProblem, job: Job) -> bool:

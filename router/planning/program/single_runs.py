@@ -79,11 +79,11 @@ def job_context(
 
 
 def context_beside(
-    problem: PlacementProblem, job: Job, own: Sequence[SlotHold], total: Load, team_left: Usd | None
+    problem: PlacementProblem, job: Job, holds: Sequence[SlotHold], total: Load, team_left: Usd | None
 ) -> JobContext:
-    """Return the job's context where the use by all jobs together is known; ``own`` is what the job holds itself."""
+    """Return the job's context where the use by all jobs together is known; ``holds`` is what the job holds itself."""
     load = dict(total)
-    add_load(load, problem, job, own, -1.0)
+    add_load(load, problem, job, holds, -1.0)
     # Rounding may leave a trace of what the job held alone.
     load = {place: amount for place, amount in load.items() if amount > _NOTHING}
     return JobContext(problem, job, load, team_left)
@@ -290,10 +290,10 @@ def soonest_run(here: JobContext, candidates: Sequence[Candidate]) -> SingleRun 
     return best
 
 
-def _finishes_sooner(one: SingleRun, other: SingleRun) -> bool:
-    if one.finish is None or other.finish is None:
-        return one.finish is not None
-    return (one.finish, one.cost, one.candidate.key) < (other.finish, other.cost, other.candidate.key)
+def _finishes_sooner(run: SingleRun, other: SingleRun) -> bool:
+    if run.finish is None or other.finish is None:
+        return run.finish is not None
+    return (run.finish, run.cost, run.candidate.key) < (other.finish, other.cost, other.candidate.key)
 
 
 def slots_past_deadline(here: JobContext, first: datetime) -> tuple[Slot, ...]:

@@ -201,22 +201,22 @@ def with_full_bound(answer: PlacementSolution, shortlist: Shortlist) -> Placemen
     return replace(answer, bound_usd=bound, stage_one_proven=answer.stage_one_proven and not any(answer.rank))
 
 
-def better_answer(before: PlacementSolution, found: PlacementSolution, *, complete: bool) -> PlacementSolution:
+def better_answer(before: PlacementSolution, answer: PlacementSolution, *, complete: bool) -> PlacementSolution:
     """Return the better of two answers.
 
     Over a ``complete`` choice of candidates the second one's own bound holds for all: a candidate that was left out of
     it cannot be part of a plan cheaper than the first. Otherwise only the first one's bound does.
     """
-    if not found.runs or found.rank > before.rank:
+    if not answer.runs or answer.rank > before.rank:
         return before
-    same = found.rank == before.rank
-    if same and found.spent > before.spent and not complete:
+    same = answer.rank == before.rank
+    if same and answer.spent > before.spent and not complete:
         return before
-    better = found if not same or found.spent <= before.spent else before
-    proven = found.stage_one_proven and (complete or not any(found.rank))
-    floor = min(found.bound_usd, better.spent) if complete else Usd(0)
+    better = answer if not same or answer.spent <= before.spent else before
+    proven = answer.stage_one_proven and (complete or not any(answer.rank))
+    floor = min(answer.bound_usd, better.spent) if complete else Usd(0)
     least = before.bound_usd if same else Usd(0)
-    return replace(better, bound_usd=max(floor, least), stage_one_proven=proven, hit_time_limit=found.hit_time_limit)
+    return replace(better, bound_usd=max(floor, least), stage_one_proven=proven, hit_time_limit=answer.hit_time_limit)
 
 
 def _solver_gap(gap: float) -> float:

@@ -257,9 +257,9 @@ def _rows(problem: Any) -> list[Any]:
 
 
 class _StartedHighs(pulp.HiGHS):  # type: ignore[misc]  # PuLP has no types
-    """PuLP's HiGHS, begun from known values, which PuLP's own interface cannot pass."""
+    """PuLP's HiGHS, begun from start values, which PuLP's own interface cannot pass."""
 
-    known: Sequence[tuple[str, float]] = ()
+    start_values: Sequence[tuple[str, float]] = ()
     until: float = math.inf  # on the monotonic clock
     mip: bool
 
@@ -280,11 +280,11 @@ class _StartedHighs(pulp.HiGHS):  # type: ignore[misc]  # PuLP has no types
 
     def callSolver(self, lp: Any) -> None:  # noqa: N802  PuLP's name
         """Run HiGHS with the start values and the time that building the model has left."""
-        if self.known:
+        if self.start_values:
             columns = _columns(lp)
-            places = np.array([columns[name] for name, _ in self.known], dtype=np.int32)
-            values = np.array([value for _, value in self.known], dtype=np.float64)
-            lp.solverModel.setSolution(len(self.known), places, values)
+            places = np.array([columns[name] for name, _ in self.start_values], dtype=np.int32)
+            values = np.array([value for _, value in self.start_values], dtype=np.float64)
+            lp.solverModel.setSolution(len(self.start_values), places, values)
         # Building the model takes time as well, so the time left is known only now.
         lp.solverModel.setOptionValue("time_limit", max(self.until - time.monotonic(), _LEAST_SECONDS))
         lp.solverModel.run()
@@ -292,10 +292,10 @@ class _StartedHighs(pulp.HiGHS):  # type: ignore[misc]  # PuLP has no types
     def findSolutionValues(self, lp: Any) -> tuple[int, int]:  # noqa: N802  PuLP's name
         """Read the solution as PuLP does, also for a search ended by its nodes, which PuLP does not know."""
         try:
-            found: tuple[int, int] = super().findSolutionValues(lp)
+            statuses: tuple[int, int] = super().findSolutionValues(lp)
         except KeyError:
-            found = (pulp.LpStatusNotSolved, pulp.LpSolutionNoSolutionFound)
-        return found
+            statuses = (pulp.LpStatusNotSolved, pulp.LpSolutionNoSolutionFound)
+        return statuses
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,7 +310,7 @@ def _run_highs(
     problem: Any,
     gap: float,
     until: float,
-    known: Sequence[tuple[str, float]] = (),
+    start_values: Sequence[tuple[str, float]] = (),
     nodes: int | None = None,
 ) -> _Ended:
     """Solve up to ``until`` (monotonic clock) or up to the number of ``nodes``."""
@@ -324,7 +324,7 @@ def _run_highs(
         primal_feasibility_tolerance=1e-8,
         **({} if nodes is None else {"mip_max_nodes": nodes}),
     )
-    solver.known = known
+    solver.start_values = start_values
     solver.until = until
     problem.solve(solver)
     info = problem.solverModel.getInfo()

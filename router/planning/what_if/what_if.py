@@ -308,7 +308,7 @@ def _known_job(option: str, name: str, request: PlanRequest) -> None:
     _known(option, "job", name, [job.name for job in request.jobs])
 
 
-def _known(option: str, kind: str, name: str, known: Collection[str]) -> None:
-    if name not in known:
-        remedy = suggest(name, known, max_names=_MOST_NAMES) or f"there is no {kind} in what is planned"
+def _known(option: str, kind: str, name: str, names: Collection[str]) -> None:
+    if name not in names:
+        remedy = suggest(name, names, max_names=_MOST_NAMES) or f"there is no {kind} in what is planned"
         raise InvalidInputError.single(f"there is no {kind} {name!r}", field=option, remedy=remedy)

@@ -99,9 +99,9 @@ def _compare(base: Plan, variant: Variant, plan: Plan) -> VariantResult:
     )
 
 
-def _bounds_part(one: Plan, other: Plan) -> bool:
+def _bounds_part(plan: Plan, other: Plan) -> bool:
     """Return whether the bound of one plan lies above what the other one minimised."""
-    return one.bound_usd > other.objective_usd or other.bound_usd > one.objective_usd
+    return plan.bound_usd > other.objective_usd or other.bound_usd > plan.objective_usd
 
 
 def change_of_cost(change: PlacementChange) -> Usd:
