@@ -42,15 +42,15 @@ class Scale:
         return range(math.ceil(self.low / unit - 1e-9), math.floor(self.high / unit + 1e-9) + 1)
 
 
-def tick_unit(length: float, most: int) -> float:
-    """Return a round distance of ticks (1, 2 or 5 times a power of ten) of which at most ``most`` fit."""
+def tick_unit(length: float, max_ticks: int) -> float:
+    """Return a round distance of ticks (1, 2 or 5 times a power of ten) of which at most ``max_ticks`` fit."""
     if length <= 0:
         return 1.0
-    power = 10.0 ** math.floor(math.log10(length / most))
-    return next((n * power for n in (1, 2, 5, 10) if length / (n * power) <= most * 1.001), 10 * power)
+    power = 10.0 ** math.floor(math.log10(length / max_ticks))
+    return next((n * power for n in (1, 2, 5, 10) if length / (n * power) <= max_ticks * 1.001), 10 * power)
 
 
-def scale_around(values: Iterable[float], start: float, end: float, most: int) -> tuple[Scale, float]:
+def scale_around(values: Iterable[float], start: float, end: float, max_ticks: int) -> tuple[Scale, float]:
     """Return a scale that holds values between two ticks, and the distance of its ticks.
 
     It begins at zero where the lowest value is near to it.
@@ -59,17 +59,17 @@ def scale_around(values: Iterable[float], start: float, end: float, most: int) -
     low, high = min(known), max(known)
     if low < (high - low) * 0.5:
         low = min(low, 0.0)
-    unit = tick_unit(max(high - low, 0.02 * high, 1e-6), most)
+    unit = tick_unit(max(high - low, 0.02 * high, 1e-6), max_ticks)
     first = math.floor(low / unit + 1e-9)
     return Scale(first * unit, max(math.ceil(high / unit - 1e-9), first + 1) * unit, start, end), unit
 
 
-def value_grid(scale: Scale, unit: float, left: float, right: float, label: Callable[[int], str]) -> Iterator[str]:
+def value_grid(scale: Scale, unit: float, left_x: float, right_x: float, label: Callable[[int], str]) -> Iterator[str]:
     """Yield a line across for each tick, that of zero as an axis, with its label left of it."""
     for number in scale.ticks(unit):
         y = scale.at(number * unit)
-        yield line(left, y, right, y, "ax" if number == 0 else "g")
-        yield text(left - 7, y + 4, label(number), "s e")
+        yield line(left_x, y, right_x, y, "ax" if number == 0 else "g")
+        yield text(left_x - 7, y + 4, label(number), "s e")
 
 
 def foot_tick(x: float, base: float, words: str = "") -> tuple[str, ...]:
@@ -113,15 +113,15 @@ def round_minutes(pixels: float, spacing: float) -> int:
 class TimeScale:
     """Positions of moments on an axis with two scales: up to ``horizon`` wide, a gap, then tighter up to ``end``.
 
-    Positions run from ``left`` to ``right``; ``share`` of the length belongs to the time before the horizon. Where
+    Positions run from ``left_x`` to ``right_x``; ``share`` of the length belongs to the time before the horizon. Where
     nothing lies beyond the horizon, all of it does.
     """
 
     start: datetime
     horizon: datetime
     end: datetime
-    left: float
-    right: float
+    left_x: float
+    right_x: float
     share: float = 0.65
     gap: float = 14.0
 
@@ -133,20 +133,20 @@ class TimeScale:
     @property
     def horizon_at(self) -> float:
         """Return where the first scale ends."""
-        return self.left + (self.right - self.left) * self.share if self.has_outlook else self.right
+        return self.left_x + (self.right_x - self.left_x) * self.share if self.has_outlook else self.right_x
 
     @property
     def outlook_at(self) -> float:
         """Return where the second scale begins."""
-        return self.horizon_at + self.gap if self.has_outlook else self.right
+        return self.horizon_at + self.gap if self.has_outlook else self.right_x
 
     def at(self, moment: datetime, *, outlook: bool = False) -> float:
         """Return the position of a moment; at the horizon itself the outlook begins behind the gap."""
         if moment < self.horizon or (moment == self.horizon and not outlook) or not self.has_outlook:
             whole = max(self.horizon - self.start, timedelta(microseconds=1))
-            return self.left + (self.horizon_at - self.left) * min(max((moment - self.start) / whole, 0.0), 1.0)
+            return self.left_x + (self.horizon_at - self.left_x) * min(max((moment - self.start) / whole, 0.0), 1.0)
         whole = self.end - self.horizon
-        return self.outlook_at + (self.right - self.outlook_at) * min((moment - self.horizon) / whole, 1.0)
+        return self.outlook_at + (self.right_x - self.outlook_at) * min((moment - self.horizon) / whole, 1.0)
 
     def spans(self, start: datetime, end: datetime) -> Iterator[tuple[float, float]]:
         """Yield from where to where a stretch of time reaches: once for each scale that it touches."""
@@ -157,10 +157,10 @@ class TimeScale:
 
     def ticks(self, spacing: float) -> Iterator[tuple[float, datetime]]:
         """Yield round moments with their positions, at least ``spacing`` apart within a scale; days in the outlook."""
-        for moment in _round_moments(self.start, self.horizon, self.horizon_at - self.left, spacing):
+        for moment in _round_moments(self.start, self.horizon, self.horizon_at - self.left_x, spacing):
             yield self.at(moment), moment
         if self.has_outlook:
-            length = self.right - self.outlook_at
+            length = self.right_x - self.outlook_at
             for moment in _round_moments(self.horizon, self.end, length, spacing, least=_DAY_MINUTES):
                 yield self.at(moment, outlook=True), moment
 

@@ -114,7 +114,7 @@ def _draw_facets(facets: Mapping[str, Facet], along: str, *, shares: bool) -> st
 
 
 def _draw_facet(
-    points: Facet, left: float, width: float, top: float, along: str, samples: dict[str, str], *, shares: bool
+    points: Facet, left_x: float, width: float, top: float, along: str, samples: dict[str, str], *, shares: bool
 ) -> Iterator[str]:
     """Yield one line per policy and the optimum; ``samples`` gets their entries in the key."""
     lines = [
@@ -127,15 +127,15 @@ def _draw_facet(
     ]
     ends += [usd for _, usd in least]
     y, unit = scale_around(ends, top + _PLOT, top, 6)
-    x = Scale(points[0][0], points[-1][0], left + _LEFT + 24, left + width - 24)
-    yield text(left, top - 12, "share of on-demand" if shares else "dollars a window", "s")
+    x = Scale(points[0][0], points[-1][0], left_x + _LEFT + 24, left_x + width - 24)
+    yield text(left_x, top - 12, "share of on-demand" if shares else "dollars a window", "s")
     label = (lambda n: f"{n * unit:.3g}") if shares else (lambda n: tick_in(n, unit, "USD"))
-    yield from value_grid(y, unit, left + _LEFT, left + width, label)
-    yield line(left + _LEFT, top + _PLOT, left + width, top + _PLOT, "ax")
+    yield from value_grid(y, unit, left_x + _LEFT, left_x + width, label)
+    yield line(left_x + _LEFT, top + _PLOT, left_x + width, top + _PLOT, "ax")
     ticks = [(x.at(at), f"{at:.3g}") for at in sorted({at for at, _ in points})]
-    for at, words in free_ticks(ticks, str, left, left + width):
+    for at, words in free_ticks(ticks, str, left_x, left_x + width):
         yield from foot_tick(at, top + _PLOT, words)
-    yield text(left + width, top + _PLOT + 34, along, "s e")
+    yield text(left_x + width, top + _PLOT + 34, along, "s e")
     for each in lines:
         yield from each.draw(x, y, 3.0 * (each.number - (len(lines) - 1) / 2), intervals=shares)
         sample, name = each.sample

@@ -99,15 +99,15 @@ def picture(rows: Sequence[CalibrationReport]) -> str:
     return drawing.picture("Calibration of quotes", wide, high, [*drawn, *entries])
 
 
-def _diagram(left: int, what: str, rows: Sequence[CalibrationReport], series: Mapping[str, str]) -> Iterator[str]:
+def _diagram(left_x: int, what: str, rows: Sequence[CalibrationReport], series: Mapping[str, str]) -> Iterator[str]:
     low = _TOP + _SIDE
-    x, y = Scale(0, 1, left, left + _SIDE), Scale(0, 1, low, _TOP)
-    yield from value_grid(y, 0.25, left, left + _SIDE, lambda number: f"{number / 4:.0%}")
+    x, y = Scale(0, 1, left_x, left_x + _SIDE), Scale(0, 1, low, _TOP)
+    yield from value_grid(y, 0.25, left_x, left_x + _SIDE, lambda number: f"{number / 4:.0%}")
     for number in x.ticks(0.25):
         yield from foot_tick(x.at(number / 4), low, f"{number / 4:.0%}")
-    yield line(left, low, left + _SIDE, _TOP, "dash")
-    yield text(left + _SIDE / 2, _TOP - 10, what, "b m")
-    yield text(left + _SIDE / 2, low + 34, "promised", "s m")
+    yield line(left_x, low, left_x + _SIDE, _TOP, "dash")
+    yield text(left_x + _SIDE / 2, _TOP - 10, what, "b m")
+    yield text(left_x + _SIDE / 2, low + 34, "promised", "s m")
     for row in rows:
         points = [(0.0, 0.0), *zip(CURVE, row.curve, strict=True), (1.0, 1.0)]
         yield polyline([(x.at(p), y.at(q)) for p, q in points], f"ln {series[row.name]}")

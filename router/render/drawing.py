@@ -95,13 +95,13 @@ def mark(shape: str, x: float, y: float, size: float, cls: str, content: str = "
     return element("path", content, d=paths[shape], cls=cls, **more)
 
 
-def key(entries: Iterable[tuple[str, str]], left: float, right: float, y: float) -> tuple[list[str], float]:
+def key(entries: Iterable[tuple[str, str]], left_x: float, right_x: float, y: float) -> tuple[list[str], float]:
     """Return samples, drawn 22 pixels wide around height 0, with their words in rows, and where the rows end."""
-    parts, x = [], left
+    parts, x = [], left_x
     for sample, words in entries:
         width = 44 + text_width(words)
-        if x > left and x + width > right:
-            x, y = left, y + 18
+        if x > left_x and x + width > right_x:
+            x, y = left_x, y + 18
         parts += [element("g", sample, transform=f"translate({x:.1f} {y:.1f})"), text(x + 28, y + 4, words)]
         x += width
     return parts, y + 18
@@ -205,21 +205,24 @@ def wrap_to_width(words: str, width: float) -> tuple[str, ...]:
 class LabelBox:
     """The room that a label takes in a drawing, so that labels never meet."""
 
-    left: float
-    top: float
-    right: float
-    bottom: float
+    left_x: float
+    top_y: float
+    right_x: float
+    bottom_y: float
 
     def meets(self, other: LabelBox) -> bool:
         """Return whether the two overlap."""
         return (
-            self.left < other.right and other.left < self.right and self.top < other.bottom and other.top < self.bottom
+            self.left_x < other.right_x
+            and other.left_x < self.right_x
+            and self.top_y < other.bottom_y
+            and other.top_y < self.bottom_y
         )
 
     def holds(self, x: float, y: float) -> bool:
         """Return whether a point is in it."""
-        return self.left <= x <= self.right and self.top <= y <= self.bottom
+        return self.left_x <= x <= self.right_x and self.top_y <= y <= self.bottom_y
 
     def nearest(self, x: float, y: float) -> tuple[float, float]:
         """Return the point of the box that is nearest to a point."""
-        return min(max(x, self.left), self.right), min(max(y, self.top), self.bottom)
+        return min(max(x, self.left_x), self.right_x), min(max(y, self.top_y), self.bottom_y)

@@ -50,8 +50,8 @@ class _Label:
     words: str
     x: float
     anchor: str
-    left: float
-    right: float
+    left_x: float
+    right_x: float
     halo: bool = True
 
 
@@ -59,8 +59,8 @@ class _Label:
 class _PlacedRun:
     run: JobRun
     label: _Label
-    left: float
-    right: float
+    left_x: float
+    right_x: float
 
 
 def draw_gantt(gantt: Gantt, layout: GanttLayout, job_url: Callable[[str], str] | None = None) -> str:
@@ -87,17 +87,17 @@ def draw_gantt(gantt: Gantt, layout: GanttLayout, job_url: Callable[[str], str] 
 def _draw_axis(scale: TimeScale, layout: GanttLayout, bottom: float) -> list[str]:
     """Return the lines and words of both scales: the moment of the plan, round times, the horizon."""
     top = _TOP - 6
-    parts = [line(scale.left, top, scale.left, bottom, "mk")]
+    parts = [line(scale.left_x, top, scale.left_x, bottom, "mk")]
     outlook = scale.has_outlook
     ends = "orders" if layout.narrow else f"orders end {clock(scale.horizon)}"
-    free_from = scale.left + 34
+    free_from = scale.left_x + 34
     if layout.narrow:
-        parts.append(text(scale.left, 12, f"plan {clock(scale.start)}", "b"))
-        free_from = scale.left + 70
+        parts.append(text(scale.left_x, 12, f"plan {clock(scale.start)}", "b"))
+        free_from = scale.left_x + 70
     else:
-        parts += [text(scale.left, 12, "plan", "b"), text(scale.left, 28, clock(scale.start), "s")]
+        parts += [text(scale.left_x, 12, "plan", "b"), text(scale.left_x, 28, clock(scale.start), "s")]
     free_to = scale.horizon_at - text_width(ends) - 10
-    taken = scale.left if layout.narrow else scale.left + 36
+    taken = scale.left_x if layout.narrow else scale.left_x + 36
     middle = (scale.horizon_at + scale.outlook_at) / 2
     ticks = [(x, _tick_words(moment, scale, layout)) for x, moment in scale.ticks(layout.spacing)]
     for x, (name, date) in free_ticks(ticks, itemgetter(0), taken, layout.width, middle):
@@ -162,31 +162,31 @@ def _place_run(run: JobRun, scale: TimeScale, layout: GanttLayout) -> _PlacedRun
     name = clip_text(run.job, _LONGEST_NAME)
     short = f"{run.letter}  {name}"
     full = short if layout.narrow else f"{short} · {run.size}"
-    widest, hatched = max(drawn, key=lambda each: each[0][1] - each[0][0])
+    widest, hatched = max(drawn, key=lambda pair: pair[0][1] - pair[0][0])
     for words in (full, short):
         if text_width(words) + 10 <= widest[1] - widest[0]:
             label = _Label(words, widest[0] + 6, "", *widest, halo=hatched)
             return _PlacedRun(run, label, left, right)
     for words in (full, short):
         need = text_width(words)
-        if right + 6 + need <= scale.right:
+        if right + 6 + need <= scale.right_x:
             label = _Label(words, right + 6, "", right + 6, right + 6 + need)
-            return _PlacedRun(run, label, left, label.right)
-        if left - 6 - need >= scale.left:
+            return _PlacedRun(run, label, left, label.right_x)
+        if left - 6 - need >= scale.left_x:
             label = _Label(words, left - 6, "e", left - 6 - need, left - 6)
-            return _PlacedRun(run, label, label.left, right)
-    before, after = left - 6 - scale.left, scale.right - right - 6
+            return _PlacedRun(run, label, label.left_x, right)
+    before, after = left - 6 - scale.left_x, scale.right_x - right - 6
     words = fit_text(short, max(before, after, 30.0))
     if after >= before:
-        return _PlacedRun(run, _Label(words, right + 6, "", right + 6, scale.right), left, scale.right)
-    return _PlacedRun(run, _Label(words, left - 6, "e", scale.left, left - 6), scale.left, right)
+        return _PlacedRun(run, _Label(words, right + 6, "", right + 6, scale.right_x), left, scale.right_x)
+    return _PlacedRun(run, _Label(words, left - 6, "e", scale.left_x, left - 6), scale.left_x, right)
 
 
 def _bar_spans(bar: Bar, scale: TimeScale) -> list[tuple[float, float]]:
     """Return where a bar is drawn, at least as wide as the narrowest."""
     spans = []
     for x1, x2 in scale.spans(bar.start, bar.end):
-        left = min(x1, scale.right - _NARROWEST)
+        left = min(x1, scale.right_x - _NARROWEST)
         spans.append((left, max(x2, left + _NARROWEST)))
     return spans
 
@@ -199,7 +199,10 @@ def _pack(runs: Sequence[_PlacedRun]) -> list[list[_PlacedRun]]:
         if number and placed.run.market != runs[number - 1].run.market:
             first = len(lanes)
         for at in range(first, len(lanes)):
-            if all(placed.left >= other.right + _APART or placed.right + _APART <= other.left for other in lanes[at]):
+            if all(
+                placed.left_x >= other.right_x + _APART or placed.right_x + _APART <= other.left_x
+                for other in lanes[at]
+            ):
                 lanes[at].append(placed)
                 break
         else:
@@ -256,9 +259,9 @@ def _draw_ceiling(ceiling: Ceiling, scale: TimeScale, y: float, *, named: bool) 
     for x1, x2 in scale.spans(scale.start, scale.end):
         parts += [line(x1, top, x2, top, "mk"), line(x1, bottom, x2, bottom, "ax")]
     at = bottom - 1
-    for words in drawing.wrap_to_width(ceiling_in_words(ceiling), scale.right - scale.left - 12):
+    for words in drawing.wrap_to_width(ceiling_in_words(ceiling), scale.right_x - scale.left_x - 12):
         at += _NOTE
-        parts.append(text(scale.left + 6, at, words, "s"))
+        parts.append(text(scale.left_x + 6, at, words, "s"))
     return parts, at + 3
 
 
@@ -278,7 +281,7 @@ def _draw_folded(folded: Folded, scale: TimeScale, layout: GanttLayout, y: float
         for x1, x2 in scale.spans(step.start, step.end):
             parts.append(rect(x1, bottom - height, max(x2 - x1, 0.5), height, "use met"))
     at = bottom
-    for piece in drawing.wrap_to_width(words, scale.right - scale.left - 12):
+    for piece in drawing.wrap_to_width(words, scale.right_x - scale.left_x - 12):
         at += _NOTE
-        parts.append(text(scale.left + 6, at, piece, "s"))
+        parts.append(text(scale.left_x + 6, at, piece, "s"))
     return parts, at + 9

@@ -42,7 +42,7 @@ def gantt_text(plan: Plan, screen: Screen = PLAIN) -> str:
 
 
 def _columns(scale: TimeScale) -> int:
-    return int(scale.right)
+    return int(scale.right_x)
 
 
 def _axis(scale: TimeScale) -> str:
@@ -91,13 +91,13 @@ def _strip(ceiling: Ceiling, scale: TimeScale) -> str:
     return _levels(ceiling.use, float(ceiling.amount), scale)
 
 
-def _levels(use: Iterable[UseStep], most: float, scale: TimeScale) -> str:
+def _levels(use: Iterable[UseStep], max_use: float, scale: TimeScale) -> str:
     """Return use over time as blocks of eight heights; a column shows its greatest use."""
     cells, heights = _empty(scale), [0.0] * _columns(scale)
     for step in use:
         for first, last in _cells(step.start, step.end, scale):
             for at in range(first, last):
-                heights[at] = max(heights[at], step.used / most if most else 1.0)
+                heights[at] = max(heights[at], step.used / max_use if max_use else 1.0)
     for at, height in enumerate(heights):
         if height:
             cells[at] = _LEVELS[max(1, min(8, math.ceil(height * 8 - 1e-6)))]
@@ -115,16 +115,16 @@ def _empty(scale: TimeScale) -> list[str]:
 def _cells(start: datetime, end: datetime, scale: TimeScale) -> list[tuple[int, int]]:
     """Return the columns of a stretch of time, at least one in each scale; the mark at the horizon stays free."""
     mark = int(scale.horizon_at) if scale.has_outlook else _columns(scale)
-    found = []
+    column_ranges = []
     for x1, x2 in scale.spans(start, end):
         inside = x1 < scale.horizon_at or not scale.has_outlook
         least, most = (0, mark) if inside else (mark + 1, _columns(scale))
         first = min(max(math.floor(x1 + 1e-6), least), most - 1)
-        found.append((first, min(max(round(x2), first + 1), most)))
-    return found
+        column_ranges.append((first, min(max(round(x2), first + 1), most)))
+    return column_ranges
 
 
-def _folded(gantt: Gantt, scale: TimeScale, left: int, screen: Screen) -> list[str]:
+def _folded(gantt: Gantt, scale: TimeScale, label_width: int, screen: Screen) -> list[str]:
     if gantt.folded is None:
         return []
     folded = gantt.folded
@@ -132,5 +132,5 @@ def _folded(gantt: Gantt, scale: TimeScale, left: int, screen: Screen) -> list[s
     words = (
         f"{format_count(folded.jobs, 'small job')} in {format_count(folded.places, 'place')}, {money(folded.cost_usd)}"
     )
-    lines = [screen.heading(words), (f"  {'in use':<{left - 2}}" + _levels(folded.load, most, scale)).rstrip()]
+    lines = [screen.heading(words), (f"  {'in use':<{label_width - 2}}" + _levels(folded.load, most, scale)).rstrip()]
     return [*lines, f"  up to {most:,.0f} accelerators at once; -o wide lists the jobs"]

@@ -22,8 +22,8 @@ class ChartLayout:
 
     width: int
     height: int
-    left: float
-    right: float
+    left_margin: float
+    right_margin: float
 
 
 CHARTS = (
@@ -50,25 +50,25 @@ def draw_days(
     low, high = min(0.0, *values), max(*values, float(budget or 0), LEAST_HEIGHT)
     axis, scale = _axis(low, high, currency, layout)
     length = (month.ends.date() - month.begins.date()).days
-    first, step = month.begins.date(), (layout.width - layout.left - layout.right) / max(length - 1, 1)
+    first, step = month.begins.date(), (layout.width - layout.left_margin - layout.right_margin) / max(length - 1, 1)
 
     def x_of(day: date) -> float:
-        return layout.left + (day - first).days * step
+        return layout.left_margin + (day - first).days * step
 
     points = [(x_of(day), scale.at(float(amount))) for day, amount in days]
     last, amount = days[-1]
     ground = [(x_of(last), scale.at(0)), (x_of(days[0][0]), scale.at(0))]
     x, y = x_of(last), scale.at(float(amount))
-    right = layout.width - layout.right
+    right = layout.width - layout.right_margin
     parts = [*axis, polygon([*points, *ground], "band inv")]
     parts.append(polyline(points, "ln inv"))
     if coming:
         ahead = [(x_of(day), scale.at(float(sum_then))) for day, sum_then in coming]
         parts.append(polyline([points[-1], *ahead], "ln inv", stroke_dasharray="4 4"))
     if budget is not None:
-        parts.append(line(layout.left, scale.at(float(budget)), right, scale.at(float(budget)), "mk"))
+        parts.append(line(layout.left_margin, scale.at(float(budget)), right, scale.at(float(budget)), "mk"))
         words = f"budget {amount_in(budget, currency)}"
-        parts.append(text(layout.left, scale.at(float(budget)) - 6, words, "b halo"))
+        parts.append(text(layout.left_margin, scale.at(float(budget)) - 6, words, "b halo"))
     parts.append(dot(x, y, 3.5, "full inv"))
     beside = x + 100 < layout.width
     words = amount_in(amount, currency)
@@ -87,10 +87,10 @@ def draw_months(months: Sequence[tuple[Month, Decimal]], currency: str, layout: 
     values = [float(amount) for _, amount in months]
     low, high = min(0.0, *values), max(*values, LEAST_HEIGHT)
     axis, scale = _axis(low, high, currency, layout)
-    step = (layout.width - layout.left - 10) / len(months)
+    step = (layout.width - layout.left_margin - 10) / len(months)
     parts = list(axis)
     for number, (month, amount) in enumerate(months):
-        x, value = layout.left + number * step, float(amount)
+        x, value = layout.left_margin + number * step, float(amount)
         top, height = min(scale.at(0), scale.at(value)), max(abs(scale.at(0) - scale.at(value)), 2.0)
         words = title(f"{month} {amount_in(amount, currency)}")
         cls = "full inv" if number == len(months) - 1 else "full met"
@@ -106,6 +106,6 @@ def draw_months(months: Sequence[tuple[Month, Decimal]], currency: str, layout: 
 
 def _axis(low: float, high: float, currency: str, layout: ChartLayout) -> tuple[list[str], Scale]:
     scale = Scale(low, high, layout.height - _BOTTOM, _TOP)
-    unit, right = tick_unit(high - low, 4), layout.width - max(layout.right, 10)
-    parts = value_grid(scale, unit, layout.left, right, lambda number: tick_in(number, unit, currency))
+    unit, right = tick_unit(high - low, 4), layout.width - max(layout.right_margin, 10)
+    parts = value_grid(scale, unit, layout.left_margin, right, lambda number: tick_in(number, unit, currency))
     return list(parts), scale

@@ -64,15 +64,15 @@ def draw_history(report: HistoryReport, layout: HistoryLayout) -> str:
 
 
 def _draw_axis(scale: TimeScale, layout: HistoryLayout, bottom: float) -> Iterator[str]:
-    for x, moment in free_ticks(scale.ticks(62), time_words, scale.left - 30, layout.width):
+    for x, moment in free_ticks(scale.ticks(62), time_words, scale.left_x - 30, layout.width):
         yield line(x, 18, x, bottom, "g")
         yield text(x, 12, time_words(moment), "s m")
 
 
 def _draw_row(
-    each: SeriesPicture, until: datetime, scale: TimeScale, layout: HistoryLayout, y: float, top_price: UsdPerHour
+    series: SeriesPicture, until: datetime, scale: TimeScale, layout: HistoryLayout, y: float, top_price: UsdPerHour
 ) -> list[str]:
-    stats, market = each.stats, each.stats.market.value
+    stats, market = series.stats, series.stats.market.value
     parts = [line(0, y, layout.width, y, "g")]
     names = f"{MARKET_LETTERS[market]} {format_place(stats)}", stats.instance_type
     if layout.narrow:
@@ -83,36 +83,36 @@ def _draw_row(
         parts.append(text(0, y + 18, fit_text(names[0], room, bold=True), "b"))
         parts.append(text(0, y + 34, fit_text(names[1], room), "s"))
     floor = y + 8 + layout.plot
-    parts.append(line(scale.left, floor, scale.right, floor, "ax"))
-    if each.steps and top_price.nanos:
+    parts.append(line(scale.left_x, floor, scale.right_x, floor, "ax"))
+    if series.steps and top_price.nanos:
         usd = Scale(0, top_price.nanos, floor, floor - layout.plot)
-        last = each.steps[-1][1]
-        parts.append(_draw_steps(each, until, scale, usd))
-        parts.append(text(scale.right + 6, min(usd.at(last.nanos) + 4, floor), money(Usd(last.nanos))))
+        last = series.steps[-1][1]
+        parts.append(_draw_steps(series, until, scale, usd))
+        parts.append(text(scale.right_x + 6, min(usd.at(last.nanos) + 4, floor), money(Usd(last.nanos))))
     else:
-        parts.append(text(scale.left + 6, floor - 14, "no price was stated", "s"))
-    return parts + _draw_stock(each, scale, floor + 4)
+        parts.append(text(scale.left_x + 6, floor - 14, "no price was stated", "s"))
+    return parts + _draw_stock(series, scale, floor + 4)
 
 
-def _draw_steps(each: SeriesPicture, until: datetime, scale: TimeScale, usd: Scale) -> str:
-    heights = [usd.at(price.nanos) for _, price in each.steps]
-    edges = [*(scale.at(at) for at, _ in each.steps), scale.at(until)]
+def _draw_steps(series: SeriesPicture, until: datetime, scale: TimeScale, usd: Scale) -> str:
+    heights = [usd.at(price.nanos) for _, price in series.steps]
+    edges = [*(scale.at(at) for at, _ in series.steps), scale.at(until)]
     points = [(x, y) for y, ends in zip(heights, pairwise(edges), strict=True) for x in ends]
-    words = drawing.title(f"{format_place(each.stats)}, {each.stats.instance_type}: {len(each.steps)} prices")
-    return polyline(points, f"ln {each.stats.market.value}", words)
+    words = drawing.title(f"{format_place(series.stats)}, {series.stats.instance_type}: {len(series.steps)} prices")
+    return polyline(points, f"ln {series.stats.market.value}", words)
 
 
-def _draw_stock(each: SeriesPicture, scale: TimeScale, y: float) -> list[str]:
+def _draw_stock(series: SeriesPicture, scale: TimeScale, y: float) -> list[str]:
     """Return the strip of looks: nothing where nobody looked, an outline where no machine was found."""
-    if not any(share is not None for share in each.stock):
+    if not any(share is not None for share in series.stock):
         return []
-    width = (scale.right - scale.left) / len(each.stock)
+    width = (scale.right_x - scale.left_x) / len(series.stock)
     parts = []
-    for at, share in enumerate(each.stock):
+    for at, share in enumerate(series.stock):
         if share is None:
             continue
-        x = scale.left + at * width
+        x = scale.left_x + at * width
         parts.append(rect(x, y, width, _STRIP, "trk"))
         if share > 0:
-            parts.append(rect(x, y, width, _STRIP, f"full {each.stats.market.value}", fill_opacity=f"{share:.2f}"))
+            parts.append(rect(x, y, width, _STRIP, f"full {series.stats.market.value}", fill_opacity=f"{share:.2f}"))
     return parts

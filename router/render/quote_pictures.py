@@ -33,8 +33,8 @@ class CurveLayout:
 
     width: int
     height: float
-    left: float
-    right: float
+    left_margin: float
+    right_margin: float
     spacing: float
 
 
@@ -74,7 +74,7 @@ class _Frame:
         """Return scales that hold the points, with room for labels around them."""
         first, last = points[0].hours, points[-1].hours
         room = (last - first) * 0.05
-        hours = Scale(max(0.0, first - room), last + room, layout.left, layout.width - layout.right)
+        hours = Scale(max(0.0, first - room), last + room, layout.left_margin, layout.width - layout.right_margin)
         return cls(layout, hours, Scale(0.0, most_usd or 1.0, layout.height - 40, 26.0))
 
     @property
@@ -98,9 +98,9 @@ def draw_curve(q: Quote, layout: CurveLayout) -> str:
     most = max(max(_usd(p.p50), _usd(p.p90)) for p in points)
     step = tick_unit(most, 5)
     frame = _Frame.of(points, layout, math.ceil(most / step - 1e-9) * step)
-    end = layout.width - layout.right
-    grid = value_grid(frame.usd, step, layout.left, end, lambda number: tick_in(number, step, "USD"))
-    parts = [*grid, text(layout.left, 12, "Cost by deadline", "s")]
+    end = layout.width - layout.right_margin
+    grid = value_grid(frame.usd, step, layout.left_margin, end, lambda number: tick_in(number, step, "USD"))
+    parts = [*grid, text(layout.left_margin, 12, "Cost by deadline", "s")]
     parts += [*_hour_axis(frame, q.start), *_lines(q.curve, frame)]
     labels = _CurveLabels(q, frame)
     parts += labels.draw([p for p in points if roles_of(q, p)])
@@ -227,7 +227,7 @@ class _CurveLabels:
         ]
         box, anchor = min(options, key=lambda option: self._cost(option[0], x, y))
         self.taken.append(box)
-        at = {"": box.left, "e": box.right, "m": (box.left + box.right) / 2}[anchor]
+        at = {"": box.left_x, "e": box.right_x, "m": (box.left_x + box.right_x) / 2}[anchor]
         near = box.nearest(x, y)
         far = math.hypot(near[0] - x, near[1] - y)
         lead = []
@@ -236,17 +236,17 @@ class _CurveLabels:
             lead = [line(x + (near[0] - x) * share, y + (near[1] - y) * share, *near, "mkl")]
         return [
             *lead,
-            text(at, box.top + 12, first, f"halo b {anchor}".strip()),
-            text(at, box.top + 27, second, f"halo s {anchor}".strip()),
+            text(at, box.top_y + 12, first, f"halo b {anchor}".strip()),
+            text(at, box.top_y + 27, second, f"halo s {anchor}".strip()),
         ]
 
     def _cost(self, box: LabelBox, x: float, y: float) -> float:
         """Return how badly a label would lie there."""
         outside = (
-            max(0.0, self.frame.layout.left + 4 - box.left)
-            + max(0.0, box.right - self.frame.layout.width)
-            + max(0.0, 16 - box.top)
-            + max(0.0, box.bottom - self.frame.bottom + 2)
+            max(0.0, self.frame.layout.left_margin + 4 - box.left_x)
+            + max(0.0, box.right_x - self.frame.layout.width)
+            + max(0.0, 16 - box.top_y)
+            + max(0.0, box.bottom_y - self.frame.bottom + 2)
         )
         met = sum(box.meets(other) for other in self.taken)
         crossed = sum(box.holds(*at) for at in self.inked)
@@ -254,27 +254,27 @@ class _CurveLabels:
         return 200 * outside + 400 * met + 12 * crossed + math.hypot(near[0] - x, near[1] - y)
 
 
-def _stack(positions: Sequence[float], left: float, radius: float) -> list[tuple[float, int]]:
+def _stack(positions: Sequence[float], left_x: float, radius: float) -> list[tuple[float, int]]:
     """Return columns and levels of dots: those that lie within the width of one stand on each other."""
     wide = 2.15 * radius
     heights: dict[int, int] = {}
-    found = []
+    dots = []
     for x in positions:
-        column = math.floor((x - left) / wide)
+        column = math.floor((x - left_x) / wide)
         level = heights.get(column, 0)
         heights[column] = level + 1
-        found.append((left + (column + 0.5) * wide, level))
-    return found
+        dots.append((left_x + (column + 0.5) * wide, level))
+    return dots
 
 
 def _fit_dots(
-    positions: Sequence[float], left: float, radius: float, room: float
+    positions: Sequence[float], left_x: float, radius: float, room: float
 ) -> tuple[float, list[tuple[float, int]]]:
     """Return a radius, the given one or less, at which the highest stack keeps to its room, and the places."""
     while True:
-        found = _stack(positions, left, radius)
-        if radius <= 2.5 or (max(level for _, level in found) + 1) * 2.2 * radius <= room:
-            return radius, found
+        dots = _stack(positions, left_x, radius)
+        if radius <= 2.5 or (max(level for _, level in dots) + 1) * 2.2 * radius <= room:
+            return radius, dots
         radius *= 0.94
 
 
@@ -367,12 +367,12 @@ def _run_bars(q: Quote, scale: TimeScale, top: float, layout: StripLayout) -> It
 
 
 def _run_axis(q: Quote, scale: TimeScale, base: float, layout: StripLayout) -> Iterator[str]:
-    yield line(scale.left, base, scale.right, base, "ax")
-    yield from foot_tick(scale.left, base)
+    yield line(scale.left_x, base, scale.right_x, base, "ax")
+    yield from foot_tick(scale.left_x, base)
     first = day_clock(q.start)
-    taken = scale.left
+    taken = scale.left_x
     if layout.gutter:
-        yield text(scale.left, base + 17, first, "s m")
+        yield text(scale.left_x, base + 17, first, "s m")
         taken += text_width(first) / 2 + 6
     else:
         yield text(0, base + 17, first, "s")
@@ -383,28 +383,28 @@ def _run_axis(q: Quote, scale: TimeScale, base: float, layout: StripLayout) -> I
 
 def _run_deadline(q: Quote, scale: TimeScale, base: float, layout: StripLayout) -> list[str]:
     x, words = scale.at(q.deadline), f"due {day_clock(q.deadline)}"
-    fits = x + text_width(words) / 2 <= layout.width and x - text_width(words) / 2 >= scale.left
+    fits = x + text_width(words) / 2 <= layout.width and x - text_width(words) / 2 >= scale.left_x
     at, cls = (x, "b m") if fits else (min(x + 12, float(layout.width)), "b e")
     return [line(x, 18, x, base, "mk"), text(at, 12, words, cls)]
 
 
-def draw_alternative(row: AlternativeRow, most: Usd) -> str:
-    """Return the bar of an alternative from $0 to ``most``: a dot at its median, a line to 9 of 10."""
+def draw_alternative(row: AlternativeRow, max_usd: Usd) -> str:
+    """Return the bar of an alternative from $0 to ``max_usd``: a dot at its median, a line to 9 of 10."""
     parts = []
     if row.p50 is not None:
-        end = "98%" if row.p90 is None else _along(row.p90, most)
+        end = "98%" if row.p90 is None else _along(row.p90, max_usd)
         parts.append(
-            element("line", x1=_along(row.p50, most), x2=end, y1=7, y2=7, cls="dash" if row.p90 is None else "mk")
+            element("line", x1=_along(row.p50, max_usd), x2=end, y1=7, y2=7, cls="dash" if row.p90 is None else "mk")
         )
         if row.p90 is not None:
             parts.append(element("line", x1=end, x2=end, y1=2, y2=12, cls="mk"))
-        parts.append(element("circle", cx=_along(row.p50, most), cy=7, r=4.5, cls="full inv"))
+        parts.append(element("circle", cx=_along(row.p50, max_usd), cy=7, r=4.5, cls="full inv"))
     axis = element("line", x1="2%", x2="2%", y1=0, y2=14, cls="ax")
     return element("svg", axis + "".join(parts), height=14, width="100%", aria_hidden="true")
 
 
-def _along(usd: Usd, most: Usd) -> str:
-    return f"{2 + 96 * usd.nanos / max(most.nanos, 1):.2f}%"
+def _along(usd: Usd, max_usd: Usd) -> str:
+    return f"{2 + 96 * usd.nanos / max(max_usd.nanos, 1):.2f}%"
 
 
 def most_shown(rows: Sequence[AlternativeRow]) -> Usd:

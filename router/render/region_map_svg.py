@@ -94,29 +94,29 @@ def _draw_grid(layout: MapLayout, height: float) -> list[str]:
     return parts
 
 
-def _draw_mark(found: Sequence[RegionPrices], x: float, y: float, layout: MapLayout) -> str:
-    market = _market(found)
+def _draw_mark(regions: Sequence[RegionPrices], x: float, y: float, layout: MapLayout) -> str:
+    market = _market(regions)
     size = 3.5 if layout.narrow else _MARK
-    words = drawing.title("; ".join(_tooltip(each) for each in found))
-    data = {"data_regions": " ".join(str(each.id) for each in found), "data_market": market.value}
+    words = drawing.title("; ".join(_tooltip(region) for region in regions))
+    data = {"data_regions": " ".join(str(region.id) for region in regions), "data_market": market.value}
     return drawing.mark(_SHAPES[market], x, y, size, f"full {market}", words, **data)
 
 
-def _market(found: Sequence[RegionPrices]) -> Market:
-    return min((each.cheapest for each in found), key=lambda row: row.usd_per_accelerator_hour).offer.market
+def _market(regions: Sequence[RegionPrices]) -> Market:
+    return min((region.cheapest for region in regions), key=lambda row: row.usd_per_accelerator_hour).offer.market
 
 
-def _label(found: Sequence[RegionPrices], layout: MapLayout) -> str:
-    best = min(found, key=lambda each: each.cheapest.usd_per_accelerator_hour)
+def _label(regions: Sequence[RegionPrices], layout: MapLayout) -> str:
+    best = min(regions, key=lambda region: region.cheapest.usd_per_accelerator_hour)
     price = money(Usd(best.cheapest.usd_per_accelerator_hour.nanos))
     letter = MARKET_LETTERS[best.cheapest.offer.market]
     return f"{letter} {price}" if layout.narrow else f"{letter} {best.city} {price}"
 
 
-def _tooltip(each: RegionPrices) -> str:
-    row = each.cheapest
+def _tooltip(region: RegionPrices) -> str:
+    row = region.cheapest
     price = money(Usd(row.usd_per_accelerator_hour.nanos))
-    return f"{each.id}, {each.city}: {MARKET_WORDS[row.offer.market]} {price}"
+    return f"{region.id}, {region.city}: {MARKET_WORDS[row.offer.market]} {price}"
 
 
 def _place_label(
@@ -126,10 +126,10 @@ def _place_label(
     need = text_width(words)
     gap = _MARK + 3
     starts = ((x + gap, y + 4), (x - gap - need, y + 4), (x - need / 2, y - gap - 1), (x - need / 2, y + gap + 10))
-    for left, base in starts:
-        box = LabelBox(left - 2, base - _LINE + 3, left + need + 2, base + 4)
-        inside = box.left >= 0 and box.right <= width and box.top >= 0 and box.bottom <= height
+    for left_x, base in starts:
+        box = LabelBox(left_x - 2, base - _LINE + 3, left_x + need + 2, base + 4)
+        inside = box.left_x >= 0 and box.right_x <= width and box.top_y >= 0 and box.bottom_y <= height
         if inside and not any(box.meets(other) for other in taken):
             taken.append(box)
-            return left, base
+            return left_x, base
     return None

@@ -89,7 +89,7 @@ def draw_timeline(timeline: Timeline, layout: TimelineLayout) -> str:
         words = fit_text(place, layout.width - 40 if layout.narrow else layout.gutter - 26, bold=True)
         y = top + (13 if layout.narrow else 20)
         names.append(text(6 if layout.narrow else 0, y, words, "b halo"))
-        x = layout.width - 14 if layout.narrow else scale.left - 10
+        x = layout.width - 14 if layout.narrow else scale.left_x - 10
         names.append(text(x, y, MARKET_LETTERS[market], "s e halo"))
     shift = 16.0 if layout.narrow else 0.0
     before: tuple[float, float] | None = None
@@ -117,15 +117,15 @@ def _draw_wait(start: tuple[float, float], end: tuple[float, float]) -> list[str
     return [*parts, line(x2, y1, x2, y2, "hz")] if abs(y2 - y1) > 1 else parts
 
 
-def _draw_bar(bar: TimelineBar, left: float, right: float, y: float, scale: TimeScale) -> list[str]:
+def _draw_bar(bar: TimelineBar, left_x: float, right_x: float, y: float, scale: TimeScale) -> list[str]:
     until = "now" if bar.is_live else f"{day_clock(bar.end)} UTC"
     words = f"Attempt {bar.number}: {bar.size}, {bar.place}, {day_clock(bar.start)} to {until}"
     data = {"data_attempt": bar.number, "data_start": bar.start.isoformat(), "data_end": bar.end.isoformat()}
-    parts = [rect(left, y, right - left, _BAR, f"bar {bar.market}", drawing.title(words), rx=3, **data)]
+    parts = [rect(left_x, y, right_x - left_x, _BAR, f"bar {bar.market}", drawing.title(words), rx=3, **data)]
     labels = (f"{bar.number} · {bar.size}", f"{bar.number}")
-    label = next((words for words in labels if text_width(words) + 10 <= right - left), None)
+    label = next((words for words in labels if text_width(words) + 10 <= right_x - left_x), None)
     if label is not None:
-        parts.append(text(left + 6, y + 13, label))
+        parts.append(text(left_x + 6, y + 13, label))
     for at in bar.saves:
         x = scale.at(at)
         parts.append(line(x, y + _BAR - 4, x, y + _BAR + 3, "mkl"))
@@ -133,18 +133,18 @@ def _draw_bar(bar: TimelineBar, left: float, right: float, y: float, scale: Time
 
 
 def _draw_axis(timeline: Timeline, scale: TimeScale, layout: TimelineLayout, bottom: float) -> list[str]:
-    top, parts = _TOP - 6, [line(scale.left, _TOP - 6, scale.left, bottom, "ax")]
+    top, parts = _TOP - 6, [line(scale.left_x, _TOP - 6, scale.left_x, bottom, "ax")]
     heavy = []
     if timeline.now is not None:
         heavy.append((scale.at(timeline.now), "now"))
     if timeline.deadline is not None and timeline.start <= timeline.deadline <= timeline.end:
         heavy.append((scale.at(timeline.deadline), "deadline"))
-    taken = scale.left + (0 if layout.narrow else -20)
+    taken = scale.left_x + (0 if layout.narrow else -20)
     for x, moment in free_ticks(scale.ticks(layout.spacing), time_words, taken, layout.width):
         parts += [line(x, top, x, bottom, "g"), text(x, 28, time_words(moment), "s m")]
     start = day_clock(timeline.start)
-    parts.append(text(scale.left if layout.narrow else 0, 12, f"from {start}", "s"))
-    free = (scale.left if layout.narrow else 0) + text_width(f"from {start}") + 8
+    parts.append(text(scale.left_x if layout.narrow else 0, 12, f"from {start}", "s"))
+    free = (scale.left_x if layout.narrow else 0) + text_width(f"from {start}") + 8
     for x, words in sorted(heavy):
         half = text_width(words, bold=True) / 2
         at = min(x, layout.width - half)

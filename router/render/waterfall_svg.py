@@ -38,8 +38,8 @@ class WaterfallLayout:
     """The widths of a drawing; ``above``: names stand above their bars, else left of them."""
 
     width: int
-    left: float
-    right: float
+    left_margin: float
+    right_margin: float
     row: float
     above: bool = False
     notes: bool = True
@@ -63,8 +63,8 @@ def draw_waterfall(
     levels = [float(step.level) for step in steps]
     low, high = min(0.0, *levels), max(LEAST_HEIGHT, *levels)
     unit = tick_unit(high - low, 4)
-    end = layout.width - layout.right
-    scale = Scale(low, high, layout.left, end)
+    end = layout.width - layout.right_margin
+    scale = Scale(low, high, layout.left_margin, end)
     height = _HEAD + len(steps) * layout.row + 6
 
     parts: list[str] = []
@@ -72,7 +72,7 @@ def draw_waterfall(
         x = scale.at(number * unit)
         anchor = "s" if number == 0 and low == 0 else "s m"
         parts.append(line(x, _HEAD, x, height, "ax" if number == 0 else "g"))
-        if x + 24 <= end + layout.right:
+        if x + 24 <= end + layout.right_margin:
             parts.append(text(x, 12, tick_in(number, unit, currency), anchor))
     names: list[str] = []
     before = 0.0
@@ -104,5 +104,5 @@ def _name(step: WaterfallStep, y: float, layout: WaterfallLayout) -> Iterator[st
         return
     yield text(0, at, step.name, bold)
     x = text_width(step.name, bold=step.is_station) + _NOTE_GAP
-    if layout.notes and step.note and x + text_width(step.note) < layout.left:
+    if layout.notes and step.note and x + text_width(step.note) < layout.left_margin:
         yield text(x, at, step.note, "s")
