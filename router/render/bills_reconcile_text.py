@@ -55,8 +55,8 @@ class ReconcileView:
     findings: tuple[ReconcileFinding, ...]
 
 
-def as_table(view: ReconcileView, most: int, screen: Screen = PLAIN) -> str:
-    """Return the report as text that fits the screen, with at most ``most`` rows without counterpart."""
+def as_table(view: ReconcileView, max_rows: int, screen: Screen = PLAIN) -> str:
+    """Return the report as text that fits the screen, with at most ``max_rows`` rows without counterpart."""
     query = view.query
     lines = [f"{query.month} as of {format_timestamp(query.now)}, {query.basis} cost"]
     lines += _coverage(view.outcome)
@@ -76,8 +76,8 @@ def as_table(view: ReconcileView, most: int, screen: Screen = PLAIN) -> str:
             ),
         ]
     lines += ["", *_bridges(view, screen)]
-    lines += _unmatched_rows("ON A BILL, NOT METERED", view.outcome.unmatched, most, screen)
-    lines += _unmatched_rows("METERED, NOT ON A BILL", view.outcome.unbilled, most, screen)
+    lines += _unmatched_rows("ON A BILL, NOT METERED", view.outcome.unmatched, max_rows, screen)
+    lines += _unmatched_rows("METERED, NOT ON A BILL", view.outcome.unbilled, max_rows, screen)
     if view.findings:
         lines += ["", "FINDINGS", *(wrap_text(_finding(each), "  ") for each in view.findings)]
     else:
@@ -132,11 +132,11 @@ def _why(variance: VarianceBridge) -> str:
     return ", ".join(reasons)
 
 
-def _unmatched_rows(title: str, found: Sequence[UnmatchedItem], most: int, screen: Screen) -> Iterator[str]:
-    if not found:
+def _unmatched_rows(title: str, unmatched: Sequence[UnmatchedItem], max_rows: int, screen: Screen) -> Iterator[str]:
+    if not unmatched:
         return
     yield ""
-    things = _things(found)
+    things = _things(unmatched)
     rows = [
         (
             f"{min(each.start for each in rows):%Y-%m-%d}",
@@ -145,44 +145,52 @@ def _unmatched_rows(title: str, found: Sequence[UnmatchedItem], most: int, scree
             "unknown" if amount is None else format_amount(amount),
             rows[0].currency,
         )
-        for words, amount, rows in things[:most]
+        for words, amount, rows in things[:max_rows]
     ]
     header = ("SINCE", "ROWS", "", "WHAT", "WHOSE", "AMOUNT", " ")
     if rows:
         yield title
         yield format_table(header, rows, frozenset({"AMOUNT", "ROWS"}), {"WHAT": 18, "WHOSE": 20}, screen)
-    if len(things) > most:
-        more = len(things) - most
+    if len(things) > max_rows:
+        more = len(things) - max_rows
         yield f"... {more:,} more; -o json has all rows" if rows else f"{title}: {more:,}; -o json has all rows"
 
 
-def _things(found: Sequence[UnmatchedItem]) -> list[tuple[tuple[str, str, str], Decimal | None, list[UnmatchedItem]]]:
+def _things(
+    unmatched: Sequence[UnmatchedItem],
+) -> list[tuple[tuple[str, str, str], Decimal | None, list[UnmatchedItem]]]:
     """Return one entry per billed thing, with its rows, because a machine has a row for each hour or day.
 
     Things without a known price come first, then the dearest.
     """
     groups: dict[tuple[tuple[str, str, str], str, bool], list[UnmatchedItem]] = {}
-    for each in found:
+    for each in unmatched:
         words = (each.what, _thing(each), clip_text(_named((each.team, each.job)), _GROUP_WIDTH))
         groups.setdefault((words, each.currency, each.amount is None), []).append(each)
     summed: list[tuple[tuple[str, str, str], Decimal | None, list[UnmatchedItem]]] = [
         (words, None if unknown else exact_sum(each.amount for each in rows if each.amount is not None), rows)
         for (words, _, unknown), rows in groups.items()
     ]
-    return sorted(summed, key=lambda one: (one[1] is not None, -abs(one[1] or Decimal(0)), one[0]))
+    return sorted(summed, key=lambda row: (row[1] is not None, -abs(row[1] or Decimal(0)), row[0]))
 
 
-def _thing(each: UnmatchedItem) -> str:
-    kind = "" if each.category == "Usage" else each.category.lower()
+def _thing(unmatched: UnmatchedItem) -> str:
+    kind = "" if unmatched.category == "Usage" else unmatched.category.lower()
     return escape_unprintable(
-        each.resource or each.sku or each.instance_type or each.attempt or kind or each.cloud or ""
+        unmatched.resource
+        or unmatched.sku
+        or unmatched.instance_type
+        or unmatched.attempt
+        or kind
+        or unmatched.cloud
+        or ""
     )
 
 
-def _finding(each: ReconcileFinding) -> str:
-    of = "" if each.expected is None or not each.expected else f" of {format_amount(each.expected)}"
-    amount = "" if each.difference is None else f" {format_signed(each.difference)}{of} {each.currency}"
-    return f"{each.kind.value}: {escape_unprintable(each.where)}:{amount} {each.why}".rstrip()
+def _finding(finding: ReconcileFinding) -> str:
+    of = "" if finding.expected is None or not finding.expected else f" of {format_amount(finding.expected)}"
+    amount = "" if finding.difference is None else f" {format_signed(finding.difference)}{of} {finding.currency}"
+    return f"{finding.kind.value}: {escape_unprintable(finding.where)}:{amount} {finding.why}".rstrip()
 
 
 def as_csv(view: ReconcileView) -> str:
@@ -226,20 +234,20 @@ def as_json(view: ReconcileView) -> str:
     return json.dumps(record, indent=2, default=_encode, ensure_ascii=False)
 
 
-def _record(each: VarianceBridge, by: Sequence[str]) -> dict[str, Any]:
+def _record(bridge: VarianceBridge, by: Sequence[str]) -> dict[str, Any]:
     kinds: dict[str, dict[str, str]] = {}
-    for (bucket, kind), amount in each.kinds.items():
+    for (bucket, kind), amount in bridge.kinds.items():
         kinds.setdefault(bucket.value, {})[kind] = format_exact(amount)
     return {
-        **dict(zip(by, each.group, strict=True)),
-        "currency": each.currency,
-        "planned": format_exact(each.planned),
-        **{bucket.value: format_exact(each.buckets.get(bucket, Decimal(0))) for bucket in VarianceBucket},
-        "actual": format_exact(each.actual),
-        "invoiced": format_exact(each.invoiced),
-        "metered": format_exact(each.metered),
+        **dict(zip(by, bridge.group, strict=True)),
+        "currency": bridge.currency,
+        "planned": format_exact(bridge.planned),
+        **{bucket.value: format_exact(bridge.buckets.get(bucket, Decimal(0))) for bucket in VarianceBucket},
+        "actual": format_exact(bridge.actual),
+        "invoiced": format_exact(bridge.invoiced),
+        "metered": format_exact(bridge.metered),
         "kinds": kinds,
-        "unpriced": each.unpriced,
+        "unpriced": bridge.unpriced,
     }
 
 

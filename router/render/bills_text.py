@@ -71,9 +71,9 @@ def describe_bill(bill: ImportedBill) -> str:
     return ", ".join(escape_unprintable(word) for word in words if word)
 
 
-def fall_lines(before: ImportedBill, after: ImportedBill, found: tuple[BillDecrease, ...]) -> Iterator[str]:
+def fall_lines(before: ImportedBill, after: ImportedBill, decreases: tuple[BillDecrease, ...]) -> Iterator[str]:
     """Yield a line with both figures for each count or sum that is lower than in the bill before."""
-    for each in found:
+    for each in decreases:
         if each.what == "rows":
             yield f"{describe_bill(after)}: rows fall from {before.rows:,} to {after.rows:,}"
         else:

@@ -20,12 +20,12 @@ def prices_text(prices: Sequence[ConstraintPrice]) -> str:
 
 def _gain(price: ConstraintPrice) -> str:
     sure = "" if price.basis == "resolved" else "at least "
-    found = f"{sure}{_money_or_jobs(price)}"
+    gain = f"{sure}{_money_or_jobs(price)}"
     if price.instead:
-        found += f", else {price.instead}"
+        gain += f", else {price.instead}"
     if price.basis == "resolved":
-        return found
-    return f"{found} (the search did not close: {format_usd(price.gap_usd)} are open)"
+        return gain
+    return f"{gain} (the search did not close: {format_usd(price.gap_usd)} are open)"
 
 
 def _money_or_jobs(price: ConstraintPrice) -> str:

@@ -218,8 +218,8 @@ def _ceilings(plan: Plan) -> tuple[tuple[tuple[str, str], Ceiling], ...]:
 def _kept_words(limit: LimitUsage, lines: Sequence[Line]) -> str:
     """Return in words which use of a region's limit is kept for fallbacks: that while no line is under it."""
 
-    def is_under(each: Line | LineFallback) -> bool:
-        return (each.cloud, each.region) == (limit.cloud, limit.region) and limit.market in (None, each.market)
+    def is_under(line: Line | LineFallback) -> bool:
+        return (line.cloud, line.region) == (limit.cloud, limit.region) and limit.market in (None, line.market)
 
     if not any(x.fallback is not None and x.fallback.reserved and is_under(x.fallback) for x in lines):
         return ""

@@ -177,9 +177,9 @@ def _chance(outlook: GangOutlook) -> str:
     return "chance not said" if outlook.promise.chance is None else f"on time {chance(outlook.promise.chance)}"
 
 
-def select_gangs(report: JobsReport, wanted: str) -> JobsReport:
-    """Return the gangs whose job, team, place, machines or state holds every word of ``wanted``, with their sums."""
-    words = wanted.casefold().split()
+def select_gangs(report: JobsReport, search_text: str) -> JobsReport:
+    """Return the gangs whose job, team, place, machines or state holds every word of a text, with their sums."""
+    words = search_text.casefold().split()
 
     def fits(outlook: GangOutlook) -> bool:
         row = gang_row(outlook)
@@ -200,32 +200,32 @@ class JobsView:
     ``sort`` is a key of :data:`SORTS`; any other sorts as "".
     """
 
-    wanted: str = ""
+    search_text: str = ""
     sort: str = ""
     own_teams: frozenset[str] = frozenset()
 
     @property
     def query(self) -> str:
         """Return the parts of a URL that ask for the same, "" for none."""
-        words = f"&q={quote(self.wanted)}" if self.wanted else ""
+        words = f"&q={quote(self.search_text)}" if self.search_text else ""
         return f"{words}&sort={self.sort}" if self.sort in SORTS else words
 
     def order(self, outlooks: Iterable[GangOutlook]) -> list[GangOutlook]:
         """Return the gangs in this order; own teams first, then what waits, then the dearest, where none is chosen."""
-        by_cost = sorted(outlooks, key=lambda each: (each.is_live, -each.gang.attempt.usd_per_hour.nanos))
+        by_cost = sorted(outlooks, key=lambda outlook: (outlook.is_live, -outlook.gang.attempt.usd_per_hour.nanos))
         if self.sort in SORTS:
             return sorted(by_cost, key=SORTS[self.sort])
-        return sorted(by_cost, key=lambda each: each.gang.attempt.team not in self.own_teams)
+        return sorted(by_cost, key=lambda outlook: outlook.gang.attempt.team not in self.own_teams)
 
 
 _LAST_OF_ALL = datetime.max.replace(tzinfo=UTC)
 SORTS: Final[Mapping[str, Callable[[GangOutlook], tuple[object, ...]]]] = {
-    "job": lambda each: (each.gang.attempt.job,),
-    "team": lambda each: (each.gang.attempt.team, each.gang.attempt.job),
-    "place": lambda each: (each.gang.attempt.cloud, each.gang.attempt.region),
-    "until": lambda each: (each.until or _LAST_OF_ALL,),
-    "deadline": lambda each: (each.deadline or _LAST_OF_ALL,),
-    "spent": lambda each: (-each.gang.spent_usd.nanos,),
+    "job": lambda outlook: (outlook.gang.attempt.job,),
+    "team": lambda outlook: (outlook.gang.attempt.team, outlook.gang.attempt.job),
+    "place": lambda outlook: (outlook.gang.attempt.cloud, outlook.gang.attempt.region),
+    "until": lambda outlook: (outlook.until or _LAST_OF_ALL,),
+    "deadline": lambda outlook: (outlook.deadline or _LAST_OF_ALL,),
+    "spent": lambda outlook: (-outlook.gang.spent_usd.nanos,),
 }
 _SORT_WORDS: Final = {
     "": "waiting first, then dearest",
@@ -240,12 +240,12 @@ _SORT_WORDS: Final = {
 
 def live_view(report: JobsReport, view: JobsView) -> dict[str, object]:
     """Return what the part of the page that is refreshed is filled with."""
-    live = sorted(report.live, key=lambda each: -each.gang.attempt.usd_per_hour.nanos)
+    live = sorted(report.live, key=lambda outlook: -outlook.gang.attempt.usd_per_hour.nanos)
     both = view.order((*report.waiting, *report.live))
     shown = both[:MOST_LIVE]
     return {
         "report": report,
-        "wanted": view.wanted,
+        "wanted": view.search_text,
         "sort": view.sort if view.sort in SORTS else "",
         "sorts": _SORT_WORDS,
         "order": _order_words(view),
@@ -269,7 +269,7 @@ def _order_words(view: JobsView) -> str:
 def jobs_fragment(report: JobsReport, *, refreshing: bool, view: JobsView | None = None) -> str:
     """Return the part of the page of jobs that changes: sentence, tiles, and the table of gangs."""
     view = view or JobsView()
-    found = select_gangs(report, view.wanted)
+    found = select_gangs(report, view.search_text)
     return fill_template("jobs_live.html", refreshing=refreshing, polls=True, **live_view(found, view))
 
 
@@ -278,7 +278,7 @@ def jobs_page(
 ) -> str:
     """Return the page of all gangs, or of those that somebody looks at; with a frame it refreshes itself."""
     view = view or JobsView()
-    report = select_gangs(report, view.wanted)
+    report = select_gangs(report, view.search_text)
     over = report.over
     return fill_template(
         "jobs.html",

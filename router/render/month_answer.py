@@ -127,8 +127,8 @@ def _over_words(page: MonthPage) -> Words:
     return (f"; {', '.join(page.over)} {verb}",)
 
 
-def _change_words(page: MonthPage, most: int | None, first: str) -> Iterator[str | Amount]:
-    for number, each in enumerate(page.change[:most]):
+def _change_words(page: MonthPage, max_changes: int | None, first: str) -> Iterator[str | Amount]:
+    for number, each in enumerate(page.change[:max_changes]):
         yield first if number == 0 else ", "
         yield _signed(page, each.amount)
         yield f" {each.words}"

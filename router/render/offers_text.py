@@ -131,9 +131,9 @@ class _OfferFilter:
         )
 
 
-def _matches_any(wanted: Iterable[str], name: str) -> bool:
-    wanted = [w.lower() for w in wanted]
-    return not wanted or name.lower() in wanted
+def _matches_any(names: Iterable[str], name: str) -> bool:
+    names = [w.lower() for w in names]
+    return not names or name.lower() in names
 
 
 def unknown_names(book: PriceBook, filters: OfferFilters) -> tuple[tuple[str, str, tuple[str, ...]], ...]:

@@ -27,15 +27,15 @@ SCHEMA_VERSION = 1
 _CHANGES = {"same": "job file"}  # shown although it is placed as before, because the job itself changed
 
 
-def diff_text(found: PlanDiff, screen: Screen = PLAIN, *, wide: bool = False) -> str:
+def diff_text(diff: PlanDiff, screen: Screen = PLAIN, *, wide: bool = False) -> str:
     """Return one row per change worth a place, the reasons below, a line for quiet changes, and totals at the end.
 
     ``wide`` lists the quiet changes too.
     """
-    shown, quiet = found.shown, found.quiet
+    shown, quiet = diff.shown, diff.quiet
     parts = []
-    if found.limits:
-        lines = [wrap_text(text, "  ") for text in found.limits]
+    if diff.limits:
+        lines = [wrap_text(text, "  ") for text in diff.limits]
         parts.append("\n".join(["LIMITS AND BUDGETS THAT CHANGED", *lines]))
     if shown:
         rows = [(c.job, _CHANGES.get(c.kind, c.kind), _cost(c.cost_before), _cost(c.cost_after)) for c in shown]
@@ -44,31 +44,31 @@ def diff_text(found: PlanDiff, screen: Screen = PLAIN, *, wide: bool = False) ->
         names = {c.job for c in quiet}
         parts.append("\n".join(_where(c, names) for c in shown))
     parts += _quiet_lines(quiet, wide=wide)
-    same = len(found.changes) - len(shown) - len(quiet)
-    prices = "the same prices" if found.same_book else "other prices"
-    jobs = "the same jobs" if found.same_jobs else "other jobs"
-    total = found.cost_after - found.cost_before
+    same = len(diff.changes) - len(shown) - len(quiet)
+    prices = "the same prices" if diff.same_book else "other prices"
+    jobs = "the same jobs" if diff.same_jobs else "other jobs"
+    total = diff.cost_after - diff.cost_before
     sign = "+" if total.nanos >= 0 else ""
     retimed = sum(change.kind == "retimed" for change in quiet)
     only = f"{retimed} in time alone, " if retimed else ""
     only += f"{len(quiet) - retimed} by less than a cent, " if len(quiet) > retimed else ""
     parts.append(
         f"{len(shown)} changed, {only}{same} as before; {prices}, {jobs}\n"
-        f"total {format_usd(found.cost_before)} -> {format_usd(found.cost_after)} ({sign}{format_usd(total)})"
+        f"total {format_usd(diff.cost_before)} -> {format_usd(diff.cost_after)} ({sign}{format_usd(total)})"
     )
     return "\n\n".join(parts) + "\n"
 
 
-def diff_markdown(found: PlanDiff) -> str:
+def diff_markdown(diff: PlanDiff) -> str:
     """Return the comparison as GitHub's Markdown, such as for a comment on a change of job files."""
-    total = found.cost_after - found.cost_before
+    total = diff.cost_after - diff.cost_before
     sign = "+" if total.nanos >= 0 else ""
     head = (
-        f"**{format_usd(found.cost_before)} → {format_usd(found.cost_after)} ({sign}{format_usd(total)})**: "
-        f"{len(found.shown)} changed, {len(found.changes) - len(found.shown)} as before, "
-        f"or in time alone or by less than a cent; {'the same' if found.same_book else 'other'} prices"
+        f"**{format_usd(diff.cost_before)} → {format_usd(diff.cost_after)} ({sign}{format_usd(total)})**: "
+        f"{len(diff.shown)} changed, {len(diff.changes) - len(diff.shown)} as before, "
+        f"or in time alone or by less than a cent; {'the same' if diff.same_book else 'other'} prices"
     )
-    parts = [head, "\n".join(f"- {escape_markdown(text)}" for text in found.limits)]
+    parts = [head, "\n".join(f"- {escape_markdown(text)}" for text in diff.limits)]
     rows = [
         (
             change.job,
@@ -78,7 +78,7 @@ def diff_markdown(found: PlanDiff) -> str:
             str(change.after or "nowhere"),
             change.why or ", ".join(f"follows from {cause.follows}" for cause in change.causes if cause.follows),
         )
-        for change in found.shown
+        for change in diff.shown
     ]
     if rows:
         names = ("Job", "Change", "Before", "After", "Where now", "Why")
@@ -136,7 +136,7 @@ def _plain_place(place: JobPlacement | None) -> dict[str, Any] | None:
     return {name: value for name, value in asdict(place).items() if value or name not in ("mix", "markets")}
 
 
-def diff_json(found: PlanDiff) -> str:
+def diff_json(diff: PlanDiff) -> str:
     """Return ``schema_version``, totals and changes as JSON; money is written as decimal strings."""
 
     def plain(change: PlacementChange) -> dict[str, Any]:
@@ -157,16 +157,16 @@ def diff_json(found: PlanDiff) -> str:
 
     document = {
         "schema_version": SCHEMA_VERSION,
-        "cost_before_usd": str(found.cost_before),
-        "cost_after_usd": str(found.cost_after),
-        "same_book": found.same_book,
-        "same_jobs": found.same_jobs,
-        "limits": list(found.limits),
+        "cost_before_usd": str(diff.cost_before),
+        "cost_after_usd": str(diff.cost_after),
+        "same_book": diff.same_book,
+        "same_jobs": diff.same_jobs,
+        "limits": list(diff.limits),
         "by_kind": [
             {"change": each.kind, "jobs": each.jobs, "more_usd": str(each.more_usd), "less_usd": str(each.less_usd)}
-            for each in changes_by_kind(found)
+            for each in changes_by_kind(diff)
         ],
-        "order": [change.job for change in found.shown],
-        "changes": [plain(c) for c in found.changes],
+        "order": [change.job for change in diff.shown],
+        "changes": [plain(c) for c in diff.changes],
     }
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"

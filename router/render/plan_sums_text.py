@@ -63,7 +63,7 @@ def plan_sums(plan: Plan, jobs: Sequence[JobSummary], by: SumsBy) -> tuple[PlanS
         )
         for name, own in parts.items()
     ]
-    return tuple(sorted(sums, key=lambda each: (-each.cost_usd.nanos, each.name)))
+    return tuple(sorted(sums, key=lambda row: (-row.cost_usd.nanos, row.name)))
 
 
 def sums_text(plan: Plan, jobs: Sequence[JobSummary], by: SumsBy, screen: Screen = PLAIN) -> str:

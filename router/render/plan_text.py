@@ -369,10 +369,10 @@ def _left_out(plan: Plan) -> list[str]:
     return ["\n".join(parts)]
 
 
-def describe_relaxation(found: Relaxation) -> str:
+def describe_relaxation(relaxation: Relaxation) -> str:
     """Return what would place a job, and what it would cost at most."""
-    cost = f" ({format_usd(found.cost_usd)} expected, or less)" if found.cost_usd is not None else ""
-    return f"it would fit with {found.change}: {found.detail}{cost}"
+    cost = f" ({format_usd(relaxation.cost_usd)} expected, or less)" if relaxation.cost_usd is not None else ""
+    return f"it would fit with {relaxation.change}: {relaxation.detail}{cost}"
 
 
 def fair_share_lines(plan: Plan) -> list[str]:

@@ -119,14 +119,14 @@ def _bought(lines: Sequence[Line]) -> list[BoughtRow]:
     return rows
 
 
-def _other(job: JobSummary, each: Alternative) -> OtherRow:
+def _other(job: JobSummary, alternative: Alternative) -> OtherRow:
     return OtherRow(
-        f"{each.cloud} {each.zone or each.region}",
-        each.mix or f"{each.machines:,} x {each.instance_type}",
-        MARKET_WORDS[each.market],
-        each.lacks,
-        each.cost_usd,
-        each.cost_usd - job.cost_usd if job.finish is not None else None,
+        f"{alternative.cloud} {alternative.zone or alternative.region}",
+        alternative.mix or f"{alternative.machines:,} x {alternative.instance_type}",
+        MARKET_WORDS[alternative.market],
+        alternative.lacks,
+        alternative.cost_usd,
+        alternative.cost_usd - job.cost_usd if job.finish is not None else None,
     )
 
 

@@ -42,7 +42,7 @@ def format_interval(risk: PoolRisk) -> str:
 
 def format_own(risk: PoolRisk) -> str:
     """Return the pool's own interruptions and hours, such as ``2 in 41 h``; ``none`` without a record."""
-    return f"{risk.interruptions:.2g} in {risk.hours:,.0f} h" if risk.own else "none"
+    return f"{risk.interruptions:.2g} in {risk.hours:,.0f} h" if risk.experience else "none"
 
 
 def table(risks: Sequence[PoolRisk], screen: Screen = PLAIN) -> str:
@@ -94,9 +94,9 @@ def _losses(risk: PoolRisk, screen: Screen) -> list[str]:
 
 
 def _own_in_words(risk: PoolRisk) -> str:
-    if not risk.own:
+    if not risk.experience:
         return "none: nobody was seen to hold, or to look for, such a machine there"
-    runs, last = sum(record.runs for record in risk.own), max(record.last_at for record in risk.own)
+    runs, last = sum(record.runs for record in risk.experience), max(record.last_at for record in risk.experience)
     return f"{format_own(risk)} of {runs:,} lives, the last on {last:%Y-%m-%d}"
 
 
@@ -158,8 +158,8 @@ def _record(risk: PoolRisk) -> dict[str, object]:
         "own": {
             "interruptions": _digits(risk.interruptions),
             "hours": _digits(risk.hours),
-            "exposure": _digits(sum(record.exposure for record in risk.own)),
-            "lives": sum(record.runs for record in risk.own),
+            "exposure": _digits(sum(record.exposure for record in risk.experience)),
+            "lives": sum(record.runs for record in risk.experience),
             "losses": {
                 **{reason.value: _count(count) for reason, count in risk.losses_by_reason.items()},
                 "without_reason": _digits(risk.without_reason),
@@ -227,7 +227,7 @@ _POOLS: RecordTable[PoolRisk] = RecordTable(
         TableColumn("", format_own, "OWN", right=True),
         TableColumn("own_interruptions", lambda risk: risk.interruptions, plain=_digits),
         TableColumn("own_hours", lambda risk: risk.hours, plain=_digits),
-        TableColumn("own_lives", lambda risk: sum(r.runs for r in risk.own), "LIVES", right=True, wide=True),
+        TableColumn("own_lives", lambda risk: sum(r.runs for r in risk.experience), "LIVES", right=True, wide=True),
         TableColumn("interruption_band", lambda risk: risk.offer.interruption_band, "BAND", wide=True),
         TableColumn("band_as_of", lambda risk: risk.offer.band_as_of),
         TableColumn("preempted_share", lambda r: r.offer.preempted_share, "SHARE", _percent, right=True, wide=True),

@@ -69,7 +69,7 @@ class PoolRisk:
     offer: Offer
     machine: Machine
     risk: GangRisk
-    own: tuple[PoolExperience, ...]
+    experience: tuple[PoolExperience, ...]
     losses: tuple[PoolLosses, ...] = ()
 
     @property
@@ -111,12 +111,12 @@ class PoolRisk:
     @property
     def interruptions(self) -> float:
         """Return the interruptions recorded in the pool itself; older ones count less."""
-        return sum(record.interruptions for record in self.own)
+        return sum(record.interruptions for record in self.experience)
 
     @property
     def hours(self) -> float:
         """Return the hours recorded in the pool itself; older ones count less."""
-        return sum(record.hours for record in self.own)
+        return sum(record.hours for record in self.experience)
 
     @property
     def losses_by_reason(self) -> dict[LossReason, float | None]:
@@ -124,12 +124,12 @@ class PoolRisk:
 
         Observations of availability know losses of capacity alone; gangs know all reasons. Older ones count less.
         """
-        has_gangs = any(record.kind is ExperienceKind.GANGS for record in self.own)
+        has_gangs = any(record.kind is ExperienceKind.GANGS for record in self.experience)
         counts: dict[LossReason, float | None] = {
             reason: sum(row.losses for row in self.losses if row.reason is reason) if has_gangs else None
             for reason in LossReason
         }
-        return {**counts, LossReason.CAPACITY: self.interruptions if self.own else None}
+        return {**counts, LossReason.CAPACITY: self.interruptions if self.experience else None}
 
     @property
     def without_reason(self) -> float:
@@ -139,7 +139,7 @@ class PoolRisk:
     @property
     def told_losses(self) -> tuple[tuple[str, str], ...]:
         """Return a row in words for each reason: its name, and how many losses; none without a record."""
-        if not self.own:
+        if not self.experience:
             return ()
         rows = []
         for reason, count in self.losses_by_reason.items():

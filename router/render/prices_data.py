@@ -38,15 +38,15 @@ def books_as_csv(books: Sequence[BookRow]) -> str:
     return records_csv(_FIELDS, map(book_record, books))
 
 
-def _cloud_record(each: CloudHealth) -> dict[str, object]:
-    record = each.record
+def _cloud_record(health: CloudHealth) -> dict[str, object]:
+    record = health.record
     return {
-        "cloud": each.cloud,
-        "offers": each.offers,
-        "weak": each.weak,
-        "not_refreshed": each.stale,
-        "undated": each.undated,
-        "newest": None if each.newest is None else each.newest.isoformat(),
-        "oldest": None if each.oldest is None else each.oldest.isoformat(),
+        "cloud": health.cloud,
+        "offers": health.offers,
+        "weak": health.weak,
+        "not_refreshed": health.stale,
+        "undated": health.undated,
+        "newest": None if health.newest is None else health.newest.isoformat(),
+        "oldest": None if health.oldest is None else health.oldest.isoformat(),
         "last_refresh": None if record is None else {**asdict(record), "at": record.at.isoformat()},
     }

@@ -208,18 +208,18 @@ def _days_ago(moment: date | None, today: date) -> str:
     return "none dated" if moment is None else f"{format_count(max((today - moment).days, 0), 'day')} old"
 
 
-def _cloud_cells(each: CloudHealth, today: date) -> dict[str, object]:
-    record = each.record
+def _cloud_cells(health: CloudHealth, today: date) -> dict[str, object]:
+    record = health.record
     failures = () if record is None else record.failures
     return {
-        "cloud": each.cloud,
-        "offers": f"{each.offers:,}",
-        "newest": _days_ago(each.newest, today),
-        "oldest": _days_ago(each.oldest, today),
-        "doubt": f"{each.weak:,} doubtful" if each.weak else "none doubtful",
-        "stale": f"{each.stale:,} not refreshed" if each.stale else "",
+        "cloud": health.cloud,
+        "offers": f"{health.offers:,}",
+        "newest": _days_ago(health.newest, today),
+        "oldest": _days_ago(health.oldest, today),
+        "doubt": f"{health.weak:,} doubtful" if health.weak else "none doubtful",
+        "stale": f"{health.stale:,} not refreshed" if health.stale else "",
         "status": "never refreshed here" if record is None else _STATUS.get(record.status, record.status),
-        "failed": each.failed,
+        "failed": health.failed,
         "at": "never" if record is None else day_clock(record.at),
         "parts": "" if record is None or not record.scopes_total else _parts(record),
         "failures": failures,
@@ -238,43 +238,43 @@ def _degrees(latitude: float, longitude: float) -> str:
     return f"{abs(latitude):.1f}° {north}, {abs(longitude):.1f}° {east}"
 
 
-def _region_cells(each: RegionPrices, accelerator: str) -> dict[str, object]:
+def _region_cells(region: RegionPrices, accelerator: str) -> dict[str, object]:
     def cell(market: Market) -> tuple[UsdPerHour | None, str]:
-        row = each.rows.get(market)
+        row = region.rows.get(market)
         return (None, "not sold") if row is None else (row.usd_per_accelerator_hour, row.offer.instance_type)
 
-    position = each.position
+    position = region.position
     return {
-        "id": str(each.id),
-        "city": each.city,
+        "id": str(region.id),
+        "city": region.city,
         "where": "not on the map" if position is None else _degrees(*position),
         "cells": [(MARKET_WORDS[m.value], *cell(m)) for m in (Market.SPOT, Market.ON_DEMAND)],
         "reserved": cell(Market.RESERVED),
-        "age": _age_of(each.cheapest.age_days, not_before=each.cheapest.offer.not_before),
-        "source": each.cheapest.offer.source,
-        "weak": bool(each.cheapest.offer.weak),
-        "url": history_url(accelerator, region=str(each.id)),
+        "age": _age_of(region.cheapest.age_days, not_before=region.cheapest.offer.not_before),
+        "source": region.cheapest.offer.source,
+        "weak": bool(region.cheapest.offer.weak),
+        "url": history_url(accelerator, region=str(region.id)),
     }
 
 
-def _risk_cells(each: PoolRisk) -> dict[str, object]:
-    offer = each.offer
+def _risk_cells(pool_risk: PoolRisk) -> dict[str, object]:
+    offer = pool_risk.offer
     return {
         "place": f"{offer.region_id}/{offer.zone}" if offer.zone else str(offer.region_id),
         "machine": offer.instance_type,
-        "level": format_level(each),
-        "interval": format_interval(each),
-        "chances": [percent(each.hazard.survival(hours)) for hours in TOLD_CHANCES],
-        "own": format_own(each),
-        "basis": ", ".join(each.basis),
-        "evidence": [(row.level, row.text) for row in each.risk.evidence],
-        "losses": each.told_losses,
-        "doubt": each.risk.weak,
+        "level": format_level(pool_risk),
+        "interval": format_interval(pool_risk),
+        "chances": [percent(pool_risk.hazard.survival(hours)) for hours in TOLD_CHANCES],
+        "own": format_own(pool_risk),
+        "basis": ", ".join(pool_risk.basis),
+        "evidence": [(row.level, row.text) for row in pool_risk.risk.evidence],
+        "losses": pool_risk.told_losses,
+        "doubt": pool_risk.risk.weak,
     }
 
 
-def _series_cells(each: SeriesPicture) -> dict[str, object]:
-    stats, exposure = each.stats, each.exposure
+def _series_cells(series: SeriesPicture) -> dict[str, object]:
+    stats, exposure = series.stats, series.exposure
 
     def price(value: UsdPerHour | None) -> str:
         return "not stated" if value is None else rate(value)

@@ -137,12 +137,12 @@ class SeriesPicture:
 
 @dataclass(frozen=True, slots=True)
 class HistoryReport:
-    """Series between two moments, ``found`` before the limit; without any, what the history holds at all."""
+    """Series between two moments, ``series_count`` before the limit; without any, what the history holds at all."""
 
     since: datetime
     until: datetime
     series: tuple[SeriesPicture, ...]
-    found: int
+    series_count: int
     points: int | None
     first: datetime | None
     last: datetime | None

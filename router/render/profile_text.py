@@ -33,10 +33,17 @@ def table(job: str, result: MeasuringPlan | PointsTooFew, file: str, screen: Scr
     return "\n\n".join(parts) + "\n"
 
 
-def _row(one: PointProposal) -> tuple[str, ...]:
-    batch = "" if one.batch is None else f"{one.batch:g}"
-    gang = f"{one.listing.accelerator.name}:{one.accelerators}"
-    return gang, one.placement, batch, one.listing.name, format_usd(one.usd), f"{one.error_after:.0%}"
+def _row(proposal: PointProposal) -> tuple[str, ...]:
+    batch = "" if proposal.batch is None else f"{proposal.batch:g}"
+    gang = f"{proposal.listing.accelerator.name}:{proposal.accelerators}"
+    return (
+        gang,
+        proposal.placement,
+        batch,
+        proposal.listing.name,
+        format_usd(proposal.usd),
+        f"{proposal.error_after:.0%}",
+    )
 
 
 def as_json(job: str, result: MeasuringPlan | PointsTooFew) -> str:

@@ -32,7 +32,7 @@ class DeadlineRow:
     more_usd: Usd | None
 
     @property
-    def asked(self) -> bool:
+    def is_requested(self) -> bool:
         """Return whether this is the deadline asked for."""
         return "asked" in self.roles
 
@@ -51,7 +51,7 @@ class AlternativeRow:
     """The job as asked, or with one thing changed; ``more_usd`` is beside the expected cost as asked."""
 
     name: str
-    asked: bool
+    is_requested: bool
     p50: Usd | None
     p90: Usd | None
     mean: Usd | None
@@ -265,10 +265,10 @@ def _alternatives(q: Quote) -> tuple[AlternativeRow, ...]:
     """Return the job as asked, then its alternatives by price, those without an end last."""
     own = interval_words(q.on_time_low, q.on_time_high)
     runs = f"{own}, {q.draws:,} runs"
-    asked = AlternativeRow("as asked", True, q.usd.p50, q.usd.p90, q.usd.mean, None, q.on_time, runs)
+    requested_row = AlternativeRow("as asked", True, q.usd.p50, q.usd.p90, q.usd.mean, None, q.on_time, runs)
     rows = [_alternative(o, q) for o in q.alternatives]
     rows.sort(key=lambda row: (row.mean is None, (row.mean or row.p50 or Usd(0)).nanos, row.name))
-    return (asked, *rows)
+    return (requested_row, *rows)
 
 
 def _alternative(o: Other, q: Quote) -> AlternativeRow:

@@ -178,12 +178,12 @@ def _visible_columns(section: ReportSection, rank: int) -> tuple[ReportColumn, .
     )
 
 
-def _cells(section: ReportSection, shown: Sequence[ReportColumn], most: int | None) -> tuple[list[list[str]], int]:
-    """Return the cells of the first rows (``most`` None: of all) and of the sums, and how many rows are left."""
+def _cells(section: ReportSection, shown: Sequence[ReportColumn], max_rows: int | None) -> tuple[list[list[str]], int]:
+    """Return the cells of the first rows (``max_rows`` None: of all) and of the sums, and how many rows are left."""
     places = [section.columns.index(column) for column in shown]
     rows = [
         [short_text(row[place], column.kind) for place, column in zip(places, shown, strict=True)]
-        for row in section.rows[:most]
+        for row in section.rows[:max_rows]
     ]
     for total in total_rows(section):
         cells = [
@@ -191,12 +191,12 @@ def _cells(section: ReportSection, shown: Sequence[ReportColumn], most: int | No
             for place, column in zip(places, shown, strict=True)
         ]
         rows.append(cells)
-    return rows, 0 if most is None else max(len(section.rows) - most, 0)
+    return rows, 0 if max_rows is None else max(len(section.rows) - max_rows, 0)
 
 
-def _table(section: ReportSection, screen: Screen, most: int | None = MOST) -> Iterator[str]:
+def _table(section: ReportSection, screen: Screen, max_rows: int | None = MOST) -> Iterator[str]:
     """Yield the table with as many of the most important columns as fit, and notes on what is omitted."""
-    every, width, draw = select_columns(section), screen.width, partial(_draw, section, most)
+    every, width, draw = select_columns(section), screen.width, partial(_draw, section, max_rows)
     shown = [column for column in every if column.rank == 0] or list(every[:1])
     text, more = draw(shown)
     longest = _LONGEST
@@ -206,7 +206,7 @@ def _table(section: ReportSection, screen: Screen, most: int | None = MOST) -> I
         else:
             shown = shown[:-1]
         text, more = draw(shown, longest)
-    for column in sorted(every, key=lambda each: each.rank):
+    for column in sorted(every, key=lambda column: column.rank):
         if column not in shown:
             wider = [each for each in every if each in shown or each is column]
             wider_text, _ = draw(wider, longest)
@@ -231,9 +231,9 @@ def _text_width(text: str) -> int:
 
 
 def _draw(
-    section: ReportSection, most: int | None, shown: Sequence[ReportColumn], longest: int = _LONGEST
+    section: ReportSection, max_rows: int | None, shown: Sequence[ReportColumn], longest: int = _LONGEST
 ) -> tuple[str, int]:
-    rows, more = _cells(section, shown, most)
+    rows, more = _cells(section, shown, max_rows)
     names = [column.title.upper() for column in shown]
     right = frozenset(name for name, column in zip(names, shown, strict=True) if column.kind in NUMBERS)
     for row in rows:

@@ -93,7 +93,7 @@ class DriverRow:
 
 @dataclass(frozen=True, slots=True)
 class TeamRow:
-    """A team in the currency of the page, and what it spent in others; ``known`` is False where no price is known.
+    """A team in the currency of the page, and what it spent in others; ``has_price`` is False where no price is known.
 
     ``running``: what its machines cost that still run, which its budget counts, too.
     """
@@ -106,7 +106,7 @@ class TeamRow:
     used: Decimal | None
     over: bool
     others: tuple[tuple[Decimal, str], ...]
-    known: bool = True
+    has_price: bool = True
     name: str | None = None
     running: Decimal | None = None
 
@@ -127,7 +127,7 @@ class WasteRow:
     cost: Decimal | None
     share: Decimal | None
     owner: str
-    most: Decimal | None
+    owner_cost: Decimal | None
     action: str
     owner_names: OwnerNames = (None, None)
 
@@ -352,10 +352,10 @@ def _driver(report: ShowbackReport, driver: Record) -> DriverRow:
     reasons = [_reason(row) for row in rows if row["bucket"] != "waste"]
     if len(waste) > 1:
         amount = sum_known(each.amount for each in waste) or _ZERO
-        reasons.append(ReasonWords(amount, "waste", tuple(sorted(waste, key=lambda each: -each.amount)[:2])))
+        reasons.append(ReasonWords(amount, "waste", tuple(sorted(waste, key=lambda reason: -reason.amount)[:2])))
     else:
         reasons += waste
-    reasons.sort(key=lambda each: -each.amount)
+    reasons.sort(key=lambda reason: -reason.amount)
     owner = (driver["team"], driver["job"])
     return DriverRow(owner_name(*owner), driver["difference"], tuple(reasons), owner)
 
@@ -463,7 +463,7 @@ def _team_row(row: Record, rows: Sequence[Record], currency: str, running: Decim
         used=row["budget_used"],
         over=row["mark"] == "over",
         others=others,
-        known=row["cost"] is not None or row["currency"] is None,
+        has_price=row["cost"] is not None or row["currency"] is None,
         name=str(row["team"]),
         running=running,
     )

@@ -11,12 +11,12 @@ from router.render.tables import PLAIN, Screen, format_table, format_timestamp, 
 SCHEMA_VERSION = 1
 
 
-def as_table(found: StatusReport, screen: Screen = PLAIN) -> str:
+def as_table(report: StatusReport, screen: Screen = PLAIN) -> str:
     """Return one row per gang, messages of attempts, and what was spent."""
-    if not found.gangs:
+    if not report.gangs:
         return "nothing was made yet: see `stepfare apply --help`"
     rows = []
-    for gang in found.gangs:
+    for gang in report.gangs:
         a = gang.attempt
         price, spent = f"{a.usd_per_hour.dollars():.2f}", format_usd(gang.spent_usd)
         if gang.unpriced:
@@ -39,16 +39,16 @@ def as_table(found: StatusReport, screen: Screen = PLAIN) -> str:
     widths = {"JOB": 18, "PLACE": 22}
     right = frozenset({"RANKS", "QUIET", "STEP", "SAVED", "$/H", "SPENT"})
     lines = [format_table(header, rows, right, widths, screen), ""]
-    attempts = (gang.attempt for gang in found.gangs if gang.attempt.message not in ("", gang.attempt.reason))
+    attempts = (gang.attempt for gang in report.gangs if gang.attempt.message not in ("", gang.attempt.reason))
     lines += [wrap_text(f"{a.id}: {a.reason}: {a.message}") for a in attempts]
-    remark = "; reserved machines without a stated price are in no sum" if any(g.unpriced for g in found.gangs) else ""
-    lines.append(f"spent {format_usd(found.spent_usd)} as of {format_timestamp(found.now)}{remark}")
+    remark = "; reserved machines without a stated price are in no sum" if any(g.unpriced for g in report.gangs) else ""
+    lines.append(f"spent {format_usd(report.spent_usd)} as of {format_timestamp(report.now)}{remark}")
     return "\n".join(lines)
 
 
-def as_wide(found: StatusReport, screen: Screen = PLAIN) -> str:
+def as_wide(report: StatusReport, screen: Screen = PLAIN) -> str:
     """Return the table with all machines, policies and checkpoint intervals."""
-    lines = [as_table(found, screen), ""]
+    lines = [as_table(report, screen), ""]
     rows = [
         (
             node.attempt,
@@ -62,16 +62,16 @@ def as_wide(found: StatusReport, screen: Screen = PLAIN) -> str:
             f"{node.log_offset:,}",
             node.address or "",
         )
-        for gang in found.gangs
+        for gang in report.gangs
         for node in gang.nodes
     ]
     header = ("ATTEMPT", "RANK", "MACHINE", "ZONE", "TYPE", "MARKET", "AGENT", "ENDED", "LOG BYTES", "ADDRESS")
     if rows:
         lines.append(format_table(header, rows, frozenset({"RANK", "LOG BYTES"}), {}, screen))
-    runs = [(gang.attempt.id, str(policy), _overridden(gang)) for gang in found.gangs if (policy := gang.policy)]
+    runs = [(gang.attempt.id, str(policy), _overridden(gang)) for gang in report.gangs if (policy := gang.policy)]
     if runs:
         lines += ["", format_table(("ATTEMPT", "POLICY", "QUOTED"), runs, frozenset(), {}, screen)]
-    intervals = [(g.attempt.id, f"{s / 60:,.1f}") for g in found.gangs if (s := g.attempt.checkpoint_seconds)]
+    intervals = [(g.attempt.id, f"{s / 60:,.1f}") for g in report.gangs if (s := g.attempt.checkpoint_seconds)]
     if intervals:
         lines += ["", format_table(("ATTEMPT", "SAVES EVERY MIN"), intervals, frozenset(), {}, screen)]
     return "\n".join(lines)
@@ -97,18 +97,18 @@ def _silence(gang: GangReport) -> str:
     return "" if gang.quiet is None else f"{gang.quiet.total_seconds():.0f}s"
 
 
-def as_json(found: StatusReport) -> str:
+def as_json(report: StatusReport) -> str:
     """Return the report as JSON."""
-    return json.dumps(status_document(found), indent=2)
+    return json.dumps(status_document(report), indent=2)
 
 
-def status_document(found: StatusReport) -> dict[str, object]:
+def status_document(report: StatusReport) -> dict[str, object]:
     """Return the report as JSON data; money is exact text."""
     return {
         "schema_version": SCHEMA_VERSION,
-        "as_of": format_timestamp(found.now),
-        "spent_usd": str(found.spent_usd),
-        "gangs": [gang_document(gang) for gang in found.gangs],
+        "as_of": format_timestamp(report.now),
+        "spent_usd": str(report.spent_usd),
+        "gangs": [gang_document(gang) for gang in report.gangs],
     }
 
 

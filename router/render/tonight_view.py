@@ -51,7 +51,7 @@ class LateRow:
     finish: datetime
     deadline: datetime
     chance: str
-    asked: str
+    confidence: str
     words: str
     why: str = ""
 
@@ -169,19 +169,19 @@ class Tonight:
 def tonight_of(plan: Plan, digest: str = "") -> Tonight:
     """Return what the page says about a plan; ``digest`` is that of the whole plan, where this is a part of it."""
     digest = digest or plan_content(plan)["digest"]
-    own = _lines_by_job(plan)
+    lines_by_job = _lines_by_job(plan)
     placed = sorted((job for job in plan.jobs if job.finish is not None), key=lambda j: (j.start or plan.as_of, j.job))
     ordered = {line.job for line in plan.lines if line.kind == "order"}
     lines_usd = Usd.total(line.cost_usd for line in plan.lines if line.kind == "order")
     late = tuple(row for job in placed if (row := _late(job)) is not None)
-    risks = _risks(own)
+    risks = _risks(lines_by_job)
     worths = _worths(plan)
     return Tonight(
         plan=plan,
         plan_id=f"plan-{digest[:12]}",
         digest=digest,
         gantt=gantt_of(plan),
-        jobs=tuple(_job_row(job, own.get(job.job, ())) for job in placed),
+        jobs=tuple(_job_row(job, lines_by_job.get(job.job, ())) for job in placed),
         left_out=plan.unplaced,
         ordered_jobs=len(ordered),
         order_moves_usd=plan.orders_usd - lines_usd,
@@ -191,7 +191,7 @@ def tonight_of(plan: Plan, digest: str = "") -> Tonight:
         late_jobs=sum(row.finish > row.deadline for row in late),
         least_sure=_least_sure(placed),
         budgets=_budgets(plan),
-        without_budget=_without_budget(plan, own),
+        without_budget=_without_budget(plan, lines_by_job),
         at_risk=risks[:_SHOWN_AT_RISK],
         other_risks=len(risks[_SHOWN_AT_RISK:]),
         other_risks_usd=Usd.total(row.at_risk_usd for row in risks[_SHOWN_AT_RISK:]),
@@ -200,7 +200,7 @@ def tonight_of(plan: Plan, digest: str = "") -> Tonight:
         limits=_limits(plan),
         costs=_costs(plan),
         all_costs=_all_costs(plan),
-        notes=_notes(plan, own),
+        notes=_notes(plan, lines_by_job),
     )
 
 
@@ -241,8 +241,8 @@ def _late(job: JobSummary) -> LateRow | None:
     if after.total_seconds() <= 0 and not is_less_sure(job.on_time_probability, job.confidence):
         return None
     words = f"late by {hours(after)}" if after.total_seconds() > 0 else "less sure than asked"
-    asked, why = chance(job.confidence), "" if job.late is None else job.late.why
-    return LateRow(job.job, job.team, job.finish, job.deadline, chance(job.on_time_probability), asked, words, why)
+    confidence, why = chance(job.confidence), "" if job.late is None else job.late.why
+    return LateRow(job.job, job.team, job.finish, job.deadline, chance(job.on_time_probability), confidence, words, why)
 
 
 def _least_sure(placed: Sequence[JobSummary]) -> str:
@@ -270,21 +270,21 @@ def _budget_row(team: TeamUsage) -> BudgetRow:
     return BudgetRow(team, over, team.together_usd.nanos / whole, parts)
 
 
-def _without_budget(plan: Plan, own: dict[str, tuple[Line, ...]]) -> tuple[tuple[str, Usd], ...]:
+def _without_budget(plan: Plan, lines_by_job: dict[str, tuple[Line, ...]]) -> tuple[tuple[str, Usd], ...]:
     """Return the teams without a budget that order something, with the cost of the orders' lines, dearest first."""
     known = {team.team for team in plan.usage.teams}
     sums: dict[str, Usd] = {}
     for job in plan.jobs:
-        orders = [line.cost_usd for line in own.get(job.job, ()) if line.kind == "order"]
+        orders = [line.cost_usd for line in lines_by_job.get(job.job, ()) if line.kind == "order"]
         if job.team not in known and orders:
             sums[job.team] = sums.get(job.team, ZERO) + Usd.total(orders)
     return tuple(sorted(sums.items(), key=lambda item: (-item[1].nanos, item[0])))
 
 
-def _risks(own: dict[str, tuple[Line, ...]]) -> tuple[RiskRow, ...]:
+def _risks(lines_by_job: dict[str, tuple[Line, ...]]) -> tuple[RiskRow, ...]:
     """Return what the orders of each job may cost at most, dearest first."""
     rows = []
-    for job, lines in own.items():
+    for job, lines in lines_by_job.items():
         orders = [line for line in lines if line.orderable]
         place = main_placement(orders, job)
         if place is not None:
@@ -370,7 +370,7 @@ def _cost_row(terms: JobCostTerms) -> CostRow:
     )
 
 
-def _notes(plan: Plan, own: dict[str, tuple[Line, ...]]) -> tuple[str, ...]:
+def _notes(plan: Plan, lines_by_job: dict[str, tuple[Line, ...]]) -> tuple[str, ...]:
     """Return sentences under the heading of the picture."""
     notes = [f"Orders until {day_clock(plan.horizon_end)}"]
     if any(line.kind == "outlook" for line in plan.lines):
@@ -380,7 +380,7 @@ def _notes(plan: Plan, own: dict[str, tuple[Line, ...]]) -> tuple[str, ...]:
         notes.append(f"One limit costs money: {limit_name(limits[0].limit)}")
     elif plan.lines and not plan.restricted_to:
         notes.append(f"{len(limits)} limits cost money" if limits else "No limit costs money")
-    weak = sum(any(line.weak for line in lines) for lines in own.values())
+    weak = sum(any(line.weak for line in lines) for lines in lines_by_job.values())
     if weak:
         notes.append(f"{format_count(weak, 'job')} {'rests' if weak == 1 else 'rest'} on weak price or risk data")
     return tuple(notes)

@@ -33,7 +33,7 @@ class _Line:
         return f"full {series_class(self.number).split()[0]}"
 
 
-def cost_plot(found: WhatIf, sweeps: Sequence[Sweep]) -> str:
+def cost_plot(what_if: WhatIf, sweeps: Sequence[Sweep]) -> str:
     """Return a picture: along, the first sweep's values; up, the cost; one line for each value of the second sweep.
 
     The dashed line is the cost of the base. Below the axis stands how many jobs each plan leaves out. A sweep of carbon
@@ -41,17 +41,17 @@ def cost_plot(found: WhatIf, sweeps: Sequence[Sweep]) -> str:
     """
     first = sweeps[0]
     if first.name == CARBON_SWEEP:
-        return carbon_plot(found, sweeps)
-    lines = tuple(_lines(found, sweeps))
+        return carbon_plot(what_if, sweeps)
+    lines = tuple(_lines(what_if, sweeps))
     values = sorted(first.values, key=lambda value: value.at)
     low, high = values[0].at, values[-1].at
     x = Scale(low, high, _LEFT + 12, _RIGHT - 12) if low < high else Scale(low - 1, low + 1, _LEFT, _RIGHT)
-    parts, y = _cost_axis(found)
+    parts, y = _cost_axis(what_if)
     ticks = [(x.at(value.at), clip_text(value.text, 10)) for value in values]
     named = frozenset(at for at, _ in free_ticks(ticks, str, 0, _WIDTH))
     for at, words in ticks:
         parts += foot_tick(at, _BOTTOM, words if at in named else "")
-    parts += [text(_LEFT, 20, clip_text(f"Cost of the plan against {first.name}", 80), "b"), *_base_line(found, y)]
+    parts += [text(_LEFT, 20, clip_text(f"Cost of the plan against {first.name}", 80), "b"), *_base_line(what_if, y)]
     for each in lines:
         parts += _curve(each, [(x.at(p.variant.at[0]), y.at(p.plan.cost_usd.dollars())) for p in each.points])
     foot = _BOTTOM + 44
@@ -65,21 +65,21 @@ def cost_plot(found: WhatIf, sweeps: Sequence[Sweep]) -> str:
     return stand_alone(picture(f"Cost against {first.name}", _WIDTH, height, [*parts, *_series_note(sweeps)]))
 
 
-def carbon_plot(found: WhatIf, sweeps: Sequence[Sweep]) -> str:
+def carbon_plot(what_if: WhatIf, sweeps: Sequence[Sweep]) -> str:
     """Return the trade-off of money and emissions: along, tonnes; up, the cost; each point has its weight.
 
     The dashed line is the cost of the base.
     """
-    x, unit = scale_around((_tonnes(result) for result in found.variants), _LEFT, _RIGHT, _MOST_TICKS)
-    parts, y = _cost_axis(found)
+    x, unit = scale_around((_tonnes(result) for result in what_if.variants), _LEFT, _RIGHT, _MOST_TICKS)
+    parts, y = _cost_axis(what_if)
     for number in x.ticks(unit):
         parts += foot_tick(x.at(number * unit), _BOTTOM, f"{number * unit:,.6g}")
     parts.append(text(_LEFT, 20, "Cost of the plan against its emissions", "b"))
     parts.append(text(_RIGHT, _BOTTOM + 44, "tonnes of CO2e", "s e"))
     parts.append(text(_LEFT, _BOTTOM + 44, f"beside each point: {sweeps[0].unit}; hollow: jobs left out", "s"))
     # The plan without a weight is the base, at the right end.
-    parts += _base_line(found, y, at_start=True)
-    for each in _lines(found, sweeps):
+    parts += _base_line(what_if, y, at_start=True)
+    for each in _lines(what_if, sweeps):
         spots = [(x.at(_tonnes(p)), y.at(p.plan.cost_usd.dollars())) for p in each.points]
         parts += _curve(each, spots)
         last: tuple[float, float] | None = None
@@ -94,10 +94,10 @@ def _tonnes(result: VariantResult) -> float:
     return 0.0 if result.plan.carbon is None else result.plan.carbon.tonnes
 
 
-def _lines(found: WhatIf, sweeps: Sequence[Sweep]) -> Iterator[_Line]:
+def _lines(what_if: WhatIf, sweeps: Sequence[Sweep]) -> Iterator[_Line]:
     series = [(value.text, value.at) for value in sweeps[1].values] if len(sweeps) > 1 else [("", 0.0)]
     for number, (name, at) in enumerate(series):
-        own = [result for result in found.variants if result.variant.at[1:] in ((), (at,))]
+        own = [result for result in what_if.variants if result.variant.at[1:] in ((), (at,))]
         points = tuple(sorted(own, key=lambda result: result.variant.at[0]))
         yield _Line(name, number, points)
 
@@ -108,9 +108,9 @@ def _series_note(sweeps: Sequence[Sweep]) -> list[str]:
     return [text(_LEFT, 40, each, "s") for each in words]
 
 
-def _cost_axis(found: WhatIf) -> tuple[list[str], Scale]:
+def _cost_axis(what_if: WhatIf) -> tuple[list[str], Scale]:
     """Return the lines and dollars of the costs of all plans, the axis below them, and their scale."""
-    costs = [result.plan.cost_usd.dollars() for result in found.results]
+    costs = [result.plan.cost_usd.dollars() for result in what_if.results]
     scale, unit = scale_around(costs, _BOTTOM, _TOP, _MOST_TICKS)
     grid = value_grid(scale, unit, _LEFT, _RIGHT, lambda number: tick_in(number, unit, "USD"))
     return [*grid, line(_LEFT, _BOTTOM, _RIGHT, _BOTTOM, "ax")], scale
@@ -125,9 +125,9 @@ def _curve(drawn: _Line, spots: Sequence[tuple[float, float]]) -> Iterator[str]:
         yield dot(x, y, 4, drawn.ink.replace("full", "fg") if left_out else drawn.ink, title(words))
 
 
-def _base_line(found: WhatIf, scale: Scale, *, at_start: bool = False) -> list[str]:
+def _base_line(what_if: WhatIf, scale: Scale, *, at_start: bool = False) -> list[str]:
     """Return the dashed line of the base's cost with its label, at the right end or ``at_start``."""
-    cost = found.base.plan.cost_usd
+    cost = what_if.base.plan.cost_usd
     y = scale.at(cost.dollars())
     label = text(
         _LEFT + 4 if at_start else _RIGHT, y - 8, f"base {format_usd(cost)}", "s halo" if at_start else "s e halo"

@@ -23,27 +23,27 @@ _NAMES = (
 )
 
 
-def table(found: WhatIf, sweeps: Sequence[str] = (), screen: Screen = PLAIN) -> str:
+def table(what_if: WhatIf, sweeps: Sequence[str] = (), screen: Screen = PLAIN) -> str:
     """Return one row per plan, and below it what changed in each; ``sweeps`` has the names of what was swept."""
-    parts = [*_fixed(found, sweeps, screen.width), _variant_table(found, sweeps).text(found.results, screen)]
-    changed = [result for result in found.variants if _names(result) or result.moves]
-    if len(found.variants) <= _MOST_EXPLAINED:
+    parts = [*_fixed(what_if, sweeps, screen.width), _variant_table(what_if, sweeps).text(what_if.results, screen)]
+    changed = [result for result in what_if.variants if _names(result) or result.moves]
+    if len(what_if.variants) <= _MOST_EXPLAINED:
         parts += ["\n".join(_explanation(result, sweeps, screen.width)) for result in changed]
     elif changed:
         parts.append(f"{format_count(len(changed), 'variant')} with other places, times or costs: see -o wide")
-    parts += _notes(found, screen.width)
+    parts += _notes(what_if, screen.width)
     return "\n\n".join(parts) + "\n"
 
 
-def wide(found: WhatIf, sweeps: Sequence[str] = (), screen: Screen = PLAIN) -> str:
+def wide(what_if: WhatIf, sweeps: Sequence[str] = (), screen: Screen = PLAIN) -> str:
     """Return one row per plan with its names and greatest moves, as wide as it needs."""
-    text = _variant_table(found, sweeps).text(found.results, screen, wide=True)
-    return "\n\n".join([*_fixed(found, sweeps, screen.width), text, *_notes(found, screen.width)]) + "\n"
+    text = _variant_table(what_if, sweeps).text(what_if.results, screen, wide=True)
+    return "\n\n".join([*_fixed(what_if, sweeps, screen.width), text, *_notes(what_if, screen.width)]) + "\n"
 
 
-def _variant_table(found: WhatIf, sweeps: Sequence[str]) -> RecordTable[VariantResult]:
+def _variant_table(what_if: WhatIf, sweeps: Sequence[str]) -> RecordTable[VariantResult]:
     """Return the table of plans, with a column for each sweep, and for emissions where some plan counts them."""
-    counts_carbon = any(result.plan.carbon is not None for result in found.results)
+    counts_carbon = any(result.plan.carbon is not None for result in what_if.results)
     tonnes: TableColumn[VariantResult] = TableColumn("", _tonnes, "T CO2E", "{:,.3f}".format, right=True)
     grams: TableColumn[VariantResult] = TableColumn("grams_co2e", lambda r: r.plan.carbon and r.plan.carbon.grams_co2e)
     return RecordTable(
@@ -101,9 +101,9 @@ def _change(result: VariantResult) -> str:
     return f"{'~' if result.within_gap else ''}{_signed(result.difference)}" if result.variant.changes else ""
 
 
-def _fixed(found: WhatIf, sweeps: Sequence[str], width: int) -> Iterator[str]:
+def _fixed(what_if: WhatIf, sweeps: Sequence[str], width: int) -> Iterator[str]:
     """Yield the changes that all rows but the base share, in words."""
-    shared = found.variants[0].variant.changes
+    shared = what_if.variants[0].variant.changes
     shared = shared[: len(shared) - len(sweeps)]
     if shared:
         yield wrap_text(
@@ -141,28 +141,28 @@ def _move(move: PlacementChange) -> str:
     return f"{move.job} {cost}: from {move.before} to {move.after}"
 
 
-def _notes(found: WhatIf, width: int) -> list[str]:
+def _notes(what_if: WhatIf, width: int) -> list[str]:
     notes = []
-    if any(result.within_gap for result in found.variants):
+    if any(result.within_gap for result in what_if.variants):
         notes.append("~ no greater than the gaps of the two plans: it may be due to the searches alone (--gap)")
-    if any(result.plan.threshold_usd.nanos for result in found.results):
+    if any(result.plan.threshold_usd.nanos for result in what_if.results):
         notes.append("BOUND also counts stopping and starting (min_saving), which COST does not")
-    if any(result.plan.carbon is not None for result in found.results):
+    if any(result.plan.carbon is not None for result in what_if.results):
         notes.append("BOUND also counts the carbon at its weight, which COST does not")
-    cut = sum(result.plan.time_limit_hit for result in found.results)
+    cut = sum(result.plan.time_limit_hit for result in what_if.results)
     if cut:
         what = f"{format_count(cut, 'plan')} ended by the time limit: figures may differ from run to run"
         notes.append(f"{what} (--time-limit)")
     return [wrap_text(note, width=width) for note in notes]
 
 
-def as_json(found: WhatIf, sweeps: Sequence[str] = ()) -> str:
+def as_json(what_if: WhatIf, sweeps: Sequence[str] = ()) -> str:
     """Return ``schema_version``, the names of what was swept, the base and the variants; money as decimal strings."""
     document = {
         "schema_version": 1,
         "sweeps": list(sweeps),
-        "base": _plain(found.base),
-        "variants": [_plain(result) for result in found.variants],
+        "base": _plain(what_if.base),
+        "variants": [_plain(result) for result in what_if.variants],
     }
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
@@ -199,6 +199,6 @@ def _plain(result: VariantResult) -> dict[str, Any]:
     }
 
 
-def as_csv(found: WhatIf, sweeps: Sequence[str] = ()) -> str:
+def as_csv(what_if: WhatIf, sweeps: Sequence[str] = ()) -> str:
     """Return one row per plan, a column for each sweep; names and moves are separated by semicolons."""
-    return _variant_table(found, sweeps).csv(found.results)
+    return _variant_table(what_if, sweeps).csv(what_if.results)

@@ -101,11 +101,11 @@ def test_own_events_and_hours_are_those_of_the_pool_alone() -> None:
     made = book(records=(*own, record(9.0, 1.0, zone="us-east-1b")))
     here = find_pool_risks(made, made.risk, "aws/us-east-1a/p5.48xlarge")[0]
     assert (here.interruptions, here.hours) == (2.5, 48.0)
-    assert set(here.own) == set(own)
+    assert set(here.experience) == set(own)
     assert here.basis[:2] == ("own availability", "own gangs")
     assert "level" in here.basis
     elsewhere = find_pool_risks(made, made.risk, "aws/eu-west-1/p5.48xlarge")[0]
-    assert (elsewhere.own, elsewhere.interruptions, elsewhere.basis[0]) == ((), 0, "level")
+    assert (elsewhere.experience, elsewhere.interruptions, elsewhere.basis[0]) == ((), 0, "level")
 
 
 def test_equal_pools_are_computed_once_and_those_with_records_apart() -> None:
