@@ -64,14 +64,14 @@ def find_known_plan(store: StateStore, digest: str) -> Plan:
     """Return the plan of that digest as the state has it. CommandError with exit code 4 where it has none."""
     from router.app.queries.plans import whole_plan
 
-    known = whole_plan(store, digest)
-    if known is None:
+    plan = whole_plan(store, digest)
+    if plan is None:
         raise CommandError(
             f"plan-{digest[:12]} was not made with this state, as rules of approvals require",
             ExitCode.OVER_BUDGET,
             "make it anew with this state: `stepfare plan ... --out FILE`",
         )
-    return known
+    return plan
 
 
 def _check_binding(path: Path) -> None:

@@ -144,11 +144,11 @@ def note_counted_costs(
         )
 
 
-def format_used_share(each: BudgetStatus) -> str:
+def format_used_share(status: BudgetStatus) -> str:
     """Return the used share of a budget as a report writes it."""
     from router.showback.report.values import CellKind, short_text
 
-    return "" if each.share is None else short_text(each.share, CellKind.SHARE)
+    return "" if status.share is None else short_text(status.share, CellKind.SHARE)
 
 
 def _budget_table(basis: BudgetBasisOption | None) -> RecordTable[BudgetRow]:
@@ -391,9 +391,9 @@ def _joined(value: object) -> object:
     return ",".join(map(str, value)) if isinstance(value, list) else value
 
 
-def _state(each: BudgetStatus) -> str:
-    if each.is_over:
-        return "OVER, hard" if each.budget.hard else "over"
-    if each.will_be_over:
+def _state(status: BudgetStatus) -> str:
+    if status.is_over:
+        return "OVER, hard" if status.budget.hard else "over"
+    if status.will_be_over:
         return "will be over"
-    return f"past {each.passed[-1]} %" if each.passed else "fine"
+    return f"past {status.passed[-1]} %" if status.passed else "fine"

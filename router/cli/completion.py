@@ -82,13 +82,13 @@ def complete_paths(incomplete: str) -> list[str]:
     """Return files and folders that begin with a text; hidden ones where the text does."""
     parent, _, start = incomplete.rpartition("/")
     folder = Path(f"{parent}/" if parent or incomplete.startswith("/") else ".")
-    found: list[str] = []
+    paths: list[str] = []
     with contextlib.suppress(OSError):
         for path in sorted(folder.iterdir()):
             if path.name.startswith(start) and (start.startswith(".") or not path.name.startswith(".")):
                 shown = f"{incomplete.removesuffix(start)}{path.name}"
-                found.append(f"{shown}/" if path.is_dir() else shown)
-    return found
+                paths.append(f"{shown}/" if path.is_dir() else shown)
+    return paths
 
 
 def complete_jobs(incomplete: str) -> list[str]:

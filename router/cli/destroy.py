@@ -37,7 +37,7 @@ _DESTROYED = "destroyed on request"
 
 
 def destroy(
-    wanted: Annotated[
+    targets: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="[PLAN|JOB|ATTEMPT]...",
@@ -64,15 +64,15 @@ def destroy(
     """
     from router.controller.history.attempt_history import give_up
 
-    if everything == bool(wanted):
+    if everything == bool(targets):
         raise InvalidInputError.single(
             "name what is to be released, or all of it", remedy="PLAN, JOB or ATTEMPT; or --all"
         )
     # Agents may report while their machines are released; their last reports must not be lost.
     with open_controller_session(deploy, clouds, listen=True, makes=False) as (_, site):
         now, lock = site.clock(), lock_provisioning(site, wait)
-        alive, damaged = _select_attempts(site, wanted or [])
-        waiting = _select_waiting(site, wanted or [])
+        alive, damaged = _select_attempts(site, targets or [])
+        waiting = _select_waiting(site, targets or [])
         if not alive and not waiting and not damaged:
             console.out("nothing runs that fits")
             return ExitCode.OK
@@ -104,7 +104,7 @@ def destroy(
             return ExitCode.OK
         with lock:
             # The previous lock owner may have moved gangs, or placed those that waited.
-            (alive, damaged), waiting = _select_attempts(site, wanted or []), _select_waiting(site, wanted or [])
+            (alive, damaged), waiting = _select_attempts(site, targets or []), _select_waiting(site, targets or [])
             names = [*(a.id for a in alive), *(row.key[0] for row in damaged)]
             site.store.audit.add(acting_user(), "destroy", "", Usd(0), now, attempts=names)
             for chain in waiting:
@@ -127,9 +127,9 @@ def _spent(site: ControllerContext, attempt: Attempt) -> str:
         return "?"  # the release reports the error
 
 
-def _select_attempts(site: ControllerContext, wanted: list[str]) -> tuple[list[Attempt], list[SalvagedRow]]:
+def _select_attempts(site: ControllerContext, targets: list[str]) -> tuple[list[Attempt], list[SalvagedRow]]:
     """Return the attempts that are not over, and those whose row cannot be read and has to be mended first."""
-    names = {_plan_or_name(text) for text in wanted}
+    names = {_plan_or_name(text) for text in targets}
     unreadable: list[UnreadableError] = []
     attempts = site.store.attempts.find(skipped=unreadable)
     damaged = [site.store.attempts.salvage(error.key[0])[0] for error in unreadable]
@@ -163,11 +163,11 @@ def _mend(site: ControllerContext, damaged: list[SalvagedRow]) -> tuple[list[Att
     return mended, len(damaged) - len(mended)
 
 
-def _select_waiting(site: ControllerContext, wanted: list[str]) -> list[AttemptHistory]:
+def _select_waiting(site: ControllerContext, targets: list[str]) -> list[AttemptHistory]:
     """Return the jobs without machines that would be provisioned again."""
     from router.controller.history.attempt_history import resumable_histories
 
-    timeouts, names = site.deploy.timeouts, {_plan_or_name(text) for text in wanted}
+    timeouts, names = site.deploy.timeouts, {_plan_or_name(text) for text in targets}
     ended_attempts = site.store.attempts.ended_last(site.clock() - timeouts.retry_for)
     jobs = resumable_histories(site.store, ended_attempts, crashes=timeouts.max_crashes)
     return [c for c in jobs if not names or names & {c.last.id, c.last.job, c.last.plan, f"plan-{c.last.plan[:12]}"}]

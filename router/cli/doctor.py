@@ -81,42 +81,42 @@ def doctor(
     return _exit_code(named)
 
 
-def _errors(found: Diagnosis | ProviderError) -> tuple[ProviderError, ...]:
-    if isinstance(found, ProviderError):
-        return (found,)
-    errors = (found.identity_error, *(check.error for check in found.checks))
+def _errors(diagnosis: Diagnosis | ProviderError) -> tuple[ProviderError, ...]:
+    if isinstance(diagnosis, ProviderError):
+        return (diagnosis,)
+    errors = (diagnosis.identity_error, *(check.error for check in diagnosis.checks))
     return tuple(error for error in errors if error is not None)
 
 
-def _exit_code(found: dict[str, Diagnosis | ProviderError]) -> ExitCode:
-    errors = [error for one in found.values() for error in _errors(one)]
+def _exit_code(diagnoses: dict[str, Diagnosis | ProviderError]) -> ExitCode:
+    errors = [error for diagnosis in diagnoses.values() for error in _errors(diagnosis)]
     if any(isinstance(error, CredentialsError | PermissionDeniedError) for error in errors):
         return ExitCode.CREDENTIALS
     return ExitCode.PARTIAL if errors else ExitCode.OK
 
 
-def as_text(cloud: str, found: Diagnosis | ProviderError, offers: int) -> str:
+def as_text(cloud: str, diagnosis: Diagnosis | ProviderError, offers: int) -> str:
     """Return one paragraph per cloud: identity, failing calls, clock, latency, offers in the price book."""
     entry = CLOUDS[cloud]
     lines = [f"{cloud} ({entry.title})"]
-    if isinstance(found, ProviderError):
-        return "\n".join([*lines, *_field("error", str(found)), *_remedy(found)]) + "\n"
-    lines += _field("identity", found.identity or ("none" if found.identity_error else "none needed"))
-    if found.identity_error is not None:
-        lines += [*_field("", str(found.identity_error)), *_remedy(found.identity_error)]
-    if found.checks:
-        works = sum(check.error is None for check in found.checks)
-        lines += _field("calls", f"{works} of {len(found.checks)} work")
-    for check in found.checks:
+    if isinstance(diagnosis, ProviderError):
+        return "\n".join([*lines, *_field("error", str(diagnosis)), *_remedy(diagnosis)]) + "\n"
+    lines += _field("identity", diagnosis.identity or ("none" if diagnosis.identity_error else "none needed"))
+    if diagnosis.identity_error is not None:
+        lines += [*_field("", str(diagnosis.identity_error)), *_remedy(diagnosis.identity_error)]
+    if diagnosis.checks:
+        works = sum(check.error is None for check in diagnosis.checks)
+        lines += _field("calls", f"{works} of {len(diagnosis.checks)} work")
+    for check in diagnosis.checks:
         if check.error is not None:
             lines += [*_failed_call(check, check.error), *_remedy(check.error)]
-    if found.clock_ahead is not None:
-        lines += _field("clock", _clock(found.clock_ahead.total_seconds()))
-    if found.latency is not None:
-        lines += _field("latency", f"{found.latency.total_seconds() * 1000:.0f} ms")
-    for number, source in enumerate(found.sources):
+    if diagnosis.clock_ahead is not None:
+        lines += _field("clock", _clock(diagnosis.clock_ahead.total_seconds()))
+    if diagnosis.latency is not None:
+        lines += _field("latency", f"{diagnosis.latency.total_seconds() * 1000:.0f} ms")
+    for number, source in enumerate(diagnosis.sources):
         lines += _field("" if number else "book", source)
-    if entry.public and found.identity is None:
+    if entry.public and diagnosis.identity is None:
         lines += _field("", "without an account a public catalogue stands in, a day old")
     lines += _field("", f"{format_count(offers, 'offer')} in the book now")
     return "\n".join(lines) + "\n"
@@ -145,28 +145,30 @@ def _remedy(error: ProviderError) -> list[str]:
     return _field("", error.remedy) if error.remedy else []
 
 
-def as_json(found: dict[str, Diagnosis | ProviderError], asked: dict[str, bool], counts: dict[str, int]) -> str:
+def as_json(
+    diagnoses: dict[str, Diagnosis | ProviderError], must_answer: dict[str, bool], counts: dict[str, int]
+) -> str:
     """Return all findings as JSON."""
     clouds = [
-        {"cloud": name, "must_answer": must, "offers": counts[name], **_one(found[name])}
-        for name, must in asked.items()
+        {"cloud": name, "must_answer": must, "offers": counts[name], **_one(diagnoses[name])}
+        for name, must in must_answer.items()
     ]
     return json.dumps({"schema_version": SCHEMA_VERSION, "clouds": clouds}, indent=2) + "\n"
 
 
-def _one(found: Diagnosis | ProviderError) -> dict[str, Any]:
-    if isinstance(found, ProviderError):
-        return {"error": _error(found)}
-    ahead, latency = found.clock_ahead, found.latency
+def _one(diagnosis: Diagnosis | ProviderError) -> dict[str, Any]:
+    if isinstance(diagnosis, ProviderError):
+        return {"error": _error(diagnosis)}
+    ahead, latency = diagnosis.clock_ahead, diagnosis.latency
     return {
-        "identity": found.identity,
-        "identity_error": _error(found.identity_error),
+        "identity": diagnosis.identity,
+        "identity_error": _error(diagnosis.identity_error),
         "checks": [
-            {"permission": c.permission, "needed_for": c.needed_for, "error": _error(c.error)} for c in found.checks
+            {"permission": c.permission, "needed_for": c.needed_for, "error": _error(c.error)} for c in diagnosis.checks
         ],
         "clock_ahead_s": None if ahead is None else ahead.total_seconds(),
         "latency_s": None if latency is None else latency.total_seconds(),
-        "sources": list(found.sources),
+        "sources": list(diagnosis.sources),
     }
 
 

@@ -187,7 +187,7 @@ _NOTICE_S = 30.0
 _LOOK_S = 1.0
 
 
-Wanted = Annotated[
+JobOrAttempt = Annotated[
     str,
     typer.Argument(
         metavar="JOB|ATTEMPT", autocompletion=complete_jobs, help="An attempt, or a job: its newest gang with machines."
@@ -214,7 +214,7 @@ Output = Annotated[DrillFormat, typer.Option("--output", "-o", help="Format.")]
 
 
 def kill_node(
-    wanted: Wanted,
+    job_or_attempt: JobOrAttempt,
     rank: Ranks = None,
     everything: Everything = False,
     deploy: DeployFile = None,
@@ -231,14 +231,16 @@ def kill_node(
     from router.controller import drills
 
     with open_drill_session(deploy, clouds) as at:
-        targets = drills.choose_targets(at.store, at.hand, wanted, _ranks(rank, everything), everything=everything)
+        targets = drills.choose_targets(
+            at.store, at.hand, job_or_attempt, _ranks(rank, everything), everything=everything
+        )
         at.record("kill-node", targets)
         at.note(drills.kill_machines(at.hand, targets, at.mark))
         return at.end("kill-node", output)
 
 
 def notice(
-    wanted: Wanted,
+    job_or_attempt: JobOrAttempt,
     rank: Ranks = None,
     everything: Everything = False,
     seconds: Annotated[
@@ -265,7 +267,9 @@ def notice(
     from router.controller import drills
 
     with open_drill_session(deploy, clouds) as at:
-        targets = drills.choose_targets(at.store, at.hand, wanted, _ranks(rank, everything), everything=everything)
+        targets = drills.choose_targets(
+            at.store, at.hand, job_or_attempt, _ranks(rank, everything), everything=everything
+        )
         kind = drills.REBALANCE if rebalance else drills.INTERRUPTION
         notice_s = _NOTICE_S if seconds is None and not rebalance else _check_seconds(seconds)
         at.record("notice", targets, kind=kind, seconds=notice_s)
@@ -283,7 +287,7 @@ def notice(
 
 
 def zone_down(
-    wanted: Annotated[
+    place_or_job: Annotated[
         str,
         typer.Argument(metavar="ZONE|REGION|JOB", help="A zone, a region, or a job, for the places of its machines."),
     ],
@@ -310,7 +314,7 @@ def zone_down(
     length = parse_duration_option("--for", lasts)
     _check_seconds(seconds)
     with open_drill_session(deploy, clouds) as at:
-        where = drills.find_places(at.store, at.hand, wanted, at.places)
+        where = drills.find_places(at.store, at.hand, place_or_job, at.places)
         within = drills.targets_in(drills.find_targets(at.store, at.hand), where)
         began, now = time.monotonic(), wall_clock()
         until = None if length is None else now + length
@@ -339,7 +343,7 @@ def zone_down(
 
 
 def zone_up(
-    wanted: Annotated[
+    places: Annotated[
         list[str] | None, typer.Argument(metavar="[ZONE|REGION]...", help="Places to open. Default: all closed ones.")
     ] = None,
     deploy: DeployFile = None,
@@ -356,16 +360,16 @@ def zone_up(
 
     with open_drill_session(deploy, clouds) as at:
         closed = sorted({one.place for one in at.stock.closed(wall_clock().timestamp())})
-        if unknown := sorted(set(wanted or ()) - set(closed)):
+        if unknown := sorted(set(places or ()) - set(closed)):
             remedy = f"closed: {', '.join(closed)}" if closed else "nothing is closed"
             raise InvalidInputError.single(f"{unknown[0]} is not closed", remedy=remedy)
-        where = drills.open_zones(at.stock, wanted or closed)
+        where = drills.open_zones(at.stock, places or closed)
         console.note(f"open again: {', '.join(where)}" if where else "nothing was closed")
         return at.end("zone-up", output, places=list(where))
 
 
 def slow_node(
-    wanted: Wanted,
+    job_or_attempt: JobOrAttempt,
     rank: Ranks = None,
     everything: Everything = False,
     lasts: Annotated[
@@ -391,7 +395,9 @@ def slow_node(
 
     length = parse_duration_option("--for", lasts)
     with open_drill_session(deploy, clouds) as at:
-        targets = drills.choose_targets(at.store, at.hand, wanted, _ranks(rank, everything), everything=everything)
+        targets = drills.choose_targets(
+            at.store, at.hand, job_or_attempt, _ranks(rank, everything), everything=everything
+        )
         machines = [target.machine for target in targets]
         if not at.hand.trainings(machines)[0]:
             raise CommandError(f"no training runs there yet: {', '.join(one.id for one in machines)}")

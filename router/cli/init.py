@@ -105,13 +105,13 @@ def _is_terminal() -> bool:
 
 
 def _choose(
-    found: Sequence[CredentialPresence], book: PriceBook, given: Mapping[str, list[str] | None], *, ask: bool
+    presences: Sequence[CredentialPresence], book: PriceBook, given: Mapping[str, list[str] | None], *, ask: bool
 ) -> StarterChoices:
     """Return the choices: from options, else from answers, else the defaults."""
-    orderable = [presence for presence in found if presence.cloud in PROVISIONABLE_CLOUDS]
+    orderable = [presence for presence in presences if presence.cloud in PROVISIONABLE_CLOUDS]
     default = [presence.cloud for presence in orderable if presence.found] or [one.cloud for one in orderable]
     if ask:
-        console.note("Clouds on this machine:\n" + "\n".join(_found_lines(found)))
+        console.note("Clouds on this machine:\n" + "\n".join(_found_lines(presences)))
 
     def answer(option: str, question: str, default: Sequence[str], parse: Callable[[Sequence[str]], T]) -> T:
         words = given[option]
@@ -271,7 +271,7 @@ def _next_commands(folder: Path) -> list[str]:
     ]
 
 
-def _found_lines(found: Sequence[CredentialPresence]) -> list[str]:
+def _found_lines(presences: Sequence[CredentialPresence]) -> list[str]:
     return [
         textwrap.fill(
             f"found: {one.place}" if one.found else one.remedy,
@@ -280,19 +280,19 @@ def _found_lines(found: Sequence[CredentialPresence]) -> list[str]:
             subsequent_indent=" " * 10,
             break_on_hyphens=False,
         )
-        for one in found
+        for one in presences
     ]
 
 
 def _as_text(
     folder: Path,
-    found: Sequence[CredentialPresence],
+    presences: Sequence[CredentialPresence],
     choices: StarterChoices,
     backups: Mapping[str, str],
     undo: Sequence[str],
     following: Sequence[str],
 ) -> str:
-    lines = ["CLOUDS (presence of credentials only; `stepfare doctor` asks the clouds)", *_found_lines(found), ""]
+    lines = ["CLOUDS (presence of credentials only; `stepfare doctor` asks the clouds)", *_found_lines(presences), ""]
     lines += [
         f"used: {', '.join(choices.clouds)}",
         "",
@@ -308,7 +308,7 @@ def _as_text(
 
 def _as_json(
     folder: Path,
-    found: Sequence[CredentialPresence],
+    presences: Sequence[CredentialPresence],
     choices: StarterChoices,
     backups: Mapping[str, str],
     undo: Sequence[str],
@@ -324,7 +324,7 @@ def _as_json(
                 "remedy": one.remedy or None,
                 "used": one.cloud in choices.clouds,
             }
-            for one in found
+            for one in presences
         ],
         "teams": [{"team": team, "budget": budget or None} for team, budget in choices.teams.items()],
         "allow": list(choices.allow),

@@ -92,12 +92,13 @@ def export(
     return ExitCode.OK
 
 
-def unpriced_lines(left: UnpricedEntries) -> list[str]:
+def unpriced_lines(unpriced: UnpricedEntries) -> list[str]:
     """Return a line for each kind of entry that the file leaves out for want of a price."""
     return [
         f"left out, for nobody knows its price: {what.value}, "
-        f"{count:,} {'entry' if count == 1 else 'entries'}, {float(left.quantities[what, unit]):,.2f} {unit}".rstrip()
-        for (what, unit), count in sorted(left.entries.items())
+        f"{count:,} {'entry' if count == 1 else 'entries'}, "
+        f"{float(unpriced.quantities[what, unit]):,.2f} {unit}".rstrip()
+        for (what, unit), count in sorted(unpriced.entries.items())
     ]
 
 

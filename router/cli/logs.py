@@ -21,7 +21,7 @@ _SECONDS = 0.5
 
 
 def logs(
-    wanted: Annotated[
+    job_or_attempt: Annotated[
         str,
         typer.Argument(
             metavar="JOB|ATTEMPT", autocompletion=complete_jobs, help="An attempt, or a job: its newest attempt."
@@ -48,7 +48,7 @@ def logs(
     from router.controller.history.lifecycle import RESUMABLE_REASONS
 
     with open_state_store(deploy, clouds, makes=False) as (opened, store):
-        attempt = _attempt(store, wanted)
+        attempt = _attempt(store, job_or_attempt)
         readers = _readers(opened.logs, attempt, rank)
         for reader in readers:
             reader.show(tail)
@@ -57,11 +57,11 @@ def logs(
             over = now is None or now.phase.is_over
             for reader in readers:
                 reader.show(None)
-            newest = _attempt(store, wanted)
+            newest = _attempt(store, job_or_attempt)
             if newest.id != attempt.id and over:
                 console.note(f"{newest.job} continues as {newest.id}")
                 attempt, readers = newest, _readers(opened.logs, newest, rank)
-            elif over and not (wanted == newest.job and newest.reason in RESUMABLE_REASONS):
+            elif over and not (job_or_attempt == newest.job and newest.reason in RESUMABLE_REASONS):
                 break
             time.sleep(_SECONDS)
         if not any(reader.offset for reader in readers):
@@ -76,11 +76,11 @@ def _readers(folder: Path, attempt: Attempt, rank: int | None) -> list[_Reader]:
     return [_Reader(folder / attempt.id / f"rank-{r}.log", "" if len(ranks) == 1 else f"[{r}] ") for r in ranks]
 
 
-def _attempt(store: StateStore, wanted: str) -> Attempt:
-    attempts = [a for a in store.attempts.find() if wanted in (a.id, a.job)]
+def _attempt(store: StateStore, job_or_attempt: str) -> Attempt:
+    attempts = [a for a in store.attempts.find() if job_or_attempt in (a.id, a.job)]
     if not attempts:
         raise CommandError(
-            f"no job and no attempt is called {wanted}", ExitCode.INVALID_INPUT, "see `stepfare status --all`"
+            f"no job and no attempt is called {job_or_attempt}", ExitCode.INVALID_INPUT, "see `stepfare status --all`"
         )
     return attempts[-1]
 

@@ -40,8 +40,8 @@ class StepfareGroup(RootGroup):
         return None
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _show_version(is_set: bool) -> None:
+    if is_set:
         from importlib.metadata import version
 
         out(f"stepfare {version('stepfare')}")

@@ -109,9 +109,9 @@ def _ask_state(plan: Plan) -> tuple[Limits, bool, Usd]:
         return made_limits(store, digest), knows_limits(store, plan, digest), at_risk
 
 
-def exit_code(found: tuple[Refusal, ...]) -> ExitCode:
+def exit_code(refusals: tuple[Refusal, ...]) -> ExitCode:
     """Return the exit code of refusals. Prices and age precede money, because they require a new plan anyway."""
-    causes = {refusal.cause for refusal in found}
+    causes = {refusal.cause for refusal in refusals}
     if causes & {RefusalReason.EXPIRED, RefusalReason.PRICE, RefusalReason.GONE, RefusalReason.BOOK}:
         return ExitCode.STALE
     return ExitCode.OVER_BUDGET if causes else ExitCode.OK
@@ -150,7 +150,7 @@ def _text(
     plan: Plan,
     orders: tuple[Order, ...],
     prices: tuple[CurrentPrice, ...],
-    found: tuple[Refusal, ...],
+    refusals: tuple[Refusal, ...],
     at_risk: Usd,
     now: datetime,
 ) -> str:
@@ -163,15 +163,15 @@ def _text(
         f"at risk up to {format_usd(at_risk)} (next places included)"
     )
     lines += late_lines(plan)
-    for refusal in found:
+    for refusal in refusals:
         job = f"{refusal.job}: " if refusal.job else ""
         lines.append(wrap_text(f"refused: {job}{refusal.what} ({refusal.remedy})"))
-    lines.append("" if found else f"may be applied as of {now:%Y-%m-%d %H:%MZ}")
+    lines.append("" if refusals else f"may be applied as of {now:%Y-%m-%d %H:%MZ}")
     return "\n".join(lines).rstrip() + "\n"
 
 
 def _json(
-    plan: Plan, orders: tuple[Order, ...], prices: tuple[CurrentPrice, ...], found: tuple[Refusal, ...], at_risk: Usd
+    plan: Plan, orders: tuple[Order, ...], prices: tuple[CurrentPrice, ...], refusals: tuple[Refusal, ...], at_risk: Usd
 ) -> str:
     document: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
@@ -179,7 +179,7 @@ def _json(
         "expected_usd": str(Usd.total(order.expected_usd for order in orders)),
         "at_risk_usd": str(at_risk),
         "prices": _PRICES.records(prices),
-        "refusals": [asdict(refusal) for refusal in found],
+        "refusals": [asdict(refusal) for refusal in refusals],
     }
     late = [{"job": job.job, "by_hours": job.late.by_hours, "why": job.late.why} for job in plan.jobs if job.late]
     if late:

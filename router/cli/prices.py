@@ -139,26 +139,26 @@ def diff(
     )
 
 
-def diff_as_text(found: BookDiff, limit: int, screen: Screen = PLAIN) -> str:
+def diff_as_text(diff: BookDiff, limit: int, screen: Screen = PLAIN) -> str:
     """Return changed offers with both prices and the change in percent; ``+`` marks added, ``-`` removed offers."""
     rows: list[tuple[str, ...]] = []
     rows += [
         ("~", *_place(c.after), format_price(c.before.usd_per_hour), format_price(c.after.usd_per_hour), _percent(c))
-        for c in _first(found.changed, limit)
+        for c in _first(diff.changed, limit)
     ]
-    rows += [("+", *_place(o), "", format_price(o.usd_per_hour), "") for o in _first(found.added, limit)]
-    rows += [("-", *_place(o), format_price(o.usd_per_hour), "", "") for o in _first(found.removed, limit)]
+    rows += [("+", *_place(o), "", format_price(o.usd_per_hour), "") for o in _first(diff.added, limit)]
+    rows += [("-", *_place(o), format_price(o.usd_per_hour), "", "") for o in _first(diff.removed, limit)]
     header = ("", "PLACE", "MACHINE", "MARKET", "BEFORE $/H", "AFTER $/H", "CHANGE")
     widths = {"PLACE": 24, "MACHINE": 18}
     table = format_table(header, rows, frozenset(header[4:]), widths, screen) + "\n\n" if rows else ""
-    lists: tuple[tuple[object, ...], ...] = (found.changed, found.added, found.removed)
+    lists: tuple[tuple[object, ...], ...] = (diff.changed, diff.added, diff.removed)
     hidden = sum(len(rows) - limit for rows in lists if limit and len(rows) > limit)
     more = f"; {hidden} not shown, --limit 0 shows all" if hidden else ""
     return (
-        f"{table}{len(found.changed)} changed, {len(found.added)} came, {len(found.removed)} went, "
-        f"{found.same} as before{more}\n"
-        f"from {found.before.digest[:12]} of {format_timestamp(found.before.as_of)} "
-        f"to {found.after.digest[:12]} of {format_timestamp(found.after.as_of)}\n"
+        f"{table}{len(diff.changed)} changed, {len(diff.added)} came, {len(diff.removed)} went, "
+        f"{diff.same} as before{more}\n"
+        f"from {diff.before.digest[:12]} of {format_timestamp(diff.before.as_of)} "
+        f"to {diff.after.digest[:12]} of {format_timestamp(diff.after.as_of)}\n"
     )
 
 
@@ -175,19 +175,19 @@ def _percent(change: PriceChange) -> str:
     return f"{(float(change.ratio) - 1) * 100:+.1f}%"
 
 
-def as_json(found: BookDiff) -> str:
+def as_json(diff: BookDiff) -> str:
     """Return the whole diff as JSON, prices as exact decimal strings."""
     document = {
         "schema_version": SCHEMA_VERSION,
-        "before": _book(found.before.digest, found.before.as_of.isoformat()),
-        "after": _book(found.after.digest, found.after.as_of.isoformat()),
+        "before": _book(diff.before.digest, diff.before.as_of.isoformat()),
+        "after": _book(diff.after.digest, diff.after.as_of.isoformat()),
         "changed": [
             {**_offer(c.after), "usd_per_hour_before": str(c.before.usd_per_hour), "ratio": round(float(c.ratio), 6)}
-            for c in found.changed
+            for c in diff.changed
         ],
-        "added": [_offer(offer) for offer in found.added],
-        "removed": [_offer(offer) for offer in found.removed],
-        "same": found.same,
+        "added": [_offer(offer) for offer in diff.added],
+        "removed": [_offer(offer) for offer in diff.removed],
+        "same": diff.same,
     }
     return json.dumps(document, indent=2) + "\n"
 

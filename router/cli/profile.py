@@ -50,7 +50,7 @@ def profile(
         typer.Option(metavar="POINT", help="Write this measured point into the file; repeatable. Fields as there."),
     ] = None,
     job: Annotated[str | None, typer.Option(metavar="NAME", help="The job, where the file holds several.")] = None,
-    most: Annotated[int, typer.Option("--points", min=1, max=10, metavar="N", help="The most points.")] = 3,
+    max_points: Annotated[int, typer.Option("--points", min=1, max=10, metavar="N", help="The most points.")] = 3,
     lasting: Annotated[
         str, typer.Option("--lasting", metavar="DURATION", help="How long one is measured; its start comes on top.")
     ] = "15m",
@@ -89,7 +89,7 @@ def profile(
     if measure:
         within = parse_duration_option("--lasting", lasting)
         assert within is not None
-        return _measure(file, job, device or DeviceKind.AUTO, most, within, book, moment, output)
+        return _measure(file, job, device or DeviceKind.AUTO, max_points, within, book, moment, output)
     if add:
         return _add(file, job, add, book, moment)
     from router.app.profile import propose
@@ -98,7 +98,7 @@ def profile(
 
     duration = parse_duration_option("--lasting", lasting)
     assert duration is not None
-    name, result = propose(file, job, book, limits, moment, lasting=duration, max_points=most, advisory=advisory)
+    name, result = propose(file, job, book, limits, moment, lasting=duration, max_points=max_points, advisory=advisory)
     if output is ProfileFormat.JSON:
         console.write(profile_text.as_json(name, result), None)
     else:
@@ -110,7 +110,7 @@ def _measure(
     file: Path,
     job: str | None,
     device: DeviceKind,
-    most: int,
+    max_points: int,
     lasting: timedelta,
     book: str,
     moment: datetime,
@@ -125,7 +125,9 @@ def _measure(
     try:
         opened = open_device(device.value)
         clock = time.perf_counter
-        result = measure_job(*loaded, opened, load_book(book), moment, clock=clock, lasting=lasting, max_points=most)
+        result = measure_job(
+            *loaded, opened, load_book(book), moment, clock=clock, lasting=lasting, max_points=max_points
+        )
     except MeasurementError as error:
         raise CommandError(error.what, remedy=error.remedy) from None
     if output is ProfileFormat.JSON:

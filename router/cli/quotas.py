@@ -84,7 +84,7 @@ def quotas(
 
 
 def _render(
-    found: dict[str, AccountAllowances], output: QuotasFormat, book: PriceBook, screen: Screen, moment: datetime
+    allowances: dict[str, AccountAllowances], output: QuotasFormat, book: PriceBook, screen: Screen, moment: datetime
 ) -> str:
     if output is QuotasFormat.JSON:
         clouds = {
@@ -93,7 +93,7 @@ def _render(
                 "quotas": [asdict(q) for q in one.quotas],
                 "held": [asdict(h) for h in one.held],
             }
-            for name, one in found.items()
+            for name, one in allowances.items()
         }
         document = {"schema_version": SCHEMA_VERSION, "clouds": clouds}
         return json.dumps(document, indent=2, default=str) + "\n"
@@ -103,10 +103,10 @@ def _render(
         from router.prices.account_limits import build_limits_file
 
         return _SCHEMA_HINT + yaml.safe_dump(
-            build_limits_file(found, book), sort_keys=False, allow_unicode=True, width=120
+            build_limits_file(allowances, book), sort_keys=False, allow_unicode=True, width=120
         )
-    rows = [quota for one in found.values() for quota in one.quotas]
-    rows += [_as_quota(held) for one in found.values() for held in one.held]
+    rows = [quota for one in allowances.values() for quota in one.quotas]
+    rows += [_as_quota(held) for one in allowances.values() for held in one.held]
     return (_QUOTAS.text(rows, screen) if rows else "no quota is known; `stepfare doctor` says what is missing") + "\n"
 
 

@@ -52,9 +52,9 @@ def accuracy(
     return ExitCode.OK
 
 
-def _left_out(found: PlanAccuracy) -> str:
+def _left_out(accuracy: PlanAccuracy) -> str:
     """Return how many orders ended that are in no row, and why; "" where all are."""
-    return ", ".join(f"{number} {reason}" for reason, number in sorted(found.left_out.items()))
+    return ", ".join(f"{number} {reason}" for reason, number in sorted(accuracy.left_out.items()))
 
 
 def _six_decimals(figure: float) -> float:

@@ -30,7 +30,7 @@ class StatusFormat(StrEnum):
 
 
 def status(
-    wanted: Annotated[
+    names: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="[JOB|ATTEMPT|PLAN]...",
@@ -62,12 +62,12 @@ def status(
         context = QueryContext(opened, store, clock, local_operator(acting_user()))
 
         def look() -> StatusReport:
-            return report_status(context, wanted or (), everything=every)
+            return report_status(context, names or (), everything=every)
 
         first = look()
-        if wanted and not first.gangs:
+        if names and not first.gangs:
             raise CommandError(
-                f"nothing was ever made for {', '.join(wanted)}", ExitCode.INVALID_INPUT, "see `status --all`"
+                f"nothing was ever made for {', '.join(names)}", ExitCode.INVALID_INPUT, "see `status --all`"
             )
         if any(gang.waits or not gang.attempt.phase.is_over for gang in first.gangs):
             from router.app.coordinator_address import is_coordinator_reachable
@@ -76,8 +76,8 @@ def status(
                 console.note("nobody listens to these gangs: run `stepfare watch`", "warning")
         write: Callable[[StatusReport], str] = {
             StatusFormat.JSON: status_text.as_json,
-            StatusFormat.WIDE: lambda found: status_text.as_wide(found, console.screen()),
-            StatusFormat.TABLE: lambda found: status_text.as_table(found, console.screen()),
+            StatusFormat.WIDE: lambda report: status_text.as_wide(report, console.screen()),
+            StatusFormat.TABLE: lambda report: status_text.as_table(report, console.screen()),
         }[output]
         if watch:
             _refresh(lambda: write(look()))

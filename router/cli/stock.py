@@ -90,8 +90,8 @@ _HINTS: RecordTable[tuple[str, StockHint]] = RecordTable(
 )
 
 
-def _text(hints: tuple[tuple[str, StockHint], ...], wanted: GangQuery) -> str:
-    gang = f"{wanted.machines} x {wanted.instance_type}, {wanted.market}"
+def _text(hints: tuple[tuple[str, StockHint], ...], query: GangQuery) -> str:
+    gang = f"{query.machines} x {query.instance_type}, {query.market}"
     if not hints:
         return f"no cloud says anything of its stock of {gang}\n"
     note = f"{gang}; SCORE from 0 to 1 is the cloud's own judgement and compares places of one cloud only"

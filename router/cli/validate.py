@@ -80,23 +80,23 @@ def validate(
     return ExitCode.INVALID_INPUT
 
 
-def _check(found: FoundFiles, prices: PriceBook | None, now: datetime) -> tuple[LoadedJobs, tuple[Problem, ...]]:
+def _check(input_files: FoundFiles, prices: PriceBook | None, now: datetime) -> tuple[LoadedJobs, tuple[Problem, ...]]:
     jobs, problems = LoadedJobs((), ()), list[Problem]()
     try:
-        if found.jobs:
-            jobs = load_jobs(found.jobs, now)
+        if input_files.jobs:
+            jobs = load_jobs(input_files.jobs, now)
             if prices is not None:
                 check_against_book(jobs, prices)
     except InvalidInputError as error:
         problems += error.problems
-    for file in found.limits:
+    for file in input_files.limits:
         try:
             limits = load_limits(file)
             if prices is not None:
                 check_limits_against_book(limits, prices)
         except InvalidInputError as error:
             problems += error.problems
-    for read, files in ((load_clouds, found.clouds), (load_deploy, found.deploys)):
+    for read, files in ((load_clouds, input_files.clouds), (load_deploy, input_files.deploys)):
         for file in files:
             try:
                 read(file, named=True)
@@ -122,9 +122,9 @@ def _notes(jobs: LoadedJobs, now: datetime) -> Iterator[Problem]:
             yield Problem(document.where(("deadline",)), "deadline", what)
 
 
-def _idle_teams(found: FoundFiles, jobs: LoadedJobs, problems: tuple[Problem, ...]) -> Iterator[Problem]:
+def _idle_teams(input_files: FoundFiles, jobs: LoadedJobs, problems: tuple[Problem, ...]) -> Iterator[Problem]:
     if not problems:
-        for file in found.limits:
+        for file in input_files.limits:
             yield from teams_without_jobs(load_limits(file), {job.team for job in jobs.jobs})
 
 
@@ -132,10 +132,14 @@ def _as_line(note_: Problem) -> str:
     return f"{note_.where}: note: {note_.what}" + (f"\n    {note_.remedy}" if note_.remedy else "")
 
 
-def _summary(jobs: LoadedJobs, found: FoundFiles, prices: PriceBook | None) -> str:
+def _summary(jobs: LoadedJobs, input_files: FoundFiles, prices: PriceBook | None) -> str:
     files = len({document.file for document in jobs.documents})
     text = f"{format_count(len(jobs.jobs), 'job')} in {format_count(files, 'file')}"
-    beside = ((found.limits, "limits file"), (found.clouds, "clouds file"), (found.deploys, "deploy file"))
+    beside = (
+        (input_files.limits, "limits file"),
+        (input_files.clouds, "clouds file"),
+        (input_files.deploys, "deploy file"),
+    )
     text += "".join(f", {format_count(len(paths), noun)}" for paths, noun in beside if paths)
     checked = "names not looked up" if prices is None else f"names as in the book of {prices.as_of:%Y-%m-%d}"
     return f"{text}: valid ({checked})"

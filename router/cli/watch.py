@@ -125,7 +125,9 @@ def build_supervisor(site: ControllerContext, book: str, plan: str | None = None
     observed_pools = HourlyWatchedPools(history_folder(), site.wall_clock, lambda text: site.tell(_HISTORY, text))
     hints = site.deploy.heed_hints
     policy = build_named_policy(site.deploy.policy, heeds_hints=hints, watched=observed_pools)
-    recorded = RecordedPolicies(lambda one: build_policy(one, heeds_hints=hints, watched=observed_pools), site.tell)
+    recorded = RecordedPolicies(
+        lambda run_policy: build_policy(run_policy, heeds_hints=hints, watched=observed_pools), site.tell
+    )
     earlier = EarlierRuns(site.store, site.clock)
     replanner = Replanner(site, CurrentBook(book), policy, recorded=recorded, earlier=earlier)
     return Supervisor(site, replanner, Adviser(replanner), lambda: apply_lock(site), plan)

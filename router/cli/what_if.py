@@ -276,12 +276,12 @@ def _plan_variants(request: PlanRequest, variants: Sequence[Variant], engine: En
         raise console.CommandError(str(error), remedy=error.remedy) from None
 
 
-def _text_of(found: WhatIf, sweeps: Sequence[str], output: WhatIfFormat, out: Path | None) -> str:
+def _text_of(comparison: WhatIf, sweeps: Sequence[str], output: WhatIfFormat, out: Path | None) -> str:
     from router.render import what_if_text
 
     if output is WhatIfFormat.JSON:
-        return what_if_text.as_json(found, sweeps)
+        return what_if_text.as_json(comparison, sweeps)
     if output is WhatIfFormat.CSV:
-        return what_if_text.as_csv(found, sweeps)
+        return what_if_text.as_csv(comparison, sweeps)
     form = what_if_text.wide if output is WhatIfFormat.WIDE else what_if_text.table
-    return form(found, sweeps, console.screen(file=out))
+    return form(comparison, sweeps, console.screen(file=out))
