@@ -95,15 +95,15 @@ class AnswerCache:
 
     An answer is given for ``fresh_seconds`` from when it was asked for, and until ``stale_seconds`` while a newer one
     is made. Without either, only those share an answer who ask while it is made; by default a key says everything.
-    ``most`` answers are kept, of ``most_bytes`` together; ``most_making`` are made at a time, by ``threads`` of its
-    own where given. An answer with another status than 200 is not kept. A cache belongs to one event loop.
+    ``max_answers`` are kept, of ``max_bytes`` together; ``max_making`` are made at a time, by ``threads`` of its own
+    where given. An answer with another status than 200 is not kept. A cache belongs to one event loop.
     """
 
     fresh_seconds: float = float("inf")
     stale_seconds: float = float("inf")
-    most: int = 256
-    most_bytes: int = 128 << 20
-    most_making: int | None = None
+    max_answers: int = 256
+    max_bytes: int = 128 << 20
+    max_making: int | None = None
     threads: int | None = None
     clock: Callable[[], float] = time.monotonic
     _kept: OrderedDict[Hashable, tuple[float, object]] = field(default_factory=OrderedDict)
@@ -125,7 +125,7 @@ class AnswerCache:
             self._kept.move_to_end(key)
         if kept is not None and age < self.fresh_seconds:
             return cast("T", kept[1])
-        has_room = self.most_making is None or len(self._making) < self.most_making
+        has_room = self.max_making is None or len(self._making) < self.max_making
         if making is None or making.get_loop() is not asyncio.get_running_loop():
             making = self._begin(key, make, now) if has_room else None
         if kept is not None and age < self.stale_seconds:
@@ -172,7 +172,7 @@ class AnswerCache:
         self._bytes += _size(value) - _size(self.last(key))
         self._kept[key] = now, value
         self._kept.move_to_end(key)
-        while len(self._kept) > self.most or (self._bytes > self.most_bytes and len(self._kept) > 1):
+        while len(self._kept) > self.max_answers or (self._bytes > self.max_bytes and len(self._kept) > 1):
             self._bytes -= _size(self._kept.popitem(last=False)[1][1])
 
     def _end(self, key: Hashable, done: asyncio.Task[object]) -> None:

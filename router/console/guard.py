@@ -224,8 +224,8 @@ async def _check_form(request: Request, body: bytes) -> None:
         raise _RefusedError(answer_error(request, 403, message, "open the page again and send it from there"))
 
 
-def _too_long(request: Request, most: int) -> _RefusedError:
-    what = f"the request is longer than {most} bytes"
+def _too_long(request: Request, max_bytes: int) -> _RefusedError:
+    what = f"the request is longer than {max_bytes} bytes"
     return _RefusedError(answer_error(request, 413, what, "send less at a time"))
 
 

@@ -74,8 +74,8 @@ class ConsoleSite:
     banner: str = ""
     cost_work: QueryWork = field(init=False)
     job_work: QueryWork = field(init=False)
-    recent: AnswerCache = field(default_factory=lambda: AnswerCache(0.0, 0.0, most=512))
-    costs: AnswerCache = field(default_factory=lambda: AnswerCache(0.0, 0.0, most=64, most_making=24, threads=4))
+    recent: AnswerCache = field(default_factory=lambda: AnswerCache(0.0, 0.0, max_answers=512))
+    costs: AnswerCache = field(default_factory=lambda: AnswerCache(0.0, 0.0, max_answers=64, max_making=24, threads=4))
     readiness: Readiness = field(init=False)
 
     def __post_init__(self) -> None:

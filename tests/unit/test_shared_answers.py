@@ -42,7 +42,7 @@ def test_the_tag_is_that_of_the_readers_own_page() -> None:
 
 
 def test_a_cache_is_bounded_by_bytes_too() -> None:
-    cache = AnswerCache(most_bytes=250_000)
+    cache = AnswerCache(max_bytes=250_000)
 
     async def fill() -> None:
         for number in range(5):
@@ -167,7 +167,7 @@ def test_a_failure_behind_readers_leaves_the_old_one() -> None:
 
 def test_too_many_questions_are_refused_and_kept_ones_are_not() -> None:
     async def ask() -> None:
-        reads = Reads(most_making=2, threads=1)
+        reads = Reads(max_making=2, threads=1)
         await reads.get()
         reads.now = 1.2
         reads.free.clear()

@@ -130,8 +130,8 @@ def make_router(site: ConsoleSite) -> APIRouter:
     _add_approvals(router, site)
 
     @router.post("", summary="Ask for a plan; its task has the result", status_code=202, response_model=TaskAnswer)
-    def make_plan(request: Request, asked: PlanAsked) -> Response:
-        return accepted_task(submit_plan(site.asked_by(request), asked.question()))
+    def make_plan(request: Request, body: PlanAsked) -> Response:
+        return accepted_task(submit_plan(site.asked_by(request), body.question()))
 
     return router
 
@@ -286,8 +286,8 @@ def _approvals(context: QueryContext, digest: str, plan: Plan) -> ApprovalAnswer
     )
 
 
-def _note(asked: ApprovalAsked | None) -> str:
-    text = "" if asked is None else asked.note
+def _note(body: ApprovalAsked | None) -> str:
+    text = "" if body is None else body.note
     return "".join(sign if sign.isprintable() else " " for sign in text).strip()
 
 

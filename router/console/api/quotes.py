@@ -98,8 +98,8 @@ def make_router(site: ConsoleSite) -> APIRouter:
         return {**content, "next": following}
 
     @router.post("/quotes", status_code=202, summary="Ask for a quote", response_model=TaskAnswer)
-    def ask(request: Request, asked: QuoteAsked) -> Response:
-        return accepted_task(submit_question(site.asked_by(request), asked.question()))
+    def ask(request: Request, body: QuoteAsked) -> Response:
+        return accepted_task(submit_question(site.asked_by(request), body.question()))
 
     @router.get("/quotes/{name}", summary="Read a quote, as `stepfare quotes show -o json` prints it")
     def quote(request: Request, name: str) -> Response:

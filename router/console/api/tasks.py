@@ -148,14 +148,16 @@ def accepted_task(task: TaskRow) -> Response:
     )
 
 
-async def _stream(context: QueryContext, readiness: Readiness, task: TaskRow | None, known: int) -> AsyncIterator[str]:
-    """Yield the events after ``known``, and comments while nothing happens."""
+async def _stream(
+    context: QueryContext, readiness: Readiness, task: TaskRow | None, last_event_id: int
+) -> AsyncIterator[str]:
+    """Yield the events after ``last_event_id``, and comments while nothing happens."""
     began = spoke = time.monotonic()
     yield f"retry: {int(POLL_SECONDS * 1000)}\n\n"
     while task is not None:
         for event in task.events:
-            if event.number > known:
-                known, spoke = event.number, time.monotonic()
+            if event.number > last_event_id:
+                last_event_id, spoke = event.number, time.monotonic()
                 yield _event_text(event)
         if task.state.is_final:
             yield f"event: end\ndata: {task_answer(task).model_dump_json()}\n\n"

@@ -56,8 +56,10 @@ def make_router(site: ConsoleSite) -> APIRouter:
     return router
 
 
-def _read_view(context: QueryContext, wanted: AuditFilter, words: Mapping[str, str], before: int | None) -> AuditView:
-    trail = read_audit_log(context, wanted)
+def _read_view(
+    context: QueryContext, audit_filter: AuditFilter, words: Mapping[str, str], before: int | None
+) -> AuditView:
+    trail = read_audit_log(context, audit_filter)
     newest = _newest(trail, before)
     stored = context.store.plans.stored(row.entry.digest for row in newest[:_SHOWN])
     shown = tuple(replace(row, has_plan=row.entry.digest in stored) for row in newest[:_SHOWN])
@@ -67,9 +69,9 @@ def _read_view(context: QueryContext, wanted: AuditFilter, words: Mapping[str, s
         count=trail.count,
         last_hash=trail.last_hash,
         broken=trail.broken,
-        who=wanted.who,
-        what=wanted.what,
-        plan=wanted.plan,
+        who=audit_filter.who,
+        what=audit_filter.what,
+        plan=audit_filter.plan,
         older=f"/audit?{urlencode({**words, 'before': shown[-1].entry.seq})}" if len(newest) > _SHOWN else "",
         now=context.clock(),
     )

@@ -115,10 +115,10 @@ async def _page(
     return (await site.answers.get(key, make)).response(request)
 
 
-def _line(context: QueryContext, each: BudgetStatus, links: SpendLinks) -> BudgetLine:
-    scope, name = each.budget.scope, each.budget.name
+def _line(context: QueryContext, status: BudgetStatus, links: SpendLinks) -> BudgetLine:
+    scope, name = status.budget.scope, status.budget.name
     url = links.page() if scope is Scope.ALL else links.level(**{scope.value: name})
-    return BudgetLine(each, may_set(context, scope, name), url if each.spent.nanos else None)
+    return BudgetLine(status, may_set(context, scope, name), url if status.spent.nanos else None)
 
 
 def _scopes(context: QueryContext) -> tuple[str, ...]:

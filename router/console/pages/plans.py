@@ -324,23 +324,23 @@ def _approval_box(context: QueryContext, digest: str, frame: PageFrame) -> Marku
     return Markup() if found is None else draw_approval_box(_box(found), frame.csrf_token)
 
 
-def _box(found: PlanApprovals) -> ApprovalBox:
+def _box(plan_approvals: PlanApprovals) -> ApprovalBox:
     return ApprovalBox(
-        url=f"/plans/{found.digest}",
-        at_risk_usd=found.at_risk_usd,
-        needed=found.needed,
-        missing=found.missing,
-        approvers=found.approvers,
+        url=f"/plans/{plan_approvals.digest}",
+        at_risk_usd=plan_approvals.at_risk_usd,
+        needed=plan_approvals.needed,
+        missing=plan_approvals.missing,
+        approvers=plan_approvals.approvers,
         rows=tuple(
             ApprovalRow(a.approval.name, a.approval.at, a.until, a.approval.usd, a.state, a.approval.note)
-            for a in found.approvals
+            for a in plan_approvals.approvals
         ),
-        refusals=found.refusals,
-        may_approve=found.may_approve,
-        why_not=found.why_not,
-        remedy=found.remedy,
-        may_revoke=found.may_revoke,
-        is_given=found.is_given,
+        refusals=plan_approvals.refusals,
+        may_approve=plan_approvals.may_approve,
+        why_not=plan_approvals.why_not,
+        remedy=plan_approvals.remedy,
+        may_revoke=plan_approvals.may_revoke,
+        is_given=plan_approvals.is_given,
     )
 
 

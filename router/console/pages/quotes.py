@@ -347,17 +347,17 @@ def _result_url(task: TaskRow) -> str:
 
 async def _form_values(request: Request) -> dict[str, str]:
     """Return the fields of a form as text; of a file its text. A file that is none is named as ``NOT_TEXT``."""
-    found: dict[str, str] = {}
+    fields: dict[str, str] = {}
     async with request.form(max_files=1, max_fields=_MAX_FIELDS, max_part_size=_MAX_BODY) as form:
         for name, value in form.multi_items():
             if not isinstance(value, UploadFile):
-                found[name] = value.replace("\r\n", "\n")
+                fields[name] = value.replace("\r\n", "\n")
                 continue
             try:
-                found[name] = (await value.read()).decode("utf-8-sig")
+                fields[name] = (await value.read()).decode("utf-8-sig")
             except UnicodeDecodeError:
-                found[NOT_TEXT] = name
-    return found
+                fields[NOT_TEXT] = name
+    return fields
 
 
 def _with_zone(text: str) -> str:

@@ -148,13 +148,13 @@ class SignIn:
             return known[1]
         # The limiter belongs to the running event loop, so it is made inside it.
         self._threads = self._threads or CapacityLimiter(_THREADS)
-        found = await run_sync(self.store.access_tokens.find, secret, kind, now, limiter=self._threads)
+        token = await run_sync(self.store.access_tokens.find, secret, kind, now, limiter=self._threads)
         self._known.pop(key, None)
-        if found is not None:
+        if token is not None:
             while len(self._known) >= _MOST_KNOWN:
                 self._known.pop(next(iter(self._known)))
-            self._known[key] = (now, found)
-        return found
+            self._known[key] = (now, token)
+        return token
 
 
 def make_link(store: StateStore, subject: str, now: datetime) -> str:
