@@ -108,9 +108,11 @@ def train_undisturbed(folder: Path, steps: int, seed: int, environment: Mapping[
     return read_training_result(alone, steps)
 
 
-def find_differences(one: TrainingResult, other: TrainingResult) -> tuple[str, ...]:
+def find_differences(first: TrainingResult, second: TrainingResult) -> tuple[str, ...]:
     """Return the differences of two trainings, compared to the last bit; empty if there are none."""
-    found = [f"the losses of step {step}" for step in sorted(one.losses) if one.losses[step] != other.losses.get(step)]
-    if one.checkpoint.read_bytes() != other.checkpoint.read_bytes():
-        found.append("the state after the last step")
-    return tuple(found)
+    differences = [
+        f"the losses of step {step}" for step in sorted(first.losses) if first.losses[step] != second.losses.get(step)
+    ]
+    if first.checkpoint.read_bytes() != second.checkpoint.read_bytes():
+        differences.append("the state after the last step")
+    return tuple(differences)

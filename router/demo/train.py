@@ -203,16 +203,16 @@ class DemoCheckpoints:
         """Return the newest complete checkpoint, else the beginning. Torn or changed ones are renamed to ``.bad``."""
         for path in sorted(self._folder.glob("step-*.ckpt"), reverse=True) if self._folder else ():
             try:
-                found = Progress.unpacked(path.read_bytes())
+                progress = Progress.unpacked(path.read_bytes())
             except (OSError, ValueError, TypeError) as error:
                 print_line(f"skipped {path.name}: {error}")
                 with suppress(OSError):
                     path.rename(path.with_suffix(".bad"))
                 continue
-            if found.seed != seed:
-                raise TrainingOptionsError(f"{path} is of a training with --seed {found.seed}, not {seed}")
-            print_line(f"resumed at step {found.step} from {path.name}")
-            return found
+            if progress.seed != seed:
+                raise TrainingOptionsError(f"{path} is of a training with --seed {progress.seed}, not {seed}")
+            print_line(f"resumed at step {progress.step} from {path.name}")
+            return progress
         return Progress.fresh(seed)
 
     def asked(self, step: int, steps: int) -> bool:
@@ -331,11 +331,13 @@ class TrainingGang:
         except OSError as error:
             raise TrainingError(f"rank {rank} was lost {when}: {error}") from None
 
-    def add_up(self, step: int, mine: dict[int, tuple[float, Array]], asked: bool) -> tuple[float, Array, int, bool]:
+    def add_up(
+        self, step: int, mine: dict[int, tuple[float, Array]], save_requested: bool
+    ) -> tuple[float, Array, int, bool]:
         """Return loss, gradient, any rank's signal, and whether any was asked to save: the same on all ranks."""
         signalled, own = self._stop.signal, range(self.rank, SHARDS, self.ranks)
         if self.rank:
-            report = {"losses": [mine[shard][0] for shard in own], "signal": signalled, "asked": asked}
+            report = {"losses": [mine[shard][0] for shard in own], "signal": signalled, "asked": save_requested}
             with suppress(OSError):  # An error shows when this rank receives.
                 self._links[0].send(report, b"".join(mine[shard][1].tobytes() for shard in own))
             head, body = self._receive(0, f"in step {step}")
@@ -344,14 +346,14 @@ class TrainingGang:
             head, body = self._receive(rank, f"in step {step}")
             rows = zip(head["losses"], np.frombuffer(body).reshape(-1, SIZE), strict=True)
             mine |= dict(zip(range(rank, SHARDS, self.ranks), rows, strict=True))
-            signalled, asked = signalled or head["signal"], asked or head["asked"]
+            signalled, save_requested = signalled or head["signal"], save_requested or head["asked"]
         loss, gradient = 0.0, np.zeros(SIZE)
         for shard in range(SHARDS):
             loss, gradient = loss + mine[shard][0] / BATCH, gradient + mine[shard][1] / BATCH
         for link in self._links.values():
             with suppress(OSError):  # The lost rank will be missed in the next step.
-                link.send({"loss": loss, "signal": signalled, "asked": asked}, gradient.tobytes())
-        return loss, gradient, signalled, asked
+                link.send({"loss": loss, "signal": signalled, "asked": save_requested}, gradient.tobytes())
+        return loss, gradient, signalled, save_requested
 
 
 def train(options: argparse.Namespace, environment: Mapping[str, str]) -> int:

@@ -318,7 +318,7 @@ class _QuoteBuilder:
         ``menu`` is what the request gets: what it found beside its first choices is worth a try elsewhere too. A
         deadline for which there is no quote is left out.
         """
-        found: dict[int, SimulatedDeadline] = {}
+        simulated_deadlines: dict[int, SimulatedDeadline] = {}
         for hours in self.others_h:
             # The list shows minutes, and who asks for one of them gets this very deadline.
             deadline = ceil_minute(self.problem.after(hours))
@@ -326,8 +326,8 @@ class _QuoteBuilder:
             if problem.refused() is None:
                 seconds = round((deadline - self.start).total_seconds())
                 best = _QuoteBuilder(_enough(problem)).search(option_keys(menu))
-                found[seconds] = best.offered_by(seconds)
-        return found
+                simulated_deadlines[seconds] = best.offered_by(seconds)
+        return simulated_deadlines
 
     def _best_and_changes(
         self, ways: _ChoicesByKeys, sooner: Mapping[int, list[SimulatedDeadline]]

@@ -60,10 +60,10 @@ def page_of_plans(
 
     Plans of one moment are not torn apart where they fit a page.
     """
-    found = list_plans(context, count + 1, before, name)
-    if len(found) <= count:
-        return found, None
-    page = tuple(plan for plan in found[:count] if plan.as_of != found[count].as_of) or found[:count]
+    plans = list_plans(context, count + 1, before, name)
+    if len(plans) <= count:
+        return plans, None
+    page = tuple(plan for plan in plans[:count] if plan.as_of != plans[count].as_of) or plans[:count]
     return page, page[-1].as_of
 
 

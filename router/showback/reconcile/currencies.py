@@ -44,13 +44,13 @@ def convert_comparisons(
     return tuple(_convert_comparison(each, rates) for each in comparisons)
 
 
-def _convert_comparison(each: PriceComparison, rates: Mapping[str, ExchangeRate]) -> PriceComparison:
-    billed, metered = rates.get(each.currency), rates.get(each.metered_currency)
+def _convert_comparison(comparison: PriceComparison, rates: Mapping[str, ExchangeRate]) -> PriceComparison:
+    billed, metered = rates.get(comparison.currency), rates.get(comparison.metered_currency)
     if billed is not None:
-        each = replace(each, currency=billed.into, invoiced=_at_rate(each.invoiced, billed))
+        comparison = replace(comparison, currency=billed.into, invoiced=_at_rate(comparison.invoiced, billed))
     if metered is not None:
-        each = replace(each, metered_currency=metered.into, metered=_at_rate(each.metered, metered))
-    return each
+        comparison = replace(comparison, metered_currency=metered.into, metered=_at_rate(comparison.metered, metered))
+    return comparison
 
 
 def _convert(aggregate: FactAggregate, rate: ExchangeRate | None) -> FactAggregate:
