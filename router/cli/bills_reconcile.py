@@ -58,7 +58,9 @@ def reconcile(
         list[str] | None,
         typer.Option(metavar="EUR=1.08@DATE", help="Exchange rate to dollars; other currencies are kept apart."),
     ] = None,
-    most: Annotated[int, typer.Option(min=0, metavar="N", help="Rows without counterpart to show in the table.")] = 10,
+    max_rows: Annotated[
+        int, typer.Option("--most", min=0, metavar="N", help="Rows without counterpart to show in the table.")
+    ] = 10,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 if there are findings.")] = False,
     deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
     clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
@@ -106,7 +108,7 @@ def reconcile(
     elif output is LedgerFormat.CSV:
         console.write(text.as_csv(view), out)
     else:
-        console.write(text.as_table(view, most, console.screen(file=out)), out)
+        console.write(text.as_table(view, max_rows, console.screen(file=out)), out)
     return ExitCode.FAILURE if strict and view.findings else ExitCode.OK
 
 

@@ -157,7 +157,9 @@ def check(
             metavar="MONTH", help="Last closed month, such as 2026-10: corrections of later months are errors."
         ),
     ] = None,
-    most: Annotated[int, typer.Option(min=1, metavar="N", help="Findings to show per rule and column.")] = 20,
+    max_findings: Annotated[
+        int, typer.Option("--most", min=1, metavar="N", help="Findings to show per rule and column.")
+    ] = 20,
     output: Annotated[BillFormat, typer.Option("--output", "-o", help="Format.")] = BillFormat.TABLE,
 ) -> ExitCode:
     """Validate a FOCUS Cost and Usage file against the rules of FOCUS and of the ledger.
@@ -174,7 +176,7 @@ def check(
 
     closed_until = None if closed_through is None else _after(closed_through)
     with console.progress("reading"):
-        checked = check_file(file, closed_until, keep=most)
+        checked = check_file(file, closed_until, keep=max_findings)
     console.out(_as_json(checked) if output is BillFormat.JSON else _as_text(checked, str(file)))
     return ExitCode.FAILURE if checked.total else ExitCode.OK
 
