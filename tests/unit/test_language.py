@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.bench.code_figures import classes_named_twice, retired_words, words_in
+from tests.bench.code_figures import classes_named_twice, retired_words, vague_names, words_in
 from tests.support.repository import ROOT
 
 # Stored and public words stay: a field of quotes in JSON, and the name of a file in STEPFARE_HOME.
@@ -18,6 +18,10 @@ STORED = {
 
 def test_no_class_of_router_has_the_name_of_another() -> None:
     assert classes_named_twice(ROOT) == {}
+
+
+def test_what_leaves_a_function_is_named_for_what_it_is() -> None:
+    assert not vague_names(ROOT)
 
 
 def test_retired_words_are_gone() -> None:

@@ -6,7 +6,7 @@ import json
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Path, Query, Request
+from fastapi import APIRouter, Body, Path, Query, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -214,11 +214,13 @@ def _add_approvals(router: APIRouter, site: ConsoleSite) -> None:
         return _approvals(context, *_whole(context, name))
 
     @router.post("/{name}/approvals", summary="Approve a plan as who asks, by the rules of approvals", status_code=201)
-    def approve(request: Request, name: Name, asked: ApprovalAsked | None = None) -> ApprovalAnswer:
+    def approve(
+        request: Request, name: Name, approval: Annotated[ApprovalAsked | None, Body(title="Asked")] = None
+    ) -> ApprovalAnswer:
         context = site.asked_by(request)
         digest, plan = _whole(context, name, Permission.APPROVE_PLANS)
         rules, login = approval_rules(context.settings, context.store), context.identity.name
-        note = _note(asked)
+        note = _note(approval)
         approve_plan(context, rules, plan, digest, name=approver_name(rules, login), login=login, note=note)
         return _approvals(context, digest, plan)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Body, Query, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -118,10 +118,12 @@ def make_router(site: ConsoleSite) -> APIRouter:
     @router.post(
         "/quotes/{name}/acceptance", status_code=202, summary="Accept a quote: make its plan", response_model=TaskAnswer
     )
-    def accept(request: Request, name: str, asked: AcceptanceAsked | None = None) -> Response:
-        asked = asked or AcceptanceAsked()
-        ceiling = parse_amount(asked.ceiling_usd, "ceiling_usd") if asked.ceiling_usd else None
-        return accepted_task(submit_acceptance(site.asked_by(request), name, ceiling, later=asked.later))
+    def accept(
+        request: Request, name: str, acceptance: Annotated[AcceptanceAsked | None, Body(title="Asked")] = None
+    ) -> Response:
+        acceptance = acceptance or AcceptanceAsked()
+        ceiling = parse_amount(acceptance.ceiling_usd, "ceiling_usd") if acceptance.ceiling_usd else None
+        return accepted_task(submit_acceptance(site.asked_by(request), name, ceiling, later=acceptance.later))
 
     return router
 
