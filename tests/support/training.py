@@ -58,8 +58,9 @@ def train(*options: object, ranks: int = 1) -> str:
 
 
 def metrics(folder: Path) -> list[dict[str, Any]]:
-    """The lines of metrics.jsonl."""
-    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines() if line]
+    """The whole lines of metrics.jsonl, to which a process may be adding one."""
+    whole = (folder / "metrics.jsonl").read_text().rpartition("\n")[0]
+    return [json.loads(line) for line in whole.splitlines() if line]
 
 
 def losses(folder: Path) -> dict[int, float]:
