@@ -8,6 +8,9 @@ work that is left, of which the rest is that share of a run with the same hours 
 
     V(w, level) = min(C(w, level), B + L * sum over levels' of p(level' | level) V(w - T, level'))
 
+B and L are means over all runs, those that are done before among them; T is lost by those that go. B counts the work
+before a little dearer (``_DOUBT``): so well is the rest known.
+
 by window and level, with C the cheapest of the other variants. A short rest loses less than a long run with as many
 hours to lose: the cost is a little high. All other pools count as dear as the best of them, and so many changes count
 at most.

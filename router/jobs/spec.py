@@ -134,6 +134,9 @@ class MarketRule(Spec):
 
 
 _HOUR, _DAY = timedelta(hours=1), timedelta(days=1)
+#: The bounds of a job's ``confidence``.
+LEAST_CONFIDENCE: Final = 0.5
+MOST_CONFIDENCE: Final = 0.999
 _MOST_AN_HOUR: Final = 60
 _MOST_LOST: Final = 0.9  # share of the running time that interruptions may repeat
 
@@ -379,7 +382,7 @@ class Job(Spec):
     status: Status | None = None
     earliest_start: Instant | None = Field(default=None, description="At most 366 days after planning.")
     deadline: Instant | None = Field(default=None, description="At most 366 days after planning.")
-    confidence: Annotated[Number, Field(ge=0.5, le=0.999)] = Field(
+    confidence: Annotated[Number, Field(ge=LEAST_CONFIDENCE, le=MOST_CONFIDENCE)] = Field(
         default=0.95, description="How sure the deadline must hold."
     )
     late: Literal["never", "allowed"] = Field(

@@ -14,7 +14,7 @@ from pricing.places import RegionId
 from router.jobs.limits import Limits
 from router.jobs.quantities import Moment
 from router.jobs.run_policy import RunPolicy
-from router.jobs.spec import Job
+from router.jobs.spec import LEAST_CONFIDENCE, Job
 from router.planning.document.restricted_limits import limits_digest
 from router.planning.find.candidate import Candidate, steps_to_do
 from router.planning.find.candidates import CandidateFinder, DroppedListing, no_offer_reason
@@ -39,7 +39,6 @@ from router.spot.venues import (
 )
 
 _REASONS: Final = 4
-_LEAST_SURE: Final = 0.5  # confidence with which gangs are looked for that are less sure than their job asks
 _MENUS_TRIED: Final = 32  # regions tried in turn until all options of a choice are linked
 OptionObservations = Callable[[Sequence[QuoteOption]], Mapping[str, PoolObservation]]
 
@@ -98,8 +97,7 @@ class QuoteProblem:
         self.steps = steps_to_do(ask.job, running=False)
         self.candidates, self.dropped = find_for_plan(market_inputs.finder, self.job)
         hours = (self.start, max(self.start, ask.deadline))
-        offered = (*self.candidates, *self._unsure_candidates())
-        self.venues = build_quote_options(self.job, offered, market_inputs.limits, hours)
+        self.venues = self._options_of(self.job, self.candidates, self.dropped)
         self.untold = tuple(filter(None, (unquotable_reason(c, hours) for c in self.candidates)))
         self.horizon_s = 0
         self.least_steps = self.steps
@@ -107,14 +105,21 @@ class QuoteProblem:
         self._policies: dict[tuple[str, ...], FullInfoPolicy] = {}
         self._linked: dict[tuple[RegionId, RegionId], bool] = {}
 
-    def _unsure_candidates(self) -> tuple[Candidate, ...]:
-        """Return the gangs that a plan does not take as sure as the job asks; scenarios show how sure a quote is."""
-        if all(drop.code != TOO_RISKY for drop in self.dropped):
-            return ()
-        unsure = self.job.model_copy(update={"confidence": _LEAST_SURE})
-        sure = {c.key for c in self.candidates}
-        found = find_for_plan(self.market_inputs.finder, unsure)[0]
-        return tuple(c for c in found if c.fallback is not None and c.key not in sure)
+    def _options_of(
+        self, job: Job, candidates: Sequence[Candidate], dropped: Sequence[DroppedListing]
+    ) -> tuple[QuoteOption, ...]:
+        """Return the options of the job, gangs among them that a plan does not take as sure as the job asks.
+
+        Scenarios show how sure a quote is on those; each has a fallback.
+        """
+        offered = list(candidates)
+        if any(drop.code == TOO_RISKY for drop in dropped):
+            unsure = job.model_copy(update={"confidence": LEAST_CONFIDENCE})
+            sure = {c.key for c in candidates}
+            gangs = find_for_plan(self.market_inputs.finder, unsure)[0]
+            offered += [c for c in gangs if c.fallback is not None and c.key not in sure]
+        hours = (self.start, max(self.start, self.ask.deadline))
+        return build_quote_options(job, offered, self.market_inputs.limits, hours)
 
     @property
     def window_h(self) -> float:
@@ -128,10 +133,7 @@ class QuoteProblem:
     def again(self, **changes: object) -> tuple[QuoteOption, ...]:
         """Return the options of the job with some fields changed."""
         job = self.job.model_copy(update=changes)
-        hours = (self.start, max(self.start, self.ask.deadline))
-        return build_quote_options(
-            job, find_for_plan(self.market_inputs.finder, job)[0], self.market_inputs.limits, hours
-        )
+        return self._options_of(job, *find_for_plan(self.market_inputs.finder, job))
 
     def refused(self) -> Refused | None:
         """Return why there can be no quote; None where there can."""

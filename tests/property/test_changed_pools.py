@@ -86,7 +86,7 @@ def test_dearer_pools_are_gone_to_less(price_ratio: float) -> None:
 @pytest.mark.parametrize("hazard", HAZARDS.values(), ids=HAZARDS)
 @pytest.mark.parametrize("work", [8.0, 24.0])
 def test_how_often_it_leaves_and_is_interrupted(hazard: Hazard, work: float) -> None:
-    """Where nearly all levels are worth leaving, as many leave as see three interruptions before they are done."""
+    """The table's probability of three interruptions before the end is that of single lives; no more runs leave."""
     run = replace(ALONE, work=work)
     figures = figures_of(run, hazard, np.array([LONGEST]))
     found = expect_changes(figures, hazard, None, ALIKE)

@@ -264,3 +264,14 @@ def test_more_confidence_never_costs_less(accelerators: str, allow: str, deadlin
         (placed,) = the_plan(job).jobs
         costs.append(round(placed.cost_usd.dollars(), 4))
     assert costs == sorted(costs)
+
+
+def test_the_cost_of_a_rule_says_where_it_lies_behind_the_same_gang() -> None:
+    """Without residency the gang stays where it is, but may leave a bad pool for others."""
+    plan = the_plan(a_file("A100-80GB:16", 36_000, "EU", 100, deadline="+60h"))
+    (job,) = plan.jobs
+    (cost,) = (cost for cost in job.constraint_costs if cost.rule == "residency")
+    assert cost.saving_usd.nanos > 0
+    line = plan.lines[0]
+    assert cost.instead.startswith(f"{line.cloud}/{line.region}/{line.instance_type}/spotx16, done")
+    assert cost.instead.endswith(", with all pools to go on in")

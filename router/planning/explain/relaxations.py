@@ -121,20 +121,21 @@ _MOST_REGIONS: Final = 8  # that are tried alone
 
 
 def _one_region_more(
-    here: JobContext, anywhere: Job, fresh: Sequence[Candidate], finder: CandidateFinder
+    here: JobContext, free_job: Job, fresh: Sequence[Candidate], finder: CandidateFinder
 ) -> SingleRun | None:
     """Return the best run where one region alone is allowed, of the cheapest with all allowed; None if none fits.
 
-    With one region allowed no pool or fallback of others is behind its gangs, so that it may cost more, or not fit.
+    ``free_job`` may run anywhere, on ``fresh`` gangs. With one region allowed no pool or fallback of others is behind
+    its gangs, so that it may cost more, or not fit.
     """
     best: SingleRun | None = None
     for _ in range(_MOST_REGIONS):
-        hoped = best_single_run(here, fresh)
-        if hoped is None or (best is not None and best.cost <= hoped.cost):
+        cheapest = best_single_run(here, fresh)
+        if cheapest is None or (best is not None and best.cost <= cheapest.cost):
             break
-        region = hoped.candidate.region
+        region = cheapest.candidate.region
         residency = Residency.model_validate({"allow": [str(region)]})
-        alone = anywhere.model_copy(update={"residency": residency})
+        alone = free_job.model_copy(update={"residency": residency})
         run = best_single_run(here, [c for c in find_for_plan(finder, alone)[0] if c.provisionable])
         if run is not None and (best is None or run.cost < best.cost):
             best = run
@@ -409,15 +410,11 @@ def constraint_costs(
     A rule whose absence saves less than a cent costs zero and says so.
     """
     costs: list[ConstraintCost] = []
-    job = here.job
+    job, had = here.job, frozenset(c.key for c in candidates)
     if job.residency.allow or job.residency.deny:
-        residency = _cost_of(here, "residency", cost, _provisionable(finder, without_residency(job)), None)
-        if any(residency.instead.startswith(f"{c.key},") for c in candidates):
-            # What is behind a gang counts, too: the pools that it may leave for, and its fallback.
-            residency = replace(residency, instead=f"{residency.instead}, with all pools to go on in")
-        costs.append(residency)
+        costs.append(_cost_of(here, "residency", cost, _provisionable(finder, without_residency(job)), None, had=had))
     if rules_by_placement(job, dropped):
-        costs.append(_cost_of(here, "placement", cost, _provisionable(finder, without_placement(job)), None))
+        costs.append(_cost_of(here, "placement", cost, _provisionable(finder, without_placement(job)), None, had=had))
     if job.data is not None and job.data.egress_cap is not None:
         costs.append(_cost_of(here, "egress cap", cost, _provisionable(finder, without_egress_cap(job)), None))
     if here.mates_region is not None:
@@ -445,8 +442,12 @@ def _cost_of(
     candidates: Sequence[Candidate],
     slots: Sequence[Slot] | None,
     deadline: datetime | None = None,
+    had: frozenset[str] = frozenset(),
 ) -> ConstraintCost:
-    """Return the cost of a rule; ``deadline`` is the one whose absence is priced, None for any other rule."""
+    """Return the cost of a rule; ``deadline`` is the one whose absence is priced, None for any other rule.
+
+    ``had`` are the gangs that the job has with the rule, too: without it all pools are behind them.
+    """
     best = best_single_run(here, candidates, slots, below=cost)
     if best is None or (cost - best.cost).nanos < NANOS_PER_CENT:
         return ConstraintCost(rule, Usd(0), "")
@@ -455,6 +456,8 @@ def _cost_of(
         return ConstraintCost(rule, Usd(0), "")
     # Under the guard the end is what is reserved: without a deadline the run may wait longer for spot.
     instead = f"{best.candidate.key}, with no fallback to keep it" if keeps_it else place_and_finish(best)
+    if best.candidate.key in had:
+        instead += ", with all pools to go on in"
     return ConstraintCost(rule, cost - best.cost, instead)
 
 

@@ -18,7 +18,7 @@ from pricing.places import Market
 from pricing.problems import InvalidInputError
 from pricing.risk import TOLD_HOURS
 from router.jobs.quantities import Moment
-from router.jobs.spec import Job
+from router.jobs.spec import LEAST_CONFIDENCE, MOST_CONFIDENCE, Job
 from router.planning.document.plan import JobSummary, Line, Plan
 from router.planning.document.plan_facts import main_placement
 from router.planning.estimate.gang_estimates import EstimateInputs, costing_problem, whole_run, whole_usd
@@ -30,7 +30,6 @@ from router.planning.what_if.what_if import Change, ConfidenceChange, DeadlineCh
 
 _HOUR: Final = timedelta(hours=1)
 _POINT: Final = 0.01
-_LEAST_CONFIDENCE, _MOST_CONFIDENCE = 0.5, 0.999
 ChangeKind = Literal["none", "deadline", "confidence", "interruptions"]
 _Parts = tuple[tuple[str, str, str, str, str, int], ...]
 
@@ -135,7 +134,7 @@ def _changed_cases(here: _PlannedGang, hazard: Hazard | None) -> Iterator[GangCa
         for value, by in (("+1h", _HOUR), ("-1h", -_HOUR)):
             yield here.evaluate("deadline", value, DeadlineChange(job.name, by))[0]
         for by_points in (_POINT, -_POINT):
-            confidence = min(max(round(job.confidence + by_points, 6), _LEAST_CONFIDENCE), _MOST_CONFIDENCE)
+            confidence = min(max(round(job.confidence + by_points, 6), LEAST_CONFIDENCE), MOST_CONFIDENCE)
             if confidence != job.confidence:
                 yield here.evaluate("confidence", f"{confidence:g}", ConfidenceChange(job.name, confidence))[0]
     for end in (InterruptionChange("low"), InterruptionChange("high")):
