@@ -72,10 +72,13 @@ def expect_changes(
     there = ratio / others.price_ratio
     stays = values = _cheapest(figures, None if price_ratio is None else there)
     least = _usd(stays, there) - _LITTLE
-    for _ in range(_CHANGES - 1):
-        gone = begun + remaining_shares * rest.interpolate(values @ onward.T)
-        values = np.where(rest.possible & (_usd(gone, there) < least), gone, stays)
     gone = begun + remaining_shares * rest.interpolate(values @ onward.T)
+    for _ in range(_CHANGES - 1):
+        goes = rest.possible & (_usd(gone, there) < least)
+        if not goes.any():
+            break
+        values = np.where(goes, gone, stays)
+        gone = begun + remaining_shares * rest.interpolate(values @ onward.T)
     gone[_SPOT] += (others.price_ratio - 1) * (gone[_SPOT] - begun[_SPOT])
     best = _cheapest(figures, price_ratio)
     goes = rest.possible & (_usd(gone, ratio) < _usd(best, ratio) - _LITTLE)

@@ -137,8 +137,14 @@ _HOUR, _DAY = timedelta(hours=1), timedelta(days=1)
 #: The bounds of a job's ``confidence``.
 LEAST_CONFIDENCE: Final = 0.5
 MOST_CONFIDENCE: Final = 0.999
+_SHOWN: Final = 5e-4  # half of the last digit shown: what reads as the confidence that a job asks is as sure
 _MOST_AN_HOUR: Final = 60
 _MOST_LOST: Final = 0.9  # share of the running time that interruptions may repeat
+
+
+def is_less_sure(probability: float | None, confidence: float) -> bool:
+    """Return whether a job's probability to be on time is below its confidence; not where it has no deadline."""
+    return probability is not None and probability < confidence - _SHOWN
 
 
 def _most(longest: timedelta) -> Callable[[timedelta | None], timedelta | None]:

@@ -25,14 +25,14 @@ from router.planning.document.costing import lines_of, moves_of
 from router.planning.document.fair_share import team_standings
 from router.planning.document.inputs import LimitSource, plan_inputs
 from router.planning.document.plan import VALID_FOR, Line, Plan, PlanCarbon, PlanStatus
-from router.planning.document.plan_facts import is_less_sure
 from router.planning.document.plan_usage import PlanUsage
 from router.planning.document.usage_totals import egress_used, limits_used, month_of, orders_cost, teams_used
 from router.planning.explain.shadow_prices import shadow_prices
 from router.planning.explain.summary import summarise
 from router.planning.find.candidate import Candidate, steps_to_do
-from router.planning.find.candidates import CandidateFinder, DroppedListing, no_offer_reason
+from router.planning.find.candidates import CandidateFinder
 from router.planning.find.derived_placement import Found, find_for_plan, planned_type
+from router.planning.find.dropped_listings import DroppedListing, no_offer_reason
 from router.planning.improve.early_starts import start_early
 from router.planning.improve.late_jobs import JobOrder, LatePlan, may_be_late, order_problem, plan_late_jobs
 from router.planning.improve.split_jobs import CONFIDENCE, replan_jobs, unsplit_jobs, without_jobs
@@ -40,9 +40,8 @@ from router.planning.improve.stability import keep_previous
 from router.planning.improve.stay_put import keep_places
 from router.planning.improve.stays import keep_running
 from router.planning.problem.dominance import drop_dominated
-from router.planning.problem.on_time import on_time_probability_of
+from router.planning.problem.on_time import unsure_jobs
 from router.planning.problem.problem import PlacementProblem, last_use, make_slots, most_starts, window
-from router.planning.problem.schedule import ScheduledRun
 from router.planning.problem.shared_limits import LimitUse, UseCounter, binding_limits, limit_amounts
 from router.planning.program.column_generation import (
     MAX_FULL_SHARES,
@@ -208,7 +207,7 @@ def _plan_jobs(
         run.progress(f"filtering {len(request.book.offers):,} offers for {len(jobs)} jobs")
         planning_input = _build_problem(run, jobs, tightened_confidence, order)
         answer = _search(run, planning_input)
-        short = _short_of_confidence(jobs, answer.runs) if request.confidence_rounds else ()
+        short = unsure_jobs(jobs, answer.runs) if request.confidence_rounds else ()
         if not short:
             break
         enough = request.gap if answer.gap <= request.gap else answer.gap + request.gap
@@ -231,7 +230,7 @@ def _plan_jobs(
         tightened = _build_problem(run, jobs, tightened_confidence, order)
         replanned = replan_jobs(answer, tightened.problem, short, search)
         repaired = [] if on_one_offer is None else [on_one_offer]
-        if replanned is not None and not _short_of_confidence(jobs, replanned.runs):
+        if replanned is not None and not unsure_jobs(jobs, replanned.runs):
             repaired.append(PlannedJobs(tightened, replanned))
         cheapest = min(repaired, key=lambda planned: planned.answer.gap, default=None)
         if cheapest is not None and cheapest.answer.gap <= enough:
@@ -442,8 +441,10 @@ def _reaches(answer: PlacementSolution, gap: float) -> bool:
 
 def _by_columns(run: PlanningRun, problem: PlacementProblem) -> PlacementSolution:
     """Return the answer by columns, which are improved and started early in their own search."""
-    answer = solve_by_columns(problem, run.search, run.request.gap, run.progress)
-    if run.request.limits.maintenance:
+    request = run.request
+    keeps_confidence = request.confidence_rounds > 0
+    answer = solve_by_columns(problem, run.search, request.gap, run.progress, keeps_confidence=keeps_confidence)
+    if request.limits.maintenance:
         # Pieces between two windows are no single runs, which alone are started early there.
         answer = with_holdings(answer, compacted(problem, answer.holdings))
     return answer
@@ -499,12 +500,6 @@ def _search_wider(
     again = formulate(wide)
     better = better_answer(answer, solve_in_stages(wide, again, effort, gap, _WIDER), complete=complete)
     return better, again if better.problem is wide else formulation
-
-
-def _short_of_confidence(jobs: Sequence[Job], runs: Mapping[str, tuple[ScheduledRun, ...]]) -> tuple[Job, ...]:
-    """Return the jobs whose probability of being on time is below their confidence."""
-    placed = ((job, runs.get(job.name, ())) for job in jobs)
-    return tuple(job for job, own in placed if is_less_sure(on_time_probability_of(job, own), job.confidence))
 
 
 def _assemble_plan(run: PlanningRun, late_plan: LatePlan) -> Plan:

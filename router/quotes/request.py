@@ -17,8 +17,9 @@ from router.jobs.run_policy import RunPolicy
 from router.jobs.spec import LEAST_CONFIDENCE, Job
 from router.planning.document.restricted_limits import limits_digest
 from router.planning.find.candidate import Candidate, steps_to_do
-from router.planning.find.candidates import CandidateFinder, DroppedListing, no_offer_reason
+from router.planning.find.candidates import CandidateFinder
 from router.planning.find.derived_placement import find_for_plan
+from router.planning.find.dropped_listings import DroppedListing, no_offer_reason
 from router.planning.find.gang_rates import TOO_RISKY
 from router.planning.find.transfers import checkpoint_transfer, transfer_usd
 from router.quotes.quote import LimitsPlan, QuoteLimits, Refused, Somewhere

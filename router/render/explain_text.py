@@ -7,7 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 from pricing.carbon import GRAMS_PER_TONNE
-from pricing.money import Usd
+from pricing.money import ZERO, Usd
 from pricing.units import format_count, to_percent
 from router.planning.document.plan import Alternative, JobSummary, Line, LineFallback, Plan
 from router.planning.document.plan_facts import main_placement
@@ -241,23 +241,28 @@ def _lines(lines: list[Line], screen: Screen, *, due: bool) -> str:
     if share < 0.9999:
         speed += f"; time is reserved at {first.on_time_steps_per_hour:,.5g} steps/h so that the deadline holds"
     notes = [speed, f"{describe_price_date(first.price_as_of)}: {first.price_source}"]
-    notes += [describe_fallback(each, due=due) for each in behind]
+    orders = {key: f.cost_usd for key, f in _by_place([line for line in lines if line.kind == "order"]).items()}
+    notes += [describe_fallback(f, orders.get(key, ZERO), due=due) for key, f in _by_place(lines).items()]
     return "\n".join([text, *(wrap_text(note, "  ") for note in notes)])
 
 
 def merged_fallbacks(lines: Sequence[Line]) -> list[LineFallback]:
     """Return each fallback of the lines once, with the hours and dollars of all of them."""
-    found: dict[tuple[str, str, str], list[LineFallback]] = {}
+    return list(_by_place(lines).values())
+
+
+def _by_place(lines: Sequence[Line]) -> dict[tuple[str, str, str], LineFallback]:
+    fallbacks: dict[tuple[str, str, str], list[LineFallback]] = {}
     for f in (line.fallback for line in lines if line.fallback is not None):
-        found.setdefault((f.cloud, f.region, f.instance_type), []).append(f)
-    return [
-        replace(
+        fallbacks.setdefault((f.cloud, f.region, f.instance_type), []).append(f)
+    return {
+        place: replace(
             same[0],
             hours=sum((f.hours for f in same), Fraction(0)),
             cost_usd=Usd.total(f.cost_usd for f in same),
         )
-        for same in found.values()
-    ]
+        for place, same in fallbacks.items()
+    }
 
 
 def _alternatives(job: JobSummary, screen: Screen) -> str:

@@ -33,8 +33,8 @@ def worth_text(worth: GangWorth, screen: Screen = PLAIN) -> str:
         header = ("IF", "COST", "MORE", "FALLBACK", "SURE", "UNTIL")
         parts.append(format_table(header, rows, _RIGHT, {}, screen))
         legend = (
-            "UNTIL: when the time that it needs to be so sure ends, of which a plan reserves whole slots; lower and "
-            "upper end: of the 80 % interval of its interruptions; as planned, far worse pools count as well"
+            "UNTIL: when the time ends that is reserved for it, in whole slots in a plan; SURE: to be done by then; "
+            "lower and upper end: of the 80 % interval of its interruptions; as planned, far worse pools count as well"
         )
         parts.append(wrap_text(legend, "  "))
     refused = [case for case in (worth.planned, *worth.changed) if case.figures is None]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pricing.money import Usd
+from pricing.money import ZERO, Usd
 from pricing.places import mixes_simulated_and_real
 from pricing.units import format_count
 from router.planning.document.plan import (
@@ -258,10 +258,10 @@ def _footnotes(plan: Plan) -> list[str]:
 _LEAST_TOLD = 0.005  # of runs, below which a share is not rounded
 
 
-def describe_fallback(fallback: LineFallback, *, due: bool) -> str:
+def describe_fallback(fallback: LineFallback, ordered: Usd, *, due: bool) -> str:
     """Return the on-demand gang behind a spot line, how often it is needed, and what that is expected to cost.
 
-    ``due``: the job has a deadline.
+    ``ordered`` is what of its cost the plan counts to the orders. ``due``: the job has a deadline.
     """
     where = f"{fallback.machines}x {fallback.instance_type} in {fallback.cloud}/{fallback.zone or fallback.region}"
     cause = "the pool fails too often" + (" or no more time is left for spot" if due else "")
@@ -269,6 +269,8 @@ def describe_fallback(fallback: LineFallback, *, due: bool) -> str:
     often = f"{fallback.probability:.0%}" if fallback.probability >= _LEAST_TOLD else "under 1%"
     words += f"{often} of runs; {float(fallback.hours):,.2f} h expected, "
     words += f"{format_usd(fallback.cost_usd)} of the cost, at {format_usd(Usd(fallback.usd_per_hour.nanos))} an hour"
+    if ZERO < ordered < fallback.cost_usd:
+        words += f"; the plan counts {format_usd(ordered)} of it to the orders, the rest to the outlook"
     if fallback.refusal_probability:
         words += f"; taken to be refused {fallback.refusal_probability:.0%} of the times, which nobody measured"
     return words

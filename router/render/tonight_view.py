@@ -8,10 +8,11 @@ from datetime import datetime
 
 from pricing.money import ZERO, Usd
 from pricing.units import format_count
+from router.jobs.spec import is_less_sure
 from router.planning.document.cost_terms import add_terms
 from router.planning.document.limit_peaks import LimitPeak, limit_peaks
 from router.planning.document.plan import JobSummary, Line, Plan, Unplaced
-from router.planning.document.plan_facts import is_less_sure, main_placement
+from router.planning.document.plan_facts import main_placement
 from router.planning.document.plan_json import plan_content
 from router.planning.document.plan_usage import JobCostTerms, TeamUsage
 from router.planning.document.usage_totals import end_of_month

@@ -12,7 +12,8 @@ from router.jobs.spec import Job
 from router.planning import planner
 from router.planning.document.plan import Plan
 from router.planning.find.candidate import Candidate
-from router.planning.find.candidates import DroppedListing, candidates_for
+from router.planning.find.candidates import candidates_for
+from router.planning.find.dropped_listings import DroppedListing
 from router.planning.planner import PlanRequest, make_plan
 from router.planning.problem.problem import PlacementProblem
 from router.planning.program.effort import Effort

@@ -23,6 +23,7 @@ from router.prices.books import load_book
 from router.quotes.quote_json import quote_from_json, quote_to_json
 from router.quotes.statistics import mean_error
 from router.render import explain_text, quote_text
+from router.render.tables import format_usd
 from tests.support.asked_quotes import a_quote, by, dollars, refused
 from tests.support.night import NOW
 from tests.support.scenes import NORTH, NORTH_SPOT, SOUTH, a_job, plan_of
@@ -132,6 +133,10 @@ def test_explain_says_how_many_interruptions_are_expected_and_why_it_falls_back(
     assert "od where the pool fails too often: in" in text
     text = " ".join(explain_text.job_text(due, "made-up").split())
     assert "od where the pool fails too often or no more time is left for spot: in" in text
+    ordered = Usd.total(x.fallback.cost_usd for x in due.lines if x.fallback is not None and x.kind == "order")
+    assert f"the plan counts {format_usd(ordered)} of it to the orders, the rest to the outlook" in text
+    bought = [x for x in due.lines if x.kind == "order"]
+    assert due.orders_usd == Usd.total(x.cost_usd for x in bought)
 
 
 def test_a_quote_says_how_well_its_mean_is_known() -> None:

@@ -14,10 +14,12 @@ import pytest
 
 from pricing.money import Usd
 from pricing.offers import Offer
+from pricing.places import Market
 from router.app.plan import PlanOptions, plan_request
 from router.jobs.spec import Job, MarketRule
 from router.planning.document.plan import Plan, Relaxation
 from router.planning.document.plan_schema import plan_schema_text
+from router.planning.find.candidates import CandidateFinder
 from router.planning.planner import PlanRequest, make_plan
 from router.render.plan_text import table
 from router.render.tables import format_usd
@@ -336,3 +338,31 @@ def test_a_stated_placement_that_nothing_satisfies_can_be_given_up() -> None:
     reason = plan.unplaced[0].reason
     assert reason.startswith("no offer passes the job's rules: placement drops 1 (gcp/lake-1/a9-highgpu-8g/on_demand: ")
     assert kept(request, plan, "a") == ["placement none"]
+
+
+def test_what_a_rule_costs_does_not_depend_on_spot_gangs_that_cost_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The search without a rule looks at no spot gang whose steps alone cost as much as the job with it."""
+    nightly = ROOT / "examples" / "nightly"
+    files = [str(nightly / f"{name}.yaml") for name in ("llama3-70b-sft-code", "qwen3-30b-math", "flux-product-shots")]
+    request = plan_request(files, "embedded", None, NOW, PlanOptions()).request
+    looked: list[tuple[int, int]] = []
+    find = CandidateFinder.find
+
+    def all_gangs(finder: CandidateFinder, job: Job, **bounds: Any) -> Any:
+        found = find(finder, job, **{**bounds, "below": None})
+        if bounds.get("below") is not None:
+            near = find(finder, job, **bounds)[0]
+            looked.append((len(near), len(found[0])))
+            by_key = {c.key: c for c in found[0]}
+            assert all(by_key[c.key] == c for c in near)
+            left_out = by_key.keys() - {c.key for c in near}
+            least = bounds["below"].dollars() * 0.999
+            assert all(by_key[k].market is Market.SPOT for k in left_out)
+            assert all(by_key[k].expected_usd(job.steps) >= least for k in left_out)
+        return found
+
+    plan = make_plan(request)
+    monkeypatch.setattr(CandidateFinder, "find", all_gangs)
+    assert make_plan(request) == plan
+    assert len(looked) >= len(files)
+    assert any(few < many for few, many in looked)

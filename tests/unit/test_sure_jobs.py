@@ -9,22 +9,27 @@ from pathlib import Path
 import pytest
 
 from router.app.plan import PlanOptions, plan_request
+from router.planning.columns.search import solve_by_columns
 from router.planning.document.plan import Plan
 from router.planning.improve.split_jobs import replan_jobs
 from router.planning.planner import PlanRequest, make_plan
+from router.planning.problem.on_time import unsure_jobs
 from router.planning.program.effort import Effort
 from router.planning.program.solver import PulpSolver
 from router.planning.rules.load import load_of
+from router.prices.books import load_book
 from router.render import plan_text
+from tests.bench.nights import realistic_night
 from tests.support.checker import check_plan
 from tests.support.committed_instances import committed_seeds, make_committed_instance
 from tests.support.instances import make_instance
 from tests.support.repository import ROOT
-from tests.support.scenes import answer_of
+from tests.support.scenes import answer_of, problem_of
 from tests.support.solved_instances import request_of as made_up_request
 
 FIELD = ROOT.parent / "shared" / "field"
 NOW = datetime(2026, 11, 23, tzinfo=UTC)
+NIGHT = datetime(2026, 11, 21, 18, tzinfo=UTC)
 SHOWN = 5e-4  # a probability is shown to a tenth of a point
 
 
@@ -104,3 +109,25 @@ def test_with_committed_spend_a_job_is_not_placed_again_alone() -> None:
     seed = committed_seeds(1)[0]
     answer = answer_of(made_up_request(make_committed_instance(seed), gap=0.05, resolve_limits=0))
     assert replan_jobs(answer, answer.problem, answer.problem.jobs, Effort(PulpSolver(), timedelta(minutes=1))) is None
+
+
+@pytest.mark.parametrize(("seed", "is_repaired"), [(4, True), (25, True), (1, False)])
+def test_columns_put_unsure_jobs_on_one_offer_within_the_gap(seed: int, is_repaired: bool) -> None:
+    """Where another job would be left out for it, the plan stays as it is, and planning goes on from there."""
+    night = realistic_night(14, seed, NIGHT)
+    request = PlanRequest(night.jobs, load_book("embedded"), night.limits, NIGHT, gap=0.05, resolve_limits=0)
+    problem = problem_of(replace(request, compact_jobs=0))
+    steps: list[str] = []
+    plain = solve_by_columns(problem, Effort(PulpSolver("highs"), timedelta(minutes=10)), request.gap, steps.append)
+    effort = Effort(PulpSolver("highs"), timedelta(minutes=10))
+    sure = solve_by_columns(problem, effort, request.gap, steps.append, keeps_confidence=True)
+    unsure = unsure_jobs(problem.jobs, plain.runs)
+    assert len(unsure) == 1
+    assert "1 job on one offer again, to be as sure as asked" in steps
+    assert sure.rank == plain.rank
+    assert sure.bound_usd == plain.bound_usd
+    assert sure.gap <= request.gap
+    assert (sure.runs == plain.runs) is not is_repaired
+    assert unsure_jobs(problem.jobs, sure.runs) == (() if is_repaired else unsure)
+    if is_repaired:
+        assert len({run.candidate.key for run in sure.runs[unsure[0].name]}) == 1

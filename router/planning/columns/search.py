@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from pricing.units import format_count
 from router.jobs.spec import Job
 from router.planning.columns.column import Column, run_column
 from router.planning.columns.dive import dive
@@ -26,6 +27,7 @@ from router.planning.columns.table import Floats, Table, build_table
 from router.planning.columns.whole import PlanTotals, WholePlan
 from router.planning.columns.windows import WindowChooser
 from router.planning.columns.worth import EndedRelaxation
+from router.planning.problem.on_time import unsure_jobs
 from router.planning.problem.problem import PlacementProblem
 from router.planning.problem.schedule import SlotHold, runs_of
 from router.planning.program.effort import Effort
@@ -96,11 +98,14 @@ class _SlotSearch:
     slack: float
 
 
-def solve_by_columns(problem: PlacementProblem, effort: Effort, gap: float, progress: Progress) -> PlacementSolution:
+def solve_by_columns(
+    problem: PlacementProblem, effort: Effort, gap: float, progress: Progress, *, keeps_confidence: bool = False
+) -> PlacementSolution:
     """Return the plan of many jobs, with a bound over all schedules.
 
-    The same problem gives the same plan, unless the clock of ``effort`` cuts in; then a cut names the phase. A cut
-    names it too where the solver fails; the plan is then the best one before.
+    With ``keeps_confidence`` jobs that several offers leave less sure than they ask go to one, where that leaves out
+    no more jobs and costs no more than the gap. The same problem gives the same plan, unless the clock of ``effort``
+    cuts in; then a cut names the phase. A cut names it too where the solver fails; the plan is then the best before.
     """
     placeable = _placeable(problem, effort)
     table = build_table(replace(problem, jobs=placeable))
@@ -109,7 +114,7 @@ def solve_by_columns(problem: PlacementProblem, effort: Effort, gap: float, prog
     search: _Search | None = None
     try:
         search = _Search(table, effort, gap, progress)
-        state = search.run()
+        state = search.run(keeps_confidence=keeps_confidence)
     except SolverFailedError as error:
         progress(f"the solver failed: {error}")
         effort.failed(PHASE)
@@ -195,9 +200,10 @@ class _Search:
         self.tried = np.zeros(len(table.jobs), dtype=np.int64)
         self.tried_by_slots = np.zeros(len(table.jobs))
         self._seen: set[tuple[object, ...]] = set()
+        self._unsplit: frozenset[int] = frozenset()  # jobs that are to be on one offer
         self.best: WholePlan | None = None
 
-    def run(self) -> _State:
+    def run(self, *, keeps_confidence: bool) -> _State:
         table, relaxer = self.table, self.relaxer
         relaxer.start()
         _, bound = relaxer.over_runs(self.gap * PART_OF_GAP, _RUN_ROUNDS)
@@ -216,7 +222,32 @@ class _Search:
         self.best = state.plan
         if state.plan.left_out != state.counted:  # the last improvement placed one more job
             state = self._improve(self._with_jobs_left_out(state))
+        if keeps_confidence:
+            state = self._unsplit_unsure(state)
         return replace(state, plan=self._early(self._stayed(state)))
+
+    def _unsplit_unsure(self, state: _State) -> _State:
+        """Return the plan with each job on one offer that several leave less sure than it asks.
+
+        The bound holds as before. Where the plan would leave out more jobs or miss the gap by more, it stays.
+        """
+        unsure = self._unsure(state.plan)
+        if not unsure:
+            return state
+        self.progress(f"{format_count(len(unsure), 'job')} on one offer again, to be as sure as asked")
+        most = self.gap if state.gap <= self.gap else state.gap + self.gap
+        self._unsplit |= unsure
+        columns = [None if job in unsure else column for job, column in enumerate(state.plan.columns)]
+        better = self._improve(self._place_more(replace(state, plan=self.totals.plan(columns))))
+        is_enough = better.plan.left_out == state.plan.left_out and better.gap <= most
+        return better if is_enough and not self._unsure(better.plan) else state
+
+    def _unsure(self, plan: WholePlan) -> frozenset[int]:
+        """Return the jobs on several offers that are less sure than they ask to be on time."""
+        split = [self.table.jobs[c.job] for c in plan.columns if c is not None and not _is_on_one_offer(c)]
+        problem, holdings = self.table.problem, _holdings(self.table, plan)
+        unsure = unsure_jobs(split, {job.name: runs_of(problem, job, holdings[job.name]) for job in split})
+        return frozenset(self.table.jobs.index(job) for job in unsure)
 
     def _first_plan(self, solution: MasterSolution, shares: Sequence[float]) -> WholePlan:
         """Return the best of some dives; jobs that one leaves out come first in the next."""
@@ -286,7 +317,8 @@ class _Search:
 
     def _improver(self, state: _State) -> Improver:
         self._seen.clear()
-        return Improver(self.totals, self.pricer, state.solution, self.master.columns, self.penalty)
+        columns = [c for c in self.master.columns if c.job not in self._unsplit or _is_on_one_offer(c)]
+        return Improver(self.totals, self.pricer, state.solution, columns, self.penalty)
 
     def _is_new(self, kind: str, plan: WholePlan, neighbourhood: Sequence[int]) -> bool:
         """Return whether the jobs were not chosen anew in this plan yet; the same program has the same answer."""
@@ -327,6 +359,7 @@ class _Search:
         else:
             size = _COVERED_GROUP if self.table.has_commitments else _EXACT_GROUP
             neighbourhood = search.program.draw(plan, regret, self.tried_by_slots, slack, size)
+        neighbourhood = [job for job in neighbourhood if job not in self._unsplit]
         self.tried_by_slots[neighbourhood] += 1
         if not self._is_new("slots", plan, neighbourhood):
             return plan
@@ -447,6 +480,10 @@ class _Search:
         for team, name in enumerate(table.team_names):
             price_by_row[team_row(name)] = float(solution.prices.team[team])
         return price_by_row
+
+
+def _is_on_one_offer(column: Column) -> bool:
+    return len({row for _, row, _ in column.holds}) == 1
 
 
 def _penalties(table: Table) -> Floats:

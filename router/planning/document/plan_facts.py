@@ -44,14 +44,6 @@ class JobPlacement:
         return f"{self.cloud}/{self.region}{zone} {machines} {self.markets or f'{self.market} x{self.accelerators}'}"
 
 
-_SHOWN: Final = 5e-4  # half of the last digit shown: what reads as the confidence that a job asks is as sure
-
-
-def is_less_sure(probability: float | None, confidence: float) -> bool:
-    """Return whether a job's probability to be on time is below its confidence; not where it has no deadline."""
-    return probability is not None and probability < confidence - _SHOWN
-
-
 def main_placement(lines: Sequence[Line], job: str) -> JobPlacement | None:
     """Return the place of the line with the most accelerator-time (all parts of a gang counted), orders first."""
     own = [x for x in lines if x.job == job]

@@ -29,7 +29,8 @@ from router.planning.document.cost_terms import cost_terms_of
 from router.planning.document.costing import day_of, lines_of, moves_of
 from router.planning.document.plan_usage import COST_TERMS, JobCostTerms
 from router.planning.find.candidate import Candidate, steps_to_do
-from router.planning.find.candidates import CandidateFinder, DroppedListing
+from router.planning.find.candidates import CandidateFinder
+from router.planning.find.dropped_listings import DroppedListing
 from router.planning.find.listings import OfferListing
 from router.planning.problem.problem import PlacementProblem
 from router.planning.problem.run_costs import compute_usd

@@ -15,8 +15,10 @@ from router.jobs.residency import Residency
 from router.jobs.spec import Job, MarketRule
 from router.planning.document.plan import ConstraintCost, Relaxation
 from router.planning.find.candidate import Candidate, steps_to_do
-from router.planning.find.candidates import ENOUGH, CandidateFinder, DroppedListing
-from router.planning.find.derived_placement import find_for_plan, rules_by_placement
+from router.planning.find.candidates import ENOUGH, CandidateFinder
+from router.planning.find.derived_placement import find_for_plan, placement_type_of, rules_by_placement
+from router.planning.find.dropped_listings import DroppedListing
+from router.planning.find.placement_type import JobPlacementType
 from router.planning.problem.dominance import drop_dominated
 from router.planning.problem.problem import Slot, most_starts, window
 from router.planning.problem.shared_limits import use_of
@@ -412,11 +414,15 @@ def constraint_costs(
     costs: list[ConstraintCost] = []
     job, had = here.job, frozenset(c.key for c in candidates)
     if job.residency.allow or job.residency.deny:
-        costs.append(_cost_of(here, "residency", cost, _provisionable(finder, without_residency(job)), None, had=had))
+        costs.append(
+            _cost_of(here, "residency", cost, _provisionable(finder, without_residency(job), cost), None, had=had)
+        )
     if rules_by_placement(job, dropped):
-        costs.append(_cost_of(here, "placement", cost, _provisionable(finder, without_placement(job)), None, had=had))
+        costs.append(
+            _cost_of(here, "placement", cost, _provisionable(finder, without_placement(job), cost), None, had=had)
+        )
     if job.data is not None and job.data.egress_cap is not None:
-        costs.append(_cost_of(here, "egress cap", cost, _provisionable(finder, without_egress_cap(job)), None))
+        costs.append(_cost_of(here, "egress cap", cost, _provisionable(finder, without_egress_cap(job), cost), None))
     if here.mates_region is not None:
         costs.append(_cost_of(replace(here, mates_region=None), "group", cost, candidates, None))
     if most_starts(job) == 0:
@@ -425,14 +431,20 @@ def constraint_costs(
         now = here.problem.now
         # A guarded gang also costs the fallback that keeps its deadline; without one it is found anew, and unguarded.
         is_guarded = any(c.guard is not None for c in candidates)
-        free = _provisionable(finder, without_deadline(job, now)) if is_guarded else candidates
+        free: Sequence[Candidate] = candidates
+        if is_guarded:
+            kind = placement_type_of(finder, job, candidates, dropped)
+            free = _provisionable(finder, without_deadline(job, now), cost, kind)
         first, last = window(job, now)
         costs.append(_cost_of(here, "deadline", cost, free, slots_past_deadline(here, first), last))
     return tuple(costs)
 
 
-def _provisionable(finder: CandidateFinder, job: Job) -> list[Candidate]:
-    return [c for c in find_for_plan(finder, job)[0] if c.provisionable]
+def _provisionable(
+    finder: CandidateFinder, job: Job, below: Usd, kind: JobPlacementType | None = None
+) -> list[Candidate]:
+    """Return what can be ordered for a job with one rule less, without spot gangs that cost so much."""
+    return [c for c in find_for_plan(finder, job, below=below, kind=kind)[0] if c.provisionable]
 
 
 def _cost_of(

@@ -33,7 +33,7 @@ from router.planning.explain.relaxations import (
     relaxations_of,
 )
 from router.planning.find.candidate import Candidate
-from router.planning.find.candidates import DroppedListing
+from router.planning.find.dropped_listings import DroppedListing
 from router.planning.improve.preemption import preemptions
 from router.planning.problem.on_time import on_time_probability_of
 from router.planning.problem.problem import PlacementProblem

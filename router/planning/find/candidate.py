@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
+from typing import Final
 
 from pricing.machines import Machine
 from pricing.money import UsdPerHour
@@ -22,6 +23,7 @@ from router.planning.find.listings import OfferListing
 from router.planning.find.transfers import Transfer
 
 _FREE = UsdPerHour(0)
+SURELY: Final = 1 - 1e-6  # of the cost of its steps: a run costs at least this much
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -18,7 +18,8 @@ from router.jobs.experience import Experience
 from router.jobs.limits import Limits
 from router.jobs.spec import GangOption, Job
 from router.jobs.speed import Speed, UnknownSpeed, gang_speed
-from router.planning.find.candidate import Candidate, GangPart, steps_to_do
+from router.planning.find.candidate import SURELY, Candidate, GangPart, steps_to_do
+from router.planning.find.dropped_listings import DroppedListing
 from router.planning.find.emissions import GangCarbon, emission_table, gang_carbon
 from router.planning.find.fallbacks import Fallback, FallbackFinder
 from router.planning.find.feasibility import ListingRefusal, covers, refusal
@@ -28,6 +29,7 @@ from router.planning.find.machine_mixes import MachinePair, machine_pairs, mixed
 from router.planning.find.other_spot_pools import OtherPoolFinder
 from router.planning.find.placement_rule import placement_refusal
 from router.planning.find.transfers import (
+    Routes,
     Transfer,
     UnknownTariff,
     cap_exceeded,
@@ -73,52 +75,6 @@ class _PermittedGang:
     transfers: tuple[Transfer, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class DroppedListing:
-    """A listing (or region) that cannot serve the job.
-
-    ``code`` groups reasons; ``accelerators`` is the size of the gang that was tried.
-    """
-
-    code: str
-    reason: str
-    listing: OfferListing
-    accelerators: int
-
-
-def no_offer_reason(job: Job, dropped: Iterable[DroppedListing], advisory: Sequence[Candidate] = ()) -> str:
-    """Return why a job has no candidate that can be ordered, in words that name what the book lacks where it does.
-
-    ``advisory`` are its candidates that cannot be ordered from here.
-    """
-    wanted = " or ".join(sorted({option.accelerator for option in job.gang.options}))
-    dropped = tuple(dropped)
-    codes = {each.code for each in dropped}
-    if not codes and not advisory:
-        return f"the price book has no {wanted}"
-    if not advisory and codes == {"residency"}:
-        return f"the price book has no {wanted} where residency lets the job run"
-    return f"no offer passes the job's rules{_words_of_drops(dropped)}"
-
-
-def _words_of_drops(dropped: Sequence[DroppedListing]) -> str:
-    """Return how many offers each rule drops, most first, and why the first drops the nearest that can be ordered."""
-    counts = Counter(drop.code for drop in dropped).most_common(4)
-    if not counts:
-        return ""
-    nearest = min(
-        (drop for drop in dropped if drop.code == counts[0][0]),
-        key=lambda d: (
-            not d.listing.offer.provisionable,
-            d.accelerators / d.listing.machine.accelerator_count,
-            d.listing.name,
-        ),
-    )
-    words = [f"{code} drops {count}" for code, count in counts]
-    words[0] += f" ({nearest.listing.name}: {nearest.reason})"
-    return ": " + ", ".join(words)
-
-
 def candidates_for(
     job: Job, book: PriceBook, limits: Limits, now: datetime, advisory: bool
 ) -> tuple[tuple[Candidate, ...], tuple[DroppedListing, ...]]:
@@ -161,6 +117,7 @@ class CandidateFinder:
         self._emissions = emission_table(book, limits)
         self._gangs: dict[tuple[tuple[int, int], ...], GangOffer] = {}
         self._rates: dict[RunTerms, RateFinder] = {}
+        self._routes = Routes(book)
         self._covering = {
             id(listing): tuple(limit for limit in limits.limits if covers(limit, listing))
             for listings in self._listings.values()
@@ -181,7 +138,7 @@ class CandidateFinder:
             orders_advisory=self.orders_advisory,
             risk_quantile=self._risk_quantile,
         )
-        raised._rates, raised._stated_limits = self._rates, self._limits
+        raised._rates, raised._routes, raised._stated_limits = self._rates, self._routes, self._limits
         return raised
 
     @cached_property
@@ -199,18 +156,19 @@ class CandidateFinder:
         return self.experience.job(job, self._book)
 
     def find(
-        self, job: Job, *, most_spot: int | None = None
+        self, job: Job, *, most_spot: int | None = None, below: Usd | None = None
     ) -> tuple[tuple[Candidate, ...], tuple[DroppedListing, ...]]:
         """Return candidates and dropped listings of one job, as :func:`candidates_for`.
 
         With ``most_spot`` only gangs on one offer are looked at, and for each option no more once so many are on spot,
-        the cheapest: they take most of the time.
+        the cheapest: they take most of the time. With ``below`` none of the spot gangs on one offer is looked at whose
+        steps alone cost that much.
         """
         candidates: list[Candidate] = []
         dropped: list[DroppedListing] = []
         rates = self._rates_of(job)
         fallbacks = FallbackFinder(rates.terms.window_hours, self._book, self._limits)
-        findings = _JobFindings(rates, fallbacks, OtherPoolFinder(job, self._book, self._limits))
+        findings = _JobFindings(rates, fallbacks, OtherPoolFinder(job, self._routes, self._limits))
         job = self.with_learned_speeds(job)
         found = [(option, each) for option in job.gang.options for each in self._listings.get(option.accelerator, ())]
         found.sort(key=lambda pair: _order_of_look(pair[1]))
@@ -222,6 +180,8 @@ class CandidateFinder:
         on_spot: Counter[GangOption] = Counter()
         for (option, _), each in zip(found, permitted, strict=True):
             if most_spot is not None and on_spot[option] == most_spot:
+                continue
+            if below is not None and isinstance(each, _PermittedGang) and self._is_as_dear(job, each, below):
                 continue
             result = each if isinstance(each, DroppedListing) else self._with_rates(job, each, findings)
             if isinstance(result, DroppedListing):
@@ -449,6 +409,14 @@ class CandidateFinder:
             fallback=None if guarded is None else guarded.candidate,
             fallback_moves=_FREE if guarded is None else _moves_rate(rates, guarded.moved, steps),
         )
+
+    def _is_as_dear(self, job: Job, permitted: _PermittedGang, most: Usd) -> bool:
+        """Return whether the job's steps on a spot gang cost so much without interruptions; carbon is not counted."""
+        gang = self._gang(permitted.parts, permitted.option.count)
+        if permitted.parts[-1].offer.market is not Market.SPOT or gang.carbon is not None:
+            return False
+        hours = steps_to_do(job, running=False) / permitted.speed.steps_per_hour
+        return gang.usd_per_hour.dollars() * hours * SURELY > most.dollars()
 
     def _risk_of(self, job: Job, permitted: _PermittedGang) -> GangRisk:
         """Return the risk of a gang: as the job file states it, else as the book and what was counted say."""

@@ -10,9 +10,11 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from pricing.book import PriceBook
+from pricing.money import Usd
 from router.jobs.spec import GangOption, Job
 from router.planning.find.candidate import Candidate, steps_to_do
-from router.planning.find.candidates import CandidateFinder, DroppedListing
+from router.planning.find.candidates import CandidateFinder
+from router.planning.find.dropped_listings import DroppedListing
 from router.planning.find.placement_rule import placement_refusal
 from router.planning.find.placement_type import JobPlacementType, TimedGang, find_placement_type
 
@@ -58,23 +60,33 @@ def _timed_gangs(
             yield TimedGang(drop.listing.machine, drop.accelerators, drop.listing.accelerator, None)
 
 
-def find_for_plan(finder: CandidateFinder, job: Job, *, most_spot: int | None = None) -> Found:
+def find_for_plan(
+    finder: CandidateFinder,
+    job: Job,
+    *,
+    most_spot: int | None = None,
+    below: Usd | None = None,
+    kind: JobPlacementType | None = None,
+) -> Found:
     """Return what the finder finds, without the gangs that the job's derived type forbids.
 
     They stay where the type is advice, and where no other gang serves the job within its deadline and budget. A gang on
-    which the job runs now stays in any case: a type that nobody stated moves nothing.
+    which the job runs now stays in any case: a type that nobody stated moves nothing. With ``below`` spot gangs that
+    cost as much are left out, where the type is known without them: ``kind``, or as the job states it.
     """
-    candidates, dropped = finder.find(job, most_spot=most_spot)
     if job.placement is not None or job.workload.transformer is None:
-        return candidates, dropped
-    kind = placement_type_of(finder, job, candidates, dropped)
+        return finder.find(job, most_spot=most_spot, below=below)
+    below = None if kind is None else below
+    candidates, dropped = finder.find(job, most_spot=most_spot, below=below)
+    kind = kind or placement_type_of(finder, job, candidates, dropped)
     if not kind.used:
         return candidates, dropped
     typed = job.model_copy(update={"placement": kind.type})
     refusals = {c.key: _refusal(typed, c, finder.book) for c in candidates}
     permitted = [c for c in candidates if refusals[c.key] is None and (finder.orders_advisory or c.provisionable)]
     if not any(_serves(job, c, finder.now) for c in permitted):
-        return candidates, dropped
+        # A dearer gang may be of the type and serve the job.
+        return (candidates, dropped) if below is None else find_for_plan(finder, job, most_spot=most_spot, kind=kind)
     kept = tuple(c for c in candidates if c.running or refusals[c.key] is None)
     lost = [
         DroppedListing("placement", f"derived {reason}", part.listing, c.accelerators)

@@ -141,6 +141,21 @@ def _tariff(source: RegionId, region: Region, book: PriceBook) -> Tariff | None:
     return book.egress.between(origin, region)
 
 
+class Routes:
+    """Finds the tariffs between regions of one price book, each once."""
+
+    def __init__(self, book: PriceBook) -> None:
+        self._book = book
+        self._tariffs: dict[tuple[RegionId, RegionId], Tariff | None] = {}
+
+    def tariff(self, source: RegionId, to: RegionId) -> Tariff | None:
+        """Return the tariff as :func:`tariff_of`, for one route always the same object."""
+        route = source, to
+        if route not in self._tariffs:
+            self._tariffs[route] = tariff_of(source, to, self._book)
+        return self._tariffs[route]
+
+
 def cloud_cap_exceeded(limits: Limits, transfers: Iterable[Transfer], to: RegionId) -> str:
     """Return which cloud's cap on egress is less than these transfers alone take in a month ("" for none)."""
     leaving: dict[str, int] = {}

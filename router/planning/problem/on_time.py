@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from router.jobs import goodput
 from router.jobs.goodput import GangRunRisk
-from router.jobs.spec import Job
+from router.jobs.spec import Job, is_less_sure
 from router.planning.find.gang_rates import GUARD_MARGIN_HOURS
 from router.planning.problem.schedule import ScheduledRun
 
@@ -29,6 +29,12 @@ def on_time_probability_of(job: Job, runs: Sequence[ScheduledRun], until: dateti
         late += 1 - _alone_probability(alone, until, GUARD_MARGIN_HOURS / 2) if alone else 0.0
         return max(0.0, round(1 - late, 12))
     return _alone_probability(runs, until)
+
+
+def unsure_jobs(jobs: Iterable[Job], runs: Mapping[str, tuple[ScheduledRun, ...]]) -> tuple[Job, ...]:
+    """Return the jobs whose probability of being on time is below their confidence."""
+    placed = ((job, runs.get(job.name, ())) for job in jobs)
+    return tuple(job for job, own in placed if is_less_sure(on_time_probability_of(job, own), job.confidence))
 
 
 def _alone_probability(runs: Sequence[ScheduledRun], until: datetime | None, spare_hours: float = 0.0) -> float:

@@ -8,7 +8,8 @@ from typing import Final
 
 from router.jobs.spec import Job
 from router.planning.find.candidate import Candidate
-from router.planning.find.candidates import CandidateFinder, DroppedListing
+from router.planning.find.candidates import CandidateFinder
+from router.planning.find.dropped_listings import DroppedListing
 from router.planning.problem.problem import PlacementProblem
 from router.planning.program.solve import PlacementSolution
 

@@ -11,7 +11,7 @@ from pricing.places import RegionId
 from router.jobs.limits import Maintenance
 from router.jobs.spec import Job
 from router.planning.document.costing import Volumes, amortised_usd, cost_beside
-from router.planning.find.candidate import Candidate, steps_to_do
+from router.planning.find.candidate import SURELY, Candidate, steps_to_do
 from router.planning.problem.egress_to_date import allowance_left, already_moved
 from router.planning.problem.problem import (
     PlacementProblem,
@@ -37,7 +37,6 @@ FARTHEST = timedelta(days=60)
 MAY_NOT_MOVE = "max_moves: 0 keeps it where it runs"
 NOT_ORDERED_HERE = "cannot be ordered from here (--advisory plans with it)"
 _NOTHING = 1e-9  # of a limit's unit
-_SURELY = 1 - 1e-6  # of the cost of its steps: a run costs at least this much
 
 
 @dataclass(frozen=True)
@@ -233,7 +232,7 @@ def best_single_run(
     for number, c in _fast_enough(here, candidates, slots):
         if number >= TRIED and best is not None:
             break
-        least = c.usd_per_step * steps_to_do(here.job, running=c.running) * _SURELY
+        least = c.usd_per_step * steps_to_do(here.job, running=c.running) * SURELY
         if most is not None and c.carbon is None and least > most.dollars():
             continue
         run = evaluate_single_run(local, c, slots)

@@ -23,7 +23,7 @@ from router.planning.document.plan import JobSummary, Line, Plan
 from router.planning.document.plan_facts import main_placement
 from router.planning.estimate.gang_estimates import EstimateInputs, costing_problem, whole_run, whole_usd
 from router.planning.find.candidate import Candidate
-from router.planning.find.candidates import DroppedListing
+from router.planning.find.dropped_listings import DroppedListing
 from router.planning.find.gang_rates import GuardTerms
 from router.planning.planner import PlanRequest
 from router.planning.what_if.what_if import Change, ConfidenceChange, DeadlineChange, InterruptionChange

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from itertools import islice
 
 from pricing.money import NANOS_PER_CENT, ZERO, Usd
+from router.jobs.spec import is_less_sure
 from router.planning.document.plan import JobSummary, Plan
-from router.planning.document.plan_facts import is_less_sure
 from router.planning.explain.changes import PlacementChange, plan_diff
 from router.planning.what_if.what_if import Variant
 
