@@ -100,6 +100,12 @@ class PlanApprovals:
         """Return how many more people must approve."""
         return max(0, (self.needed or 0) - len(self.approvers))
 
+    @property
+    def until(self) -> datetime | None:
+        """Return until when the approvals that count hold together."""
+        counting = (a for a in self.approvals if a.state == "counts" and a.approval.name in self.approvers)
+        return min((each.until for each in counting if each.until is not None), default=None)
+
 
 @dataclass(frozen=True, slots=True)
 class StateRules:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Body, Path, Query, Request
 from fastapi.responses import Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AliasPath, BaseModel, BeforeValidator, ConfigDict, Field
 
 from pricing.problems import InvalidInputError
 from router.access.identity import Permission
@@ -24,6 +24,7 @@ from router.app.queries.context import QueryContext
 from router.app.queries.plan_making import PlanQuestion
 from router.app.queries.plans import compare_plans, find_digest, find_plan, page_of_plans, previous_plan, whole_plan
 from router.console.answers import CachedAnswer
+from router.console.api.records import Amount, RecordAnswer
 from router.console.api.tasks import TaskAnswer, accepted_task
 from router.console.error_answers import answer_error
 from router.console.site import ConsoleSite
@@ -69,7 +70,11 @@ class PlanAsked(BaseModel):
         return PlanQuestion(jobs=jobs, limits=limits, keeps_last=self.keep_last, **options)
 
 
-class PlanRow(BaseModel):
+def _plan_links(digest: str) -> dict[str, str]:
+    return {"self": f"/api/v1/plans/{digest}", "page": f"/plans/{digest}"}
+
+
+class PlanRow(RecordAnswer):
     """A plan that was made. Jobs and cost are of what may be seen; the gap is the whole plan's."""
 
     digest: str
@@ -80,9 +85,9 @@ class PlanRow(BaseModel):
     name: str
     jobs: int
     placed: int
-    cost_usd: str
+    cost_usd: Amount
     gap: float
-    links: dict[str, str]
+    links: Annotated[dict[str, str], BeforeValidator(_plan_links)] = Field(validation_alias="digest")
 
 
 class PlanList(BaseModel):
@@ -100,21 +105,21 @@ class ApprovalAsked(BaseModel):
     note: str = Field(default="", max_length=500)
 
 
-class PlanApproval(BaseModel):
+class PlanApproval(RecordAnswer):
     """One approval; ``state`` is counts, revoked, expired, not allowed, or recorded where there are no rules."""
 
-    name: str
-    at: datetime
+    name: str = Field(validation_alias=AliasPath("approval", "name"))
+    at: datetime = Field(validation_alias=AliasPath("approval", "at"))
     until: datetime | None
     state: str
-    note: str
+    note: str = Field(validation_alias=AliasPath("approval", "note"))
 
 
-class ApprovalAnswer(BaseModel):
+class ApprovalAnswer(RecordAnswer):
     """The approvals of a plan, and what is missing before it may be applied."""
 
     digest: str
-    at_risk_usd: str
+    at_risk_usd: Amount
     needed: int | None = Field(description="How many must approve; null without rules.")
     missing: int
     approvers: list[str]
@@ -188,23 +193,8 @@ def _add_reading(router: APIRouter, site: ConsoleSite) -> None:
 
 def _plan_list(context: QueryContext, limit: int, before: datetime | None, name: str | None) -> CachedAnswer:
     found, following = page_of_plans(context, limit, before, name)
-    rows = [
-        PlanRow(
-            digest=plan.digest,
-            plan_id=plan.plan_id,
-            as_of=plan.as_of,
-            made_at=plan.made_at,
-            made_by=plan.made_by,
-            name=plan.name,
-            jobs=plan.jobs,
-            placed=plan.placed,
-            cost_usd=str(plan.cost_usd),
-            gap=plan.gap,
-            links={"self": f"/api/v1/plans/{plan.digest}", "page": f"/plans/{plan.digest}"},
-        )
-        for plan in found
-    ]
-    return CachedAnswer.of(PlanList(plans=rows, next=following).model_dump_json(), JSON)
+    plans = PlanList(plans=[PlanRow.model_validate(plan) for plan in found], next=following)
+    return CachedAnswer.of(plans.model_dump_json(), JSON)
 
 
 def _add_approvals(router: APIRouter, site: ConsoleSite) -> None:
@@ -267,25 +257,7 @@ def _approvals(context: QueryContext, digest: str, plan: Plan) -> ApprovalAnswer
     if found is None:
         # Approvals are of the whole plan, and who asks may see a part of it.
         raise PlanNotFoundError
-    return ApprovalAnswer(
-        digest=digest,
-        at_risk_usd=str(found.at_risk_usd),
-        needed=found.needed,
-        missing=found.missing,
-        approvers=list(found.approvers),
-        approvals=[
-            PlanApproval(
-                name=each.approval.name,
-                at=each.approval.at,
-                until=each.until,
-                state=each.state,
-                note=each.approval.note,
-            )
-            for each in found.approvals
-        ],
-        refusals=list(found.refusals),
-        expires_at=found.expires_at,
-    )
+    return ApprovalAnswer.model_validate(found)
 
 
 def _note(body: ApprovalAsked | None) -> str:

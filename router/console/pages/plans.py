@@ -15,7 +15,6 @@ from pricing.problems import InvalidInputError
 from router.access.identity import Permission
 from router.app.queries.approvals import (
     ApprovalRefusedError,
-    PlanApprovals,
     approval_rules,
     approve_plan,
     approver_name,
@@ -43,10 +42,9 @@ from router.console.job_work import view_job_quotes
 from router.console.site import ConsoleSite
 from router.planning.document.plan_names import NIGHT
 from router.planning.explain.changes import PlanDiff
-from router.render.approval_box import ApprovalBox, ApprovalRow, draw_approval_box
 from router.render.jobs_page import job_url
 from router.render.page_frame import PageFrame
-from router.render.pages import PageParts, fill_frame
+from router.render.pages import PageParts, fill_frame, fill_template
 from router.render.plan_csv import changes_csv, jobs_csv
 from router.render.plan_diff_page import plan_diff_page
 from router.render.plan_diff_text import diff_json
@@ -321,27 +319,7 @@ def _approval_box(context: QueryContext, digest: str, frame: PageFrame) -> Marku
         if plan is None
         else find_plan_approvals(context, rules, plan, digest, name=name, login=context.identity.name)
     )
-    return Markup() if found is None else draw_approval_box(_box(found), frame.csrf_token)
-
-
-def _box(plan_approvals: PlanApprovals) -> ApprovalBox:
-    return ApprovalBox(
-        url=f"/plans/{plan_approvals.digest}",
-        at_risk_usd=plan_approvals.at_risk_usd,
-        needed=plan_approvals.needed,
-        missing=plan_approvals.missing,
-        approvers=plan_approvals.approvers,
-        rows=tuple(
-            ApprovalRow(a.approval.name, a.approval.at, a.until, a.approval.usd, a.state, a.approval.note)
-            for a in plan_approvals.approvals
-        ),
-        refusals=plan_approvals.refusals,
-        may_approve=plan_approvals.may_approve,
-        why_not=plan_approvals.why_not,
-        remedy=plan_approvals.remedy,
-        may_revoke=plan_approvals.may_revoke,
-        is_given=plan_approvals.is_given,
-    )
+    return Markup() if found is None else Markup(fill_template("approval.html", box=found, csrf_token=frame.csrf_token))
 
 
 def _change_approval(site: ConsoleSite, request: Request, name: str, note: str, *, revokes: bool) -> Response:
