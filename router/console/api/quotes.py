@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Body, Query, Request
-from fastapi.responses import Response
+from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from router.app.queries.quote_limits import MAX_LIMITS
 from router.app.queries.quote_questions import MAX_DOCUMENT, QuoteQuestion, parse_amount
 from router.app.queries.quotes import MOST_LISTED, find_quote, list_quotes, parse_before
 from router.app.stored_quotes import quotes_content
-from router.config.plan_files import StoredQuote
+from router.config.plan_files import QuoteAcceptance, StoredQuote
 from router.console.api.tasks import TaskAnswer, accepted_task
 from router.console.error_answers import answer_error
 from router.console.site import ConsoleSite
@@ -46,15 +47,8 @@ class QuoteAsked(BaseModel):
     def question(self) -> QuoteQuestion:
         """Return the question that it asks."""
         written = json.dumps(self.limits, ensure_ascii=False) if isinstance(self.limits, dict) else self.limits or ""
-        return QuoteQuestion(
-            document=self.document,
-            again=self.again,
-            job=self.job,
-            by=self.by,
-            budget=self.budget,
-            limits=written,
-            limits_of=self.limits_of or "",
-        )
+        job_and_end = self.model_dump(exclude={"limits", "limits_of"})
+        return QuoteQuestion(**job_and_end, limits=written, limits_of=self.limits_of or "")
 
 
 class AcceptanceAsked(BaseModel):
@@ -66,16 +60,12 @@ class AcceptanceAsked(BaseModel):
     later: bool = Field(default=False, description="Accept it also where its plan starts later than quoted.")
 
 
-class StoredAcceptance(BaseModel):
+@dataclass(frozen=True, slots=True)
+class StoredAcceptance(QuoteAcceptance):
     """The acceptance of a quote."""
 
-    quote_id: str
-    at: str
-    who: str
-    plan: str = Field(description="Digest of the plan.")
-    job_digest: str
-    ceiling_usd: str
-    note: str = Field(default="", description="Why the plan expects another cost than the quote said of a plan.")
+    plan: Annotated[str, Field(description="Digest of the plan.")]
+    note: Annotated[str, Field(description="Why the plan expects another cost than the quote said of a plan.")] = ""
 
 
 def make_router(site: ConsoleSite) -> APIRouter:
@@ -113,7 +103,7 @@ def make_router(site: ConsoleSite) -> APIRouter:
         made = stored.acceptance
         if made is None:
             return answer_error(request, 404, f"{stored.name} was not accepted", "POST to this URL accepts it")
-        return Response(StoredAcceptance(**made.content).model_dump_json(exclude_unset=True), media_type=JSON)
+        return JSONResponse(made.content)
 
     @router.post(
         "/quotes/{name}/acceptance", status_code=202, summary="Accept a quote: make its plan", response_model=TaskAnswer
