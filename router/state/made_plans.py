@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -32,27 +32,10 @@ class TeamPart:
 
 @dataclass(frozen=True, slots=True)
 class ListedPlan:
-    """A plan in a list, as far as its reader may see it: jobs and cost of the reader's teams, the gap of all."""
+    """A plan that was made: digest, the moment it is for, when, by whom and under which name, its gap, its teams.
 
-    digest: str
-    as_of: datetime
-    made_at: datetime
-    made_by: str
-    name: str
-    jobs: int
-    placed: int
-    cost_usd: Usd
-    gap: float
-
-    @property
-    def plan_id(self) -> str:
-        """Return the name of the plan."""
-        return f"plan-{self.digest[:12]}"
-
-
-@dataclass(frozen=True, slots=True)
-class MadePlanRow:
-    """A plan that was made: digest, the moment it is for, when, by whom and under which name, its gap, its teams."""
+    As a reader sees it, ``teams`` are the reader's alone, and jobs and cost are theirs; the gap is that of all.
+    """
 
     digest: str
     as_of: datetime
@@ -62,20 +45,29 @@ class MadePlanRow:
     gap: float
     teams: tuple[TeamPart, ...]
 
+    @property
+    def plan_id(self) -> str:
+        """Return the name of the plan."""
+        return f"plan-{self.digest[:12]}"
+
+    @property
+    def jobs(self) -> int:
+        """Return the number of jobs."""
+        return sum(part.jobs for part in self.teams)
+
+    @property
+    def placed(self) -> int:
+        """Return how many jobs are placed."""
+        return sum(part.placed for part in self.teams)
+
+    @property
+    def cost_usd(self) -> Usd:
+        """Return the cost of the jobs."""
+        return Usd.total(part.cost_usd for part in self.teams)
+
     def seen_by(self, teams: TeamFilter) -> ListedPlan:
         """Return the plan as a reader of these teams sees it."""
-        seen = [part for part in self.teams if teams.admits(part.team)]
-        return ListedPlan(
-            self.digest,
-            self.as_of,
-            self.made_at,
-            self.made_by,
-            self.name,
-            sum(part.jobs for part in seen),
-            sum(part.placed for part in seen),
-            Usd.total(part.cost_usd for part in seen),
-            self.gap,
-        )
+        return replace(self, teams=tuple(part for part in self.teams if teams.admits(part.team)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +108,7 @@ class MadePlans:
             text: str | None = connection.execute(query).scalar()
             return text
 
-    def row(self, digest: str) -> MadePlanRow | None:
+    def row(self, digest: str) -> ListedPlan | None:
         """Return the plan of that digest without its text, under its latest name; None where it is not stored."""
         with self._database.read() as connection:
             found = connection.execute(_newest().where(MADE_PLANS.c.digest == digest).limit(1)).one_or_none()
@@ -124,7 +116,7 @@ class MadePlans:
 
     def newest(
         self, count: int = 50, before: datetime | None = None, *, name: str | None = None
-    ) -> tuple[MadePlanRow, ...]:
+    ) -> tuple[ListedPlan, ...]:
         """Return plans without their texts, the latest moment first: those of one name, those of moments ``before``."""
         query = _newest().limit(count)
         if name is not None:
@@ -140,7 +132,7 @@ class MadePlans:
         with self._database.read() as connection:
             return {row[0]: row[1] for row in connection.execute(query)}
 
-    def made_since(self, moment: datetime, count: int) -> tuple[MadePlanRow, ...]:
+    def made_since(self, moment: datetime, count: int) -> tuple[ListedPlan, ...]:
         """Return plans that were made at a moment or later, without their texts."""
         query = _newest().where(MADE_PLANS.c.made_at >= moment).limit(count)
         with self._database.read() as connection:
@@ -179,7 +171,7 @@ def _summary(content: dict[str, Any]) -> dict[str, Any]:
     return {"gap": content["gap"], "teams": [[team, *part[:2], str(part[2])] for team, part in sorted(teams.items())]}
 
 
-def _row(row: Any) -> MadePlanRow:
+def _row(row: Any) -> ListedPlan:
     content = json.loads(row.summary)
     teams = tuple(TeamPart(team, jobs, placed, Usd.parse(usd)) for team, jobs, placed, usd in content["teams"])
-    return MadePlanRow(row.digest, row.as_of, row.made_at, row.made_by, row.name, content["gap"], teams)
+    return ListedPlan(row.digest, row.as_of, row.made_at, row.made_by, row.name, content["gap"], teams)

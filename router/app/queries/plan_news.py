@@ -15,7 +15,7 @@ from router.controller.report.notify import NEWS_WINDOW
 from router.deploy.notify_settings import EventKind
 from router.planning.document.plan import Plan
 from router.planning.document.plan_names import QUOTE, TRIAL
-from router.state.made_plans import MadePlanRow
+from router.state.made_plans import ListedPlan
 from router.state.store import StateStore
 
 _READ = 50  # plans of the last hour that are looked at
@@ -42,7 +42,7 @@ def find_plan_news(store: StateStore, rules: ApprovalRules | None, now: datetime
     return tuple(events)
 
 
-def _made(row: MadePlanRow, plan: Plan) -> Iterator[GangEvent]:
+def _made(row: ListedPlan, plan: Plan) -> Iterator[GangEvent]:
     jobs, out = sum(team.jobs for team in row.teams), [job.job for job in plan.unplaced]
     text = (
         f"is made for {row.as_of:%Y-%m-%d %H:%M} UTC: {jobs - len(out)} of {format_count(jobs, 'job')} placed for "
@@ -55,7 +55,7 @@ def _made(row: MadePlanRow, plan: Plan) -> Iterator[GangEvent]:
         yield _event(row, EventKind.LEFT_OUT, EventLevel.WARNING, text)
 
 
-def _waits(store: StateStore, rules: ApprovalRules, row: MadePlanRow, plan: Plan, now: datetime) -> Iterator[GangEvent]:
+def _waits(store: StateStore, rules: ApprovalRules, row: ListedPlan, plan: Plan, now: datetime) -> Iterator[GangEvent]:
     missing = missing_approval(store, rules, row.digest, now)
     if missing:
         until = f"{plan.expires_at:%Y-%m-%d %H:%M} UTC"
@@ -63,6 +63,6 @@ def _waits(store: StateStore, rules: ApprovalRules, row: MadePlanRow, plan: Plan
         yield _event(row, EventKind.APPROVAL, EventLevel.WARNING, text)
 
 
-def _event(row: MadePlanRow, what: EventKind, level: EventLevel, text: str) -> GangEvent:
+def _event(row: ListedPlan, what: EventKind, level: EventLevel, text: str) -> GangEvent:
     name = f"plan-{row.digest[:12]}"
     return GangEvent(name, row.name, what, level, f"{row.name} ({name}) {text}")
