@@ -5,8 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 
@@ -36,46 +35,40 @@ class TokenKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class AccessToken:
-    """A stored secret by its hash. ``grants`` and ``scopes`` as they are written; no scopes confine to nothing further.
+class NewToken:
+    """A token to store: whose it is, what it permits, until when; no scopes confine to nothing further.
 
-    ``parent`` is the id of the token that a session was signed in with, or "".
+    ``grants`` and ``scopes`` are as they are written. ``parent`` is the id of the token that a session was signed in
+    with, or "".
     """
 
-    id: str
     kind: TokenKind
-    digest: str
     subject: str
-    note: str
     grants: tuple[str, ...]
-    scopes: tuple[str, ...]
-    parent: str
-    made_by: str
-    made_at: datetime
     expires_at: datetime
-    revoked_at: datetime | None = None
+    scopes: tuple[str, ...] = ()
+    note: str = ""
+    parent: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kind", TokenKind(self.kind))
         object.__setattr__(self, "grants", tuple(self.grants))
         object.__setattr__(self, "scopes", tuple(self.scopes))
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccessToken(NewToken):
+    """A stored secret by its hash, with who made it and when."""
+
+    id: str
+    digest: str
+    made_by: str
+    made_at: datetime
+    revoked_at: datetime | None = None
+
     def is_valid(self, now: datetime) -> bool:
         """Return whether it is neither expired nor revoked."""
         return self.revoked_at is None and now < self.expires_at
-
-
-@dataclass(frozen=True, slots=True)
-class NewToken:
-    """A token to store: whose it is, what it permits, until when."""
-
-    kind: TokenKind
-    subject: str
-    grants: Sequence[str]
-    expires_at: datetime
-    scopes: Sequence[str] = ()
-    note: str = ""
-    parent: str = ""
 
 
 def hash_secret(secret: str) -> str:
@@ -87,17 +80,11 @@ def draw_token(new: NewToken, made_by: str, now: datetime) -> tuple[str, AccessT
     """Draw a secret, and return it with the record to store, which says nothing of it but its hash."""
     secret = f"{SECRET_PREFIX}{secrets.token_urlsafe(_SECRET_BYTES)}"
     return secret, AccessToken(
+        **record_values(replace(new, subject=storable_text(new.subject), note=storable_text(new.note))),
         id=f"{new.kind.value}-{secrets.token_hex(6)}",
-        kind=new.kind,
         digest=hash_secret(secret),
-        subject=storable_text(new.subject),
-        note=storable_text(new.note),
-        grants=tuple(new.grants),
-        scopes=tuple(new.scopes),
-        parent=new.parent,
         made_by=storable_text(made_by),
         made_at=now,
-        expires_at=new.expires_at,
     )
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
 
 from sqlalchemy import select, update
 
 from router.state.canonical_form import storable_text
 from router.state.database import Database
-from router.state.rows import insert_or_update
+from router.state.rows import insert_or_update, record_values
 from router.state.tables import QUOTES
 
 
@@ -39,16 +39,7 @@ class StateQuotes:
 
     def put(self, row: QuoteRow) -> None:
         """Store a quote; repeating it is harmless, and leaves an acceptance as it is."""
-        values = {
-            "id": row.id,
-            "job": row.job,
-            "team": row.team,
-            "asked_at": row.asked_at,
-            "asked_by": storable_text(row.asked_by),
-            "text": row.text,
-            "document": row.document,
-            "acceptance": row.acceptance,
-        }
+        values = record_values(replace(row, asked_by=storable_text(row.asked_by)))
         with self._database.write() as connection:
             insert_or_update(connection, QUOTES, [values])
 
@@ -95,6 +86,4 @@ class StateQuotes:
             return connection.execute(change).rowcount > 0
 
 
-_COLUMNS = tuple(
-    QUOTES.c[name] for name in ("id", "job", "team", "asked_at", "asked_by", "text", "document", "acceptance")
-)
+_COLUMNS = tuple(QUOTES.c[field.name] for field in fields(QuoteRow))

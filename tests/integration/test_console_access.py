@@ -40,7 +40,7 @@ def test_a_token_is_good_until_it_expires_or_is_revoked(console: SignInConsole) 
 def test_what_is_no_token_of_ours_lets_nobody_in(console: SignInConsole) -> None:
     secret, record = console.token()
     session, _ = console.context.store.access_tokens.make(
-        NewToken(TokenKind.SESSION, "ana", ["admin"], record.expires_at), "ana", console.clock.now
+        NewToken(TokenKind.SESSION, "ana", ("admin",), record.expires_at), "ana", console.clock.now
     )
     link = make_link(console.context.store, "ana", console.clock.now)
     changed = secret[:-1] + ("A" if secret[-1] != "A" else "B")
