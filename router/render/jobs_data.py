@@ -5,14 +5,14 @@ Pure functions; money is exact text, unknown values are null or blank.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime
 
 from router.controller.report.job_report import AttemptReport, CostLine, GangOutlook, JobReport, JobsReport
 from router.files.csv_text import records_csv
 from router.render.journal_words import describe_entry
+from router.render.record_table import RecordTable, TableColumn, attribute_columns
 from router.render.status_text import gang_document, status_document
+from router.state.records import JournalEntry, NoticeRecord
 
 SCHEMA_VERSION = 1
 _GANG_FIELDS = (
@@ -20,18 +20,35 @@ _GANG_FIELDS = (
     "usd_per_hour", "spent_usd", "unpriced", "created_at", "made_at", "met_at", "gone_at", "deadline",
     "planned_finish", "on_time_probability", "expected_end",
 )  # fmt: skip
-_COST_FIELDS = ("item", "use", "where", "quantity", "unit", "usd", "unpriced", "waste")
+_OUTLOOKS: RecordTable[GangOutlook] = RecordTable(
+    (
+        TableColumn("deadline", lambda outlook: outlook.deadline),
+        TableColumn("planned_finish", lambda outlook: outlook.promise.finish),
+        TableColumn("on_time_probability", lambda outlook: outlook.promise.chance),
+        TableColumn("expected_end", lambda outlook: outlook.until),
+    )
+)
+_COSTS: RecordTable[CostLine] = RecordTable(
+    (
+        TableColumn("item", lambda line: line.item),
+        TableColumn("use", lambda line: line.use or None),
+        TableColumn("where", lambda line: line.where or None),
+        TableColumn("quantity", lambda line: str(round(float(line.quantity), 9))),
+        *attribute_columns("unit", "usd", "unpriced"),
+        TableColumn("waste", lambda line: line.waste, csv=str),
+    )
+)
+_NOTICES: RecordTable[NoticeRecord] = RecordTable(
+    attribute_columns("rank", "id", "kind", "source", "seconds", "what", "heard_at")
+)
+_JOURNAL: RecordTable[JournalEntry] = RecordTable(
+    (*attribute_columns("seq", "at", "what"), TableColumn("says", describe_entry)),
+)
 
 
 def outlook_document(outlook: GangOutlook) -> dict[str, object]:
     """Return a gang as in ``stepfare status -o json``, with deadline, planned end, chance, and end at its pace."""
-    return {
-        **gang_document(outlook.gang),
-        "deadline": _iso(outlook.deadline),
-        "planned_finish": _iso(outlook.promise.finish),
-        "on_time_probability": outlook.promise.chance,
-        "expected_end": _iso(outlook.until),
-    }
+    return {**gang_document(outlook.gang), **_OUTLOOKS.record(outlook)}
 
 
 def jobs_document(report: JobsReport, limit: int, before: str | None = None) -> dict[str, object] | None:
@@ -59,7 +76,7 @@ def job_document(report: JobReport) -> dict[str, object]:
         "job": report.name,
         "spent_usd": str(report.spent_usd),
         "attempts": [
-            {**outlook_document(each.outlook), "metered_usd": _metered(each), "costs": _costs(each.costs)}
+            {**outlook_document(each.outlook), "metered_usd": _metered(each), "costs": _COSTS.records(each.costs)}
             for each in report.attempts
         ],
     }
@@ -71,23 +88,9 @@ def attempt_document(report: AttemptReport) -> dict[str, object]:
         "schema_version": SCHEMA_VERSION,
         **outlook_document(report.outlook),
         "metered_usd": _metered(report),
-        "costs": _costs(report.costs),
-        "notices": [
-            {
-                "rank": each.rank,
-                "id": each.id,
-                "kind": each.kind,
-                "source": each.source,
-                "seconds": each.seconds,
-                "what": each.what,
-                "heard_at": each.heard_at.isoformat(),
-            }
-            for each in report.notices
-        ],
-        "journal": [
-            {"seq": each.seq, "at": each.at.isoformat(), "what": each.what, "says": describe_entry(each)}
-            for each in report.journal
-        ],
+        "costs": _COSTS.records(report.costs),
+        "notices": _NOTICES.records(report.notices),
+        "journal": _JOURNAL.records(report.journal),
     }
 
 
@@ -104,28 +107,8 @@ def attempts_as_csv(report: JobReport) -> str:
 
 def costs_as_csv(report: AttemptReport) -> str:
     """Return a row per item and use of an attempt."""
-    return records_csv(_COST_FIELDS, _costs(report.costs))
+    return _COSTS.csv(report.costs)
 
 
 def _metered(report: AttemptReport) -> str | None:
     return str(report.metered_usd) if report.costs else None
-
-
-def _costs(costs: Sequence[CostLine]) -> list[dict[str, object]]:
-    return [
-        {
-            "item": line.item,
-            "use": line.use or None,
-            "where": line.where or None,
-            "quantity": str(round(float(line.quantity), 9)),
-            "unit": line.unit,
-            "usd": str(line.usd),
-            "unpriced": line.unpriced,
-            "waste": line.waste,
-        }
-        for line in costs
-    ]
-
-
-def _iso(moment: datetime | None) -> str | None:
-    return None if moment is None else moment.isoformat()

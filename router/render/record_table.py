@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from datetime import date
 from decimal import Decimal
 from functools import partial
+from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
 from pricing.money import Usd, UsdPerHour
@@ -116,6 +117,11 @@ class RecordTable(Generic[R]):
         columns = [column for column in self.columns if column.name]
         lines = ([_csv_value(column, row) for column in columns] for row in rows)
         return csv_text(self.fields, lines, unknown=unknown)
+
+
+def attribute_columns(*names: str, of: str = "") -> tuple[TableColumn[Any], ...]:
+    """Return a column of CSV and JSON for each named attribute of a row, or of its attribute ``of``."""
+    return tuple(TableColumn(name, attrgetter(f"{of}.{name}" if of else name)) for name in names)
 
 
 def field_columns(

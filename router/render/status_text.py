@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 
+from pricing.money import Usd
 from router.controller.report.report import GangReport, StatusReport
-from router.jobs.run_policy import RunPolicy
-from router.render.tables import PLAIN, Screen, format_table, format_timestamp, format_usd, wrap_text
+from router.render.record_table import RecordTable, TableColumn, attribute_columns
+from router.render.tables import PLAIN, Screen, format_timestamp, format_usd, wrap_text
+from router.state.records import NodeRecord
 
 SCHEMA_VERSION = 1
 
@@ -15,30 +17,7 @@ def as_table(report: StatusReport, screen: Screen = PLAIN) -> str:
     """Return one row per gang, messages of attempts, and what was spent."""
     if not report.gangs:
         return "nothing was made yet: see `stepfare apply --help`"
-    rows = []
-    for gang in report.gangs:
-        a = gang.attempt
-        price, spent = f"{a.usd_per_hour.dollars():.2f}", format_usd(gang.spent_usd)
-        if gang.unpriced:
-            price = spent = "unknown"
-        rows.append(
-            (
-                a.job,
-                gang.state,
-                f"{a.cloud}/{a.region}",
-                _ranks(gang),
-                _silence(gang),
-                _count(gang.step),
-                _count(gang.saved_step),
-                price,
-                spent,
-                a.id,
-            )
-        )
-    header = ("JOB", "STATE", "PLACE", "RANKS", "QUIET", "STEP", "SAVED", "$/H", "SPENT", "ATTEMPT")
-    widths = {"JOB": 18, "PLACE": 22}
-    right = frozenset({"RANKS", "QUIET", "STEP", "SAVED", "$/H", "SPENT"})
-    lines = [format_table(header, rows, right, widths, screen), ""]
+    lines = [_GANGS.text(report.gangs, screen), ""]
     attempts = (gang.attempt for gang in report.gangs if gang.attempt.message not in ("", gang.attempt.reason))
     lines += [wrap_text(f"{a.id}: {a.reason}: {a.message}") for a in attempts]
     remark = "; reserved machines without a stated price are in no sum" if any(g.unpriced for g in report.gangs) else ""
@@ -48,53 +27,13 @@ def as_table(report: StatusReport, screen: Screen = PLAIN) -> str:
 
 def as_wide(report: StatusReport, screen: Screen = PLAIN) -> str:
     """Return the table with all machines, policies and checkpoint intervals."""
-    lines = [as_table(report, screen), ""]
-    rows = [
-        (
-            node.attempt,
-            str(node.rank),
-            node.machine_id or "",
-            node.zone or "",
-            node.instance_type,
-            node.market.value,
-            node.agent or "-",
-            node.ended_reason,
-            f"{node.log_offset:,}",
-            node.address or "",
-        )
-        for gang in report.gangs
-        for node in gang.nodes
-    ]
-    header = ("ATTEMPT", "RANK", "MACHINE", "ZONE", "TYPE", "MARKET", "AGENT", "ENDED", "LOG BYTES", "ADDRESS")
-    if rows:
-        lines.append(format_table(header, rows, frozenset({"RANK", "LOG BYTES"}), {}, screen))
-    runs = [(gang.attempt.id, str(policy), _overridden(gang)) for gang in report.gangs if (policy := gang.policy)]
-    if runs:
-        lines += ["", format_table(("ATTEMPT", "POLICY", "QUOTED"), runs, frozenset(), {}, screen)]
-    intervals = [(g.attempt.id, f"{s / 60:,.1f}") for g in report.gangs if (s := g.attempt.checkpoint_seconds)]
-    if intervals:
-        lines += ["", format_table(("ATTEMPT", "SAVES EVERY MIN"), intervals, frozenset(), {}, screen)]
+    nodes = [node for gang in report.gangs for node in gang.nodes]
+    lines = [as_table(report, screen), "", *([_NODES.text(nodes, screen, wide=True)] if nodes else [])]
+    run = [gang for gang in report.gangs if gang.policy]
+    lines += ["", _POLICIES.text(run, screen, wide=True)] if run else []
+    saving = [gang for gang in report.gangs if gang.attempt.checkpoint_seconds]
+    lines += ["", _INTERVALS.text(saving, screen, wide=True)] if saving else []
     return "\n".join(lines)
-
-
-def _overridden(gang: GangReport) -> str:
-    return "" if gang.quoted_policy is None else str(gang.quoted_policy)
-
-
-def _policy_json(policy: RunPolicy | None) -> dict[str, object] | None:
-    return None if policy is None else policy.content
-
-
-def _count(steps: int | None) -> str:
-    return "" if steps is None else f"{steps:,}"
-
-
-def _ranks(gang: GangReport) -> str:
-    return f"{gang.calling}/{gang.attempt.machines}"
-
-
-def _silence(gang: GangReport) -> str:
-    return "" if gang.quiet is None else f"{gang.quiet.total_seconds():.0f}s"
 
 
 def as_json(report: StatusReport) -> str:
@@ -108,58 +47,80 @@ def status_document(report: StatusReport) -> dict[str, object]:
         "schema_version": SCHEMA_VERSION,
         "as_of": format_timestamp(report.now),
         "spent_usd": str(report.spent_usd),
-        "gangs": [gang_document(gang) for gang in report.gangs],
+        "gangs": _GANGS.records(report.gangs),
     }
 
 
 def gang_document(gang: GangReport) -> dict[str, object]:
     """Return an attempt and its machines as JSON data."""
-    a = gang.attempt
-    times = {"created_at": a.created_at, "made_at": a.made_at, "met_at": a.met_at, "gone_at": a.gone_at}
-    return {
-        "attempt": a.id,
-        "job": a.job,
-        "plan": a.plan,
-        "gang": a.gang,
-        "number": a.number,
-        "choice": a.choice,
-        "state": a.phase.value,
-        "waits": gang.waits,
-        "result": a.result,
-        "reason": a.reason,
-        "message": a.message,
-        "policy": _policy_json(gang.policy),
-        "quoted_policy": _policy_json(gang.quoted_policy),
-        "resumes": a.resumes,
-        "first_step": a.first_step,
-        "checkpoint_seconds": a.checkpoint_seconds,
-        "last_step": a.last_step,
-        "kept_step": a.kept_step,
-        "team": a.team,
-        "cloud": a.cloud,
-        "region": a.region,
-        "machines": a.machines,
-        "usd_per_hour": str(a.usd_per_hour),
-        "max_usd_per_hour": str(a.max_usd_per_hour),
-        "spent_usd": str(gang.spent_usd),
-        "unpriced": gang.unpriced,
-        **{name: None if moment is None else moment.isoformat() for name, moment in times.items()},
-        "nodes": [
-            {
-                "rank": node.rank,
-                "machine": node.machine_id,
-                "zone": node.zone,
-                "instance_type": node.instance_type,
-                "market": node.market.value,
-                "address": node.address,
-                "agent": node.agent,
-                "ended": node.ended_reason,
-                "exit_code": node.exit_code,
-                "heard_at": None if node.heard_at is None else node.heard_at.isoformat(),
-                "log_bytes": node.log_offset,
-                "step": node.step,
-                "saved_step": node.saved_step,
-            }
-            for node in gang.nodes
-        ],
-    }
+    return _GANGS.record(gang)
+
+
+def _price(gang: GangReport) -> float | None:
+    return None if gang.unpriced else gang.attempt.usd_per_hour.dollars()
+
+
+def _spent(gang: GangReport) -> Usd | None:
+    return None if gang.unpriced else gang.spent_usd
+
+
+_NODES: RecordTable[NodeRecord] = RecordTable(
+    (
+        TableColumn("", lambda node: node.attempt, "ATTEMPT"),
+        TableColumn("rank", lambda node: node.rank, "RANK", right=True),
+        TableColumn("machine", lambda node: node.machine_id, "MACHINE"),
+        TableColumn("zone", lambda node: node.zone, "ZONE"),
+        TableColumn("instance_type", lambda node: node.instance_type, "TYPE"),
+        TableColumn("market", lambda node: node.market.value, "MARKET"),
+        TableColumn("address", lambda node: node.address),
+        TableColumn("agent", lambda node: node.agent),
+        TableColumn("", lambda node: node.agent or None, "AGENT", unknown="-"),
+        TableColumn("ended", lambda node: node.ended_reason, "ENDED"),
+        *attribute_columns("exit_code", "heard_at"),
+        TableColumn("log_bytes", lambda node: node.log_offset, "LOG BYTES", "{:,}".format, right=True),
+        *attribute_columns("step", "saved_step"),
+        TableColumn("", lambda node: node.address, "ADDRESS"),
+    )
+)
+
+
+_POLICIES: RecordTable[GangReport] = RecordTable(
+    (
+        TableColumn("", lambda gang: gang.attempt.id, "ATTEMPT"),
+        TableColumn("", lambda gang: gang.policy, "POLICY"),
+        TableColumn("", lambda gang: gang.quoted_policy, "QUOTED"),
+    )
+)
+_INTERVALS: RecordTable[GangReport] = RecordTable(
+    (
+        TableColumn("", lambda gang: gang.attempt.id, "ATTEMPT"),
+        TableColumn("", lambda g: g.attempt.checkpoint_seconds, "SAVES EVERY MIN", lambda s: f"{s / 60:,.1f}"),
+    )
+)
+_GANGS: RecordTable[GangReport] = RecordTable(
+    (
+        TableColumn("attempt", lambda gang: gang.attempt.id),
+        TableColumn("job", lambda gang: gang.attempt.job, "JOB", width=18),
+        TableColumn("", lambda gang: gang.state, "STATE"),
+        TableColumn("", lambda gang: f"{gang.attempt.cloud}/{gang.attempt.region}", "PLACE", width=22),
+        TableColumn("", lambda gang: f"{gang.calling}/{gang.attempt.machines}", "RANKS", right=True),
+        TableColumn("", lambda gang: gang.quiet, "QUIET", lambda quiet: f"{quiet.total_seconds():.0f}s", right=True),
+        TableColumn("", lambda gang: gang.step, "STEP", "{:,}".format, right=True),
+        TableColumn("", lambda gang: gang.saved_step, "SAVED", "{:,}".format, right=True),
+        *attribute_columns("plan", "gang", "number", "choice", of="attempt"),
+        TableColumn("state", lambda gang: gang.attempt.phase.value),
+        TableColumn("waits", lambda gang: gang.waits),
+        *attribute_columns("result", "reason", "message", of="attempt"),
+        TableColumn("policy", lambda gang: gang.policy, plain=lambda policy: policy.content),
+        TableColumn("quoted_policy", lambda gang: gang.quoted_policy, plain=lambda policy: policy.content),
+        *attribute_columns("resumes", "first_step", "checkpoint_seconds", "last_step", "kept_step", of="attempt"),
+        *attribute_columns("team", "cloud", "region", "machines", "usd_per_hour", "max_usd_per_hour", of="attempt"),
+        TableColumn("spent_usd", lambda gang: gang.spent_usd),
+        TableColumn("unpriced", lambda gang: gang.unpriced),
+        *attribute_columns("created_at", "made_at", "met_at", "gone_at", of="attempt"),
+        TableColumn("nodes", lambda gang: gang.nodes, plain=_NODES.records),
+        TableColumn("", _price, "$/H", "{:.2f}".format, right=True, unknown="unknown"),
+        TableColumn("", _spent, "SPENT", format_usd, right=True, unknown="unknown"),
+        TableColumn("", lambda gang: gang.attempt.id, "ATTEMPT"),
+    )
+)
