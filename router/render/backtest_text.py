@@ -167,53 +167,31 @@ def _policy(score: PolicyScore) -> dict[str, Any]:
 
 def rows(pools: Sequence[PooledWindows]) -> str:
     """Return CSV with one row per window and policy; hours count from the start of the traces or of the window."""
-    header = (
-        "site",
-        "block",
-        "start_h",
-        "policy",
-        "cost_usd",
-        "on_demand_usd",
-        "optimum_usd",
-        "egress_usd",
-        "probes_usd",
-        "spot_h",
-        "on_demand_h",
-        "finish_h",
-        "launches",
-        "late",
-    )
-    lines = [
-        [_plain(value) for value in (*_task(pooled.cell).values(), *row)]
-        for pooled in pools
-        for name, played in pooled.played.items()
-        for row in _windows(pooled, name, played)
-    ]
-    return csv_text([*_task(pools[0].cell), *header], lines) if pools else ""
+    windows = [_windows(pooled, name, played) for pooled in pools for name, played in pooled.played.items()]
+    lines = ([_plain(value) for value in row] for columns in windows for row in zip(*columns.values(), strict=True))
+    return csv_text(list(windows[0]), lines) if windows else ""
 
 
-def _windows(pooled: PooledWindows, name: str, played: WindowOutcomes) -> list[tuple[object, ...]]:
+def _windows(pooled: PooledWindows, policy: str, played: WindowOutcomes) -> dict[str, Sequence[object]]:
+    """Return the columns of a policy's windows by name."""
     count = pooled.start.size
-    sites = [pooled.cell.sites[number].name for number in pooled.site.tolist()]
-    return list(
-        zip(
-            sites,
-            pooled.block.tolist(),
-            pooled.hours(pooled.start).tolist(),
-            [name] * count,
-            played.usd.tolist(),
-            pooled.demand_usd.tolist(),
-            pooled.least_usd.tolist(),
-            played.egress_usd.tolist(),
-            played.probe_usd.tolist(),
-            pooled.hours(played.spot_ticks).tolist(),
-            pooled.hours(played.on_demand_ticks).tolist(),
-            pooled.hours(played.finish_tick).tolist(),
-            played.launches.tolist(),
-            played.late.astype(int).tolist(),
-            strict=True,
-        )
-    )
+    return {
+        **{name: [value] * count for name, value in _task(pooled.cell).items()},
+        "site": [pooled.cell.sites[number].name for number in pooled.site.tolist()],
+        "block": pooled.block.tolist(),
+        "start_h": pooled.hours(pooled.start).tolist(),
+        "policy": [policy] * count,
+        "cost_usd": played.usd.tolist(),
+        "on_demand_usd": pooled.demand_usd.tolist(),
+        "optimum_usd": pooled.least_usd.tolist(),
+        "egress_usd": played.egress_usd.tolist(),
+        "probes_usd": played.probe_usd.tolist(),
+        "spot_h": pooled.hours(played.spot_ticks).tolist(),
+        "on_demand_h": pooled.hours(played.on_demand_ticks).tolist(),
+        "finish_h": pooled.hours(played.finish_tick).tolist(),
+        "launches": played.launches.tolist(),
+        "late": played.late.astype(int).tolist(),
+    }
 
 
 def _plain(value: object) -> object:
