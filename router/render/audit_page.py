@@ -7,14 +7,12 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from pricing.money import Usd
-from router.files.csv_text import csv_text
 from router.ledger.budget import BUDGET_REMOVE, BUDGET_SET
 from router.render.page_frame import PageFrame
 from router.render.pages import fill_template
+from router.render.record_table import RecordTable, TableColumn, attribute_columns
 from router.render.tables import format_usd
 from router.state.records import AuditEntry
-
-AUDIT_FIELDS = ("seq", "at", "who", "what", "plan", "at_risk_usd", "by", "note", "policies", "hash", "budget")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,25 +95,20 @@ def audit_page(view: AuditView, frame: PageFrame | None = None) -> str:
     return fill_template("audit.html", frame=frame, view=view)
 
 
+_ENTRIES: RecordTable[AuditRow] = RecordTable(
+    (
+        *attribute_columns("seq", "at", "who", "what", of="entry"),
+        TableColumn("plan", lambda row: row.entry.digest or None),
+        TableColumn("at_risk_usd", lambda row: row.at_risk),
+        TableColumn("by", lambda row: row.by or None),
+        TableColumn("note", lambda row: row.note or None),
+        TableColumn("policies", lambda row: row.policies or None),
+        TableColumn("hash", lambda row: row.entry.hash),
+        TableColumn("budget", lambda row: row.budget or None),
+    )
+)
+
+
 def audit_csv(rows: Sequence[AuditRow]) -> str:
     """Return the entries as CSV."""
-    return csv_text(
-        AUDIT_FIELDS,
-        [
-            (
-                row.entry.seq,
-                row.entry.at.isoformat(),
-                row.entry.who,
-                row.entry.what,
-                row.entry.digest or None,
-                row.at_risk,
-                row.by or None,
-                row.note or None,
-                row.policies or None,
-                row.entry.hash,
-                row.budget or None,
-            )
-            for row in rows
-        ],
-        unknown="none",
-    )
+    return _ENTRIES.csv(rows, unknown="none")

@@ -6,12 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from router.files.csv_text import csv_text
 from router.render.page_frame import PageFrame
 from router.render.pages import fill_template
+from router.render.record_table import RecordTable, TableColumn, attribute_columns
 from router.state.made_plans import ListedPlan
-
-PLAN_FIELDS = ("plan", "name", "as_of", "made_at", "made_by", "jobs", "placed", "cost_usd", "gap", "approved_by")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +29,15 @@ class PlanListRow:
         return "not shown" if self.approvals is None else ", ".join(self.approvals) or "nobody"
 
 
+_PLANS: RecordTable[PlanListRow] = RecordTable(
+    (
+        TableColumn("plan", lambda row: row.plan.plan_id),
+        *attribute_columns("name", "as_of", "made_at", "made_by", "jobs", "placed", "cost_usd", "gap", of="plan"),
+        TableColumn("approved_by", lambda row: row.approved_by),
+    )
+)
+
+
 def plan_list_page(
     rows: Sequence[PlanListRow],
     names: Sequence[ListedPlan],
@@ -47,22 +54,4 @@ def plan_list_page(
 
 def plans_csv(rows: Sequence[PlanListRow]) -> str:
     """Return the list as CSV."""
-    return csv_text(
-        PLAN_FIELDS,
-        [
-            (
-                row.plan.plan_id,
-                row.plan.name,
-                row.plan.as_of.isoformat(),
-                row.plan.made_at.isoformat(),
-                row.plan.made_by,
-                row.plan.jobs,
-                row.plan.placed,
-                row.plan.cost_usd,
-                row.plan.gap,
-                row.approved_by,
-            )
-            for row in rows
-        ],
-        unknown="none",
-    )
+    return _PLANS.csv(rows, unknown="none")

@@ -9,27 +9,9 @@ from urllib.parse import urlencode
 
 from pricing.money import Usd
 from router.config.plan_files import StoredQuote
-from router.files.csv_text import csv_text
 from router.render.page_frame import PageFrame
 from router.render.pages import fill_template
-
-_COLUMNS = (
-    "quote_id",
-    "job",
-    "team",
-    "asked_at",
-    "asked_by",
-    "deadline",
-    "valid_until",
-    "expected_usd",
-    "p90_usd",
-    "on_time",
-    "accepted_at",
-    "accepted_by",
-    "ceiling_usd",
-    "plan",
-)
-
+from router.render.record_table import RecordTable, TableColumn, attribute_columns
 
 # Rows on the page of a job; the list has the rest.
 MOST_ON_JOB_PAGE = 5
@@ -82,28 +64,33 @@ def quote_list_page(view: QuoteListView, frame: PageFrame) -> str:
     return fill_template("quotes_list.html", frame=frame, page=view)
 
 
+def _format_z(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+def _accepted(name: str, field: str) -> TableColumn[StoredQuote]:
+    return TableColumn(name, lambda row: row.acceptance and getattr(row.acceptance, field))
+
+
+_QUOTES: RecordTable[StoredQuote] = RecordTable(
+    (
+        TableColumn("quote_id", lambda row: row.name),
+        *attribute_columns("job", "team", of="quote"),
+        TableColumn("asked_at", lambda row: row.quote.asked_at, plain=_format_z),
+        TableColumn("asked_by", lambda row: row.asked_by),
+        TableColumn("deadline", lambda row: row.quote.deadline, plain=_format_z),
+        TableColumn("valid_until", lambda row: row.quote.valid_until, plain=_format_z),
+        TableColumn("expected_usd", lambda row: row.quote.usd.mean),
+        TableColumn("p90_usd", lambda row: row.quote.usd.p90),
+        TableColumn("on_time", lambda row: row.quote.on_time),
+        _accepted("accepted_at", "at"),
+        _accepted("accepted_by", "who"),
+        _accepted("ceiling_usd", "ceiling_usd"),
+        _accepted("plan", "plan"),
+    )
+)
+
+
 def quote_list_csv(rows: Sequence[StoredQuote]) -> str:
     """Return the list as CSV; what has no end or is not known is empty."""
-    lines = []
-    for row in rows:
-        q, made = row.quote, row.acceptance
-        lines.append(
-            [
-                row.name,
-                q.job,
-                q.team,
-                _stamp(q.asked_at),
-                row.asked_by,
-                _stamp(q.deadline),
-                _stamp(q.valid_until),
-                "" if q.usd.mean is None else str(q.usd.mean),
-                "" if q.usd.p90 is None else str(q.usd.p90),
-                repr(q.on_time),
-                *(("", "", "", "") if made is None else (made.at, made.who, made.ceiling_usd, made.plan)),
-            ]
-        )
-    return csv_text(_COLUMNS, lines)
-
-
-def _stamp(moment: datetime) -> str:
-    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    return _QUOTES.csv(rows)
