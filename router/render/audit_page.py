@@ -1,15 +1,12 @@
-"""Draw the audit log: who did what with which plan, newest first, and whether its chain is whole."""
+"""Show entries of the audit log in words, and write them as CSV."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 
 from pricing.money import Usd
 from router.ledger.budget import BUDGET_REMOVE, BUDGET_SET
-from router.render.page_frame import PageFrame
-from router.render.pages import fill_template
 from router.render.record_table import RecordTable, TableColumn, attribute_columns
 from router.render.tables import format_usd
 from router.state.records import AuditEntry
@@ -67,32 +64,6 @@ def describe_budget(entry: AuditEntry) -> str:
 def at_risk(entry: AuditEntry) -> Usd | None:
     """Return the most that could be spent by what an entry records; None of a budget, by which nothing is spent."""
     return None if entry.what in (BUDGET_SET, BUDGET_REMOVE) else entry.usd
-
-
-@dataclass(frozen=True, slots=True)
-class AuditView:
-    """The entries shown, and what is known of the whole log. ``broken`` is the first entry that was changed."""
-
-    rows: Sequence[AuditRow]
-    fitting: int
-    count: int
-    last_hash: str
-    broken: int | None
-    who: str
-    what: str
-    plan: str
-    older: str
-    now: datetime
-
-    @property
-    def is_filtered(self) -> bool:
-        """Return whether some entries are left out by the filter."""
-        return bool(self.who or self.what or self.plan)
-
-
-def audit_page(view: AuditView, frame: PageFrame | None = None) -> str:
-    """Return the page as HTML."""
-    return fill_template("audit.html", frame=frame, view=view)
 
 
 _ENTRIES: RecordTable[AuditRow] = RecordTable(

@@ -22,6 +22,11 @@ class AuditFilter:
     what: str = ""
     plan: str = ""
 
+    @property
+    def is_filtered(self) -> bool:
+        """Return whether some entries may be left out."""
+        return bool(self.who or self.what or self.plan)
+
     def admits(self, entry: AuditEntry) -> bool:
         """Return whether an entry is shown; who is also looked for in the name of an approver."""
         names = (entry.who, str(entry.details.get("by", "")))

@@ -16,7 +16,9 @@ from router.app.queries.context import QueryContext
 from router.console.answers import CachedAnswer
 from router.console.pages.plans import CSV, HTML, JSON
 from router.console.site import ConsoleSite
-from router.render.audit_page import AuditRow, AuditView, audit_csv, audit_page
+from router.render.audit_page import AuditRow, audit_csv
+from router.render.page_frame import PageFrame
+from router.render.pages import fill_template
 
 _SHOWN = 100
 
@@ -38,7 +40,7 @@ def make_router(site: ConsoleSite) -> APIRouter:
         )
 
         def make() -> CachedAnswer:
-            return CachedAnswer.of(audit_page(_read_view(context, wanted, words, before), frame), HTML)
+            return CachedAnswer.of(_draw(context, wanted, words, before, frame), HTML)
 
         return (await site.recent.get(("audit", wanted, before, frame), make)).response(request)
 
@@ -56,22 +58,19 @@ def make_router(site: ConsoleSite) -> APIRouter:
     return router
 
 
-def _read_view(
-    context: QueryContext, audit_filter: AuditFilter, words: Mapping[str, str], before: int | None
-) -> AuditView:
+def _draw(
+    context: QueryContext, audit_filter: AuditFilter, words: Mapping[str, str], before: int | None, frame: PageFrame
+) -> str:
     trail = read_audit_log(context, audit_filter)
     newest = _newest(trail, before)
     stored = context.store.plans.stored(row.entry.digest for row in newest[:_SHOWN])
     shown = tuple(replace(row, has_plan=row.entry.digest in stored) for row in newest[:_SHOWN])
-    return AuditView(
+    return fill_template(
+        "audit.html",
+        frame=frame,
+        trail=trail,
+        chosen=audit_filter,
         rows=shown,
-        fitting=len(trail.entries),
-        count=trail.count,
-        last_hash=trail.last_hash,
-        broken=trail.broken,
-        who=audit_filter.who,
-        what=audit_filter.what,
-        plan=audit_filter.plan,
         older=f"/audit?{urlencode({**words, 'before': shown[-1].entry.seq})}" if len(newest) > _SHOWN else "",
         now=context.clock(),
     )
