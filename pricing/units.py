@@ -1,8 +1,8 @@
-"""Units that are easily confused: GB is 1e9 bytes (tariffs), GiB 2**30 bytes (sizes); counts, and digits of figures."""
+"""Units that are easily confused: GB is 1e9 bytes (tariffs), GiB 2**30 bytes (sizes); counts, digits, moments."""
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 BYTES_PER_GB = 1_000_000_000
@@ -40,3 +40,8 @@ def hours(duration: timedelta) -> float:
 def format_count(number: int, noun: str, plural: str = "") -> str:
     """Return a count with its noun, such as ``1 gang``, ``3 gangs`` or ``3 entries``."""
     return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
+
+
+def format_utc(moment: datetime) -> str:
+    """Return a moment in UTC as a machine reads it, such as ``2026-11-21T18:00:00Z``."""
+    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from pricing.book import PriceBook
 from pricing.pool_experience import LossReason
 from pricing.problems import InvalidInputError
-from pricing.units import format_count
+from pricing.units import format_count, format_utc
 from router.jobs.experience import Experience, PoolRun, RunRecords, SpeedRun
 
 SCHEMA_VERSION = 1
@@ -73,10 +73,7 @@ def describe_experience(experience: Experience | None) -> tuple[str, ...]:
 
 
 def _plain(run: SpeedRun | PoolRun) -> dict[str, Any]:
-    return {
-        name: value.astimezone(UTC).isoformat().replace("+00:00", "Z") if isinstance(value, datetime) else value
-        for name, value in asdict(run).items()
-    }
+    return {name: format_utc(value) if isinstance(value, datetime) else value for name, value in asdict(run).items()}
 
 
 def _run(kind: type[T], row: dict[str, Any]) -> T:

@@ -19,6 +19,7 @@ from filelock import FileLock, Timeout
 from pricing.atomic_file import make_private_folder, write_atomic
 from pricing.places import Market
 from pricing.problems import InvalidInputError
+from pricing.units import format_utc
 from providers.protocol import AccountAllowances, CapacityReservation, Quota, QuotaUnit, StockHint
 
 SCHEMA_VERSION = 1
@@ -132,7 +133,7 @@ def allowances_to_json(reading: AllowanceReading) -> str:
     """Return the reading as JSON; equal readings give equal bytes."""
     clouds = {
         name: {
-            "read_at": _time(one.read_at),
+            "read_at": format_utc(one.read_at),
             "quotas": [_plain(quota) for quota in one.quotas],
             "held": [_plain(held) for held in one.held],
         }
@@ -209,11 +210,7 @@ def _made(kind: type[T], content: Mapping[str, Any]) -> T:
 
 
 def _plain(value: Quota | CapacityReservation | StockCount) -> dict[str, Any]:
-    return {name: _time(one) if isinstance(one, datetime) else one for name, one in asdict(value).items()}
-
-
-def _time(moment: datetime) -> str:
-    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    return {name: format_utc(one) if isinstance(one, datetime) else one for name, one in asdict(value).items()}
 
 
 def _read_time(text: str) -> datetime:

@@ -13,7 +13,7 @@ import types
 import typing
 from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -22,6 +22,7 @@ from pydantic_core import core_schema
 
 from pricing.money import Usd
 from pricing.problems import InvalidInputError
+from pricing.units import format_utc
 from router.jobs.run_policy import RunPolicy, run_policy_schema
 from router.quotes.quote import BudgetQuote, Quote, Refused
 
@@ -93,7 +94,7 @@ def _to_plain(value: Any) -> Any:
     if isinstance(value, Usd):
         return str(value)
     if isinstance(value, datetime):
-        return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+        return format_utc(value)
     if isinstance(value, tuple):
         return [_to_plain(item) for item in value]
     if isinstance(value, RunPolicy):

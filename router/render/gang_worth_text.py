@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Any
 
 from pricing.money import ZERO
 from pricing.units import to_percent
 from router.planning.what_if.gang_worth import GangCase, GangFigures, GangWorth
+from router.render.figures import stamp
 from router.render.tables import PLAIN, Screen, format_day_time, format_table, format_usd, wrap_text
 
 _RIGHT = frozenset({"COST", "MORE", "FALLBACK", "SURE"})
@@ -81,7 +81,7 @@ def worth_content(worth: GangWorth) -> dict[str, Any]:
     return {
         "job": worth.job,
         "gang": worth.gang,
-        "start": _time(worth.start),
+        "start": stamp(worth.start),
         "shared": worth.shared,
         "cases": [_case_content(case, worth.planned.figures) for case in (worth.planned, *worth.changed)],
     }
@@ -97,10 +97,6 @@ def _case_content(case: GangCase, planned: GangFigures | None) -> dict[str, Any]
         **content,
         "cost_usd": str(figures.cost_usd),
         "difference_usd": str(figures.cost_usd - planned.cost_usd),
-        "reserved_until": _time(figures.reserved_until),
+        "reserved_until": stamp(figures.reserved_until),
         **{name: getattr(figures, name) for name in _NUMBERS},
     }
-
-
-def _time(moment: datetime) -> str:
-    return moment.isoformat().replace("+00:00", "Z")

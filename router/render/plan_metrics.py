@@ -9,6 +9,7 @@ from datetime import datetime
 
 from router.planning.document.plan import Plan
 from router.planning.document.plan_json import plan_content
+from router.render.figures import stamp
 
 SCHEMA_VERSION = 1
 
@@ -27,8 +28,8 @@ def metrics_line(plan: Plan, times: PlanningTimes) -> str:
     placed = sum(job.finish is not None for job in plan.jobs)
     content = {
         "schema_version": SCHEMA_VERSION,
-        "made_at": _text(times.made_at),
-        "as_of": _text(plan.as_of),
+        "made_at": stamp(times.made_at),
+        "as_of": stamp(plan.as_of),
         "digest": plan_content(plan)["digest"],
         "book": plan.book_digest,
         "status": plan.status,
@@ -48,10 +49,6 @@ def metrics_line(plan: Plan, times: PlanningTimes) -> str:
         "cuts": [{"phase": cut.phase, "by": cut.by} for cut in plan.cuts],
     }
     return json.dumps(content, separators=(",", ":"), ensure_ascii=False)
-
-
-def _text(moment: datetime) -> str:
-    return moment.isoformat().replace("+00:00", "Z")
 
 
 def prometheus_text(plan: Plan, times: PlanningTimes) -> str:

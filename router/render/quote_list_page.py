@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from urllib.parse import urlencode
 
 from pricing.money import Usd
+from pricing.units import format_utc
 from router.config.plan_files import StoredQuote
 from router.render.page_frame import PageFrame
 from router.render.pages import fill_template
@@ -64,10 +65,6 @@ def quote_list_page(view: QuoteListView, frame: PageFrame) -> str:
     return fill_template("quotes_list.html", frame=frame, page=view)
 
 
-def _format_z(moment: datetime) -> str:
-    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
-
-
 def _accepted(name: str, field: str) -> TableColumn[StoredQuote]:
     return TableColumn(name, lambda row: row.acceptance and getattr(row.acceptance, field))
 
@@ -76,10 +73,10 @@ _QUOTES: RecordTable[StoredQuote] = RecordTable(
     (
         TableColumn("quote_id", lambda row: row.name),
         *attribute_columns("job", "team", of="quote"),
-        TableColumn("asked_at", lambda row: row.quote.asked_at, plain=_format_z),
+        TableColumn("asked_at", lambda row: row.quote.asked_at, plain=format_utc),
         TableColumn("asked_by", lambda row: row.asked_by),
-        TableColumn("deadline", lambda row: row.quote.deadline, plain=_format_z),
-        TableColumn("valid_until", lambda row: row.quote.valid_until, plain=_format_z),
+        TableColumn("deadline", lambda row: row.quote.deadline, plain=format_utc),
+        TableColumn("valid_until", lambda row: row.quote.valid_until, plain=format_utc),
         TableColumn("expected_usd", lambda row: row.quote.usd.mean),
         TableColumn("p90_usd", lambda row: row.quote.usd.p90),
         TableColumn("on_time", lambda row: row.quote.on_time),

@@ -14,7 +14,7 @@ from pricing.money import Usd
 from pricing.units import format_count
 from router.quotes.quote import LEVELS, Leg, Other, Point, Quote, Refused
 from router.quotes.quote_json import quote_content
-from router.render.figures import MARKET_LETTERS, MARKET_WORDS, chance, day_clock, hours, money, percent
+from router.render.figures import MARKET_LETTERS, MARKET_WORDS, chance, day_clock, hours, money, percent, stamp
 from router.render.quoted_limits import limits_words
 
 SHOWN_ALTERNATIVES = 8
@@ -130,7 +130,7 @@ class QuoteView:
             return f"stepfare quotes show {self.name} -o json"
         q = self.quote
         files = " ".join(file.replace("\\", "/").rsplit("/", 1)[-1] for file in q.files) or "JOB.yaml"
-        return f"stepfare quote {files} --by {_stamp(q.deadline)} --now {_stamp(q.asked_at)} -o json"
+        return f"stepfare quote {files} --by {stamp(q.deadline)} --now {stamp(q.asked_at)} -o json"
 
     @property
     def curve_notes(self) -> tuple[str, ...]:
@@ -352,10 +352,6 @@ def _counted(words: Sequence[str]) -> str:
         else:
             counts.append([word, 1])
     return ", ".join(word if n == 1 else f"{word} ({n} dots)" for word, n in counts)
-
-
-def _stamp(moment: datetime) -> str:
-    return moment.isoformat().replace("+00:00", "Z")
 
 
 def _raw_fields(q: Quote) -> tuple[tuple[str, str], ...]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 
 from pricing.money import NANOS_PER_CENT, Usd
 from pricing.problems import InvalidInputError
+from pricing.units import format_utc
 from router.access.identity import Permission
 from router.app.budgets import BooksFolders, BudgetConstraints, budget_constraints
 from router.app.learned import RunReader, read_no_runs
@@ -210,7 +211,7 @@ def record_acceptance(
     stored, inputs = prepared.stored, prepared.inputs
     acceptance = QuoteAcceptance(
         stored.name,
-        inputs.now.astimezone(UTC).isoformat().replace("+00:00", "Z"),
+        format_utc(inputs.now),
         context.identity.name,
         plan_content(plan)["digest"],
         prepared.request.jobs[0].digest,

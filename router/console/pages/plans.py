@@ -12,6 +12,7 @@ from fastapi.responses import RedirectResponse, Response
 from markupsafe import Markup
 
 from pricing.problems import InvalidInputError
+from pricing.units import format_utc
 from router.access.identity import Permission
 from router.app.queries.approvals import (
     ApprovalRefusedError,
@@ -85,8 +86,8 @@ def _add_lists(router: APIRouter, site: ConsoleSite) -> None:
         rows, names, last = await site.recent.get(
             ("plans", id(site), seen, moment), lambda: _list_rows(context, moment)
         )
-        older = "" if last is None else f"/plans?before={_stamp(last)}"
-        query = "" if moment is None else f"?before={_stamp(moment)}"
+        older = "" if last is None else f"/plans?before={format_utc(last)}"
+        query = "" if moment is None else f"?before={format_utc(moment)}"
         links = (("CSV", f"/plans.csv{query}"), ("JSON", f"/api/v1/plans{query}"))
         frame = site.frame(request, "/tonight", data_links=links)
         now = context.clock()
@@ -360,7 +361,3 @@ def _moment(text: str) -> datetime | None:
         raise InvalidInputError.single(
             "is no moment", field="before", remedy="write one such as 2026-11-21T18:00:00Z"
         ) from None
-
-
-def _stamp(moment: datetime) -> str:
-    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
