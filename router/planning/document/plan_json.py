@@ -12,13 +12,14 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import MISSING, fields
-from datetime import UTC, datetime
+from datetime import datetime
 from fractions import Fraction
 from typing import Any, TypeVar
 
 from pricing.money import Usd, UsdPerHour
 from pricing.pool_experience import PoolExperience
 from pricing.problems import InvalidInputError
+from pricing.units import format_utc
 from router.jobs.experience import Experience, LearnedSpeed
 from router.jobs.fields import parse_name
 from router.jobs.run_policy import RunPolicy
@@ -81,8 +82,8 @@ def plan_content(plan: Plan) -> dict[str, Any]:
     content: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
         **_fields(plan),
-        "book": {"digest": plan.book_digest, "as_of": _time(plan.book_as_of)},
-        "horizon": {"start": _time(plan.horizon_start), "end": _time(plan.horizon_end)},
+        "book": {"digest": plan.book_digest, "as_of": format_utc(plan.book_as_of)},
+        "horizon": {"start": format_utc(plan.horizon_start), "end": format_utc(plan.horizon_end)},
         "moves": [_move(move) for move in plan.moves],
     }
     for name in NESTED:
@@ -113,16 +114,12 @@ def optional_fields(kind: type) -> frozenset[str]:
     return frozenset(field.name for field in fields(kind) if field.default is not MISSING)
 
 
-def _time(value: datetime) -> str:
-    return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
-
-
 def _plain(value: Any) -> Any:
     """Return a frozen value as JSON data, field by field."""
     if isinstance(value, (Usd, UsdPerHour)):
         return str(value)
     if isinstance(value, datetime):
-        return _time(value)
+        return format_utc(value)
     if isinstance(value, RunPolicy):
         return value.content
     if isinstance(value, tuple):

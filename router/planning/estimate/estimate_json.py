@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, fields
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Any, Final
 
 from pydantic import Field, TypeAdapter
 
+from pricing.units import format_utc
 from router.jobs.gang_layout import GangLayout
 from router.jobs.layouts import deepspeed_config, launcher_flags
 from router.planning.document.plan_usage import COST_TERMS, JobCostTerms
@@ -208,7 +209,7 @@ def estimate_document(estimate: JobEstimate, now: datetime) -> EstimateDocument:
     return EstimateDocument(
         schema_version=SCHEMA_VERSION,
         job=estimate.job.name,
-        now=now.astimezone(UTC).isoformat().replace("+00:00", "Z"),
+        now=format_utc(now),
         book=EstimatedBook(estimate.book_digest, estimate.book_as_of.isoformat()),
         steps_left=estimate.steps_left,
         tokens_per_step=estimate.tokens_per_step,
