@@ -25,6 +25,27 @@ _LABELS_APART = 6.0
 
 
 @dataclass(frozen=True, slots=True)
+class LaneLayout:
+    """Width of a drawing, its column for names, and the least distance of ticks; a ``narrow`` one names above lanes."""
+
+    width: int
+    gutter: float
+    spacing: float
+    narrow: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ChartLayout:
+    """Size of a chart, how much of its width belongs to words on each side, and the least distance of ticks."""
+
+    width: int
+    height: int
+    left_margin: float
+    right_margin: float
+    spacing: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Scale:
     """Positions of numbers: ``low`` lies at ``start`` and ``high`` at ``end``, which may be above or left of it."""
 

@@ -10,7 +10,7 @@ from operator import itemgetter
 
 from pricing.units import format_count
 from router.render import drawing
-from router.render.axes import TimeScale, free_ticks
+from router.render.axes import LaneLayout, TimeScale, free_ticks
 from router.render.drawing import fit_text, line, rect, text, text_width
 from router.render.figures import MARKET_WORDS, clock, day, day_clock, money, stamp
 from router.render.gantt import Bar, Ceiling, Folded, Gantt, JobRun, Row
@@ -26,20 +26,10 @@ _LONGEST_NAME = 28
 _APART = 10.0  # between what shares a lane
 
 
-@dataclass(frozen=True, slots=True)
-class GanttLayout:
-    """Width of a drawing and its column for places; a ``narrow`` one writes places above their lanes."""
-
-    width: int
-    gutter: float
-    spacing: float
-    narrow: bool = False
-
-
 GANTTS = (
-    GanttLayout(1078, 150, 66),
-    GanttLayout(692, 150, 62),
-    GanttLayout(340, 0, 46, narrow=True),
+    LaneLayout(1078, 150, 66),
+    LaneLayout(692, 150, 62),
+    LaneLayout(340, 0, 46, narrow=True),
 )
 
 
@@ -63,7 +53,7 @@ class _PlacedRun:
     right_x: float
 
 
-def draw_gantt(gantt: Gantt, layout: GanttLayout, job_url: Callable[[str], str] | None = None) -> str:
+def draw_gantt(gantt: Gantt, layout: LaneLayout, job_url: Callable[[str], str] | None = None) -> str:
     """Return the picture as an SVG element. Each bar has data attributes with its job, place, market and times.
 
     With ``job_url`` the bars of a job lead there, for a pointer; for a keyboard the table of jobs does.
@@ -84,7 +74,7 @@ def draw_gantt(gantt: Gantt, layout: GanttLayout, job_url: Callable[[str], str] 
     return drawing.picture(name, layout.width, y + 2, parts, has_links=job_url is not None)
 
 
-def _draw_axis(scale: TimeScale, layout: GanttLayout, bottom: float) -> list[str]:
+def _draw_axis(scale: TimeScale, layout: LaneLayout, bottom: float) -> list[str]:
     """Return the lines and words of both scales: the moment of the plan, round times, the horizon."""
     top = _TOP - 6
     parts = [line(scale.left_x, top, scale.left_x, bottom, "mk")]
@@ -114,7 +104,7 @@ def _draw_axis(scale: TimeScale, layout: GanttLayout, bottom: float) -> list[str
     return parts
 
 
-def _tick_words(moment: datetime, scale: TimeScale, layout: GanttLayout) -> tuple[str, str]:
+def _tick_words(moment: datetime, scale: TimeScale, layout: LaneLayout) -> tuple[str, str]:
     """Return the words of a tick, and the date above it where a day begins among hours."""
     midnight = clock(moment) == "00:00"
     if moment >= scale.horizon or (scale.horizon - scale.start > timedelta(days=4) and midnight):
@@ -125,7 +115,7 @@ def _tick_words(moment: datetime, scale: TimeScale, layout: GanttLayout) -> tupl
 
 
 def _draw_row(
-    row: Row, scale: TimeScale, layout: GanttLayout, y: float, job_url: Callable[[str], str] | None
+    row: Row, scale: TimeScale, layout: LaneLayout, y: float, job_url: Callable[[str], str] | None
 ) -> tuple[list[str], float]:
     """Return the parts of a place, and where the next begins."""
     parts = [line(0, y, layout.width, y, "g"), _place_name(row, layout, y)]
@@ -147,14 +137,14 @@ def _draw_row(
     return parts, max(at, least) + 9
 
 
-def _place_name(row: Row, layout: GanttLayout, y: float) -> str:
+def _place_name(row: Row, layout: LaneLayout, y: float) -> str:
     cloud, region = row.cloud or "all clouds", row.region or ("all regions" if row.cloud else "")
     room = (layout.width if layout.narrow else layout.gutter) - text_width(cloud) - 20
     words = drawing.element("tspan", html.escape(f"{cloud} "), cls="s") + html.escape(fit_text(region, room, bold=True))
     return drawing.element("text", words, x=6.0 if layout.narrow else 0.0, y=y + (14 if layout.narrow else 17), cls="b")
 
 
-def _place_run(run: JobRun, scale: TimeScale, layout: GanttLayout) -> _PlacedRun:
+def _place_run(run: JobRun, scale: TimeScale, layout: LaneLayout) -> _PlacedRun:
     """Return a run with its label where it fits: in the longest bar, right of the last, left of the first."""
     drawn = [(span, bar.outlook) for bar in run.bars for span in _bar_spans(bar, scale)]
     spans = [span for span, _ in drawn]
@@ -265,7 +255,7 @@ def _draw_ceiling(ceiling: Ceiling, scale: TimeScale, y: float, *, named: bool) 
     return parts, at + 3
 
 
-def _draw_folded(folded: Folded, scale: TimeScale, layout: GanttLayout, y: float) -> tuple[list[str], float]:
+def _draw_folded(folded: Folded, scale: TimeScale, layout: LaneLayout, y: float) -> tuple[list[str], float]:
     """Return one row for all places with small jobs: how many, and the accelerators that they hold over time."""
     most = max((step.used for step in folded.load), default=0.0)
     words = (

@@ -3,27 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import date, timedelta
 from decimal import Decimal
 
 from router.ledger.month import Month
-from router.render.axes import Scale, tick_unit, value_grid
+from router.render.axes import ChartLayout, Scale, tick_unit, value_grid
 from router.render.drawing import dot, line, picture, polygon, polyline, rect, text, text_width, title
 from router.render.figures import amount_in, tick_in
 from router.render.waterfall_svg import LEAST_HEIGHT
 
 _TOP, _BOTTOM = 30.0, 26.0
-
-
-@dataclass(frozen=True, slots=True)
-class ChartLayout:
-    """The size of a drawing, and how much of its width belongs to words on each side."""
-
-    width: int
-    height: int
-    left_margin: float
-    right_margin: float
 
 
 CHARTS = (

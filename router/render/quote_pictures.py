@@ -14,7 +14,17 @@ from itertools import pairwise
 from pricing.money import Usd
 from router.quotes.quote import LEVELS, Driver, Point, Quote
 from router.render import drawing
-from router.render.axes import Scale, TimeScale, foot_tick, free_ticks, round_minutes, tick_unit, time_words, value_grid
+from router.render.axes import (
+    ChartLayout,
+    Scale,
+    TimeScale,
+    foot_tick,
+    free_ticks,
+    round_minutes,
+    tick_unit,
+    time_words,
+    value_grid,
+)
 from router.render.drawing import LabelBox, dot, element, line, picture, polygon, polyline, rect, text, text_width
 from router.render.figures import MARKET_LETTERS, cents, clock, day, day_clock, hours, money, stamp, tick_in
 from router.render.quote_view import DOTS, AlternativeRow, QuoteView, cost_words, roles_of
@@ -28,17 +38,6 @@ _SURE_WIDTH = 0.005  # dollars; a spread that is narrower is one amount
 
 
 @dataclass(frozen=True, slots=True)
-class CurveLayout:
-    """Size and margins of the price by deadline; ``spacing`` is the least distance of ticks."""
-
-    width: int
-    height: float
-    left_margin: float
-    right_margin: float
-    spacing: float
-
-
-@dataclass(frozen=True, slots=True)
 class StripLayout:
     """Size of the run strip; a ``gutter`` of 0 puts the names of the rows above them."""
 
@@ -49,9 +48,9 @@ class StripLayout:
 
 
 CURVES = (
-    CurveLayout(1078, 292, 52, 40, 84),
-    CurveLayout(692, 292, 52, 30, 78),
-    CurveLayout(340, 264, 42, 24, 52),
+    ChartLayout(1078, 292, 52, 40, 84),
+    ChartLayout(692, 292, 52, 30, 78),
+    ChartLayout(340, 264, 42, 24, 52),
 )
 SPREADS = ((508, 194.0, 8.6), (508, 194.0, 8.6), (340, 178.0, 7.4))
 STRIPS = (
@@ -65,12 +64,12 @@ STRIPS = (
 class _Frame:
     """Scales of hours and dollars within a layout."""
 
-    layout: CurveLayout
+    layout: ChartLayout
     hours: Scale
     usd: Scale
 
     @classmethod
-    def of(cls, points: Sequence[Point], layout: CurveLayout, most_usd: float) -> _Frame:
+    def of(cls, points: Sequence[Point], layout: ChartLayout, most_usd: float) -> _Frame:
         """Return scales that hold the points, with room for labels around them."""
         first, last = points[0].hours, points[-1].hours
         room = (last - first) * 0.05
@@ -86,7 +85,7 @@ class _Frame:
         return self.hours.at(point.hours), self.usd.at(_usd(point.p50))
 
 
-def draw_curve(q: Quote, layout: CurveLayout) -> str:
+def draw_curve(q: Quote, layout: ChartLayout) -> str:
     """Return the price by deadline, or "" where fewer than two points have an end.
 
     The median is solid, 9 of 10 dashed, with a band between them; the tightest deadline, the knee and the one asked for

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from router.render import drawing
-from router.render.axes import TimeScale, free_ticks, time_words
+from router.render.axes import LaneLayout, TimeScale, free_ticks, time_words
 from router.render.drawing import fit_text, line, rect, text, text_width
 from router.render.figures import MARKET_LETTERS, day_clock
 
@@ -58,24 +58,14 @@ class Timeline:
         return self.deadline if self.deadline is not None and last < self.deadline <= near else last
 
 
-@dataclass(frozen=True, slots=True)
-class TimelineLayout:
-    """Width of a drawing, its column for places, and the least distance of ticks."""
-
-    width: int
-    gutter: float
-    spacing: float
-    narrow: bool = False
-
-
 TIMELINES = (
-    TimelineLayout(1078, 190, 70),
-    TimelineLayout(692, 170, 66),
-    TimelineLayout(340, 0, 56, narrow=True),
+    LaneLayout(1078, 190, 70),
+    LaneLayout(692, 170, 66),
+    LaneLayout(340, 0, 56, narrow=True),
 )
 
 
-def draw_timeline(timeline: Timeline, layout: TimelineLayout) -> str:
+def draw_timeline(timeline: Timeline, layout: LaneLayout) -> str:
     """Return the picture as an SVG element; a row is a place and market."""
     scale = TimeScale(timeline.start, timeline.end, timeline.end, layout.gutter, float(layout.width) - 8)
     places = list(dict.fromkeys((bar.place, bar.market) for bar in timeline.bars))
@@ -132,7 +122,7 @@ def _draw_bar(bar: TimelineBar, left_x: float, right_x: float, y: float, scale: 
     return parts + [drawing.mark("drop", scale.at(at), y - 6, 4, "full inv") for at in bar.notices]
 
 
-def _draw_axis(timeline: Timeline, scale: TimeScale, layout: TimelineLayout, bottom: float) -> list[str]:
+def _draw_axis(timeline: Timeline, scale: TimeScale, layout: LaneLayout, bottom: float) -> list[str]:
     top, parts = _TOP - 6, [line(scale.left_x, _TOP - 6, scale.left_x, bottom, "ax")]
     heavy = []
     if timeline.now is not None:
