@@ -43,6 +43,7 @@ from router.state.errors import StateError
 from router.state.records import AuditEntry
 from router.state.store import StateStore
 
+LONGEST_NOTE = 500
 NO_RULES = "there are no rules to approve by"
 NO_RULES_REMEDY = "set them (`stepfare approvals set FILE`), or name them as `approval_rules` in the deploy file"
 
@@ -274,6 +275,17 @@ def revoke_approval(context: QueryContext, plan: Plan, digest: str, *, name: str
     context.store.audit.add(login, REVOKE, digest, own[-1].usd, context.clock(), by=name, note=note)
 
 
+def change_approval(context: QueryContext, plan: Plan, digest: str, note: str, *, revokes: bool) -> None:
+    """Record that who asks approves the plan, or revokes that, under their name in the rules. ApprovalRefusedError."""
+    rules, login = approval_rules(context.settings, context.store), context.identity.name
+    name = approver_name(rules, login)
+    words = "".join(sign if sign.isprintable() else " " for sign in note)[:LONGEST_NOTE].strip()
+    if revokes:
+        revoke_approval(context, plan, digest, name=name, login=login, note=words)
+    else:
+        approve_plan(context, rules, plan, digest, name=name, login=login, note=words)
+
+
 def list_approvals(context: QueryContext, rules: ApprovalRules | None, digest: str = "") -> tuple[ListedApproval, ...]:
     """Return the approvals with their state, of one plan or of all. Who asks reads plans of all teams."""
     context.identity.require_for_all(Permission.READ_PLANS)
@@ -290,10 +302,10 @@ def standing_approvals(context: QueryContext, rules: ApprovalRules | None) -> di
     return {digest: tuple(names) for digest, names in found.items()}
 
 
-def find_plan_approvals(
-    context: QueryContext, rules: ApprovalRules | None, plan: Plan, digest: str, *, name: str, login: str
-) -> PlanApprovals | None:
-    """Return the state of approvals of a whole plan for that person; None unless all its jobs may be seen."""
+def find_plan_approvals(context: QueryContext, plan: Plan, digest: str) -> PlanApprovals | None:
+    """Return the state of approvals of a whole plan for who asks; None unless they may see all its jobs."""
+    rules, login = approval_rules(context.settings, context.store), context.identity.name
+    name = approver_name(rules, login)
     teams = context.identity.require(Permission.READ_PLANS)
     if not all(teams.admits(team) for team in _teams_of(plan)):
         return None

@@ -12,14 +12,7 @@ from pydantic import AliasPath, BaseModel, BeforeValidator, ConfigDict, Field
 
 from pricing.problems import InvalidInputError
 from router.access.identity import Permission
-from router.app.queries.approvals import (
-    ApprovalRefusedError,
-    approval_rules,
-    approve_plan,
-    approver_name,
-    find_plan_approvals,
-    revoke_approval,
-)
+from router.app.queries.approvals import LONGEST_NOTE, ApprovalRefusedError, change_approval, find_plan_approvals
 from router.app.queries.context import QueryContext
 from router.app.queries.plan_making import PlanQuestion
 from router.app.queries.plans import compare_plans, find_digest, find_plan, page_of_plans, previous_plan, whole_plan
@@ -102,7 +95,7 @@ class ApprovalAsked(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    note: str = Field(default="", max_length=500)
+    note: str = Field(default="", max_length=LONGEST_NOTE)
 
 
 class PlanApproval(RecordAnswer):
@@ -209,21 +202,16 @@ def _add_approvals(router: APIRouter, site: ConsoleSite) -> None:
     ) -> ApprovalAnswer:
         context = site.asked_by(request)
         digest, plan = _whole(context, name, Permission.APPROVE_PLANS)
-        rules, login = approval_rules(context.settings, context.store), context.identity.name
-        note = _note(approval)
-        approve_plan(context, rules, plan, digest, name=approver_name(rules, login), login=login, note=note)
+        change_approval(context, plan, digest, "" if approval is None else approval.note, revokes=False)
         return _approvals(context, digest, plan)
 
     @router.delete("/{name}/approvals", summary="Revoke the approval of who asks")
     def revoke(
-        request: Request, name: Name, note: Annotated[str, Query(max_length=500, description="A remark.")] = ""
+        request: Request, name: Name, note: Annotated[str, Query(max_length=LONGEST_NOTE, description="A remark.")] = ""
     ) -> ApprovalAnswer:
         context = site.asked_by(request)
         digest, plan = _whole(context, name, Permission.APPROVE_PLANS)
-        rules, login = approval_rules(context.settings, context.store), context.identity.name
-        revoke_approval(
-            context, plan, digest, name=approver_name(rules, login), login=login, note=_note(ApprovalAsked(note=note))
-        )
+        change_approval(context, plan, digest, note, revokes=True)
         return _approvals(context, digest, plan)
 
 
@@ -251,18 +239,11 @@ def _whole(context: QueryContext, name: str, permission: Permission = Permission
 
 
 def _approvals(context: QueryContext, digest: str, plan: Plan) -> ApprovalAnswer:
-    rules, login = approval_rules(context.settings, context.store), context.identity.name
-    name = approver_name(rules, login)
-    found = find_plan_approvals(context, rules, plan, digest, name=name, login=login)
+    found = find_plan_approvals(context, plan, digest)
     if found is None:
         # Approvals are of the whole plan, and who asks may see a part of it.
         raise PlanNotFoundError
     return ApprovalAnswer.model_validate(found)
-
-
-def _note(body: ApprovalAsked | None) -> str:
-    text = "" if body is None else body.note
-    return "".join(sign if sign.isprintable() else " " for sign in text).strip()
 
 
 def _text(document: Document) -> str:

@@ -17,10 +17,8 @@ from router.access.identity import Permission
 from router.app.queries.approvals import (
     ApprovalRefusedError,
     approval_rules,
-    approve_plan,
-    approver_name,
+    change_approval,
     find_plan_approvals,
-    revoke_approval,
     standing_approvals,
 )
 from router.app.queries.context import QueryContext
@@ -59,7 +57,6 @@ HTML = "text/html; charset=utf-8"
 CSV = "text/csv; charset=utf-8"
 JSON = "application/json"
 _LISTED = 50
-_LONGEST_NOTE = 500
 _NO_SUCH = "no such plan is stored"
 _MAKE = f"stepfare plan jobs/ --name {NIGHT} --out plan.json"
 _DONE = {
@@ -313,13 +310,7 @@ def _list_rows(
 def _approval_box(context: QueryContext, digest: str, frame: PageFrame) -> Markup:
     """Return the box of the plan's approval; nothing for who may not see the plan's money as a whole."""
     plan = whole_plan(context.store, digest)
-    rules = approval_rules(context.settings, context.store)
-    name = approver_name(rules, context.identity.name)
-    found = (
-        None
-        if plan is None
-        else find_plan_approvals(context, rules, plan, digest, name=name, login=context.identity.name)
-    )
+    found = None if plan is None else find_plan_approvals(context, plan, digest)
     return Markup() if found is None else Markup(fill_template("approval.html", box=found, csrf_token=frame.csrf_token))
 
 
@@ -330,14 +321,8 @@ def _change_approval(site: ConsoleSite, request: Request, name: str, note: str, 
     plan = None if digest is None else whole_plan(context.store, digest)
     if digest is None or plan is None:
         return answer_error(request, 404, _NO_SUCH, _MAKE)
-    rules, login = approval_rules(context.settings, context.store), context.identity.name
-    who = approver_name(rules, login)
-    words = "".join(sign if sign.isprintable() else " " for sign in note)[:_LONGEST_NOTE].strip()
     try:
-        if revokes:
-            revoke_approval(context, plan, digest, name=who, login=login, note=words)
-        else:
-            approve_plan(context, rules, plan, digest, name=who, login=login, note=words)
+        change_approval(context, plan, digest, note, revokes=revokes)
     except ApprovalRefusedError as error:
         return answer_error(request, 409, str(error), error.remedy)
     done = "revoked" if revokes else "approved"
