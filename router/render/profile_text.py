@@ -9,10 +9,10 @@ from router.config.job_points import point_argument
 from router.jobs.point_speed import PointsTooFew
 from router.jobs.step_measurement import DeviceMeasurement
 from router.planning.find.next_points import MeasuringPlan, PointProposal
+from router.render.record_table import RecordTable, TableColumn
 from router.render.tables import PLAIN, Screen, format_table, format_usd, wrap_text
 
 SCHEMA_VERSION = 1
-_RIGHT = frozenset({"BATCH", "COST", "ERROR AFTER"})
 
 
 def table(job: str, result: MeasuringPlan | PointsTooFew, file: str, screen: Screen = PLAIN) -> str:
@@ -26,24 +26,27 @@ def table(job: str, result: MeasuringPlan | PointsTooFew, file: str, screen: Scr
     if not result.proposals:
         parts.append("nothing to measure: no point narrows that by a percentage point")
         return "\n\n".join(parts) + "\n"
-    header = ("MEASURE", "PLACEMENT", "BATCH", "PLACE", "COST", "ERROR AFTER")
-    parts.append(format_table(header, [_row(one) for one in result.proposals], _RIGHT, {"PLACE": 34}, screen))
+    parts.append(_PROPOSALS.text(result.proposals, screen))
     parts.append("Train a few hundred steps on each, then write its result into the job file:")
     parts.append("\n".join(f"  stepfare profile {file} --add '{one.point}'" for one in result.proposals))
     return "\n\n".join(parts) + "\n"
 
 
-def _row(proposal: PointProposal) -> tuple[str, ...]:
-    batch = "" if proposal.batch is None else f"{proposal.batch:g}"
-    gang = f"{proposal.listing.accelerator.name}:{proposal.accelerators}"
-    return (
-        gang,
-        proposal.placement,
-        batch,
-        proposal.listing.name,
-        format_usd(proposal.usd),
-        f"{proposal.error_after:.0%}",
+_PROPOSALS: RecordTable[PointProposal] = RecordTable(
+    (
+        TableColumn("accelerator", lambda point: point.listing.accelerator.name),
+        TableColumn("count", lambda point: point.accelerators),
+        TableColumn("", lambda point: f"{point.listing.accelerator.name}:{point.accelerators}", "MEASURE"),
+        TableColumn("placement", lambda point: point.placement, "PLACEMENT"),
+        TableColumn("batch", lambda point: point.batch, "BATCH", "{:g}".format, right=True),
+        TableColumn("place", lambda point: point.listing.name, "PLACE", width=34),
+        TableColumn("usd", lambda point: point.usd, "COST", format_usd, right=True),
+        TableColumn("relative_error_before", lambda point: round(point.error_before, 4)),
+        TableColumn("", lambda point: point.error_after, "ERROR AFTER", "{:.0%}".format, right=True),
+        TableColumn("relative_error_after", lambda point: round(point.error_after, 4)),
+        TableColumn("add", lambda point: point.point),
     )
+)
 
 
 def as_json(job: str, result: MeasuringPlan | PointsTooFew) -> str:
@@ -60,20 +63,7 @@ def as_json(job: str, result: MeasuringPlan | PointsTooFew) -> str:
             "relative_error": result.speed.relative_error,
             "basis": result.speed.basis,
         }
-        document["points"] = [
-            {
-                "accelerator": one.listing.accelerator.name,
-                "count": one.accelerators,
-                "placement": one.placement,
-                "batch": one.batch,
-                "place": one.listing.name,
-                "usd": str(one.usd),
-                "relative_error_before": round(one.error_before, 4),
-                "relative_error_after": round(one.error_after, 4),
-                "add": one.point,
-            }
-            for one in result.proposals
-        ]
+        document["points"] = _PROPOSALS.records(result.proposals)
     return json.dumps(document, indent=2) + "\n"
 
 

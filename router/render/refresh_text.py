@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 from pricing.units import format_count
 from providers.registry import CLOUDS
 from router.prices.books import SANDBOX
+from router.prices.quality_gates import GateRejection
 from router.prices.report import BookReport, CloudReport, RefreshFailure, RefreshReport, RefreshStatus
-from router.render.tables import PLAIN, Screen, format_table, format_timestamp, wrap_text
+from router.render.record_table import RecordTable, TableColumn, attribute_columns
+from router.render.tables import PLAIN, Screen, format_timestamp, wrap_text
 
 SCHEMA_VERSION = 1
 _SHOWN = 5
@@ -17,25 +20,8 @@ _SHOWN = 5
 
 def as_text(report: RefreshReport, screen: Screen = PLAIN) -> str:
     """Return one row per cloud, followed by failures, omitted rows with reasons, and what an account would add."""
-    rows = [
-        (
-            cloud.cloud,
-            cloud.status.value,
-            f"{cloud.scopes_done}/{cloud.scopes_total}" if cloud.scopes_total else "",
-            _number(cloud.rows_read),
-            _number(cloud.counts.fresh),
-            _number(cloud.counts.added),
-            _number(cloud.counts.changed),
-            _number(cloud.counts.removed),
-            _number(cloud.counts.kept),
-            f"{cloud.seconds:.1f}s",
-        )
-        for cloud in report.clouds
-        if cloud.status is not RefreshStatus.SKIPPED
-    ]
-    header = ("CLOUD", "", "PARTS", "READ", "OFFERS", "NEW", "MOVED", "GONE", "OLD", "TIME")
-    right = frozenset(header) - {"CLOUD", ""}
-    parts = [format_table(header, rows, right, {}, screen) + "\n"] if rows else []
+    asked = [cloud for cloud in report.clouds if cloud.status is not RefreshStatus.SKIPPED]
+    parts = [_CLOUDS.text(asked, screen) + "\n"] if asked else []
     parts += [text for cloud in report.clouds if (text := _details(cloud, stored=report.stored_for(cloud.cloud)))]
     parts += [wrap_text(f"warning: {warning}") + "\n" for warning in report.warnings]
     return "\n".join([*parts, _end(report)])
@@ -111,7 +97,7 @@ def as_json(report: RefreshReport) -> str:
         "books": [{"name": book.name, "stored": _stored(book), "before": book.before} for book in report.books],
         "history_added": report.history_added,
         "warnings": list(report.warnings),
-        "clouds": [_cloud(cloud) for cloud in report.clouds],
+        "clouds": _CLOUDS.records(report.clouds),
     }
     return json.dumps(document, indent=2) + "\n"
 
@@ -120,35 +106,42 @@ def _stored(book: BookReport) -> dict[str, Any] | None:
     return None if book.stored is None else {"digest": book.stored.digest, "offers": book.stored.offers}
 
 
-def _cloud(cloud: CloudReport) -> dict[str, Any]:
-    counts = cloud.counts
-    return {
-        "cloud": cloud.cloud,
-        "status": cloud.status.value,
-        "scopes_done": cloud.scopes_done,
-        "scopes_total": cloud.scopes_total,
-        "rows_read": cloud.rows_read,
-        "offers": counts.fresh,
-        "added": counts.added,
-        "changed": counts.changed,
-        "removed": counts.removed,
-        "kept": counts.kept,
-        "failures": [_failure(failure) for failure in cloud.failures],
-        "hints": [_failure(hint) for hint in cloud.hints],
-        "dropped": [{"why": d.why, "count": d.count, "example": d.example} for d in cloud.dropped],
-        "held_back": [{"gate": held.gate, "what": str(held)} for held in cloud.held],
-        "calls": cloud.calls,
-        "retries": cloud.retries,
-        "seconds": round(cloud.seconds, 3),
-    }
+def _milliseconds(seconds: float) -> float:
+    return round(seconds, 3)
 
 
-def _failure(failure: RefreshFailure) -> dict[str, str]:
-    return {
-        "where": failure.where,
-        "what": failure.what,
-        "error": str(failure.error),
-        "code": failure.error.code,
-        "remedy": failure.error.remedy,
-        "would_add": failure.would_add,
-    }
+_FAILURES: RecordTable[RefreshFailure] = RecordTable(
+    (
+        *attribute_columns("where", "what"),
+        TableColumn("error", lambda failure: str(failure.error)),
+        *attribute_columns("code", "remedy", of="error"),
+        TableColumn("would_add", lambda failure: failure.would_add),
+    )
+)
+_HELD: RecordTable[GateRejection] = RecordTable((*attribute_columns("gate"), TableColumn("what", str)))
+
+
+def _count(name: str, heading: str, value: Callable[[CloudReport], int]) -> TableColumn[CloudReport]:
+    return TableColumn(name, value, heading, _number, right=True)
+
+
+_CLOUDS: RecordTable[CloudReport] = RecordTable(
+    (
+        TableColumn("cloud", lambda cloud: cloud.cloud, "CLOUD"),
+        TableColumn("status", lambda cloud: cloud.status.value, ""),
+        TableColumn("", lambda c: f"{c.scopes_done}/{c.scopes_total}" if c.scopes_total else None, "PARTS", right=True),
+        *attribute_columns("scopes_done", "scopes_total"),
+        _count("rows_read", "READ", lambda cloud: cloud.rows_read),
+        _count("offers", "OFFERS", lambda cloud: cloud.counts.fresh),
+        _count("added", "NEW", lambda cloud: cloud.counts.added),
+        _count("changed", "MOVED", lambda cloud: cloud.counts.changed),
+        _count("removed", "GONE", lambda cloud: cloud.counts.removed),
+        _count("kept", "OLD", lambda cloud: cloud.counts.kept),
+        TableColumn("failures", lambda cloud: cloud.failures, plain=_FAILURES.records),
+        TableColumn("hints", lambda cloud: cloud.hints, plain=_FAILURES.records),
+        TableColumn("dropped", lambda cloud: cloud.dropped),
+        TableColumn("held_back", lambda cloud: cloud.held, plain=_HELD.records),
+        *attribute_columns("calls", "retries"),
+        TableColumn("seconds", lambda c: c.seconds, "TIME", "{:.1f}s".format, right=True, plain=_milliseconds),
+    )
+)
