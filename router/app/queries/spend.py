@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,8 +17,7 @@ from router.ledger.month import Month
 from router.prices.data_folders import bills_folder, extract_folder, quotes_folder
 from router.showback.bill_store import BillStore
 from router.showback.ledger_extract import LedgerExtract, without_collector
-from router.showback.report.query import CostBasis, ReportQuery
-from router.showback.shared_costs import SharingMethod
+from router.showback.report.query import MonthQuery, ReportQuery
 
 if TYPE_CHECKING:
     from router.app.bill_views import BooksView
@@ -32,18 +31,11 @@ LAST_MONTH = Month(9000, 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SpendQuestion:
-    """A query for a month without its moment, so that one answer can serve until the books change.
+class SpendQuestion(MonthQuery):
+    """A query whose one answer can serve until the books change; ``teams`` are those that who asks may see.
 
-    ``teams`` are those whose rows who asks may see; None is all. ValueError as for a report's query, and for a month
-    out of reach.
+    ValueError as for a report's query, and for a month out of reach.
     """
-
-    month: Month
-    by: tuple[str, ...] = ("team",)
-    basis: CostBasis = CostBasis.EFFECTIVE
-    share: SharingMethod = SharingMethod.NONE
-    teams: frozenset[str] | None = None
 
     def __post_init__(self) -> None:
         if not FIRST_MONTH <= self.month <= LAST_MONTH:
@@ -52,7 +44,7 @@ class SpendQuestion:
 
     def at(self, now: datetime) -> ReportQuery:
         """Return the query as asked at a moment."""
-        return ReportQuery(month=self.month, now=now, by=self.by, basis=self.basis, share=self.share, teams=self.teams)
+        return ReportQuery(now=now, **{field.name: getattr(self, field.name) for field in fields(self)})
 
 
 def confine_question(context: QueryContext, question: SpendQuestion) -> SpendQuestion:

@@ -50,22 +50,30 @@ class CostBasis(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReportQuery:
-    """A query for a month of the books as of ``now`` (UTC).
+class MonthQuery:
+    """A query for a month of the books without its moment.
 
-    ``as_of``: what was recorded after it (entries, bills, budgets, closings) is left out; None: nothing is. ``fixed``:
-    shares of 1 by group, for the method fixed alone. ``teams``: the report is of the rows of these teams alone, "" for
-    rows without a team; None: of all. ValueError for a query that cannot be answered.
+    ``teams``: the report is of the rows of these teams alone, "" for rows without a team; None: of all.
     """
 
     month: Month
-    now: datetime
-    as_of: datetime | None = None
     by: tuple[str, ...] = ("team",)
     basis: CostBasis = CostBasis.EFFECTIVE
     share: SharingMethod = SharingMethod.NONE
-    fixed: Mapping[Group, Decimal] | None = None
     teams: frozenset[str] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportQuery(MonthQuery):
+    """A query for a month of the books as of ``now`` (UTC).
+
+    ``as_of``: what was recorded after it (entries, bills, budgets, closings) is left out; None: nothing is. ``fixed``:
+    shares of 1 by group, for the method fixed alone. ValueError for a query that cannot be answered.
+    """
+
+    now: datetime
+    as_of: datetime | None = None
+    fixed: Mapping[Group, Decimal] | None = None
 
     def __post_init__(self) -> None:
         unknown = [name for name in self.by if name not in GROUPS and label_name(name) is None]
