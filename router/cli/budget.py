@@ -17,6 +17,7 @@ from router.cli.ledger_options import LedgerFormat, parse_month, translate_close
 from router.cli.options import parse_as_of, parse_now, parse_usd_option
 from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, acting_user, open_state_store
 from router.render.bills_text import escape_unprintable
+from router.render.budget_text import format_used_share, standing_table
 from router.render.record_table import RecordTable, TableColumn
 from router.render.tables import format_timestamp, format_usd
 
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from router.state.store import StateStore
 
     BudgetRow = tuple[Budget, BudgetStatus | None]
-    StandingRow = tuple[BudgetStatus, dict[str, object]]
 
 
 Team = Annotated[str | None, typer.Option(metavar="NAME", help="Budget of this team.")]
@@ -142,13 +142,6 @@ def note_counted_costs(
         console.note(
             f"in no budget: {short_text(amount, CellKind.MONEY)} {currency}, for budgets are in USD", "warning"
         )
-
-
-def format_used_share(status: BudgetStatus) -> str:
-    """Return the used share of a budget as a report writes it."""
-    from router.showback.report.values import CellKind, short_text
-
-    return "" if status.share is None else short_text(status.share, CellKind.SHARE)
 
 
 def _budget_table(basis: BudgetBasisOption | None) -> RecordTable[BudgetRow]:
@@ -335,7 +328,6 @@ def check(
 
     Exit codes: 0; 4 a hard budget is exceeded; 1 the state cannot be read.
     """
-    from router.app.queries.budgets import budget_record
     from router.ledger.month import Month
 
     moment = parse_now(now)
@@ -345,12 +337,10 @@ def check(
         standings = progress.standings
         if notify:
             _notify(opened, store, period, standings)
-    rows = [(each, budget_record(each, basis.value)) for each in standings]
     if standings:
         note_counted_costs(output, period, moment, basis, progress)
     empty = f"no budget holds in {period}: `stepfare budget set` makes one"
-    fields = tuple(rows[0][1]) if rows else ("scope", "name")
-    console.print_table(output, "budgets", _standing_table(fields), rows, empty)
+    console.print_table(output, "budgets", standing_table(standings, basis.value), standings, empty)
     exceeded = [each for each in standings if each.budget.hard and each.is_over]
     for each in exceeded:
         console.note(f"{escape_unprintable(each.budget.title)} is over its hard budget", "error")
@@ -365,35 +355,3 @@ def _notify(opened: AppSettings, store: StateStore, month: Month, standings: tup
     failed = report_budget_marks(store, addressees, settings.events, month, standings)
     for name in failed:
         console.note(f"{name} did not take the message", "warning")
-
-
-def _standing_table(fields: tuple[str, ...]) -> RecordTable[StandingRow]:
-    """Return the table of the use of budgets; ``fields`` are those of their records."""
-
-    def field(name: str) -> TableColumn[StandingRow]:
-        return TableColumn(name, lambda row: row[1][name], csv=_joined)
-
-    return RecordTable(
-        (
-            TableColumn("", lambda row: escape_unprintable(row[0].budget.title)[:28], "BUDGET OF"),
-            TableColumn("", lambda row: row[0].usd, "BUDGET", format_usd, right=True),
-            TableColumn("", lambda row: row[0].spent, "SPENT", format_usd, right=True),
-            TableColumn("", lambda row: row[0].running, "RUNNING", format_usd, right=True),
-            TableColumn("", lambda row: format_used_share(row[0]), "USED", right=True),
-            TableColumn("", lambda row: row[0].forecast, "FORECAST", format_usd, right=True),
-            TableColumn("", lambda row: _state(row[0]), "STATE"),
-            *map(field, fields),
-        )
-    )
-
-
-def _joined(value: object) -> object:
-    return ",".join(map(str, value)) if isinstance(value, list) else value
-
-
-def _state(status: BudgetStatus) -> str:
-    if status.is_over:
-        return "OVER, hard" if status.budget.hard else "over"
-    if status.will_be_over:
-        return "will be over"
-    return f"past {status.passed[-1]} %" if status.passed else "fine"

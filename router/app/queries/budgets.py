@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from router.app.budgets import MonthBudgets
-    from router.ledger.budget import Budget, BudgetStatus
+    from router.ledger.budget import Budget
     from router.ledger.month import Month
     from router.showback.report.query import ReportQuery
 
@@ -42,27 +42,6 @@ def budget_progress(context: QueryContext, query: ReportQuery) -> MonthBudgets:
     if seen is not None:
         query = replace(query, teams=seen if query.teams is None else query.teams & seen)
     return month_budgets(context.store, query, extract_folder(), bills_folder())
-
-
-def budget_record(status: BudgetStatus, basis: str) -> dict[str, object]:
-    """Return the use of a budget as a JSON object, as `budget check` and the API state it."""
-    budget = status.budget
-    return {
-        "scope": budget.scope.value,
-        "name": budget.name,
-        "usd": str(status.usd),
-        "hard": budget.hard,
-        "spent_usd": str(status.spent),
-        "running_usd": None if status.running is None else str(status.running),
-        "percent": status.percent,
-        "used_share": None if status.share is None else str(status.share),
-        "forecast_usd": None if status.forecast is None else str(status.forecast),
-        "passed": list(status.passed),
-        "over": status.is_over,
-        "will_be_over": status.will_be_over,
-        "basis": basis,
-        "currency": "USD",
-    }
 
 
 def may_set(context: QueryContext, scope: Scope, name: str) -> bool:

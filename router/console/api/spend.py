@@ -8,10 +8,10 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, Field
 
-from router.app.queries.budgets import budget_record
 from router.console.site import ConsoleSite
 from router.console.spend_files import answer_file
 from router.console.spend_questions import SpendView, kept_budgets, read_question
+from router.render.budget_text import standing_table
 
 _MonthName = Annotated[str, Query(description="A month such as 2026-11; without one, the newest with costs.")]
 _Basis = Annotated[str, Query(description="effective (default) or billed.")]
@@ -64,8 +64,7 @@ def make_router(site: ConsoleSite) -> APIRouter:
         """Return each budget in force with its use, as `stepfare budget check -o json` prints them."""
         question = await read_question(site, request, month, SpendView(basis=basis))
         _, found = (await kept_budgets(site, question)).value
-        return BudgetUses.model_validate(
-            {"budgets": [budget_record(each, question.basis.value) for each in found.standings]}
-        )
+        table = standing_table(found.standings, question.basis.value)
+        return BudgetUses.model_validate({"budgets": table.records(found.standings)})
 
     return router

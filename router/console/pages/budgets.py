@@ -17,7 +17,6 @@ from router.access.identity import Permission
 from router.app.queries.budgets import (
     UNKNOWN_OWNER,
     NoBudgetError,
-    budget_record,
     may_set,
     owner_is_known,
     remove_budget,
@@ -31,10 +30,10 @@ from router.console.answers import CachedAnswer, lead_on
 from router.console.error_answers import answer_error
 from router.console.site import ConsoleSite
 from router.console.spend_questions import SpendView, kept_budgets, read_month, read_question
-from router.files.csv_text import records_csv
 from router.ledger.budget import Budget, BudgetStatus, Scope, parse_percents
 from router.ledger.entry import ClosedError
 from router.ledger.month import Month
+from router.render.budget_text import standing_table
 from router.render.spend_links import SpendLinks
 from router.render.spend_page import BudgetForm, BudgetLine, PageOfMonth, budgets_page
 
@@ -62,7 +61,7 @@ def make_router(site: ConsoleSite) -> APIRouter:
     async def as_csv(request: Request, month: str = "", basis: str = "") -> Response:
         question = await read_question(site, request, month, SpendView(basis=basis))
         _, found = (await kept_budgets(site, question)).value
-        answer = CachedAnswer.of(_csv(found.standings, question.basis.value), CSV)
+        answer = CachedAnswer.of(standing_table(found.standings, question.basis.value).csv(found.standings), CSV)
         response = answer.response(request)
         response.headers["Content-Disposition"] = f'attachment; filename="budgets-{question.month}.csv"'
         return response
@@ -266,13 +265,3 @@ def _read_budget(context: QueryContext, fields: Mapping[str, str]) -> Budget:
     if problems:
         raise InvalidInputError(problems)
     return budget
-
-
-def _csv(standings: tuple[BudgetStatus, ...], basis: str) -> str:
-    """Return the bytes of `budget check -o csv`."""
-    rows = [
-        {**record, "passed": ",".join(map(str, each.passed))}
-        for each in standings
-        for record in (budget_record(each, basis),)
-    ]
-    return records_csv(list(rows[0]) if rows else ["scope", "name"], rows)
