@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
 T = TypeVar("T")
+HTML, CSV, JSON = "text/html; charset=utf-8", "text/csv; charset=utf-8", "application/json"
 # Of this process: no name or text of anybody can have them.
 WHO_MARK = f"who{secrets.token_hex(12)}"
 CSRF_MARK = f"csrf{secrets.token_hex(12)}"
@@ -71,7 +72,7 @@ class CachedAnswer:
     def of_json(cls, document: object) -> CachedAnswer:
         """Return the answer with a document as JSON."""
         text = json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-        return cls.of(text, "application/json")
+        return cls.of(text, JSON)
 
     def response(self, request: Request) -> Response:
         """Return the response for a request: 304 where the reader has it."""

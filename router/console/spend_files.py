@@ -8,13 +8,11 @@ from fastapi import Request
 from fastapi.responses import Response
 
 from router.app.queries.spend import SpendQuestion
-from router.console.answers import CachedAnswer
+from router.console.answers import CSV, JSON, CachedAnswer
 from router.console.site import ConsoleSite
 from router.console.spend_questions import CostAnswer, kept_month
 from router.showback.report.values import ShowbackReport
 
-CSV = "text/csv; charset=utf-8"
-JSON = "application/json"
 XLSX = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
 
 

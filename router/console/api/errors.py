@@ -1,10 +1,10 @@
-"""Errors of the API: one form for all, declared in its description."""
+"""Forms of answers of the API: JSON or CSV, and errors in one form for all, declared in its description."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from pydantic import BaseModel, Field
@@ -46,6 +46,7 @@ class ErrorAnswer(BaseModel):
 ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": ErrorAnswer, "description": meaning} for status, meaning in _MEANINGS.items()
 }
+Form = Annotated[Literal["json", "csv"], Query(description="Form of the answer.")]
 # Operations whose answer is JSON, or with ``format=csv`` a table.
 JSON_OR_CSV: dict[int | str, dict[str, Any]] = {
     200: {

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse, Response
 
 from router.access.identity import Permission
 from router.app.queries.jobs import LONGEST_NAME, find_attempt, find_job
-from router.console.answers import CachedAnswer
-from router.console.api.errors import JSON_OR_CSV
+from router.console.answers import CSV, CachedAnswer
+from router.console.api.errors import JSON_OR_CSV, Form
 from router.console.error_answers import answer_error
 from router.console.job_work import list_gangs, list_gangs_as_csv
 from router.console.site import ConsoleSite
 from router.render import jobs_data
 
-CSV = "text/csv; charset=utf-8"
 MOST_ROWS = 1000
-Form = Annotated[Literal["json", "csv"], Query(description="Form of the answer.")]
 
 
 def make_router(site: ConsoleSite) -> APIRouter:

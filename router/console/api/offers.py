@@ -12,6 +12,7 @@ from pricing.places import Market
 from pricing.problems import InvalidInputError
 from router.app.queries.offers import list_offers
 from router.app.queries.prices import find_book, sources_of
+from router.console.answers import CSV, JSON
 from router.console.api.errors import JSON_OR_CSV
 from router.console.site import ConsoleSite
 from router.jobs.quantities import parse_duration
@@ -55,8 +56,8 @@ def make_router(site: ConsoleSite) -> APIRouter:
         )
         selected = list_offers(found, filters, sort, now.date(), limit)
         if format == "csv":
-            return Response(offers_text.as_csv(selected.rows), media_type="text/csv; charset=utf-8")
-        return Response(offers_text.as_json(selected.rows, found, now), media_type="application/json")
+            return Response(offers_text.as_csv(selected.rows), media_type=CSV)
+        return Response(offers_text.as_json(selected.rows, found, now), media_type=JSON)
 
     return router
 

@@ -16,7 +16,7 @@ from router.app.queries.approvals import LONGEST_NOTE, ApprovalRefusedError, cha
 from router.app.queries.context import QueryContext
 from router.app.queries.plan_making import PlanQuestion
 from router.app.queries.plans import compare_plans, find_digest, find_plan, page_of_plans, previous_plan, whole_plan
-from router.console.answers import CachedAnswer
+from router.console.answers import JSON, CachedAnswer
 from router.console.api.records import Amount, RecordAnswer
 from router.console.api.tasks import TaskAnswer, accepted_task
 from router.console.error_answers import answer_error
@@ -29,7 +29,6 @@ from router.render.plan_diff_text import diff_json
 
 MAX_DOCUMENT = 900_000
 MAX_LISTED = 200
-JSON = "application/json"
 _NO_SUCH, _MAKE = "no such plan is stored", "POST /api/v1/plans makes one"
 Document = dict[str, Any]
 Name = Annotated[str, Path(max_length=80, description="latest (of tonight's name), or a digest or its first digits.")]

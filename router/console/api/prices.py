@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, TypeVar
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse, Response
@@ -22,8 +22,8 @@ from router.app.queries.prices import (
     read_history,
     sources_of,
 )
-from router.console.answers import CachedAnswer
-from router.console.api.errors import JSON_OR_CSV
+from router.console.answers import CSV, JSON, CachedAnswer
+from router.console.api.errors import JSON_OR_CSV, Form
 from router.console.site import ConsoleSite
 from router.jobs.quantities import parse_duration
 from router.prices.history import Selection
@@ -31,10 +31,8 @@ from router.render import history_text, offers_text, pool_risk_text, prices_data
 from router.render.offers_text import OfferFilters
 
 T = TypeVar("T")
-CSV, JSON = "text/csv; charset=utf-8", "application/json"
 LONGEST_TEXT = 100
 MOST_OFFERS, MOST_SERIES = 5000, 1000
-Form = Annotated[Literal["json", "csv"], Query(description="Form of the answer.")]
 Name = Annotated[str, Query(max_length=LONGEST_TEXT)]
 Book = Annotated[str, Query(max_length=LONGEST_TEXT, description="latest, sandbox, embedded, or a digest.")]
 

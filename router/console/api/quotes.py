@@ -15,13 +15,12 @@ from router.app.queries.quote_questions import MAX_DOCUMENT, QuoteQuestion, pars
 from router.app.queries.quotes import MOST_LISTED, find_quote, list_quotes, parse_before
 from router.app.stored_quotes import quotes_content
 from router.config.plan_files import QuoteAcceptance, StoredQuote
+from router.console.answers import JSON
 from router.console.api.tasks import TaskAnswer, accepted_task
 from router.console.error_answers import answer_error
 from router.console.site import ConsoleSite
 from router.console.task_kinds import submit_acceptance, submit_question
 from router.quotes.quote_json import quote_to_json
-
-JSON = "application/json"
 
 
 class QuoteAsked(BaseModel):

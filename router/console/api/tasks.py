@@ -19,6 +19,7 @@ from pricing.problems import InvalidInputError
 from router.access.identity import AccessDeniedError
 from router.app.queries.context import QueryContext
 from router.app.queries.tasks import MAX_TASKS, cancel_task, find_task, list_tasks
+from router.console.answers import JSON
 from router.console.error_answers import answer_error
 from router.console.readiness import Readiness
 from router.console.site import ConsoleSite
@@ -143,9 +144,7 @@ def task_answer(task: TaskRow) -> TaskAnswer:
 def accepted_task(task: TaskRow) -> Response:
     """Return the answer to a request that began a task."""
     answer = task_answer(task)
-    return Response(
-        answer.model_dump_json(), 202, media_type="application/json", headers={"Location": answer.links["self"]}
-    )
+    return Response(answer.model_dump_json(), 202, media_type=JSON, headers={"Location": answer.links["self"]})
 
 
 async def _stream(

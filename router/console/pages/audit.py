@@ -13,8 +13,7 @@ from fastapi.responses import Response
 from router.access.identity import Permission
 from router.app.queries.audit import AuditFilter, AuditTrail, accepted_policies, audit_content, read_audit_log
 from router.app.queries.context import QueryContext
-from router.console.answers import CachedAnswer
-from router.console.pages.plans import CSV, HTML, JSON
+from router.console.answers import CSV, HTML, JSON, CachedAnswer
 from router.console.site import ConsoleSite
 from router.render.audit_page import AuditRow, audit_csv
 from router.render.page_frame import PageFrame

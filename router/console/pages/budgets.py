@@ -26,7 +26,7 @@ from router.app.queries.budgets import (
     set_budget,
 )
 from router.app.queries.context import QueryContext
-from router.console.answers import CachedAnswer, lead_on
+from router.console.answers import CSV, HTML, CachedAnswer, lead_on
 from router.console.error_answers import answer_error
 from router.console.site import ConsoleSite
 from router.console.spend_questions import SpendView, kept_budgets, read_month, read_question
@@ -37,8 +37,6 @@ from router.render.budget_text import standing_table
 from router.render.spend_links import SpendLinks
 from router.render.spend_page import BudgetForm, BudgetLine, PageOfMonth, budgets_page
 
-HTML = "text/html; charset=utf-8"
-CSV = "text/csv; charset=utf-8"
 _MOST_BYTES = 8192
 _MESSAGES = {
     "set": "The budget is set.",

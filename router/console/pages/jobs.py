@@ -12,7 +12,7 @@ from fastapi.responses import RedirectResponse, Response
 from router.access.identity import Permission
 from router.app.queries.context import QueryContext
 from router.app.queries.plans import find_night_of
-from router.console.answers import CachedAnswer
+from router.console.answers import HTML, CachedAnswer
 from router.console.error_answers import answer_error
 from router.console.job_work import draw_attempt, draw_job, draw_jobs
 from router.console.site import ConsoleSite
@@ -20,7 +20,6 @@ from router.render.jobs_page import JobsView
 from router.render.page_frame import PageFrame
 from router.render.planned_job_page import planned_job_url
 
-HTML = "text/html; charset=utf-8"
 _JOBS = (("CSV", "/api/v1/jobs?format=csv"), ("JSON", "/api/v1/jobs"))
 
 

@@ -35,7 +35,7 @@ from router.app.queries.plans import (
     previous_digest,
     whole_plan,
 )
-from router.console.answers import CachedAnswer
+from router.console.answers import CSV, HTML, JSON, CachedAnswer
 from router.console.error_answers import answer_error
 from router.console.job_work import view_job_quotes
 from router.console.site import ConsoleSite
@@ -53,9 +53,6 @@ from router.render.since_view import SinceView, since_view
 from router.render.tonight_page import ROWS, PlanUrls, tonight_parts
 from router.state.made_plans import ListedPlan
 
-HTML = "text/html; charset=utf-8"
-CSV = "text/csv; charset=utf-8"
-JSON = "application/json"
 _LISTED = 50
 _NO_SUCH = "no such plan is stored"
 _MAKE = f"stepfare plan jobs/ --name {NIGHT} --out plan.json"

@@ -19,14 +19,13 @@ from router.app.queries.prices import (
     report_prices,
     sources_of,
 )
-from router.console.answers import CachedAnswer
+from router.console.answers import HTML, CachedAnswer
 from router.console.api.prices import LONGEST_TEXT, MOST_SERIES, history_request
 from router.console.site import ConsoleSite
 from router.render.offers_text import OfferFilters
 from router.render.prices_page import USUAL_ACCELERATOR, HistoryFields, history_page, prices_page
 from router.render.prices_view import HistoryReport
 
-HTML = "text/html; charset=utf-8"
 # A history is read again after this long even where nothing says that it changed.
 HISTORY_SECONDS = 60
 _USUAL_LENGTH = "30d"

@@ -22,7 +22,7 @@ from router.app.queries.quotes import find_quote, list_quotes, parse_before
 from router.app.queries.tasks import find_task
 from router.app.stored_quotes import NoSuchQuoteError
 from router.config.plan_files import StoredQuote
-from router.console.answers import CachedAnswer, fill_marks, lead_on
+from router.console.answers import CSV, HTML, CachedAnswer, fill_marks, lead_on
 from router.console.error_answers import answer_error
 from router.console.site import ConsoleSite
 from router.console.task_kinds import QUOTE, QUOTE_ACCEPTANCE, submit_acceptance, submit_question
@@ -45,7 +45,6 @@ from router.render.quote_list_page import QuoteListView, quote_list_csv, quote_l
 from router.render.quote_page import AcceptanceRefusal, QuoteActions, quotes_page
 from router.state.tasks import TaskRow, TaskState
 
-HTML = "text/html; charset=utf-8"
 HERE = "/quotes"
 _PAGE = 50
 _MAX_BODY = 4 * MAX_DOCUMENT
@@ -82,7 +81,7 @@ def make_router(site: ConsoleSite) -> APIRouter:
     @router.get("/quotes.csv")
     def quotes_csv(request: Request, job: str = "", before: str = "") -> Response:
         rows = list_quotes(site.asked_by(request), job or None, parse_before(before), _PAGE * 4)
-        return Response(quote_list_csv(rows), media_type="text/csv; charset=utf-8")
+        return Response(quote_list_csv(rows), media_type=CSV)
 
     @router.get("/quotes/new")
     def form(request: Request, again: str = "", job: str = "", by: str = "") -> Response:

@@ -9,10 +9,10 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
 from router.app.queries.spend import SpendQuestion
-from router.console.answers import CachedAnswer
+from router.console.answers import CSV, HTML, JSON, CachedAnswer
 from router.console.error_answers import answer_error
 from router.console.site import ConsoleSite
-from router.console.spend_files import CSV, FILES, JSON, answer_file
+from router.console.spend_files import FILES, answer_file
 from router.console.spend_questions import (
     BASES,
     METHODS,
@@ -29,7 +29,6 @@ from router.showback.report.lines import LevelPath, SpendLevel, find_level, labe
 from router.showback.report.query import GROUPS
 from router.showback.report.values import ShowbackReport, exact_text
 
-HTML = "text/html; charset=utf-8"
 # Groupings that people ask for, before each word by itself.
 _TOGETHER = ("team,project", "team,project,job", "team,cloud", "cloud,region")
 _LEVEL_WORDS = ("team", "project", "job", "attempt", "what")
