@@ -131,8 +131,8 @@ def _plans(store: StateStore, since: datetime) -> Iterator[StateEvent]:
             "name": row.name,
             "as_of": _stamp(row.as_of),
             "made_by": row.made_by,
-            "jobs": sum(part.jobs for part in row.teams),
-            "placed": sum(part.placed for part in row.teams),
+            "jobs": row.jobs,
+            "placed": row.placed,
             "teams": [part.team for part in row.teams],
         }
         yield StateEvent(WebhookEvent.PLAN_MADE, row.digest, row.made_at, data)
