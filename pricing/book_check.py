@@ -51,8 +51,7 @@ def find_problems(
 
 
 def _label(offer: Offer) -> str:
-    place = f"{offer.region_id}/{offer.zone}" if offer.zone else str(offer.region_id)
-    return f"{place} {offer.instance_type} {offer.market.value}"
+    return f"{offer.place} {offer.instance_type} {offer.market.value}"
 
 
 def _price_column(offer: Offer) -> str:

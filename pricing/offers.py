@@ -51,6 +51,11 @@ class Offer:
         return RegionId(self.cloud, self.region)
 
     @property
+    def place(self) -> str:
+        """Return region and, where it has one, zone, such as ``aws/us-east-1/us-east-1a``."""
+        return f"{self.region_id}/{self.zone}" if self.zone else str(self.region_id)
+
+    @property
     def provisionable(self) -> bool:
         """Return whether a plan line on it can be applied (else it is only shown, or ``--advisory``)."""
         return self.cloud in PROVISIONABLE_CLOUDS

@@ -167,8 +167,7 @@ def _first(rows: tuple[T, ...], limit: int) -> tuple[T, ...]:
 
 
 def _place(offer: Offer) -> tuple[str, str, str]:
-    place = f"{offer.region_id}/{offer.zone}" if offer.zone else str(offer.region_id)
-    return place, offer.instance_type, MARKETS[offer.market.value]
+    return offer.place, offer.instance_type, MARKETS[offer.market.value]
 
 
 def _percent(change: PriceChange) -> str:

@@ -60,7 +60,7 @@ def ledger(risk: PoolRisk, screen: Screen = PLAIN) -> str:
     """Return all that is known of one pool: level, chances, evidence, rates by age, and what would change it."""
     offer, machine = risk.offer, risk.machine
     low, high = (two_digits(level) for level in risk.interval)
-    place = f"{offer.region_id}/{offer.zone}" if offer.zone else str(offer.region_id)
+    gpus = f"{machine.accelerator_count} {machine.accelerator}"
     by_age = "the same at any age" if risk.is_constant else f"level / ({AGE_SCALE_HOURS:g} h + age) an hour"
     facts = [
         ("level", f"{two_digits(risk.median)}{'/h' if risk.is_constant else ''}, four times in five {low} to {high}"),
@@ -72,7 +72,7 @@ def ledger(risk: PoolRisk, screen: Screen = PLAIN) -> str:
     ]
     return "\n".join(
         [
-            screen.heading(f"{place}: {offer.instance_type} ({machine.accelerator_count} {machine.accelerator}), spot"),
+            screen.heading(f"{offer.place}: {offer.instance_type} ({gpus}), spot"),
             *(wrap_text(f"{name:<16}{text}", width=screen.width) for name, text in facts),
             "",
             screen.heading("WHAT IT RESTS ON, the nearest evidence first"),

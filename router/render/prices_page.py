@@ -187,7 +187,7 @@ def _offer_cells(row: OfferRow) -> dict[str, object]:
         "accelerator": row.machine.accelerator,
         "market": MARKET_WORDS[offer.market.value],
         "letter": MARKET_LETTERS[offer.market.value],
-        "place": f"{offer.region_id}/{offer.zone}" if offer.zone else str(offer.region_id),
+        "place": offer.place,
         "machine": f"{offer.instance_type}, {row.machine.accelerator_count} {row.machine.accelerator}",
         "each": row.usd_per_accelerator_hour,
         "hour": rate(offer.usd_per_hour),
@@ -260,7 +260,7 @@ def _region_cells(region: RegionPrices, accelerator: str) -> dict[str, object]:
 def _risk_cells(pool_risk: PoolRisk) -> dict[str, object]:
     offer = pool_risk.offer
     return {
-        "place": f"{offer.region_id}/{offer.zone}" if offer.zone else str(offer.region_id),
+        "place": offer.place,
         "machine": offer.instance_type,
         "level": format_level(pool_risk),
         "interval": format_interval(pool_risk),
