@@ -9,11 +9,13 @@ from typing import Annotated, Any, Final
 
 from pydantic import Field, TypeAdapter
 
+from pricing.money import Usd, UsdPerHour
+from pricing.places import Market
 from pricing.units import format_utc
 from router.jobs.gang_layout import GangLayout
 from router.jobs.layouts import deepspeed_config, launcher_flags
-from router.planning.document.plan_usage import COST_TERMS, JobCostTerms
-from router.planning.estimate.gang_estimates import GangAnswer, GangEstimate, JobEstimate, Span, UsdSpan
+from router.planning.document.plan_usage import JobCostTerms
+from router.planning.estimate.gang_estimates import GangEstimate, JobEstimate, Span, UsdSpan
 
 SCHEMA_VERSION: Final = 1
 _LAUNCHED = 2  # flags of torchrun, which stand before those of Megatron-LM
@@ -268,48 +270,12 @@ def _row(row: GangEstimate) -> EstimateRow:
         accelerator=row.option.accelerator,
         accelerators=row.option.count,
         market=row.market.value,
-        answer=None if row.answer is None else _answer(row.answer),
+        answer=None if row.answer is None else _project(EstimateAnswer, row.answer),
         refusal=None if refusal is None else EstimateRefusal(refusal.code, refusal.reason, dict(refusal.dropped)),
         layout=None if row.layout is None else _layout(row.layout),
         memory=None if row.layout is None else _memory(row.layout),
         step_parts=None if row.layout is None else _parts(row.layout),
         launcher=launcher_of(row),
-    )
-
-
-def _answer(answer: GangAnswer) -> EstimateAnswer:
-    return EstimateAnswer(
-        parts=tuple(
-            EstimatePart(
-                cloud=part.cloud,
-                region=part.region,
-                zone=part.zone,
-                instance_type=part.instance_type,
-                market=part.market.value,
-                machines=part.machines,
-                usd_per_hour=str(part.usd_per_hour),
-                provisionable=part.provisionable,
-                price_as_of=part.price_as_of,
-                price_source=part.price_source,
-            )
-            for part in answer.parts
-        ),
-        machines=answer.machines,
-        usd_per_hour=str(answer.usd_per_hour),
-        nominal_steps_per_hour=answer.nominal_steps_per_hour,
-        running_share=answer.running_share,
-        steps_per_hour=_interval(answer.steps_per_hour),
-        tokens_per_s=None if answer.tokens_per_s is None else _interval(answer.tokens_per_s),
-        relative_error=answer.relative_error,
-        speed_basis=answer.speed_basis,
-        risk_basis=answer.risk_basis,
-        weak=answer.weak,
-        steps=answer.steps,
-        cost_usd=str(answer.cost_usd),
-        terms=_terms(answer.terms),
-        usd_per_step=_money(answer.usd_per_step),
-        step_terms=_terms(answer.step_terms),
-        usd_per_million_tokens=None if answer.usd_per_million_tokens is None else _money(answer.usd_per_million_tokens),
     )
 
 
@@ -349,16 +315,28 @@ def _parts(gang_layout: GangLayout) -> EstimateStepParts:
     return EstimateStepParts(**seconds, largest=name, largest_share=_digits(share))
 
 
-def _terms(terms: JobCostTerms) -> EstimateCostTerms:
-    return EstimateCostTerms(**{name: str(getattr(terms, name)) for name in COST_TERMS})
+def _project(kind: type[Any], record: object) -> Any:
+    """Return a part of the document: each field is the record's of the same name, as JSON has it."""
+    return kind(**{each.name: _plain(getattr(record, each.name)) for each in fields(kind)})
 
 
-def _interval(span: Span) -> FigureInterval:
-    return FigureInterval(_digits(span.expected), _digits(span.low), None if span.high is None else _digits(span.high))
-
-
-def _money(span: UsdSpan) -> AmountInterval:
-    return AmountInterval(str(span.expected), str(span.low), None if span.high is None else str(span.high))
+def _plain(value: object) -> object:
+    match value:
+        case Usd() | UsdPerHour():
+            return str(value)
+        case Market():
+            return value.value
+        case Span():
+            high = None if value.high is None else _digits(value.high)
+            return FigureInterval(_digits(value.expected), _digits(value.low), high)
+        case UsdSpan():
+            return _project(AmountInterval, value)
+        case JobCostTerms():
+            return _project(EstimateCostTerms, value)
+        case tuple():
+            return tuple(_project(EstimatePart, part) for part in value)
+        case _:
+            return value
 
 
 def _digits(figure: float) -> float:
