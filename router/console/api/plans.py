@@ -17,7 +17,6 @@ from router.app.queries.context import QueryContext
 from router.app.queries.plan_making import PlanQuestion
 from router.app.queries.plans import compare_plans, find_digest, find_plan, page_of_plans, previous_plan, whole_plan
 from router.console.answers import JSON, CachedAnswer
-from router.console.api.records import Amount, RecordAnswer
 from router.console.api.tasks import TaskAnswer, accepted_task
 from router.console.error_answers import answer_error
 from router.console.site import ConsoleSite
@@ -32,6 +31,16 @@ MAX_LISTED = 200
 _NO_SUCH, _MAKE = "no such plan is stored", "POST /api/v1/plans makes one"
 Document = dict[str, Any]
 Name = Annotated[str, Path(max_length=80, description="latest (of tonight's name), or a digest or its first digits.")]
+
+
+# An exact amount as text.
+Amount = Annotated[str, BeforeValidator(str)]
+
+
+class RecordAnswer(BaseModel):
+    """An answer that :meth:`model_validate` makes of a record: each field is its attribute of that name."""
+
+    model_config = ConfigDict(from_attributes=True)
 
 
 class PlanAsked(BaseModel):
