@@ -65,7 +65,7 @@ class SignInConsole:
         self, name: str = "ana", grants: Sequence[str] = ("viewer",), scopes: Sequence[str] = (), days: float = 30
     ) -> tuple[str, AccessToken]:
         """Make a token and return its secret and record."""
-        new = NewToken(TokenKind.TOKEN, name, grants, self.clock.now + timedelta(days=days), scopes)
+        new = NewToken(TokenKind.TOKEN, name, tuple(grants), self.clock.now + timedelta(days=days), tuple(scopes))
         return self.context.store.access_tokens.make(new, "operator", self.clock.now)
 
     def signed_in(self, name: str = "ana", grants: Sequence[str] = ("viewer",)) -> tuple[TestClient, str]:
