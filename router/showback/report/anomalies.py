@@ -15,17 +15,27 @@ from statistics import median
 
 from router.showback.report.query import ReportContext
 from router.showback.report.rollup_tables import RollupRow, date_of_day, day_number
-from router.showback.report.values import CellKind, CellValue, ReportColumn, ReportSection, build_section, divide_known
+from router.showback.report.values import (
+    CURRENCY,
+    CellKind,
+    CellValue,
+    ReportColumn,
+    ReportSection,
+    define_section,
+    divide_known,
+)
 
 FLOOR, SPREADS, LEAST, MOST = Decimal(20), Decimal(5), 4, 8
 _NORMAL = Decimal("1.4826")
 _WEEK = 7
 _WIDE = Context(prec=60)
-COLUMNS = (
+ANOMALIES = define_section(
+    "anomalies",
+    "Unusual days",
     ReportColumn("day", "Day", CellKind.DAY, 0),
     ReportColumn("team", "Team", rank=0),
     ReportColumn("cloud", "Cloud", rank=1),
-    ReportColumn("currency", "Currency", rank=0),
+    CURRENCY,
     ReportColumn("cost", "Cost", CellKind.MONEY, 0),
     ReportColumn("usual", "Usual", CellKind.MONEY, 0),
     ReportColumn("above", "Above", CellKind.MONEY, 1),
@@ -70,7 +80,7 @@ def build_anomalies(context: ReportContext) -> ReportSection:
         f"Against the median of {LEAST} to {MOST} same weekdays; where that is nothing, or the day is less than "
         f"{FLOOR} above it, nothing is told."
     )
-    return build_section("anomalies", "Unusual days", COLUMNS, ordered, note)
+    return ANOMALIES.fill(ordered, note)
 
 
 def find_anomaly(days: Mapping[int, SeriesDay], number: int) -> dict[str, CellValue] | None:

@@ -24,10 +24,12 @@ from router.showback.apportion import exact_sum
 from router.showback.reconcile.aggregates import FactAggregate, FactSide
 from router.showback.reconcile.variance import VarianceBridge, VarianceBucket, compute_variances
 from router.showback.report.query import ReportContext
-from router.showback.report.values import CellKind, CellValue, ReportColumn, ReportSection, build_section
+from router.showback.report.values import CURRENCY, CellKind, CellValue, ReportColumn, ReportSection, define_section
 
-BRIDGE = (
-    ReportColumn("currency", "Currency", rank=0),
+BRIDGE = define_section(
+    "bridge",
+    "From planned to invoiced",
+    CURRENCY,
     ReportColumn("side", "Side", rank=1),
     ReportColumn("step", "Step", rank=0),
     ReportColumn("amount", "Amount", CellKind.MONEY, 0),
@@ -87,7 +89,7 @@ def build_bridge(context: ReportContext) -> ReportSection:
     aggregates = month_aggregates(context)
     if not any(each.side in (FactSide.PLANNED, FactSide.METER) for each in aggregates):
         note = "There is no bridge: nothing was planned or metered."
-        return build_section("bridge", "From planned to invoiced", BRIDGE, (), note)
+        return BRIDGE.fill((), note)
     invoiced = any(each.side is FactSide.BILLED for each in aggregates)
     actual, metered = _by_job(aggregates), _by_job(_as_metered(aggregates))
     table: list[dict[str, CellValue]] = []
@@ -109,7 +111,7 @@ def build_bridge(context: ReportContext) -> ReportSection:
     notes = ["Each step is exact; what is rounded is rounded by itself."]
     if not invoiced:
         notes.append("No bill has anything of the month yet.")
-    return build_section("bridge", "From planned to invoiced", BRIDGE, table, *notes)
+    return BRIDGE.fill(table, *notes)
 
 
 def split_currency(bridge: VarianceBridge | None) -> dict[str, Decimal]:

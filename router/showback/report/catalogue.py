@@ -6,34 +6,35 @@ from collections.abc import Mapping
 from typing import Final
 
 from router.showback.report import anomalies, bridge, change, drivers, groups, jobs, outcomes, spending, teams, totals
-from router.showback.report.query import GROUPS
 from router.showback.report.values import ReportColumn, ShowbackReport
 
-# Of its first columns, `groups` has those that the query names, and one for each label of jobs that it names.
 SECTIONS: Final[Mapping[str, tuple[ReportColumn, ...]]] = {
-    "head": totals.HEAD,
-    "totals": totals.TOTALS,
-    "budgets": outcomes.BUDGETS,
-    "drivers": drivers.DRIVERS,
-    "driver_reasons": drivers.REASONS_OF_DRIVERS,
-    "bridge": bridge.BRIDGE,
-    "teams": teams.TEAMS,
-    "change": change.COLUMNS,
-    "groups": (*(ReportColumn(name, groups.TITLES[name], rank=0) for name in GROUPS), *groups.AMOUNTS),
-    "jobs": jobs.JOBS,
-    "unit_costs": jobs.BY_MARKET,
-    "savings": jobs.BY_CURRENCY,
-    "waste": spending.WASTE_COLUMNS,
-    "movement": spending.MOVEMENT_COLUMNS,
-    "shared": groups.SHARED,
-    "coverage": spending.COVERAGE,
-    "anomalies": anomalies.COLUMNS,
-    "variance": outcomes.VARIANCE,
-    "plans": outcomes.PLANS,
-    "quotes": outcomes.QUOTES,
-    "corrections": spending.CORRECTIONS,
-    "days": totals.COLUMNS,
-    "months": teams.MONTHS,
+    table.name: table.columns
+    for table in (
+        totals.HEAD,
+        totals.TOTALS,
+        outcomes.BUDGETS,
+        drivers.DRIVERS,
+        drivers.REASONS_OF_DRIVERS,
+        bridge.BRIDGE,
+        teams.TEAMS,
+        change.CHANGE,
+        groups.BY_GROUP,
+        jobs.JOBS,
+        jobs.UNIT_COSTS,
+        jobs.SAVINGS,
+        spending.WASTE_BY_USE,
+        spending.MOVEMENT,
+        groups.SHARED,
+        spending.COVERAGE,
+        anomalies.ANOMALIES,
+        outcomes.VARIANCE,
+        outcomes.PLANS,
+        outcomes.QUOTES,
+        spending.CORRECTIONS,
+        totals.DAYS,
+        teams.MONTHS,
+    )
 }
 
 

@@ -20,11 +20,21 @@ from decimal import Context, Decimal
 from fractions import Fraction
 
 from router.showback.report.query import ReportContext
-from router.showback.report.values import CellKind, CellValue, ReportColumn, ReportSection, build_section, sum_known
+from router.showback.report.values import (
+    CURRENCY,
+    CellKind,
+    CellValue,
+    ReportColumn,
+    ReportSection,
+    define_section,
+    sum_known,
+)
 
 BUCKETS = ("volume", "price", "mix", "other")
-COLUMNS = (
-    ReportColumn("currency", "Currency", rank=0),
+CHANGE = define_section(
+    "change",
+    "Change on last month",
+    CURRENCY,
     ReportColumn("bucket", "Because of", rank=0),
     ReportColumn("amount", "Change", CellKind.MONEY, 0),
 )
@@ -70,7 +80,7 @@ def build_change(context: ReportContext) -> ReportSection:
         for bucket, amount in explain_change(before.get(currency, ()), now.get(currency, ())).items()
     ]
     notes = [f"{name}: {text}." for name, text in _WHAT.items()] if table else ["There is no month before it."]
-    return build_section("change", "Change on last month", COLUMNS, table, *notes)
+    return CHANGE.fill(table, *notes)
 
 
 def explain_change(before: Iterable[ThingCost], now: Iterable[ThingCost]) -> dict[str, Decimal]:

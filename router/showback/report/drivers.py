@@ -14,16 +14,19 @@ from router.showback.reconcile.variance import VarianceBridge, VarianceBucket, c
 from router.showback.report.bridge import month_aggregates
 from router.showback.report.query import ReportContext
 from router.showback.report.values import (
+    CURRENCY,
     CellKind,
     CellValue,
     ReportColumn,
     ReportSection,
-    build_section,
+    define_section,
     subtract_known,
 )
 
-DRIVERS = (
-    ReportColumn("currency", "Currency", rank=0),
+DRIVERS = define_section(
+    "drivers",
+    "Largest differences from plan",
+    CURRENCY,
     ReportColumn("number", "No.", CellKind.COUNT, 3),
     ReportColumn("team", "Team", rank=1),
     ReportColumn("job", "Job", rank=0),
@@ -34,8 +37,10 @@ DRIVERS = (
     ReportColumn("together", "Together", CellKind.MONEY, 2),
     ReportColumn("whole", "Of all", CellKind.MONEY, 2),
 )
-REASONS_OF_DRIVERS = (
-    ReportColumn("currency", "Currency", rank=0),
+REASONS_OF_DRIVERS = define_section(
+    "driver_reasons",
+    "Why they differ",
+    CURRENCY,
     ReportColumn("number", "No.", CellKind.COUNT, 3),
     ReportColumn("team", "Team", rank=1),
     ReportColumn("job", "Job", rank=0),
@@ -52,10 +57,8 @@ Reason = tuple[VarianceBucket, str | None, Decimal]
 def build_drivers(context: ReportContext) -> tuple[ReportSection, ReportSection]:
     """Return the five largest differences from plan in each currency, and the reasons of each, which add up to it."""
     aggregates = month_aggregates(context)
-    titles = ("drivers", "Largest differences from plan"), ("driver_reasons", "Why they differ")
     if not any(each.side is FactSide.PLANNED for each in aggregates):
-        empty = "There are no drivers: nothing was planned."
-        return build_section(*titles[0], DRIVERS, (), empty), build_section(*titles[1], REASONS_OF_DRIVERS, ())
+        return DRIVERS.fill((), "There are no drivers: nothing was planned."), REASONS_OF_DRIVERS.fill(())
     bridges = compute_variances(aggregates, ("team", "job"))
     running = {job for job, due in context.beside.dues.items() if due.runs_now}
     ran = {(each.team, each.job) for each in aggregates if _is_run(each) or each.job in running}
@@ -77,7 +80,7 @@ def build_drivers(context: ReportContext) -> tuple[ReportSection, ReportSection]
         f"At most {MOST_DRIVERS} a currency: the difference of a job, or of what no job has, without hours that are "
         "billed in another currency than planned. Together: with those above it, of the whole difference."
     )
-    return build_section(*titles[0], DRIVERS, drivers, note), build_section(*titles[1], REASONS_OF_DRIVERS, reasons)
+    return DRIVERS.fill(drivers, note), REASONS_OF_DRIVERS.fill(reasons)
 
 
 def _is_run(aggregate: FactAggregate) -> bool:

@@ -9,15 +9,16 @@ from decimal import Decimal
 from router.ledger.entry import MachineUse
 from router.showback.facts import UNALLOCATED
 from router.showback.labels import label_name
-from router.showback.report.query import OWNERS, WASTE, ReportContext, sql_list
+from router.showback.report.query import GROUP_TITLES, OWNERS, WASTE, ReportContext, sql_list
 from router.showback.report.rollup_tables import RollupRow, sql_of_label, zero_if_unknown
 from router.showback.report.values import (
+    CURRENCY,
     HIDDEN,
     CellKind,
     CellValue,
     ReportColumn,
     ReportSection,
-    build_section,
+    define_section,
     divide_known,
     subtract_known,
     sum_known,
@@ -32,26 +33,8 @@ _POT = (
     f"CASE WHEN team IS NOT NULL THEN NULL WHEN use IN {_IDLE} AND job IS NULL THEN 'idle' "
     "WHEN category = 'Usage' THEN 'usage' WHEN category = 'Purchase' THEN 'fees' ELSE lower(category) END"
 )
-TITLES = {
-    "team": "Team",
-    "project": "Project",
-    "cost_center": "Cost center",
-    "job": "Job",
-    "plan": "Plan",
-    "attempt": "Attempt",
-    "cloud": "Cloud",
-    "account": "Account",
-    "region": "Region",
-    "instance_type": "Machine type",
-    "market": "Market",
-    "accelerator": "Accelerator",
-    "what": "What",
-    "use": "Use",
-    "category": "Category",
-    "state": "State",
-}
 AMOUNTS = (
-    ReportColumn("currency", "Currency", rank=0),
+    CURRENCY,
     ReportColumn("pot", "Pot", rank=3),
     ReportColumn("billed", "Billed", CellKind.MONEY, 0),
     ReportColumn("effective", "Effective", CellKind.MONEY, 0),
@@ -63,8 +46,17 @@ AMOUNTS = (
     ReportColumn("shared", "Shared", CellKind.MONEY, 4),
     ReportColumn("after", "After sharing", CellKind.MONEY, 4),
 )
-SHARED = (
-    ReportColumn("currency", "Currency", rank=0),
+# A report has those group columns that its query names, and one for each label of jobs that it names.
+BY_GROUP = define_section(
+    "groups",
+    "By group",
+    *(ReportColumn(name, title, rank=0) for name, title in GROUP_TITLES.items()),
+    *AMOUNTS,
+)
+SHARED = define_section(
+    "shared",
+    "Shared costs",
+    CURRENCY,
     ReportColumn("pot", "Shared cost", rank=0),
     ReportColumn("pot_amount", "All of it", CellKind.MONEY, 2),
     ReportColumn("group", "Goes to", rank=0),
@@ -104,11 +96,12 @@ def build_groups(context: ReportContext) -> tuple[ReportSection, ReportSection]:
     # Where costs are shared everybody has to see it, however narrow the page.
     amounts = tuple(_rank_column(column, hidden=query.share is SharingMethod.NONE) for column in AMOUNTS)
     columns = (*(ReportColumn(name, group_title(name), rank=0) for name in query.by), *amounts)
+    title = f"By {', '.join(_lower_title(name) for name in query.by)}"
     method = f"Shared, {query.share.value}: " if query.share is not SharingMethod.NONE else "Not shared: "
     note = f"{method}idle machines, and what nobody owns, by kind; with a team it is that team's."
     return (
-        build_section("groups", f"By {', '.join(_lower_title(name) for name in query.by)}", columns, table),
-        build_section("shared", "Shared costs", SHARED, shares, note),
+        replace(BY_GROUP, title=title, columns=columns).fill(table),
+        SHARED.fill(shares, note),
     )
 
 
@@ -136,12 +129,12 @@ def _group_sums(context: ReportContext) -> list[RollupRow]:
 def group_title(name: str) -> str:
     """Return the title of a column of facts, or of a label of jobs."""
     label = label_name(name)
-    return TITLES[name] if label is None else f"Label {label}"
+    return GROUP_TITLES[name] if label is None else f"Label {label}"
 
 
 def _lower_title(name: str) -> str:
     label = label_name(name)
-    return TITLES[name].lower() if label is None else f"label {label}"
+    return GROUP_TITLES[name].lower() if label is None else f"label {label}"
 
 
 def _group_column(name: str) -> str:

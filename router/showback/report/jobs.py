@@ -9,11 +9,12 @@ from router.showback.facts import UNALLOCATED
 from router.showback.report.query import RESTART, STARTUP, WASTE, ReportContext, sql_list
 from router.showback.report.rollup_tables import RollupRow
 from router.showback.report.values import (
+    CURRENCY,
     CellKind,
     CellValue,
     ReportColumn,
     ReportSection,
-    build_section,
+    define_section,
     divide_known,
     subtract_known,
 )
@@ -30,10 +31,12 @@ _SAVINGS = (
     ReportColumn("restart_on_demand", "Of restarts", CellKind.MONEY, 4),
     ReportColumn("saved_net", "Saved, net", CellKind.MONEY, 2),
 )
-JOBS = (
+JOBS = define_section(
+    "jobs",
+    "Jobs",
     ReportColumn("job", "Job", rank=0),
     ReportColumn("team", "Team", rank=2),
-    ReportColumn("currency", "Currency", rank=0),
+    CURRENCY,
     ReportColumn("planned", "Planned", CellKind.MONEY, 1),
     ReportColumn("billed", "Billed", CellKind.MONEY, 0),
     ReportColumn("effective", "Effective", CellKind.MONEY, 0),
@@ -53,10 +56,12 @@ JOBS = (
     ReportColumn("deadline_met", "On time", CellKind.FLAG, 1),
     ReportColumn("unpriced", "Unpriced rows", CellKind.COUNT, 4),
 )
-BY_MARKET = (
+UNIT_COSTS = define_section(
+    "unit_costs",
+    "What an hour and a thousand steps cost",
     ReportColumn("job", "Job", rank=0),
     ReportColumn("market", "Market", rank=0),
-    ReportColumn("currency", "Currency", rank=0),
+    CURRENCY,
     ReportColumn("cost", "Cost", CellKind.MONEY, 0),
     ReportColumn("accelerator_hours", "Acc. hours", CellKind.AMOUNT, 1),
     ReportColumn("useful", "Done", CellKind.AMOUNT, 2),
@@ -64,8 +69,10 @@ BY_MARKET = (
     *_UNITS,
     *_SAVINGS,
 )
-BY_CURRENCY = (
-    ReportColumn("currency", "Currency", rank=0),
+SAVINGS = define_section(
+    "savings",
+    "Savings against on demand",
+    CURRENCY,
     ReportColumn("market", "Market", rank=0),
     ReportColumn("cost", "Cost", CellKind.MONEY, 0),
     *_SAVINGS,
@@ -105,7 +112,7 @@ def build_jobs(context: ReportContext) -> ReportSection:
         for (job, currency), amount in sorted(planned.items(), key=lambda item: tuple(map(str, item[0])))
         if (job, currency) not in spent and job is not None
     ]
-    return build_section("jobs", "Jobs", JOBS, table, *_NOTES, *_due_notes(context, {row["job"] for row in rows}))
+    return JOBS.fill(table, *_NOTES, *_due_notes(context, {row["job"] for row in rows}))
 
 
 def _due_notes(context: ReportContext, jobs: Collection[str]) -> Iterator[str]:
@@ -129,7 +136,7 @@ def build_unit_costs(context: ReportContext) -> ReportSection:
             {"job": job, "market": row["market"], "cost": row["of_units"], **_unit_costs(row), **_savings_of(row)}
         )
     ordered = sorted(table, key=lambda row: (str(row["currency"]), str(row["job"]), str(row["market"])))
-    return build_section("unit_costs", "What an hour and a thousand steps cost", BY_MARKET, ordered, *_NOTES[:1])
+    return UNIT_COSTS.fill(ordered, *_NOTES[:1])
 
 
 def build_savings(context: ReportContext) -> ReportSection:
@@ -139,7 +146,7 @@ def build_savings(context: ReportContext) -> ReportSection:
         {"market": row["market"], "currency": row["currency"], "cost": row["compared"], **_savings_of(row)}
         for row in sorted(rows, key=lambda row: (row["currency"], str(row["market"])))
     ]
-    return build_section("savings", "Savings against on demand", BY_CURRENCY, table, *_NOTES[1:])
+    return SAVINGS.fill(table, *_NOTES[1:])
 
 
 _NOTES = (

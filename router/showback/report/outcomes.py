@@ -8,18 +8,21 @@ from decimal import Decimal
 
 from router.showback.report.query import JobVariance, ReportContext, sql_list
 from router.showback.report.values import (
+    CURRENCY,
     CellKind,
     CellValue,
     ReportColumn,
     ReportSection,
-    build_section,
+    define_section,
     short_text,
     subtract_known,
 )
 
-BUDGETS = (
+BUDGETS = define_section(
+    "budgets",
+    "Budgets",
     ReportColumn("scope", "Budget of", rank=0),
-    ReportColumn("currency", "Currency", rank=0),
+    CURRENCY,
     ReportColumn("budget", "Budget", CellKind.MONEY, 0),
     ReportColumn("spent", "Spent", CellKind.MONEY, 0),
     ReportColumn("running", "Running", CellKind.MONEY, 0),
@@ -28,7 +31,9 @@ BUDGETS = (
     ReportColumn("hard", "Hard", CellKind.FLAG, 1),
     ReportColumn("mark", "Mark", rank=0),
 )
-QUOTES = (
+QUOTES = define_section(
+    "quotes",
+    "Quotes and what came of them",
     ReportColumn("job", "Job", rank=0),
     ReportColumn("quote", "Quote", rank=2),
     ReportColumn("cost", "Cost", CellKind.MONEY, 0),
@@ -42,10 +47,12 @@ QUOTES = (
     ReportColumn("p90_at", "9 of 10 by", CellKind.MOMENT, 3),
     ReportColumn("on_time", "On time", CellKind.FLAG, 0),
 )
-PLANS = (
+PLANS = define_section(
+    "plans",
+    "Plans and what came of them",
     ReportColumn("job", "Job", rank=0),
     ReportColumn("plan", "Plan", rank=0),
-    ReportColumn("currency", "Currency", rank=0),
+    CURRENCY,
     ReportColumn("planned", "Planned", CellKind.MONEY, 0),
     ReportColumn("actual", "Actual", CellKind.MONEY, 0),
     ReportColumn("difference", "Difference", CellKind.MONEY, 0),
@@ -54,9 +61,11 @@ PLANS = (
     ReportColumn("planned_steps", "Steps planned", CellKind.AMOUNT, 2),
     ReportColumn("actual_steps", "Steps", CellKind.AMOUNT, 2),
 )
-VARIANCE = (
+VARIANCE = define_section(
+    "variance",
+    "Planned, metered, invoiced",
     ReportColumn("job", "Job", rank=0),
-    ReportColumn("currency", "Currency", rank=0),
+    CURRENCY,
     *(
         ReportColumn(name, name.capitalize(), CellKind.MONEY, rank)
         for name, rank in (("planned", 0), ("metered", 2), ("invoiced", 0))
@@ -88,8 +97,8 @@ def build_budgets(context: ReportContext) -> ReportSection:
         fields = ("scope", "currency", "budget", "spent", "running", "forecast", "hard")
         table.append({**{name: getattr(each, name) for name in fields}, "used": used, "mark": mark})
     if context.beside.budgets is None:
-        return build_section("budgets", "Budgets", BUDGETS, table, BUDGETS_UNKNOWN)
-    return build_section("budgets", "Budgets", BUDGETS, table, *_budget_notes(context))
+        return BUDGETS.fill(table, BUDGETS_UNKNOWN)
+    return BUDGETS.fill(table, *_budget_notes(context))
 
 
 def _budget_notes(context: ReportContext) -> Iterator[str]:
@@ -121,7 +130,7 @@ def build_quotes(context: ReportContext) -> ReportSection:
     notes = ["Dollars of machines alone, of all months of the job."] if table else []
     if context.beside.quotes is None:
         notes = ["Quotes were not looked at."]
-    return build_section("quotes", "Quotes and what came of them", QUOTES, table, *notes)
+    return QUOTES.fill(table, *notes)
 
 
 def build_plans(context: ReportContext) -> ReportSection:
@@ -143,14 +152,14 @@ def build_plans(context: ReportContext) -> ReportSection:
     table = [{**row, "difference": subtract_known(row["actual"], row["planned"])} for row in rows]
     table.sort(key=lambda row: -abs(row["difference"] or 0))
     note = "What was planned, and what it came to, stand in the months of their time; what is to come is left out."
-    return build_section("plans", "Plans and what came of them", PLANS, table, note)
+    return PLANS.fill(table, note)
 
 
 def build_variance(context: ReportContext) -> ReportSection:
     """Return a row for each reconciled job; its buckets add up to invoiced less planned."""
     table = [_variance_row(each) for each in context.beside.variance or ()]
     notes = () if context.beside.variance is not None else ("No bill was reconciled.",)
-    return build_section("variance", "Planned, metered, invoiced", VARIANCE, table, *notes)
+    return VARIANCE.fill(table, *notes)
 
 
 def _variance_row(variance: JobVariance) -> dict[str, CellValue]:

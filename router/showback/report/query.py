@@ -18,24 +18,25 @@ from router.showback.report.values import divide_known, sum_known
 from router.showback.shared_costs import Group, SharingMethod
 
 # A report can be grouped by these columns of facts, and by labels of jobs (router.showback.labels).
-GROUPS = (
-    "team",
-    "project",
-    "cost_center",
-    "job",
-    "plan",
-    "attempt",
-    "cloud",
-    "account",
-    "region",
-    "instance_type",
-    "market",
-    "accelerator",
-    "what",
-    "use",
-    "category",
-    "state",
-)
+GROUP_TITLES = {
+    "team": "Team",
+    "project": "Project",
+    "cost_center": "Cost center",
+    "job": "Job",
+    "plan": "Plan",
+    "attempt": "Attempt",
+    "cloud": "Cloud",
+    "account": "Account",
+    "region": "Region",
+    "instance_type": "Machine type",
+    "market": "Market",
+    "accelerator": "Accelerator",
+    "what": "What",
+    "use": "Use",
+    "category": "Category",
+    "state": "State",
+}
+GROUPS = tuple(GROUP_TITLES)
 
 
 # The owners among them: where nobody is named the cost is unallocated, not unknown.

@@ -11,18 +11,21 @@ from router.showback.facts import UNALLOCATED
 from router.showback.report.query import WASTE, ReportContext, sql_list
 from router.showback.report.rollup_tables import zero_if_unknown
 from router.showback.report.values import (
+    CURRENCY,
     CellKind,
     CellValue,
     ReportColumn,
     ReportSection,
-    build_section,
+    define_section,
     divide_known,
     subtract_known,
     sum_known,
 )
 
-WASTE_COLUMNS = (
-    ReportColumn("currency", "Currency", rank=0),
+WASTE_BY_USE = define_section(
+    "waste",
+    "Waste",
+    CURRENCY,
     ReportColumn("use", "Waste", rank=0),
     ReportColumn("billed", "Billed", CellKind.MONEY, 0),
     ReportColumn("effective", "Effective", CellKind.MONEY, 0),
@@ -35,8 +38,10 @@ WASTE_COLUMNS = (
     ReportColumn("most", "Cost of that job", CellKind.MONEY, 3),
     ReportColumn("action", "What to do", rank=4),
 )
-MOVEMENT_COLUMNS = (
-    ReportColumn("currency", "Currency", rank=0),
+MOVEMENT = define_section(
+    "movement",
+    "Data moved and kept",
+    CURRENCY,
     ReportColumn("what", "What", rank=0),
     ReportColumn("cloud", "Cloud", rank=1),
     ReportColumn("region", "Region", rank=1),
@@ -48,14 +53,18 @@ MOVEMENT_COLUMNS = (
     ReportColumn("share_of_total", "Share", CellKind.SHARE, 2),
     ReportColumn("unpriced", "Unpriced rows", CellKind.COUNT, 2),
 )
-COVERAGE = (
-    ReportColumn("currency", "Currency", rank=0),
+COVERAGE = define_section(
+    "coverage",
+    "Who owns it",
+    CURRENCY,
     ReportColumn("what", "Has a", rank=0),
     ReportColumn("allocated", "With", CellKind.MONEY, 0),
     ReportColumn("unallocated", "Without", CellKind.MONEY, 0),
     ReportColumn("share", "Covered", CellKind.SHARE, 0),
 )
-CORRECTIONS = (
+CORRECTIONS = define_section(
+    "corrections",
+    "Corrections",
     ReportColumn("corrects", "Corrects", rank=1),
     ReportColumn("start", "From", CellKind.MOMENT, 1),
     ReportColumn("end", "Until", CellKind.MOMENT, 3),
@@ -65,7 +74,7 @@ CORRECTIONS = (
     ReportColumn("cloud", "Cloud", rank=2),
     ReportColumn("what", "What", rank=2),
     ReportColumn("category", "Category", rank=3),
-    ReportColumn("currency", "Currency", rank=0),
+    CURRENCY,
     ReportColumn("billed", "Billed", CellKind.MONEY, 0),
     ReportColumn("effective", "Effective", CellKind.MONEY, 1),
     ReportColumn("reason", "Why", rank=2),
@@ -128,7 +137,7 @@ def build_waste(context: ReportContext) -> ReportSection:
         f"Of {row['hours'].normalize():f} hours of machines ({row['currency']}) the use is not known."
         for row in unknown_use
     ]
-    return build_section("waste", "Waste", WASTE_COLUMNS, table, *notes)
+    return WASTE_BY_USE.fill(table, *notes)
 
 
 def _owners_of_waste(context: ReportContext) -> dict[tuple[str, str], dict[str, CellValue]]:
@@ -155,7 +164,7 @@ def build_movement(context: ReportContext) -> ReportSection:
     )
     table = [{**row, "share_of_total": divide_known(row[context.cost], wholes[row["currency"]])} for row in rows]
     note = "What trainings read and write themselves is on bills alone."
-    return build_section("movement", "Data moved and kept", MOVEMENT_COLUMNS, table, note)
+    return MOVEMENT.fill(table, note)
 
 
 def build_coverage(context: ReportContext) -> ReportSection:
@@ -179,7 +188,7 @@ def build_coverage(context: ReportContext) -> ReportSection:
                     "share": divide_known(allocated, whole),
                 }
             )
-    return build_section("coverage", "Who owns it", COVERAGE, table)
+    return COVERAGE.fill(table)
 
 
 def build_corrections(context: ReportContext) -> ReportSection:
@@ -190,4 +199,4 @@ def build_corrections(context: ReportContext) -> ReportSection:
     notes = [f"Together {amount.normalize():f} {currency}, billed." for currency, amount in sums.items() if amount]
     if rows:
         notes.append("Of closed months and of this one: a bill does not always say what its refund corrects.")
-    return build_section("corrections", "Corrections", CORRECTIONS, table, *notes)
+    return CORRECTIONS.fill(table, *notes)

@@ -8,16 +8,19 @@ from router.showback.facts import UNALLOCATED
 from router.showback.report.outcomes import USED
 from router.showback.report.query import WASTE, ReportContext, sql_list
 from router.showback.report.values import (
+    CURRENCY,
     CellKind,
     CellValue,
     ReportColumn,
     ReportSection,
-    build_section,
+    define_section,
     divide_known,
 )
 
-TEAMS = (
-    ReportColumn("currency", "Currency", rank=0),
+TEAMS = define_section(
+    "teams",
+    "Teams",
+    CURRENCY,
     ReportColumn("team", "Team", rank=0),
     ReportColumn("cost", "Cost", CellKind.MONEY, 0),
     ReportColumn("share_of_total", "Share", CellKind.SHARE, 1),
@@ -27,8 +30,10 @@ TEAMS = (
     ReportColumn("budget_used", "Used", CellKind.SHARE, 2),
     ReportColumn("mark", "Mark", rank=2),
 )
-MONTHS = (
-    ReportColumn("currency", "Currency", rank=0),
+MONTHS = define_section(
+    "months",
+    "Month by month",
+    CURRENCY,
     ReportColumn("month", "Month", rank=0),
     ReportColumn("cost", "Cost", CellKind.MONEY, 0),
     ReportColumn("sealed", "Sealed", CellKind.FLAG, 1),
@@ -73,7 +78,7 @@ def build_teams(context: ReportContext, budgets: ReportSection) -> ReportSection
     table.sort(key=_dearest_first)
     note = "Before anything is shared. Budgets of projects stand with the budgets."
     used = (USED,) if any(row.get("budget") is not None for row in table) else ()
-    return build_section("teams", "Teams", TEAMS, table, note, *used)
+    return TEAMS.fill(table, note, *used)
 
 
 def _dearest_first(row: dict[str, CellValue]) -> tuple[str, bool, Decimal, str]:
@@ -96,4 +101,4 @@ def build_months(context: ReportContext) -> ReportSection:
     table += [{**row, "sealed": False} for row in rows if (row["month"], row["currency"]) not in known]
     table.sort(key=lambda row: (str(row["currency"]), str(row["month"])))
     note = f"Up to {MOST_MONTHS} months; sealed ones with the figures that they were closed with."
-    return build_section("months", "Month by month", MONTHS, table, note)
+    return MONTHS.fill(table, note)

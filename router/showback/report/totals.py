@@ -8,19 +8,22 @@ from router.showback.report.forecast import CostForecast, forecast_currencies
 from router.showback.report.query import CostBasis, ReportContext
 from router.showback.report.rollup_tables import date_of_day
 from router.showback.report.values import (
+    CURRENCY,
     SCHEMA_VERSION,
     CellKind,
     CellValue,
     ReportColumn,
     ReportSection,
-    build_section,
+    define_section,
     divide_known,
     subtract_known,
     sum_known,
 )
 
-COLUMNS = (
-    ReportColumn("currency", "Currency", rank=0),
+DAYS = define_section(
+    "days",
+    "Day by day",
+    CURRENCY,
     ReportColumn("day", "Day", CellKind.DAY, 0),
     ReportColumn("billed", "Billed", CellKind.MONEY, 0),
     ReportColumn("effective", "Effective", CellKind.MONEY, 0),
@@ -41,14 +44,16 @@ def build_days(context: ReportContext) -> ReportSection:
         sums[row["currency"]] = sum_known((sums.get(row["currency"]), row[context.cost]))
         table.append({**row, "day": date_of_day(row["day"]), "sum": sums[row["currency"]]})
     note = "Costs stand on the days of their time, corrections of other months on theirs; the last sum is the month's."
-    return build_section("days", "Day by day", COLUMNS, table, note)
+    return DAYS.fill(table, note)
 
 
-HEAD = (ReportColumn("name", "What", rank=0), ReportColumn("value", "", rank=0))
+HEAD = define_section("head", "Showback", ReportColumn("name", "What", rank=0), ReportColumn("value", "", rank=0))
 
 
-TOTALS = (
-    ReportColumn("currency", "Currency", rank=0),
+TOTALS = define_section(
+    "totals",
+    "Totals",
+    CURRENCY,
     ReportColumn("billed", "Billed", CellKind.MONEY, 0),
     ReportColumn("effective", "Effective", CellKind.MONEY, 0),
     ReportColumn("list", "At list price", CellKind.MONEY, 4),
@@ -103,7 +108,7 @@ def build_head(context: ReportContext) -> ReportSection:
         ("unpriced_rows", f"{summary['unpriced'] or 0}"),
         ("utilisation", "not measured"),
     ]
-    return build_section("head", "Showback", HEAD, ({"name": n, "value": v} for n, v in rows), *inputs.warnings)
+    return HEAD.fill(({"name": n, "value": v} for n, v in rows), *inputs.warnings)
 
 
 def build_totals(context: ReportContext) -> ReportSection:
@@ -149,7 +154,7 @@ def build_totals(context: ReportContext) -> ReportSection:
         if any(row["unpriced"] for row in table)
         else [forecast_note]
     )
-    return build_section("totals", "Totals", TOTALS, table, *notes)
+    return TOTALS.fill(table, *notes)
 
 
 def _moment(moment: object) -> str:

@@ -6,7 +6,7 @@ Cells are written as text that is exact for programs, short for people, and harm
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from decimal import Context, Decimal
 from enum import StrEnum
@@ -58,6 +58,10 @@ class ReportColumn:
     rank: int = 1
 
 
+# The column of most sections, for currencies are never added up.
+CURRENCY = ReportColumn("currency", "Currency", rank=0)
+
+
 @dataclass(frozen=True, slots=True)
 class ReportSection:
     """A section of rows; ``notes`` tell how the rows were found, and what is not known."""
@@ -65,8 +69,22 @@ class ReportSection:
     name: str
     title: str
     columns: tuple[ReportColumn, ...]
-    rows: tuple[tuple[CellValue, ...], ...]
+    rows: tuple[tuple[CellValue, ...], ...] = ()
     notes: tuple[str, ...] = ()
+
+    def fill(self, rows: Iterable[dict[str, CellValue]], *notes: str) -> ReportSection:
+        """Return the section with rows by name; a cell that a row lacks is None.
+
+        KeyError for a name that is no column.
+        """
+        names = [column.name for column in self.columns]
+        table = []
+        for row in rows:
+            unknown = row.keys() - set(names)
+            if unknown:
+                raise KeyError(f"{self.name} has no column {', '.join(sorted(unknown))}")
+            table.append(tuple(row.get(column) for column in names))
+        return replace(self, rows=tuple(table), notes=notes)
 
     def records(self) -> Iterator[dict[str, CellValue]]:
         """Yield each row by the names of the columns."""
@@ -89,18 +107,9 @@ class ShowbackReport:
         raise KeyError(name)
 
 
-def build_section(
-    name: str, title: str, columns: tuple[ReportColumn, ...], rows: Iterable[dict[str, CellValue]], *notes: str
-) -> ReportSection:
-    """Return a section of rows by name; a cell that a row lacks is None. KeyError for a name that is no column."""
-    names = [column.name for column in columns]
-    table = []
-    for row in rows:
-        unknown = row.keys() - set(names)
-        if unknown:
-            raise KeyError(f"{name} has no column {', '.join(sorted(unknown))}")
-        table.append(tuple(row.get(column) for column in names))
-    return ReportSection(name, title, columns, tuple(table), notes)
+def define_section(name: str, title: str, *columns: ReportColumn) -> ReportSection:
+    """Return the section as it is before it is filled."""
+    return ReportSection(name, title, columns)
 
 
 def divide_known(part: Decimal | None, whole: Decimal | int | None, times: int = 1) -> Decimal | None:
