@@ -15,7 +15,7 @@ from router.app.open_costs import open_costs, total_costs
 from router.app.planned_cuts import planned_cuts
 from router.app.reconcile import define_facts, open_extract, open_matched_books
 from router.files.duckdb_session import connect, parquet_relation, rows_of, sql_text
-from router.ledger.entry import LedgerEntryKind
+from router.ledger.entry import CostBasis, LedgerEntryKind
 from router.ledger.month import Month
 from router.showback.bill_store import BillStore
 from router.showback.facts import FactSource
@@ -36,7 +36,7 @@ from router.showback.report.teams import MOST_MONTHS
 if TYPE_CHECKING:
     import duckdb
 
-    from router.showback.reconcile.aggregates import FactAggregate, ReconcileBasis
+    from router.showback.reconcile.aggregates import FactAggregate
     from router.state.periods import PeriodClosing
     from router.state.store import StateStore
 
@@ -67,7 +67,7 @@ class MonthBooks:
     view: BooksView
     manifest: ExtractManifest
     bills: tuple[str, ...] = ()
-    aggregates: Callable[[ReconcileBasis], tuple[FactAggregate, ...]] | None = None
+    aggregates: Callable[[CostBasis], tuple[FactAggregate, ...]] | None = None
     bills_through: datetime | None = None
     past: bool = False
 

@@ -6,7 +6,6 @@ import re
 from dataclasses import replace
 from datetime import date
 from decimal import Decimal, InvalidOperation
-from enum import StrEnum
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -21,6 +20,7 @@ from router.cli.console import ExitCode
 from router.cli.ledger_options import LedgerFormat, parse_month
 from router.cli.options import option_error, parse_as_of, parse_now
 from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, open_state_store
+from router.ledger.entry import CostBasis
 
 if TYPE_CHECKING:
     from router.render.bills_reconcile_text import ReconcileView
@@ -28,13 +28,6 @@ if TYPE_CHECKING:
     from router.showback.reconcile.findings import ReconcileTolerance
 
 _RATE = re.compile(r"([A-Z]{3})=([0-9]+(?:\.[0-9]+)?)@(\d{4}-\d{2}-\d{2})(?: (.+))?")
-
-
-class ReconcileBasisOption(StrEnum):
-    """Cost basis, as :class:`router.showback.reconcile.aggregates.ReconcileBasis`."""
-
-    BILLED = "billed"
-    EFFECTIVE = "effective"
 
 
 def reconcile(
@@ -46,8 +39,8 @@ def reconcile(
         typer.Option("--group-by", "--by", metavar="NAMES", help="Names such as team, job, attempt, with commas."),
     ] = "job",
     basis: Annotated[
-        ReconcileBasisOption, typer.Option(help="Cost as billed, or with commitments spread over use.")
-    ] = ReconcileBasisOption.EFFECTIVE,
+        CostBasis, typer.Option(help="Cost as billed, or with commitments spread over use.")
+    ] = CostBasis.EFFECTIVE,
     share: Annotated[
         str, typer.Option("--tolerance", metavar="PERCENT", help="Ignore differences below this share.")
     ] = "1",
@@ -85,7 +78,6 @@ def reconcile(
     from router.ledger.month import Month
     from router.prices.data_folders import bills_folder, extract_folder
     from router.render import bills_reconcile_text as text
-    from router.showback.reconcile.aggregates import ReconcileBasis
 
     moment = parse_now(now)
     period = Month.of(moment) if month is None else parse_month("--month", month)
@@ -93,9 +85,7 @@ def reconcile(
     rates = dict(_rate(each) for each in rate or [])
     with open_state_store(deploy, clouds, makes=False) as (_, store), console.progress("matching"):
         report_corrections(store, period)
-        result = reconcile_month(
-            store, extract_folder(), bills_folder(), period, ReconcileBasis(basis.value), moment, parse_as_of(now)
-        )
+        result = reconcile_month(store, extract_folder(), bills_folder(), period, basis, moment, parse_as_of(now))
     view = _build_view(text.ReconcileQuery(period, moment, basis.value, dimensions, rates), result, tolerance)
     if not result.bills:
         console.note("no bill is stored, so all is estimated: `stepfare bills import FILE`", "warning")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,6 +15,7 @@ from router.cli.console import CommandError, ExitCode
 from router.cli.ledger_options import LedgerFormat, parse_month, translate_closed_books
 from router.cli.options import parse_as_of, parse_now, parse_usd_option
 from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, acting_user, open_state_store
+from router.ledger.entry import CostBasis
 from router.render.bills_text import escape_unprintable
 from router.render.budget_text import format_used_share, standing_table
 from router.render.record_table import RecordTable, TableColumn
@@ -54,14 +54,7 @@ Now = Annotated[str | None, typer.Option(metavar="TIME", help="Time of the comma
 DeployFile = Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)]
 
 
-class BudgetBasisOption(StrEnum):
-    """Cost basis, as :class:`router.showback.report.query.CostBasis`."""
-
-    BILLED = "billed"
-    EFFECTIVE = "effective"
-
-
-Basis = Annotated[BudgetBasisOption, typer.Option(help="Cost as billed, or with commitments spread over use.")]
+Basis = Annotated[CostBasis, typer.Option(help="Cost as billed, or with commitments spread over use.")]
 
 
 CloudsFile = Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)]
@@ -70,7 +63,7 @@ CloudsFile = Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HEL
 def list_budgets(
     month: Annotated[str | None, typer.Option(metavar="2026-11", help="Month to show; default: that of --now.")] = None,
     history: Annotated[bool, typer.Option("--history", help="Show every budget ever set.")] = False,
-    basis: Basis = BudgetBasisOption.EFFECTIVE,
+    basis: Basis = CostBasis.EFFECTIVE,
     deploy: DeployFile = None,
     clouds: CloudsFile = None,
     now: Now = None,
@@ -107,16 +100,15 @@ def load_budget_progress(
     store: StateStore,
     period: Month,
     moment: datetime,
-    basis: BudgetBasisOption,
+    basis: CostBasis,
     now: str | None,
 ) -> MonthBudgets:
     """Return how much of each budget of the month is spent; ``now`` is the raw value of the option."""
     from router.app.queries.budgets import budget_progress
-    from router.showback.report.query import CostBasis as Cost
     from router.showback.report.query import ReportQuery
 
     report_corrections(store, period)
-    query = ReportQuery(month=period, now=moment, as_of=parse_as_of(now), basis=Cost(basis.value))
+    query = ReportQuery(month=period, now=moment, as_of=parse_as_of(now), basis=basis)
     return budget_progress(_context(opened, store, moment), query)
 
 
@@ -128,7 +120,7 @@ def _context(opened: AppSettings, store: StateStore, moment: datetime) -> QueryC
 
 
 def note_counted_costs(
-    output: LedgerFormat, period: Month, moment: datetime, basis: BudgetBasisOption, far: MonthBudgets
+    output: LedgerFormat, period: Month, moment: datetime, basis: CostBasis, far: MonthBudgets
 ) -> None:
     """Note which costs the budgets count and which currencies they leave out."""
     from router.showback.report.values import CellKind, short_text
@@ -144,7 +136,7 @@ def note_counted_costs(
         )
 
 
-def _budget_table(basis: BudgetBasisOption | None) -> RecordTable[BudgetRow]:
+def _budget_table(basis: CostBasis | None) -> RecordTable[BudgetRow]:
     """Return the table of budgets with what is spent of each; without a basis that of their history."""
 
     def of_status(take: Callable[[BudgetStatus], object]) -> Callable[[BudgetRow], object]:
@@ -310,7 +302,7 @@ def check(
     notify: Annotated[
         bool, typer.Option("--notify/--no-notify", help="Notify the channels of the deploy file.")
     ] = True,
-    basis: Basis = BudgetBasisOption.EFFECTIVE,
+    basis: Basis = CostBasis.EFFECTIVE,
     deploy: DeployFile = None,
     clouds: CloudsFile = None,
     now: Now = None,

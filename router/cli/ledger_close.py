@@ -14,11 +14,12 @@ import typer
 from pricing.units import format_count
 from router.cli import console
 from router.cli.bills import report_corrections
-from router.cli.budget import Basis, BudgetBasisOption
+from router.cli.budget import Basis
 from router.cli.console import CommandError, ExitCode
 from router.cli.ledger_options import LedgerFormat, parse_month
 from router.cli.options import parse_as_of, parse_now
 from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, acting_user, open_state_store
+from router.ledger.entry import CostBasis
 from router.render.record_table import RecordTable, TableColumn
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ class _Period:
 
 
 def periods(
-    basis: Basis = BudgetBasisOption.EFFECTIVE,
+    basis: Basis = CostBasis.EFFECTIVE,
     now: Annotated[
         str | None, typer.Option(metavar="TIME", help="Leave out records after this time (ISO, with zone).")
     ] = None,
@@ -115,7 +116,7 @@ def periods(
 
 
 def _load_books(
-    deploy: Path | None, clouds: Path | None, basis: BudgetBasisOption, now: str | None
+    deploy: Path | None, clouds: Path | None, basis: CostBasis, now: str | None
 ) -> tuple[dict[Month, _Books], dict[Month, PeriodClosing]]:
     """Return the contents of the books and the closings, both by month."""
     from router.app.bill_views import closings as closings_by
@@ -160,7 +161,7 @@ def _cents(amount: Decimal) -> str:
     return f"{'-' if amount < 0 else ''}${short_text(abs(amount), CellKind.MONEY)}"
 
 
-def _period_table(basis: BudgetBasisOption) -> RecordTable[_Period]:
+def _period_table(basis: CostBasis) -> RecordTable[_Period]:
     def of_closing(take: Callable[[PeriodClosing], object]) -> Callable[[_Period], object]:
         return lambda row: None if row.closing is None else take(row.closing)
 

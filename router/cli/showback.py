@@ -18,6 +18,8 @@ from router.cli.console import ExitCode
 from router.cli.ledger_options import parse_month
 from router.cli.options import option_error, parse_as_of, parse_now
 from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, acting_user, open_state_store
+from router.ledger.entry import CostBasis
+from router.showback.shared_costs import SharingMethod
 
 if TYPE_CHECKING:
     from router.render.tables import Screen
@@ -39,22 +41,6 @@ class ShowbackFormat(StrEnum):
     FOCUS = "focus"
 
 
-class ShowbackBasisOption(StrEnum):
-    """Cost basis, as :class:`router.showback.report.query.CostBasis`."""
-
-    BILLED = "billed"
-    EFFECTIVE = "effective"
-
-
-class ShareMethodOption(StrEnum):
-    """Method of sharing, as :class:`router.showback.shared_costs.SharingMethod`."""
-
-    NONE = "none"
-    WEIGHTED = "weighted"
-    EVEN = "even"
-    FIXED = "fixed"
-
-
 _TO_FILES = frozenset({ShowbackFormat.XLSX, ShowbackFormat.PARQUET, ShowbackFormat.FOCUS})
 _EXAMPLES = {ShowbackFormat.FOCUS: "november.csv"}
 
@@ -70,11 +56,11 @@ def showback(
         ),
     ] = "team",
     basis: Annotated[
-        ShowbackBasisOption, typer.Option(help="Cost as billed, or with commitments spread over use.")
-    ] = ShowbackBasisOption.EFFECTIVE,
+        CostBasis, typer.Option(help="Cost as billed, or with commitments spread over use.")
+    ] = CostBasis.EFFECTIVE,
     share_idle: Annotated[
-        ShareMethodOption, typer.Option(help="How to share costs without an owner.")
-    ] = ShareMethodOption.NONE,
+        SharingMethod, typer.Option(help="How to share costs without an owner.")
+    ] = SharingMethod.NONE,
     share: Annotated[
         list[str] | None, typer.Option(metavar="GROUP=PART", help="Fixed share of a group: research=0.6.")
     ] = None,
@@ -172,27 +158,25 @@ def _parse_query(
     month: str | None,
     now: datetime,
     by: str,
-    basis: ShowbackBasisOption,
-    share_idle: ShareMethodOption,
+    basis: CostBasis,
+    share_idle: SharingMethod,
     shares: list[str],
 ) -> ReportQuery:
     from router.ledger.month import Month
-    from router.showback.report.query import CostBasis, ReportQuery
-    from router.showback.shared_costs import SharingMethod
+    from router.showback.report.query import ReportQuery
 
     names = tuple(name.strip() for name in by.split(","))
-    method = SharingMethod(share_idle.value)
-    if shares and method is not SharingMethod.FIXED:
+    if shares and share_idle is not SharingMethod.FIXED:
         raise InvalidInputError.single("goes with --share-idle fixed", field="--share")
-    if method is SharingMethod.FIXED and not shares:
+    if share_idle is SharingMethod.FIXED and not shares:
         what = "names no parts"
         raise InvalidInputError.single(what, field="--share-idle fixed", remedy="add --share research=0.6 for each")
-    fixed = dict(_parse_share(text, len(names)) for text in shares) if method is SharingMethod.FIXED else None
+    fixed = dict(_parse_share(text, len(names)) for text in shares) if share_idle is SharingMethod.FIXED else None
     if fixed is not None and (len(fixed) < len(shares) or sum(fixed.values()) > 1):
         raise InvalidInputError.single("parts are of 1 together, each group once", field="--share")
     period = Month.of(now) if month is None else parse_month("--month", month)
     try:
-        return ReportQuery(month=period, now=now, by=names, basis=CostBasis(basis.value), share=method, fixed=fixed)
+        return ReportQuery(month=period, now=now, by=names, basis=basis, share=share_idle, fixed=fixed)
     except ValueError as error:
         raise option_error("--group-by", error) from None
 

@@ -20,9 +20,9 @@ from router.app.queries.spend import (
     spend_version,
 )
 from router.console.site import ConsoleSite
+from router.ledger.entry import CostBasis
 from router.ledger.month import Month
 from router.render.spend_links import SpendLinks
-from router.showback.report.query import CostBasis
 from router.showback.shared_costs import SharingMethod
 from router.state.errors import StateError
 

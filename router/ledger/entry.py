@@ -65,6 +65,13 @@ class MachineUse(StrEnum):
         return self is not MachineUse.WORK
 
 
+class CostBasis(StrEnum):
+    """The cost that sums, unit costs, waste and variances are computed from."""
+
+    BILLED = "billed"  # cash: what invoices charge
+    EFFECTIVE = "effective"  # accrual: commitments spread over what they cover
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerEntry:
     """A ledger line: ``quantity`` of ``unit`` of something (``what``), for ``usd``.

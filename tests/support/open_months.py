@@ -19,14 +19,14 @@ from router.app.month_books import costs_before
 from router.app.open_costs import TeamCost
 from router.app.reconcile import open_extract, open_matched_books
 from router.files.duckdb_session import rows_of
-from router.ledger.entry import LedgerEntry
+from router.ledger.entry import CostBasis, LedgerEntry
 from router.ledger.month import Month
 from router.showback import rollups
 from router.showback.bill_import import import_bills
 from router.showback.bill_store import BillStore
 from router.showback.bills import DeliveryKind
 from router.showback.reconcile.aggregates import summed_sides_sql
-from router.showback.report.query import CostBasis, MonthCost, ReportQuery
+from router.showback.report.query import MonthCost, ReportQuery
 from router.showback.report.rollup_tables import corrections_sql, report_months
 from tests.support.made_up_bill import Account, Row, tagged, write_bill
 from tests.support.new_state import open_state

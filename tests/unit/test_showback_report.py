@@ -14,6 +14,7 @@ from typing import Any
 import openpyxl
 import pytest
 
+from router.ledger.entry import CostBasis
 from router.ledger.month import Month
 from router.render.showback_page import page
 from router.render.showback_text import as_markdown, as_table, as_wide
@@ -25,7 +26,6 @@ from router.showback.report.export_tables import report_to_csv, report_to_workbo
 from router.showback.report.forecast import forecast_month_end
 from router.showback.report.query import (
     BudgetUse,
-    CostBasis,
     JobDue,
     JobVariance,
     QuoteResult,
