@@ -20,7 +20,7 @@ from router.showback.job_labels import JobLabels
 from router.showback.ledger_extract import ExtractManifest, LedgerExtract
 from router.showback.report.build import build_report
 from router.showback.report.lines import SpendLine, query_lines
-from router.showback.report.query import JobVariance, ReportContext, ReportInputs, ReportQuery
+from router.showback.report.query import ReportContext, ReportInputs, ReportQuery
 from router.showback.report.rollup_tables import report_months, rollups_of_facts
 from router.showback.report.values import CellValue, ShowbackReport
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
-    from router.showback.reconcile.aggregates import FactAggregate
     from router.showback.report.query import BudgetUse, JobDue, QuoteResult
     from router.state.store import StateStore
 
@@ -116,12 +115,7 @@ def answer_of_ledger(
         if books.aggregates is not None:
             month_facts = books.aggregates(query.basis)
             aggregates = tuple(each for each in month_facts if query.admits(each.team))
-            beside = replace(
-                beside,
-                bills_through=books.bills_through,
-                variance=variance_by_job(aggregates),
-                aggregates=aggregates,
-            )
+            beside = replace(beside, bills_through=books.bills_through, aggregates=aggregates)
         if told.budgets is not None:
             setting = ReportContext(books.rollups, query, beside)
             beside = replace(beside, budgets=told.budgets(store, setting, books.view))
@@ -188,23 +182,6 @@ def ledger_facts(store: StateStore, extracts: Path) -> Iterator[tuple[duckdb.Duc
     extract = LedgerExtract(extracts, store.id)
     with extract.current(store.ledger) as manifest, connect() as connection:
         yield connection, facts_relation(connection, extract.folder, manifest, {part.month for part in manifest.parts})
-
-
-def variance_by_job(aggregates: Sequence[FactAggregate]) -> tuple[JobVariance, ...]:
-    """Return the variance of each job."""
-    from router.showback.reconcile.variance import VarianceBucket, compute_variances
-
-    return tuple(
-        JobVariance(
-            job=each.group[0] or "__unallocated__",
-            currency=each.currency,
-            planned=each.planned,
-            metered=each.metered,
-            invoiced=each.invoiced,
-            **{bucket.value: each.buckets.get(bucket) for bucket in VarianceBucket},
-        )
-        for each in compute_variances(aggregates, ("job",))
-    )
 
 
 def _archive_warnings(store: StateStore, manifest: ExtractManifest, query: ReportQuery) -> Iterator[str]:

@@ -12,6 +12,8 @@ from decimal import Context, Decimal, Inexact, InvalidOperation
 from fractions import Fraction
 from functools import reduce
 
+from pricing.money import divide_half_even
+
 Weight = Decimal | Fraction | int
 
 # This context never rounds: it raises instead.
@@ -51,6 +53,16 @@ def decimal_places(value: Decimal) -> int:
 def exact_sum(amounts: Iterable[Decimal]) -> Decimal:
     """Return the sum with all digits, where the default decimal context would cut it at 28; zero for no amounts."""
     return reduce(_EXACT.add, amounts, Decimal(0))
+
+
+def exact_difference(whole: Decimal, part: Decimal) -> Decimal:
+    """Return the difference with all digits."""
+    return exact_sum((whole, part.copy_negate()))
+
+
+def round_fraction(value: Fraction, places: int) -> Decimal:
+    """Round to N places, half to even."""
+    return Decimal(divide_half_even(value.numerator * 10**places, value.denominator)).scaleb(-places, _EXACT)
 
 
 def _decimal(units: int, places: int, *, negative: bool) -> Decimal:

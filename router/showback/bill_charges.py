@@ -9,16 +9,15 @@ cost takes the value of the known one. Pure.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from decimal import Context, Decimal
+from decimal import Decimal
 from fractions import Fraction
 from itertools import pairwise
 from typing import Any, Final
 
-from pricing.money import divide_half_even
 from router.ledger.entry import CostItem, MachineUse
 from router.ledger.month import Month
 from router.showback.accounts import Account
-from router.showback.apportion import exact_sum
+from router.showback.apportion import exact_sum, round_fraction
 from router.showback.facts_from_focus import NO_CURRENCY, owner_key
 from router.showback.focus.charge import Charge
 from router.showback.focus.columns import BY_NAME, FocusColumnKind
@@ -29,7 +28,6 @@ from router.showback.job_labels import NO_JOBS, NO_LABELS, Labels
 UNKNOWN: Final = "__unknown__"
 _PLACES: Final = 24
 _QUANTITY_PLACES: Final = 18
-_EXACT: Final = Context(prec=400)
 # Owner columns of facts, as they stand in tags, with the tag names that a reader takes for each.
 _OWNERS: Final = {
     "team": ("team",),
@@ -198,7 +196,7 @@ def _costs(fields: Mapping[str, Any], row_fact: Fact, piece: Fact, *, whole: boo
     for cost in ("list", "contracted"):
         price = fields.get(f"{cost}_unit_price")
         if price is not None and quantity is not None:
-            costs[f"{cost}_cost"] = _rounded(Fraction(price) * Fraction(quantity), _PLACES)
+            costs[f"{cost}_cost"] = round_fraction(Fraction(price) * Fraction(quantity), _PLACES)
         else:
             row_cost = fields.get(f"{cost}_cost")
             costs[f"{cost}_cost"] = billed if row_cost is None else _scaled(row_cost, share, _PLACES)
@@ -259,8 +257,4 @@ def _tagged(tags: Json | None, row_fact: Fact, piece: Fact, labels: Labels) -> J
 
 
 def _scaled(value: Decimal, share: Fraction, places: int) -> Decimal:
-    return _rounded(Fraction(value) * share, places)
-
-
-def _rounded(value: Fraction, places: int) -> Decimal:
-    return Decimal(divide_half_even(value.numerator * 10**places, value.denominator)).scaleb(-places, _EXACT)
+    return round_fraction(Fraction(value) * share, places)

@@ -8,7 +8,6 @@ from decimal import Decimal
 
 import pytest
 
-from router.app.showback import variance_by_job
 from router.ledger.entry import CostBasis
 from router.render.showback_text import as_wide
 from router.render.tables import Screen
@@ -26,7 +25,7 @@ COLUMNS = ("price", "quantity", "mix", "waste", "unplanned", "credit", "timing")
 @pytest.fixture(scope="module")
 def month() -> ShowbackReport:
     with connected(planted()) as connection:
-        beside = replace(BESIDE, variance=variance_by_job(november(connection)))
+        beside = replace(BESIDE, aggregates=november(connection))
     return report_of(facts(planted()), beside=beside, basis=CostBasis.BILLED)
 
 

@@ -20,6 +20,7 @@ from router.render.showback_page import page
 from router.render.showback_text import as_markdown, as_table, as_wide
 from router.render.showback_view import month_page_of
 from router.render.tables import Screen
+from router.showback.reconcile.aggregates import FactAggregate, FactSide
 from router.showback.report.anomalies import SeriesDay, find_anomaly
 from router.showback.report.change import ThingCost, explain_change
 from router.showback.report.export_tables import report_to_csv, report_to_workbook
@@ -27,7 +28,6 @@ from router.showback.report.forecast import forecast_month_end
 from router.showback.report.query import (
     BudgetUse,
     JobDue,
-    JobVariance,
     QuoteResult,
     ReportInputs,
     ReportQuery,
@@ -402,16 +402,11 @@ def test_what_is_known_beside_the_facts() -> None:
                 done_at=done,
             ),
         ),
-        variance=(
-            JobVariance(
-                job="llama",
-                currency="USD",
-                planned=Decimal(40),
-                metered=Decimal(50),
-                invoiced=Decimal(51),
-                quantity=Decimal(10),
-                price=Decimal(1),
-            ),
+        aggregates=tuple(
+            FactAggregate(
+                side=side, currency="USD", job="llama", money=Decimal(money), hours=Decimal(hours), start=done
+            )
+            for side, money, hours in ((FactSide.PLANNED, 40, 4), (FactSide.METER, 50, 5), (FactSide.BILLED, 51, 5))
         ),
         warnings=("3 entries were archived",),
     )
@@ -421,7 +416,7 @@ def test_what_is_known_beside_the_facts() -> None:
     assert [row["mark"] for row in report.section("budgets").records()] == ["50%", "over"]
     assert one(report, "jobs")["deadline_met"] is True
     assert one(report, "quotes")["within_p90"] is True
-    assert one(report, "variance")["by_quantity"] == 10
+    assert (one(report, "variance")["by_quantity"], one(report, "variance")["by_price"]) == (10, 1)
     assert "warning" in as_table(report)
     assert "3 entries were archived" in page(report)
     nothing = report_of_rows([usage("50")], beside=BESIDE)

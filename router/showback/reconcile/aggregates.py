@@ -5,21 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from decimal import Context, Decimal
+from decimal import Decimal
 from enum import StrEnum
-from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final
 
-from pricing.money import divide_half_even
 from router.files import duckdb_session
 from router.ledger.entry import CostBasis
 from router.showback.reconcile.exact import AMOUNT_SQL, MONEY_SQL
 
 if TYPE_CHECKING:
     import duckdb
-
-
-_WIDE: Final = Context(prec=400)
 
 
 class FactSide(StrEnum):
@@ -164,8 +159,3 @@ def _aggregates(
 def rows_of(connection: duckdb.DuckDBPyConnection, query: str, values: dict[str, object]) -> list[dict[str, Any]]:
     """Return the rows of a query, a mapping for each; moments in UTC."""
     return duckdb_session.rows_of(connection.sql(query, params=values))
-
-
-def round_fraction(value: Fraction, places: int) -> Decimal:
-    """Round to N places, half to even."""
-    return Decimal(divide_half_even(value.numerator * 10**places, value.denominator)).scaleb(-places, _WIDE)

@@ -11,7 +11,8 @@ from datetime import date
 from decimal import Decimal
 from fractions import Fraction
 
-from router.showback.reconcile.aggregates import FactAggregate, round_fraction
+from router.showback.apportion import round_fraction
+from router.showback.reconcile.aggregates import FactAggregate
 from router.showback.reconcile.outcome import PriceComparison
 
 _PLACES = 24

@@ -10,7 +10,7 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Final
 
-from router.showback.apportion import exact_sum
+from router.showback.apportion import exact_difference, exact_sum
 from router.showback.reconcile.outcome import MatchOutcome, UnmatchedItem
 from router.showback.reconcile.variance import VarianceBridge, VarianceBucket
 
@@ -87,7 +87,7 @@ def collect_findings(
 
 def _plan_findings(variances: Iterable[VarianceBridge], tolerance: ReconcileTolerance) -> Iterator[ReconcileFinding]:
     for each in variances:
-        difference = exact_sum([each.actual, each.planned.copy_negate()])
+        difference = exact_difference(each.actual, each.planned)
         if (each.planned or each.metered) and tolerance.exceeded(difference, each.planned):
             yield ReconcileFinding(
                 FindingKind.PLAN, _joined_words(each.group), each.currency, difference, each.planned, _largest(each)
@@ -117,7 +117,7 @@ def _price_findings(outcome: MatchOutcome, tolerance: ReconcileTolerance) -> Ite
             why = f"billed in {each.currency}, reckoned in {each.metered_currency}; name a rate to compare"
             yield ReconcileFinding(FindingKind.CURRENCY, where, each.currency, None, None, why)
             continue
-        difference = exact_sum([each.invoiced, each.metered.copy_negate()])
+        difference = exact_difference(each.invoiced, each.metered)
         if tolerance.exceeded(difference, each.metered):
             why = "bills differ from the meter's price of the same time"
             yield ReconcileFinding(FindingKind.PRICE, where, each.currency, difference, each.metered, why)

@@ -35,8 +35,8 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Final
 
-from router.showback.apportion import exact_sum, split_amount
-from router.showback.reconcile.aggregates import GROUPING_WORDS, FactAggregate, FactSide, round_fraction
+from router.showback.apportion import exact_difference, exact_sum, round_fraction, split_amount
+from router.showback.reconcile.aggregates import GROUPING_WORDS, FactAggregate, FactSide
 
 _ZERO: Final = Decimal(0)
 _PLACES: Final = 24
@@ -54,6 +54,10 @@ class VarianceBucket(StrEnum):
     UNPLANNED = "unplanned"
     CREDIT = "credit"
     TIMING = "timing"
+
+
+# The kind of the amounts by which hours that are billed in another currency than planned leave one for the other.
+OTHER_CURRENCY: Final = (VarianceBucket.CREDIT, "currency")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,11 +206,11 @@ def _parts_of_actual(aggregate: FactAggregate, money: Decimal, rates: Mapping[st
     elif aggregate.currency in rates:
         yield from rates[aggregate.currency].parts(aggregate, money)
     elif rates:
-        yield _Part(aggregate, aggregate.currency, VarianceBucket.CREDIT, "currency", money)
+        yield _Part(aggregate, aggregate.currency, *OTHER_CURRENCY, money)
         currency, plan = next(iter(rates.items()))
         ran = plan.ran(aggregate)
         yield _Part(aggregate, currency, VarianceBucket.QUANTITY, "", ran)
-        yield _Part(aggregate, currency, VarianceBucket.CREDIT, "currency", ran.copy_negate())
+        yield _Part(aggregate, currency, *OTHER_CURRENCY, ran.copy_negate())
     else:
         yield _Part(aggregate, aggregate.currency, VarianceBucket.UNPLANNED, aggregate.what, money)
 
@@ -254,9 +258,9 @@ class _Rates:
         """Yield price, quantity and mix; they add up to the money."""
         at, ran = self._at.get(_place(aggregate)), self.ran(aggregate)
         planned = money if at is None else round_fraction(self._hours(aggregate) * at, _PLACES)
-        yield _Part(aggregate, aggregate.currency, VarianceBucket.PRICE, "", exact_sum([money, planned.copy_negate()]))
+        yield _Part(aggregate, aggregate.currency, VarianceBucket.PRICE, "", exact_difference(money, planned))
         yield _Part(aggregate, aggregate.currency, VarianceBucket.QUANTITY, "", ran)
-        yield _Part(aggregate, aggregate.currency, VarianceBucket.MIX, "", exact_sum([planned, ran.copy_negate()]))
+        yield _Part(aggregate, aggregate.currency, VarianceBucket.MIX, "", exact_difference(planned, ran))
 
     def ran(self, aggregate: FactAggregate) -> Decimal:
         """Return its hours at the plan's average rate."""

@@ -20,9 +20,9 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Final
 
-from router.showback.apportion import exact_sum
+from router.showback.apportion import exact_difference, exact_sum
 from router.showback.reconcile.aggregates import FactAggregate, FactSide
-from router.showback.reconcile.variance import VarianceBridge, VarianceBucket, compute_variances
+from router.showback.reconcile.variance import OTHER_CURRENCY, VarianceBridge, VarianceBucket, compute_variances
 from router.showback.report.query import ReportContext
 from router.showback.report.values import CURRENCY, CellKind, CellValue, ReportColumn, ReportSection, define_section
 
@@ -36,8 +36,7 @@ BRIDGE = define_section(
     ReportColumn("sum", "Sum", CellKind.MONEY, 0),
     ReportColumn("why", "Why", rank=4),
 )
-REASONS: Final = ("price", "quantity", "mix", "waste", "unplanned", "credit", "currency")
-_CURRENCY: Final = (VarianceBucket.CREDIT, "currency")
+REASONS: Final = (*(bucket.value for bucket in VarianceBucket if bucket is not VarianceBucket.TIMING), "currency")
 _MOVED: Final = ("price", "quantity", "mix", "waste")
 _JobKey = tuple[tuple[str | None, ...], str]
 _WORDS: Final[Mapping[tuple[str, str], str]] = {
@@ -118,9 +117,9 @@ def split_currency(bridge: VarianceBridge | None) -> dict[str, Decimal]:
     """Return the amount of each reason but timing; moves between currencies are one of their own."""
     if bridge is None:
         return dict.fromkeys(REASONS, Decimal(0))
-    moved = bridge.kinds.get(_CURRENCY, Decimal(0))
+    moved = bridge.kinds.get(OTHER_CURRENCY, Decimal(0))
     amounts = {b.value: bridge.buckets.get(b, Decimal(0)) for b in VarianceBucket if b is not VarianceBucket.TIMING}
-    amounts["credit"] = exact_sum((amounts["credit"], moved.copy_negate()))
+    amounts["credit"] = exact_difference(amounts["credit"], moved)
     return {**amounts, "currency": moved}
 
 
@@ -138,7 +137,7 @@ def _bill_reasons(first: Mapping[str, Decimal], actual: VarianceBridge | None) -
     second = split_currency(actual)
     for step in REASONS:
         other = bool(second["currency"]) and step in _MOVED
-        yield "currency" if other else step, exact_sum((second[step], first[step].copy_negate()))
+        yield "currency" if other else step, exact_difference(second[step], first[step])
 
 
 def _rows(

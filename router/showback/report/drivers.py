@@ -7,10 +7,10 @@ from decimal import Decimal
 from typing import Final
 
 from router.ledger.entry import CostItem
-from router.showback.apportion import exact_sum
+from router.showback.apportion import exact_difference, exact_sum
 from router.showback.facts import UNALLOCATED
 from router.showback.reconcile.aggregates import FactAggregate, FactSide
-from router.showback.reconcile.variance import VarianceBridge, VarianceBucket, compute_variances
+from router.showback.reconcile.variance import OTHER_CURRENCY, VarianceBridge, VarianceBucket, compute_variances
 from router.showback.report.bridge import month_aggregates
 from router.showback.report.query import ReportContext
 from router.showback.report.values import (
@@ -49,7 +49,6 @@ REASONS_OF_DRIVERS = define_section(
     ReportColumn("amount", "Amount", CellKind.MONEY, 0),
 )
 MOST_DRIVERS: Final = 5
-_CURRENCY: Final = (VarianceBucket.CREDIT, "currency")
 NOT_RUN: Final = "not_run"
 Reason = tuple[VarianceBucket, str | None, Decimal]
 
@@ -66,14 +65,14 @@ def build_drivers(context: ReportContext) -> tuple[ReportSection, ReportSection]
     reasons: list[dict[str, CellValue]] = []
     for currency in sorted({each.currency for each in bridges}):
         own = [each for each in bridges if each.currency == currency]
-        whole = exact_sum(exact_sum((each.actual, each.planned.copy_negate())) for each in own)
+        whole = exact_sum(exact_difference(each.actual, each.planned) for each in own)
         together = Decimal(0)
         for number, (bridge, found, difference) in enumerate(_largest(own, ran), start=1):
             team, job = (UNALLOCATED if word is None else word for word in bridge.group)
             group: dict[str, CellValue] = {"currency": currency, "number": number, "team": team, "job": job}
             together = exact_sum((together, difference))
             amounts = {"planned": bridge.planned, "spent": bridge.actual, "difference": difference}
-            moved = bridge.kinds.get(_CURRENCY, Decimal(0))
+            moved = bridge.kinds.get(OTHER_CURRENCY, Decimal(0))
             drivers.append({**group, **amounts, "moved": moved, "together": together, "whole": whole})
             reasons += [{**group, "bucket": b.value, "kind": kind, "amount": amount} for b, kind, amount in found]
     note = (
@@ -113,7 +112,7 @@ def _reasons(bridge: VarianceBridge, *, is_run: bool) -> Iterator[Reason]:
             continue
         kinds = [(kind, amount) for (of, kind), amount in bridge.kinds.items() if of is bucket]
         for kind, amount in sorted(kinds, key=lambda kind_and_amount: (-abs(kind_and_amount[1]), kind_and_amount[0])):
-            if (bucket, kind) != _CURRENCY:
+            if (bucket, kind) != OTHER_CURRENCY:
                 yield bucket, kind, amount
         plain = subtract_known(bridge.buckets.get(bucket, Decimal(0)), exact_sum(amount for _, amount in kinds))
         if plain:

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from decimal import Decimal
 
-from router.showback.report.query import JobVariance, ReportContext, sql_list
+from router.showback.facts import UNALLOCATED
+from router.showback.reconcile.variance import VarianceBucket, compute_variances
+from router.showback.report.query import ReportContext, sql_list
 from router.showback.report.values import (
     CURRENCY,
     CellKind,
@@ -70,10 +72,7 @@ VARIANCE = define_section(
         ReportColumn(name, name.capitalize(), CellKind.MONEY, rank)
         for name, rank in (("planned", 0), ("metered", 2), ("invoiced", 0))
     ),
-    *(
-        ReportColumn(f"by_{name}", name.capitalize(), CellKind.MONEY, 1)
-        for name in ("price", "quantity", "mix", "waste", "unplanned", "credit", "timing")
-    ),
+    *(ReportColumn(f"by_{bucket.value}", bucket.value.capitalize(), CellKind.MONEY, 1) for bucket in VarianceBucket),
 )
 USED = "Used: what is spent, and what machines cost that still run."
 BUDGETS_UNKNOWN = "Budgets were not looked at."
@@ -157,11 +156,14 @@ def build_plans(context: ReportContext) -> ReportSection:
 
 def build_variance(context: ReportContext) -> ReportSection:
     """Return a row for each reconciled job; its buckets add up to invoiced less planned."""
-    table = [_variance_row(each) for each in context.beside.variance or ()]
-    notes = () if context.beside.variance is not None else ("No bill was reconciled.",)
-    return VARIANCE.fill(table, *notes)
-
-
-def _variance_row(variance: JobVariance) -> dict[str, CellValue]:
-    plain_columns = ("job", "currency", "planned", "metered", "invoiced")
-    return {name if name in plain_columns else f"by_{name}": amount for name, amount in asdict(variance).items()}
+    aggregates = context.beside.aggregates
+    if aggregates is None:
+        return VARIANCE.fill((), "No bill was reconciled.")
+    return VARIANCE.fill(
+        {
+            "job": each.group[0] or UNALLOCATED,
+            **{name: getattr(each, name) for name in ("currency", "planned", "metered", "invoiced")},
+            **{f"by_{bucket.value}": amount for bucket, amount in each.buckets.items()},
+        }
+        for each in compute_variances(aggregates, ("job",))
+    )

@@ -158,27 +158,6 @@ class QuoteResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobVariance:
-    """The reasons why the invoiced cost of a job is not the planned one.
-
-    The buckets add up to ``invoiced`` - ``planned``. ``credit``: credits, taxes, corrections and other currencies.
-    """
-
-    job: str
-    currency: str
-    planned: Decimal | None
-    metered: Decimal | None
-    invoiced: Decimal | None
-    price: Decimal | None = None
-    quantity: Decimal | None = None
-    mix: Decimal | None = None
-    waste: Decimal | None = None
-    unplanned: Decimal | None = None
-    credit: Decimal | None = None
-    timing: Decimal | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class MonthCost:
     """The cost of a month in a currency on the basis of the report; ``sealed``: the month was closed with it."""
 
@@ -195,7 +174,7 @@ class ReportInputs:
     ``origin`` tells people what the facts were made from; ``input_hash`` names it exactly. ``bills_through``: until
     when bills reach; None where there are none. ``warnings`` name what is missing. An input that is None was not looked
     at, and the report says so. ``past``: the state knows of records after the moment of the report, and nothing is
-    forecast. ``aggregates`` are the facts of a reconciliation, for variances; without them the report sums its own.
+    forecast. ``aggregates`` are the facts of a reconciliation, for variances; without them the bridge sums its own.
     ``months`` are costs of months up to the reported one.
     """
 
@@ -207,7 +186,6 @@ class ReportInputs:
     budgets: tuple[BudgetUse, ...] | None = None
     dues: Mapping[str, JobDue] = field(default_factory=dict)
     quotes: tuple[QuoteResult, ...] | None = None
-    variance: tuple[JobVariance, ...] | None = None
     aggregates: tuple[FactAggregate, ...] | None = None
     months: tuple[MonthCost, ...] | None = None
     warnings: tuple[str, ...] = ()
