@@ -11,7 +11,7 @@ from router.controller.history.run_records import is_interrupted
 from router.ledger.entry import CostItem, LedgerEntryKind
 from router.planning.document.plan import Plan
 from router.planning.document.plan_json import plan_from_json
-from router.showback.plan_accuracy import Accuracy, JobMeasurement, PlanAccuracy, compare, predict, sum_accuracy
+from router.showback.plan_accuracy import Accuracy, PlanAccuracy, StepFigures, compare, predict, sum_accuracy
 from router.state.records import Attempt
 from router.state.store import StateStore
 
@@ -42,7 +42,7 @@ def plan_accuracy(store: StateStore, since: datetime, until: datetime) -> PlanAc
             left_out[_NO_PLAN if predicted is None else _NO_PRICE] += 1
             continue
         steps, usd = cost
-        measured = JobMeasurement(steps, _hours(attempts), usd, sum(is_interrupted(a) for a in attempts))
+        measured = StepFigures(steps, _hours(attempts), usd, sum(is_interrupted(a) for a in attempts))
         row = compare(job, predicted, measured)
         if row is None:
             left_out[_NO_STEPS] += 1

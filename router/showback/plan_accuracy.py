@@ -18,51 +18,44 @@ ALL_JOBS = "all jobs"
 
 
 @dataclass(frozen=True, slots=True)
-class JobPrediction:
-    """A plan's expectation of a job's orders; interruptions are None where not known."""
+class StepFigures:
+    """The hours, dollars and interruptions that steps of a job take; interruptions are None where not known."""
 
     steps: int
     hours: float
     usd: float
     interruptions: float | None
 
-
-@dataclass(frozen=True, slots=True)
-class JobMeasurement:
-    """The measured outcome of a job's orders: saved steps, and the hours, dollars and interruptions that they took."""
-
-    steps: int
-    hours: float
-    usd: float
-    interruptions: int
+    def for_steps(self, steps: int) -> StepFigures:
+        """Return the same for another number of steps, in proportion."""
+        part = steps / self.steps
+        interruptions = None if self.interruptions is None else self.interruptions * part
+        return StepFigures(steps, self.hours * part, self.usd * part, interruptions)
 
 
 @dataclass(frozen=True, slots=True)
 class Accuracy:
-    """Predicted and measured figures of a job for the same steps, over ``plans`` plans.
-
-    ``steps`` is None in the sum of jobs: steps of different jobs do not add up.
-    """
+    """Predicted and measured figures of a job for the same saved steps, over ``plans`` plans."""
 
     job: str
     plans: int
-    steps: int | None
-    predicted_hours: float
-    hours: float
-    predicted_usd: float
-    usd: float
-    predicted_interruptions: float | None
-    interruptions: int
+    predicted: StepFigures
+    measured: StepFigures
+
+    @property
+    def steps(self) -> int | None:
+        """The saved steps; None in the sum of jobs, for steps of different jobs do not add up."""
+        return None if self.job == ALL_JOBS else self.measured.steps
 
     @property
     def speed_error(self) -> float:
         """Return by which share the gangs were slower (below 0) or faster than predicted."""
-        return self.predicted_hours / self.hours - 1
+        return self.predicted.hours / self.measured.hours - 1
 
     @property
     def cost_error(self) -> float:
         """Return by which share a step was dearer (above 0) or cheaper than predicted."""
-        return self.usd / self.predicted_usd - 1 if self.predicted_usd else 0.0
+        return self.measured.usd / self.predicted.usd - 1 if self.predicted.usd else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +66,7 @@ class PlanAccuracy:
     left_out: Mapping[str, int]
 
 
-def predict(plan: Plan, job: str) -> JobPrediction | None:
+def predict(plan: Plan, job: str) -> StepFigures | None:
     """Return what the plan expects of the job's orders; None where it orders no steps of it."""
     lines = [line for line in plan.lines if line.job == job]
     ordered = [line for line in lines if line.orderable]
@@ -85,7 +78,7 @@ def predict(plan: Plan, job: str) -> JobPrediction | None:
     usd = sum(_usd(line) for line in ordered)
     share = steps / sum(line.steps for line in lines)
     restarts = _restarts(plan, job, lines)
-    return JobPrediction(steps, hours, usd, None if restarts is None else restarts * share)
+    return StepFigures(steps, hours, usd, None if restarts is None else restarts * share)
 
 
 def _usd(line: Line) -> float:
@@ -102,22 +95,11 @@ def _restarts(plan: Plan, job: str, lines: Sequence[Line]) -> float | None:
     return terms.restarts_usd.nanos / terms.startups_usd.nanos * starts
 
 
-def compare(job: str, predicted: JobPrediction, measured: JobMeasurement) -> Accuracy | None:
+def compare(job: str, predicted: StepFigures, measured: StepFigures) -> Accuracy | None:
     """Return both figures for the steps that were saved; None where none were, or no time passed."""
     if measured.steps <= 0 or measured.hours <= 0:
         return None
-    part = measured.steps / predicted.steps
-    return Accuracy(
-        job=job,
-        plans=1,
-        steps=measured.steps,
-        predicted_hours=predicted.hours * part,
-        hours=measured.hours,
-        predicted_usd=predicted.usd * part,
-        usd=measured.usd,
-        predicted_interruptions=None if predicted.interruptions is None else predicted.interruptions * part,
-        interruptions=measured.interruptions,
-    )
+    return Accuracy(job, 1, predicted.for_steps(measured.steps), measured)
 
 
 def sum_accuracy(rows: Iterable[Accuracy]) -> tuple[Accuracy, ...]:
@@ -132,15 +114,15 @@ def sum_accuracy(rows: Iterable[Accuracy]) -> tuple[Accuracy, ...]:
 
 
 def _added(name: str, rows: Sequence[Accuracy]) -> Accuracy:
-    predicted = [row.predicted_interruptions for row in rows if row.predicted_interruptions is not None]
-    return Accuracy(
-        job=name,
-        plans=sum(row.plans for row in rows),
-        steps=None if name == ALL_JOBS else sum(row.steps for row in rows if row.steps is not None),
-        predicted_hours=sum(row.predicted_hours for row in rows),
-        hours=sum(row.hours for row in rows),
-        predicted_usd=sum(row.predicted_usd for row in rows),
-        usd=sum(row.usd for row in rows),
-        predicted_interruptions=sum(predicted) if len(predicted) == len(rows) else None,
-        interruptions=sum(row.interruptions for row in rows),
+    predicted, measured = _sum([row.predicted for row in rows]), _sum([row.measured for row in rows])
+    return Accuracy(name, sum(row.plans for row in rows), predicted, measured)
+
+
+def _sum(figures: Sequence[StepFigures]) -> StepFigures:
+    known = [each.interruptions for each in figures if each.interruptions is not None]
+    return StepFigures(
+        steps=sum(each.steps for each in figures),
+        hours=sum(each.hours for each in figures),
+        usd=sum(each.usd for each in figures),
+        interruptions=sum(known) if len(known) == len(figures) else None,
     )

@@ -17,7 +17,7 @@ from router.cli.console import ExitCode
 from router.controller.orders import Order
 from router.controller.workspace.placement_options import GangPlacement
 from router.planning.document.plan import LineFallback
-from router.showback.plan_accuracy import JobMeasurement, JobPrediction, compare, predict, sum_accuracy
+from router.showback.plan_accuracy import StepFigures, compare, predict, sum_accuracy
 from tests.support.command import run
 from tests.support.made_up_jobs import simple_job
 from tests.support.metered_stage import HOUR, Life, Place, planned, seat_of, stage
@@ -166,14 +166,14 @@ def test_predicted_interruptions_follow_from_restarts() -> None:
 
 
 def test_figures_are_for_the_steps_that_were_saved() -> None:
-    half = compare("a", JobPrediction(100, 10, 50, 2), JobMeasurement(50, 6, 20, 3))
+    half = compare("a", StepFigures(100, 10, 50, 2), StepFigures(50, 6, 20, 3))
     assert half is not None
-    assert (half.predicted_hours, half.predicted_usd, half.predicted_interruptions) == (5, 25, 1)
+    assert half.predicted == StepFigures(50, 5, 25, 1)
     assert half.speed_error == pytest.approx(-1 / 6)
     assert half.cost_error == pytest.approx(-0.2)
-    for nothing in (JobMeasurement(0, 6, 20, 3), JobMeasurement(50, 0, 20, 3)):
-        assert compare("a", JobPrediction(100, 10, 50, 2), nothing) is None
+    for nothing in (StepFigures(0, 6, 20, 3), StepFigures(50, 0, 20, 3)):
+        assert compare("a", StepFigures(100, 10, 50, 2), nothing) is None
     one, both = sum_accuracy([half, half])
-    assert (one.plans, one.steps, both.usd, both.interruptions) == (2, 100, 40, 6)
+    assert (one.plans, one.steps, both.measured.usd, both.measured.interruptions) == (2, 100, 40, 6)
     assert sum_accuracy([]) == ()
-    assert timedelta(hours=half.hours) == 6 * HOUR
+    assert timedelta(hours=half.measured.hours) == 6 * HOUR
