@@ -35,7 +35,8 @@ class SharingMethod(StrEnum):
 class SharePortion:
     """The part of a pot that a group got: ``amount``, which is about ``ratio`` of the pot, by ``method``.
 
-    ``why`` says what of the method could not be done as asked; "" where nothing.
+    ``why`` says what of the method could not be done as asked; "" where nothing. A part that stays on its own line is
+    by the method none, and ``why`` says why it stays.
     """
 
     pot: str
@@ -65,15 +66,6 @@ class GroupCost:
 
 
 @dataclass(frozen=True, slots=True)
-class UnsharedPot:
-    """A pot, or the rest of one, that stays on its own line, and why."""
-
-    pot: str
-    amount: Decimal
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
 class SharedCosts:
     """The result of sharing.
 
@@ -82,7 +74,7 @@ class SharedCosts:
     """
 
     rows: tuple[GroupCost, ...]
-    kept: tuple[UnsharedPot, ...]
+    kept: tuple[SharePortion, ...]
     pots: Mapping[str, Decimal]
 
     @property
@@ -142,7 +134,7 @@ def share_costs(
     receivers = {group: amount for group, amount in amounts.items() if group not in without}
     keys, why = _keys(method, receivers, fixed or {}, without)
     received: dict[Group, list[SharePortion]] = {}
-    own_lines: list[UnsharedPot] = []
+    own_lines: list[SharePortion] = []
     for pot, amount in shared.items():
         portions, unshared = _share_pot(pot, amount, method, keys, why)
         for group, portion in portions.items():
@@ -186,17 +178,18 @@ def _fixed(fixed: Mapping[Group, Decimal], without: frozenset[Group]) -> dict[Gr
 
 def _share_pot(
     pot: str, amount: Decimal, method: SharingMethod, keys: Mapping[Group, Fraction], why: str
-) -> tuple[dict[Group, SharePortion], list[UnsharedPot]]:
+) -> tuple[dict[Group, SharePortion], list[SharePortion]]:
     if not keys:
-        return {}, [UnsharedPot(pot, amount, why or _REST)]
-    remainder = 1 - sum(keys.values())
+        return {}, [SharePortion(pot, amount, Fraction(1), SharingMethod.NONE, why or _REST)]
+    remainder = 1 - sum(keys.values(), Fraction(0))
     *parts, unshared = split_amount(amount, [*keys.values(), remainder], _PLACES)
     used = SharingMethod.EVEN if why == _NO_WEIGHT else method
     portions = {
         group: SharePortion(pot, part, ratio, used, why)
         for (group, ratio), part in zip(keys.items(), parts, strict=True)
     }
-    return portions, [UnsharedPot(pot, unshared, _REST)] if remainder else []
+    rest = SharePortion(pot, unshared, remainder, SharingMethod.NONE, _REST)
+    return portions, [rest] if remainder else []
 
 
 def _sum_group(group: Group, rows: Sequence[GroupCost]) -> GroupCost:

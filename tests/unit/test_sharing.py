@@ -12,13 +12,17 @@ from router.showback.shared_costs import (
     SharedCosts,
     SharePortion,
     SharingMethod,
-    UnsharedPot,
     share_costs,
     sum_groups,
 )
 
 SPEECH, VISION, SEARCH = ("speech", "asr"), ("vision", "detect"), ("search", "ranking")
 AMOUNTS: dict[Group, Decimal] = {SPEECH: Decimal(60), VISION: Decimal(30), SEARCH: Decimal(10)}
+
+
+def own_line(amount: Decimal, why: str, ratio: Fraction = Fraction(1)) -> SharePortion:
+    """What stays of the idle pot."""
+    return SharePortion("idle", amount, ratio, SharingMethod.NONE, why)
 
 
 def shared(
@@ -40,7 +44,7 @@ def after(found: SharedCosts) -> dict[Group, Decimal]:
 def test_none_leaves_it_on_its_own_line() -> None:
     found = shared(SharingMethod.NONE, {"idle": "50"})
     assert after(found) == AMOUNTS
-    assert found.kept == (UnsharedPot("idle", Decimal(50), "not shared"),)
+    assert found.kept == (own_line(Decimal(50), "not shared"),)
 
 
 def test_weighted_goes_by_what_each_cost() -> None:
@@ -65,7 +69,7 @@ def test_fixed_leaves_its_rest_and_finds_who_cost_nothing() -> None:
     other = ("platform", "tools")
     found = shared(SharingMethod.FIXED, {"idle": "50"}, fixed={SPEECH: Decimal("0.5"), other: Decimal("0.25")})
     assert after(found) == {**AMOUNTS, SPEECH: Decimal(85), other: Decimal("12.5")}
-    assert found.kept == (UnsharedPot("idle", Decimal("12.5"), "left by the fixed shares"),)
+    assert found.kept == (own_line(Decimal("12.5"), "left by the fixed shares", Fraction(1, 4)),)
     assert next(row for row in found.rows if row.group == other).before == 0
 
 
@@ -73,9 +77,12 @@ def test_fixed_leaves_its_rest_and_finds_who_cost_nothing() -> None:
 def test_where_nobody_is_it_stays(method: SharingMethod) -> None:
     """OpenCost #883 and #3823: idle cost that vanished, or was 0, where there was nothing to weigh it by."""
     found = shared(method, {"idle": "50"}, amounts={})
-    assert (found.rows, found.kept) == ((), (UnsharedPot("idle", Decimal(50), "there is no group to share it with"),))
+    assert (found.rows, found.kept) == (
+        (),
+        (own_line(Decimal(50), "there is no group to share it with"),),
+    )
     barred = shared(method, {"idle": "50"}, amounts={SPEECH: Decimal(5)}, without=frozenset({SPEECH}))
-    assert barred.kept == (UnsharedPot("idle", Decimal(50), "there is no group to share it with"),)
+    assert barred.kept == (own_line(Decimal(50), "there is no group to share it with"),)
     assert after(barred) == {SPEECH: Decimal(5)}
 
 

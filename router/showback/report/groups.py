@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from decimal import Decimal
+from fractions import Fraction
 
 from router.ledger.entry import MachineUse
 from router.showback.facts import UNALLOCATED
@@ -220,36 +221,26 @@ def _rows_of_shares(
 
 
 def _shared_rows(shared: SharedCosts, currency: str) -> list[dict[str, CellValue]]:
-    table: list[dict[str, CellValue]] = [
+    received = [(portion, row) for row in shared.rows for portion in row.received]
+    return [
         {
             "currency": currency,
             "pot": portion.pot,
             "pot_amount": shared.pots[portion.pot],
-            "group": _title_of(row),
-            "method": portion.method.value,
-            "ratio": divide_known(Decimal(portion.ratio.numerator), portion.ratio.denominator),
-            "amount": portion.amount,
-            "before": row.before,
-            "after": row.after,
-            "why": portion.why or None,
-        }
-        for row in shared.rows
-        for portion in row.received
-    ]
-    table += [
-        {
-            "currency": currency,
-            "pot": each.pot,
-            "pot_amount": shared.pots[each.pot],
             "group": UNALLOCATED,
-            "method": SharingMethod.NONE.value,
-            "amount": each.amount,
-            "why": each.why,
+            "method": portion.method.value,
+            "amount": portion.amount,
+            "why": portion.why or None,
+            **({} if row is None else _change_of_group(row, portion.ratio)),
         }
-        for each in shared.kept
+        for portion, row in (*received, *((portion, None) for portion in shared.kept))
     ]
-    return table
 
 
-def _title_of(row: GroupCost) -> str:
-    return " / ".join(part or "not known" for part in row.group)
+def _change_of_group(row: GroupCost, ratio: Fraction) -> dict[str, CellValue]:
+    return {
+        "group": " / ".join(part or "not known" for part in row.group),
+        "ratio": divide_known(Decimal(ratio.numerator), ratio.denominator),
+        "before": row.before,
+        "after": row.after,
+    }
