@@ -46,11 +46,9 @@ def month_budgets(store: StateStore, query: ReportQuery, extracts: Path, bills: 
         return MonthBudgets((), {})
     with open_month_books(store, query, extracts, bills) as books:
         setting = ReportContext(books.rollups, query, ReportInputs(origin="", input_hash="", past=books.past))
-        rows = setting.rollups.ask(
-            f"SELECT currency, sum({setting.cost}) AS cost FROM sums WHERE {setting.spent} "
-            f"AND currency <> '{CURRENCY}' GROUP BY ALL HAVING cost IS NOT NULL ORDER BY currency"
-        )
-        return MonthBudgets(budget_statuses(store, setting, books.view), {row["currency"]: row["cost"] for row in rows})
+        rows = setting.sum_by("currency", "cost", where=f"{setting.spent} AND currency <> '{CURRENCY}'")
+        others = {row["currency"]: row["cost"] for row in rows if row["cost"] is not None}
+        return MonthBudgets(budget_statuses(store, setting, books.view), others)
 
 
 def budget_statuses(store: StateStore, setting: ReportContext, view: BooksView) -> tuple[BudgetStatus, ...]:
@@ -106,10 +104,8 @@ def _is_theirs(budget: Budget, teams: frozenset[str], projects: Collection[str |
 
 def spent_by_owner(setting: ReportContext) -> dict[CostOwner, Decimal]:
     """Return what is spent by team ("" where none is named) and project, in dollars, on the requested basis."""
-    rows = setting.rollups.ask(
-        f"SELECT coalesce(team, '') AS team, project, sum({setting.cost}) AS cost FROM sums "
-        f"WHERE {setting.spent} AND currency = '{CURRENCY}' GROUP BY ALL"
-    )
+    spent = f"{setting.spent} AND currency = '{CURRENCY}'"
+    rows = setting.sum_by("coalesce(team, '') AS team, project", "cost", where=spent)
     return {(row["team"], row["project"]): row["cost"] or Decimal(0) for row in rows}
 
 

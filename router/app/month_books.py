@@ -14,7 +14,7 @@ from router.app.bill_views import BooksView, Segment, seals, segments, view_of
 from router.app.open_costs import open_costs, total_costs
 from router.app.planned_cuts import planned_cuts
 from router.app.reconcile import define_facts, open_extract, open_matched_books
-from router.files.duckdb_session import connect, parquet_relation, rows_of, sql_text
+from router.files.duckdb_session import connect, parquet_relation, rows_of, sql_list
 from router.ledger.entry import CostBasis, LedgerEntryKind
 from router.ledger.month import Month
 from router.showback.bill_store import BillStore
@@ -372,7 +372,7 @@ def sql_of_teams(teams: frozenset[str] | None) -> str:
     """Return the SQL condition for rows of the teams, "" for none; all where they are None."""
     if teams is None:
         return "true"
-    return f"coalesce(team, '') IN ({', '.join(sql_text(name) for name in sorted(teams)) or 'NULL'})"
+    return f"coalesce(team, '') IN {sql_list(sorted(teams))}"
 
 
 def _figures_of(closing: PeriodClosing, basis: str, teams: frozenset[str] | None) -> dict[str, Decimal]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import glob
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from itertools import count
@@ -74,3 +74,8 @@ def parquet_relation(paths: Sequence[Path]) -> str:
 def sql_text(value: str) -> str:
     """Return a text within SQL, where no parameter can stand."""
     return "'" + value.replace("'", "''") + "'"
+
+
+def sql_list(values: Iterable[object]) -> str:
+    """Return the texts of the values as an SQL list, for IN; one that holds nothing where there are none."""
+    return f"({', '.join(sql_text(str(value)) for value in values) or 'NULL'})"

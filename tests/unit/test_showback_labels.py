@@ -34,8 +34,7 @@ def _line(job: str, cost: str, **labels: str) -> SpendLine:
         cost=Decimal(cost),
         waste=None,
         hours=Decimal(1),
-        first=NOW,
-        rows=1,
+        start=NOW,
         labels=tuple(sorted(labels.items())),
     )
 

@@ -67,16 +67,16 @@ def month_aggregates(context: ReportContext) -> tuple[FactAggregate, ...]:
     if context.beside.aggregates is not None:
         return context.beside.aggregates
     words = "currency, category, what, use, team, job, cloud, region, instance_type, market"
-    rows = context.rollups.ask(
-        f"SELECT source, {words}, correction, sum({context.cost}) AS money, sum(hours) AS hours, "
-        f"sum(gpu_hours) AS gpu_hours, min(first_start) AS start, sum(facts)::BIGINT AS rows, "
-        f"{context.cost} IS NULL AS unknown FROM sums WHERE month = '{context.month}' GROUP BY ALL ORDER BY ALL"
+    rows = context.sum_by(
+        f"source, {words}, correction, {context.cost} IS NULL AS unknown",
+        *("cost", "hours", "gpu_hours", "start", "facts"),
+        where=f"month = '{context.month}'",
     )
     found = []
     for row in rows:
         del row["unknown"]
-        source, corrected = row.pop("source"), row.pop("correction")
-        aggregate = FactAggregate(side=FactSide(source), corrected=corrected, **row)
+        side, corrected, money, rows_summed = (row.pop(name) for name in ("source", "correction", "cost", "facts"))
+        aggregate = FactAggregate(side=FactSide(side), corrected=corrected, money=money, rows=rows_summed, **row)
         found.append(aggregate)
         if aggregate.side is FactSide.METERED:
             found.append(replace(aggregate, side=FactSide.METER))

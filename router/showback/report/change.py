@@ -61,10 +61,12 @@ class ThingCost:
 def build_change(context: ReportContext) -> ReportSection:
     """Return a row for each currency and bucket; none where the month before has nothing."""
     by_month: dict[str, dict[str, list[ThingCost]]] = {}
-    rows = context.rollups.ask(
-        f"SELECT month, currency, what, cloud, region, instance_type, market, unit, correction OR category <> 'Usage' "
-        f"AS apart, sum({context.cost}) AS cost, sum(quantity) AS quantity, sum(hours) AS hours "
-        f"FROM sums WHERE source <> 'planned' GROUP BY ALL"
+    rows = context.sum_by(
+        "month, currency, what, cloud, region, instance_type, market, unit, correction OR category <> 'Usage' AS apart",
+        "cost",
+        "quantity",
+        "hours",
+        where="source <> 'planned'",
     )
     for row in rows:
         kind = tuple(row[name] for name in ("what", "cloud", "region", "instance_type", "market"))

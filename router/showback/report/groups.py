@@ -7,10 +7,11 @@ from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 
+from router.files.duckdb_session import sql_list
 from router.ledger.entry import MachineUse
 from router.showback.facts import UNALLOCATED
 from router.showback.labels import label_name
-from router.showback.report.query import GROUP_TITLES, OWNERS, WASTE, ReportContext, sql_list
+from router.showback.report.query import GROUP_TITLES, OWNERS, ReportContext
 from router.showback.report.rollup_tables import RollupRow, sql_of_label, zero_if_unknown
 from router.showback.report.values import (
     CURRENCY,
@@ -26,9 +27,7 @@ from router.showback.report.values import (
 )
 from router.showback.shared_costs import Group, GroupCost, SharedCosts, SharingMethod, share_costs
 
-_IDLE = sql_list(
-    (MachineUse.IDLE_ALLOCATED.value, MachineUse.COMMITMENT_UNUSED.value, MachineUse.RESERVATION_UNUSED.value)
-)
+_IDLE = sql_list((MachineUse.IDLE_ALLOCATED, MachineUse.COMMITMENT_UNUSED, MachineUse.RESERVATION_UNUSED))
 # Unallocated costs, by kind. What names a team is that team's, idle or not.
 _POT = (
     f"CASE WHEN team IS NOT NULL THEN NULL WHEN use IN {_IDLE} AND job IS NULL THEN 'idle' "
@@ -116,14 +115,12 @@ def _group_sums(context: ReportContext) -> list[RollupRow]:
     """Return sums by group; where costs are shared, unallocated ones by pot, outside all groups."""
     pot = "NULL" if context.query.share is SharingMethod.NONE else _POT
     names = ", ".join(_group_column(name) for name in context.query.by)
-    cost, waste, order = context.cost, sql_list(WASTE), ", ".join(map(_alias, context.query.by))
+    order = ", ".join(map(_alias, context.query.by))
+    sums = context.sums_of("billed", "effective", "waste", "accelerator_hours", "accelerators", "priced_hours")
     return context.rollups.ask(
         f"WITH spent AS (SELECT *, ({pot})::VARCHAR AS pot FROM sums WHERE {context.spent}) "
-        f"SELECT {names}, currency, pot, sum(billed) AS billed, sum(effective) AS effective, "
-        f"sum({cost}) FILTER (use IN {waste}) AS waste, sum(gpu_hours) AS gpu_hours, "
-        f"sum({cost}) FILTER (what = 'machine' AND gpu_hours > 0) AS machines, "
-        f"sum(gpu_hours) FILTER (what = 'machine' AND {cost} IS NOT NULL) AS priced_hours "
-        f"FROM spent GROUP BY ALL ORDER BY currency, sum({cost}) DESC NULLS LAST, {order}, pot"
+        f"SELECT {names}, currency, pot, {sums} FROM spent GROUP BY ALL "
+        f"ORDER BY currency, {context.dearest_first}, {order}, pot"
     )
 
 
@@ -161,10 +158,8 @@ def _alias(name: str) -> str:
 
 def _planned_by_group(context: ReportContext) -> Mapping[tuple[Group, str], Decimal]:
     names = ", ".join(f"{_owner(name)} AS {_alias(name)}" if _is_owner(name) else name for name in context.query.by)
-    rows = context.rollups.ask(
-        f"SELECT {names}, currency, sum({context.cost}) AS planned FROM sums WHERE {context.planned} GROUP BY ALL"
-    )
-    return {(_group_of(context, row), row["currency"]): row["planned"] for row in rows if row["planned"] is not None}
+    rows = context.sum_by(f"{names}, currency", "cost", where=context.planned)
+    return {(_group_of(context, row), row["currency"]): row["cost"] for row in rows if row["cost"] is not None}
 
 
 def _group_of(context: ReportContext, row: RollupRow) -> Group:
@@ -193,11 +188,11 @@ def _row_of_group(
     cost = row[context.cost]
     group = (_group_of(context, row), row["currency"])
     return {
-        **{name: row[name] for name in (*context.query.by, "currency", "pot", "billed", "effective", "waste")},
+        **{name: row[name] for name in (*context.query.by, "currency", "pot")},
+        **{name: row[name] for name in ("billed", "effective", "waste", "accelerator_hours")},
         "share_of_total": divide_known(cost, whole),
         "planned": planned.get(group) if row["pot"] is None else None,
-        "accelerator_hours": row["gpu_hours"],
-        "per_accelerator_hour": divide_known(row["machines"], row["priced_hours"]),
+        "per_accelerator_hour": divide_known(row["accelerators"], row["priced_hours"]),
         "shared": received,
         "after": sum_known((zero_if_unknown(cost), received)),
     }

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from decimal import Decimal
 
+from router.files.duckdb_session import sql_list
 from router.showback.facts import UNALLOCATED
-from router.showback.report.query import RESTART, STARTUP, WASTE, ReportContext, sql_list
+from router.showback.report.query import RESTART, STARTUP, ReportContext
 from router.showback.report.rollup_tables import RollupRow
 from router.showback.report.values import (
     CURRENCY,
@@ -87,22 +88,18 @@ _PER = {
 
 def build_jobs(context: ReportContext) -> ReportSection:
     """Return a row for each job and currency; costs without a job are in no row."""
-    cost = context.cost
     owner = "CASE WHEN count(DISTINCT team) = 1 THEN max(team) END AS team"
     sums = _query_sums(context, ("job",), "job IS NOT NULL")
-    rows = context.rollups.ask(
-        f"SELECT job, currency, {owner}, sum(billed) AS billed, sum(effective) AS effective, "
-        f"sum({cost}) FILTER (use IN {sql_list(WASTE)}) AS waste, "
-        f"count(DISTINCT attempt) FILTER (what = 'machine') AS attempts, sum(lost) AS lost, "
-        f"coalesce(sum(facts) FILTER (unpriced), 0)::BIGINT AS unpriced "
-        f"FROM sums WHERE {context.spent} AND job IS NOT NULL GROUP BY ALL "
-        f"ORDER BY currency, sum({cost}) DESC NULLS LAST, job"
+    attempts = "count(DISTINCT attempt) FILTER (what = 'machine') AS attempts"
+    rows = context.sum_by(
+        f"job, currency, {owner}, {attempts}",
+        *("billed", "effective", "waste", "lost", "unpriced"),
+        where=f"{context.spent} AND job IS NOT NULL",
+        order=f"currency, {context.dearest_first}, job",
     )
     planned = {
-        (row["job"], row["currency"]): row["planned"]
-        for row in context.rollups.ask(
-            f"SELECT job, currency, sum({cost}) AS planned FROM sums WHERE {context.planned} GROUP BY ALL"
-        )
+        (row["job"], row["currency"]): row["cost"]
+        for row in context.sum_by("job, currency", "cost", where=context.planned)
     }
     by_key = {(row["job"], row["currency"]): row for row in sums}
     table = [_job_row(context, row, by_key.get((row["job"], row["currency"])), planned) for row in rows]
@@ -164,19 +161,18 @@ def _query_sums(context: ReportContext, keys: tuple[str, ...], only: str) -> lis
     The first start-up of a run, which is what one plan ordered of a job, would have been there without interruptions;
     those of its later attempts would not.
     """
-    cost, names = context.cost, ", ".join(f"s.{key}" for key in (*keys, "currency"))
+    names = ", ".join(f"s.{key}" for key in (*keys, "currency"))
     restart = f"(use IN {sql_list(RESTART)} OR (use = '{STARTUP}' AND coalesce(s.attempt <> f.attempt, false)))"
     units = "(what = 'machine' OR useful > 0)"
+    sums = context.sums_of(
+        *("hours", "accelerator_hours", "machines", "accelerators", "priced_hours"),
+        *("useful", "on_demand", "compared"),
+    )
     return context.rollups.ask(
         f"WITH first AS (SELECT plan, job, arg_min(attempt, first_start) AS attempt FROM sums "
         f"WHERE use = '{STARTUP}' AND source <> 'planned' GROUP BY ALL) "
-        f"SELECT {names}, sum({cost}) FILTER ({units}) AS of_units, sum(hours) AS hours, sum(gpu_hours) AS gpu_hours, "
-        f"sum({cost}) FILTER (what = 'machine') AS machines, "
-        f"sum({cost}) FILTER (what = 'machine' AND gpu_hours > 0) AS of_hours, "
-        f"sum(gpu_hours) FILTER (what = 'machine' AND {cost} IS NOT NULL) AS priced_hours, "
-        f"sum(useful) AS useful, list(DISTINCT useful_unit) FILTER (useful > 0) AS units, "
-        f"sum(on_demand) AS on_demand, sum({cost}_compared) AS compared, "
-        f"sum(on_demand) FILTER ({restart}) AS restarts "
+        f"SELECT {names}, {sums}, sum({context.cost}) FILTER ({units}) AS of_units, "
+        f"list(DISTINCT useful_unit) FILTER (useful > 0) AS units, sum(on_demand) FILTER ({restart}) AS restarts "
         f"FROM sums s LEFT JOIN first f ON s.job = f.job AND s.plan IS NOT DISTINCT FROM f.plan "
         f"WHERE {context.spent} AND NOT correction AND {only.replace('job ', 's.job ')} GROUP BY ALL"
     )
@@ -208,10 +204,10 @@ def _unit_costs(row: RollupRow) -> dict[str, CellValue]:
     unit = units[0] if len(units) == 1 else None
     costs: dict[str, CellValue] = {
         "currency": row["currency"],
-        "accelerator_hours": row["gpu_hours"],
+        "accelerator_hours": row["accelerator_hours"],
         "useful": row["useful"] if unit is not None else None,
         "useful_unit": unit,
-        "per_accelerator_hour": divide_known(row["of_hours"], row["priced_hours"]),
+        "per_accelerator_hour": divide_known(row["accelerators"], row["priced_hours"]),
     }
     if unit in _PER:
         name, times = _PER[unit]

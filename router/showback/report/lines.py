@@ -13,7 +13,7 @@ from typing import Final
 
 from router.showback.facts import UNALLOCATED
 from router.showback.labels import LABEL, label_name
-from router.showback.report.query import WASTE, ReportContext, sql_list
+from router.showback.report.query import ReportContext
 from router.showback.report.values import divide_known, strip_zeros, sum_known
 
 # The words that lead down, in their order.
@@ -40,8 +40,7 @@ class SpendLine:
     cost: Decimal | None
     waste: Decimal | None
     hours: Decimal | None
-    first: datetime
-    rows: int
+    start: datetime
     labels: tuple[tuple[str, str], ...] = ()
 
     def word(self, kind: str) -> str:
@@ -57,11 +56,8 @@ def query_lines(context: ReportContext) -> tuple[SpendLine, ...]:
     The rollups have labels (:meth:`~router.showback.report.rollup_tables.RollupTables.add_labels`).
     """
     words = ", ".join((*_LINE_WORDS, "labels"))
-    rows = context.rollups.ask(
-        f"SELECT {words}, sum({context.cost}) AS cost, sum({context.cost}) FILTER (use IN {sql_list(WASTE)}) AS waste, "
-        f"sum(hours) AS hours, min(first_start) AS first, sum(facts)::BIGINT AS rows FROM sums "
-        f"WHERE {context.spent} GROUP BY {words} ORDER BY currency, cost DESC NULLS LAST, {words}"
-    )
+    sums, order = ("cost", "waste", "hours", "start"), f"currency, cost DESC NULLS LAST, {words}"
+    rows = context.sum_by(words, *sums, order=order)
     return tuple(SpendLine(**{**row, "labels": tuple(sorted(row["labels"] or ()))}) for row in rows)
 
 
@@ -184,6 +180,6 @@ def _row(words: LevelPath, lines: Sequence[SpendLine], whole: Decimal | None, pa
         waste=_sum(line.waste for line in lines),
         hours=_sum(line.hours for line in lines),
         share=divide_known(cost, whole),
-        first=min(line.first for line in lines),
+        first=min(line.start for line in lines),
         path=tuple(full) if leads else None,
     )

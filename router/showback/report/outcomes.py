@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from decimal import Decimal
 
+from router.files.duckdb_session import sql_list
 from router.showback.facts import UNALLOCATED
 from router.showback.reconcile.variance import VarianceBucket, compute_variances
-from router.showback.report.query import ReportContext, sql_list
+from router.showback.report.query import ReportContext
 from router.showback.report.values import (
     CURRENCY,
     CellKind,
@@ -106,12 +107,9 @@ def _budget_notes(context: ReportContext) -> Iterator[str]:
     if not currencies:
         return
     yield f"Spent: the {context.cost} cost of this report. {USED}"
-    others = context.rollups.ask(
-        f"SELECT currency, sum({context.cost}) AS cost FROM sums WHERE {context.spent} "
-        f"AND currency NOT IN {sql_list(tuple(sorted(currencies)))} "
-        "GROUP BY ALL HAVING cost <> 0 ORDER BY currency"
-    )
-    for row in others:
+    for row in context.sum_by("currency", "cost", where=f"{context.spent} AND currency NOT IN {sql_list(currencies)}"):
+        if not row["cost"]:
+            continue
         amount = short_text(row["cost"], CellKind.MONEY)
         yield f"In no budget, for it is in another currency: {amount} {row['currency']}."
 
@@ -137,15 +135,16 @@ def build_plans(context: ReportContext) -> ReportSection:
 
     Costs without a plan are in no row.
     """
+    amounts = (("", context.cost, "true"), ("_hours", "hours", "true"), ("_steps", "useful", "useful_unit = 'Steps'"))
+    sums = ", ".join(
+        f"sum({column}) FILTER (source {sign} 'planned' AND {only}) AS {side}{name}"
+        for name, column, only in amounts
+        for side, sign in (("planned", "="), ("actual", "<>"))
+    )
     rows = context.rollups.ask(
         f"SELECT CASE WHEN count(DISTINCT job) > 1 THEN count(DISTINCT job) || ' jobs' ELSE max(job) END AS job, "
         f"left(plan, {_PLAN_DIGITS}) AS plan, currency, "
-        f"sum({context.cost}) FILTER (source = 'planned') AS planned, "
-        f"sum({context.cost}) FILTER (source <> 'planned') AS actual, "
-        f"sum(hours) FILTER (source = 'planned') AS planned_hours, "
-        f"sum(hours) FILTER (source <> 'planned') AS actual_hours, "
-        f"sum(useful) FILTER (source = 'planned' AND useful_unit = 'Steps') AS planned_steps, "
-        f"sum(useful) FILTER (source <> 'planned' AND useful_unit = 'Steps') AS actual_steps "
+        f"{sums} "
         f"FROM sums WHERE month = '{context.month}' AND plan IS NOT NULL GROUP BY ALL ORDER BY plan, currency"
     )
     table = [{**row, "difference": subtract_known(row["actual"], row["planned"])} for row in rows]

@@ -8,11 +8,12 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Final
 
+from router.files.duckdb_session import sql_list
 from router.ledger.entry import CostBasis, MachineUse
 from router.ledger.month import Month
 from router.showback.labels import LABEL, label_name
 from router.showback.reconcile.aggregates import FactAggregate
-from router.showback.report.rollup_tables import RollupTables
+from router.showback.report.rollup_tables import RollupRow, RollupTables
 from router.showback.report.values import divide_known, sum_known
 from router.showback.shared_costs import Group, SharingMethod
 
@@ -201,6 +202,25 @@ RESTART: Final = (MachineUse.RESTART_LOST_WORK.value, MachineUse.FAILED_LAUNCH.v
 STARTUP: Final = MachineUse.STARTUP.value
 
 
+# The SQL condition for waste.
+WASTED: Final = f"use IN {sql_list(WASTE)}"
+
+
+# Sums of the rollups by the names that sections have for them; any other name sums the column of that name.
+_SUMS: Final[Mapping[str, str]] = {
+    "cost": "sum({cost})",
+    "waste": f"sum({{cost}}) FILTER ({WASTED})",
+    "compared": "sum({cost}_compared)",
+    "machines": "sum({cost}) FILTER (what = 'machine')",
+    "accelerators": "sum({cost}) FILTER (what = 'machine' AND gpu_hours > 0)",
+    "accelerator_hours": "sum(gpu_hours)",
+    "priced_hours": "sum(gpu_hours) FILTER (what = 'machine' AND {cost} IS NOT NULL)",
+    "facts": "sum(facts)::BIGINT",
+    "unpriced": "coalesce(sum(facts) FILTER (unpriced), 0)::BIGINT",
+    "start": "min(first_start)",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class ReportContext:
     """The rollups, and the query that the report answers."""
@@ -234,7 +254,17 @@ class ReportContext:
         """The SQL condition for what was planned for the month."""
         return f"month = '{self.month}' AND source = 'planned'"
 
+    @property
+    def dearest_first(self) -> str:
+        """The SQL order by cost, unknown ones last."""
+        return f"sum({self.cost}) DESC NULLS LAST"
 
-def sql_list(values: tuple[str, ...]) -> str:
-    """Return the SQL list of the values, for IN."""
-    return "(" + ", ".join("'" + value.replace("'", "''") + "'" for value in values) + ")"
+    def sums_of(self, *names: str) -> str:
+        """Return the SQL of sums of the rollups by name."""
+        return ", ".join(f"{_SUMS.get(name, f'sum({name})').format(cost=self.cost)} AS {name}" for name in names)
+
+    def sum_by(self, keys: str, *names: str, where: str | None = None, order: str = "ALL") -> list[RollupRow]:
+        """Return the sums of these names of the month's spending, or of other rows, by the SQL columns ``keys``."""
+        return self.rollups.ask(
+            f"SELECT {keys}, {self.sums_of(*names)} FROM sums WHERE {where or self.spent} GROUP BY ALL ORDER BY {order}"
+        )

@@ -8,7 +8,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from router.files.duckdb_session import parquet_relation, rows_of, sql_text
+from router.files.duckdb_session import parquet_relation, rows_of, sql_list, sql_text
 from router.ledger.month import Month
 from router.showback import rollups
 from router.showback.facts import WEEKS
@@ -72,8 +72,7 @@ class RollupTables:
     def keep_teams(self, teams: Collection[str]) -> None:
         """Remove the rows of other teams from all tables; "" keeps rows without a team."""
         # Teams are in the keys of sums and days, so that this is the same as leaving out their facts.
-        names = ", ".join(sql_text(name) for name in sorted(teams)) or "NULL"
-        others = f"NOT coalesce(coalesce(team, '') IN ({names}), false)"
+        others = f"NOT coalesce(coalesce(team, '') IN {sql_list(sorted(teams))}, false)"
         found = " UNION ".join(f"SELECT project FROM {table} WHERE {others}" for table in ("sums", "days"))
         self._shared = frozenset(row["project"] for row in self.ask(found) if row["project"] is not None)
         for table in ("sums", "days", "corrections"):
@@ -123,10 +122,9 @@ def rollups_of_summed(
     Corrections are those of the reported month. The relations have nothing planned, which is summed of the facts
     ``planned``.
     """
-    near = ", ".join(f"'{month}'" for month in months[:2])
     _put_sums(
         connection,
-        f"(FROM {tables['sums']} WHERE month IN ({near}))",
+        f"(FROM {tables['sums']} WHERE month IN {sql_list(months[:2])})",
         planned_relation(connection, planned, months[:2], now, cuts),
     )
     _put(connection, "days", rollups.days_again_sql(tables["days"]))
@@ -147,12 +145,10 @@ def rollups_of_facts(
     cuts: PlannedCuts = NO_CUTS,
 ) -> RollupTables:
     """Return the rollup tables of a relation with the columns of facts, as :func:`rollups_of_extract`."""
-    near = ", ".join(f"'{month}'" for month in months[:2])
-    all_months = ", ".join(f"'{month}'" for month in months)
-    spent = f"FROM {facts} WHERE month IN ({near}) AND source <> 'planned'"
+    spent = f"FROM {facts} WHERE month IN {sql_list(months[:2])} AND source <> 'planned'"
     planned = planned_relation(connection, facts, months[:2], now, cuts)
     _put(connection, "sums", rollups.sums_sql(f"({spent} UNION ALL BY NAME FROM {planned})"))
-    _put(connection, "days", rollups.days_sql(f"(FROM {facts} WHERE month IN ({all_months}))"))
+    _put(connection, "days", rollups.days_sql(f"(FROM {facts} WHERE month IN {sql_list(months)})"))
     _corrections(connection, facts, months[0])
     return RollupTables(connection)
 

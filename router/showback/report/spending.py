@@ -8,7 +8,7 @@ from typing import Final
 
 from router.ledger.entry import MachineUse
 from router.showback.facts import UNALLOCATED
-from router.showback.report.query import WASTE, ReportContext, sql_list
+from router.showback.report.query import WASTED, ReportContext
 from router.showback.report.rollup_tables import zero_if_unknown
 from router.showback.report.values import (
     CURRENCY,
@@ -100,10 +100,7 @@ WASTE_ACTIONS: Final[Mapping[str, str]] = {
 
 
 def _totals_by_currency(context: ReportContext) -> dict[str, Decimal | None]:
-    rows = context.rollups.ask(
-        f"SELECT currency, sum({context.cost}) AS cost FROM sums WHERE {context.spent} GROUP BY ALL"
-    )
-    return {row["currency"]: row["cost"] for row in rows}
+    return {row["currency"]: row["cost"] for row in context.sum_by("currency", "cost")}
 
 
 def build_waste(context: ReportContext) -> ReportSection:
@@ -112,11 +109,11 @@ def build_waste(context: ReportContext) -> ReportSection:
     ``owner`` is the team with the most of it, ``most_job`` the job in that team with the most, and ``most`` its cost.
     """
     wholes = _totals_by_currency(context)
-    rows = context.rollups.ask(
-        f"SELECT currency, use, sum(billed) AS billed, sum(effective) AS effective, sum(hours) AS hours, "
-        f"sum(gpu_hours) AS accelerator_hours, sum(lost) AS lost FROM sums "
-        f"WHERE {context.spent} AND use IN {sql_list(WASTE)} GROUP BY ALL "
-        f"ORDER BY currency, sum({context.cost}) DESC NULLS LAST, use"
+    rows = context.sum_by(
+        "currency, use",
+        *("billed", "effective", "hours", "accelerator_hours", "lost"),
+        where=f"{context.spent} AND {WASTED}",
+        order=f"currency, {context.dearest_first}, use",
     )
     owners = _owners_of_waste(context)
     table = [
@@ -128,14 +125,12 @@ def build_waste(context: ReportContext) -> ReportSection:
         }
         for row in rows
     ]
-    unknown_use = context.rollups.ask(
-        f"SELECT currency, sum(hours) AS hours FROM sums WHERE {context.spent} AND what = 'machine' "
-        f"AND use IS NULL AND NOT correction GROUP BY ALL HAVING sum(hours) > 0 ORDER BY currency"
-    )
+    unknown = f"{context.spent} AND what = 'machine' AND use IS NULL AND NOT correction"
     notes = ["How busy accelerators were inside their work is not measured."]
     notes += [
         f"Of {row['hours'].normalize():f} hours of machines ({row['currency']}) the use is not known."
-        for row in unknown_use
+        for row in context.sum_by("currency", "hours", where=unknown)
+        if row["hours"] and row["hours"] > 0
     ]
     return WASTE_BY_USE.fill(table, *notes)
 
@@ -145,7 +140,7 @@ def _owners_of_waste(context: ReportContext) -> dict[tuple[str, str], dict[str, 
     rows = context.rollups.ask(
         f"WITH jobs AS (SELECT currency, use, coalesce(team, '{UNALLOCATED}') AS owner, "
         f"coalesce(job, '{UNALLOCATED}') AS most_job, sum({context.cost}) AS most FROM sums "
-        f"WHERE {context.spent} AND use IN {sql_list(WASTE)} GROUP BY ALL HAVING most IS NOT NULL), "
+        f"WHERE {context.spent} AND {WASTED} GROUP BY ALL HAVING most IS NOT NULL), "
         f"teams AS (SELECT *, sum(most) OVER (PARTITION BY currency, use, owner) AS of_team FROM jobs) "
         f"SELECT currency, use, owner, most_job, most FROM teams QUALIFY row_number() OVER "
         f"(PARTITION BY currency, use ORDER BY of_team DESC, owner, most DESC, most_job) = 1 ORDER BY ALL"
@@ -156,11 +151,11 @@ def _owners_of_waste(context: ReportContext) -> dict[tuple[str, str], dict[str, 
 def build_movement(context: ReportContext) -> ReportSection:
     """Return a row for each currency, kind of storage or transfer, and place; transfers by route."""
     wholes = _totals_by_currency(context)
-    rows = context.rollups.ask(
-        f"SELECT currency, what, cloud, region, route, unit, sum(quantity) AS quantity, sum(billed) AS billed, "
-        f"sum(effective) AS effective, coalesce(sum(facts) FILTER (unpriced), 0)::BIGINT AS unpriced FROM sums "
-        f"WHERE {context.spent} AND what IN ('egress', 'storage', 'disk') GROUP BY ALL "
-        f"ORDER BY currency, what, sum({context.cost}) DESC NULLS LAST, cloud, region, route, unit"
+    rows = context.sum_by(
+        "currency, what, cloud, region, route, unit",
+        *("quantity", "billed", "effective", "unpriced"),
+        where=f"{context.spent} AND what IN ('egress', 'storage', 'disk')",
+        order=f"currency, what, {context.dearest_first}, cloud, region, route, unit",
     )
     table = [{**row, "share_of_total": divide_known(row[context.cost], wholes[row["currency"]])} for row in rows]
     note = "What trainings read and write themselves is on bills alone."

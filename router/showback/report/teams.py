@@ -6,7 +6,7 @@ from decimal import Decimal
 
 from router.showback.facts import UNALLOCATED
 from router.showback.report.outcomes import USED
-from router.showback.report.query import WASTE, ReportContext, sql_list
+from router.showback.report.query import ReportContext
 from router.showback.report.values import (
     CURRENCY,
     CellKind,
@@ -46,12 +46,8 @@ def build_teams(context: ReportContext, budgets: ReportSection) -> ReportSection
 
     ``cost`` is before anything is shared; 0 where a team has nothing in the month.
     """
-    cost = context.cost
-    rows = context.rollups.ask(
-        f"SELECT month, currency, coalesce(team, '{UNALLOCATED}') AS team, sum({cost}) AS cost, "
-        f"sum({cost}) FILTER (use IN {sql_list(WASTE)}) AS waste FROM sums "
-        f"WHERE source <> 'planned' AND month IN ('{context.month}', '{context.before}') GROUP BY ALL ORDER BY ALL"
-    )
+    keys = f"month, currency, coalesce(team, '{UNALLOCATED}') AS team"
+    rows = context.sum_by(keys, "cost", "waste", where="source <> 'planned'")
     now = {(row["currency"], row["team"]): row for row in rows if row["month"] == context.month}
     before = {(row["currency"], row["team"]): row["cost"] for row in rows if row["month"] == context.before}
     budget_of = {(row["currency"], row["scope"]): row for row in budgets.records()}
@@ -88,11 +84,7 @@ def _dearest_first(row: dict[str, CellValue]) -> tuple[str, bool, Decimal, str]:
 
 def build_months(context: ReportContext) -> ReportSection:
     """Return a row for each currency and month on record, up to twelve and the reported one last."""
-    cost = context.cost
-    rows = context.rollups.ask(
-        f"SELECT currency, month, sum({cost}) AS cost FROM sums WHERE source <> 'planned' "
-        f"AND month IN ('{context.month}', '{context.before}') GROUP BY ALL"
-    )
+    rows = context.sum_by("currency, month", "cost", where="source <> 'planned'")
     known = {(each.month, each.currency): each for each in context.beside.months or ()}
     table: list[dict[str, CellValue]] = [
         {"currency": each.currency, "month": each.month, "cost": each.cost, "sealed": each.sealed}

@@ -84,8 +84,8 @@ def build_head(context: ReportContext) -> ReportSection:
     query, inputs = context.query, context.beside
     summary = context.rollups.ask(
         f"SELECT max(last_end) FILTER (category = 'Usage') AS through, max(recorded_at) AS recorded, "
-        f"list(DISTINCT currency ORDER BY currency) AS currencies, sum(facts)::BIGINT AS facts, "
-        f"coalesce(sum(facts) FILTER (unpriced), 0)::BIGINT AS unpriced FROM sums WHERE {context.spent}"
+        f"list(DISTINCT currency ORDER BY currency) AS currencies, "
+        f"{context.sums_of('facts', 'unpriced')} FROM sums WHERE {context.spent}"
     )[0]
     through, recorded = summary["through"], summary["recorded"]
     closed = {True: "closed", False: "open", None: "not known"}[inputs.closed]
@@ -115,11 +115,12 @@ def build_head(context: ReportContext) -> ReportSection:
 def build_totals(context: ReportContext) -> ReportSection:
     """Return a row for each currency of the month."""
     cost = context.cost
-    rows = context.rollups.ask(
-        f"SELECT month, currency, sum(billed) AS billed, sum(effective) AS effective, sum(list) AS list, "
-        f"sum(facts)::BIGINT AS facts, coalesce(sum(facts) FILTER (unpriced), 0)::BIGINT AS unpriced, "
-        f"sum({cost}) FILTER (state = 'Estimated' AND source <> 'added') AS estimated "
-        f"FROM sums WHERE source <> 'planned' GROUP BY ALL ORDER BY currency"
+    estimated = f"sum({cost}) FILTER (state = 'Estimated' AND source <> 'added') AS estimated"
+    rows = context.sum_by(
+        f"month, currency, {estimated}",
+        *("billed", "effective", "list", "facts", "unpriced"),
+        where="source <> 'planned'",
+        order="currency",
     )
     before = {row["currency"]: row[cost] for row in rows if row["month"] == context.before}
     budgets = {each.currency: each for each in context.beside.budgets or () if each.scope == "all"}
