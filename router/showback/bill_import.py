@@ -375,15 +375,16 @@ def _table(batch: Batch, rows: TypedBatch, extras: dict[str, str]) -> pa.Table:
 
 
 def _bill(owner: BillOwner, part: BillPart, incoming: Path, digest: str) -> ImportedBill:
-    start, end = period_text(owner.start), period_text(owner.end)
-    identity = "\x1f".join(each or "" for each in (digest, owner.issuer, owner.account, start, end, owner.label))
+    issuer, account, begins, ends, label = owner
+    start, end = period_text(begins), period_text(ends)
+    identity = "\x1f".join(each or "" for each in (digest, issuer, account, start, end, label))
     return ImportedBill(
         id=_id(identity),
-        issuer=owner.issuer,
-        account=owner.account,
+        issuer=issuer,
+        account=account,
         start=start,
         end=end,
-        label=owner.label,
+        label=label,
         rows=part.rows,
         sums={code: _texts(sums) for code, sums in sorted(part.sums.items())},
         data_through=period_text(part.through),

@@ -20,10 +20,10 @@ from typing import Any, Self, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from filelock import FileLock, Timeout
 
-from pricing.atomic_file import make_private_folder, publish_file, sync_folder, sync_stream
+from pricing.atomic_file import publish_file, sync_folder, sync_stream
 from pricing.problems import InvalidInputError
+from router.files.stored_records import hold_folder, read_records
 from router.showback.bills import (
     BillDecision,
     BillDecisionKind,
@@ -60,15 +60,8 @@ _SUMMED = pa.decimal256(70, MONEY_PLACES)
 _KEY = ("InvoiceIssuerName", "BillingAccountId", "BillingPeriodStart", "BillingPeriodEnd")
 
 
-@dataclass(frozen=True, slots=True)
-class BillOwner:
-    """The bill that a row is on; ``label`` is the file's name where issuer or account are unknown, else empty."""
-
-    issuer: str | None
-    account: str | None
-    start: datetime | None
-    end: datetime | None
-    label: str
+# The bill that a row is on: issuer, account, start and end of the period, and its label, as in ImportedBill.
+BillOwner = tuple[str | None, str | None, datetime | None, datetime | None, str]
 
 
 @dataclass(slots=True)
@@ -101,7 +94,7 @@ class BillPartWriter:
             values = [identity[column] for column in _KEY]
             rows = table if len(identities) == 1 else table.filter(_mask_of_bill(table, values))
             issuer, account, start, end = values
-            owner = BillOwner(issuer, account, start, end, "" if issuer is not None and account is not None else name)
+            owner = (issuer, account, start, end, "" if issuer is not None and account is not None else name)
             self._take(self._part(owner, name), rows)
         if self._waiting >= _ROWS_AT_ONCE:
             self._flush()
@@ -208,16 +201,15 @@ class BillStore:
 
         InvalidInputError for a damaged manifest, since its bills would be missing.
         """
-        return tuple(_read_manifest(path, read_delivery) for path in sorted((self.folder / _DELIVERIES).glob("*.json")))
+        return self._records(_DELIVERIES, read_delivery)
 
     def decisions(self) -> tuple[BillDecision, ...]:
         """Return which bills people restored or removed, the oldest first. InvalidInputError as for deliveries."""
-        return tuple(_read_manifest(path, read_decision) for path in sorted((self.folder / _DECISIONS).glob("*.json")))
+        return self._records(_DECISIONS, read_decision)
 
     def rules(self) -> tuple[DuplicateRule, ...]:
         """Return which issuers' bills may hold charges twice, by the newest rule of each; errors as for deliveries."""
-        rules = (_read_manifest(path, read_rule) for path in sorted((self.folder / _RULES).glob("*.json")))
-        return tuple({each.issuer: each for each in rules}.values())
+        return tuple({each.issuer: each for each in self._records(_RULES, read_rule)}.values())
 
     def allowed_issuers(self) -> frozenset[str]:
         """Return the issuers whose bills may hold charges twice."""
@@ -228,8 +220,7 @@ class BillStore:
         with self.incoming() as incoming:
             number = len(list((self.folder / _RULES).glob("*.json"))) + 1
             rule = DuplicateRule(number, moment_text(now), who, issuer, allowed, reason)
-            (self.folder / _RULES).mkdir(mode=0o700, exist_ok=True)
-            _put(incoming, self.folder / _RULES / f"{number:06}.json", rule)
+            self._publish(incoming, _RULES, f"{number:06}", rule)
         return rule
 
     def bills(self, as_of: datetime | None = None) -> tuple[BillStanding, ...]:
@@ -304,24 +295,16 @@ class BillStore:
 
         InvalidInputError where somebody else holds the lock for long.
         """
-        make_private_folder(self.folder)
-        try:
-            with FileLock(self.folder / ".lock", timeout=_LOCK_WAIT_S):
-                yield
-        except Timeout:
-            what = f"another command has been importing bills for {_LOCK_WAIT_S:.0f} seconds"
-            raise InvalidInputError.single(
-                what, where=str(self.folder), remedy="try again when it has finished"
-            ) from None
+        with hold_folder(self.folder, _LOCK_WAIT_S, "importing bills"):
+            yield
 
     def commit(self, delivery: Delivery, incoming: Path) -> None:
         """Commit the delivery whose files lie, synced, in ``incoming``; call it inside the block of that."""
         (self.folder / _PARQUET).mkdir(mode=0o700, exist_ok=True)
-        (self.folder / _DELIVERIES).mkdir(mode=0o700, exist_ok=True)
         for bill in delivery.bills:
             (incoming / bill.file).replace(self.folder / _PARQUET / bill.file)
         sync_folder(self.folder / _PARQUET)
-        _put(incoming, self.folder / _DELIVERIES / f"{delivery.number:06}-{delivery.digest[:12]}.json", delivery)
+        self._publish(incoming, _DELIVERIES, f"{delivery.number:06}-{delivery.digest[:12]}", delivery)
 
     def decide(
         self, what: BillDecisionKind, identity: str, reason: str, who: str, now: datetime
@@ -344,8 +327,7 @@ class BillStore:
             if what is BillDecisionKind.RESTORE:
                 self.refuse_shared({self.path(target): target.bill})
             decision = BillDecision(self.number(), moment_text(now), who, what, target.bill.id, reason)
-            (self.folder / _DECISIONS).mkdir(mode=0o700, exist_ok=True)
-            _put(incoming, self.folder / _DECISIONS / f"{decision.number:06}-{what}.json", decision)
+            self._publish(incoming, _DECISIONS, f"{decision.number:06}-{what}", decision)
             concerned = {target.bill.id: 0, **{each.bill.id: 1 for each in replaced}}
             after = [each for each in self.bills() if each.bill.id in concerned]
         return tuple(sorted(after, key=lambda standing: concerned[standing.bill.id]))
@@ -361,6 +343,16 @@ class BillStore:
         if shared := find_shared_charges(others, new, self.allowed_issuers()):
             raise shared_charges_error(shared)
 
+    def _records(self, kind: str, parse: Callable[[str], T]) -> tuple[T, ...]:
+        return read_records(self.folder / kind, parse, "manifest of bills")
+
+    def _publish(self, incoming: Path, kind: str, name: str, record: Delivery | BillDecision | DuplicateRule) -> None:
+        """Write a manifest in the folder of the import, which is swept after a crash, then give it its name."""
+        (self.folder / kind).mkdir(mode=0o700, exist_ok=True)
+        part = incoming / "manifest"
+        part.write_text(manifest_json(record), encoding="utf-8")
+        publish_file(part, self.folder / kind / f"{name}.json")
+
     def _sweep(self) -> None:
         """Remove what killed imports left behind. Nobody else writes, for this process holds the lock."""
         shutil.rmtree(self.folder / _INCOMING, ignore_errors=True)
@@ -371,18 +363,3 @@ class BillStore:
 
 
 _AGAIN = "import the bill again, or bring the folder back from a backup"
-
-
-def _put(incoming: Path, path: Path, record: Delivery | BillDecision | DuplicateRule) -> None:
-    """Write a manifest in the folder of the import, which is swept after a crash, then give it its name."""
-    part = incoming / "manifest"
-    part.write_text(manifest_json(record), encoding="utf-8")
-    publish_file(part, path)
-
-
-def _read_manifest(path: Path, read: Callable[[str], T]) -> T:
-    try:
-        return read(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        remedy = "bring the folder back from a backup"
-        raise InvalidInputError.single(f"is no manifest of bills: {error}", where=str(path), remedy=remedy) from None

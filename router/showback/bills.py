@@ -13,9 +13,9 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
-from typing import Any
 
-FORMAT = 1
+from router.files.stored_records import FORMAT, parse_fields
+
 _BILLED, _EFFECTIVE = "BilledCost", "EffectiveCost"
 
 
@@ -268,7 +268,7 @@ def manifest_json(delivery: Delivery | BillDecision | DuplicateRule) -> str:
 
 def read_delivery(text: str) -> Delivery:
     """Read the delivery of a manifest. ValueError, TypeError or KeyError where it is none of ours."""
-    fields = _read_fields(text)
+    fields = parse_fields(text)
     return Delivery(
         **{
             **fields,
@@ -283,17 +283,10 @@ def read_delivery(text: str) -> Delivery:
 
 def read_decision(text: str) -> BillDecision:
     """Read the decision of a manifest. ValueError, TypeError or KeyError where it is none of ours."""
-    fields = _read_fields(text)
+    fields = parse_fields(text)
     return BillDecision(**{**fields, "what": BillDecisionKind(fields["what"])})
 
 
 def read_rule(text: str) -> DuplicateRule:
     """Read the rule of a manifest. ValueError, TypeError or KeyError where it is none of ours."""
-    return DuplicateRule(**_read_fields(text))
-
-
-def _read_fields(text: str) -> dict[str, Any]:
-    fields: dict[str, Any] = json.loads(text)
-    if fields.pop("format") != FORMAT:
-        raise ValueError("is of another version of stepfare")
-    return fields
+    return DuplicateRule(**parse_fields(text))

@@ -11,16 +11,14 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pricing.atomic_file import make_private_folder, publish_file
-from pricing.problems import InvalidInputError
+from router.files.stored_records import FORMAT, parse_fields, read_records
 from router.showback.bill_store import file_sha256
 
-FORMAT = 1
 _FOLDER = "corrections"
 
 
@@ -57,13 +55,8 @@ class CorrectionStore:
 
     def all(self) -> tuple[Correction, ...]:
         """Return all corrections, in order. InvalidInputError for a damaged manifest."""
-        manifests = (_read(path) for path in sorted(self._folder.glob("*.json")))
-        return tuple(
-            sorted(
-                (manifest for manifest in manifests if manifest.state == self._state),
-                key=lambda manifest: manifest.number,
-            )
-        )
+        own = (each for each in read_records(self._folder, _parse, "correction") if each.state == self._state)
+        return tuple(sorted(own, key=lambda correction: correction.number))
 
     def path(self, correction: Correction) -> Path:
         """Return the path of the correction's facts."""
@@ -124,12 +117,6 @@ def find_damaged_correction(corrections: Sequence[Correction], store: Correction
     return next((each for each in corrections if not store.whole(each)), None)
 
 
-def _read(path: Path) -> Correction:
-    try:
-        fields: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        if fields.pop("format") != FORMAT:
-            raise ValueError("is of another version of stepfare")
-        return Correction(**{**fields, "corrects": tuple(fields["corrects"]), "after": tuple(fields["after"])})
-    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        remedy = "bring the folder back from a backup"
-        raise InvalidInputError.single(f"is no correction: {error}", where=str(path), remedy=remedy) from None
+def _parse(text: str) -> Correction:
+    fields = parse_fields(text)
+    return Correction(**{**fields, "corrects": tuple(fields["corrects"]), "after": tuple(fields["after"])})

@@ -22,11 +22,10 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from filelock import FileLock, Timeout
 
-from pricing.atomic_file import make_private_folder, publish_file, sync_folder, sync_stream
-from pricing.problems import InvalidInputError
+from pricing.atomic_file import publish_file, sync_folder, sync_stream
 from router.files.duckdb_session import connect, parquet_relation
+from router.files.stored_records import hold_folder
 from router.showback import rollups
 from router.showback.facts_from_ledger import facts_of_rows
 from router.state.ledger_rows import BEGINNING, Row
@@ -85,21 +84,6 @@ class ExtractManifest:
         """Return the parts of these months."""
         chosen = set(months)
         return tuple(part for part in self.parts if part.month in chosen)
-
-
-@contextmanager
-def lock_extract(folder: Path) -> Iterator[None]:
-    """Hold the lock of the folder, which is made if missing.
-
-    InvalidInputError where somebody else holds it for ten minutes.
-    """
-    make_private_folder(folder)
-    try:
-        with FileLock(folder / ".lock", timeout=_LOCK_WAIT_S):
-            yield
-    except Timeout:
-        what = f"another command has been reading the ledger into it for {_LOCK_WAIT_S:.0f} seconds"
-        raise InvalidInputError.single(what, where=str(folder), remedy="try again when it has finished") from None
 
 
 def read_manifest(folder: Path) -> ExtractManifest | None:
@@ -263,7 +247,7 @@ class LedgerExtract:
         ``tell`` receives the numbers read so far. InvalidInputError where somebody else holds the folder; OSError where
         it cannot be written.
         """
-        with lock_extract(self.folder):
+        with hold_folder(self.folder, _LOCK_WAIT_S, "reading the ledger into it"):
             with without_collector():
                 manifest = self._refreshed(books, tell or (lambda _: None))
             yield manifest
@@ -275,7 +259,7 @@ class LedgerExtract:
 
         Rows that are here already are left out.
         """
-        with lock_extract(self.folder):
+        with hold_folder(self.folder, _LOCK_WAIT_S, "reading the ledger into it"):
             manifest = self._refreshed(books, tell or (lambda _: None))
             reading, pending = _Reading(self.folder, manifest), list[Row]()
             for row in rows:
