@@ -19,6 +19,7 @@ from router.files.duckdb_session import rows_of
 from router.ledger.month import Month
 from router.showback.bill_store import BillStore
 from router.showback.corrections import CorrectionStore
+from router.showback.focus.texts import decimal_text
 from router.showback.report.query import ReportContext, ReportInputs, ReportQuery
 from router.showback.report.rollup_tables import NO_CUTS, report_months
 
@@ -241,9 +242,4 @@ def _figures(connection: duckdb.DuckDBPyConnection, month: Month) -> tuple[list[
 
 
 def _text(amount: Decimal | None) -> str | None:
-    """Return one text for one amount, whatever its scale."""
-    if amount is None:
-        return None
-    text = f"{amount:f}"
-    text = text.rstrip("0").rstrip(".") if "." in text else text
-    return "0" if text in ("-0", "") else text
+    return None if amount is None else decimal_text(amount)

@@ -97,8 +97,9 @@ def show(
     from dataclasses import asdict
 
     from router.prices.data_folders import bills_folder
-    from router.render.bills_text import as_record, escape_unprintable, gap_lines
+    from router.render.bills_text import as_record, gap_lines
     from router.showback.bill_store import BillStore
+    from router.showback.report.values import replace_unprintable
 
     store = BillStore(bills_folder())
     standing = store.find(identity)
@@ -115,17 +116,17 @@ def show(
         console.out(json.dumps(record, indent=2))
     else:
         console.out(
-            f"{bill.id}  {escape_unprintable(bill.issuer or 'issuer unknown')}, "
-            f"{escape_unprintable(bill.account or 'account unknown')}"
+            f"{bill.id}  {replace_unprintable(bill.issuer or 'issuer unknown')}, "
+            f"{replace_unprintable(bill.account or 'account unknown')}"
         )
         console.out(f"billing period  {bill.start or 'unknown'} to {bill.end or 'unknown'}")
         console.out(f"rows            {bill.rows:,}, usage through {bill.data_through or 'unknown'}")
         for currency, sums in bill.sums.items():
             amounts = ", ".join(f"{name} {amount or 'unknown'}" for name, amount in sums.items())
-            console.out(f"{escape_unprintable(currency) or 'no currency'}  {amounts}")
+            console.out(f"{replace_unprintable(currency) or 'no currency'}  {amounts}")
         for source in delivery.sources:
             rows = format_count(source.rows, "row")
-            console.out(f"from {escape_unprintable(source.name)}: FOCUS {source.version}, {source.form}, {rows}")
+            console.out(f"from {replace_unprintable(source.name)}: FOCUS {source.version}, {source.form}, {rows}")
         console.out(f"imported at {delivery.imported_at}; rows in {store.path(standing)}")
         for word, other in (("replaces", standing.replaces), ("replaced by", standing.replaced_by)):
             if other is not None:
@@ -133,7 +134,7 @@ def show(
         if standing.removed is not None:
             removal = standing.removed
             console.out(
-                f"removed by {escape_unprintable(removal.who)} at {removal.at}: {escape_unprintable(removal.reason)}"
+                f"removed by {replace_unprintable(removal.who)} at {removal.at}: {replace_unprintable(removal.reason)}"
             )
         for line in gap_lines(delivery.gaps):
             console.out(line)

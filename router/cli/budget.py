@@ -16,10 +16,10 @@ from router.cli.ledger_options import LedgerFormat, parse_month, translate_close
 from router.cli.options import parse_as_of, parse_now, parse_usd_option
 from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, acting_user, open_state_store
 from router.ledger.entry import CostBasis
-from router.render.bills_text import escape_unprintable
 from router.render.budget_text import format_used_share, standing_table
 from router.render.record_table import RecordTable, TableColumn
 from router.render.tables import format_timestamp, format_usd
+from router.showback.report.values import replace_unprintable
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -158,7 +158,7 @@ def _budget_table(basis: CostBasis | None) -> RecordTable[BudgetRow]:
         (
             TableColumn("scope", lambda row: row[0].scope.value),
             TableColumn("name", lambda row: row[0].name),
-            TableColumn("", lambda row: escape_unprintable(row[0].title)[:28], "BUDGET OF"),
+            TableColumn("", lambda row: replace_unprintable(row[0].title)[:28], "BUDGET OF"),
             TableColumn("since", lambda row: str(row[0].since), "SINCE"),
             TableColumn("usd", lambda row: row[0].usd, "USD", format_usd, right=True),
             TableColumn("hard", lambda row: row[0].hard, csv=str),
@@ -178,7 +178,7 @@ def _kind(budget: Budget) -> str:
 
 
 _AUTHOR: tuple[TableColumn[BudgetRow], ...] = (
-    TableColumn("", lambda row: escape_unprintable(row[0].who)[:24], "WHO"),
+    TableColumn("", lambda row: replace_unprintable(row[0].who)[:24], "WHO"),
     TableColumn("", lambda row: row[0].at, "AT", "{:%Y-%m-%d}".format),
 )
 
@@ -217,9 +217,9 @@ def set_budget(
         budgets.set_budget(context, budget)
         is_known = budgets.owner_is_known(context, scope, name)
     kind = "hard budget" if hard else "budget"
-    console.note(f"{escape_unprintable(budget.title)}: a {kind} of {amount} dollars a month from {budget.since} on")
+    console.note(f"{replace_unprintable(budget.title)}: a {kind} of {amount} dollars a month from {budget.since} on")
     if not is_known:
-        console.note(f"{escape_unprintable(budget.title)}: {budgets.UNKNOWN_OWNER}", "warning")
+        console.note(f"{replace_unprintable(budget.title)}: {budgets.UNKNOWN_OWNER}", "warning")
     return ExitCode.OK
 
 
@@ -250,8 +250,8 @@ def remove(
             budgets.remove_budget(_context(opened, store, moment), budget)
         except budgets.NoBudgetError as error:
             remedy = "`stepfare budget list` shows those that do"
-            raise CommandError(escape_unprintable(str(error)), remedy=remedy) from None
-    console.note(f"{escape_unprintable(budget.title)}: no budget from {budget.since} on")
+            raise CommandError(replace_unprintable(str(error)), remedy=remedy) from None
+    console.note(f"{replace_unprintable(budget.title)}: no budget from {budget.since} on")
     return ExitCode.OK
 
 
@@ -335,7 +335,7 @@ def check(
     console.print_table(output, "budgets", standing_table(standings, basis.value), standings, empty)
     exceeded = [each for each in standings if each.budget.hard and each.is_over]
     for each in exceeded:
-        console.note(f"{escape_unprintable(each.budget.title)} is over its hard budget", "error")
+        console.note(f"{replace_unprintable(each.budget.title)} is over its hard budget", "error")
     return ExitCode.OVER_BUDGET if exceeded else ExitCode.OK
 
 

@@ -193,12 +193,12 @@ def _after(month: str) -> datetime:
 
 
 def _as_text(checked: FocusCheck, path: str) -> str:
-    from router.render.bills_text import escape_unprintable
+    from router.showback.report.values import replace_unprintable
 
     lines = []
     for each in checked.findings:
         row = f" (row {each.row:,})" if each.line is not None else ""
-        lines.append(f"{each.place(path)}{row}: {escape_unprintable(each.column)} {each.what}")
+        lines.append(f"{each.place(path)}{row}: {replace_unprintable(each.column)} {each.what}")
         lines.append(f"    {each.rule}: {each.why}")
     hidden = checked.total - len(checked.findings)
     if hidden:

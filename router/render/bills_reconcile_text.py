@@ -12,15 +12,16 @@ from typing import Any
 
 from router.files.csv_text import csv_text
 from router.ledger.month import Month
-from router.render.bills_text import escape_unprintable
 from router.render.tables import PLAIN, Screen, clip_text, format_table, format_timestamp, wrap_text
 from router.showback.apportion import exact_sum
 from router.showback.facts import UNALLOCATED
+from router.showback.focus.texts import decimal_text
 from router.showback.reconcile.currencies import ExchangeRate
 from router.showback.reconcile.findings import ReconcileFinding
 from router.showback.reconcile.levels import MatchLevel
 from router.showback.reconcile.outcome import MatchOutcome, UnmatchedItem
 from router.showback.reconcile.variance import VarianceBridge, VarianceBucket
+from router.showback.report.values import replace_unprintable
 
 SCHEMA_VERSION = 1
 _LEVELS = {
@@ -61,7 +62,7 @@ def as_table(view: ReconcileView, max_rows: int, screen: Screen = PLAIN) -> str:
     lines = [f"{query.month} as of {format_timestamp(query.now)}, {query.basis} cost"]
     lines += _coverage(view.outcome)
     lines += [
-        f"{name} at {rate.rate} {rate.into} of {rate.as_of}, {escape_unprintable(rate.source)}"
+        f"{name} at {rate.rate} {rate.into} of {rate.as_of}, {replace_unprintable(rate.source)}"
         for name, rate in query.rates.items()
     ]
     if view.outcome.levels:
@@ -87,7 +88,8 @@ def as_table(view: ReconcileView, max_rows: int, screen: Screen = PLAIN) -> str:
 
 def _coverage(outcome: MatchOutcome) -> Iterator[str]:
     for each in outcome.reaches:
-        account = " ".join(escape_unprintable(word) for word in (each.cloud, each.account) if word) or "unnamed account"
+        words = [replace_unprintable(word) for word in (each.cloud, each.account) if word]
+        account = " ".join(words) or "unnamed account"
         yield f"bills of {account} through {format_timestamp(each.through)}"
     for currency, share in outcome.estimated.items():
         yield f"{currency}: {format_percent(share)} of what was spent is estimated"
@@ -176,7 +178,7 @@ def _things(
 
 def _thing(unmatched: UnmatchedItem) -> str:
     kind = "" if unmatched.category == "Usage" else unmatched.category.lower()
-    return escape_unprintable(
+    return replace_unprintable(
         unmatched.resource
         or unmatched.sku
         or unmatched.instance_type
@@ -190,7 +192,7 @@ def _thing(unmatched: UnmatchedItem) -> str:
 def _finding(finding: ReconcileFinding) -> str:
     of = "" if finding.expected is None or not finding.expected else f" of {format_amount(finding.expected)}"
     amount = "" if finding.difference is None else f" {format_signed(finding.difference)}{of} {finding.currency}"
-    return f"{finding.kind.value}: {escape_unprintable(finding.where)}:{amount} {finding.why}".rstrip()
+    return f"{finding.kind.value}: {replace_unprintable(finding.where)}:{amount} {finding.why}".rstrip()
 
 
 def as_csv(view: ReconcileView) -> str:
@@ -237,15 +239,15 @@ def as_json(view: ReconcileView) -> str:
 def _record(bridge: VarianceBridge, by: Sequence[str]) -> dict[str, Any]:
     kinds: dict[str, dict[str, str]] = {}
     for (bucket, kind), amount in bridge.kinds.items():
-        kinds.setdefault(bucket.value, {})[kind] = format_exact(amount)
+        kinds.setdefault(bucket.value, {})[kind] = decimal_text(amount)
     return {
         **dict(zip(by, bridge.group, strict=True)),
         "currency": bridge.currency,
-        "planned": format_exact(bridge.planned),
-        **{bucket.value: format_exact(bridge.buckets.get(bucket, Decimal(0))) for bucket in VarianceBucket},
-        "actual": format_exact(bridge.actual),
-        "invoiced": format_exact(bridge.invoiced),
-        "metered": format_exact(bridge.metered),
+        "planned": decimal_text(bridge.planned),
+        **{bucket.value: decimal_text(bridge.buckets.get(bucket, Decimal(0))) for bucket in VarianceBucket},
+        "actual": decimal_text(bridge.actual),
+        "invoiced": decimal_text(bridge.invoiced),
+        "metered": decimal_text(bridge.metered),
         "kinds": kinds,
         "unpriced": bridge.unpriced,
     }
@@ -253,17 +255,10 @@ def _record(bridge: VarianceBridge, by: Sequence[str]) -> dict[str, Any]:
 
 def _encode(value: object) -> object:
     if isinstance(value, Decimal):
-        return format_exact(value)
+        return decimal_text(value)
     if isinstance(value, datetime):
         return value.isoformat()
     return str(value)
-
-
-def format_exact(amount: Decimal) -> str:
-    """Return an amount with all its digits and no more, such as ``12.5``."""
-    text = f"{amount:f}"
-    text = text.rstrip("0").rstrip(".") if "." in text else text
-    return "0" if text in ("-0", "") else text
 
 
 def format_amount(amount: Decimal) -> str:
@@ -284,4 +279,4 @@ def format_percent(share: Fraction | None) -> str:
 def _named(group: Sequence[str | None]) -> str:
     if group and not any(group):
         return UNALLOCATED
-    return "/".join(escape_unprintable(UNALLOCATED if word is None else word) for word in group) or "all"
+    return "/".join(replace_unprintable(UNALLOCATED if word is None else word) for word in group) or "all"

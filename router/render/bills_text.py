@@ -11,17 +11,13 @@ from pricing.units import format_count
 from router.render.tables import PLAIN, Screen, format_table, wrap_text
 from router.showback.bills import BillDecrease, BillGap, BillStanding, ImportedBill
 from router.showback.focus.rules import RULES, FocusFinding
+from router.showback.report.values import replace_unprintable
 
 _WIDTHS = {"ISSUER": 14, "ACCOUNT": 12}
 _RIGHT = frozenset({"ROWS", "BILLED"})
 _ID = "bill-"
 # Digits of an id in tables; commands accept any prefix of four or more that is unique.
 _DIGITS = 8
-
-
-def escape_unprintable(text: str) -> str:
-    """Return text of a bill with unprintable characters replaced, so that a terminal cannot obey them."""
-    return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
 
 
 def format_amount_text(text: str | None) -> str:
@@ -43,8 +39,8 @@ def table(standings: list[BillStanding], screen: Screen = PLAIN) -> str:
     rows = [
         (
             _short(s.bill.id),
-            escape_unprintable(s.bill.issuer or s.bill.label),
-            escape_unprintable(s.bill.account or ""),
+            replace_unprintable(s.bill.issuer or s.bill.label),
+            replace_unprintable(s.bill.account or ""),
             format_period(s.bill),
             str(s.bill.rows),
             format_amount_text(sums["BilledCost"]),
@@ -68,7 +64,7 @@ def _replacement(standing: BillStanding) -> str:
 def describe_bill(bill: ImportedBill) -> str:
     """Return issuer, account and period of a bill, such as ``AWS, 111122223333, 2026-11``."""
     words = (bill.issuer or bill.label or "issuer unknown", bill.account or "account unknown", format_period(bill))
-    return ", ".join(escape_unprintable(word) for word in words if word)
+    return ", ".join(replace_unprintable(word) for word in words if word)
 
 
 def fall_lines(before: ImportedBill, after: ImportedBill, decreases: tuple[BillDecrease, ...]) -> Iterator[str]:
@@ -79,14 +75,14 @@ def fall_lines(before: ImportedBill, after: ImportedBill, decreases: tuple[BillD
         else:
             kind = each.what.removesuffix("Cost").lower()
             old, new = format_amount_text(each.before), format_amount_text(each.after)
-            change = f"{kind} cost falls from {old} to {new} {escape_unprintable(each.currency)}"
+            change = f"{kind} cost falls from {old} to {new} {replace_unprintable(each.currency)}"
             yield f"{describe_bill(after)}: {change}".rstrip()
 
 
 def format_sums(bill: ImportedBill) -> str:
     """Return rows and billed costs, such as ``220 rows, 9,282.35 USD billed``."""
     amounts = [
-        f"{format_amount_text(sums['BilledCost']) or 'unknown'} {escape_unprintable(code)} billed"
+        f"{format_amount_text(sums['BilledCost']) or 'unknown'} {replace_unprintable(code)} billed"
         for code, sums in bill.sums.items()
     ]
     return ", ".join([format_count(bill.rows, "row"), *amounts])
@@ -96,7 +92,7 @@ def gap_lines(gaps: tuple[BillGap, ...]) -> Iterator[str]:
     """Yield one line per kind of gap with its count; absent optional columns share one line."""
     for name in dict.fromkeys(gap.file for gap in gaps):
         of_file = [gap for gap in gaps if gap.file == name]
-        yield f"{escape_unprintable(name)}:"
+        yield f"{replace_unprintable(name)}:"
         absent = [gap.column for gap in of_file if gap.rule == "absent-column"]
         if absent:
             yield wrap_text(f"not in the file: {', '.join(absent)}", "  ")
@@ -105,7 +101,7 @@ def gap_lines(gaps: tuple[BillGap, ...]) -> Iterator[str]:
                 finding = FocusFinding(gap.rule, gap.column, gap.row, gap.line, gap.value)
                 what = finding.what if gap.rule in RULES else gap.rule
                 often = "" if gap.row is None else f" ({_count(gap)})"
-                yield wrap_text(f"{escape_unprintable(gap.column)} {what}{often}", "  ")
+                yield wrap_text(f"{replace_unprintable(gap.column)} {what}{often}", "  ")
 
 
 def _count(gap: BillGap) -> str:

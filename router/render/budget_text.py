@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from router.ledger.budget import BudgetStatus
-from router.render.bills_text import escape_unprintable
 from router.render.record_table import RecordTable, TableColumn, attribute_columns
 from router.render.tables import format_usd
+from router.showback.report.values import replace_unprintable
 
 
 def standing_table(standings: Sequence[BudgetStatus], basis: str) -> RecordTable[BudgetStatus]:
@@ -33,7 +33,7 @@ def standing_table(standings: Sequence[BudgetStatus], basis: str) -> RecordTable
         TableColumn("", _state, "STATE"),
     )
     title: TableColumn[BudgetStatus] = TableColumn(
-        "", lambda status: escape_unprintable(status.budget.title)[:28], "BUDGET OF"
+        "", lambda status: replace_unprintable(status.budget.title)[:28], "BUDGET OF"
     )
     return RecordTable((*names, title, *use) if standings else names)
 

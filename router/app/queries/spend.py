@@ -13,13 +13,11 @@ from router.access.identity import Permission
 from router.app.bill_views import bills_version, is_sealed, seals
 from router.app.queries.context import QueryContext
 from router.app.showback import MonthAnswer, ReportAdditions, answer_of_ledger
-from router.ledger.entry import CostBasis
 from router.ledger.month import Month
 from router.prices.data_folders import bills_folder, extract_folder, quotes_folder
 from router.showback.bill_store import BillStore
 from router.showback.ledger_extract import LedgerExtract, without_collector
 from router.showback.report.query import MonthQuery, ReportQuery
-from router.showback.shared_costs import SharingMethod
 
 if TYPE_CHECKING:
     from router.app.bill_views import BooksView
