@@ -149,7 +149,7 @@ def _spent_tile(page: MonthPage) -> Tile:
         ahead = ("with ", *_ahead_words(page), " ", _exact(page, page.spent), "; ") if page.charged_ahead else ()
     if page.others:
         return Tile("Spent", value, (*ahead, "and ", *_others(page.others), ", kept apart: currencies are not added"))
-    return Tile("Spent", value, (*ahead, f"{page.basis} cost, one currency"))
+    return Tile("Spent", value, (*ahead, f"{page.report.basis} cost, one currency"))
 
 
 def _budget_tile(page: MonthPage) -> Tile:

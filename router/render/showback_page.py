@@ -11,7 +11,6 @@ import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from decimal import Decimal
 from functools import partial
 
@@ -90,7 +89,6 @@ def page(
     asked = report.section("groups")
     front = {"groups", "shared"} if asked.title != _OWN_GROUPING or report.section("shared").rows else set()
     tables = [_raw_table(section, links) for section in shown]
-    head = {str(row["name"]): str(row["value"]) for row in report.section("head").records()}
     text = fill_template(
         "month.html",
         frame=frame,
@@ -100,8 +98,8 @@ def page(
         change=() if month is None else change_sentence(month),
         tiles=() if month is None else month_tiles(month),
         running_words=running_words,
-        head=head,
-        made_at=datetime.fromisoformat(head["made_at"]),
+        head=report.head,
+        made_at=report.made_at,
         warnings=report.section("head").notes,
         front=[table for table in tables if table.name in front],
         raw=[table for table in tables if table.name not in front],

@@ -56,7 +56,7 @@ def as_table(report: ShowbackReport, screen: Screen = PLAIN) -> str:
         else:
             remark = f"{what}, and nothing planned; `stepfare ledger periods` lists the months that have something."
         return "\n".join([report.title, *warnings, wrap_text(remark, width=screen.width)])
-    head = f"{report.title}: books {month.head['books']}, {month.bills_through}, {month.basis} cost"
+    head = f"{report.title}: books {report.head['books']}, {month.bills_through}, {report.basis} cost"
     parts = [screen.heading(head), *warnings, "", _paragraph(month_sentence(month), screen)]
     if change := change_sentence(month):
         parts.append(_paragraph(change, screen))
@@ -64,7 +64,7 @@ def as_table(report: ShowbackReport, screen: Screen = PLAIN) -> str:
     groups = report.section("groups")
     if groups.rows:
         parts += ["", groups.title.upper(), *_table(groups, screen)]
-    unpriced = month.head["unpriced_rows"]
+    unpriced = report.head["unpriced_rows"]
     if unpriced != "0":
         parts.append(f"{format_count(int(unpriced), 'row')} without a known price: in no sum")
     parts.append("-o wide: why, bridge, jobs, waste, savings and the rest; -o html: a page")
@@ -149,7 +149,7 @@ def _money(cell: CellValue) -> Decimal | None:
 
 
 def _head(report: ShowbackReport) -> Iterator[str]:
-    values = {str(row[0]): str(row[1]) for row in report.section("head").rows}
+    values = report.head
     yield from (f"{name.replace('_', ' '):14} {_head_words(name, values[name])}" for name in _HEAD)
     yield from _warnings(report)
 

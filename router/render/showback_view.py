@@ -167,11 +167,8 @@ class CurrencyFigures:
 class MonthPage:
     """All that the page says of a report, in its order."""
 
-    title: str
+    report: ShowbackReport
     month: Month
-    head: dict[str, str]
-    warnings: tuple[str, ...]
-    made_at: datetime
     currency: str
     total: Record
     figures: tuple[CurrencyFigures, ...]
@@ -200,14 +197,9 @@ class MonthPage:
         return self.month.begins - timedelta(days=1)
 
     @property
-    def basis(self) -> str:
-        """Return the cost that sums are of: billed or effective."""
-        return self.head["basis"].split()[0]
-
-    @property
     def spent(self) -> Decimal | None:
         """Return what the month came to, with what is charged for days that have not begun."""
-        cost: Decimal | None = self.total[self.basis]
+        cost: Decimal | None = self.total[self.report.basis]
         return cost
 
     @property
@@ -224,17 +216,17 @@ class MonthPage:
     @property
     def is_over(self) -> bool:
         """Return whether the month had ended when the report was made."""
-        return self.made_at >= self.month.ends
+        return self.report.made_at >= self.month.ends
 
     @property
     def has_no_bill(self) -> bool:
         """Return whether no bill has anything of the month."""
-        return self.head["bills_through"] == "no bill"
+        return self.report.head["bills_through"] == "no bill"
 
     @property
     def bills_through(self) -> str:
         """Return how far bills reach, in words."""
-        words = self.head["bills_through"]
+        words = self.report.head["bills_through"]
         return "no bill" if self.has_no_bill else f"bills through {day(datetime.fromisoformat(words))}"
 
 
@@ -243,23 +235,18 @@ def month_page_of(report: ShowbackReport) -> MonthPage | None:
     totals = list(report.section("totals").records())
     if not totals:
         return None
-    head = {str(row["name"]): str(row["value"]) for row in report.section("head").records()}
-    basis = head["basis"].split()[0]
+    basis = report.basis
     currency = _main_currency(totals)
     ordered = [currency, *(str(row["currency"]) for row in totals if row["currency"] != currency)]
-    month = Month.parse(head["month"])
-    made_at = datetime.fromisoformat(head["made_at"])
-    figures = tuple(_figures(report, each, month, basis, made_at.date()) for each in ordered)
+    month = Month.parse(report.head["month"])
+    figures = tuple(_figures(report, each, month, basis, report.made_at.date()) for each in ordered)
     total = next(row for row in totals if row["currency"] == currency)
     waste = _rows(report, "waste", currency)
     teams = _teams(report, currency)
     sizes = [amount for row in teams for amount in (row.cost, row.last_month, row.budget) if amount is not None]
     return MonthPage(
-        title=report.title,
+        report=report,
         month=month,
-        head=head,
-        warnings=report.section("head").notes,
-        made_at=made_at,
         currency=currency,
         total=total,
         figures=figures,
@@ -290,7 +277,7 @@ def owner_name(team: object, job: object = UNALLOCATED) -> str:
 
 
 def _rows(report: ShowbackReport, section: str, currency: str) -> list[Record]:
-    return [row for row in report.section(section).records() if row["currency"] == currency]
+    return list(report.section(section).records(currency))
 
 
 def _main_currency(totals: Sequence[Record]) -> str:

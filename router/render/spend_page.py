@@ -109,13 +109,11 @@ def waste_page(report: ShowbackReport, links: SpendLinks, frame: PageFrame) -> s
 
 def page_of_month(report: ShowbackReport) -> PageOfMonth:
     """Return the head of the pages of a report's month."""
-    head = {str(row["name"]): str(row["value"]) for row in report.section("head").records()}
-    made_at = datetime.fromisoformat(head["made_at"])
-    return PageOfMonth(Month.parse(head["month"]), made_at, head["basis"].split()[0])
+    return PageOfMonth(Month.parse(report.head["month"]), report.made_at, report.basis)
 
 
 def _savings(report: ShowbackReport, currency: str) -> list[dict[str, Any]]:
-    rows = [row for row in report.section("savings").records() if row["currency"] == currency]
+    rows = report.section("savings").records(currency)
     return [{**row, "name": _MARKETS.get(str(row["market"]), "Way of buying unknown")} for row in rows]
 
 

@@ -86,10 +86,11 @@ class ReportSection:
             table.append(tuple(row.get(column) for column in names))
         return replace(self, rows=tuple(table), notes=notes)
 
-    def records(self) -> Iterator[dict[str, CellValue]]:
-        """Yield each row by the names of the columns."""
+    def records(self, currency: str | None = None) -> Iterator[dict[str, CellValue]]:
+        """Yield each row by the names of the columns; those of one currency where it is given."""
         names = [column.name for column in self.columns]
-        return (dict(zip(names, row, strict=True)) for row in self.rows)
+        records = (dict(zip(names, row, strict=True)) for row in self.rows)
+        return (row for row in records if currency is None or row["currency"] == currency)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +106,21 @@ class ShowbackReport:
             if section.name == name:
                 return section
         raise KeyError(name)
+
+    @property
+    def head(self) -> dict[str, str]:
+        """The values of the first section by name: the subject of the report, and what it was made from."""
+        return {str(row["name"]): str(row["value"]) for row in self.section("head").records()}
+
+    @property
+    def basis(self) -> str:
+        """The cost that sums are of: billed or effective."""
+        return self.head["basis"].split()[0]
+
+    @property
+    def made_at(self) -> datetime:
+        """The moment at which the report was made."""
+        return datetime.fromisoformat(self.head["made_at"])
 
 
 def define_section(name: str, title: str, *columns: ReportColumn) -> ReportSection:
