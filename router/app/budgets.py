@@ -16,6 +16,7 @@ from router.app.month_books import has_bills, open_month_books
 from router.controller.plan_limits import apply_hard_budgets, fill_recent_use, fill_spending
 from router.jobs.limits import Limits
 from router.ledger.budget import Budget, BudgetStatus, Scope, budgets_in_force, spent_of
+from router.ledger.entry import CURRENCY
 from router.ledger.month import Month
 from router.showback.report.forecast import fill_days, forecast_month_end, query_daily_costs
 from router.showback.report.query import BudgetUse, ReportContext, ReportInputs, ReportQuery
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from router.state.records import NodeRecord
     from router.state.store import StateStore
 
-CURRENCY = "USD"
 _NANOS = 10**9
 CostOwner = tuple[str, str | None]
 

@@ -12,7 +12,9 @@ from pricing.places import Market
 from router.ledger.month import Month
 
 # Units of quantities as FOCUS writes them; rows that people add may have others.
-HOURS, GB, GIB_HOURS = "Hours", "GB", "GiB-Hours"
+HOURS, GB, GIB_HOURS, STEPS = "Hours", "GB", "GiB-Hours", "Steps"
+# The currency of all entries.
+CURRENCY = "USD"
 _TICK = timedelta(microseconds=1)
 
 
@@ -63,6 +65,10 @@ class MachineUse(StrEnum):
     def is_waste(self) -> bool:
         """Return whether nothing came of the time."""
         return self is not MachineUse.WORK
+
+
+# Uses of time that was paid for and that no job had.
+UNUSED_USES = (MachineUse.COMMITMENT_UNUSED, MachineUse.RESERVATION_UNUSED)
 
 
 class CostBasis(StrEnum):

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from router.ledger.entry import CostItem, MachineUse
 from router.ledger.month import Month
-from router.showback.accounts import Account
+from router.showback.accounts import UNKNOWN, Account
 from router.showback.apportion import exact_sum, round_fraction
 from router.showback.facts_from_focus import NO_CURRENCY, owner_key
 from router.showback.focus.charge import Charge
@@ -25,7 +25,6 @@ from router.showback.focus.texts import Json, read_json
 from router.showback.focus_from_ledger import SERVICES
 from router.showback.job_labels import NO_JOBS, NO_LABELS, Labels
 
-UNKNOWN: Final = "__unknown__"
 _PLACES: Final = 24
 _QUANTITY_PLACES: Final = 18
 # Owner columns of facts, as they stand in tags, with the tag names that a reader takes for each.

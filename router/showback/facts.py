@@ -7,9 +7,10 @@ holds them exactly (:data:`COLUMNS` names the widest); null is unknown, never ze
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 # As wide as the columns of our FOCUS files: money 24 places, quantities 18.
 MONEY: Final = pa.decimal128(38, 24)
@@ -30,14 +31,6 @@ class FactSource(StrEnum):
     METERED = "metered"  # machines, disks and copies that ran, at our prices
     ADDED = "added"  # a fee, credit, tax or adjustment that a person wrote
     BILLED = "billed"  # a bill's row
-
-
-class RecordState(StrEnum):
-    """The finality of an amount (x_RecordState)."""
-
-    ESTIMATED = "Estimated"
-    PROVISIONAL = "Provisional"
-    INVOICED = "Invoiced"
 
 
 COLUMNS: Final = pa.schema(
@@ -103,3 +96,8 @@ COLUMNS: Final = pa.schema(
         pa.field("split_method", TEXT),
     ]
 )
+
+
+def fit_column(column: Any, field: pa.Field) -> Any:
+    """Return the column in the type of the field."""
+    return column if column.type == field.type else pc.cast(column, field.type)

@@ -33,12 +33,13 @@ from pricing.places import Market
 from pricing.problems import InvalidInputError
 from providers.registry import find_cloud
 from router.ledger.entry import HOURS, CostItem, MachineUse
-from router.showback.facts import AMOUNT, COLUMNS, TEXT, FactSource, RecordState
+from router.showback.facts import AMOUNT, COLUMNS, TEXT, FactSource, fit_column
 from router.showback.focus.feed import open_feed
 from router.showback.focus.survey import recognise_layout
 from router.showback.focus.texts import read_json
 from router.showback.focus.typed_rows import convert_batch
 from router.showback.focus.versions import NEWEST, written_columns
+from router.showback.focus.words import RecordState
 
 # ISO 4217: no currency.
 NO_CURRENCY: Final = "XXX"
@@ -102,7 +103,7 @@ def facts_of_charges(table: pa.Table, origin: str, first: int | pa.Array, where:
         **_money(column_of),
     }
     arrays |= _uses(column_of, arrays)
-    columns = [_fit(arrays[f.name], f) if f.name in arrays else pa.nulls(rows, f.type) for f in COLUMNS]
+    columns = [fit_column(arrays[f.name], f) if f.name in arrays else pa.nulls(rows, f.type) for f in COLUMNS]
     return pa.table(columns, schema=COLUMNS)
 
 
@@ -322,7 +323,3 @@ def _gpus(text: str, _keys: Sequence[str]) -> str | None:
 @lru_cache(maxsize=_CACHED)
 def _cloud(name: str, _keys: Sequence[str]) -> str | None:
     return find_cloud(name) or name
-
-
-def _fit(column: Any, field: pa.Field) -> Any:
-    return column if column.type == field.type else pc.cast(column, field.type)

@@ -15,16 +15,14 @@ import pyarrow.compute as pc
 
 from pricing.money import divide_half_even
 from pricing.places import Market
-from router.ledger.entry import HOURS, CostItem, LedgerEntryKind
-from router.showback.facts import AMOUNT, COLUMNS, MOMENT, TEXT, FactSource, RecordState
-from router.showback.focus.words import CATEGORY_OF_ENTRY
+from router.ledger.entry import CURRENCY, HOURS, STEPS, CostItem, LedgerEntryKind
+from router.showback.facts import AMOUNT, COLUMNS, MOMENT, TEXT, FactSource, fit_column
+from router.showback.focus.words import CATEGORY_OF_ENTRY, RecordState
 from router.state.ledger_table import LedgerColumns
 
 # The type of the ledger's money: whole nano-dollars.
 NANOS: Final = pa.decimal128(38, 9)
 ORIGIN: Final = "ledger"
-CURRENCY: Final = "USD"
-USEFUL_UNIT: Final = "Steps"
 _Fraction = tuple[int, int]
 _PLACES = AMOUNT.scale
 _WHOLE = pa.decimal128(38, 0)
@@ -92,7 +90,7 @@ def facts_of_rows(rows: LedgerColumns) -> pa.Table:
         **_amounts(rows, shared),
     }
     nothing = pa.nulls(count, TEXT)
-    return pa.table([_fit(columns.get(field.name, nothing), field) for field in SCHEMA], schema=SCHEMA)
+    return pa.table([fit_column(columns.get(field.name, nothing), field) for field in SCHEMA], schema=SCHEMA)
 
 
 def _shared_columns(rows: LedgerColumns) -> dict[str, pa.Array]:
@@ -134,7 +132,7 @@ def _amounts(rows: LedgerColumns, shared: dict[str, pa.Array]) -> dict[str, Any]
         "gpu_hours": pc.if_else(machine, _products(quantities, [accelerators[place] for place in rows.places]), None),
         "useful": useful,
         "lost": lost_steps,
-        "useful_unit": pc.if_else(has_steps, pa.scalar(USEFUL_UNIT), None),
+        "useful_unit": pc.if_else(has_steps, pa.scalar(STEPS), None),
         "billed": usd,
         "effective": usd,
         "list": usd,
@@ -208,7 +206,3 @@ def _decimals(whole: Sequence[int], kind: pa.Decimal128Type) -> pa.Array:
         raise ValueError(f"{max(whole, key=abs)}: an amount of more than 38 digits")
     data = b"".join([number.to_bytes(16, "little", signed=True) for number in whole])
     return pa.Array.from_buffers(kind, len(whole), [None, pa.py_buffer(data)])
-
-
-def _fit(column: Any, field: pa.Field) -> Any:
-    return column if column.type == field.type else pc.cast(column, field.type)

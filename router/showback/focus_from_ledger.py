@@ -17,16 +17,14 @@ from functools import lru_cache
 
 from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
-from router.ledger.entry import CostItem, LedgerEntry, LedgerEntryKind, MachineUse
+from router.ledger.entry import CURRENCY, STEPS, CostItem, LedgerEntry, LedgerEntryKind, MachineUse
 from router.ledger.month import Month
 from router.showback.accounts import UNKNOWN, Account, Showback
 from router.showback.focus.charge import Charge
 from router.showback.focus.texts import Json
-from router.showback.focus.words import CATEGORY_OF_ENTRY
+from router.showback.focus.words import CATEGORY_OF_ENTRY, RecordState
 from router.showback.job_labels import NO_JOBS, NO_LABELS, Labels
 
-CURRENCY = "USD"
-STEPS = "Steps"
 # A price of nine decimals times a quantity of fifteen has the 24 that a cost may have, and the other way round.
 _QUANTITY_PLACES, _DERIVED_PLACES, _GIVEN_PLACES = 15, 15, 9
 _NANO_PLACES = 9
@@ -201,7 +199,9 @@ def charge_of_entry(entry: LedgerEntry, account: Account, *, corrects: bool, lab
         x_job_id=entry.job or None,
         x_attempt=entry.attempt or None,
         # As in reports: what people added with a document's name is on an invoice.
-        x_record_state="Invoiced" if entry.kind.is_added and entry.reference else "Estimated",
+        x_record_state=(
+            RecordState.INVOICED if entry.kind.is_added and entry.reference else RecordState.ESTIMATED
+        ).value,
         x_price_observed_at=_parse_day(entry.price_as_of),
         x_price_source=entry.price_source or None,
         x_on_demand_equivalent_cost=price.on_demand_cost,

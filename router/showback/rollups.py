@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from router.showback.reconcile.exact import AMOUNT_SQL, MONEY_SQL
+from router.showback.reconcile.exact import AMOUNT_SQL, DAY_US, MONEY_SQL
 
 # The words of a row of ``sums``, beside its sums. ``route``: of data that was moved, from where to where.
 KEYS: Final = (
@@ -151,8 +151,8 @@ WITH spent AS (
            unnest(range(first_day::BIGINT, last_day::BIGINT + 1)) AS day
     FROM spent WHERE last_day > first_day
 ), shares AS (
-    SELECT *, greatest(day * {_DAY_US} - begins, 0)::HUGEINT AS before,
-           least((day + 1) * {_DAY_US}, ends)::HUGEINT - begins AS until, (ends - begins)::HUGEINT AS whole FROM parts
+    SELECT *, greatest(day * {DAY_US} - begins, 0)::HUGEINT AS before,
+           least((day + 1) * {DAY_US}, ends)::HUGEINT - begins AS until, (ends - begins)::HUGEINT AS whole FROM parts
 ), cut AS (
     SELECT day, {words}, {_between("billed")} AS billed, {_between("effective")} AS effective,
            hours * (until - before)::DOUBLE / whole::DOUBLE AS hours, (day = first_day)::INTEGER AS count FROM shares
@@ -168,12 +168,9 @@ def days_again_sql(days: str) -> str:
     return f"SELECT {', '.join(DAY_KEYS)}, {amounts} FROM {days} GROUP BY ALL"
 
 
-_DAY_US = 86_400_000_000
-
-
 def _day_of(moment: str) -> str:
     """Return the SQL of days since 1970 in UTC, whatever the connection's time zone."""
-    return f"(epoch_us({moment}) // {_DAY_US})"
+    return f"(epoch_us({moment}) // {DAY_US})"
 
 
 def _day_sum(name: str) -> str:

@@ -11,7 +11,8 @@ import pytest
 
 from router.ledger.entry import MachineUse
 from router.render.showback_view import month_page_of
-from router.showback.report.query import WASTE, BudgetUse, JobDue, MonthCost
+from router.showback.focus.words import WASTE_KINDS
+from router.showback.report.query import BudgetUse, JobDue, MonthCost
 from router.showback.report.spending import WASTE_ACTIONS
 from router.showback.report.values import ShowbackReport
 from tests.support.showback_reports import BESIDE, cost, one, report_of_rows, rows_of
@@ -176,7 +177,7 @@ def test_waste_has_an_owner_and_an_action() -> None:
     assert row["action"] == "Release machines when the job ends"
 
 
-@pytest.mark.parametrize("use", WASTE)
+@pytest.mark.parametrize("use", sorted(WASTE_KINDS))
 def test_each_kind_of_waste_has_one_sentence_to_act_on(use: str) -> None:
     assert WASTE_ACTIONS[use]
     assert MachineUse(use).is_waste

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from router.ledger.entry import LedgerEntryKind
+from enum import StrEnum
+
+from router.ledger.entry import LedgerEntryKind, MachineUse
 
 CHARGE_CATEGORIES = frozenset({"Usage", "Purchase", "Tax", "Credit", "Adjustment"})
 # The ChargeCategory of an entry of the ledger. A planned one is no charge.
@@ -19,20 +21,17 @@ PRICING_CATEGORIES = frozenset({"Standard", "Dynamic", "Committed", "Other"})
 COMMITMENT_CATEGORIES = frozenset({"Spend", "Usage"})
 STATUSES = frozenset({"Used", "Unused"})
 
-# The finality of an amount: metered by us, on a bill that may still be restated, invoiced.
-RECORD_STATES = frozenset({"Estimated", "Provisional", "Invoiced"})
-WASTE_KINDS = frozenset(
-    {
-        "restart_lost_work",
-        "checkpoint_overhead",
-        "startup",
-        "idle_allocated",
-        "commitment_unused",
-        "reservation_unused",
-        "failed_launch",
-        "overrun",
-    }
-)
+
+class RecordState(StrEnum):
+    """The finality of an amount (x_RecordState): metered by us, on a bill that may still be restated, invoiced."""
+
+    ESTIMATED = "Estimated"
+    PROVISIONAL = "Provisional"
+    INVOICED = "Invoiced"
+
+
+RECORD_STATES = frozenset(state.value for state in RecordState)
+WASTE_KINDS = frozenset(use.value for use in MachineUse if use.is_waste)
 
 # Each subcategory of a service belongs to one category.
 _SUBCATEGORIES: dict[str, tuple[str, ...]] = {

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 MONEY_SQL: Final = f"DECIMAL({MONEY.precision}, {MONEY.scale})"
 AMOUNT_SQL: Final = f"DECIMAL({AMOUNT.precision}, {AMOUNT.scale})"
 
+DAY_US: Final = 86_400 * 10**6
+
 # Of a quotient below it, a second division by doubles leaves less than one.
 _MOST_QUOTIENT: Final = "1e29"
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from router.files.duckdb_session import sql_text
 from router.showback.facts import WEEKS
+from router.showback.reconcile.exact import DAY_US
 
 if TYPE_CHECKING:
     import duckdb
@@ -46,8 +47,6 @@ class OutsideEvidence:
     clouds: frozenset[str]
     kinds: frozenset[ResourceKind] = frozenset()
 
-
-_DAY_US: Final = 24 * 3600 * 10**6
 
 # ARNs and paths end in the id that others write alone. Of a store (s3://BUCKET/PREFIX, abfs://NAME@ACCOUNT.HOST/PREFIX)
 # bills name the bucket or the account.
@@ -155,11 +154,11 @@ WHERE r.what = f.what AND {row_start} < f.e AND f.s < {row_end}
       AND coalesce(r.team = f.team, true) AND coalesce(r.job = f.job, true)
       AND NOT (f.sure AND r.resource IS NOT NULL)
 """
-_AT_THE_TIME: Final = {"row_start": "r.s", "row_end": "r.e", "day": _DAY_US}
+_AT_THE_TIME: Final = {"row_start": "r.s", "row_end": "r.e", "day": DAY_US}
 _THAT_DAY: Final = {
-    "row_start": f"((r.s // {_DAY_US}) * {_DAY_US})",
-    "row_end": f"(((r.e - 1) // {_DAY_US} + 1) * {_DAY_US})",
-    "day": _DAY_US,
+    "row_start": f"((r.s // {DAY_US}) * {DAY_US})",
+    "row_end": f"(((r.e - 1) // {DAY_US} + 1) * {DAY_US})",
+    "day": DAY_US,
 }
 
 # Row b lies on stretch m from os until oe; of that, fs until fe is time that no row before it in order has covered.

@@ -8,8 +8,10 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final
 
-from router.ledger.entry import CostBasis, MachineUse
+from router.files.duckdb_session import sql_list
+from router.ledger.entry import UNUSED_USES, CostBasis
 from router.showback.reconcile.aggregates import rows_of
+from router.showback.reconcile.exact import DAY_US
 from router.showback.reconcile.levels import MatchLevel
 
 if TYPE_CHECKING:
@@ -98,8 +100,6 @@ class MatchOutcome:
 
 
 _ALONE: Final = "what, cloud, account, region, instance_type, resource, sku, team, job, attempt, category, currency"
-_UNUSED: Final = f"'{MachineUse.COMMITMENT_UNUSED}', '{MachineUse.RESERVATION_UNUSED}'"
-_DAY_US: Final = 24 * 3600 * 10**6
 _IN: Final = "($month IS NULL OR {0}month = $month)"
 
 _LEVEL_SUMS: Final = f"""
@@ -114,7 +114,7 @@ SELECT a.origin, a."row", a."start", a."end", {", ".join(f"a.{name.strip()}" for
        a.{{basis}} AS amount, false AS due
 FROM rc_level l JOIN rc_row r USING (b)
 JOIN {{actual}} a ON a.source = 'billed' AND a.origin = r.origin AND a."row" = r."row"
-WHERE l.level = '{MatchLevel.NONE}' AND coalesce(a.use NOT IN ({_UNUSED}), true) AND {_IN.format("a.")}
+WHERE l.level = '{MatchLevel.NONE}' AND coalesce(a.use NOT IN {sql_list(UNUSED_USES)}, true) AND {_IN.format("a.")}
 ORDER BY abs(amount) DESC NULLS FIRST, a.origin, a."row"
 """
 # A bill that names no account may be any account's, and so may metering that names none.
@@ -130,7 +130,7 @@ ORDER BY abs(amount) DESC NULLS FIRST, origin, "row"
 # Clouds of bills are in the words of what they were matched with. A row for a month does not tell how far it reaches.
 _REACH: Final = f"""
 SELECT coalesce(t.cloud, r.cloud) AS cloud, r.account,
-       make_timestamptz(coalesce(max(r.e) FILTER (r.e - r.s <= {_DAY_US}), max(r.e))) AS through, count(*) AS rows
+       make_timestamptz(coalesce(max(r.e) FILTER (r.e - r.s <= {DAY_US}), max(r.e))) AS through, count(*) AS rows
 FROM rc_row r LEFT JOIN (
     SELECT p.b, min(t.cloud) AS cloud FROM rc_pair p JOIN rc_stretch t USING (m) GROUP BY p.b) t USING (b)
 WHERE r.is_usage AND {_IN.format("r.")} GROUP BY ALL

@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
+from router.files.duckdb_session import sql_list
+from router.ledger.entry import UNUSED_USES
+
 if TYPE_CHECKING:
     import duckdb
-
-
-# Time that nobody used: a row of it lies beside metered time, and covers none of it.
-_UNUSED: Final = "('commitment_unused', 'reservation_unused')"
 
 
 # Amounts of a bill's row by name: how each becomes whole numbers, and back.
@@ -69,12 +68,14 @@ JOIN rc_origin USING (origin)
 """
 
 
+# A row of time that nobody used lies beside metered time, and covers none of it.
 _ROWS: Final = f"""
 CREATE OR REPLACE TEMP TABLE rc_row AS
 SELECT before + "row" AS b, origin, "row", epoch_us("start") AS s, epoch_us("end") AS e,
        what, cloud, account, region, instance_type, market, lower(resource) AS resource, lower(sku) AS sku,
        team, job, attempt, month,
-       category = 'Usage' AND corrects IS NULL AND coalesce("use", '') NOT IN {_UNUSED} AS is_usage, {_units(AMOUNTS)}
+       category = 'Usage' AND corrects IS NULL AND coalesce("use", '') NOT IN {sql_list(UNUSED_USES)} AS is_usage,
+       {_units(AMOUNTS)}
 FROM (SELECT *, {_first_units(AMOUNTS)} FROM {{facts}} WHERE source = 'billed')
 JOIN rc_origin USING (origin)
 """

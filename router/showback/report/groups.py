@@ -8,7 +8,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 from router.files.duckdb_session import sql_list
-from router.ledger.entry import MachineUse
+from router.ledger.entry import UNUSED_USES, MachineUse
 from router.showback.facts import UNALLOCATED
 from router.showback.labels import label_name
 from router.showback.report.query import GROUP_TITLES, OWNERS, ReportContext
@@ -27,7 +27,7 @@ from router.showback.report.values import (
 )
 from router.showback.shared_costs import Group, GroupCost, SharedCosts, SharingMethod, share_costs
 
-_IDLE = sql_list((MachineUse.IDLE_ALLOCATED, MachineUse.COMMITMENT_UNUSED, MachineUse.RESERVATION_UNUSED))
+_IDLE = sql_list((MachineUse.IDLE_ALLOCATED, *UNUSED_USES))
 # Unallocated costs, by kind. What names a team is that team's, idle or not.
 _POT = (
     f"CASE WHEN team IS NOT NULL THEN NULL WHEN use IN {_IDLE} AND job IS NULL THEN 'idle' "

@@ -11,6 +11,7 @@ from typing import Final
 from router.files.duckdb_session import sql_list
 from router.ledger.entry import CostBasis, MachineUse
 from router.ledger.month import Month
+from router.showback.focus.words import WASTE_KINDS
 from router.showback.labels import LABEL, label_name
 from router.showback.reconcile.aggregates import FactAggregate
 from router.showback.report.rollup_tables import RollupRow, RollupTables
@@ -192,9 +193,6 @@ class ReportInputs:
     warnings: tuple[str, ...] = ()
 
 
-WASTE: Final = tuple(use.value for use in MachineUse if use.is_waste)
-
-
 # Uses of an interrupted run that an uninterrupted one would not have had.
 RESTART: Final = (MachineUse.RESTART_LOST_WORK.value, MachineUse.FAILED_LAUNCH.value)
 
@@ -203,7 +201,7 @@ STARTUP: Final = MachineUse.STARTUP.value
 
 
 # The SQL condition for waste.
-WASTED: Final = f"use IN {sql_list(WASTE)}"
+WASTED: Final = f"use IN {sql_list(sorted(WASTE_KINDS))}"
 
 
 # Sums of the rollups by the names that sections have for them; any other name sums the column of that name.
