@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
@@ -160,39 +160,14 @@ class BillStanding:
 
     bill: ImportedBill
     delivery: Delivery
-    replaces: str | None
-    replaced_by: str | None
+    replaces: str | None = None
+    replaced_by: str | None = None
     removed: BillDecision | None = None
 
     @property
     def stands(self) -> bool:
         """True if the bill counts."""
         return self.replaced_by is None and self.removed is None
-
-
-@dataclass(slots=True)
-class _History:
-    """The bill that stands, by key, and which bill replaced which, by id, after the events so far."""
-
-    standing: dict[tuple[str | None, ...], str] = field(default_factory=dict)
-    replaces: dict[str, str | None] = field(default_factory=dict)
-    replaced_by: dict[str, str] = field(default_factory=dict)
-    removed: dict[str, BillDecision] = field(default_factory=dict)
-
-    def stand(self, bill: ImportedBill) -> None:
-        before = self.standing.get(bill.key)
-        self.replaced_by.pop(bill.id, None)
-        self.removed.pop(bill.id, None)
-        if before != bill.id:
-            self.replaces[bill.id] = before
-            if before is not None:
-                self.replaced_by[before] = bill.id
-        self.standing[bill.key] = bill.id
-
-    def remove(self, bill: ImportedBill, decision: BillDecision) -> None:
-        if self.standing.get(bill.key) == bill.id:
-            del self.standing[bill.key]
-            self.removed[bill.id] = decision
 
 
 def select_until(
@@ -210,28 +185,34 @@ def compute_standings(
 ) -> tuple[BillStanding, ...]:
     """Return all bills with their standing, in the order of import."""
     ordered = sorted(deliveries, key=lambda delivery: delivery.number)
-    known = {bill.id: bill for delivery in ordered for bill in delivery.bills}
-    history = _History()
+    standings = {bill.id: BillStanding(bill, delivery) for delivery in ordered for bill in delivery.bills}
+    standing_ids: dict[tuple[str | None, ...], str] = {}
     events: list[Delivery | BillDecision] = [*ordered, *decisions]
     for each in sorted(events, key=lambda event: event.number):
         if isinstance(each, Delivery):
-            for bill in (*each.bills, *(known[name] for name in each.again if name in known)):
-                history.stand(bill)
-        elif each.bill in known and each.what is BillDecisionKind.RESTORE:
-            history.stand(known[each.bill])
-        elif each.bill in known:
-            history.remove(known[each.bill], each)
-    return tuple(
-        BillStanding(
-            bill,
-            delivery,
-            history.replaces.get(bill.id),
-            history.replaced_by.get(bill.id),
-            history.removed.get(bill.id),
-        )
-        for delivery in ordered
-        for bill in delivery.bills
-    )
+            for identity in (*(bill.id for bill in each.bills), *each.again):
+                _restore(identity, standings, standing_ids)
+        elif each.what is BillDecisionKind.RESTORE:
+            _restore(each.bill, standings, standing_ids)
+        elif each.bill in standings and standing_ids.get(standings[each.bill].bill.key) == each.bill:
+            del standing_ids[standings[each.bill].bill.key]
+            standings[each.bill] = replace(standings[each.bill], removed=each)
+    return tuple(standings.values())
+
+
+def _restore(
+    identity: str, standings: dict[str, BillStanding], standing_ids: dict[tuple[str | None, ...], str]
+) -> None:
+    """Let a known bill stand, in the place of the one that stands with its key."""
+    if identity not in standings:
+        return
+    restored = replace(standings[identity], replaced_by=None, removed=None)
+    before = standing_ids.get(restored.bill.key)
+    if before != identity:
+        restored = replace(restored, replaces=before)
+        if before is not None:
+            standings[before] = replace(standings[before], replaced_by=identity)
+    standings[identity], standing_ids[restored.bill.key] = restored, identity
 
 
 @dataclass(frozen=True, slots=True)
