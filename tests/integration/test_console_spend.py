@@ -163,14 +163,14 @@ def test_every_link_of_the_month_leads_down_and_each_level_adds_up(readers: Read
         level = find_level(lines, path)
         assert level is not None, link
         for table in level.tables:
-            assert sum(row.cost for row in table.rows if row.cost is not None) == (table.cost or 0), link
-            assert table.cost == dict(level.totals)[table.currency], link
+            assert sum(row.sums.cost for row in table.rows if row.sums.cost is not None) == (table.sums.cost or 0), link
+            assert table.sums.cost == dict(level.totals)[table.currency], link
 
 
 def test_levels_add_up_to_the_report(answers: Answers) -> None:
     report, lines = answers["*"].report, answers["*"].lines
     for row in report.section("totals").records():
-        own = [line.cost for line in lines if line.currency == row["currency"] and line.cost is not None]
+        own = [line.sums.cost for line in lines if line.currency == row["currency"] and line.sums.cost is not None]
         assert sum(own) == row["effective"]
     for row in report.section("teams").records():
         level = find_level(lines, (("team", str(row["team"])),))

@@ -16,7 +16,7 @@ from router.ledger.month import Month
 from router.showback.labels import label_name, label_word
 from router.showback.report.catalogue import collect_columns
 from router.showback.report.export_tables import report_to_csv
-from router.showback.report.lines import SpendLine, find_level, label_names
+from router.showback.report.lines import SpendLine, SpendSums, find_level, label_names
 from router.showback.report.query import ReportQuery
 from router.showback.report.values import ReportColumn, ReportSection, ShowbackReport
 
@@ -31,9 +31,7 @@ def _line(job: str, cost: str, **labels: str) -> SpendLine:
         job=job,
         attempt=f"{job}-1",
         what="machine",
-        cost=Decimal(cost),
-        waste=None,
-        hours=Decimal(1),
+        sums=SpendSums(Decimal(cost), None, Decimal(1)),
         start=NOW,
         labels=tuple(sorted(labels.items())),
     )

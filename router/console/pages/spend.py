@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
@@ -159,7 +160,8 @@ def _level_records(level: SpendLevel) -> list[dict[str, str]]:
             **{kind: name for kind, name in level.path if label_name(kind) is not None},
             **{kind: dict((*level.path, *row.words)).get(kind, "") for kind in _LEVEL_WORDS},
             "currency": table.currency,
-            **{name: exact_text(getattr(row, name)) for name in ("cost", "waste", "hours", "share")},
+            **{name: exact_text(amount) for name, amount in asdict(row.sums).items()},
+            "share": exact_text(row.share),
             "first_start": exact_text(row.first),
         }
         for table in level.parts

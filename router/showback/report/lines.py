@@ -24,11 +24,23 @@ LevelPath = tuple[tuple[str, str], ...]
 _LINE_WORDS: Final = ("currency", "team", "project", "job", "attempt", "what")
 
 
+@dataclass(frozen=True, slots=True)
+class SpendSums:
+    """What something cost on the basis of the report, how much of it was waste, and for how many hours; None: unknown.
+
+    Sums are in one form, whatever scale the facts had.
+    """
+
+    cost: Decimal | None
+    waste: Decimal | None
+    hours: Decimal | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpendLine:
     """The costs of a month in a currency with the same owner, attempt and item; None is unknown or none.
 
-    ``waste`` and ``cost`` are on the basis of the report. ``labels`` are the job's, by name.
+    ``labels`` are the job's, by name.
     """
 
     currency: str
@@ -37,9 +49,7 @@ class SpendLine:
     job: str | None
     attempt: str | None
     what: str
-    cost: Decimal | None
-    waste: Decimal | None
-    hours: Decimal | None
+    sums: SpendSums
     start: datetime
     labels: tuple[tuple[str, str], ...] = ()
 
@@ -56,9 +66,16 @@ def query_lines(context: ReportContext) -> tuple[SpendLine, ...]:
     The rollups have labels (:meth:`~router.showback.report.rollup_tables.RollupTables.add_labels`).
     """
     words = ", ".join((*_LINE_WORDS, "labels"))
-    sums, order = ("cost", "waste", "hours", "start"), f"currency, cost DESC NULLS LAST, {words}"
-    rows = context.sum_by(words, *sums, order=order)
-    return tuple(SpendLine(**{**row, "labels": tuple(sorted(row["labels"] or ()))}) for row in rows)
+    order = f"currency, cost DESC NULLS LAST, {words}"
+    rows = context.sum_by(words, "cost", "waste", "hours", "start", order=order)
+    return tuple(
+        SpendLine(
+            **{name: row[name] for name in (*_LINE_WORDS, "start")},
+            sums=SpendSums(row["cost"], row["waste"], row["hours"]),
+            labels=tuple(sorted(row["labels"] or ())),
+        )
+        for row in rows
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +86,7 @@ class LevelRow:
     """
 
     words: tuple[tuple[str, str], ...]
-    cost: Decimal | None
-    waste: Decimal | None
-    hours: Decimal | None
+    sums: SpendSums
     share: Decimal | None
     first: datetime
     path: LevelPath | None
@@ -84,9 +99,7 @@ class LevelTable:
     kind: str
     currency: str
     rows: tuple[LevelRow, ...]
-    cost: Decimal | None
-    waste: Decimal | None
-    hours: Decimal | None
+    sums: SpendSums
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,10 +147,10 @@ def _rank(kind: str) -> int:
     return KINDS.index(kind) if kind in KINDS[:-1] else len(KINDS)
 
 
-def _sum(amounts: Iterable[Decimal | None]) -> Decimal | None:
-    """Return the sum of the known amounts in one form, whatever scale they had; None where none is known."""
-    total = sum_known(amounts)
-    return None if total is None else strip_zeros(total)
+def _sum_lines(lines: Iterable[SpendLine]) -> SpendSums:
+    every = [(line.sums.cost, line.sums.waste, line.sums.hours) for line in lines]
+    totals = (sum_known(amounts) for amounts in zip(*every, strict=True))
+    return SpendSums(*(None if total is None else strip_zeros(total) for total in totals))
 
 
 def _lines_of(lines: Iterable[SpendLine], path: LevelPath) -> list[SpendLine]:
@@ -150,7 +163,8 @@ def _currencies(lines: Iterable[SpendLine]) -> list[str]:
 
 def _totals(lines: Sequence[SpendLine]) -> tuple[tuple[str, Decimal | None], ...]:
     return tuple(
-        (currency, _sum(line.cost for line in lines if line.currency == currency)) for currency in _currencies(lines)
+        (currency, _sum_lines(line for line in lines if line.currency == currency).cost)
+        for currency in _currencies(lines)
     )
 
 
@@ -164,22 +178,20 @@ def _table(lines: Sequence[SpendLine], path: LevelPath, kinds: Sequence[str], cu
         if line.currency == currency:
             groups.setdefault(tuple(map(line.word, words)), []).append(line)
     own = [line for group in groups.values() for line in group]
-    whole = _sum(line.cost for line in own)
-    rows = [_row(tuple(zip(words, key, strict=True)), group, whole, path) for key, group in groups.items()]
-    rows.sort(key=lambda row: (row.cost is None, -(row.cost or Decimal(0)), [name for _, name in row.words]))
-    return LevelTable(kind, currency, tuple(rows), whole, _sum(r.waste for r in own), _sum(r.hours for r in own))
+    whole = _sum_lines(own)
+    rows = [_row(tuple(zip(words, key, strict=True)), group, whole.cost, path) for key, group in groups.items()]
+    rows.sort(key=lambda row: (row.sums.cost is None, -(row.sums.cost or Decimal(0)), [name for _, name in row.words]))
+    return LevelTable(kind, currency, tuple(rows), whole)
 
 
 def _row(words: LevelPath, lines: Sequence[SpendLine], whole: Decimal | None, path: LevelPath) -> LevelRow:
-    cost = _sum(line.cost for line in lines)
+    sums = _sum_lines(lines)
     leads = words[-1][0] in KINDS[:-1]
     full = sorted((*path, *words), key=lambda part: _rank(part[0])) if leads else ()
     return LevelRow(
         words=words,
-        cost=cost,
-        waste=_sum(line.waste for line in lines),
-        hours=_sum(line.hours for line in lines),
-        share=divide_known(cost, whole),
+        sums=sums,
+        share=divide_known(sums.cost, whole),
         first=min(line.start for line in lines),
         path=tuple(full) if leads else None,
     )
