@@ -26,8 +26,9 @@ from router.cli.console import CommandError, ExitCode
 from router.ledger.entry import LedgerEntryKind as EntryKind
 from router.ledger.month import Month
 from router.render.tables import format_table, wrap_text
+from router.showback.apportion import subtract_known
 from router.showback.report.query import ReportQuery
-from router.showback.report.values import CellKind, CellValue, ShowbackReport, short_text, subtract_known
+from router.showback.report.values import CellKind, CellValue, ShowbackReport, short_text
 from router.state.store import StateStore
 
 if TYPE_CHECKING:

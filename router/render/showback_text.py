@@ -21,6 +21,7 @@ from router.render.tables import (
     markdown_table,
     wrap_text,
 )
+from router.showback.apportion import sum_known
 from router.showback.report.values import (
     HIDDEN,
     NUMBERS,
@@ -32,7 +33,6 @@ from router.showback.report.values import (
     ShowbackReport,
     replace_unprintable,
     short_text,
-    sum_known,
 )
 
 # Rows of a section that a terminal shows; a pipe or file gets all that are asked for with wide.

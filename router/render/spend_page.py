@@ -18,10 +18,11 @@ from router.render.pages import fill_template
 from router.render.showback_page import owner_link, waste_bar
 from router.render.showback_view import month_page_of, owner_name
 from router.render.spend_links import SpendLinks
+from router.showback.apportion import sum_known
 from router.showback.facts import UNALLOCATED
 from router.showback.labels import label_name
 from router.showback.report.lines import LevelRow, SpendLevel
-from router.showback.report.values import ShowbackReport, replace_unprintable, sum_known
+from router.showback.report.values import ShowbackReport, replace_unprintable
 
 KIND_TITLES = {"team": "Team", "project": "Project", "job": "Job", "attempt": "Attempt", "what": "Item"}
 _NO_NAMES = {"team": "nobody’s", "project": "no project", "job": "no job", "attempt": "no attempt"}

@@ -60,6 +60,17 @@ def exact_difference(whole: Decimal, part: Decimal) -> Decimal:
     return exact_sum((whole, part.copy_negate()))
 
 
+def sum_known(amounts: Iterable[Decimal | None]) -> Decimal | None:
+    """Return the sum of the known amounts, with all digits; None where none is known."""
+    known = [amount for amount in amounts if amount is not None]
+    return exact_sum(known) if known else None
+
+
+def subtract_known(whole: Decimal | None, part: Decimal | None) -> Decimal | None:
+    """Return the difference, with all digits; None where one of them is unknown."""
+    return None if whole is None or part is None else exact_difference(whole, part)
+
+
 def round_fraction(value: Fraction, places: int) -> Decimal:
     """Round to N places, half to even."""
     return Decimal(divide_half_even(value.numerator * 10**places, value.denominator)).scaleb(-places, _EXACT)

@@ -17,7 +17,7 @@ from typing import Any, Final
 from router.ledger.entry import CostItem, MachineUse
 from router.ledger.month import Month
 from router.showback.accounts import UNKNOWN, Account
-from router.showback.apportion import exact_sum, round_fraction
+from router.showback.apportion import round_fraction, sum_known
 from router.showback.facts_from_focus import NO_CURRENCY, owner_key
 from router.showback.focus.charge import Charge
 from router.showback.focus.columns import BY_NAME, FocusColumnKind
@@ -135,7 +135,7 @@ def _merge_pieces(pieces: Sequence[Fact], words: Sequence[str]) -> list[Fact]:
     merged = [
         {
             **group[0],
-            **{name: _sum([piece[name] for piece in group]) for name in _AMOUNTS},
+            **{name: sum_known(piece[name] for piece in group) for name in _AMOUNTS},
             **{name: group[0][name] if len({piece[name] for piece in group}) == 1 else None for name in _SHARED_WORDS},
             "start": min(piece["start"] for piece in group),
             "end": max(piece["end"] for piece in group),
@@ -143,11 +143,6 @@ def _merge_pieces(pieces: Sequence[Fact], words: Sequence[str]) -> list[Fact]:
         for group in groups.values()
     ]
     return sorted(merged, key=lambda piece: (piece["start"], piece["end"]))
-
-
-def _sum(amounts: Sequence[Decimal | None]) -> Decimal | None:
-    known = [amount for amount in amounts if amount is not None]
-    return exact_sum(known) if known else None
 
 
 def _row_fields(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from router.showback.apportion import subtract_known, sum_known
 from router.showback.report.change import BUCKETS, ThingCost, explain_change
-from router.showback.report.values import subtract_known, sum_known
 from router.showback.shared_costs import SharingMethod
 from tests.support.showback_reports import exact_rows, report_of_rows
 

@@ -20,6 +20,7 @@ from router.render.showback_page import page
 from router.render.showback_text import as_markdown, as_table, as_wide
 from router.render.showback_view import month_page_of
 from router.render.tables import Screen
+from router.showback.apportion import sum_known
 from router.showback.reconcile.aggregates import FactAggregate, FactSide
 from router.showback.report.anomalies import SeriesDay, find_anomaly
 from router.showback.report.change import ThingCost, explain_change
@@ -32,7 +33,7 @@ from router.showback.report.query import (
     ReportInputs,
     ReportQuery,
 )
-from router.showback.report.values import CellKind, ShowbackReport, short_text, sum_known
+from router.showback.report.values import CellKind, ShowbackReport, short_text
 from router.showback.shared_costs import SharingMethod
 from tests.support.showback_reports import (
     BESIDE,

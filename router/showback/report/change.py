@@ -16,19 +16,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
-from decimal import Context, Decimal
+from decimal import Decimal
 from fractions import Fraction
 
+from router.showback.apportion import exact_difference, exact_sum, round_fraction
 from router.showback.report.query import ReportContext
-from router.showback.report.values import (
-    CURRENCY,
-    CellKind,
-    CellValue,
-    ReportColumn,
-    ReportSection,
-    define_section,
-    sum_known,
-)
+from router.showback.report.values import CURRENCY, CellKind, CellValue, ReportColumn, ReportSection, define_section
 
 BUCKETS = ("volume", "price", "mix", "other")
 CHANGE = define_section(
@@ -39,7 +32,6 @@ CHANGE = define_section(
     ReportColumn("amount", "Change", CellKind.MONEY, 0),
 )
 _PLACES = 9
-_WIDE = Context(prec=100)
 _WHAT = {
     "volume": "more or fewer hours and gigabytes, at last month's mean price",
     "price": "other prices for what both months had",
@@ -93,22 +85,24 @@ def explain_change(before: Iterable[ThingCost], now: Iterable[ThingCost]) -> dic
         for thing in things:
             units[thing.unit if thing.quantity is not None else None][place].append(thing)
     for unit, (old, new) in units.items():
-        difference = _WIDE.subtract(_sum(new), _sum(old))
+        difference = exact_difference(_sum(new), _sum(old))
         if unit is None:
-            amounts["other"] = _add(amounts["other"], difference)
+            amounts["other"] = exact_sum((amounts["other"], difference))
             continue
         volume, price = _volume(old, new), _price(old, new)
-        amounts["volume"] = _add(amounts["volume"], volume)
-        amounts["price"] = _add(amounts["price"], price)
-        amounts["mix"] = _add(amounts["mix"], _WIDE.subtract(_WIDE.subtract(difference, volume), price))
+        amounts["volume"] = exact_sum((amounts["volume"], volume))
+        amounts["price"] = exact_sum((amounts["price"], price))
+        amounts["mix"] = exact_sum((amounts["mix"], exact_difference(exact_difference(difference, volume), price)))
     return amounts
 
 
 def _volume(old: list[ThingCost], new: list[ThingCost]) -> Decimal:
     if not old or not new:
-        return _WIDE.subtract(_sum(new), _sum(old))
+        return exact_difference(_sum(new), _sum(old))
     before, after = _quantity(old), _quantity(new)
-    return _rounded((after - before) * Fraction(_sum(old)) / before) if before else Decimal(0)
+    if not before:
+        return Decimal(0)
+    return round_fraction((after - before) * Fraction(_sum(old)) / before, _PLACES)
 
 
 def _price(old: list[ThingCost], new: list[ThingCost]) -> Decimal:
@@ -120,7 +114,7 @@ def _price(old: list[ThingCost], new: list[ThingCost]) -> Decimal:
         (cost, quantity), (cost_now, quantity_now) = first[kind], second[kind]
         if quantity:
             total += cost_now - cost / quantity * quantity_now
-    return _rounded(total)
+    return round_fraction(total, _PLACES)
 
 
 def _by_kind(things: list[ThingCost]) -> dict[tuple[str | None, ...], tuple[Fraction, Fraction]]:
@@ -132,16 +126,8 @@ def _by_kind(things: list[ThingCost]) -> dict[tuple[str | None, ...], tuple[Frac
 
 
 def _sum(things: list[ThingCost]) -> Decimal:
-    return sum_known(thing.cost for thing in things) or Decimal(0)
+    return exact_sum(thing.cost for thing in things)
 
 
 def _quantity(things: list[ThingCost]) -> Fraction:
     return sum((Fraction(thing.quantity or 0) for thing in things), Fraction(0))
-
-
-def _add(amount: Decimal, other: Decimal) -> Decimal:
-    return _WIDE.add(amount, other)
-
-
-def _rounded(amount: Fraction) -> Decimal:
-    return _WIDE.scaleb(Decimal(round(amount * 10**_PLACES)), -_PLACES)

@@ -7,21 +7,13 @@ from decimal import Decimal
 from typing import Final
 
 from router.ledger.entry import CostItem
-from router.showback.apportion import exact_difference, exact_sum
+from router.showback.apportion import exact_difference, exact_sum, subtract_known
 from router.showback.facts import UNALLOCATED
 from router.showback.reconcile.aggregates import FactAggregate, FactSide
 from router.showback.reconcile.variance import OTHER_CURRENCY, VarianceBridge, VarianceBucket, compute_variances
 from router.showback.report.bridge import month_aggregates
 from router.showback.report.query import ReportContext
-from router.showback.report.values import (
-    CURRENCY,
-    CellKind,
-    CellValue,
-    ReportColumn,
-    ReportSection,
-    define_section,
-    subtract_known,
-)
+from router.showback.report.values import CURRENCY, CellKind, CellValue, ReportColumn, ReportSection, define_section
 
 DRIVERS = define_section(
     "drivers",

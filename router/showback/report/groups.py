@@ -9,6 +9,7 @@ from fractions import Fraction
 
 from router.files.duckdb_session import sql_list
 from router.ledger.entry import UNUSED_USES, MachineUse
+from router.showback.apportion import subtract_known, sum_known
 from router.showback.facts import UNALLOCATED
 from router.showback.labels import label_name
 from router.showback.report.query import GROUP_TITLES, OWNERS, ReportContext
@@ -22,8 +23,6 @@ from router.showback.report.values import (
     ReportSection,
     define_section,
     divide_known,
-    subtract_known,
-    sum_known,
 )
 from router.showback.shared_costs import Group, GroupCost, SharedCosts, SharingMethod, share_costs
 

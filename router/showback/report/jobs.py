@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator
 from decimal import Decimal
 
 from router.files.duckdb_session import sql_list
+from router.showback.apportion import subtract_known
 from router.showback.facts import UNALLOCATED
 from router.showback.report.query import RESTART, STARTUP, ReportContext
 from router.showback.report.rollup_tables import RollupRow
@@ -17,7 +18,6 @@ from router.showback.report.values import (
     ReportSection,
     define_section,
     divide_known,
-    subtract_known,
 )
 
 _UNITS = (

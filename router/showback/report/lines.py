@@ -11,10 +11,11 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Final
 
+from router.showback.apportion import sum_known
 from router.showback.facts import UNALLOCATED
 from router.showback.labels import LABEL, label_name
 from router.showback.report.query import ReportContext
-from router.showback.report.values import divide_known, strip_zeros, sum_known
+from router.showback.report.values import divide_known, strip_zeros
 
 # The words that lead down, in their order.
 KINDS: Final = ("team", "project", "job", "attempt")

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from decimal import Decimal
 
 from router.files.duckdb_session import sql_list
+from router.showback.apportion import subtract_known
 from router.showback.facts import UNALLOCATED
 from router.showback.reconcile.variance import VarianceBucket, compute_variances
 from router.showback.report.query import ReportContext
@@ -18,7 +19,6 @@ from router.showback.report.values import (
     ReportSection,
     define_section,
     short_text,
-    subtract_known,
 )
 
 BUDGETS = define_section(

@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import Final
 
 from router.ledger.entry import MachineUse
+from router.showback.apportion import subtract_known, sum_known
 from router.showback.facts import UNALLOCATED
 from router.showback.report.query import WASTED, ReportContext
 from router.showback.report.rollup_tables import zero_if_unknown
@@ -18,8 +19,6 @@ from router.showback.report.values import (
     ReportSection,
     define_section,
     divide_known,
-    subtract_known,
-    sum_known,
 )
 
 WASTE_BY_USE = define_section(

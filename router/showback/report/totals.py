@@ -5,6 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 
 from router.ledger.entry import CostBasis
+from router.showback.apportion import subtract_known, sum_known
 from router.showback.report.forecast import CostForecast, forecast_currencies
 from router.showback.report.query import ReportContext
 from router.showback.report.rollup_tables import date_of_day
@@ -17,8 +18,6 @@ from router.showback.report.values import (
     ReportSection,
     define_section,
     divide_known,
-    subtract_known,
-    sum_known,
 )
 
 DAYS = define_section(

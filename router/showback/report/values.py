@@ -140,20 +140,6 @@ def divide_known(part: Decimal | None, whole: Decimal | int | None, times: int =
     )
 
 
-def sum_known(amounts: Iterable[Decimal | None]) -> Decimal | None:
-    """Return the sum of the known amounts, with all digits; None where none is known."""
-    total: Decimal | None = None
-    for amount in amounts:
-        if amount is not None:
-            total = amount if total is None else _WIDE.add(total, amount)
-    return total
-
-
-def subtract_known(whole: Decimal | None, part: Decimal | None) -> Decimal | None:
-    """Return the difference, with all digits; None where one of them is unknown."""
-    return None if whole is None or part is None else _WIDE.subtract(whole, part)
-
-
 def strip_zeros(value: Decimal) -> Decimal:
     """Return the same amount without zeros at its end: two facts with other scales give one text."""
     if not value:
