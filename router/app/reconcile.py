@@ -18,7 +18,7 @@ from router.ledger.month import Month
 from router.showback.bills import ImportedBill
 from router.showback.facts import COLUMNS, MONEY
 from router.showback.facts_from_focus import facts_of_charges
-from router.showback.focus.versions import NEWEST, written_columns
+from router.showback.focus.versions import NEWEST_NAMES
 from router.showback.ledger_extract import ExtractManifest, LedgerExtract
 from router.showback.reconcile.aggregates import FactAggregate, aggregate_facts
 from router.showback.reconcile.exact import MONEY_SQL
@@ -175,7 +175,7 @@ def insert_bill(
     name, month = bill.id, None if bill.start is None else bill.start[:7]
     if month is not None and (month < since or not counts_in(month, spans)):
         return  # All rows of a bill are in the books of its billing period.
-    names, row, tables = [column.name for column in written_columns(NEWEST)], 1, list[pa.Table]()
+    row, tables = 1, list[pa.Table]()
     counts = " OR ".join(f"(month > ${2 * n + 2} AND month <= ${2 * n + 3})" for n in range(len(spans)))
     ends = [end for span in spans for end in span]
 
@@ -188,7 +188,7 @@ def insert_bill(
     try:
         with pq.ParquetFile(path) as file:
             # Threads of Arrow take half a second of a processor to begin with.
-            for batch in file.iter_batches(_BATCH, columns=names, use_threads=False):
+            for batch in file.iter_batches(_BATCH, columns=NEWEST_NAMES, use_threads=False):
                 rows, following = pa.array(range(row, row + batch.num_rows), pa.int64()), row + batch.num_rows
                 if within is not None:
                     mask = _rows_within(batch, within)

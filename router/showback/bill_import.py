@@ -36,7 +36,7 @@ from router.showback.focus.rules import FindingTally, FocusFinding
 from router.showback.focus.survey import FocusLayout, recognise_layout, survey_feed
 from router.showback.focus.texts import decimal_text, moment_text
 from router.showback.focus.typed_rows import TypedBatch, arrow_schema, convert_batch
-from router.showback.focus.versions import NEWEST, written_columns
+from router.showback.focus.versions import NEWEST, NEWEST_NAMES, written_columns
 
 _ID_DIGITS = 12
 _WRITE_TIMES = "write times as 2026-11-21T18:00:00Z"
@@ -293,7 +293,7 @@ def _extra_columns(paths: Sequence[Path], limits: FeedLimits) -> dict[str, str]:
 
     DuckDB ignores case, so that names that differ in case alone get a prefix.
     """
-    used_names = {column.name.lower() for column in written_columns(NEWEST)}
+    used_names = {name.lower() for name in NEWEST_NAMES}
     stored_names: dict[str, str] = {}
     for path in paths:
         with open_feed(path, limits) as feed:
@@ -368,10 +368,10 @@ def _place(path: Path, batch: Batch, row: int) -> str:
 
 
 def _table(batch: Batch, rows: TypedBatch, extras: dict[str, str]) -> pa.Table:
-    columns = {column.name: rows.column(column.name) for column in written_columns(NEWEST)}
+    table = rows.table()
     for name, stored in extras.items():
-        columns[stored] = batch.columns.get(name, pa.nulls(rows.rows, pa.string()))
-    return pa.table(columns)
+        table = table.append_column(stored, batch.columns.get(name, pa.nulls(rows.rows, pa.string())))
+    return table
 
 
 def _bill(owner: BillOwner, part: BillPart, incoming: Path, digest: str) -> ImportedBill:

@@ -20,7 +20,7 @@ from router.showback.bill_charges import charge_of_correction, charges_of_row
 from router.showback.facts_from_focus import facts_of_charges
 from router.showback.focus.charge import Charge
 from router.showback.focus.charge_files import WRITERS
-from router.showback.focus.versions import NEWEST, written_columns
+from router.showback.focus.versions import NEWEST_NAMES
 from router.showback.focus_from_ledger import (
     ClosedBooks,
     UnpricedEntries,
@@ -179,7 +179,7 @@ def _charges_of_bill(
 ) -> Iterator[Charge]:
     first = 1
     with pq.ParquetFile(path) as file:
-        for batch in file.iter_batches(_BATCH, columns=[column.name for column in written_columns(NEWEST)]):
+        for batch in file.iter_batches(_BATCH, columns=NEWEST_NAMES):
             table = pa.Table.from_batches([batch])
             pieces = _pieces(matched, bill, first, first + batch.num_rows - 1, part)
             if pieces:

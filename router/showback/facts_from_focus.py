@@ -38,7 +38,6 @@ from router.showback.focus.feed import open_feed
 from router.showback.focus.survey import recognise_layout
 from router.showback.focus.texts import read_json
 from router.showback.focus.typed_rows import convert_batch
-from router.showback.focus.versions import NEWEST, written_columns
 from router.showback.focus.words import RecordState
 
 # ISO 4217: no currency.
@@ -74,8 +73,7 @@ def read_focus(path: Path) -> pa.Table:
     with open_feed(path) as feed:
         opened = recognise_layout(feed, str(path))
         for batch in feed.batches:
-            rows = convert_batch(batch, opened.sources)
-            table = pa.table({column.name: rows.column(column.name) for column in written_columns(NEWEST)})
+            table = convert_batch(batch, opened.sources).table()
             tables.append(facts_of_charges(table, path.name, batch.first, str(path)))
     return pa.concat_tables(tables)
 

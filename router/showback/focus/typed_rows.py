@@ -24,6 +24,7 @@ from router.showback.focus.columns import BY_NAME, FocusColumn, FocusColumnKind
 from router.showback.focus.rules import RuleViolation
 from router.showback.focus.texts import MOMENT as MOMENT_PATTERN
 from router.showback.focus.texts import NUMBER, join_key_values, read_json
+from router.showback.focus.versions import NEWEST_NAMES
 
 # Places out of 38 digits. Costs and prices: bills print a double's 17 digits of a thousandth of a cent; 14 digits stay
 # before the point. Quantities: bytes and their sums need more room before it.
@@ -91,6 +92,10 @@ class TypedBatch:
         """Return the column; nulls where the file has no such column."""
         column = self.columns.get(name)
         return pa.nulls(self.rows, arrow_type(BY_NAME[name])) if column is None else column
+
+    def table(self) -> pa.Table:
+        """Return all columns of the newest version, and ours."""
+        return pa.table({name: self.column(name) for name in NEWEST_NAMES})
 
 
 def convert_batch(batch: Batch, sources: Mapping[str, str]) -> TypedBatch:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from functools import cache
+from typing import Final
 
 from router.showback.focus.columns import BY_NAME, FOCUS_COLUMNS, OWN_COLUMNS, FocusColumn
 
@@ -51,6 +52,10 @@ def columns_of(version: str) -> tuple[FocusColumn, ...]:
 def written_columns(version: str) -> tuple[FocusColumn, ...]:
     """Return the columns of a file of ours of that version: all columns of FOCUS, then ours."""
     return (*columns_of(version), *OWN_COLUMNS)
+
+
+# The names of the columns of a stored bill that every bill has.
+NEWEST_NAMES: Final = tuple(column.name for column in written_columns(NEWEST))
 
 
 def bare_name(name: str) -> str:
