@@ -26,9 +26,8 @@ from router.render.showback_view import MonthPage, TeamRow, month_page_of
 from router.render.spend_links import MonthChoices, SpendLinks
 from router.render.waterfall_svg import BRIDGES, draw_waterfall
 from router.showback.report.values import (
-    NUMBERS,
-    CellKind,
     CellValue,
+    ReportColumn,
     ReportSection,
     ShowbackReport,
     exact_text,
@@ -58,19 +57,27 @@ class RawCell:
 
 @dataclass(frozen=True, slots=True)
 class RawTable:
-    """A section of the report with its rows and sums.
+    """A section of the report with the columns, rows and sums of it that the page shows."""
 
-    ``wide``: it has more columns than fit; ``more``: how many rows are left out.
-    """
-
-    name: str
-    title: str
-    columns: tuple[tuple[str, bool], ...]
+    section: ReportSection
+    columns: tuple[ReportColumn, ...]
     rows: tuple[tuple[RawCell, ...], ...]
     sums: tuple[tuple[RawCell, ...], ...]
-    notes: tuple[str, ...]
-    wide: bool
-    more: int = 0
+
+    @property
+    def is_wide(self) -> bool:
+        """Return whether it has more columns than fit."""
+        return len(self.columns) > _MOST_COLUMNS
+
+    @property
+    def more(self) -> int:
+        """Return how many rows are left out."""
+        return len(self.section.rows) - len(self.rows)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Return the notes below it; those of the head are warnings, which stand at the top of the page."""
+        return () if self.section.name == "head" else self.section.notes
 
 
 def page(
@@ -101,8 +108,8 @@ def page(
         head=report.head,
         made_at=report.made_at,
         warnings=report.section("head").notes,
-        front=[table for table in tables if table.name in front],
-        raw=[table for table in tables if table.name not in front],
+        front=[table for table in tables if table.section.name in front],
+        raw=[table for table in tables if table.section.name not in front],
         bridges={} if month is None else _bridges(month),
         charts={} if month is None else _charts(month),
         budget_track=lambda used: Markup(_budget_track(used)),
@@ -199,8 +206,7 @@ def _raw_table(section: ReportSection, links: SpendLinks | None) -> RawTable:
         return tuple(
             _raw_cell(
                 cell,
-                column.title or "value",
-                column.kind,
+                column,
                 is_sum=is_sum,
                 url=None if links is None else links.of_row(words, column.name),
             )
@@ -208,21 +214,17 @@ def _raw_table(section: ReportSection, links: SpendLinks | None) -> RawTable:
         )
 
     return RawTable(
-        name=section.name,
-        title=section.title,
-        columns=tuple((column.title, column.kind in NUMBERS) for column in columns),
+        section=section,
+        columns=columns,
         rows=tuple(cells(row, is_sum=False) for row in rows),
         sums=tuple(cells(row, is_sum=True) for row in total_rows(section)),
-        notes=() if section.name == "head" else section.notes,
-        wide=len(columns) > _MOST_COLUMNS,
-        more=len(section.rows) - len(rows),
     )
 
 
-def _raw_cell(cell: CellValue, label: str, kind: CellKind, *, is_sum: bool, url: str | None) -> RawCell:
-    number = kind in NUMBERS
-    words = "" if is_sum and cell is None else short_text(cell, kind)
-    return RawCell(label, words, exact_text(cell) if number and cell is not None else None, number, url)
+def _raw_cell(cell: CellValue, column: ReportColumn, *, is_sum: bool, url: str | None) -> RawCell:
+    words = "" if is_sum and cell is None else short_text(cell, column.kind)
+    exact = exact_text(cell) if column.is_number and cell is not None else None
+    return RawCell(column.title or "value", words, exact, column.is_number, url)
 
 
 def _add_content_policy(text: str) -> str:

@@ -24,7 +24,6 @@ from router.render.tables import (
 from router.showback.apportion import sum_known
 from router.showback.report.values import (
     HIDDEN,
-    NUMBERS,
     UNKNOWN,
     CellKind,
     CellValue,
@@ -110,7 +109,7 @@ def as_markdown(report: ShowbackReport) -> str:
             shown = _visible_columns(section, 1)
             rows, more = _cells(section, shown, MOST)
             names = [column.title or column.name for column in shown]
-            right = {name for name, column in zip(names, shown, strict=True) if column.kind in NUMBERS}
+            right = {name for name, column in zip(names, shown, strict=True) if column.is_number}
             parts.append(markdown_table(names, rows, right))
             if more:
                 parts += ["", f"... and {format_count(more, 'more row')}"]
@@ -235,7 +234,7 @@ def _draw(
 ) -> tuple[str, int]:
     rows, more = _cells(section, shown, max_rows)
     names = [column.title.upper() for column in shown]
-    right = frozenset(name for name, column in zip(names, shown, strict=True) if column.kind in NUMBERS)
+    right = frozenset(name for name, column in zip(names, shown, strict=True) if column.is_number)
     for row in rows:
         for place, column in enumerate(shown):
             if column.kind is CellKind.TEXT:

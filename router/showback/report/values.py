@@ -57,6 +57,11 @@ class ReportColumn:
     kind: CellKind = CellKind.TEXT
     rank: int = 1
 
+    @property
+    def is_number(self) -> bool:
+        """Return whether its values are numbers."""
+        return self.kind in NUMBERS
+
 
 # The column of most sections, for currencies are never added up.
 CURRENCY = ReportColumn("currency", "Currency", rank=0)
