@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cache
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -137,11 +138,7 @@ def _counted_charges(
     labels: JobLabels,
 ) -> Iterator[Charge]:
     """Yield unbilled charges in the order of the ledger, then the rows of each bill and correction in theirs."""
-    known: dict[str, Account] = {}
-
-    def account(cloud: str) -> Account:
-        return known.setdefault(cloud, accounts.account(cloud))
-
+    account = cache(accounts.account)
     for entries, books in _entries(store, part, closed):
         numbers = [seq for seq, _ in entries]
         of_jobs = labels.of_jobs({entry.job_digest for _, entry in entries})

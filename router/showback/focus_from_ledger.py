@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Context, Decimal, Inexact
 from fractions import Fraction
-from functools import lru_cache
+from functools import cache, lru_cache
 
 from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
@@ -102,7 +102,7 @@ def charges_of_entries(
     An entry without a price has no charge, for a cost of 0 would be a wrong sum; ``unpriced`` counts those.
     ``accounts`` names who bills whom. ``labels`` are those of jobs by digest.
     """
-    account_by_cloud: dict[str, Account] = {}
+    account = cache(accounts.account)
     for entry in entries:
         if entry.kind is LedgerEntryKind.PLANNED:
             continue
@@ -110,10 +110,8 @@ def charges_of_entries(
             if unpriced is not None:
                 unpriced.add(entry)
             continue
-        if entry.cloud not in account_by_cloud:
-            account_by_cloud[entry.cloud] = accounts.account(entry.cloud)
         own = labels.get(entry.job_digest, NO_LABELS)
-        yield charge_of_entry(entry, account_by_cloud[entry.cloud], corrects=books.corrected(entry), labels=own)
+        yield charge_of_entry(entry, account(entry.cloud), corrects=books.corrected(entry), labels=own)
 
 
 def charge_of_part(
