@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from router.app.bill_views import closings, seals, view_of, view_to_seal
 from router.app.budgets import budget_figures
-from router.app.month_books import sql_of_teams
 from router.app.reconcile import open_matched_books, rollup_matched
 from router.files.duckdb_session import rows_of
 from router.ledger.month import Month
@@ -21,7 +20,7 @@ from router.showback.bill_store import BillStore
 from router.showback.corrections import CorrectionStore
 from router.showback.focus.texts import decimal_text
 from router.showback.report.query import ReportContext, ReportInputs, ReportQuery
-from router.showback.report.rollup_tables import NO_CUTS, report_months
+from router.showback.report.rollup_tables import NO_CUTS, report_months, sql_of_teams
 
 if TYPE_CHECKING:
     import duckdb

@@ -14,7 +14,7 @@ from router.app.bill_views import BooksView, Segment, seals, segments, view_of
 from router.app.open_costs import open_costs, total_costs
 from router.app.planned_cuts import planned_cuts
 from router.app.reconcile import define_facts, open_extract, open_matched_books
-from router.files.duckdb_session import connect, parquet_relation, rows_of, sql_list
+from router.files.duckdb_session import connect, parquet_relation, rows_of
 from router.ledger.entry import CostBasis, LedgerEntryKind
 from router.ledger.month import Month
 from router.showback.bill_store import BillStore
@@ -30,6 +30,7 @@ from router.showback.report.rollup_tables import (
     rollups_of_extract,
     rollups_of_facts,
     rollups_of_summed,
+    sql_of_teams,
 )
 from router.showback.report.teams import MOST_MONTHS
 
@@ -366,13 +367,6 @@ def _months_held(store: StateStore, extracts: Path, bills: Path) -> set[str]:
     with LedgerExtract(extracts, store.id).current(store.ledger) as manifest:
         held = {part.month for part in manifest.parts}
     return held | {each.bill.end[:7] for each in BillStore(bills).bills() if each.bill.end is not None}
-
-
-def sql_of_teams(teams: frozenset[str] | None) -> str:
-    """Return the SQL condition for rows of the teams, "" for none; all where they are None."""
-    if teams is None:
-        return "true"
-    return f"coalesce(team, '') IN {sql_list(sorted(teams))}"
 
 
 def _figures_of(closing: PeriodClosing, basis: str, teams: frozenset[str] | None) -> dict[str, Decimal]:

@@ -119,8 +119,8 @@ def costed_months(context: QueryContext, teams: frozenset[str] | None) -> tuple[
 
     What a bill has of which team is not looked at. Raises StateError, InvalidInputError, OSError.
     """
-    from router.app.month_books import sql_of_teams
     from router.files.duckdb_session import connect, parquet_relation, rows_of
+    from router.showback.report.rollup_tables import sql_of_teams
 
     found = {
         str(Month.of(datetime.fromisoformat(each.bill.end) - timedelta(microseconds=1)))

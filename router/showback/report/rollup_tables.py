@@ -72,7 +72,7 @@ class RollupTables:
     def keep_teams(self, teams: Collection[str]) -> None:
         """Remove the rows of other teams from all tables; "" keeps rows without a team."""
         # Teams are in the keys of sums and days, so that this is the same as leaving out their facts.
-        others = f"NOT coalesce(coalesce(team, '') IN {sql_list(sorted(teams))}, false)"
+        others = f"NOT coalesce({sql_of_teams(teams)}, false)"
         found = " UNION ".join(f"SELECT project FROM {table} WHERE {others}" for table in ("sums", "days"))
         self._shared = frozenset(row["project"] for row in self.ask(found) if row["project"] is not None)
         for table in ("sums", "days", "corrections"):
@@ -151,6 +151,11 @@ def rollups_of_facts(
     _put(connection, "days", rollups.days_sql(f"(FROM {facts} WHERE month IN {sql_list(months)})"))
     _corrections(connection, facts, months[0])
     return RollupTables(connection)
+
+
+def sql_of_teams(teams: Collection[str] | None) -> str:
+    """Return the SQL condition for rows of the teams, "" for none; all where they are None."""
+    return "true" if teams is None else f"coalesce(team, '') IN {sql_list(sorted(teams))}"
 
 
 def report_months(month: Month) -> tuple[Month, ...]:
