@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from tests.support.browser import CHROMIUM, axe_script
+from tests.support.browser import run_axe
 from tests.support.listening import listening_port
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Page
 
 PHONE, DESKTOP = {"width": 390, "height": 844}, {"width": 1280, "height": 900}
 _STEPFARE = str(Path(sys.executable).with_name("stepfare"))
@@ -56,25 +56,10 @@ def serving(*options: str, environment: dict[str, str] | None = None) -> Iterato
             process.terminate()
 
 
-@contextmanager
-def chromium_browser() -> Iterator[Browser]:
-    """Start the Chromium of this machine."""
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
-        try:
-            yield browser
-        finally:
-            browser.close()
-
-
 def axe_violations(page: Page) -> list[str]:
     """Return what axe has against the page as it is now, with everything that can be opened open."""
     page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
-    if not page.evaluate("'axe' in window"):
-        page.evaluate(_axe())
-    found: dict[str, Any] = page.evaluate("(tags) => axe.run(document, {runOnly: tags})", _TAGS)
+    found = run_axe(page, runOnly=_TAGS)
     return [f"{each['id']}: {each['nodes'][0]['html'][:200]}" for each in found["violations"]]
 
 
@@ -100,10 +85,6 @@ def command_json(home: Path, *words: object) -> Any:
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
-
-
-def _axe() -> str:
-    return axe_script().read_text(encoding="utf-8")
 
 
 def is_on_first_screen(page: Page, selector: str) -> bool:
