@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
 
 from pricing.money import Usd
 from pricing.offers import Offer
@@ -18,6 +21,8 @@ from router.planning.find.candidate import GangPart
 from router.planning.find.gang_rates import TYPICAL_LIFE
 from router.planning.find.transfers import Routes, Transfer, transfer_usd
 
+Floats = npt.NDArray[np.float64]
+
 
 @dataclass(frozen=True, slots=True)
 class SpotGang:
@@ -28,7 +33,6 @@ class SpotGang:
     """
 
     offer: Offer
-    region: RegionId
     usd_per_step: float
     lost_per_hour: float
     moved: Usd
@@ -37,7 +41,7 @@ class SpotGang:
     def name(self) -> str:
         """Return the pool's name, such as ``aws/us-east-1/us-east-1a/p5.48xlarge``."""
         zone = () if self.offer.zone is None else (self.offer.zone,)
-        return "/".join((str(self.region), *zone, self.offer.instance_type))
+        return "/".join((str(self.offer.region_id), *zone, self.offer.instance_type))
 
     @property
     def rank(self) -> tuple[float, str]:
@@ -53,9 +57,9 @@ class OtherPoolFinder:
 
     def __init__(self, job: Job, routes: Routes, limits: Limits) -> None:
         self._job, self._routes, self._limits = job, routes, limits
+        self._saved: dict[int, Usd] = {}
         self._gangs: dict[int, list[SpotGang]] = {}
-        self._by_cost: dict[int, list[SpotGang]] = {}
-        self._moves: dict[tuple[int, int], float] = {}
+        self._tables: dict[int, _PoolTable] = {}
 
     def add(
         self, part: GangPart, accelerators: int, speed: Speed, risk: GangRisk, transfers: Iterable[Transfer]
@@ -66,7 +70,7 @@ class OtherPoolFinder:
             return
         paid = [t for t in transfers if not t.free and t.what != "checkpoint"]
         moved = Usd.total(transfer_usd(t.tariff, t.volume_bytes, self._limits) for t in paid)
-        gang = SpotGang(offer, offer.region_id, _usd_per_step(part, speed), risk.per_hour_over(TYPICAL_LIFE), moved)
+        gang = SpotGang(offer, _usd_per_step(part, speed), risk.per_hour_over(TYPICAL_LIFE), moved)
         self._gangs.setdefault(accelerators, []).append(gang)
 
     def find(
@@ -74,62 +78,100 @@ class OtherPoolFinder:
     ) -> tuple[str, OtherPools] | None:
         """Return where a gang goes on that leaves the pool of its spot part, and at what cost; None where it stays."""
         own, hours = _usd_per_step(part, speed), steps / speed.steps_per_hour
-        if own <= 0:
+        table = self._table(accelerators)
+        if own <= 0 or not table.gangs:
             return None
-        usual, region = risk.per_hour_over(TYPICAL_LIFE), part.offer.region_id
-        best: tuple[float, str, OtherPools] | None = None
-        for gang in self._sorted(accelerators):
-            ratio = max(1.0, gang.usd_per_step / own)
-            if best is not None and ratio * hours >= best[0]:
-                break  # the move only adds to it
-            if gang.region == region and _same_pool(gang.offer, part.offer):
-                continue
+        usual = risk.per_hour_over(TYPICAL_LIFE)
+        ratio = np.maximum(1.0, table.usd_per_step / own)
+        if usual > 0:
             # All of the cost grows with the interruptions at most as they do.
-            ratio *= max(1.0, gang.lost_per_hour / usual) if usual > 0 else 1.0
-            if best is not None and ratio * hours >= best[0]:
-                continue
-            move = self._move_usd(region, gang)
-            if move is None:
-                continue
-            found = OtherPools(ratio, move / usd_per_hour)
-            cost = found.price_ratio * hours + found.move_hours
-            if best is None or cost < best[0]:
-                best = cost, gang.name, found
-        return None if best is None else best[1:]
+            ratio *= np.maximum(1.0, table.lost_per_hour / usual)
+        move_hours = self._moves_usd(table, part.offer.region_id) / usd_per_hour
+        cost = ratio * hours + move_hours
+        cost[table.same_pools(part.offer)] = np.inf
+        best = int(cost.argmin())  # of equal ones the first by rank
+        if np.isinf(cost[best]):
+            return None
+        return table.gangs[best].name, OtherPools(float(ratio[best]), float(move_hours[best]))
 
-    def _sorted(self, accelerators: int) -> Sequence[SpotGang]:
-        gangs = self._by_cost.get(accelerators)
-        if gangs is None:
-            gangs = sorted(self._gangs.get(accelerators, ()), key=lambda gang: gang.rank)
-            self._by_cost[accelerators] = gangs
-        return gangs
+    def _table(self, accelerators: int) -> _PoolTable:
+        table = self._tables.get(accelerators)
+        if table is None:
+            table = self._tables[accelerators] = _PoolTable.of(self._gangs.get(accelerators, ()))
+        return table
 
-    def _move_usd(self, region: RegionId, to: SpotGang) -> float | None:
-        """Return the dollars of bringing data and checkpoint to another pool; None where it may not go there."""
-        if to.region == region:
+    def _moves_usd(self, table: _PoolTable, region: RegionId) -> Floats:
+        """Return the dollars of bringing data and checkpoint to each pool; infinity where the gang may not go there."""
+        moves = table.moves_usd.get(region)
+        if moves is None:
+            by_target = np.array([self._move_usd(region, *target) for target in table.targets])
+            moves = table.moves_usd[region] = by_target[table.target]
+        return moves
+
+    def _move_usd(self, region: RegionId, to: RegionId, moved: Usd) -> float:
+        if to == region:
             return 0.0
         if self._job.group is not None:
-            return None  # a group that runs stays in its region
+            return np.inf  # a group that runs stays in its region
         if self._job.checkpoint is None:
-            return to.moved.dollars()
-        tariff = self._routes.tariff(region, to.region)
+            return moved.dollars()
+        tariff = self._routes.tariff(region, to)
         if tariff is None:
-            return None
-        key = id(tariff), to.moved.nanos  # a tariff takes long to hash; those of a book live as long as it
-        if key not in self._moves:
-            saved = Transfer("checkpoint", region, tariff, gib_to_bytes(self._job.checkpoint.size_gib))
-            usd = Usd(0) if saved.free else transfer_usd(tariff, saved.volume_bytes, self._limits)
-            self._moves[key] = (usd + to.moved).dollars()
-        return self._moves[key]
+            return np.inf
+        # Keyed by identity because tariffs are slow to hash; these live as long as the routes.
+        saved = self._saved.get(id(tariff))
+        if saved is None:
+            transfer = Transfer("checkpoint", region, tariff, gib_to_bytes(self._job.checkpoint.size_gib))
+            saved = Usd(0) if transfer.free else transfer_usd(tariff, transfer.volume_bytes, self._limits)
+            self._saved[id(tariff)] = saved
+        return (saved + moved).dollars()
+
+
+@dataclass(frozen=True, slots=True)
+class _PoolTable:
+    """Pools for gangs of one size by rank, as columns: each spot gang of a job is held against all of them.
+
+    ``by_place``: numbers of the pools of one machine type in one region. ``targets``: regions with the cost of data
+    there, to which ``target`` has the number for each pool. ``moves_usd``: of each pool, by the region that a gang
+    leaves, as they are asked for.
+    """
+
+    gangs: Sequence[SpotGang]
+    usd_per_step: Floats
+    lost_per_hour: Floats
+    by_place: Mapping[tuple[RegionId, str], Sequence[int]]
+    targets: Sequence[tuple[RegionId, Usd]]
+    target: npt.NDArray[np.intp]
+    moves_usd: dict[RegionId, Floats]
+
+    @classmethod
+    def of(cls, gangs: Iterable[SpotGang]) -> _PoolTable:
+        """Return the table of these gangs."""
+        ranked = sorted(gangs, key=lambda gang: gang.rank)
+        by_place: dict[tuple[RegionId, str], list[int]] = {}
+        targets: dict[tuple[RegionId, Usd], int] = {}
+        target = []
+        for number, gang in enumerate(ranked):
+            region = gang.offer.region_id
+            by_place.setdefault((region, gang.offer.instance_type), []).append(number)
+            target.append(targets.setdefault((region, gang.moved), len(targets)))
+        return cls(
+            ranked,
+            np.array([gang.usd_per_step for gang in ranked]),
+            np.array([gang.lost_per_hour for gang in ranked]),
+            by_place,
+            tuple(targets),
+            np.array(target, dtype=np.intp),
+            {},
+        )
+
+    def same_pools(self, offer: Offer) -> list[int]:
+        """Return the pools that may be of the same machines as the offer: one without a zone may be of any."""
+        zones = {None, offer.zone}
+        numbers = self.by_place.get((offer.region_id, offer.instance_type), ())
+        return [n for n in numbers if offer.zone is None or self.gangs[n].offer.zone in zones]
 
 
 def _usd_per_step(part: GangPart, speed: Speed) -> float:
     accelerators = part.machine.accelerator_count
     return part.offer.usd_per_hour.dollars() / accelerators / speed.steps_per_hour
-
-
-def _same_pool(offer: Offer, other: Offer) -> bool:
-    """Return whether two offers of a region may be of the same machines: one without a zone may be of any."""
-    return offer.instance_type == other.instance_type and (
-        offer.zone == other.zone or offer.zone is None or other.zone is None
-    )
