@@ -7,10 +7,13 @@ import contextlib
 import gc
 import importlib
 import os
+import re
 import shutil
 import signal
 import tempfile
 from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -40,6 +43,26 @@ for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", 
     os.environ.pop(name, None)
 
 
+@cache
+def _slow_words(root: Path) -> re.Pattern[str]:
+    """Return what a file with slow tests has: their mark, or a module of support from whose classes it derives them."""
+    support = (root / "tests" / "support").rglob("*.py")
+    suites = [path.stem for path in support if "mark.slow" in path.read_text(encoding="utf-8")]
+    return re.compile("|".join(("mark\\.slow", *(rf"\b{name}\b" for name in suites))))
+
+
+def _has_none_asked_for(path: Path, config: pytest.Config) -> bool:
+    """Return whether only slow tests are asked for, and the file has none."""
+    if config.option.markexpr != "slow" or not path.match("test_*.py"):
+        return False
+    return _slow_words(config.rootpath).search(path.read_text(encoding="utf-8")) is None
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out files without a test that is asked for: each worker would import all that they test."""
+    return True if _has_none_asked_for(collection_path, config) else None
+
+
 def _import_share(session: pytest.Session) -> None:
     """Import this worker's share of all test modules, so that no two workers rewrite the asserts of one file.
 
@@ -49,7 +72,10 @@ def _import_share(session: pytest.Session) -> None:
     if session.config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
         return
     root = session.config.rootpath
-    for path in sorted((root / "tests").rglob("test_*.py"))[int(worker.removeprefix("gw")) :: count]:
+    wanted = [
+        path for path in sorted((root / "tests").rglob("test_*.py")) if not _has_none_asked_for(path, session.config)
+    ]
+    for path in wanted[int(worker.removeprefix("gw")) :: count]:
         # What cannot be imported, or skips itself, is told when it is collected.
         with contextlib.suppress(Exception, pytest.skip.Exception):
             importlib.import_module(".".join(path.relative_to(root).with_suffix("").parts))
