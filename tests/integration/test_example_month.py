@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 from decimal import ROUND_HALF_EVEN, Decimal
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,9 @@ def stepfare(place: Path, words: str) -> str:
     return done.stdout
 
 
+@cache
 def asked(place: Path, words: str) -> Any:
+    """What a command answers, which changes nothing there: several tests look at one answer."""
     return json.loads(stepfare(place, f"{words} {WHEN} -o json"))
 
 
