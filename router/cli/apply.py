@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,6 +16,7 @@ from router.cli.approval_rules import find_known_plan, load_binding_rules
 from router.cli.completion import complete_books
 from router.cli.console import CommandError, ExitCode
 from router.cli.options import parse_usd_option
+from router.cli.output_options import TableFormat, TableOutput
 from router.cli.site_options import (
     CLOUDS_HELP,
     DEPLOY_HELP,
@@ -41,13 +41,6 @@ if TYPE_CHECKING:
     from router.jobs.spec import Job
     from router.ledger.entry import LedgerEntry
     from router.planning.document.plan import Plan
-
-
-class ApplyFormat(StrEnum):
-    """Output format of the results."""
-
-    TABLE = "table"
-    JSON = "json"
 
 
 def apply(
@@ -88,7 +81,7 @@ def apply(
     wait: Annotated[str, typer.Option(metavar="DURATION", help=WAIT_HELP)] = "5m",
     deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
     clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
-    output: Annotated[ApplyFormat, typer.Option("--output", "-o", help="Format.")] = ApplyFormat.TABLE,
+    output: TableOutput = TableFormat.TABLE,
 ) -> ExitCode:
     """Provision the machines that a plan orders, whole gangs only, and start the jobs on them.
 
@@ -155,7 +148,7 @@ def apply(
             console.note("not applied")
             return ExitCode.OVER_BUDGET
         outcomes = work.carry_out(accepted, guard, lock, follow=follow)
-        if output is ApplyFormat.JSON:
+        if output is TableFormat.JSON:
             console.out(outcomes_json(site, outcomes))
         else:
             console.out(outcomes_table(site, outcomes, console.screen()))

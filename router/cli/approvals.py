@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -11,17 +10,11 @@ import typer
 
 from router.cli import console
 from router.cli.console import CommandError, ExitCode
+from router.cli.output_options import TextFormat, TextOutput
 from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, acting_user, open_state_store
 from router.render.tables import format_timestamp
 
 SCHEMA_VERSION = 1
-
-
-class RulesFormat(StrEnum):
-    """Output format of the rules."""
-
-    TEXT = "text"
-    JSON = "json"
 
 
 def set_rules(
@@ -59,7 +52,7 @@ def set_rules(
 def show(
     deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
     clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
-    output: Annotated[RulesFormat, typer.Option("--output", "-o", help="Format.")] = RulesFormat.TEXT,
+    output: TextOutput = TextFormat.TEXT,
 ) -> ExitCode:
     """Show the rules of approvals that hold, with who set them and when.
 
@@ -72,7 +65,7 @@ def show(
     with open_state_store(deploy, clouds, makes=False) as (opened, store):
         held, rules = state_rules(store), approval_rules(opened, store)
     fields = None if rules is None else rules.model_dump(mode="json", exclude_defaults=True)
-    if output is RulesFormat.JSON:
+    if output is TextFormat.JSON:
         who, at = (None, None) if held is None else (held.who, held.at.isoformat())
         content = {"schema_version": SCHEMA_VERSION, "rules": fields, "set_by": who, "set_at": at}
         console.out(json.dumps(content, indent=2))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,6 +10,7 @@ import typer
 
 from router.cli import console
 from router.cli.console import CommandError, ExitCode
+from router.cli.output_options import TableFormat, TableOutput
 from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, acting_user, open_state_store
 from router.render.record_table import RecordTable, TableColumn
 from router.render.tables import format_timestamp, format_usd
@@ -19,17 +19,10 @@ if TYPE_CHECKING:
     from router.state.records import AuditEntry
 
 
-class AuditFormat(StrEnum):
-    """Output format of the audit log."""
-
-    TABLE = "table"
-    JSON = "json"
-
-
 def audit(
     deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
     clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
-    output: Annotated[AuditFormat, typer.Option("--output", "-o", help="Format.")] = AuditFormat.TABLE,
+    output: TableOutput = TableFormat.TABLE,
 ) -> ExitCode:
     """Print the audit log: who did what, with how much money at risk.
 
@@ -48,7 +41,7 @@ def audit(
 
     with open_state_store(deploy, clouds, makes=False) as (opened, store):
         trail = read_audit_log(QueryContext(opened, store, chosen_clock(), local_operator(acting_user())))
-        if output is AuditFormat.JSON:
+        if output is TableFormat.JSON:
             console.out(json.dumps(audit_content(trail), indent=2))
         else:
             text = _entry_table().text(trail.entries, console.screen())

@@ -15,6 +15,7 @@ from pricing.problems import InvalidInputError, Problem
 from router.cli import console
 from router.cli.completion import complete_books
 from router.cli.options import option_error, parse_duration_option, parse_now
+from router.cli.output_options import TableFormat, TableOutput
 
 if TYPE_CHECKING:
     from router.app.backtest_cells import BacktestJob
@@ -129,13 +130,6 @@ PROBING_POLICIES = ("greedy", "up-s", "lindy", "skynomad")
 _MOST_BLOCKS = 100
 
 
-class BacktestFormat(StrEnum):
-    """Output format of the scores."""
-
-    TABLE = "table"
-    JSON = "json"
-
-
 class MissingTicksOption(StrEnum):
     """Treatment of a tick without an observation."""
 
@@ -209,7 +203,7 @@ def backtest(
     processes: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Parallel processes. Default: all cores.")
     ] = None,
-    output: Annotated[BacktestFormat, typer.Option("--output", "-o", help="Format.")] = BacktestFormat.TABLE,
+    output: TableOutput = TableFormat.TABLE,
     csv: Annotated[
         Path | None, typer.Option("--csv", metavar="FILE", help="Write one row per window and policy.")
     ] = None,
@@ -300,5 +294,5 @@ def backtest(
             runs = follow_window(example, windows, names, paid=probes)
         write_output_file(html, backtest_page.page(scored, windows, example, runs).encode())
     screen = console.screen()
-    as_json = output is BacktestFormat.JSON
+    as_json = output is TableFormat.JSON
     console.out(backtest_text.as_json(scored, windows) if as_json else backtest_text.table(scored, windows, screen))

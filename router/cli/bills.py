@@ -8,7 +8,6 @@ import sys
 from collections.abc import Iterator
 from datetime import datetime
 from decimal import Decimal
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,6 +18,7 @@ from pricing.units import format_count
 from router.cli import console
 from router.cli.console import ExitCode
 from router.cli.options import parse_now
+from router.cli.output_options import TableFormat, TableOutput
 from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, acting_user, open_state_store
 from router.showback.bills import DeliveryKind
 
@@ -33,19 +33,9 @@ if TYPE_CHECKING:
 SCHEMA_VERSION = 1
 
 
-class BillFormat(StrEnum):
-    """Output format of bills."""
-
-    TABLE = "table"
-    JSON = "json"
-
-
-Output = Annotated[BillFormat, typer.Option("--output", "-o", help="Format.")]
-
-
 def list_bills(
     everything: Annotated[bool, typer.Option("--all", help="Include bills that were replaced or removed.")] = False,
-    output: Output = BillFormat.TABLE,
+    output: TableOutput = TableFormat.TABLE,
 ) -> None:
     """List the imported bills that are in force, the oldest import first, one line per currency.
 
@@ -62,7 +52,7 @@ def list_bills(
     standings = [each for each in store.bills() if everything or each.stands]
     if not everything:
         _note_removed(store)
-    if output is BillFormat.JSON:
+    if output is TableFormat.JSON:
         records = [as_record(each) for each in standings]
         text = {"schema_version": SCHEMA_VERSION, "folder": str(store.folder), "bills": records}
         console.out(json.dumps(text, indent=2))
@@ -84,7 +74,7 @@ def _note_removed(store: BillStore) -> None:
 
 def show(
     identity: Annotated[str, typer.Argument(metavar="ID", help="ID as `bills list` shows it; four digits or more.")],
-    output: Output = BillFormat.TABLE,
+    output: TableOutput = TableFormat.TABLE,
 ) -> None:
     """Show one bill: its exact sums, its files, what those lack, and whether its rows are unchanged.
 
@@ -103,7 +93,7 @@ def show(
     store = BillStore(bills_folder())
     standing = store.find(identity)
     bill, delivery, whole = standing.bill, standing.delivery, store.whole(standing)
-    if output is BillFormat.JSON:
+    if output is TableFormat.JSON:
         record = {
             "schema_version": SCHEMA_VERSION,
             **as_record(standing),
@@ -216,7 +206,7 @@ def duplicates(
         bool | None, typer.Option("--permit/--refuse", help="Accept charges that occur twice, or refuse them again.")
     ] = None,
     reason: Annotated[str, typer.Option(metavar="TEXT", help="Reason, for the audit log.")] = "",
-    output: Output = BillFormat.TABLE,
+    output: TableOutput = TableFormat.TABLE,
     deploy: DeployFile = None,
     clouds: CloudsFile = None,
     now: Now = None,
@@ -254,7 +244,7 @@ def duplicates(
         console.note(f"charges that occur twice are {'accepted' if rule.allowed else 'refused'} for {issuer!r}")
         return
     shared = find_shared_charges({}, {bills.path(each): each.bill for each in bills.standing()})
-    if output is BillFormat.JSON:
+    if output is TableFormat.JSON:
         record = {
             "schema_version": SCHEMA_VERSION,
             "shared": [
@@ -369,7 +359,7 @@ def import_files(
         DeliveryKind | None,
         typer.Option("--as", help="A further part of the bill in force, or a version that replaces it."),
     ] = None,
-    output: Annotated[BillFormat, typer.Option("--output", "-o", help="Format.")] = BillFormat.TABLE,
+    output: TableOutput = TableFormat.TABLE,
     now: Annotated[str | None, typer.Option(metavar="TIME", help="Time of the import (ISO, with zone).")] = None,
     deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
     clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
@@ -409,7 +399,7 @@ def import_files(
     standings = [each for each in all_bills if each.bill.id in imported.delivery.concerned]
     changed = [each for each in standings if imported.new and each.bill.id not in imported.delivery.same]
     falls = list(_find_falls(changed, all_bills))
-    if output is BillFormat.JSON:
+    if output is TableFormat.JSON:
         record = {
             "schema_version": SCHEMA_VERSION,
             "new": imported.new,
@@ -438,7 +428,7 @@ def import_files(
         _warn(before, bill, fallen)
     if imported.new:
         correct_closed_months(deploy, clouds)
-    if imported.new and output is BillFormat.TABLE:
+    if imported.new and output is TableFormat.TABLE:
         console.note(f"stored in {store.folder}")
 
 

@@ -18,8 +18,9 @@ from pricing.units import format_count
 from router.cli import console
 from router.cli.bills import report_corrections
 from router.cli.console import ExitCode
-from router.cli.ledger_options import LedgerFormat, parse_month
+from router.cli.ledger_options import parse_month
 from router.cli.options import option_error, parse_as_of, parse_now
+from router.cli.output_options import ListFormat, ListOutput
 from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, open_state_store
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def reconcile(
     deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
     clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
     now: Annotated[str | None, typer.Option(metavar="TIME", help="Time of the report (ISO, with zone).")] = None,
-    output: Annotated[LedgerFormat, typer.Option("--output", "-o", help="Format.")] = LedgerFormat.TABLE,
+    output: ListOutput = ListFormat.TABLE,
     out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write to a file.")] = None,
 ) -> ExitCode:
     """Reconcile the imported bills with planned and metered costs.
@@ -103,9 +104,9 @@ def reconcile(
         console.note(
             f"missing: {format_count(result.archived, 'entry', 'entries')}, archived before they were read", "warning"
         )
-    if output is LedgerFormat.JSON:
+    if output is ListFormat.JSON:
         console.write(text.as_json(view), out)
-    elif output is LedgerFormat.CSV:
+    elif output is ListFormat.CSV:
         console.write(text.as_csv(view), out)
     else:
         console.write(text.as_table(view, max_rows, console.screen(file=out)), out)

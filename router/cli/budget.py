@@ -13,8 +13,9 @@ from pricing.problems import InvalidInputError
 from router.cli import console
 from router.cli.bills import report_corrections
 from router.cli.console import CommandError, ExitCode
-from router.cli.ledger_options import LedgerFormat, parse_month, translate_closed_books
+from router.cli.ledger_options import parse_month, translate_closed_books
 from router.cli.options import parse_as_of, parse_now, parse_usd_option
+from router.cli.output_options import ListFormat, ListOutput
 from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, acting_user, open_state_store
 from router.render.bills_text import escape_unprintable
 from router.render.record_table import RecordTable, TableColumn
@@ -74,7 +75,7 @@ def list_budgets(
     deploy: DeployFile = None,
     clouds: CloudsFile = None,
     now: Now = None,
-    output: Annotated[LedgerFormat, typer.Option("--output", "-o", help="Format.")] = LedgerFormat.TABLE,
+    output: ListOutput = ListFormat.TABLE,
 ) -> ExitCode:
     """List the budgets of a month and what was spent of each, as `showback` counts it.
 
@@ -128,12 +129,12 @@ def _context(opened: AppSettings, store: StateStore, moment: datetime) -> QueryC
 
 
 def note_counted_costs(
-    output: LedgerFormat, period: Month, moment: datetime, basis: BudgetBasisOption, far: MonthBudgets
+    output: ListFormat, period: Month, moment: datetime, basis: BudgetBasisOption, far: MonthBudgets
 ) -> None:
     """Note which costs the budgets count and which currencies they leave out."""
     from router.showback.report.values import CellKind, short_text
 
-    if output is LedgerFormat.TABLE:
+    if output is ListFormat.TABLE:
         console.note(
             f"{period} as of {format_timestamp(moment)}, {basis.value} cost in USD: "
             f"invoiced where a bill stands, metered elsewhere"
@@ -321,7 +322,7 @@ def check(
     deploy: DeployFile = None,
     clouds: CloudsFile = None,
     now: Now = None,
-    output: Annotated[LedgerFormat, typer.Option("--output", "-o", help="Format.")] = LedgerFormat.TABLE,
+    output: ListOutput = ListFormat.TABLE,
 ) -> ExitCode:
     """Check how much of each budget is spent and what the month is likely to cost.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import textwrap
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,6 +18,7 @@ from router.cli import console
 from router.cli.console import ExitCode
 from router.cli.offer_options import CloudOption
 from router.cli.options import parse_duration_option, parse_now
+from router.cli.output_options import TableFormat, TableOutput
 from router.render.tables import WIDTH, format_timestamp, wrap_text
 
 SCHEMA_VERSION = 1
@@ -27,18 +27,11 @@ _CLOCK_WARNING_S = 150.0
 _INDENT = 12
 
 
-class DoctorFormat(StrEnum):
-    """Output format of the findings."""
-
-    TABLE = "table"
-    JSON = "json"
-
-
 def doctor(
     cloud: CloudOption = None,
     clouds: Annotated[Path | None, typer.Option(metavar="FILE", help="The clouds file.")] = None,
     time_limit: Annotated[str, typer.Option(metavar="DURATION", help="Time limit.")] = "30s",
-    output: Annotated[DoctorFormat, typer.Option("--output", "-o", help="Format.")] = DoctorFormat.TABLE,
+    output: TableOutput = TableFormat.TABLE,
 ) -> ExitCode:
     """Check identity and permissions in each cloud, without changing anything or showing secrets.
 
@@ -66,7 +59,7 @@ def doctor(
     with console.progress(f"asking {format_count(len(asked), 'cloud')}"):
         found = diagnose_clouds(tuple(asked), loaded, load_all_tables(store), now, limit.total_seconds())
     counts = {name: sum(o.cloud == name for b in (book, sandbox) for o in b.offers) for name in asked}
-    if output is DoctorFormat.JSON:
+    if output is TableFormat.JSON:
         console.out(as_json(found, asked, counts))
     else:
         folders = f"books in {store.folder}\nhistory in {history_folder()}\nclouds file {clouds or clouds_file()}\n"

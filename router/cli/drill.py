@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,6 +20,7 @@ from router.cli import console
 from router.cli.completion import complete_jobs
 from router.cli.console import CommandError, ExitCode
 from router.cli.options import chosen_clock, parse_duration_option, wall_clock
+from router.cli.output_options import TextFormat, TextOutput
 from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, acting_user, interrupt_on_sigterm, open_state_store
 
 if TYPE_CHECKING:
@@ -38,13 +38,6 @@ _PAUSE_S = 0.1
 
 
 _MARK_BYTES = 4
-
-
-class DrillFormat(StrEnum):
-    """Output format of the drills."""
-
-    TEXT = "text"
-    JSON = "json"
 
 
 @dataclass
@@ -113,7 +106,7 @@ class DrillSession:
             self.interrupted = True
             console.note("\ninterrupted")
 
-    def end(self, drill: str, output: DrillFormat, **more: object) -> ExitCode:
+    def end(self, drill: str, output: TextFormat, **more: object) -> ExitCode:
         """Print the results if JSON was asked for, and return the exit code."""
         from router.controller.drills import DrillOutcome
 
@@ -125,7 +118,7 @@ class DrillSession:
             **more,
             "machines": [_row(one) for one in self.done],
         }
-        if output is DrillFormat.JSON:
+        if output is TextFormat.JSON:
             console.out(json.dumps(document, indent=2))
         if self.interrupted:
             return ExitCode.INTERRUPTED
@@ -210,16 +203,13 @@ DeployFile = Annotated[Path | None, typer.Option("--deploy", metavar="FILE", hel
 CloudsFile = Annotated[Path | None, typer.Option("--clouds", metavar="FILE", help=CLOUDS_HELP)]
 
 
-Output = Annotated[DrillFormat, typer.Option("--output", "-o", help="Format.")]
-
-
 def kill_node(
     job_or_attempt: JobOrAttempt,
     rank: Ranks = None,
     everything: Everything = False,
     deploy: DeployFile = None,
     clouds: CloudsFile = None,
-    output: Output = DrillFormat.TEXT,
+    output: TextOutput = TextFormat.TEXT,
 ) -> ExitCode:
     """Switch a machine off without notice, as when it breaks. Sandbox only.
 
@@ -253,7 +243,7 @@ def notice(
     ] = False,
     deploy: DeployFile = None,
     clouds: CloudsFile = None,
-    output: Output = DrillFormat.TEXT,
+    output: TextOutput = TextFormat.TEXT,
 ) -> ExitCode:
     """Send a machine an interruption notice, as a cloud does with spot machines, and preempt it afterwards.
 
@@ -298,7 +288,7 @@ def zone_down(
     ] = None,
     deploy: DeployFile = None,
     clouds: CloudsFile = None,
-    output: Output = DrillFormat.TEXT,
+    output: TextOutput = TextFormat.TEXT,
 ) -> ExitCode:
     """Close a zone or a region: all machines there are preempted, and none can be obtained. Sandbox only.
 
@@ -348,7 +338,7 @@ def zone_up(
     ] = None,
     deploy: DeployFile = None,
     clouds: CloudsFile = None,
-    output: Output = DrillFormat.TEXT,
+    output: TextOutput = TextFormat.TEXT,
 ) -> ExitCode:
     """Open zones and regions that `drill zone-down` closed.
 
@@ -380,7 +370,7 @@ def slow_node(
     ] = 3.0,
     deploy: DeployFile = None,
     clouds: CloudsFile = None,
-    output: Output = DrillFormat.TEXT,
+    output: TextOutput = TextFormat.TEXT,
 ) -> ExitCode:
     """Slow down the training on a machine by pausing and resuming it in turns. Sandbox only.
 

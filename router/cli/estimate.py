@@ -13,21 +13,13 @@ from pricing.problems import InvalidInputError
 from router.cli import console
 from router.cli.console import ExitCode
 from router.cli.options import parse_now
+from router.cli.output_options import WideListFormat, WideListOutput
 from router.cli.planning_options import AdvisoryOption, BookOption, LearnedOption
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from router.planning.estimate.gang_estimates import JobEstimate
-
-
-class EstimateFormat(StrEnum):
-    """Output format of an estimate."""
-
-    TABLE = "table"
-    WIDE = "wide"
-    JSON = "json"
-    CSV = "csv"
 
 
 class EstimateMarket(StrEnum):
@@ -77,7 +69,7 @@ def estimate(
     learned: LearnedOption = None,
     advisory: AdvisoryOption = False,
     now: Annotated[str | None, typer.Option(metavar="TIME", help="Present moment (ISO, with zone).")] = None,
-    output: Annotated[EstimateFormat, typer.Option("--output", "-o", help="Format.")] = EstimateFormat.TABLE,
+    output: WideListOutput = WideListFormat.TABLE,
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write to this file instead of standard output.")
     ] = None,
@@ -103,7 +95,7 @@ def estimate(
     from router.app.estimate import EstimateQuestion, estimate_job, parse_gangs
     from router.cli.site_options import report_experience, run_reader
 
-    if launcher is not None and output is EstimateFormat.CSV:
+    if launcher is not None and output is WideListFormat.CSV:
         raise InvalidInputError.single(
             "flags are not printed beside csv", field="--launcher", remedy="choose another -o; json has all of them"
         )
@@ -135,18 +127,18 @@ def estimate(
 
 
 def _text(
-    answer: JobEstimate, moment: datetime, output: EstimateFormat, launcher: LauncherName | None, out: Path | None
+    answer: JobEstimate, moment: datetime, output: WideListFormat, launcher: LauncherName | None, out: Path | None
 ) -> str:
     """Return the estimate in the format asked for, with flags of the launcher below tables."""
-    if output is EstimateFormat.JSON:
+    if output is WideListFormat.JSON:
         from router.planning.estimate.estimate_json import estimate_to_json
 
         return estimate_to_json(answer, moment)
     from router.render import estimate_text
 
-    if output is EstimateFormat.CSV:
+    if output is WideListFormat.CSV:
         return estimate_text.as_csv(answer)
-    form = estimate_text.wide if output is EstimateFormat.WIDE else estimate_text.table
+    form = estimate_text.wide if output is WideListFormat.WIDE else estimate_text.table
     text = form(answer, console.screen(file=out))
     if launcher is None or answer.best is None:
         return text

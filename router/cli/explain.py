@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from datetime import timedelta
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,19 +15,13 @@ from pricing.problems import InvalidInputError
 from router.cli import console
 from router.cli.completion import complete_books, complete_paths, complete_plan_jobs
 from router.cli.options import parse_length_option
+from router.cli.output_options import TableFormat, TableOutput
 
 if TYPE_CHECKING:
     from router.planning.document.plan import Plan
     from router.planning.planner import PlanRequest
     from router.planning.what_if.constraint_prices import ConstraintPrice
     from router.planning.what_if.gang_worth import GangWorth
-
-
-class ExplainFormat(StrEnum):
-    """Output format of an explanation."""
-
-    TABLE = "table"
-    JSON = "json"
 
 
 def explain(
@@ -51,7 +44,7 @@ def explain(
     ] = "latest",
     slot: Annotated[str, typer.Option(metavar="DURATION", help="Slot of the plan, beside --jobs.")] = "1h",
     time_limit: Annotated[str, typer.Option(metavar="DURATION", help="Time limit of each plan, beside --jobs.")] = "3m",
-    output: Annotated[ExplainFormat, typer.Option("--output", "-o", help="Format.")] = ExplainFormat.TABLE,
+    output: TableOutput = TableFormat.TABLE,
 ) -> None:
     """Explain where jobs are placed and why, the runner-up, the rejected offers, and what rules and changes are worth.
 
@@ -82,7 +75,7 @@ def explain(
     request = _request_of_files(plan, job, jobs, limits, book, slot, time_limit)
     prices = None if request is None or job is None else _constraint_prices(request, job)
     worth, unknown = (None, "") if job is None else _gang_worth(plan, job, request, book)
-    if output is ExplainFormat.JSON:
+    if output is TableFormat.JSON:
         content = plan_content(plan)
         chosen = [j for j in content["jobs"] if job in (None, j["job"])]
         left_out = [u for u in content["unplaced"] if job in (None, u["job"])]

@@ -13,10 +13,10 @@ import typer
 from pricing.problems import InvalidInputError
 from pricing.units import format_count
 from router.cli import console
-from router.cli.bills import BillFormat
 from router.cli.console import CommandError, ExitCode
-from router.cli.ledger_options import LedgerFormat, parse_month, translate_closed_books
+from router.cli.ledger_options import parse_month, translate_closed_books
 from router.cli.offer_options import DEFAULT_ROWS, count_rows
+from router.cli.output_options import ListFormat, ListOutput, TableFormat, TableOutput
 from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, acting_user, open_state_store
 from router.render.record_table import RecordTable, TableColumn
 from router.render.tables import format_usd
@@ -84,7 +84,7 @@ def list_entries(
     ] = None,
     deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
     clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
-    output: Annotated[LedgerFormat, typer.Option("--output", "-o", help="Format.")] = LedgerFormat.TABLE,
+    output: ListOutput = ListFormat.TABLE,
 ) -> ExitCode:
     """List the entries of the ledger: planned, metered and added by hand.
 
@@ -105,7 +105,7 @@ def list_entries(
         raise option_error("--kind", ValueError(f"{kind!r} is none of {', '.join(LedgerEntryKind)}")) from None
     with open_state_store(deploy, clouds, makes=False) as (_, store):
         entries = store.ledger.entries(period=period, kind=wanted, team=team, job=job)
-    count = count_rows(limit, machine_readable=output is not LedgerFormat.TABLE)
+    count = count_rows(limit, machine_readable=output is not ListFormat.TABLE)
     shown = entries[-count:] if count else entries
     rows: list[StoredEntry] = [(entry, dict(zip(NAMES, entry_values(entry), strict=True))) for entry in shown]
     console.print_table(output, "entries", _entry_table(NAMES), rows, "no entries")
@@ -160,7 +160,7 @@ def check(
     max_findings: Annotated[
         int, typer.Option("--most", min=1, metavar="N", help="Findings to show per rule and column.")
     ] = 20,
-    output: Annotated[BillFormat, typer.Option("--output", "-o", help="Format.")] = BillFormat.TABLE,
+    output: TableOutput = TableFormat.TABLE,
 ) -> ExitCode:
     """Validate a FOCUS Cost and Usage file against the rules of FOCUS and of the ledger.
 
@@ -177,7 +177,7 @@ def check(
     closed_until = None if closed_through is None else _after(closed_through)
     with console.progress("reading"):
         checked = check_file(file, closed_until, keep=max_findings)
-    console.out(_as_json(checked) if output is BillFormat.JSON else _as_text(checked, str(file)))
+    console.out(_as_json(checked) if output is TableFormat.JSON else _as_text(checked, str(file)))
     return ExitCode.FAILURE if checked.total else ExitCode.OK
 
 

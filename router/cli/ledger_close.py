@@ -16,8 +16,9 @@ from router.cli import console
 from router.cli.bills import report_corrections
 from router.cli.budget import Basis, BudgetBasisOption
 from router.cli.console import CommandError, ExitCode
-from router.cli.ledger_options import LedgerFormat, parse_month
+from router.cli.ledger_options import parse_month
 from router.cli.options import parse_as_of, parse_now
+from router.cli.output_options import ListFormat, ListOutput
 from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, acting_user, open_state_store
 from router.render.record_table import RecordTable, TableColumn
 
@@ -89,7 +90,7 @@ def periods(
     ] = None,
     deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
     clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
-    output: Annotated[LedgerFormat, typer.Option("--output", "-o", help="Format.")] = LedgerFormat.TABLE,
+    output: ListOutput = ListFormat.TABLE,
 ) -> ExitCode:
     """List the months of the books: closed or open, by whom and when, and their sums.
 
@@ -108,7 +109,7 @@ def periods(
         state = "closed" if last is not None and month <= last else "open"
         rows.append(_Period(month, state, closings.get(month), books))
         _note_gaps(month, books)
-    if rows and output is LedgerFormat.TABLE:
+    if rows and output is ListFormat.TABLE:
         console.note(f"spent: {basis.value} cost in USD, invoiced where a bill stands, metered elsewhere")
     console.print_table(output, "periods", _period_table(basis), rows, "the ledger is empty")
     return ExitCode.OK

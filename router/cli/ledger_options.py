@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from router.cli.console import CommandError
@@ -12,14 +11,6 @@ from router.cli.options import option_error
 
 if TYPE_CHECKING:
     from router.ledger.month import Month
-
-
-class LedgerFormat(StrEnum):
-    """Output format of lists."""
-
-    TABLE = "table"
-    JSON = "json"
-    CSV = "csv"
 
 
 def parse_month(option: str, text: str) -> Month:

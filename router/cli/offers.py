@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -21,19 +20,11 @@ from router.cli.offer_options import (
     count_rows,
 )
 from router.cli.options import parse_duration_option, parse_now
+from router.cli.output_options import WideListFormat, WideListOutput
 from router.cli.planning_options import BookOption
 from router.prices.books import load_book
 from router.render import offers_text
 from router.render.offers_text import OfferFilters, OfferSortKey
-
-
-class OffersFormat(StrEnum):
-    """Output format of offers."""
-
-    TABLE = "table"
-    WIDE = "wide"
-    JSON = "json"
-    CSV = "csv"
 
 
 def offers(
@@ -56,7 +47,7 @@ def offers(
     now: Annotated[
         str | None, typer.Option(metavar="TIME", help="Moment from which ages are counted (ISO, with zone).")
     ] = None,
-    output: Annotated[OffersFormat, typer.Option("--output", "-o", help="Format.")] = OffersFormat.TABLE,
+    output: WideListOutput = WideListFormat.TABLE,
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write to this file instead of standard output.")
     ] = None,
@@ -79,7 +70,7 @@ def offers(
         max_age=parse_duration_option("--max-age", max_age),
     )
     source = load_book(book)
-    machine_readable = output in {OffersFormat.JSON, OffersFormat.CSV}
+    machine_readable = output in {WideListFormat.JSON, WideListFormat.CSV}
     rows = count_rows(limit, machine_readable=machine_readable)
     selected = list_offers(source, filters, sort, moment.date(), rows, prefix="--")
     shown = selected.rows
@@ -91,9 +82,9 @@ def offers(
         console.note(f"{len(shown)} of {selected.matching} offers; --limit 0 shows all")
     if shown or machine_readable:
         writers = {
-            OffersFormat.TABLE: lambda: offers_text.table(shown, console.screen(file=out)),
-            OffersFormat.WIDE: lambda: offers_text.wide(shown, console.screen(file=out)),
-            OffersFormat.JSON: lambda: offers_text.as_json(shown, source, moment),
-            OffersFormat.CSV: lambda: offers_text.as_csv(shown),
+            WideListFormat.TABLE: lambda: offers_text.table(shown, console.screen(file=out)),
+            WideListFormat.WIDE: lambda: offers_text.wide(shown, console.screen(file=out)),
+            WideListFormat.JSON: lambda: offers_text.as_json(shown, source, moment),
+            WideListFormat.CSV: lambda: offers_text.as_csv(shown),
         }
         console.write(writers[output](), out)

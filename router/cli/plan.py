@@ -20,6 +20,7 @@ from router.cli import console
 from router.cli.completion import complete_plan_words
 from router.cli.earlier_plan import AgainstOption, changes_since, check_against
 from router.cli.options import option_error, parse_duration_option, parse_length_option, parse_now, parse_usd_option
+from router.cli.output_options import OUTPUT
 from router.cli.planning_options import (
     AdvisoryOption,
     BookOption,
@@ -95,7 +96,7 @@ def plan(
         str | None,
         typer.Option(metavar="USD", help="Move a job of that plan for this saving (default: $1, or 1 % if more)."),
     ] = None,
-    output: Annotated[PlanFormat, typer.Option("--output", "-o", help="Format.")] = PlanFormat.TABLE,
+    output: Annotated[PlanFormat, OUTPUT] = PlanFormat.TABLE,
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the plan (JSON) to this file too.")] = None,
     html: HtmlFile = None,
     against: AgainstOption = None,
@@ -284,7 +285,7 @@ def _write_metrics(plan: Plan, timings: Timings, began: float, metrics: Path | N
 
 def show(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A plan (JSON).")],
-    output: Annotated[PlanFormat, typer.Option("--output", "-o", help="Format.")] = PlanFormat.TABLE,
+    output: Annotated[PlanFormat, OUTPUT] = PlanFormat.TABLE,
     html: HtmlFile = None,
     against: AgainstOption = None,
     team: Annotated[list[str] | None, typer.Option(help="Show only the jobs of this team; may be repeated.")] = None,

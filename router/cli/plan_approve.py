@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,6 +12,7 @@ from pricing.problems import InvalidInputError
 from router.cli import console
 from router.cli.approval_rules import find_known_plan, load_binding_rules
 from router.cli.console import CommandError, ExitCode
+from router.cli.output_options import TableFormat, TableOutput
 from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, acting_user, open_state_store
 from router.render.record_table import RecordTable, TableColumn, field_columns
 from router.render.tables import format_timestamp, format_usd
@@ -22,13 +22,6 @@ if TYPE_CHECKING:
     from router.app.queries.context import QueryContext
     from router.controller.accept.approval import ApprovalRules
     from router.planning.document.plan import Plan
-
-
-class ApprovalFormat(StrEnum):
-    """Output format of the approvals."""
-
-    TABLE = "table"
-    JSON = "json"
 
 
 def approve(
@@ -41,7 +34,7 @@ def approve(
     list_all: Annotated[bool, typer.Option("--list", help="List approvals, of this plan or of all.")] = False,
     deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
     clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
-    output: Annotated[ApprovalFormat, typer.Option("--output", "-o", help="Format.")] = ApprovalFormat.TABLE,
+    output: TableOutput = TableFormat.TABLE,
 ) -> ExitCode:
     """Record who approves a plan, with the money at risk, in the audit log.
 
@@ -116,7 +109,7 @@ def _revoke(context: QueryContext, plan: Plan, digest: str, name: str, note: str
     console.out(f"plan-{digest[:12]}: the approval by {name} is revoked")
 
 
-def _list(context: QueryContext, rules: ApprovalRules | None, digest: str, output: ApprovalFormat) -> None:
+def _list(context: QueryContext, rules: ApprovalRules | None, digest: str, output: TableFormat) -> None:
     """Print approvals with their state, of one plan or of all."""
     from router.app.queries.approvals import list_approvals
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from datetime import datetime
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,6 +16,7 @@ from router.cli import console
 from router.cli.completion import complete_books
 from router.cli.console import ExitCode
 from router.cli.options import parse_now, parse_usd_option
+from router.cli.output_options import TableFormat, TableOutput
 from router.controller.accept.guardrails import CostLimits, CurrentPrice, Refusal, RefusalReason
 from router.controller.orders import Order
 from router.planning.document.plan import Plan
@@ -28,13 +28,6 @@ if TYPE_CHECKING:
     from router.jobs.limits import Limits
 
 SCHEMA_VERSION = 1
-
-
-class PlanCheckFormat(StrEnum):
-    """Output format of the findings."""
-
-    TABLE = "table"
-    JSON = "json"
 
 
 def check(
@@ -57,7 +50,7 @@ def check(
     ] = None,
     approved_by: Annotated[str, typer.Option(metavar="WHO", help="Name of the approver.")] = "",
     now: Annotated[str | None, typer.Option(metavar="TIME", help="Moment of the check (ISO, with zone).")] = None,
-    output: Annotated[PlanCheckFormat, typer.Option("--output", "-o", help="Format.")] = PlanCheckFormat.TABLE,
+    output: TableOutput = TableFormat.TABLE,
 ) -> ExitCode:
     """Check whether a plan can still be applied: its age, current prices against its ceilings, and money at risk.
 
@@ -89,7 +82,7 @@ def check(
     found = find_refusals(plan, prices, guard, moment, at_risk=at_risk, book=prices_book, knows_limits=knows_limits)
     console.out(
         _json(plan, orders, prices, found, at_risk)
-        if output is PlanCheckFormat.JSON
+        if output is TableFormat.JSON
         else _text(plan, orders, prices, found, at_risk, moment)
     )
     return exit_code(found)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from datetime import date
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -16,6 +15,7 @@ from pricing.units import format_count
 from router.cli import console
 from router.cli.offer_options import CloudOption
 from router.cli.options import parse_now
+from router.cli.output_options import TableFormat, TableOutput
 from router.cli.site_options import acting_user
 from router.prices.books import SANDBOX, BookDiff, PriceChange, load_book
 from router.prices.bookstore import BookStore
@@ -31,15 +31,8 @@ if TYPE_CHECKING:
 SCHEMA_VERSION = 1
 
 
-class BookListFormat(StrEnum):
-    """Output format of the list of price books."""
-
-    TABLE = "table"
-    JSON = "json"
-
-
 def list_books(
-    output: Annotated[BookListFormat, typer.Option("--output", "-o", help="Format.")] = BookListFormat.TABLE,
+    output: TableOutput = TableFormat.TABLE,
 ) -> None:
     """List the stored price books, newest first; `*` marks the one that commands use.
 
@@ -56,7 +49,7 @@ def list_books(
     check_home()
     folder = books_folder()
     stored = list_stored(local_sources(acting_user()))
-    if output is BookListFormat.JSON:
+    if output is TableFormat.JSON:
         books = [book_record(row) for row in stored]
         console.out(json.dumps({"schema_version": SCHEMA_VERSION, "folder": str(folder), "books": books}, indent=2))
         return
@@ -108,19 +101,12 @@ T = TypeVar("T")
 DEFAULT_ROWS = 20
 
 
-class BookDiffFormat(StrEnum):
-    """Output format of a price diff."""
-
-    TABLE = "table"
-    JSON = "json"
-
-
 def diff(
     before: Annotated[str, typer.Argument(metavar="A", help="The older book.")],
     after: Annotated[str, typer.Argument(metavar="B", help="The newer book.")] = "latest",
     cloud: CloudOption = None,
     limit: Annotated[int, typer.Option(min=0, metavar="N", help="Rows to show of each kind; 0 is all.")] = DEFAULT_ROWS,
-    output: Annotated[BookDiffFormat, typer.Option("--output", "-o", help="Format.")] = BookDiffFormat.TABLE,
+    output: TableOutput = TableFormat.TABLE,
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write to this file.")] = None,
 ) -> None:
     """Compare two price books: the largest price changes first, then added and removed offers.
@@ -135,7 +121,7 @@ def diff(
 
     found = compare_books(load_book(before), load_book(after), cloud or (), local_sources(acting_user()))
     console.write(
-        as_json(found) if output is BookDiffFormat.JSON else diff_as_text(found, limit, console.screen(file=out)), out
+        as_json(found) if output is TableFormat.JSON else diff_as_text(found, limit, console.screen(file=out)), out
     )
 
 

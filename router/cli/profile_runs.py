@@ -14,8 +14,8 @@ from pricing.problems import InvalidInputError
 from router.cli import console
 from router.cli.completion import complete_books
 from router.cli.console import CommandError, ExitCode
-from router.cli.ledger_options import LedgerFormat
 from router.cli.options import parse_now
+from router.cli.output_options import ListFormat, ListOutput
 from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, acting_user, open_state_store
 from router.render.record_table import RecordTable, TableColumn
 from router.render.tables import format_timestamp
@@ -30,7 +30,6 @@ Book = Annotated[
 DeployFile = Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)]
 CloudsFile = Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)]
 Now = Annotated[str | None, typer.Option(metavar="TIME", help="Runs up to this moment (ISO, with zone).")]
-Format = Annotated[LedgerFormat, typer.Option("--output", "-o", help="Format.")]
 
 
 def list_runs(
@@ -38,7 +37,7 @@ def list_runs(
     deploy: DeployFile = None,
     clouds: CloudsFile = None,
     now: Now = None,
-    output: Format = LedgerFormat.TABLE,
+    output: ListOutput = ListFormat.TABLE,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="Write all runs (JSON) for --learned FILE.")
     ] = None,
@@ -74,7 +73,7 @@ def show(
     deploy: DeployFile = None,
     clouds: CloudsFile = None,
     now: Now = None,
-    output: Format = LedgerFormat.TABLE,
+    output: ListOutput = ListFormat.TABLE,
 ) -> ExitCode:
     """Show each run of a job, with its measured speed, or of a pool, with the hours it was held.
 

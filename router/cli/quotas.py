@@ -19,6 +19,7 @@ from router.cli import console
 from router.cli.console import ExitCode
 from router.cli.offer_options import CloudOption
 from router.cli.options import parse_duration_option, parse_now
+from router.cli.output_options import OUTPUT
 from router.render.record_table import RecordTable, TableColumn
 from router.render.tables import Screen, wrap_text
 
@@ -39,7 +40,7 @@ def quotas(
     clouds: Annotated[Path | None, typer.Option(metavar="FILE", help="The clouds file.")] = None,
     time_limit: Annotated[str, typer.Option(metavar="DURATION", help="Time limit.")] = "2m",
     now: Annotated[str | None, typer.Option(metavar="TIME", help="Date of the reading (ISO, with zone).")] = None,
-    output: Annotated[QuotasFormat, typer.Option("--output", "-o", help="Format.")] = QuotasFormat.TABLE,
+    output: Annotated[QuotasFormat, OUTPUT] = QuotasFormat.TABLE,
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write to this file.")] = None,
 ) -> ExitCode:
     """List the quotas of your accounts and the capacity they have reserved.

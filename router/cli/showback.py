@@ -17,6 +17,7 @@ from router.cli.bills import report_corrections
 from router.cli.console import ExitCode
 from router.cli.ledger_options import parse_month
 from router.cli.options import option_error, parse_as_of, parse_now
+from router.cli.output_options import OUTPUT
 from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, acting_user, open_state_store
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def showback(
     now: Annotated[
         str | None, typer.Option(metavar="TIME", help="Leave out records after this time (ISO, with zone).")
     ] = None,
-    output: Annotated[ShowbackFormat, typer.Option("--output", "-o", help="Format.")] = ShowbackFormat.TABLE,
+    output: Annotated[ShowbackFormat, OUTPUT] = ShowbackFormat.TABLE,
     out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write to this file.")] = None,
 ) -> ExitCode:
     """Report the costs of a month: planned, metered and invoiced, by team, project and job.

@@ -10,8 +10,8 @@ import typer
 
 from router.cli import console
 from router.cli.console import ExitCode
-from router.cli.ledger_options import LedgerFormat
 from router.cli.options import parse_length_option, parse_now
+from router.cli.output_options import ListFormat, ListOutput
 from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, open_state_store
 from router.render.record_table import RecordTable, TableColumn
 
@@ -24,7 +24,7 @@ def accuracy(
     deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
     clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
     now: Annotated[str | None, typer.Option(metavar="TIME", help="Time of the report (ISO, with zone).")] = None,
-    output: Annotated[LedgerFormat, typer.Option("--output", "-o", help="Format.")] = LedgerFormat.TABLE,
+    output: ListOutput = ListFormat.TABLE,
 ) -> ExitCode:
     """Compare steps an hour, dollars a step and interruptions that plans predicted with those that were measured.
 
@@ -47,7 +47,7 @@ def accuracy(
     left_out = _left_out(found)
     empty = f"no order that ended within {last} can be compared: {left_out}" if left_out else ""
     console.print_table(output, "accuracy", _ACCURACY, found.rows, empty or f"no order ended within {last}")
-    if left_out and (found.rows or output is not LedgerFormat.TABLE):
+    if left_out and (found.rows or output is not ListFormat.TABLE):
         console.note(f"not compared: {left_out}")
     return ExitCode.OK
 

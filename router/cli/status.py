@@ -13,6 +13,7 @@ import typer
 from router.cli import console
 from router.cli.completion import complete_plans
 from router.cli.console import CommandError, ExitCode
+from router.cli.output_options import OUTPUT
 from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, acting_user, open_state_store
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def status(
     watch: Annotated[bool, typer.Option("--watch", help="Refresh every second, until Ctrl-C.")] = False,
     deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
     clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
-    output: Annotated[StatusFormat, typer.Option("--output", "-o", help="Format.")] = StatusFormat.TABLE,
+    output: Annotated[StatusFormat, OUTPUT] = StatusFormat.TABLE,
 ) -> ExitCode:
     """Show gangs, their machines and attempts, and their cost so far, without asking any cloud.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -15,17 +14,11 @@ from providers.protocol import GangQuery, StockHint
 from router.cli import console
 from router.cli.console import ExitCode
 from router.cli.options import parse_duration_option, parse_now
+from router.cli.output_options import TableFormat, TableOutput
 from router.render.record_table import RecordTable, TableColumn, field_columns
 from router.render.tables import wrap_text
 
 SCHEMA_VERSION = 1
-
-
-class StockFormat(StrEnum):
-    """Output format of the hints."""
-
-    TABLE = "table"
-    JSON = "json"
 
 
 def stock(
@@ -36,7 +29,7 @@ def stock(
     clouds: Annotated[Path | None, typer.Option(metavar="FILE", help="The clouds file.")] = None,
     time_limit: Annotated[str, typer.Option(metavar="DURATION", help="Time limit.")] = "1m",
     now: Annotated[str | None, typer.Option(metavar="TIME", help="Date of the hints (ISO, with zone).")] = None,
-    output: Annotated[StockFormat, typer.Option("--output", "-o", help="Format.")] = StockFormat.TABLE,
+    output: TableOutput = TableFormat.TABLE,
 ) -> ExitCode:
     """Ask the clouds where a gang is likely to be available.
 
@@ -72,7 +65,7 @@ def stock(
     errors = [one for one in answers.values() if isinstance(one, ProviderError)]
     history.append(history_folder(), build_stock_points(hints, wanted, moment))
     AllowanceStore(allowances_folder()).add(moment, {}, hints)
-    console.out(_json(hints) if output is StockFormat.JSON else _text(hints, wanted))
+    console.out(_json(hints) if output is TableFormat.JSON else _text(hints, wanted))
     for error in errors:
         console.note(wrap_text(f"{error.cloud}: {error}"), "warning")
     return ExitCode.PARTIAL if errors else ExitCode.OK

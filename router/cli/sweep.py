@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +14,7 @@ from pricing.money import Usd
 from pricing.problems import InvalidInputError
 from router.cli import console
 from router.cli.console import ExitCode
+from router.cli.output_options import TableFormat, TableOutput
 from router.cli.site_options import (
     CLOUDS_HELP,
     DEPLOY_HELP,
@@ -32,13 +32,6 @@ if TYPE_CHECKING:
 SCHEMA_VERSION = 1
 
 
-class SweepFormat(StrEnum):
-    """Output format of the findings."""
-
-    TABLE = "table"
-    JSON = "json"
-
-
 def sweep(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Release the orphans instead of only listing them.")] = False,
     cloud: Annotated[
@@ -52,7 +45,7 @@ def sweep(
     wait: Annotated[str, typer.Option(metavar="DURATION", help=WAIT_HELP)] = "5m",
     deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
     clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
-    output: Annotated[SweepFormat, typer.Option("--output", "-o", help="Format.")] = SweepFormat.TABLE,
+    output: TableOutput = TableFormat.TABLE,
 ) -> ExitCode:
     """Find and delete orphaned resources.
 
@@ -79,7 +72,7 @@ def sweep(
         regions = {name: opened.clouds.settings(name).regions for name in chosen}
         if not yes:
             result = _look(site, chosen, regions, state)
-            console.out(_json(result, {}) if output is SweepFormat.JSON else _text(result, {}, cleaned=False))
+            console.out(_json(result, {}) if output is TableFormat.JSON else _text(result, {}, cleaned=False))
             return ExitCode.PARTIAL if result.gaps else ExitCode.OK
         with lock_provisioning(site, wait):
             # The lock keeps machines that another command is provisioning from being taken for orphans.
@@ -95,7 +88,7 @@ def sweep(
                     released=len(results),
                     **({"adopted": state} if state else {}),
                 )
-        console.out(_json(result, results) if output is SweepFormat.JSON else _text(result, results, cleaned=True))
+        console.out(_json(result, results) if output is TableFormat.JSON else _text(result, results, cleaned=True))
         return ExitCode.PARTIAL if result.gaps or any(results.values()) else ExitCode.OK
 
 

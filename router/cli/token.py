@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import unicodedata
 from datetime import timedelta
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,6 +16,7 @@ from router.cli import console
 from router.cli.approval_rules import require_administrator
 from router.cli.console import CommandError, ExitCode
 from router.cli.options import parse_length_option, wall_clock
+from router.cli.output_options import TableFormat, TableOutput
 from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, acting_user, open_state_store
 from router.jobs.fields import suggest
 from router.render.record_table import RecordTable, TableColumn
@@ -37,16 +37,6 @@ DeployFile = Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HEL
 CloudsFile = Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)]
 
 
-class TokenFormat(StrEnum):
-    """Output format of tokens."""
-
-    TABLE = "table"
-    JSON = "json"
-
-
-Output = Annotated[TokenFormat, typer.Option("--output", "-o", help="Format.")]
-
-
 def make(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Who uses it, as the audit log will say.")],
     grant: Annotated[
@@ -64,7 +54,7 @@ def make(
     note: Annotated[str, typer.Option(metavar="TEXT", help="Remark for whoever lists tokens.")] = "",
     deploy: DeployFile = None,
     clouds: CloudsFile = None,
-    output: Output = TokenFormat.TABLE,
+    output: TableOutput = TableFormat.TABLE,
 ) -> ExitCode:
     """Make a token and print it: the only time that it can be read. The state keeps its hash.
 
@@ -90,7 +80,7 @@ def make(
         details = {key: shown[key] for key in ("id", "name", "grants", "scopes", "expires_at")}
         store.audit.add(acting_user(), MAKE, "", ZERO, now, **details)
         store.access_tokens.put(record)
-    if output is TokenFormat.JSON:
+    if output is TableFormat.JSON:
         console.out(json.dumps({"schema_version": SCHEMA_VERSION, "token": {**shown, "secret": secret}}, indent=2))
     else:
         console.out(secret)
@@ -100,7 +90,9 @@ def make(
     return ExitCode.OK
 
 
-def list_tokens(deploy: DeployFile = None, clouds: CloudsFile = None, output: Output = TokenFormat.TABLE) -> ExitCode:
+def list_tokens(
+    deploy: DeployFile = None, clouds: CloudsFile = None, output: TableOutput = TableFormat.TABLE
+) -> ExitCode:
     """List tokens, expired and revoked ones too; never the tokens themselves.
 
     \b
@@ -118,7 +110,7 @@ def revoke(
     token_id: Annotated[str, typer.Argument(metavar="ID", help="As in `token list`.")],
     deploy: DeployFile = None,
     clouds: CloudsFile = None,
-    output: Output = TokenFormat.TABLE,
+    output: TableOutput = TableFormat.TABLE,
 ) -> ExitCode:
     """Revoke a token, and end the sessions that were signed in with it.
 
@@ -133,7 +125,7 @@ def revoke(
         if found.revoked_at is None:
             found = store.access_tokens.revoke(found.id, now)
             store.audit.add(acting_user(), REVOKE, "", ZERO, now, id=found.id, name=found.subject)
-    if output is TokenFormat.JSON:
+    if output is TableFormat.JSON:
         console.out(json.dumps({"schema_version": SCHEMA_VERSION, "token": _token_table(now).record(found)}, indent=2))
     else:
         at = found.revoked_at or now

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from concurrent.futures.process import BrokenProcessPool
 from datetime import datetime, timedelta
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +14,7 @@ from pricing.units import format_count
 from router.cli import console
 from router.cli.completion import complete_paths
 from router.cli.options import parse_duration_option, parse_length_option, parse_now
+from router.cli.output_options import WideListFormat, WideListOutput
 from router.cli.planning_options import (
     AdvisoryOption,
     BookOption,
@@ -34,15 +34,6 @@ if TYPE_CHECKING:
     from router.planning.what_if.what_if import Change, Variant
     from router.planning.what_if.what_if_comparison import WhatIf
     from router.planning.what_if.what_if_syntax import Sweep
-
-
-class WhatIfFormat(StrEnum):
-    """Output format of a comparison."""
-
-    TABLE = "table"
-    WIDE = "wide"
-    JSON = "json"
-    CSV = "csv"
 
 
 def what_if(
@@ -108,7 +99,7 @@ def what_if(
     workers: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Plans made at the same time. Default: all cores.")
     ] = None,
-    output: Annotated[WhatIfFormat, typer.Option("--output", "-o", help="Format.")] = WhatIfFormat.TABLE,
+    output: WideListOutput = WideListFormat.TABLE,
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the output to this file instead.")] = None,
     plot: Annotated[
         Path | None, typer.Option(metavar="FILE.svg", help="Draw the cost against the first sweep's values.")
@@ -276,12 +267,12 @@ def _plan_variants(request: PlanRequest, variants: Sequence[Variant], engine: En
         raise console.CommandError(str(error), remedy=error.remedy) from None
 
 
-def _text_of(comparison: WhatIf, sweeps: Sequence[str], output: WhatIfFormat, out: Path | None) -> str:
+def _text_of(comparison: WhatIf, sweeps: Sequence[str], output: WideListFormat, out: Path | None) -> str:
     from router.render import what_if_text
 
-    if output is WhatIfFormat.JSON:
+    if output is WideListFormat.JSON:
         return what_if_text.as_json(comparison, sweeps)
-    if output is WhatIfFormat.CSV:
+    if output is WideListFormat.CSV:
         return what_if_text.as_csv(comparison, sweeps)
-    form = what_if_text.wide if output is WhatIfFormat.WIDE else what_if_text.table
+    form = what_if_text.wide if output is WideListFormat.WIDE else what_if_text.table
     return form(comparison, sweeps, console.screen(file=out))
