@@ -18,9 +18,9 @@ from router.cli.console import CommandError, ExitCode
 from router.cli.options import parse_usd_option
 from router.cli.output_options import TableFormat, TableOutput
 from router.cli.site_options import (
-    CLOUDS_HELP,
-    DEPLOY_HELP,
-    WAIT_HELP,
+    DEFAULT_FILES,
+    SettingsOptions,
+    WaitOption,
     acting_user,
     exit_on_second_interrupt,
     interrupt_on_sigterm,
@@ -78,9 +78,8 @@ def apply(
     new_state: Annotated[
         bool, typer.Option("--new-state", help="Start a new state even if run directories of a lost one exist.")
     ] = False,
-    wait: Annotated[str, typer.Option(metavar="DURATION", help=WAIT_HELP)] = "5m",
-    deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
-    clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
+    wait: WaitOption = "5m",
+    settings_files: SettingsOptions = DEFAULT_FILES,
     output: TableOutput = TableFormat.TABLE,
 ) -> ExitCode:
     """Provision the machines that a plan orders, whole gangs only, and start the jobs on them.
@@ -115,7 +114,7 @@ def apply(
         approved_by.strip(),
     )
     session = open_controller_session(
-        deploy, clouds, listen=not dry_run, makes=not dry_run, new_state=new_state, needs_home=not dry_run
+        settings_files, listen=not dry_run, makes=not dry_run, new_state=new_state, needs_home=not dry_run
     )
     with session as (opened, site):
         lock = lock_provisioning(site, wait)

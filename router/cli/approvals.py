@@ -11,7 +11,7 @@ import typer
 from router.cli import console
 from router.cli.console import CommandError, ExitCode
 from router.cli.output_options import TextFormat, TextOutput
-from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, acting_user, open_state_store
+from router.cli.site_options import DEFAULT_FILES, SettingsOptions, acting_user, open_state_store
 from router.render.tables import format_timestamp
 
 SCHEMA_VERSION = 1
@@ -19,8 +19,7 @@ SCHEMA_VERSION = 1
 
 def set_rules(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The rules (YAML).")],
-    deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
-    clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
+    settings_files: SettingsOptions = DEFAULT_FILES,
 ) -> ExitCode:
     """Set the rules of approvals of the state, in place of those that were set before.
 
@@ -40,7 +39,7 @@ def set_rules(
     from router.config.approval_file import load_approval_rules
 
     rules = load_approval_rules(file)
-    with open_state_store(deploy, clouds) as (opened, store):
+    with open_state_store(settings_files) as (opened, store):
         try:
             entry = set_approval_rules(QueryContext(opened, store, wall_clock, local_operator(acting_user())), rules)
         except ApprovalRefusedError as error:
@@ -50,8 +49,7 @@ def set_rules(
 
 
 def show(
-    deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
-    clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
+    settings_files: SettingsOptions = DEFAULT_FILES,
     output: TextOutput = TextFormat.TEXT,
 ) -> ExitCode:
     """Show the rules of approvals that hold, with who set them and when.
@@ -62,7 +60,7 @@ def show(
     """
     from router.app.queries.approvals import approval_rules, state_rules
 
-    with open_state_store(deploy, clouds, makes=False) as (opened, store):
+    with open_state_store(settings_files, makes=False) as (opened, store):
         held, rules = state_rules(store), approval_rules(opened, store)
     fields = None if rules is None else rules.model_dump(mode="json", exclude_defaults=True)
     if output is TextFormat.JSON:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from router.cli import console
 from router.cli.console import CommandError, ExitCode
 from router.cli.output_options import TableFormat, TableOutput
-from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, acting_user, open_state_store
+from router.cli.site_options import DEFAULT_FILES, SettingsOptions, acting_user, open_state_store
 from router.render.record_table import RecordTable, TableColumn
 from router.render.tables import format_timestamp, format_usd
 
@@ -20,8 +17,7 @@ if TYPE_CHECKING:
 
 
 def audit(
-    deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
-    clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
+    settings_files: SettingsOptions = DEFAULT_FILES,
     output: TableOutput = TableFormat.TABLE,
 ) -> ExitCode:
     """Print the audit log: who did what, with how much money at risk.
@@ -39,7 +35,7 @@ def audit(
     from router.cli.ledger import check_closings
     from router.cli.options import chosen_clock
 
-    with open_state_store(deploy, clouds, makes=False) as (opened, store):
+    with open_state_store(settings_files, makes=False) as (opened, store):
         trail = read_audit_log(QueryContext(opened, store, chosen_clock(), local_operator(acting_user())))
         if output is TableFormat.JSON:
             console.out(json.dumps(audit_content(trail), indent=2))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Iterator
 from datetime import datetime
@@ -19,7 +18,7 @@ from router.cli import console
 from router.cli.console import ExitCode
 from router.cli.options import parse_now
 from router.cli.output_options import TableFormat, TableOutput
-from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, acting_user, open_state_store
+from router.cli.site_options import DEFAULT_FILES, SettingsOptions, acting_user, open_state_store, read_own_settings
 from router.showback.bills import DeliveryKind
 
 if TYPE_CHECKING:
@@ -137,20 +136,13 @@ def show(
 Identity = Annotated[str, typer.Argument(metavar="ID", help="ID as `bills list --all` shows it; four digits or more.")]
 
 
-DeployFile = Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)]
-
-
-CloudsFile = Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)]
-
-
 Now = Annotated[str | None, typer.Option(metavar="TIME", help="Time of the decision (ISO, with zone).")]
 
 
 def restore(
     identity: Identity,
     reason: Annotated[str, typer.Option(metavar="TEXT", help="Reason, for the audit log.")] = "",
-    deploy: DeployFile = None,
-    clouds: CloudsFile = None,
+    settings_files: SettingsOptions = DEFAULT_FILES,
     now: Now = None,
 ) -> ExitCode:
     """Restore an earlier version of a bill, which then replaces the current one.
@@ -165,7 +157,7 @@ def restore(
     """
     from router.showback.bills import BillDecisionKind
 
-    first, *others = _decide(BillDecisionKind.RESTORE, identity, reason, deploy, clouds, now)
+    first, *others = _decide(BillDecisionKind.RESTORE, identity, reason, settings_files, now)
     _say(first, "stands again")
     for each in others:
         if each.replaced_by == first.bill.id:
@@ -176,8 +168,7 @@ def restore(
 def remove(
     identity: Identity,
     reason: Annotated[str, typer.Option(metavar="TEXT", help="Reason, for the audit log.")],
-    deploy: DeployFile = None,
-    clouds: CloudsFile = None,
+    settings_files: SettingsOptions = DEFAULT_FILES,
     now: Now = None,
 ) -> ExitCode:
     """Remove a bill that should not count.
@@ -194,7 +185,7 @@ def remove(
 
     if not reason.strip():
         raise InvalidInputError.single("is empty", field="--reason", remedy="say why: it stands in the audit log")
-    first, *_ = _decide(BillDecisionKind.REMOVE, identity, reason, deploy, clouds, now)
+    first, *_ = _decide(BillDecisionKind.REMOVE, identity, reason, settings_files, now)
     _say(first, "stands no more")
     console.note(f"`stepfare bills restore {first.bill.id}`, or an earlier version's id, brings one back")
     return ExitCode.OK
@@ -207,8 +198,7 @@ def duplicates(
     ] = None,
     reason: Annotated[str, typer.Option(metavar="TEXT", help="Reason, for the audit log.")] = "",
     output: TableOutput = TableFormat.TABLE,
-    deploy: DeployFile = None,
-    clouds: CloudsFile = None,
+    settings_files: SettingsOptions = DEFAULT_FILES,
     now: Now = None,
 ) -> None:
     """List charges that two bills in force share, or keep a rule for an issuer whose duplicates are meant.
@@ -237,7 +227,7 @@ def duplicates(
     if issuer is not None and allow is not None:
         if not reason.strip():
             raise InvalidInputError.single("is empty", field="--reason", remedy="say why: it stands in the audit log")
-        with open_state_store(deploy, clouds) as (_, store):
+        with open_state_store(settings_files) as (_, store):
             rule = bills.set_rule(issuer, reason, acting_user(), moment, allowed=allow)
             what = f"bills duplicates {'allow' if allow else 'refuse'}"
             store.audit.add(acting_user(), what, "", ZERO, moment, issuer=issuer, reason=reason)
@@ -268,14 +258,14 @@ def duplicates(
 
 
 def _decide(
-    what: BillDecisionKind, identity: str, reason: str, deploy: Path | None, clouds: Path | None, now: str | None
+    what: BillDecisionKind, identity: str, reason: str, settings_files: SettingsOptions, now: str | None
 ) -> tuple[BillStanding, ...]:
     from pricing.money import ZERO
     from router.prices.data_folders import bills_folder
     from router.showback.bill_store import BillStore
 
     moment, bills = parse_now(now), BillStore(bills_folder())
-    with open_state_store(deploy, clouds) as (_, store):
+    with open_state_store(settings_files) as (_, store):
         standings = bills.decide(what, identity, reason, acting_user(), moment)
         bill = standings[0].bill
         store.audit.add(
@@ -293,18 +283,17 @@ def _decide(
     return standings
 
 
-def correct_closed_months(deploy: Path | None, clouds: Path | None) -> None:
+def correct_closed_months(settings_files: SettingsOptions) -> None:
     """Book corrections of closed months after bills changed.
 
     Without a state no month is closed, and nothing is done. Errors of the state are only reported.
     """
-    from router.app.settings import SettingsFiles, read_settings
     from router.cli.console import CommandError
 
-    if not read_settings(SettingsFiles(deploy, clouds), dict(os.environ)).has_state:  # noqa: TID251
+    if not read_own_settings(settings_files).has_state:
         return
     try:
-        with open_state_store(deploy, clouds) as (_, store):
+        with open_state_store(settings_files) as (_, store):
             report_corrections(store)
     except CommandError as error:
         what = "whether closed months are corrected is not known; the next `showback` books it"
@@ -361,8 +350,7 @@ def import_files(
     ] = None,
     output: TableOutput = TableFormat.TABLE,
     now: Annotated[str | None, typer.Option(metavar="TIME", help="Time of the import (ISO, with zone).")] = None,
-    deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
-    clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
+    settings_files: SettingsOptions = DEFAULT_FILES,
 ) -> None:
     """Import bills: FOCUS 1.0 to 1.4 Cost and Usage, as AWS, Google Cloud, Azure and others export it.
 
@@ -427,7 +415,7 @@ def import_files(
     for before, bill, fallen in falls:
         _warn(before, bill, fallen)
     if imported.new:
-        correct_closed_months(deploy, clouds)
+        correct_closed_months(settings_files)
     if imported.new and output is TableFormat.TABLE:
         console.note(f"stored in {store.folder}")
 

@@ -21,7 +21,7 @@ from router.cli.console import ExitCode
 from router.cli.ledger_options import parse_month
 from router.cli.options import option_error, parse_as_of, parse_now
 from router.cli.output_options import ListFormat, ListOutput
-from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, open_state_store
+from router.cli.site_options import DEFAULT_FILES, SettingsOptions, open_state_store
 
 if TYPE_CHECKING:
     from router.render.bills_reconcile_text import ReconcileView
@@ -63,8 +63,7 @@ def reconcile(
         int, typer.Option("--most", min=0, metavar="N", help="Rows without counterpart to show in the table.")
     ] = 10,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 if there are findings.")] = False,
-    deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
-    clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
+    settings_files: SettingsOptions = DEFAULT_FILES,
     now: Annotated[str | None, typer.Option(metavar="TIME", help="Time of the report (ISO, with zone).")] = None,
     output: ListOutput = ListFormat.TABLE,
     out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write to a file.")] = None,
@@ -92,7 +91,7 @@ def reconcile(
     period = Month.of(moment) if month is None else parse_month("--month", month)
     dimensions, tolerance = _dimensions(by), _tolerance(share, amount)
     rates = dict(_rate(each) for each in rate or [])
-    with open_state_store(deploy, clouds, makes=False) as (_, store), console.progress("matching"):
+    with open_state_store(settings_files, makes=False) as (_, store), console.progress("matching"):
         report_corrections(store, period)
         result = reconcile_month(
             store, extract_folder(), bills_folder(), period, ReconcileBasis(basis.value), moment, parse_as_of(now)

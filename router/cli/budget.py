@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,7 +15,7 @@ from router.cli.console import CommandError, ExitCode
 from router.cli.ledger_options import parse_month, translate_closed_books
 from router.cli.options import parse_as_of, parse_now, parse_usd_option
 from router.cli.output_options import ListFormat, ListOutput
-from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, acting_user, open_state_store
+from router.cli.site_options import DEFAULT_FILES, SettingsOptions, acting_user, open_state_store
 from router.render.bills_text import escape_unprintable
 from router.render.record_table import RecordTable, TableColumn
 from router.render.tables import format_timestamp, format_usd
@@ -52,9 +51,6 @@ Since = Annotated[
 Now = Annotated[str | None, typer.Option(metavar="TIME", help="Time of the command (ISO, with zone).")]
 
 
-DeployFile = Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)]
-
-
 class BudgetBasisOption(StrEnum):
     """Cost basis, as :class:`router.showback.report.query.CostBasis`."""
 
@@ -65,15 +61,11 @@ class BudgetBasisOption(StrEnum):
 Basis = Annotated[BudgetBasisOption, typer.Option(help="Cost as billed, or with commitments spread over use.")]
 
 
-CloudsFile = Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)]
-
-
 def list_budgets(
     month: Annotated[str | None, typer.Option(metavar="2026-11", help="Month to show; default: that of --now.")] = None,
     history: Annotated[bool, typer.Option("--history", help="Show every budget ever set.")] = False,
     basis: Basis = BudgetBasisOption.EFFECTIVE,
-    deploy: DeployFile = None,
-    clouds: CloudsFile = None,
+    settings_files: SettingsOptions = DEFAULT_FILES,
     now: Now = None,
     output: ListOutput = ListFormat.TABLE,
 ) -> ExitCode:
@@ -90,7 +82,7 @@ def list_budgets(
 
     moment = parse_now(now)
     period = _month(month, "--month", moment)
-    with open_state_store(deploy, clouds, makes=False) as (opened, store):
+    with open_state_store(settings_files, makes=False) as (opened, store):
         if history:
             rows: list[BudgetRow] = [(each, None) for each in budgets_set_by(store.budgets.all(), parse_as_of(now))]
         else:
@@ -209,8 +201,7 @@ def set_budget(
         str, typer.Option(metavar="PERCENTS", help="Notify at these percentages; empty: never.")
     ] = "50,80,100",
     since: Since = None,
-    deploy: DeployFile = None,
-    clouds: CloudsFile = None,
+    settings_files: SettingsOptions = DEFAULT_FILES,
     now: Now = None,
 ) -> ExitCode:
     """Set the monthly budget of everybody, a team or a project from a month on.
@@ -228,7 +219,7 @@ def set_budget(
     moment = parse_now(now)
     scope, name = _parse_scope(team, project, everybody=everybody)
     budget = _budget(scope, name, _month(since, "--from", moment), moment, usd=usd, hard=hard, warn=_percents(warn))
-    with open_state_store(deploy, clouds) as (opened, store), translate_closed_books():
+    with open_state_store(settings_files) as (opened, store), translate_closed_books():
         context = _context(opened, store, moment)
         budgets.set_budget(context, budget)
         is_known = budgets.owner_is_known(context, scope, name)
@@ -244,8 +235,7 @@ def remove(
     project: Project = None,
     everybody: Everybody = False,
     since: Since = None,
-    deploy: DeployFile = None,
-    clouds: CloudsFile = None,
+    settings_files: SettingsOptions = DEFAULT_FILES,
     now: Now = None,
 ) -> ExitCode:
     """Remove a budget from a month on; earlier months keep it.
@@ -261,7 +251,7 @@ def remove(
     moment = parse_now(now)
     scope, name = _parse_scope(team, project, everybody=everybody)
     budget = _budget(scope, name, _month(since, "--from", moment), moment, usd=None)
-    with open_state_store(deploy, clouds, makes=False) as (opened, store), translate_closed_books():
+    with open_state_store(settings_files, makes=False) as (opened, store), translate_closed_books():
         try:
             budgets.remove_budget(_context(opened, store, moment), budget)
         except budgets.NoBudgetError as error:
@@ -319,8 +309,7 @@ def check(
         bool, typer.Option("--notify/--no-notify", help="Notify the channels of the deploy file.")
     ] = True,
     basis: Basis = BudgetBasisOption.EFFECTIVE,
-    deploy: DeployFile = None,
-    clouds: CloudsFile = None,
+    settings_files: SettingsOptions = DEFAULT_FILES,
     now: Now = None,
     output: ListOutput = ListFormat.TABLE,
 ) -> ExitCode:
@@ -341,7 +330,7 @@ def check(
 
     moment = parse_now(now)
     period = Month.of(moment) if month is None else parse_month("--month", month)
-    with open_state_store(deploy, clouds, makes=False) as (opened, store):
+    with open_state_store(settings_files, makes=False) as (opened, store):
         progress = load_budget_progress(opened, store, period, moment, basis, now)
         standings = progress.standings
         if notify:

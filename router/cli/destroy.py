@@ -15,9 +15,9 @@ from router.cli import console
 from router.cli.completion import complete_plans
 from router.cli.console import ExitCode
 from router.cli.site_options import (
-    CLOUDS_HELP,
-    DEPLOY_HELP,
-    WAIT_HELP,
+    DEFAULT_FILES,
+    SettingsOptions,
+    WaitOption,
     acting_user,
     exit_on_second_interrupt,
     interrupt_on_sigterm,
@@ -47,9 +47,8 @@ def destroy(
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Release everything.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
-    wait: Annotated[str, typer.Option(metavar="DURATION", help=WAIT_HELP)] = "5m",
-    deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
-    clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
+    wait: WaitOption = "5m",
+    settings_files: SettingsOptions = DEFAULT_FILES,
 ) -> ExitCode:
     """Release every machine of these plans, jobs or attempts.
 
@@ -69,7 +68,7 @@ def destroy(
             "name what is to be released, or all of it", remedy="PLAN, JOB or ATTEMPT; or --all"
         )
     # Agents may report while their machines are released; their last reports must not be lost.
-    with open_controller_session(deploy, clouds, listen=True, makes=False) as (_, site):
+    with open_controller_session(settings_files, listen=True, makes=False) as (_, site):
         now, lock = site.clock(), lock_provisioning(site, wait)
         alive, damaged = _select_attempts(site, targets or [])
         waiting = _select_waiting(site, targets or [])

@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -21,7 +20,7 @@ from router.cli.completion import complete_jobs
 from router.cli.console import CommandError, ExitCode
 from router.cli.options import chosen_clock, parse_duration_option, wall_clock
 from router.cli.output_options import TextFormat, TextOutput
-from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, acting_user, interrupt_on_sigterm, open_state_store
+from router.cli.site_options import DEFAULT_FILES, SettingsOptions, acting_user, interrupt_on_sigterm, open_state_store
 
 if TYPE_CHECKING:
     from providers.sandbox.machines import SandboxMachines
@@ -126,12 +125,12 @@ class DrillSession:
 
 
 @contextmanager
-def open_drill_session(deploy: Path | None, clouds: Path | None) -> Iterator[DrillSession]:
+def open_drill_session(settings_files: SettingsOptions) -> Iterator[DrillSession]:
     """Open the session of a drill. A missing state is not created."""
     from providers.sandbox.machines import SandboxMachines
     from providers.sandbox.stock import StockFile
 
-    with open_state_store(deploy, clouds, makes=False) as (opened, store):
+    with open_state_store(settings_files, makes=False) as (opened, store):
         yield DrillSession(store, SandboxMachines(store.id), StockFile(opened.sandbox), _places(opened))
 
 
@@ -197,18 +196,11 @@ Ranks = Annotated[
 Everything = Annotated[bool, typer.Option("--all", help="Every machine of the gang.")]
 
 
-DeployFile = Annotated[Path | None, typer.Option("--deploy", metavar="FILE", help=DEPLOY_HELP)]
-
-
-CloudsFile = Annotated[Path | None, typer.Option("--clouds", metavar="FILE", help=CLOUDS_HELP)]
-
-
 def kill_node(
     job_or_attempt: JobOrAttempt,
     rank: Ranks = None,
     everything: Everything = False,
-    deploy: DeployFile = None,
-    clouds: CloudsFile = None,
+    settings_files: SettingsOptions = DEFAULT_FILES,
     output: TextOutput = TextFormat.TEXT,
 ) -> ExitCode:
     """Switch a machine off without notice, as when it breaks. Sandbox only.
@@ -220,7 +212,7 @@ def kill_node(
     """
     from router.controller import drills
 
-    with open_drill_session(deploy, clouds) as at:
+    with open_drill_session(settings_files) as at:
         targets = drills.choose_targets(
             at.store, at.hand, job_or_attempt, _ranks(rank, everything), everything=everything
         )
@@ -241,8 +233,7 @@ def notice(
     rebalance: Annotated[
         bool, typer.Option("--rebalance", help="Send only a hint of a risk; the machine stays.")
     ] = False,
-    deploy: DeployFile = None,
-    clouds: CloudsFile = None,
+    settings_files: SettingsOptions = DEFAULT_FILES,
     output: TextOutput = TextFormat.TEXT,
 ) -> ExitCode:
     """Send a machine an interruption notice, as a cloud does with spot machines, and preempt it afterwards.
@@ -256,7 +247,7 @@ def notice(
     """
     from router.controller import drills
 
-    with open_drill_session(deploy, clouds) as at:
+    with open_drill_session(settings_files) as at:
         targets = drills.choose_targets(
             at.store, at.hand, job_or_attempt, _ranks(rank, everything), everything=everything
         )
@@ -286,8 +277,7 @@ def zone_down(
         str | None,
         typer.Option("--for", metavar="DURATION", help="Time until it opens again. Default: until `drill zone-up`."),
     ] = None,
-    deploy: DeployFile = None,
-    clouds: CloudsFile = None,
+    settings_files: SettingsOptions = DEFAULT_FILES,
     output: TextOutput = TextFormat.TEXT,
 ) -> ExitCode:
     """Close a zone or a region: all machines there are preempted, and none can be obtained. Sandbox only.
@@ -303,7 +293,7 @@ def zone_down(
 
     length = parse_duration_option("--for", lasts)
     _check_seconds(seconds)
-    with open_drill_session(deploy, clouds) as at:
+    with open_drill_session(settings_files) as at:
         where = drills.find_places(at.store, at.hand, place_or_job, at.places)
         within = drills.targets_in(drills.find_targets(at.store, at.hand), where)
         began, now = time.monotonic(), wall_clock()
@@ -336,8 +326,7 @@ def zone_up(
     places: Annotated[
         list[str] | None, typer.Argument(metavar="[ZONE|REGION]...", help="Places to open. Default: all closed ones.")
     ] = None,
-    deploy: DeployFile = None,
-    clouds: CloudsFile = None,
+    settings_files: SettingsOptions = DEFAULT_FILES,
     output: TextOutput = TextFormat.TEXT,
 ) -> ExitCode:
     """Open zones and regions that `drill zone-down` closed.
@@ -348,7 +337,7 @@ def zone_up(
     """
     from router.controller import drills
 
-    with open_drill_session(deploy, clouds) as at:
+    with open_drill_session(settings_files) as at:
         closed = sorted({one.place for one in at.stock.closed(wall_clock().timestamp())})
         if unknown := sorted(set(places or ()) - set(closed)):
             remedy = f"closed: {', '.join(closed)}" if closed else "nothing is closed"
@@ -368,8 +357,7 @@ def slow_node(
     factor: Annotated[
         float, typer.Option(min=1.1, max=100.0, help="How many times as long a step takes, about.")
     ] = 3.0,
-    deploy: DeployFile = None,
-    clouds: CloudsFile = None,
+    settings_files: SettingsOptions = DEFAULT_FILES,
     output: TextOutput = TextFormat.TEXT,
 ) -> ExitCode:
     """Slow down the training on a machine by pausing and resuming it in turns. Sandbox only.
@@ -384,7 +372,7 @@ def slow_node(
     from router.controller import drills
 
     length = parse_duration_option("--for", lasts)
-    with open_drill_session(deploy, clouds) as at:
+    with open_drill_session(settings_files) as at:
         targets = drills.choose_targets(
             at.store, at.hand, job_or_attempt, _ranks(rank, everything), everything=everything
         )

@@ -15,6 +15,7 @@ from router.cli.console import ExitCode
 from router.cli.options import parse_now
 from router.cli.output_options import WideListFormat, WideListOutput
 from router.cli.planning_options import AdvisoryOption, BookOption, LearnedOption
+from router.cli.site_options import report_experience, run_reader
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -93,7 +94,6 @@ def estimate(
     A gang without an answer is a row with the reason. The exit code is 3 if no gang has one.
     """
     from router.app.estimate import EstimateQuestion, estimate_job, parse_gangs
-    from router.cli.site_options import report_experience, run_reader
 
     if launcher is not None and output is WideListFormat.CSV:
         raise InvalidInputError.single(

@@ -16,6 +16,7 @@ from router.cli import console
 from router.cli.completion import complete_books, complete_paths, complete_plan_jobs
 from router.cli.options import parse_length_option
 from router.cli.output_options import TableFormat, TableOutput
+from router.cli.site_options import list_own_quotes, open_state_if_any
 
 if TYPE_CHECKING:
     from router.planning.document.plan import Plan
@@ -144,14 +145,13 @@ def _constraint_prices(request: PlanRequest, job: str) -> tuple[ConstraintPrice,
 def _gang_worth(plan: Plan, job: str, request: PlanRequest | None, book: str) -> tuple[GangWorth | None, str]:
     """Return what changes are worth to the job on its spot gang; None with the reason, "" where it has no such gang."""
     from router.app.plan_rerun import stored_request
-    from router.cli.site_options import open_state_store
     from router.planning.what_if.gang_worth import gang_worth, spot_gang
 
     if not spot_gang([line for line in plan.lines if line.job == job]):
         return None, ""
     if request is None:
         try:
-            with open_state_store(None, None, makes=False, needs_home=False) as (_, store):
+            with open_state_if_any() as store:
                 request = stored_request(plan, job, book, store)
         except (console.CommandError, InvalidInputError) as error:
             return None, str(error)
@@ -163,7 +163,6 @@ def _quoted(plan: Plan, job: str) -> str:
 
     Empty if there is no such quote, or if both name the same cost.
     """
-    from router.cli.site_options import list_own_quotes
     from router.render.quote_text import format_cost
 
     job_summary = next(summary for summary in plan.jobs if summary.job == job)

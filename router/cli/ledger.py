@@ -17,7 +17,7 @@ from router.cli.console import CommandError, ExitCode
 from router.cli.ledger_options import parse_month, translate_closed_books
 from router.cli.offer_options import DEFAULT_ROWS, count_rows
 from router.cli.output_options import ListFormat, ListOutput, TableFormat, TableOutput
-from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, acting_user, open_state_store
+from router.cli.site_options import DEFAULT_FILES, SettingsOptions, acting_user, open_state_store
 from router.render.record_table import RecordTable, TableColumn
 from router.render.tables import format_usd
 
@@ -33,8 +33,7 @@ if TYPE_CHECKING:
 def add(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="YAML with `entries`, or CSV; see docs/ledger.md.")],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check the file; write nothing.")] = False,
-    deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
-    clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
+    settings_files: SettingsOptions = DEFAULT_FILES,
     now: Annotated[str | None, typer.Option(metavar="TIME", help="Time of the addition (ISO, with zone).")] = None,
 ) -> ExitCode:
     """Add entries by hand: support or reservation fees, credits, taxes, adjustments, corrections.
@@ -57,7 +56,7 @@ def add(
             f"dry run: {format_count(len(entries), 'entry', 'entries')}, {format_usd(total)}; nothing was written"
         )
         return ExitCode.OK
-    with open_state_store(deploy, clouds) as (_, store), translate_closed_books():
+    with open_state_store(settings_files) as (_, store), translate_closed_books():
         before = store.ledger.head()
         head = store.ledger.add(entries)
         new = head - before
@@ -82,8 +81,7 @@ def list_entries(
             min=0, help=f"Entries to show, the latest ones; 0: all. Default: {DEFAULT_ROWS}, all for json and csv."
         ),
     ] = None,
-    deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
-    clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
+    settings_files: SettingsOptions = DEFAULT_FILES,
     output: ListOutput = ListFormat.TABLE,
 ) -> ExitCode:
     """List the entries of the ledger: planned, metered and added by hand.
@@ -103,7 +101,7 @@ def list_entries(
         wanted = None if kind is None else LedgerEntryKind(kind)
     except ValueError:
         raise option_error("--kind", ValueError(f"{kind!r} is none of {', '.join(LedgerEntryKind)}")) from None
-    with open_state_store(deploy, clouds, makes=False) as (_, store):
+    with open_state_store(settings_files, makes=False) as (_, store):
         entries = store.ledger.entries(period=period, kind=wanted, team=team, job=job)
     count = count_rows(limit, machine_readable=output is not ListFormat.TABLE)
     shown = entries[-count:] if count else entries
@@ -238,8 +236,7 @@ def verify(
     archive: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Verify this archive of the ledger, entry by entry.")
     ] = None,
-    deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
-    clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
+    settings_files: SettingsOptions = DEFAULT_FILES,
 ) -> ExitCode:
     """Verify the hash chain of the ledger, and the bills, budgets and report that each closed month was sealed with.
 
@@ -255,7 +252,7 @@ def verify(
 
     if archive is not None:
         check_file(archive)
-    with open_state_store(deploy, clouds, makes=False) as (_, store):
+    with open_state_store(settings_files, makes=False) as (_, store):
         if archive is not None:
             copy = store.archives.check(archive)
             entries = format_count(copy.entries, "entry", "entries")

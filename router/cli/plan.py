@@ -29,6 +29,16 @@ from router.cli.planning_options import (
     MaxAgeOption,
     QuotasOption,
 )
+from router.cli.site_options import (
+    fill_recent_use,
+    load_previous_plan,
+    load_shortages_and_budgets,
+    report_budget_sources,
+    report_experience,
+    report_read_quotas,
+    run_reader,
+    store_plan,
+)
 
 if TYPE_CHECKING:
     from router.jobs.limits import Limits
@@ -136,15 +146,6 @@ def plan(
     began = time.monotonic()
     from router.app.budgets import BudgetConstraints
     from router.app.plan import PlanOptions, plan_request
-    from router.cli.site_options import (
-        fill_recent_use,
-        load_shortages_and_budgets,
-        report_budget_sources,
-        report_experience,
-        report_read_quotas,
-        run_reader,
-        store_plan,
-    )
     from router.planning.document.plan_json import plan_to_json
     from router.planning.document.plan_names import parse_plan_name
     from router.planning.planner import Timings, make_plan
@@ -222,7 +223,6 @@ def _lower_end(request: PlanRequest, plan: Plan) -> VariantResult:
 
 def _with_previous(request: PlanRequest, since: str | None, least_saving: str | None, name: str) -> PlanRequest:
     """Return the request with the earlier plan to keep to; as it is without one."""
-    from router.cli.site_options import load_previous_plan
 
     least = parse_usd_option("--least-saving", least_saving)
     if since is None:

@@ -13,7 +13,7 @@ from router.cli import console
 from router.cli.approval_rules import find_known_plan, load_binding_rules
 from router.cli.console import CommandError, ExitCode
 from router.cli.output_options import TableFormat, TableOutput
-from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, acting_user, open_state_store
+from router.cli.site_options import DEFAULT_FILES, SettingsOptions, acting_user, open_state_store
 from router.render.record_table import RecordTable, TableColumn, field_columns
 from router.render.tables import format_timestamp, format_usd
 
@@ -32,8 +32,7 @@ def approve(
     note: Annotated[str, typer.Option(metavar="TEXT", help="Remark for the audit log.")] = "",
     revoke: Annotated[bool, typer.Option("--revoke", help="Revoke the approvals of WHO for this plan.")] = False,
     list_all: Annotated[bool, typer.Option("--list", help="List approvals, of this plan or of all.")] = False,
-    deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
-    clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
+    settings_files: SettingsOptions = DEFAULT_FILES,
     output: TableOutput = TableFormat.TABLE,
 ) -> ExitCode:
     """Record who approves a plan, with the money at risk, in the audit log.
@@ -59,7 +58,7 @@ def approve(
     _check_words(file, by, note, revoke=revoke, list_all=list_all)
     plan = None if file is None else read_plan(file)
     digest: str = "" if plan is None else plan_content(plan)["digest"]
-    with open_state_store(deploy, clouds, makes=not list_all) as (opened, store):
+    with open_state_store(settings_files, makes=not list_all) as (opened, store):
         context = QueryContext(opened, store, chosen_clock(), local_operator(acting_user()))
         if list_all:
             _list(context, approval_rules(opened, store), digest, output)

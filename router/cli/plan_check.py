@@ -17,6 +17,7 @@ from router.cli.completion import complete_books
 from router.cli.console import ExitCode
 from router.cli.options import parse_now, parse_usd_option
 from router.cli.output_options import TableFormat, TableOutput
+from router.cli.site_options import open_state_if_any
 from router.controller.accept.guardrails import CostLimits, CurrentPrice, Refusal, RefusalReason
 from router.controller.orders import Order
 from router.planning.document.plan import Plan
@@ -91,13 +92,12 @@ def check(
 def _ask_state(plan: Plan) -> tuple[Limits, bool, Usd]:
     """Return the limits that the plan was made with, whether the state knows them, and the money at risk."""
     from router.app.queries.approvals import stored_jobs
-    from router.cli.site_options import open_state_store
     from router.controller.accept.approval import at_risk_by_team
     from router.controller.plan_limits import knows_limits, made_limits
     from router.planning.document.plan_json import plan_content
 
     digest: str = plan_content(plan)["digest"]
-    with open_state_store(None, None, makes=False, needs_home=False) as (_, store):
+    with open_state_if_any() as store:
         at_risk = Usd.total(at_risk_by_team(plan, stored_jobs(store, plan)).values())
         return made_limits(store, digest), knows_limits(store, plan, digest), at_risk
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,6 +19,19 @@ from router.cli.completion import complete_paths
 from router.cli.console import CommandError, ExitCode
 from router.cli.options import option_error, parse_duration_option, parse_now, parse_usd_option
 from router.cli.planning_options import AdvisoryOption, BookOption, LearnedOption, MaxAgeOption, QuotasOption
+from router.cli.site_options import (
+    acting_user,
+    load_shortages_and_budgets,
+    open_query_context,
+    open_state_if_any,
+    read_own_settings,
+    report_experience,
+    report_read_quotas,
+    run_reader,
+    store_plan,
+    translate_errors,
+    warn_if_unreadable,
+)
 
 if TYPE_CHECKING:
     from pricing.money import Usd
@@ -56,13 +68,6 @@ def accept_stored_quote(
         QuoteUnplacedError,
         prepare_acceptance,
         record_acceptance,
-    )
-    from router.cli.site_options import (
-        load_shortages_and_budgets,
-        open_query_context,
-        report_experience,
-        run_reader,
-        store_plan,
     )
     from router.planning.document.plan_json import plan_to_json
     from router.render.plan_text import table as plan_table
@@ -199,7 +204,6 @@ def quote(
         raise InvalidInputError.single("no job is named", field="JOB", remedy="stepfare quote job.yaml --by +36h")
     from router.app.quotes import QuoteOptions, make_quotes, prepare_quotes
     from router.cli.console import check_output_folders
-    from router.cli.site_options import report_experience, report_read_quotas, run_reader
     from router.jobs.quantities import TOO_FAR, is_beyond_planning
     from router.prices.books import load_book
 
@@ -268,22 +272,17 @@ def _store_quotes(results: Sequence[QuoteAnswer], asks: Sequence[QuoteRequest | 
 
 def _put_into_state(quotes: Sequence[tuple[Quote, QuoteRequest | Refused]]) -> None:
     """Put quotes into the state, where there is one, so that other machines see them. A failure is only reported."""
-    from router.app.settings import SettingsFiles, read_settings
     from router.app.stored_quotes import put_quote
-    from router.cli.site_options import acting_user, open_state_store, translate_errors
     from router.jobs.job_json import job_json
     from router.quotes.request import QuoteRequest
 
-    try:
-        with translate_errors():
-            if not quotes or not read_settings(SettingsFiles(None, None), dict(os.environ)).has_state:  # noqa: TID251
-                return
-            with open_state_store(None, None, makes=False, needs_home=False) as (_, store):
-                for quote, ask in quotes:
-                    if isinstance(ask, QuoteRequest):
-                        put_quote(store, quote, job_json(ask.job), acting_user(), ask.limits)
-    except (CommandError, InvalidInputError) as error:
-        console.note(f"quotes are stored in files alone: {error}", "warning")
+    with warn_if_unreadable("quotes are stored in files alone"), translate_errors():
+        if not quotes or not read_own_settings().has_state:
+            return
+        with open_state_if_any() as store:
+            for quote, ask in quotes:
+                if isinstance(ask, QuoteRequest):
+                    put_quote(store, quote, job_json(ask.job), acting_user(), ask.limits)
 
 
 def _write_page(results: Sequence[QuoteAnswer], file: Path, names: dict[str, str]) -> None:

@@ -13,7 +13,7 @@ from router.cli import console
 from router.cli.console import ExitCode
 from router.cli.options import parse_now
 from router.cli.output_options import OUTPUT, ListFormat, ListOutput, TableFormat, TableOutput, TextFormat, TextOutput
-from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, find_own_quote, list_own_quotes, open_state_store
+from router.cli.site_options import DEFAULT_FILES, SettingsOptions, find_own_quote, list_own_quotes, open_state_store
 from router.render.record_table import RecordTable, TableColumn
 
 if TYPE_CHECKING:
@@ -105,8 +105,7 @@ def show(
 
 def calibration(
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write a page with diagrams.")] = None,
-    deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
-    clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
+    settings_files: SettingsOptions = DEFAULT_FILES,
     output: ListOutput = ListFormat.TABLE,
 ) -> int:
     """Compare accepted quotes with the costs and completion times of their jobs.
@@ -127,7 +126,7 @@ def calibration(
     from router.render.calibration_text import as_csv, calibration_page
 
     check_output_folders(html)
-    with open_state_store(deploy, clouds, makes=False) as (_, store):
+    with open_state_store(settings_files, makes=False) as (_, store):
         quotes = list_stored_quotes(quotes_folder(), store)[::-1]
         accepted = [(each.quote, each.acceptance) for each in quotes if each.acceptance is not None]
         pairs = [(quote, quote_ending(quote, how, store)) for quote, how in accepted]

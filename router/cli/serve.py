@@ -15,7 +15,7 @@ from router.cli.approval_rules import require_administrator
 from router.cli.console import ExitCode
 from router.cli.options import wall_clock
 from router.cli.serve_socket import listen
-from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, acting_user, open_state_store
+from router.cli.site_options import DEFAULT_FILES, SettingsOptions, acting_user, open_state_store
 
 
 def serve(
@@ -28,8 +28,7 @@ def serve(
     folder: Annotated[
         Path | None, typer.Option("--dir", metavar="FOLDER", help="With --demo: the home to make and leave there.")
     ] = None,
-    deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
-    clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
+    settings_files: SettingsOptions = DEFAULT_FILES,
 ) -> ExitCode:
     """Show plans, jobs, quotes, prices and costs in a browser, and answer programs over HTTP.
 
@@ -60,11 +59,11 @@ def serve(
     from router.console.work import ProcessWorker, TaskRunner
 
     if demo or folder is not None:
-        _check_demo(host, demo=demo, others=open_access or deploy is not None or clouds is not None)
+        _check_demo(host, demo=demo, others=open_access or settings_files != DEFAULT_FILES)
         from router.cli.serve_demo import serve_demo
 
         return serve_demo(host, port, folder)
-    with open_state_store(deploy, clouds) as (opened, store), ExitStack() as stack:
+    with open_state_store(settings_files) as (opened, store), ExitStack() as stack:
         entry = opened.deploy.console
         check_exposure(entry, host, open_access=open_access)
         check_certificate(entry)

@@ -18,7 +18,7 @@ from router.cli.console import ExitCode
 from router.cli.ledger_options import parse_month
 from router.cli.options import option_error, parse_as_of, parse_now
 from router.cli.output_options import OUTPUT
-from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, acting_user, open_state_store
+from router.cli.site_options import DEFAULT_FILES, SettingsOptions, acting_user, open_state_store
 
 if TYPE_CHECKING:
     from router.render.tables import Screen
@@ -91,8 +91,7 @@ def showback(
         typer.Option(metavar="FILE", help="File with the billed accounts, for -o focus; see `schema showback`."),
     ] = None,
     focus_version: Annotated[str, typer.Option(help="FOCUS version for -o focus: 1.4 or 1.2.")] = "1.4",
-    deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
-    clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
+    settings_files: SettingsOptions = DEFAULT_FILES,
     now: Annotated[
         str | None, typer.Option(metavar="TIME", help="Leave out records after this time (ISO, with zone).")
     ] = None,
@@ -127,7 +126,7 @@ def showback(
         )
     check_output_folders(out)
     if output is ShowbackFormat.FOCUS and out is not None:
-        return _focus(query, out, bool(files), accounts, focus_version, deploy, clouds, now)
+        return _focus(query, out, bool(files), accounts, focus_version, settings_files, now)
     from router.showback.ledger_extract import without_collector
 
     with without_collector():
@@ -138,7 +137,7 @@ def showback(
                 raise InvalidInputError.single("goes with the ledger, not with --from-file", field="--archive")
             report = report_of_files(files, query)
         else:
-            report = _report_of_ledger(query, archive or [], deploy, clouds)
+            report = _report_of_ledger(query, archive or [], settings_files)
         for note in report.section("head").notes:
             console.note(note, "warning")
         _write(report, output, out, moment)
@@ -151,8 +150,7 @@ def _focus(
     from_files: bool,
     accounts: Path | None,
     version: str,
-    deploy: Path | None,
-    clouds: Path | None,
+    settings_files: SettingsOptions,
     now: str | None,
 ) -> ExitCode:
     """Write the charges of the month with `ledger export`."""
@@ -166,7 +164,7 @@ def _focus(
     except ValueError:
         what = f"{version!r} is not written"
         raise InvalidInputError.single(what, field="--focus-version", remedy="1.4 or 1.2") from None
-    return export(out, str(query.month), chosen, accounts, now, deploy, clouds)
+    return export(out, str(query.month), chosen, accounts, now, settings_files)
 
 
 def _parse_query(
@@ -212,16 +210,14 @@ def _parse_share(text: str, names: int) -> tuple[tuple[str, ...], Decimal]:
     return tuple(group.split("/")), amount
 
 
-def _report_of_ledger(
-    query: ReportQuery, archives: list[Path], deploy: Path | None, clouds: Path | None
-) -> ShowbackReport:
+def _report_of_ledger(query: ReportQuery, archives: list[Path], settings_files: SettingsOptions) -> ShowbackReport:
     from router.access.identity import local_operator
     from router.app.queries.context import QueryContext
     from router.app.queries.spend import month_report
     from router.app.showback import add_archive
     from router.prices.data_folders import extract_folder
 
-    with open_state_store(deploy, clouds, makes=False) as (opened, store), console.progress("reading the ledger"):
+    with open_state_store(settings_files, makes=False) as (opened, store), console.progress("reading the ledger"):
         for path in archives:
             add_archive(store, extract_folder(), path)
         report_corrections(store, query.month)

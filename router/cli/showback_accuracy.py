@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,7 +11,7 @@ from router.cli import console
 from router.cli.console import ExitCode
 from router.cli.options import parse_length_option, parse_now
 from router.cli.output_options import ListFormat, ListOutput
-from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, open_state_store
+from router.cli.site_options import DEFAULT_FILES, SettingsOptions, open_state_store
 from router.render.record_table import RecordTable, TableColumn
 
 if TYPE_CHECKING:
@@ -21,8 +20,7 @@ if TYPE_CHECKING:
 
 def accuracy(
     last: Annotated[str, typer.Option(metavar="DURATION", help="Jobs that ended within this time: 1d, 30d.")] = "1d",
-    deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
-    clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
+    settings_files: SettingsOptions = DEFAULT_FILES,
     now: Annotated[str | None, typer.Option(metavar="TIME", help="Time of the report (ISO, with zone).")] = None,
     output: ListOutput = ListFormat.TABLE,
 ) -> ExitCode:
@@ -42,7 +40,7 @@ def accuracy(
 
     moment = parse_now(now)
     length = parse_length_option("--last", last, timedelta(hours=1))
-    with open_state_store(deploy, clouds, makes=False) as (_, store):
+    with open_state_store(settings_files, makes=False) as (_, store):
         found = plan_accuracy(store, moment - length, moment)
     left_out = _left_out(found)
     empty = f"no order that ended within {last} can be compared: {left_out}" if left_out else ""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,7 +13,7 @@ from router.cli import console
 from router.cli.completion import complete_plans
 from router.cli.console import CommandError, ExitCode
 from router.cli.output_options import OUTPUT
-from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, acting_user, open_state_store
+from router.cli.site_options import DEFAULT_FILES, SettingsOptions, acting_user, open_state_store
 
 if TYPE_CHECKING:
     from router.controller.report.report import StatusReport
@@ -41,8 +40,7 @@ def status(
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="Include earlier attempts of each job.")] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Refresh every second, until Ctrl-C.")] = False,
-    deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
-    clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
+    settings_files: SettingsOptions = DEFAULT_FILES,
     output: Annotated[StatusFormat, OUTPUT] = StatusFormat.TABLE,
 ) -> ExitCode:
     """Show gangs, their machines and attempts, and their cost so far, without asking any cloud.
@@ -59,7 +57,7 @@ def status(
     from router.render import status_text
 
     clock = chosen_clock()
-    with open_state_store(deploy, clouds, makes=False) as (opened, store):
+    with open_state_store(settings_files, makes=False) as (opened, store):
         context = QueryContext(opened, store, clock, local_operator(acting_user()))
 
         def look() -> StatusReport:

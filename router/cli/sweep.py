@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,9 +15,9 @@ from router.cli import console
 from router.cli.console import ExitCode
 from router.cli.output_options import TableFormat, TableOutput
 from router.cli.site_options import (
-    CLOUDS_HELP,
-    DEPLOY_HELP,
-    WAIT_HELP,
+    DEFAULT_FILES,
+    SettingsOptions,
+    WaitOption,
     acting_user,
     lock_provisioning,
     open_controller_session,
@@ -42,9 +41,8 @@ def sweep(
         str,
         typer.Option(metavar="ID", help="Also release resources of this state, which must be lost."),
     ] = "",
-    wait: Annotated[str, typer.Option(metavar="DURATION", help=WAIT_HELP)] = "5m",
-    deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
-    clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
+    wait: WaitOption = "5m",
+    settings_files: SettingsOptions = DEFAULT_FILES,
     output: TableOutput = TableFormat.TABLE,
 ) -> ExitCode:
     """Find and delete orphaned resources.
@@ -66,7 +64,7 @@ def sweep(
     refuse_unknown_clouds(cloud or [])
     if state and not re.fullmatch(r"s[0-9a-f]{10}", state):
         raise InvalidInputError.single("is no id of a state", field="--state", remedy="write it as in `state.id`")
-    with open_controller_session(deploy, clouds, listen=yes, makes=yes, new_state=bool(state)) as (opened, site):
+    with open_controller_session(settings_files, listen=yes, makes=yes, new_state=bool(state)) as (opened, site):
         used = {attempt.cloud for attempt in site.store.attempts.find(skipped=[])}
         chosen = sorted(cloud or used | {name for name, entry in opened.clouds.clouds.clouds.items() if entry.enabled})
         regions = {name: opened.clouds.settings(name).regions for name in chosen}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import unicodedata
 from datetime import timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -17,7 +16,7 @@ from router.cli.approval_rules import require_administrator
 from router.cli.console import CommandError, ExitCode
 from router.cli.options import parse_length_option, wall_clock
 from router.cli.output_options import TableFormat, TableOutput
-from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, acting_user, open_state_store
+from router.cli.site_options import DEFAULT_FILES, SettingsOptions, acting_user, open_state_store
 from router.jobs.fields import suggest
 from router.render.record_table import RecordTable, TableColumn
 from router.render.tables import format_timestamp
@@ -32,9 +31,6 @@ SCHEMA_VERSION = 1
 MAKE, REVOKE = "make token", "revoke token"
 _LONGEST_NAME = 100
 _LONGEST_LIFE = timedelta(days=366)
-
-DeployFile = Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)]
-CloudsFile = Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)]
 
 
 def make(
@@ -52,8 +48,7 @@ def make(
     ] = None,
     expires: Annotated[str, typer.Option(metavar="DURATION", help="How long it works, 366d at most.")] = "90d",
     note: Annotated[str, typer.Option(metavar="TEXT", help="Remark for whoever lists tokens.")] = "",
-    deploy: DeployFile = None,
-    clouds: CloudsFile = None,
+    settings_files: SettingsOptions = DEFAULT_FILES,
     output: TableOutput = TableFormat.TABLE,
 ) -> ExitCode:
     """Make a token and print it: the only time that it can be read. The state keeps its hash.
@@ -72,7 +67,7 @@ def make(
     new = NewToken(TokenKind.TOKEN, _check_text("NAME", name), grants, now + lasts, scopes, _check_text("--note", note))
     if not new.subject:
         raise InvalidInputError.single("is empty", field="NAME", remedy="write who uses the token")
-    with open_state_store(deploy, clouds) as (_, store):
+    with open_state_store(settings_files) as (_, store):
         require_administrator(store, "makes tokens")
         secret, record = draw_token(new, acting_user(), now)
         shown = _token_table(now).record(record)
@@ -90,9 +85,7 @@ def make(
     return ExitCode.OK
 
 
-def list_tokens(
-    deploy: DeployFile = None, clouds: CloudsFile = None, output: TableOutput = TableFormat.TABLE
-) -> ExitCode:
+def list_tokens(settings_files: SettingsOptions = DEFAULT_FILES, output: TableOutput = TableFormat.TABLE) -> ExitCode:
     """List tokens, expired and revoked ones too; never the tokens themselves.
 
     \b
@@ -100,7 +93,7 @@ def list_tokens(
     stepfare token list -o json
     """
     now = wall_clock()
-    with open_state_store(deploy, clouds, makes=False) as (_, store):
+    with open_state_store(settings_files, makes=False) as (_, store):
         found = store.access_tokens.tokens()
     console.print_table(output, "tokens", _token_table(now), found, "there are no tokens")
     return ExitCode.OK
@@ -108,8 +101,7 @@ def list_tokens(
 
 def revoke(
     token_id: Annotated[str, typer.Argument(metavar="ID", help="As in `token list`.")],
-    deploy: DeployFile = None,
-    clouds: CloudsFile = None,
+    settings_files: SettingsOptions = DEFAULT_FILES,
     output: TableOutput = TableFormat.TABLE,
 ) -> ExitCode:
     """Revoke a token, and end the sessions that were signed in with it.
@@ -118,7 +110,7 @@ def revoke(
     stepfare token revoke token-0123456789ab
     """
     now = wall_clock()
-    with open_state_store(deploy, clouds, makes=False) as (_, store):
+    with open_state_store(settings_files, makes=False) as (_, store):
         found = next((record for record in store.access_tokens.tokens() if record.id == token_id), None)
         if found is None:
             raise CommandError(f"there is no token {token_id}", remedy="see `stepfare token list`")

@@ -23,6 +23,14 @@ from router.cli.planning_options import (
     MaxAgeOption,
     QuotasOption,
 )
+from router.cli.site_options import (
+    fill_recent_use,
+    load_shortages_and_budgets,
+    report_budget_sources,
+    report_experience,
+    report_read_quotas,
+    run_reader,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -123,7 +131,6 @@ def what_if(
     """
     from router.app.parallel import parse_engine
     from router.app.plan import PlanOptions
-    from router.cli.site_options import run_reader
     from router.planning.what_if.what_if_syntax import vary
 
     console.check_output_folders(out, plot)
@@ -207,13 +214,6 @@ def _read_request(
     """Return the request that ``stepfare plan`` would plan, and say on stderr what is left out of it."""
     from router.app.budgets import BudgetConstraints
     from router.app.plan import plan_request
-    from router.cli.site_options import (
-        fill_recent_use,
-        load_shortages_and_budgets,
-        report_budget_sources,
-        report_experience,
-        report_read_quotas,
-    )
 
     # With --now the plan is for another moment: present shortages and this month's spending do not apply to it.
     shortages, budgets = ((), BudgetConstraints()) if given_moment else load_shortages_and_budgets(moment)
