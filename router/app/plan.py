@@ -19,6 +19,7 @@ from router.controller.plan_limits import BudgetSource, budget_sources
 from router.jobs.experience import learn
 from router.jobs.limits import Limit, Limits
 from router.jobs.spec import Placement
+from router.planning.document.plan_terms import PlanTerms
 from router.planning.planner import PlanRequest
 from router.prices.books import load_book
 from router.state.records import Shortage
@@ -72,19 +73,13 @@ def recent_offers(book: PriceBook, max_age: timedelta | None, now: datetime) -> 
 
 
 @dataclass(frozen=True, slots=True)
-class PlanOptions:
-    """The options of a plan, as on the command line.
+class PlanOptions(PlanTerms):
+    """The terms of a plan, and the choice of its prices, limits and earlier runs.
 
     ``max_age`` None takes prices of any age; ``quotas`` None takes the reading that the limits file names, if any.
     ``runs`` reads the earlier runs to learn from; by default none.
     """
 
-    horizon: timedelta = timedelta(hours=24)
-    slot: timedelta = timedelta(hours=1)
-    gap: float = 0.005
-    time_limit: timedelta = timedelta(minutes=3)
-    solver: str = "highs"
-    advisory: bool = False
     max_age: timedelta | None = None
     quotas: str | None = None
     runs: RunReader = read_no_runs
@@ -135,14 +130,9 @@ def plan_request(
         book=book if len(offers) == len(book.offers) else book.with_offers(offers),
         limits=without_short_pools(limits, shortages, running),
         now=now,
-        horizon=options.horizon,
-        slot=options.slot,
-        gap=options.gap,
-        time_limit=options.time_limit,
-        solver=options.solver,
-        advisory=options.advisory,
         limit_sources=read.sources,
         experience=learn(options.runs(book), jobs, book, now),
+        **options.terms(),
     )
     finished = tuple(sorted(job.name for job in loaded.jobs if job.steps_left == 0))
     idle: tuple[Problem, ...] = ()

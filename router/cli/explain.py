@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,9 +13,10 @@ from pricing.places import Market
 from pricing.problems import InvalidInputError
 from router.cli import console
 from router.cli.completion import complete_books, complete_paths, complete_plan_jobs
-from router.cli.options import parse_length_option
 from router.cli.output_options import TableFormat, TableOutput
+from router.cli.planning_options import parse_slot, parse_time_limit
 from router.cli.site_options import list_own_quotes, open_state_if_any
+from router.planning.document.plan_terms import SLOT, TIME_LIMIT
 
 if TYPE_CHECKING:
     from router.planning.document.plan import Plan
@@ -43,8 +43,10 @@ def explain(
     book: Annotated[
         str, typer.Option(metavar="BOOK", autocompletion=complete_books, help="Price book of the plan, if not stored.")
     ] = "latest",
-    slot: Annotated[str, typer.Option(metavar="DURATION", help="Slot of the plan, beside --jobs.")] = "1h",
-    time_limit: Annotated[str, typer.Option(metavar="DURATION", help="Time limit of each plan, beside --jobs.")] = "3m",
+    slot: Annotated[str, typer.Option(metavar="DURATION", help="Slot of the plan, beside --jobs.")] = SLOT.text,
+    time_limit: Annotated[
+        str, typer.Option(metavar="DURATION", help="Time limit of each plan, beside --jobs.")
+    ] = TIME_LIMIT.text,
     output: TableOutput = TableFormat.TABLE,
 ) -> None:
     """Explain where jobs are placed and why, the runner-up, the rejected offers, and what rules and changes are worth.
@@ -123,8 +125,8 @@ def _request_of_files(
     request, same_limits = rebuild_request(
         plan,
         PlanFiles(tuple(jobs), book, limits),
-        parse_length_option("--slot", slot, timedelta(minutes=5)),
-        parse_length_option("--time-limit", time_limit, timedelta(seconds=1)),
+        parse_slot(slot),
+        parse_time_limit(time_limit),
     )
     if not same_limits:
         console.note(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -18,16 +18,14 @@ from router.cli import console
 from router.cli.completion import complete_paths
 from router.cli.console import CommandError, ExitCode
 from router.cli.options import option_error, parse_duration_option, parse_now, parse_usd_option
-from router.cli.planning_options import AdvisoryOption, BookOption, LearnedOption, MaxAgeOption, QuotasOption
+from router.cli.planning_options import InputOptions, MaxAgeOption, load_present_state
 from router.cli.site_options import (
     acting_user,
-    load_shortages_and_budgets,
     open_query_context,
     open_state_if_any,
     read_own_settings,
     report_experience,
     report_read_quotas,
-    run_reader,
     store_plan,
     translate_errors,
     warn_if_unreadable,
@@ -43,24 +41,22 @@ if TYPE_CHECKING:
     from router.quotes.request import QuoteRequest
 
 
-def accept_stored_quote(
-    name: str,
-    ceiling: Usd | None,
-    out: Path | None,
-    book: str,
-    limits: Path | None,
-    now: datetime,
-    quotas: str | None,
-    learned: str | None,
-    *,
-    tonight: bool,
-    later: bool,
-) -> int:
-    """Write the plan of a quote and record the acceptance.
+@dataclass(frozen=True, slots=True)
+class QuoteInputOptions(InputOptions):
+    """Options of what a quote is made of."""
 
-    ``tonight`` says that ``now`` is the present, so that budgets apply. Raises InvalidInputError and CommandError.
-    """
-    from router.app.budgets import BudgetConstraints
+    limits: Annotated[Path | None, typer.Option(metavar="FILE", help="Quotas, stock, reservations, discounts.")] = None
+    now: Annotated[str | None, typer.Option(metavar="TIME", help="Quote from this moment (ISO, with zone).")] = None
+    max_age: MaxAgeOption = None
+
+
+DEFAULT_INPUTS: Final = QuoteInputOptions()
+
+
+def accept_stored_quote(
+    name: str, ceiling: Usd | None, out: Path | None, options: QuoteInputOptions, now: datetime, *, later: bool
+) -> int:
+    """Write the plan of a quote and record the acceptance. Raises InvalidInputError and CommandError."""
     from router.app.queries.quote_acceptance import (
         AcceptanceInputs,
         QuoteLaterError,
@@ -77,11 +73,11 @@ def accept_stored_quote(
     with open_query_context(now) as context:
         inputs = AcceptanceInputs(
             now,
-            book,
-            limits,
-            quotas,
-            load_shortages_and_budgets(now)[1] if tonight else BudgetConstraints(),
-            run_reader(learned, now, present=tonight),
+            options.book,
+            options.limits,
+            options.quotas,
+            load_present_state(now, is_present=options.is_present).budgets,
+            options.runs(now),
             reads_files=True,
             later=later,
         )
@@ -153,13 +149,7 @@ def quote(
         Path | None,
         typer.Option(metavar="FILE", help="Also write a page: what other deadlines cost, spread, alternatives."),
     ] = None,
-    book: BookOption = "latest",
-    limits: Annotated[Path | None, typer.Option(metavar="FILE", help="Quotas, stock, reservations, discounts.")] = None,
-    quotas: QuotasOption = None,
-    learned: LearnedOption = None,
-    advisory: AdvisoryOption = False,
-    now: Annotated[str | None, typer.Option(metavar="TIME", help="Quote from this moment (ISO, with zone).")] = None,
-    max_age: MaxAgeOption = None,
+    inputs: QuoteInputOptions = DEFAULT_INPUTS,
     processes: Annotated[
         int | None,
         typer.Option(min=1, max=256, metavar="N", help="Parallel processes for many jobs. Default: one per CPU."),
@@ -182,46 +172,34 @@ def quote(
 
     Exit codes: 3 a job cannot be quoted or placed within the ceiling; 6 the quote to accept is too old.
     """
-    moment = parse_now(now)
+    moment = parse_now(inputs.now)
     if accept is not None:
         _only_with_accept(paths, by, budget, html)
-        return accept_stored_quote(
-            accept,
-            parse_usd_option("--ceiling", ceiling),
-            out,
-            book,
-            limits,
-            moment,
-            quotas,
-            learned,
-            tonight=now is None,
-            later=later,
-        )
+        return accept_stored_quote(accept, parse_usd_option("--ceiling", ceiling), out, inputs, moment, later=later)
     for name, value in (("--ceiling", ceiling), ("--out", out), ("--later", later or None)):
         if value is not None:
             raise InvalidInputError.single("belongs to --accept", field=name, remedy="name a quote with --accept")
     if not paths:
         raise InvalidInputError.single("no job is named", field="JOB", remedy="stepfare quote job.yaml --by +36h")
     from router.app.quotes import QuoteOptions, make_quotes, prepare_quotes
-    from router.cli.console import check_output_folders
     from router.jobs.quantities import TOO_FAR, is_beyond_planning
     from router.prices.books import load_book
 
     options = QuoteOptions(
         by=_parse_deadline(by),
         budget=parse_usd_option("--budget", budget),
-        advisory=advisory,
-        max_age=parse_duration_option("--max-age", max_age),
+        advisory=inputs.advisory,
+        max_age=parse_duration_option("--max-age", inputs.max_age),
         processes=processes,
-        quotas=quotas,
-        runs=run_reader(learned, moment, present=now is None),
+        quotas=inputs.quotas,
+        runs=inputs.runs(moment),
     )
     if options.by is not None and options.by.at(moment) <= moment:
         raise InvalidInputError.single(f"{by} has passed", field="--by", remedy="give a later one, e.g. +36h")
     if options.by is not None and is_beyond_planning(options.by.at(moment), moment):
         raise InvalidInputError.single(TOO_FAR.format(by), field="--by", remedy="give an earlier one, e.g. +36h")
-    check_output_folders(html)
-    prepared = prepare_quotes(paths, book, limits, moment, options, load_book)
+    console.check_output_folders(html)
+    prepared = prepare_quotes(paths, inputs.book, inputs.limits, moment, options, load_book)
     report_read_quotas(prepared.read.sources, prepared.read.warnings, moment)
     report_experience(prepared.experience)
     results: list[QuoteAnswer] = []
@@ -286,7 +264,6 @@ def _put_into_state(quotes: Sequence[tuple[Quote, QuoteRequest | Refused]]) -> N
 
 
 def _write_page(results: Sequence[QuoteAnswer], file: Path, names: dict[str, str]) -> None:
-    from router.cli.console import write_output_file
     from router.quotes.quote import Quote, Refused
     from router.render.quote_page import quotes_page
 
@@ -295,7 +272,7 @@ def _write_page(results: Sequence[QuoteAnswer], file: Path, names: dict[str, str
     if not quotes:
         console.note(f"{file.name} is not written: there is no quote to draw")
         return
-    write_output_file(file, quotes_page([(names.get(q.job, ""), q) for q in quotes], refused).encode())
+    console.write_output_file(file, quotes_page([(names.get(q.job, ""), q) for q in quotes], refused).encode())
 
 
 def _show(results: Sequence[QuoteAnswer], names: dict[str, str], output: QuoteFormat | None) -> None:

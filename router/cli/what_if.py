@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures.process import BrokenProcessPool
-from datetime import datetime, timedelta
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,35 +13,26 @@ from pricing.problems import InvalidInputError, Problem
 from pricing.units import format_count
 from router.cli import console
 from router.cli.completion import complete_paths
-from router.cli.options import parse_duration_option, parse_length_option, parse_now
+from router.cli.options import parse_now
 from router.cli.output_options import WideListFormat, WideListOutput
-from router.cli.planning_options import (
-    AdvisoryOption,
-    BookOption,
-    LearnedOption,
-    LimitsOption,
-    MaxAgeOption,
-    QuotasOption,
-)
-from router.cli.site_options import (
-    fill_recent_use,
-    load_shortages_and_budgets,
-    report_budget_sources,
-    report_experience,
-    report_read_quotas,
-    run_reader,
-)
+from router.cli.planning_options import PlanningOptions, load_present_state, report_plan_inputs
+from router.planning.document.plan_terms import TIME_LIMIT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from router.app.parallel import Engine
-    from router.app.plan import PlanOptions
-    from router.jobs.limits import Limits
     from router.planning.planner import PlanRequest
     from router.planning.what_if.what_if import Change, Variant
     from router.planning.what_if.what_if_comparison import WhatIf
     from router.planning.what_if.what_if_syntax import Sweep
+
+
+@dataclass(frozen=True, slots=True)
+class VariantOptions(PlanningOptions):
+    """Options of each of the plans that are compared."""
+
+    time_limit: Annotated[str, typer.Option(metavar="DURATION", help="Time limit of each plan.")] = TIME_LIMIT.text
 
 
 def what_if(
@@ -87,20 +78,8 @@ def what_if(
         list[str] | None,
         typer.Option(metavar="'KIND NAME VALUES'", help="One plan for each value; two sweeps give their grid."),
     ] = None,
-    book: BookOption = "latest",
-    limits: LimitsOption = None,
-    quotas: QuotasOption = None,
-    learned: LearnedOption = None,
-    advisory: AdvisoryOption = False,
-    now: Annotated[str | None, typer.Option(metavar="TIME", help="Plan from this moment (ISO, with zone).")] = None,
-    horizon: Annotated[str, typer.Option(metavar="DURATION", help="Length of the orders; an outlook beyond.")] = "24h",
-    slot: Annotated[str, typer.Option(metavar="DURATION", help="Interval between possible starts of gangs.")] = "1h",
-    gap: Annotated[
-        float, typer.Option(metavar="SHARE", min=0, max=0.5, help="Stop when the plan is this near to the bound.")
-    ] = 0.005,
-    time_limit: Annotated[str, typer.Option(metavar="DURATION", help="Time limit of each plan.")] = "3m",
-    max_age: MaxAgeOption = None,
-    solver: Annotated[str, typer.Option(metavar="NAME", help="Any installed PuLP solver.")] = "highs",
+    *,
+    planning: VariantOptions,
     engine: Annotated[
         str, typer.Option(metavar="processes|ray://HOST:PORT", help="Where plans are made: here, or on a Ray cluster.")
     ] = "processes",
@@ -130,7 +109,6 @@ def what_if(
     Nothing is stored, and no variant can be applied. The exit code is 3 if a plan leaves a job out.
     """
     from router.app.parallel import parse_engine
-    from router.app.plan import PlanOptions
     from router.planning.what_if.what_if_syntax import vary
 
     console.check_output_folders(out, plot)
@@ -152,21 +130,7 @@ def what_if(
             "draws along a sweep, and there is none", field="--plot", remedy="--sweep 'deadline all +0h,+6h'"
         )
     where = parse_engine(engine, workers)
-    moment = parse_now(now)
-    options = PlanOptions(
-        horizon=parse_length_option("--horizon", horizon, timedelta(hours=1)),
-        slot=parse_length_option("--slot", slot, timedelta(minutes=5)),
-        gap=gap,
-        time_limit=parse_length_option("--time-limit", time_limit, timedelta(seconds=1)),
-        solver=solver,
-        advisory=advisory,
-        max_age=parse_duration_option("--max-age", max_age),
-        quotas=quotas,
-        runs=run_reader(learned, moment, present=now is None),
-    )
-    if options.slot > options.horizon or options.horizon > timedelta(days=14):
-        raise InvalidInputError.single("is from one slot up to 14 days", field="--horizon")
-    request = _read_request(paths, book, limits, moment, options, given_moment=now is not None)
+    request = _read_request(paths, planning)
     _check_changes(request, changes, sweeps)
     found = _plan_variants(request, variants, where)
     if plot is not None:
@@ -202,35 +166,17 @@ def _read_changes(
     return tuple(changes), tuple(found)
 
 
-def _read_request(
-    paths: Sequence[str],
-    book: str,
-    limits: Path | None,
-    moment: datetime,
-    options: PlanOptions,
-    *,
-    given_moment: bool,
-) -> PlanRequest:
+def _read_request(paths: Sequence[str], planning: PlanningOptions) -> PlanRequest:
     """Return the request that ``stepfare plan`` would plan, and say on stderr what is left out of it."""
-    from router.app.budgets import BudgetConstraints
     from router.app.plan import plan_request
 
-    # With --now the plan is for another moment: present shortages and this month's spending do not apply to it.
-    shortages, budgets = ((), BudgetConstraints()) if given_moment else load_shortages_and_budgets(moment)
-
-    def add_state(limits: Limits) -> Limits:
-        """Add budgets, spending and recent use; those of now do not apply to another moment."""
-        known = budgets.limits(limits)
-        return fill_recent_use(known, moment) if not given_moment else known
-
-    prepared = plan_request(paths, book, limits, moment, options, shortages, add_state)
-    if shortages:
-        console.note(f"left out: {format_count(len(shortages), 'pool')} that ran short lately")
-    report_budget_sources(() if given_moment else prepared.budgets, moment)
-    report_read_quotas(prepared.request.limit_sources, prepared.doubts, moment)
-    report_experience(prepared.request.experience)
-    for each in prepared.idle:
-        console.warn(each)
+    moment = parse_now(planning.now)
+    options = planning.read(moment)
+    state = load_present_state(moment, is_present=planning.is_present)
+    prepared = plan_request(paths, planning.book, planning.limits, moment, options, state.shortages, state.add_to)
+    if state.shortages:
+        console.note(f"left out: {format_count(len(state.shortages), 'pool')} that ran short lately")
+    report_plan_inputs(prepared, state)
     if prepared.offers_too_old:
         console.note(f"left out: {format_count(prepared.offers_too_old, 'offer')} too old for --max-age, or undated")
     for name in prepared.finished:
