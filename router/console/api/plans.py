@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Path, Query, Request
 from fastapi.responses import Response
@@ -21,7 +20,7 @@ from router.app.queries.approvals import (
     revoke_approval,
 )
 from router.app.queries.context import QueryContext
-from router.app.queries.plan_making import PlanQuestion
+from router.app.queries.plan_making import PlanAsked
 from router.app.queries.plans import compare_plans, find_digest, find_plan, page_of_plans, previous_plan, whole_plan
 from router.console.answers import CachedAnswer
 from router.console.api.tasks import TaskAnswer, accepted_task
@@ -30,43 +29,13 @@ from router.console.site import ConsoleSite
 from router.console.task_kinds import submit_plan
 from router.planning.document.plan import Plan
 from router.planning.document.plan_json import plan_to_json
-from router.planning.document.plan_names import TRIAL
 from router.render.plan_diff_text import diff_json
 
-MAX_DOCUMENT = 900_000
 MAX_LISTED = 200
 JSON = "application/json"
 _NO_SUCH, _MAKE = "no such plan is stored", "POST /api/v1/plans makes one"
 Document = dict[str, Any]
 Name = Annotated[str, Path(max_length=80, description="latest (of tonight's name), or a digest or its first digits.")]
-
-
-class PlanAsked(BaseModel):
-    """A plan to make. Documents are text, or the same as JSON; they may name no file and no secret."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    jobs: Annotated[str, Field(max_length=MAX_DOCUMENT)] | list[Document] = Field(
-        description="Job documents as YAML, with a line --- between them, or a list of jobs."
-    )
-    limits: Annotated[str, Field(max_length=MAX_DOCUMENT)] | Document | None = None
-    book: Literal["latest", "embedded", "sandbox"] = "latest"
-    horizon: str = Field(default="24h", max_length=20)
-    slot: str = Field(default="1h", max_length=20)
-    gap: float = Field(default=0.005, ge=0, le=0.5)
-    time_limit: str = Field(default="3m", max_length=20)
-    max_age: str | None = Field(default=None, max_length=20, description="Leave out prices older than this.")
-    quotas: Literal["latest", "none"] | None = Field(default=None, description="The reading of quotas to take.")
-    advisory: bool = False
-    name: str = Field(default=TRIAL, max_length=63, description="Plans of one name follow each other.")
-    keep_last: bool = Field(default=False, description="Keep to the last plan of the name, as `--since last` does.")
-
-    def question(self) -> PlanQuestion:
-        """Return the question that it asks."""
-        jobs = self.jobs if isinstance(self.jobs, str) else "".join(f"---\n{_text(job)}\n" for job in self.jobs)
-        limits = self.limits if isinstance(self.limits, str) else "" if self.limits is None else _text(self.limits)
-        options = self.model_dump(exclude={"jobs", "limits", "keep_last"})
-        return PlanQuestion(jobs=jobs, limits=limits, keeps_last=self.keep_last, **options)
 
 
 class PlanRow(BaseModel):
@@ -131,7 +100,7 @@ def make_router(site: ConsoleSite) -> APIRouter:
 
     @router.post("", summary="Ask for a plan; its task has the result", status_code=202, response_model=TaskAnswer)
     def make_plan(request: Request, body: PlanAsked) -> Response:
-        return accepted_task(submit_plan(site.asked_by(request), body.question()))
+        return accepted_task(submit_plan(site.asked_by(request), body))
 
     return router
 
@@ -291,10 +260,6 @@ def _approvals(context: QueryContext, digest: str, plan: Plan) -> ApprovalAnswer
 def _note(body: ApprovalAsked | None) -> str:
     text = "" if body is None else body.note
     return "".join(sign if sign.isprintable() else " " for sign in text).strip()
-
-
-def _text(document: Document) -> str:
-    return json.dumps(document, ensure_ascii=False)
 
 
 def _moment(text: str | None) -> datetime | None:
