@@ -18,6 +18,7 @@ from router.files.duckdb_session import connect, parquet_relation, rows_of, sql_
 from router.ledger.entry import LedgerEntryKind
 from router.ledger.month import Month
 from router.showback.bill_store import BillStore
+from router.showback.cost_basis import CostBasis
 from router.showback.facts import FactSource
 from router.showback.focus.words import CATEGORY_OF_ENTRY
 from router.showback.ledger_extract import ExtractManifest, LedgerExtract
@@ -36,7 +37,7 @@ from router.showback.report.teams import MOST_MONTHS
 if TYPE_CHECKING:
     import duckdb
 
-    from router.showback.reconcile.aggregates import FactAggregate, ReconcileBasis
+    from router.showback.reconcile.aggregates import FactAggregate
     from router.state.periods import PeriodClosing
     from router.state.store import StateStore
 
@@ -67,7 +68,7 @@ class MonthBooks:
     view: BooksView
     manifest: ExtractManifest
     bills: tuple[str, ...] = ()
-    aggregates: Callable[[ReconcileBasis], tuple[FactAggregate, ...]] | None = None
+    aggregates: Callable[[CostBasis], tuple[FactAggregate, ...]] | None = None
     bills_through: datetime | None = None
     past: bool = False
 

@@ -15,11 +15,12 @@ from router.app.planned_cuts import planned_cuts
 from router.files.duckdb_session import connect, parquet_relation
 from router.ledger.month import Month
 from router.showback.bills import ImportedBill
+from router.showback.cost_basis import CostBasis
 from router.showback.facts import COLUMNS, MONEY
 from router.showback.facts_from_focus import facts_of_charges
 from router.showback.focus.versions import NEWEST, written_columns
 from router.showback.ledger_extract import ExtractManifest, LedgerExtract
-from router.showback.reconcile.aggregates import FactAggregate, ReconcileBasis, aggregate_facts
+from router.showback.reconcile.aggregates import FactAggregate, aggregate_facts
 from router.showback.reconcile.exact import MONEY_SQL
 from router.showback.reconcile.matching import reconcile
 from router.showback.reconcile.outcome import MatchOutcome, read_outcome
@@ -64,7 +65,7 @@ def reconcile_month(
     extracts: Path,
     bills: Path,
     month: Month,
-    basis: ReconcileBasis,
+    basis: CostBasis,
     now: datetime,
     as_of: datetime | None = None,
 ) -> MonthReconciliation:

@@ -114,9 +114,7 @@ def answer_of_ledger(
         books.rollups.add_labels(JobLabels(store).of_jobs(books.rollups.job_digests))
         beside = replace(_report_inputs(store, query, books, told), months=earlier)
         if books.aggregates is not None:
-            from router.showback.reconcile.aggregates import ReconcileBasis
-
-            month_facts = books.aggregates(ReconcileBasis(query.basis.value))
+            month_facts = books.aggregates(query.basis)
             aggregates = tuple(each for each in month_facts if query.admits(each.team))
             beside = replace(
                 beside,

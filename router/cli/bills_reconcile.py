@@ -6,7 +6,6 @@ import re
 from dataclasses import replace
 from datetime import date
 from decimal import Decimal, InvalidOperation
-from enum import StrEnum
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,10 +17,11 @@ from pricing.units import format_count
 from router.cli import console
 from router.cli.bills import report_corrections
 from router.cli.console import ExitCode
-from router.cli.ledger_options import parse_month
+from router.cli.ledger_options import BasisOption, MonthOption, ReportTimeOption, parse_period
 from router.cli.options import option_error, parse_as_of, parse_now
 from router.cli.output_options import ListFormat, ListOutput
 from router.cli.site_options import DEFAULT_FILES, SettingsOptions, open_state_store
+from router.showback.cost_basis import CostBasis
 
 if TYPE_CHECKING:
     from router.render.bills_reconcile_text import ReconcileView
@@ -31,24 +31,13 @@ if TYPE_CHECKING:
 _RATE = re.compile(r"([A-Z]{3})=([0-9]+(?:\.[0-9]+)?)@(\d{4}-\d{2}-\d{2})(?: (.+))?")
 
 
-class ReconcileBasisOption(StrEnum):
-    """Cost basis, as :class:`router.showback.reconcile.aggregates.ReconcileBasis`."""
-
-    BILLED = "billed"
-    EFFECTIVE = "effective"
-
-
 def reconcile(
-    month: Annotated[
-        str | None, typer.Option(metavar="2026-11", help="Month of the books; default: that of --now.")
-    ] = None,
+    month: MonthOption = None,
     by: Annotated[
         str,
         typer.Option("--group-by", "--by", metavar="NAMES", help="Names such as team, job, attempt, with commas."),
     ] = "job",
-    basis: Annotated[
-        ReconcileBasisOption, typer.Option(help="Cost as billed, or with commitments spread over use.")
-    ] = ReconcileBasisOption.EFFECTIVE,
+    basis: BasisOption = CostBasis.EFFECTIVE,
     share: Annotated[
         str, typer.Option("--tolerance", metavar="PERCENT", help="Ignore differences below this share.")
     ] = "1",
@@ -64,7 +53,7 @@ def reconcile(
     ] = 10,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 if there are findings.")] = False,
     settings_files: SettingsOptions = DEFAULT_FILES,
-    now: Annotated[str | None, typer.Option(metavar="TIME", help="Time of the report (ISO, with zone).")] = None,
+    now: ReportTimeOption = None,
     output: ListOutput = ListFormat.TABLE,
     out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write to a file.")] = None,
 ) -> ExitCode:
@@ -82,20 +71,16 @@ def reconcile(
     input. csv holds only the table of differences, json everything.
     """
     from router.app.reconcile import reconcile_month
-    from router.ledger.month import Month
     from router.prices.data_folders import bills_folder, extract_folder
     from router.render import bills_reconcile_text as text
-    from router.showback.reconcile.aggregates import ReconcileBasis
 
     moment = parse_now(now)
-    period = Month.of(moment) if month is None else parse_month("--month", month)
+    period = parse_period(month, moment)
     dimensions, tolerance = _dimensions(by), _tolerance(share, amount)
     rates = dict(_rate(each) for each in rate or [])
     with open_state_store(settings_files, makes=False) as (_, store), console.progress("matching"):
         report_corrections(store, period)
-        result = reconcile_month(
-            store, extract_folder(), bills_folder(), period, ReconcileBasis(basis.value), moment, parse_as_of(now)
-        )
+        result = reconcile_month(store, extract_folder(), bills_folder(), period, basis, moment, parse_as_of(now))
     view = _build_view(text.ReconcileQuery(period, moment, basis.value, dimensions, rates), result, tolerance)
     if not result.bills:
         console.note("no bill is stored, so all is estimated: `stepfare bills import FILE`", "warning")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,13 +11,14 @@ from pricing.problems import InvalidInputError
 from router.cli import console
 from router.cli.bills import report_corrections
 from router.cli.console import CommandError, ExitCode
-from router.cli.ledger_options import parse_month, translate_closed_books
+from router.cli.ledger_options import BasisOption, MonthOption, parse_period, translate_closed_books
 from router.cli.options import parse_as_of, parse_now, parse_usd_option
 from router.cli.output_options import ListFormat, ListOutput
 from router.cli.site_options import DEFAULT_FILES, SettingsOptions, acting_user, open_state_store
 from router.render.bills_text import escape_unprintable
 from router.render.record_table import RecordTable, TableColumn
 from router.render.tables import format_timestamp, format_usd
+from router.showback.cost_basis import CostBasis
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -51,20 +51,10 @@ Since = Annotated[
 Now = Annotated[str | None, typer.Option(metavar="TIME", help="Time of the command (ISO, with zone).")]
 
 
-class BudgetBasisOption(StrEnum):
-    """Cost basis, as :class:`router.showback.report.query.CostBasis`."""
-
-    BILLED = "billed"
-    EFFECTIVE = "effective"
-
-
-Basis = Annotated[BudgetBasisOption, typer.Option(help="Cost as billed, or with commitments spread over use.")]
-
-
 def list_budgets(
     month: Annotated[str | None, typer.Option(metavar="2026-11", help="Month to show; default: that of --now.")] = None,
     history: Annotated[bool, typer.Option("--history", help="Show every budget ever set.")] = False,
-    basis: Basis = BudgetBasisOption.EFFECTIVE,
+    basis: BasisOption = CostBasis.EFFECTIVE,
     settings_files: SettingsOptions = DEFAULT_FILES,
     now: Now = None,
     output: ListOutput = ListFormat.TABLE,
@@ -81,7 +71,7 @@ def list_budgets(
     from router.ledger.budget import budgets_set_by
 
     moment = parse_now(now)
-    period = _month(month, "--month", moment)
+    period = parse_period(month, moment)
     with open_state_store(settings_files, makes=False) as (opened, store):
         if history:
             rows: list[BudgetRow] = [(each, None) for each in budgets_set_by(store.budgets.all(), parse_as_of(now))]
@@ -100,16 +90,15 @@ def load_budget_progress(
     store: StateStore,
     period: Month,
     moment: datetime,
-    basis: BudgetBasisOption,
+    basis: CostBasis,
     now: str | None,
 ) -> MonthBudgets:
     """Return how much of each budget of the month is spent; ``now`` is the raw value of the option."""
     from router.app.queries.budgets import budget_progress
-    from router.showback.report.query import CostBasis as Cost
     from router.showback.report.query import ReportQuery
 
     report_corrections(store, period)
-    query = ReportQuery(month=period, now=moment, as_of=parse_as_of(now), basis=Cost(basis.value))
+    query = ReportQuery(month=period, now=moment, as_of=parse_as_of(now), basis=basis)
     return budget_progress(_context(opened, store, moment), query)
 
 
@@ -121,7 +110,7 @@ def _context(opened: AppSettings, store: StateStore, moment: datetime) -> QueryC
 
 
 def note_counted_costs(
-    output: ListFormat, period: Month, moment: datetime, basis: BudgetBasisOption, far: MonthBudgets
+    output: ListFormat, period: Month, moment: datetime, basis: CostBasis, far: MonthBudgets
 ) -> None:
     """Note which costs the budgets count and which currencies they leave out."""
     from router.showback.report.values import CellKind, short_text
@@ -144,7 +133,7 @@ def format_used_share(status: BudgetStatus) -> str:
     return "" if status.share is None else short_text(status.share, CellKind.SHARE)
 
 
-def _budget_table(basis: BudgetBasisOption | None) -> RecordTable[BudgetRow]:
+def _budget_table(basis: CostBasis | None) -> RecordTable[BudgetRow]:
     """Return the table of budgets with what is spent of each; without a basis that of their history."""
 
     def of_status(take: Callable[[BudgetStatus], object]) -> Callable[[BudgetRow], object]:
@@ -218,7 +207,9 @@ def set_budget(
     usd = parse_usd_option("AMOUNT", amount)
     moment = parse_now(now)
     scope, name = _parse_scope(team, project, everybody=everybody)
-    budget = _budget(scope, name, _month(since, "--from", moment), moment, usd=usd, hard=hard, warn=_percents(warn))
+    budget = _budget(
+        scope, name, parse_period(since, moment, "--from"), moment, usd=usd, hard=hard, warn=_percents(warn)
+    )
     with open_state_store(settings_files) as (opened, store), translate_closed_books():
         context = _context(opened, store, moment)
         budgets.set_budget(context, budget)
@@ -250,7 +241,7 @@ def remove(
 
     moment = parse_now(now)
     scope, name = _parse_scope(team, project, everybody=everybody)
-    budget = _budget(scope, name, _month(since, "--from", moment), moment, usd=None)
+    budget = _budget(scope, name, parse_period(since, moment, "--from"), moment, usd=None)
     with open_state_store(settings_files, makes=False) as (opened, store), translate_closed_books():
         try:
             budgets.remove_budget(_context(opened, store, moment), budget)
@@ -295,20 +286,12 @@ def _percents(text: str) -> tuple[int, ...]:
         raise InvalidInputError.single(str(error), field="--warn", remedy=remedy) from None
 
 
-def _month(text: str | None, option: str, moment: datetime) -> Month:
-    from router.ledger.month import Month
-
-    return Month.of(moment) if text is None else parse_month(option, text)
-
-
 def check(
-    month: Annotated[
-        str | None, typer.Option(metavar="2026-11", help="Month of the books; default: that of --now.")
-    ] = None,
+    month: MonthOption = None,
     notify: Annotated[
         bool, typer.Option("--notify/--no-notify", help="Notify the channels of the deploy file.")
     ] = True,
-    basis: Basis = BudgetBasisOption.EFFECTIVE,
+    basis: BasisOption = CostBasis.EFFECTIVE,
     settings_files: SettingsOptions = DEFAULT_FILES,
     now: Now = None,
     output: ListOutput = ListFormat.TABLE,
@@ -326,10 +309,9 @@ def check(
     Exit codes: 0; 4 a hard budget is exceeded; 1 the state cannot be read.
     """
     from router.app.queries.budgets import budget_record
-    from router.ledger.month import Month
 
     moment = parse_now(now)
-    period = Month.of(moment) if month is None else parse_month("--month", month)
+    period = parse_period(month, moment)
     with open_state_store(settings_files, makes=False) as (opened, store):
         progress = load_budget_progress(opened, store, period, moment, basis, now)
         standings = progress.standings

@@ -13,13 +13,13 @@ import typer
 from pricing.units import format_count
 from router.cli import console
 from router.cli.bills import report_corrections
-from router.cli.budget import Basis, BudgetBasisOption
 from router.cli.console import CommandError, ExitCode
-from router.cli.ledger_options import parse_month
+from router.cli.ledger_options import AsOfOption, BasisOption, parse_month
 from router.cli.options import parse_as_of, parse_now
 from router.cli.output_options import ListFormat, ListOutput
 from router.cli.site_options import DEFAULT_FILES, SettingsOptions, acting_user, open_state_store
 from router.render.record_table import RecordTable, TableColumn
+from router.showback.cost_basis import CostBasis
 
 if TYPE_CHECKING:
     from router.ledger.entry import LedgerEntryKind
@@ -83,10 +83,8 @@ class _Period:
 
 
 def periods(
-    basis: Basis = BudgetBasisOption.EFFECTIVE,
-    now: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Leave out records after this time (ISO, with zone).")
-    ] = None,
+    basis: BasisOption = CostBasis.EFFECTIVE,
+    now: AsOfOption = None,
     settings_files: SettingsOptions = DEFAULT_FILES,
     output: ListOutput = ListFormat.TABLE,
 ) -> ExitCode:
@@ -114,7 +112,7 @@ def periods(
 
 
 def _load_books(
-    settings_files: SettingsOptions, basis: BudgetBasisOption, now: str | None
+    settings_files: SettingsOptions, basis: CostBasis, now: str | None
 ) -> tuple[dict[Month, _Books], dict[Month, PeriodClosing]]:
     """Return the contents of the books and the closings, both by month."""
     from router.app.bill_views import closings as closings_by
@@ -159,7 +157,7 @@ def _cents(amount: Decimal) -> str:
     return f"{'-' if amount < 0 else ''}${short_text(abs(amount), CellKind.MONEY)}"
 
 
-def _period_table(basis: BudgetBasisOption) -> RecordTable[_Period]:
+def _period_table(basis: CostBasis) -> RecordTable[_Period]:
     def of_closing(take: Callable[[PeriodClosing], object]) -> Callable[[_Period], object]:
         return lambda row: None if row.closing is None else take(row.closing)
 

@@ -12,7 +12,7 @@ from pricing.problems import InvalidInputError
 from router.cli import console
 from router.cli.bills import report_corrections
 from router.cli.console import CommandError, ExitCode
-from router.cli.ledger_options import parse_month
+from router.cli.ledger_options import AsOfOption, parse_month
 from router.cli.site_options import DEFAULT_FILES, SettingsOptions, open_state_store
 
 if TYPE_CHECKING:
@@ -38,9 +38,7 @@ def export(
     accounts: Annotated[
         Path | None, typer.Option(metavar="FILE", help="File with the billed accounts; see `schema showback`.")
     ] = None,
-    now: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Leave out records after this time (ISO, with zone).")
-    ] = None,
+    now: AsOfOption = None,
     settings_files: SettingsOptions = DEFAULT_FILES,
 ) -> ExitCode:
     """Export the charges of a month as a FOCUS file for finance tools.

@@ -15,10 +15,12 @@ from pricing.problems import InvalidInputError
 from router.cli import console
 from router.cli.bills import report_corrections
 from router.cli.console import ExitCode
-from router.cli.ledger_options import parse_month
+from router.cli.ledger_options import AsOfOption, BasisOption, MonthOption, parse_period
 from router.cli.options import option_error, parse_as_of, parse_now
 from router.cli.output_options import OUTPUT
 from router.cli.site_options import DEFAULT_FILES, SettingsOptions, acting_user, open_state_store
+from router.showback.cost_basis import CostBasis
+from router.showback.shared_costs import SharingMethod
 
 if TYPE_CHECKING:
     from router.render.tables import Screen
@@ -40,42 +42,22 @@ class ShowbackFormat(StrEnum):
     FOCUS = "focus"
 
 
-class ShowbackBasisOption(StrEnum):
-    """Cost basis, as :class:`router.showback.report.query.CostBasis`."""
-
-    BILLED = "billed"
-    EFFECTIVE = "effective"
-
-
-class ShareMethodOption(StrEnum):
-    """Method of sharing, as :class:`router.showback.shared_costs.SharingMethod`."""
-
-    NONE = "none"
-    WEIGHTED = "weighted"
-    EVEN = "even"
-    FIXED = "fixed"
-
-
 _TO_FILES = frozenset({ShowbackFormat.XLSX, ShowbackFormat.PARQUET, ShowbackFormat.FOCUS})
 _EXAMPLES = {ShowbackFormat.FOCUS: "november.csv"}
 
 
 def showback(
-    month: Annotated[
-        str | None, typer.Option(metavar="2026-11", help="Month of the books; default: that of --now.")
-    ] = None,
+    month: MonthOption = None,
     by: Annotated[
         str,
         typer.Option(
             "--group-by", "--by", metavar="NAMES", help="Names such as team, project, cloud, label:NAME, with commas."
         ),
     ] = "team",
-    basis: Annotated[
-        ShowbackBasisOption, typer.Option(help="Cost as billed, or with commitments spread over use.")
-    ] = ShowbackBasisOption.EFFECTIVE,
+    basis: BasisOption = CostBasis.EFFECTIVE,
     share_idle: Annotated[
-        ShareMethodOption, typer.Option(help="How to share costs without an owner.")
-    ] = ShareMethodOption.NONE,
+        SharingMethod, typer.Option(help="How to share costs without an owner.")
+    ] = SharingMethod.NONE,
     share: Annotated[
         list[str] | None, typer.Option(metavar="GROUP=PART", help="Fixed share of a group: research=0.6.")
     ] = None,
@@ -92,9 +74,7 @@ def showback(
     ] = None,
     focus_version: Annotated[str, typer.Option(help="FOCUS version for -o focus: 1.4 or 1.2.")] = "1.4",
     settings_files: SettingsOptions = DEFAULT_FILES,
-    now: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Leave out records after this time (ISO, with zone).")
-    ] = None,
+    now: AsOfOption = None,
     output: Annotated[ShowbackFormat, OUTPUT] = ShowbackFormat.TABLE,
     out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write to this file.")] = None,
 ) -> ExitCode:
@@ -171,16 +151,13 @@ def _parse_query(
     month: str | None,
     now: datetime,
     by: str,
-    basis: ShowbackBasisOption,
-    share_idle: ShareMethodOption,
+    basis: CostBasis,
+    method: SharingMethod,
     shares: list[str],
 ) -> ReportQuery:
-    from router.ledger.month import Month
-    from router.showback.report.query import CostBasis, ReportQuery
-    from router.showback.shared_costs import SharingMethod
+    from router.showback.report.query import ReportQuery
 
     names = tuple(name.strip() for name in by.split(","))
-    method = SharingMethod(share_idle.value)
     if shares and method is not SharingMethod.FIXED:
         raise InvalidInputError.single("goes with --share-idle fixed", field="--share")
     if method is SharingMethod.FIXED and not shares:
@@ -189,9 +166,9 @@ def _parse_query(
     fixed = dict(_parse_share(text, len(names)) for text in shares) if method is SharingMethod.FIXED else None
     if fixed is not None and (len(fixed) < len(shares) or sum(fixed.values()) > 1):
         raise InvalidInputError.single("parts are of 1 together, each group once", field="--share")
-    period = Month.of(now) if month is None else parse_month("--month", month)
+    period = parse_period(month, now)
     try:
-        return ReportQuery(month=period, now=now, by=names, basis=CostBasis(basis.value), share=method, fixed=fixed)
+        return ReportQuery(month=period, now=now, by=names, basis=basis, share=method, fixed=fixed)
     except ValueError as error:
         raise option_error("--group-by", error) from None
 

@@ -9,6 +9,7 @@ import typer
 
 from router.cli import console
 from router.cli.console import ExitCode
+from router.cli.ledger_options import ReportTimeOption
 from router.cli.options import parse_length_option, parse_now
 from router.cli.output_options import ListFormat, ListOutput
 from router.cli.site_options import DEFAULT_FILES, SettingsOptions, open_state_store
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 def accuracy(
     last: Annotated[str, typer.Option(metavar="DURATION", help="Jobs that ended within this time: 1d, 30d.")] = "1d",
     settings_files: SettingsOptions = DEFAULT_FILES,
-    now: Annotated[str | None, typer.Option(metavar="TIME", help="Time of the report (ISO, with zone).")] = None,
+    now: ReportTimeOption = None,
     output: ListOutput = ListFormat.TABLE,
 ) -> ExitCode:
     """Compare steps an hour, dollars a step and interruptions that plans predicted with those that were measured.

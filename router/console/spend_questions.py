@@ -22,7 +22,7 @@ from router.app.queries.spend import (
 from router.console.site import ConsoleSite
 from router.ledger.month import Month
 from router.render.spend_links import SpendLinks
-from router.showback.report.query import CostBasis
+from router.showback.cost_basis import CostBasis
 from router.showback.shared_costs import SharingMethod
 from router.state.errors import StateError
 

@@ -22,7 +22,7 @@ from router.jobs.spec import Job
 from router.ledger.month import Month
 from router.showback.bill_import import import_bills
 from router.showback.bill_store import BillStore
-from router.showback.reconcile.aggregates import ReconcileBasis
+from router.showback.cost_basis import CostBasis
 from router.showback.report.query import ReportQuery
 from tests.support.made_up_bill import Account, of_attempt, write_bill
 from tests.support.made_up_jobs import simple_job
@@ -75,7 +75,7 @@ def month(playing: Stage, hour: float, as_of: float | None = None) -> tuple[obje
     costs, _ = month_costs(playing.store, [NOVEMBER], extracts, bills, basis="effective", now=at, as_of=moment)
     listed = costs[NOVEMBER]
     assert (listed.planned.get("USD", 0), listed.spent.get("USD", 0)) == (row["planned"], row["spent"])
-    matched = reconcile_month(playing.store, extracts, bills, NOVEMBER, ReconcileBasis.EFFECTIVE, at, moment)
+    matched = reconcile_month(playing.store, extracts, bills, NOVEMBER, CostBasis.EFFECTIVE, at, moment)
     planned_there = [each.money or Decimal(0) for each in matched.grains if each.side == "planned"]
     assert sum(planned_there, Decimal(0)) == row["planned"]
     return row["planned"], row["spent"]

@@ -11,7 +11,7 @@ import pytest
 from router.app.showback import variance_by_job
 from router.render.showback_text import as_wide
 from router.render.tables import Screen
-from router.showback.report.query import CostBasis
+from router.showback.cost_basis import CostBasis
 from router.showback.report.values import ShowbackReport
 from tests.support.facts_rows import facts
 from tests.support.planted import planted

@@ -11,7 +11,8 @@ import duckdb
 import pytest
 
 from router.ledger.month import Month
-from router.showback.reconcile.aggregates import FactAggregate, ReconcileBasis, aggregate_facts
+from router.showback.cost_basis import CostBasis
+from router.showback.reconcile.aggregates import FactAggregate, aggregate_facts
 from router.showback.reconcile.currencies import ExchangeRate, convert_currencies
 from router.showback.reconcile.findings import FindingKind, ReconcileTolerance, collect_findings
 from router.showback.reconcile.outcome import MatchOutcome, read_outcome
@@ -47,7 +48,7 @@ WASTE = {
 def november(connection: duckdb.DuckDBPyConnection) -> tuple[FactAggregate, ...]:
     """The aggregates of November, all of whose plan has passed."""
     planned = planned_relation(connection, "facts", [Month(2026, 11)], END)
-    return aggregate_facts(connection, ReconcileBasis.BILLED, planned=planned, month="2026-11")
+    return aggregate_facts(connection, CostBasis.BILLED, planned=planned, month="2026-11")
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +64,7 @@ def summed(month: duckdb.DuckDBPyConnection) -> tuple[FactAggregate, ...]:
 
 @pytest.fixture(scope="module")
 def came_to(month: duckdb.DuckDBPyConnection) -> MatchOutcome:
-    return read_outcome(month, ReconcileBasis.BILLED, "2026-11")
+    return read_outcome(month, CostBasis.BILLED, "2026-11")
 
 
 def of(found: tuple[VarianceBridge, ...], *group: str | None, currency: str = "USD") -> VarianceBridge:

@@ -19,19 +19,12 @@ from router.render.showback_page import page
 from router.render.showback_text import as_markdown, as_table, as_wide
 from router.render.showback_view import month_page_of
 from router.render.tables import Screen
+from router.showback.cost_basis import CostBasis
 from router.showback.report.anomalies import SeriesDay, find_anomaly
 from router.showback.report.change import ThingCost, explain_change
 from router.showback.report.export_tables import report_to_csv, report_to_workbook
 from router.showback.report.forecast import forecast_month_end
-from router.showback.report.query import (
-    BudgetUse,
-    CostBasis,
-    JobDue,
-    JobVariance,
-    QuoteResult,
-    ReportInputs,
-    ReportQuery,
-)
+from router.showback.report.query import BudgetUse, JobDue, JobVariance, QuoteResult, ReportInputs, ReportQuery
 from router.showback.report.values import CellKind, ShowbackReport, short_text, sum_known
 from router.showback.shared_costs import SharingMethod
 from tests.support.showback_reports import (

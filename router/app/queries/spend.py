@@ -16,8 +16,9 @@ from router.app.showback import MonthAnswer, ReportAdditions, answer_of_ledger
 from router.ledger.month import Month
 from router.prices.data_folders import bills_folder, extract_folder, quotes_folder
 from router.showback.bill_store import BillStore
+from router.showback.cost_basis import CostBasis
 from router.showback.ledger_extract import LedgerExtract, without_collector
-from router.showback.report.query import CostBasis, ReportQuery
+from router.showback.report.query import ReportQuery
 from router.showback.shared_costs import SharingMethod
 
 if TYPE_CHECKING:

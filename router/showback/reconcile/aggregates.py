@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pricing.money import divide_half_even
 from router.files import duckdb_session
+from router.showback.cost_basis import CostBasis
 from router.showback.reconcile.exact import AMOUNT_SQL, MONEY_SQL
 
 if TYPE_CHECKING:
@@ -19,13 +20,6 @@ if TYPE_CHECKING:
 
 
 _WIDE: Final = Context(prec=400)
-
-
-class ReconcileBasis(StrEnum):
-    """The cost that is compared: billed, or effective, with commitments spread over what they cover."""
-
-    BILLED = "billed"
-    EFFECTIVE = "effective"
 
 
 class FactSide(StrEnum):
@@ -123,7 +117,7 @@ FROM ({{parts}}) GROUP BY side, {_GROUP_SQL}, corrected, money IS NULL ORDER BY 
 
 def aggregate_facts(
     connection: duckdb.DuckDBPyConnection,
-    basis: ReconcileBasis,
+    basis: CostBasis,
     *,
     planned: str,
     month: str | None = None,
@@ -150,7 +144,7 @@ def summed_sides_sql(facts: str, actual: str) -> str:
 
 
 def aggregate_summed(
-    connection: duckdb.DuckDBPyConnection, basis: ReconcileBasis, *, planned: str, summed: str
+    connection: duckdb.DuckDBPyConnection, basis: CostBasis, *, planned: str, summed: str
 ) -> tuple[FactAggregate, ...]:
     """Return the aggregates of :func:`aggregate_facts` of a month, whose sides were summed before."""
     parts = (

@@ -9,7 +9,8 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final
 
 from router.ledger.entry import MachineUse
-from router.showback.reconcile.aggregates import ReconcileBasis, rows_of
+from router.showback.cost_basis import CostBasis
+from router.showback.reconcile.aggregates import rows_of
 from router.showback.reconcile.levels import MatchLevel
 
 if TYPE_CHECKING:
@@ -158,7 +159,7 @@ GROUP BY 1 ORDER BY 1
 
 def read_outcome(
     connection: duckdb.DuckDBPyConnection,
-    basis: ReconcileBasis,
+    basis: CostBasis,
     month: str | None = None,
     *,
     facts: str = "facts",

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
-from enum import StrEnum
 from typing import Final
 
 from router.ledger.entry import MachineUse
 from router.ledger.month import Month
+from router.showback.cost_basis import CostBasis
 from router.showback.labels import LABEL, label_name
 from router.showback.reconcile.aggregates import FactAggregate
 from router.showback.report.rollup_tables import RollupTables
@@ -40,13 +40,6 @@ GROUPS = (
 
 # The owners among them: where nobody is named the cost is unallocated, not unknown.
 OWNERS = frozenset({"team", "project", "cost_center", "job"})
-
-
-class CostBasis(StrEnum):
-    """The cost that sums, unit costs and waste are computed from; groups always show both."""
-
-    BILLED = "billed"  # cash: what invoices charge
-    EFFECTIVE = "effective"  # accrual: commitments spread over what they cover
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from decimal import Decimal
 
+from router.showback.cost_basis import CostBasis
 from router.showback.report.forecast import CostForecast, forecast_currencies
-from router.showback.report.query import CostBasis, ReportContext
+from router.showback.report.query import ReportContext
 from router.showback.report.rollup_tables import date_of_day
 from router.showback.report.values import (
     SCHEMA_VERSION,
