@@ -155,6 +155,15 @@ def ask_confirmation(question: str) -> bool:
     return answer.strip().lower() in ("y", "yes")
 
 
+def confirm(question: str, *, yes: bool) -> bool:
+    """Return whether ``--yes`` was given, or else the answer. Raises InvalidInputError where nobody can be asked."""
+    if yes:
+        return True
+    if not sys.stdin.isatty():
+        raise InvalidInputError.single("nobody can be asked here", field="--yes", remedy="agree with --yes")
+    return ask_confirmation(question)
+
+
 def ask_text(question: str, default: str) -> str:
     """Ask a question on stderr and return the answer, or ``default`` for an empty one.
 

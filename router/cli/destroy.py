@@ -98,7 +98,8 @@ def destroy(
         )
         for chain in waiting:
             console.note(f"{chain.last.job} waits for a place, and will not be made again")
-        if not yes and not _confirm(len(alive) + len(waiting) + len(damaged)):
+        gangs = format_count(len(alive) + len(waiting) + len(damaged), "gang")
+        if not console.confirm(f"Release {gangs}?", yes=yes):
             console.note("nothing was released")
             return ExitCode.OK
         with lock:
@@ -181,14 +182,6 @@ def _plan_or_name(text: str) -> str:
         digest: str = plan_content(read_plan(path))["digest"]
         return digest
     return text
-
-
-def _confirm(count: int) -> bool:
-    import sys
-
-    if not sys.stdin.isatty():
-        raise InvalidInputError.single("nobody can be asked here", field="--yes", remedy="agree with --yes")
-    return console.ask_confirmation(f"Release {format_count(count, 'gang')}?")
 
 
 def _release(site: ControllerContext, attempts: list[Attempt]) -> int:

@@ -13,14 +13,15 @@ import typer
 from pricing.money import Usd, UsdPerHour
 from pricing.units import format_count
 from router.cli import console
-from router.cli.completion import complete_books
+from router.cli.apply_options import DEFAULT_GUARD, CurrentBookOption, GuardOptions
 from router.cli.console import ExitCode
-from router.cli.options import parse_now, parse_usd_option
+from router.cli.options import parse_now
 from router.cli.output_options import TableFormat, TableOutput
 from router.cli.site_options import open_state_if_any
-from router.controller.accept.guardrails import CostLimits, CurrentPrice, Refusal, RefusalReason
+from router.controller.accept.guardrails import CurrentPrice, Refusal, RefusalReason
 from router.controller.orders import Order
 from router.planning.document.plan import Plan
+from router.planning.document.plan_terms import BOOK
 from router.render.plan_text import late_lines
 from router.render.record_table import RecordTable, TableColumn
 from router.render.tables import format_day_time, format_usd, wrap_text
@@ -33,23 +34,12 @@ SCHEMA_VERSION = 1
 
 def check(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A plan (JSON).")],
-    book: Annotated[
-        str,
-        typer.Option(
-            metavar="BOOK",
-            autocompletion=complete_books,
-            help="Current prices: latest, sandbox, embedded, a digest or a file.",
-        ),
-    ] = "latest",
+    book: CurrentBookOption = BOOK,
     limits: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="The limits of the plan [default: those that it was made with here]."),
     ] = None,
-    max_cost: Annotated[str | None, typer.Option(metavar="USD", help="Refuse if more than this is at risk.")] = None,
-    approve_above: Annotated[
-        str | None, typer.Option(metavar="USD", help="Require an approver above this amount.")
-    ] = None,
-    approved_by: Annotated[str, typer.Option(metavar="WHO", help="Name of the approver.")] = "",
+    guard_options: GuardOptions = DEFAULT_GUARD,
     now: Annotated[str | None, typer.Option(metavar="TIME", help="Moment of the check (ISO, with zone).")] = None,
     output: TableOutput = TableFormat.TABLE,
 ) -> ExitCode:
@@ -69,11 +59,7 @@ def check(
 
     plan = read_plan(file)
     moment = parse_now(now)
-    guard = CostLimits(
-        parse_usd_option("--max-cost", max_cost),
-        parse_usd_option("--approve-above", approve_above),
-        approved_by.strip(),
-    )
+    guard = guard_options.read()
     orders = orders_of(plan)
     prices_book = load_book(book)
     known_limits, knows_limits, at_risk = _ask_state(plan)
