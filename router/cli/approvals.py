@@ -11,7 +11,7 @@ import typer
 from router.cli import console
 from router.cli.console import CommandError, ExitCode
 from router.cli.output_options import TextFormat, TextOutput
-from router.cli.site_options import DEFAULT_FILES, SettingsOptions, acting_user, open_state_store
+from router.cli.site_options import DEFAULT_FILES, SettingsOptions, open_state_store, own_context
 from router.render.tables import format_timestamp
 
 SCHEMA_VERSION = 1
@@ -32,16 +32,14 @@ def set_rules(
 
     Exit codes: 2 the rules are wrong; 7 you are no administrator of the state.
     """
-    from router.access.identity import local_operator
     from router.app.queries.approvals import ApprovalRefusedError, set_approval_rules
-    from router.app.queries.context import QueryContext
     from router.cli.options import wall_clock
     from router.config.approval_file import load_approval_rules
 
     rules = load_approval_rules(file)
     with open_state_store(settings_files) as (opened, store):
         try:
-            entry = set_approval_rules(QueryContext(opened, store, wall_clock, local_operator(acting_user())), rules)
+            entry = set_approval_rules(own_context(opened, store, wall_clock), rules)
         except ApprovalRefusedError as error:
             raise CommandError(str(error), ExitCode.CREDENTIALS, error.remedy) from None
     console.out(f"rules {rules.digest[:12]} hold since {format_timestamp(entry.at)}, set by {entry.who}")

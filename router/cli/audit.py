@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from router.cli import console
 from router.cli.console import CommandError, ExitCode
 from router.cli.output_options import TableFormat, TableOutput
-from router.cli.site_options import DEFAULT_FILES, SettingsOptions, acting_user, open_state_store
+from router.cli.site_options import DEFAULT_FILES, SettingsOptions, open_state_store, own_context
 from router.render.record_table import RecordTable, TableColumn
 from router.render.tables import format_timestamp, format_usd
 
@@ -29,14 +29,12 @@ def audit(
     stepfare audit
     stepfare audit -o json
     """
-    from router.access.identity import local_operator
     from router.app.queries.audit import audit_content, read_audit_log
-    from router.app.queries.context import QueryContext
     from router.cli.ledger import check_closings
     from router.cli.options import chosen_clock
 
     with open_state_store(settings_files, makes=False) as (opened, store):
-        trail = read_audit_log(QueryContext(opened, store, chosen_clock(), local_operator(acting_user())))
+        trail = read_audit_log(own_context(opened, store, chosen_clock()))
         if output is TableFormat.JSON:
             console.out(json.dumps(audit_content(trail), indent=2))
         else:

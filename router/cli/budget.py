@@ -14,7 +14,7 @@ from router.cli.console import CommandError, ExitCode
 from router.cli.ledger_options import BasisOption, MonthOption, parse_period, translate_closed_books
 from router.cli.options import parse_as_of, parse_now, parse_usd_option
 from router.cli.output_options import ListFormat, ListOutput
-from router.cli.site_options import DEFAULT_FILES, SettingsOptions, acting_user, open_state_store
+from router.cli.site_options import DEFAULT_FILES, SettingsOptions, acting_user, open_state_store, own_context
 from router.render.bills_text import escape_unprintable
 from router.render.record_table import RecordTable, TableColumn
 from router.render.tables import format_timestamp, format_usd
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from router.app.budgets import MonthBudgets
-    from router.app.queries.context import QueryContext
     from router.app.settings import AppSettings
     from router.ledger.budget import Budget, BudgetStatus, Scope
     from router.ledger.month import Month
@@ -99,14 +98,7 @@ def load_budget_progress(
 
     report_corrections(store, period)
     query = ReportQuery(month=period, now=moment, as_of=parse_as_of(now), basis=basis)
-    return budget_progress(_context(opened, store, moment), query)
-
-
-def _context(opened: AppSettings, store: StateStore, moment: datetime) -> QueryContext:
-    from router.access.identity import local_operator
-    from router.app.queries.context import QueryContext
-
-    return QueryContext(opened, store, lambda: moment, local_operator(acting_user()))
+    return budget_progress(own_context(opened, store, lambda: moment), query)
 
 
 def note_counted_costs(
@@ -211,7 +203,7 @@ def set_budget(
         scope, name, parse_period(since, moment, "--from"), moment, usd=usd, hard=hard, warn=_percents(warn)
     )
     with open_state_store(settings_files) as (opened, store), translate_closed_books():
-        context = _context(opened, store, moment)
+        context = own_context(opened, store, lambda: moment)
         budgets.set_budget(context, budget)
         is_known = budgets.owner_is_known(context, scope, name)
     kind = "hard budget" if hard else "budget"
@@ -244,7 +236,7 @@ def remove(
     budget = _budget(scope, name, parse_period(since, moment, "--from"), moment, usd=None)
     with open_state_store(settings_files, makes=False) as (opened, store), translate_closed_books():
         try:
-            budgets.remove_budget(_context(opened, store, moment), budget)
+            budgets.remove_budget(own_context(opened, store, lambda: moment), budget)
         except budgets.NoBudgetError as error:
             remedy = "`stepfare budget list` shows those that do"
             raise CommandError(escape_unprintable(str(error)), remedy=remedy) from None

@@ -13,7 +13,7 @@ from router.cli import console
 from router.cli.approval_rules import find_known_plan, load_binding_rules
 from router.cli.console import CommandError, ExitCode
 from router.cli.output_options import TableFormat, TableOutput
-from router.cli.site_options import DEFAULT_FILES, SettingsOptions, acting_user, open_state_store
+from router.cli.site_options import DEFAULT_FILES, SettingsOptions, open_state_store, own_context
 from router.render.record_table import RecordTable, TableColumn, field_columns
 from router.render.tables import format_timestamp, format_usd
 
@@ -48,9 +48,7 @@ def approve(
 
     Exit codes: 4 the rules do not let WHO approve this plan; 6 the plan is too old.
     """
-    from router.access.identity import local_operator
     from router.app.queries.approvals import NO_RULES, NO_RULES_REMEDY, approval_rules, approver_name
-    from router.app.queries.context import QueryContext
     from router.cli.options import chosen_clock
     from router.config.plan_files import read_plan
     from router.planning.document.plan_json import plan_content
@@ -59,7 +57,7 @@ def approve(
     plan = None if file is None else read_plan(file)
     digest: str = "" if plan is None else plan_content(plan)["digest"]
     with open_state_store(settings_files, makes=not list_all) as (opened, store):
-        context = QueryContext(opened, store, chosen_clock(), local_operator(acting_user()))
+        context = own_context(opened, store, chosen_clock())
         if list_all:
             _list(context, approval_rules(opened, store), digest, output)
         else:

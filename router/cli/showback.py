@@ -18,7 +18,7 @@ from router.cli.console import ExitCode
 from router.cli.ledger_options import AsOfOption, BasisOption, MonthOption, parse_period
 from router.cli.options import option_error, parse_as_of, parse_now
 from router.cli.output_options import OUTPUT
-from router.cli.site_options import DEFAULT_FILES, SettingsOptions, acting_user, open_state_store
+from router.cli.site_options import DEFAULT_FILES, SettingsOptions, open_state_store, own_context
 from router.showback.cost_basis import CostBasis
 from router.showback.shared_costs import SharingMethod
 
@@ -188,8 +188,6 @@ def _parse_share(text: str, names: int) -> tuple[tuple[str, ...], Decimal]:
 
 
 def _report_of_ledger(query: ReportQuery, archives: list[Path], settings_files: SettingsOptions) -> ShowbackReport:
-    from router.access.identity import local_operator
-    from router.app.queries.context import QueryContext
     from router.app.queries.spend import month_report
     from router.app.showback import add_archive
     from router.prices.data_folders import extract_folder
@@ -198,7 +196,7 @@ def _report_of_ledger(query: ReportQuery, archives: list[Path], settings_files: 
         for path in archives:
             add_archive(store, extract_folder(), path)
         report_corrections(store, query.month)
-        context = QueryContext(opened, store, lambda: query.now, local_operator(acting_user()))
+        context = own_context(opened, store, lambda: query.now)
         return month_report(context, query)
 
 

@@ -156,14 +156,20 @@ def note_new_home() -> None:
         console.note(f"{data_folder()}, which STEPFARE_HOME names, is new: what is stored begins there")
 
 
+def own_context(settings: AppSettings, store: StateStore, clock: Callable[[], datetime]) -> QueryContext:
+    """Return the context of queries for whoever runs the command."""
+    from router.access.identity import local_operator
+    from router.app.queries.context import QueryContext
+
+    return QueryContext(settings, store, clock, local_operator(acting_user()))
+
+
 @contextmanager
 def open_query_context(moment: datetime) -> Iterator[QueryContext]:
     """Open the state for queries of whoever runs the command; a missing state is not created.
 
     If the state cannot be read, an empty one replaces it; this is reported.
     """
-    from router.access.identity import local_operator
-    from router.app.queries.context import QueryContext
     from router.app.settings import AppSettings
     from router.deploy.deploy_settings import Deploy
     from router.prices.cloud_settings import Clouds, LoadedClouds
@@ -179,7 +185,7 @@ def open_query_context(moment: datetime) -> Iterator[QueryContext]:
             url = f"sqlite:///{stack.enter_context(TemporaryDirectory(prefix='stepfare-'))}/state.db"
             store = stack.enter_context(StateStore.open(url, now=wall_clock()))
         with translate_errors():
-            yield QueryContext(settings, store, lambda: moment, local_operator(acting_user()))
+            yield own_context(settings, store, lambda: moment)
 
 
 def list_own_quotes(job: str | None = None) -> tuple[StoredQuote, ...]:

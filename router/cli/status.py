@@ -13,7 +13,7 @@ from router.cli import console
 from router.cli.completion import complete_plans
 from router.cli.console import CommandError, ExitCode
 from router.cli.output_options import OUTPUT
-from router.cli.site_options import DEFAULT_FILES, SettingsOptions, acting_user, open_state_store
+from router.cli.site_options import DEFAULT_FILES, SettingsOptions, open_state_store, own_context
 
 if TYPE_CHECKING:
     from router.controller.report.report import StatusReport
@@ -50,15 +50,13 @@ def status(
     stepfare status llama2-7b-sft-chat -o wide
     stepfare status -o json
     """
-    from router.access.identity import local_operator
-    from router.app.queries.context import QueryContext
     from router.app.queries.jobs import report_status
     from router.cli.options import chosen_clock
     from router.render import status_text
 
     clock = chosen_clock()
     with open_state_store(settings_files, makes=False) as (opened, store):
-        context = QueryContext(opened, store, clock, local_operator(acting_user()))
+        context = own_context(opened, store, clock)
 
         def look() -> StatusReport:
             return report_status(context, names or (), everything=every)
