@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -13,8 +12,6 @@ from router.cli.console import CommandError, ExitCode
 from router.cli.output_options import TextFormat, TextOutput
 from router.cli.site_options import DEFAULT_FILES, SettingsOptions, open_state_store, own_context
 from router.render.tables import format_timestamp
-
-SCHEMA_VERSION = 1
 
 
 def set_rules(
@@ -63,8 +60,8 @@ def show(
     fields = None if rules is None else rules.model_dump(mode="json", exclude_defaults=True)
     if output is TextFormat.JSON:
         who, at = (None, None) if held is None else (held.who, held.at.isoformat())
-        content = {"schema_version": SCHEMA_VERSION, "rules": fields, "set_by": who, "set_at": at}
-        console.out(json.dumps(content, indent=2))
+        content = {"rules": fields, "set_by": who, "set_at": at}
+        console.out(console.as_document(content))
         return ExitCode.OK
     if fields is None:
         console.out("no rules are set: plans are applied without approvals")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator
 from datetime import datetime
@@ -29,9 +28,6 @@ if TYPE_CHECKING:
     from router.state.store import StateStore
 
 
-SCHEMA_VERSION = 1
-
-
 def list_bills(
     everything: Annotated[bool, typer.Option("--all", help="Include bills that were replaced or removed.")] = False,
     output: TableOutput = TableFormat.TABLE,
@@ -53,8 +49,8 @@ def list_bills(
         _note_removed(store)
     if output is TableFormat.JSON:
         records = [as_record(each) for each in standings]
-        text = {"schema_version": SCHEMA_VERSION, "folder": str(store.folder), "bills": records}
-        console.out(json.dumps(text, indent=2))
+        text = {"folder": str(store.folder), "bills": records}
+        console.out(console.as_document(text))
     elif standings:
         console.out(table(standings, console.screen()))
     else:
@@ -94,14 +90,13 @@ def show(
     bill, delivery, whole = standing.bill, standing.delivery, store.whole(standing)
     if output is TableFormat.JSON:
         record = {
-            "schema_version": SCHEMA_VERSION,
             **as_record(standing),
             "whole": whole,
             "parquet": str(store.path(standing)),
             "files": [asdict(each) for each in delivery.sources],
             "gaps": [asdict(each) for each in delivery.gaps],
         }
-        console.out(json.dumps(record, indent=2))
+        console.out(console.as_document(record))
     else:
         console.out(
             f"{bill.id}  {escape_unprintable(bill.issuer or 'issuer unknown')}, "
@@ -236,7 +231,6 @@ def duplicates(
     shared = find_shared_charges({}, {bills.path(each): each.bill for each in bills.standing()})
     if output is TableFormat.JSON:
         record = {
-            "schema_version": SCHEMA_VERSION,
             "shared": [
                 {
                     "bills": [each.first.id, each.second.id],
@@ -247,7 +241,7 @@ def duplicates(
             ],
             "rules": [asdict(each) for each in bills.rules()],
         }
-        console.out(json.dumps(record, indent=2))
+        console.out(console.as_document(record))
         return
     for each in shared:
         console.out(f"{each.second.id} has {describe_shared(each)}")
@@ -389,7 +383,6 @@ def import_files(
     falls = list(_find_falls(changed, all_bills))
     if output is TableFormat.JSON:
         record = {
-            "schema_version": SCHEMA_VERSION,
             "new": imported.new,
             "bills": [as_record(each) for each in standings],
             "files": [asdict(each) for each in imported.delivery.sources],
@@ -405,7 +398,7 @@ def import_files(
             "joined": list(imported.joined),
             "unread": [str(path) for path in imported.unread],
         }
-        console.out(json.dumps(record, indent=2))
+        console.out(console.as_document(record))
     else:
         if standings:
             console.out(table(standings, console.screen()))

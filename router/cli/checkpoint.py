@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Iterator
 from functools import partial
 from itertools import chain
@@ -32,7 +31,6 @@ from router.cli.output_options import TableFormat, TableOutput
 if TYPE_CHECKING:
     from router.checkpoints.transfer import TransferResult
 
-SCHEMA_VERSION = 1
 _PARALLEL = 8
 _OR_NEWER_HELP = "URL of a manifest to fetch if it is newer than all checkpoints in the store."
 
@@ -196,4 +194,4 @@ def _print_transfers(transfers: Iterator[TransferResult], output: TableFormat, *
 
 def _json(moved: list[TransferResult]) -> str:
     rows = [{**dataclasses.asdict(one), "seconds": round(one.seconds, 3)} for one in moved]
-    return json.dumps({"schema_version": SCHEMA_VERSION, "checkpoints": rows}, indent=2)
+    return console.as_document({"checkpoints": rows})

@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import IntEnum
 from pathlib import Path
@@ -100,12 +100,16 @@ def print_table(output: str, name: str, table: RecordTable[R], rows: Sequence[R]
     ``empty`` is what people read where there are no rows.
     """
     if output == "json":
-        document = {"schema_version": SCHEMA_VERSION, name: table.records(rows), **more}
-        out(json.dumps(document, indent=2))
+        out(as_document({name: table.records(rows), **more}))
     elif output == "csv":
         out(table.csv(rows))
     else:
         out(table.text(rows, screen()) if rows else empty)
+
+
+def as_document(members: Mapping[str, object]) -> str:
+    """Return the JSON document that a command prints for programs: the version of its schema, then these members."""
+    return json.dumps({"schema_version": SCHEMA_VERSION, **members}, indent=2)
 
 
 def append_line(text: str, file: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import textwrap
 from pathlib import Path
 from typing import Annotated, Any
@@ -21,7 +20,6 @@ from router.cli.options import parse_duration_option, parse_now
 from router.cli.output_options import TableFormat, TableOutput
 from router.render.tables import WIDTH, format_timestamp, wrap_text
 
-SCHEMA_VERSION = 1
 # Clouds refuse tokens and signatures beyond five minutes; warn at half of that.
 _CLOCK_WARNING_S = 150.0
 _INDENT = 12
@@ -146,7 +144,7 @@ def as_json(
         {"cloud": name, "must_answer": must, "offers": counts[name], **_one(diagnoses[name])}
         for name, must in must_answer.items()
     ]
-    return json.dumps({"schema_version": SCHEMA_VERSION, "clouds": clouds}, indent=2) + "\n"
+    return console.as_document({"clouds": clouds})
 
 
 def _one(diagnosis: Diagnosis | ProviderError) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import time
@@ -28,9 +27,6 @@ if TYPE_CHECKING:
     from router.app.settings import AppSettings
     from router.controller.drills import DrillResult, DrillTarget, PreemptionDrill
     from router.state.store import StateStore
-
-
-SCHEMA_VERSION = 1
 
 
 _PAUSE_S = 0.1
@@ -110,7 +106,6 @@ class DrillSession:
         from router.controller.drills import DrillOutcome
 
         document = {
-            "schema_version": SCHEMA_VERSION,
             "drill": drill,
             "id": self.mark,
             "interrupted": self.interrupted,
@@ -118,7 +113,7 @@ class DrillSession:
             "machines": [_row(one) for one in self.done],
         }
         if output is TextFormat.JSON:
-            console.out(json.dumps(document, indent=2))
+            console.out(console.as_document(document))
         if self.interrupted:
             return ExitCode.INTERRUPTED
         return ExitCode.PARTIAL if any(one.outcome is DrillOutcome.STUCK for one in self.done) else ExitCode.OK

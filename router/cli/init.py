@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from pricing.book import PriceBook
 
 T = TypeVar("T")
-SCHEMA_VERSION = 1
 _DEFAULT_TEAM, _DEFAULT_ACCELERATORS = "research", "H100:8"
 _ANYWHERE = "anywhere"
 
@@ -308,7 +307,7 @@ def _as_json(
     following: Sequence[str],
 ) -> str:
     document: dict[str, Any] = {
-        "schema_version": SCHEMA_VERSION,
+        "schema_version": console.SCHEMA_VERSION,
         "clouds": [
             {
                 "cloud": one.cloud,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -141,9 +140,6 @@ def _entry_table(stored: Sequence[str]) -> RecordTable[StoredEntry]:
     )
 
 
-SCHEMA_VERSION = 1
-
-
 _DECEMBER = 12
 
 
@@ -221,7 +217,6 @@ def _as_json(checked: FocusCheck) -> str:
     ]
     counts = [{"rule": rule, "column": column, "count": count} for (rule, column), count in checked.counts.items()]
     document = {
-        "schema_version": SCHEMA_VERSION,
         "file": checked.name,
         "focus_version": checked.version,
         "rows": checked.rows,
@@ -229,7 +224,7 @@ def _as_json(checked: FocusCheck) -> str:
         "counts": counts,
         "findings": findings,
     }
-    return json.dumps(document, indent=2)
+    return console.as_document(document)
 
 
 def verify(

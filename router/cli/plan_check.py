@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
@@ -28,8 +27,6 @@ from router.render.tables import format_day_time, format_usd, wrap_text
 
 if TYPE_CHECKING:
     from router.jobs.limits import Limits
-
-SCHEMA_VERSION = 1
 
 
 def check(
@@ -153,7 +150,6 @@ def _json(
     plan: Plan, orders: tuple[Order, ...], prices: tuple[CurrentPrice, ...], refusals: tuple[Refusal, ...], at_risk: Usd
 ) -> str:
     document: dict[str, Any] = {
-        "schema_version": SCHEMA_VERSION,
         "gangs": len(orders),
         "expected_usd": str(Usd.total(order.expected_usd for order in orders)),
         "at_risk_usd": str(at_risk),
@@ -163,4 +159,4 @@ def _json(
     late = [{"job": job.job, "by_hours": job.late.by_hours, "why": job.late.why} for job in plan.jobs if job.late]
     if late:
         document["late"] = late
-    return json.dumps(document, indent=2) + "\n"
+    return console.as_document(document)

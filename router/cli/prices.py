@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -28,8 +27,6 @@ from router.render.tables import MARKETS, PLAIN, Screen, format_table, format_ti
 if TYPE_CHECKING:
     from router.render.prices_view import BookRow
 
-SCHEMA_VERSION = 1
-
 
 def list_books(
     output: TableOutput = TableFormat.TABLE,
@@ -51,7 +48,7 @@ def list_books(
     stored = list_stored(local_sources(acting_user()))
     if output is TableFormat.JSON:
         books = [book_record(row) for row in stored]
-        console.out(json.dumps({"schema_version": SCHEMA_VERSION, "folder": str(folder), "books": books}, indent=2))
+        console.out(console.as_document({"folder": str(folder), "books": books}))
         return
     if not stored:
         console.note(
@@ -164,7 +161,6 @@ def _percent(change: PriceChange) -> str:
 def as_json(diff: BookDiff) -> str:
     """Return the whole diff as JSON, prices as exact decimal strings."""
     document = {
-        "schema_version": SCHEMA_VERSION,
         "before": _book(diff.before.digest, diff.before.as_of.isoformat()),
         "after": _book(diff.after.digest, diff.after.as_of.isoformat()),
         "changed": [
@@ -175,7 +171,7 @@ def as_json(diff: BookDiff) -> str:
         "removed": [_offer(offer) for offer in diff.removed],
         "same": diff.same,
     }
-    return json.dumps(document, indent=2) + "\n"
+    return console.as_document(document)
 
 
 def _book(digest: str, as_of: str) -> dict[str, str]:

@@ -23,7 +23,6 @@ from router.cli.output_options import OUTPUT
 from router.render.record_table import RecordTable, TableColumn
 from router.render.tables import Screen, wrap_text
 
-SCHEMA_VERSION = 1
 _SCHEMA_HINT = "# yaml-language-server: $schema=docs/schema/limits.json\n"
 
 
@@ -96,7 +95,7 @@ def _render(
             }
             for name, one in allowances.items()
         }
-        document = {"schema_version": SCHEMA_VERSION, "clouds": clouds}
+        document = {"schema_version": console.SCHEMA_VERSION, "clouds": clouds}
         return json.dumps(document, indent=2, default=str) + "\n"
     if output is QuotasFormat.LIMITS:
         import yaml

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -17,8 +16,6 @@ from router.cli.options import parse_duration_option, parse_now
 from router.cli.output_options import TableFormat, TableOutput
 from router.render.record_table import RecordTable, TableColumn, field_columns
 from router.render.tables import wrap_text
-
-SCHEMA_VERSION = 1
 
 
 def stock(
@@ -92,4 +89,4 @@ def _text(hints: tuple[tuple[str, StockHint], ...], query: GangQuery) -> str:
 
 
 def _json(hints: tuple[tuple[str, StockHint], ...]) -> str:
-    return json.dumps({"schema_version": SCHEMA_VERSION, "hints": _HINTS.records(hints)}, indent=2) + "\n"
+    return console.as_document({"hints": _HINTS.records(hints)})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated
@@ -27,8 +26,6 @@ from router.render.record_table import RecordTable, TableColumn
 if TYPE_CHECKING:
     from router.controller.context import ControllerContext
     from router.controller.sweep import Orphan, OrphanReport
-
-SCHEMA_VERSION = 1
 
 
 def sweep(
@@ -139,9 +136,8 @@ def _orphan_table(results: dict[int, str], *, cleaned: bool) -> RecordTable[Orph
 
 def _json(result: OrphanReport, results: dict[int, str]) -> str:
     document = {
-        "schema_version": SCHEMA_VERSION,
         "orphans": _orphan_table(results, cleaned=True).records(result.orphans),
         "lost": [{"attempt": attempt, "rank": rank} for attempt, rank in result.lost],
         "gaps": list(result.gaps),
     }
-    return json.dumps(document, indent=2)
+    return console.as_document(document)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import unicodedata
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 
     from router.state.access_tokens import AccessToken
 
-SCHEMA_VERSION = 1
 # Names of the actions in the audit log.
 MAKE, REVOKE = "make token", "revoke token"
 _LONGEST_NAME = 100
@@ -76,7 +74,7 @@ def make(
         store.audit.add(acting_user(), MAKE, "", ZERO, now, **details)
         store.access_tokens.put(record)
     if output is TableFormat.JSON:
-        console.out(json.dumps({"schema_version": SCHEMA_VERSION, "token": {**shown, "secret": secret}}, indent=2))
+        console.out(console.as_document({"token": {**shown, "secret": secret}}))
     else:
         console.out(secret)
         console.note(
@@ -118,7 +116,7 @@ def revoke(
             found = store.access_tokens.revoke(found.id, now)
             store.audit.add(acting_user(), REVOKE, "", ZERO, now, id=found.id, name=found.subject)
     if output is TableFormat.JSON:
-        console.out(json.dumps({"schema_version": SCHEMA_VERSION, "token": _token_table(now).record(found)}, indent=2))
+        console.out(console.as_document({"token": _token_table(now).record(found)}))
     else:
         at = found.revoked_at or now
         console.out(f"{found.id} of {found.subject} is revoked since {format_timestamp(at)}")

@@ -14,7 +14,7 @@ from pricing.book import PriceBook
 from pricing.problems import InvalidInputError, Problem
 from pricing.units import format_count
 from router.cli.completion import complete_paths
-from router.cli.console import ExitCode, note, out, show_problems
+from router.cli.console import SCHEMA_VERSION, ExitCode, note, out, show_problems
 from router.cli.options import parse_now
 from router.cli.output_options import TableFormat, TableOutput
 from router.config.book_check import check_against_book, check_limits_against_book
@@ -25,7 +25,6 @@ from router.config.limits_file import load_limits, teams_without_jobs
 from router.jobs.literal_secrets import find_literal_secrets
 from router.prices.books import load_book
 
-SCHEMA_VERSION = 1
 _SHORT_NOTICE = timedelta(hours=1)
 
 
