@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import textwrap
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -15,7 +14,7 @@ from providers.protocol import CallCheck, Diagnosis
 from providers.registry import CLOUDS
 from router.cli import console
 from router.cli.console import ExitCode
-from router.cli.offer_options import CloudOption
+from router.cli.offer_options import CloudOption, CloudsFileOption
 from router.cli.options import parse_duration_option, parse_now
 from router.cli.output_options import TableFormat, TableOutput
 from router.render.tables import WIDTH, format_timestamp, wrap_text
@@ -27,7 +26,7 @@ _INDENT = 12
 
 def doctor(
     cloud: CloudOption = None,
-    clouds: Annotated[Path | None, typer.Option(metavar="FILE", help="The clouds file.")] = None,
+    clouds: CloudsFileOption = None,
     time_limit: Annotated[str, typer.Option(metavar="DURATION", help="Time limit.")] = "30s",
     output: TableOutput = TableFormat.TABLE,
 ) -> ExitCode:

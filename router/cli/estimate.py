@@ -13,7 +13,7 @@ from pricing.problems import InvalidInputError
 from router.cli import console
 from router.cli.console import ExitCode
 from router.cli.options import parse_now
-from router.cli.output_options import WideListFormat, WideListOutput
+from router.cli.output_options import OutInsteadOption, WideListFormat, WideListOutput
 from router.cli.planning_options import AdvisoryOption, BookOption, LearnedOption
 from router.cli.site_options import report_experience, run_reader
 
@@ -71,9 +71,7 @@ def estimate(
     advisory: AdvisoryOption = False,
     now: Annotated[str | None, typer.Option(metavar="TIME", help="Present moment (ISO, with zone).")] = None,
     output: WideListOutput = WideListFormat.TABLE,
-    out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write to this file instead of standard output.")
-    ] = None,
+    out: OutInsteadOption = None,
     html: Annotated[
         Path | None, typer.Option("--html", metavar="FILE", help="Also write a page: costs and intervals by gang.")
     ] = None,

@@ -14,7 +14,7 @@ from pricing.problems import InvalidInputError
 from router.cli import console
 from router.cli.completion import complete_books, complete_paths, complete_plan_jobs
 from router.cli.output_options import TableFormat, TableOutput
-from router.cli.planning_options import parse_slot, parse_time_limit
+from router.cli.planning_options import PlanFileArgument, parse_slot, parse_time_limit
 from router.cli.site_options import list_own_quotes, open_state_if_any
 from router.planning.document.plan_terms import SLOT, TIME_LIMIT
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def explain(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A plan (JSON).")],
+    file: PlanFileArgument,
     job: Annotated[
         str | None,
         typer.Argument(metavar="[JOB]", autocompletion=complete_plan_jobs, help="Explain this job in full."),

@@ -11,11 +11,12 @@ from pricing.units import format_count
 from router.cli import console
 from router.cli.console import ExitCode
 from router.cli.ledger_options import parse_month
+from router.cli.output_options import NewFileArgument
 from router.cli.site_options import DEFAULT_FILES, SettingsOptions, acting_user, open_state_store
 
 
 def backup(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="New file to write, compressed.")],
+    file: NewFileArgument,
     settings_files: SettingsOptions = DEFAULT_FILES,
 ) -> ExitCode:
     """Back up the whole ledger to a file: as of one moment, checked, and verified by reading it again.
@@ -59,7 +60,7 @@ def restore(
 
 
 def archive(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="New file to write, compressed.")],
+    file: NewFileArgument,
     before: Annotated[str, typer.Option(metavar="MONTH", help="Archive months before this one; all must be closed.")],
     settings_files: SettingsOptions = DEFAULT_FILES,
 ) -> ExitCode:

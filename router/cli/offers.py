@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -20,7 +19,7 @@ from router.cli.offer_options import (
     count_rows,
 )
 from router.cli.options import parse_duration_option, parse_now
-from router.cli.output_options import WideListFormat, WideListOutput
+from router.cli.output_options import OutInsteadOption, WideListFormat, WideListOutput
 from router.cli.planning_options import BookOption
 from router.prices.books import load_book
 from router.render import offers_text
@@ -48,9 +47,7 @@ def offers(
         str | None, typer.Option(metavar="TIME", help="Moment from which ages are counted (ISO, with zone).")
     ] = None,
     output: WideListOutput = WideListFormat.TABLE,
-    out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write to this file instead of standard output.")
-    ] = None,
+    out: OutInsteadOption = None,
 ) -> None:
     """List offers, cheapest first, with the age and source of each price.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, Final
 
 import typer
@@ -41,6 +42,11 @@ class WideListFormat(StrEnum):
     CSV = "csv"
 
 
+OutOption = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write to this file.")]
+OutInsteadOption = Annotated[
+    Path | None, typer.Option("--out", metavar="FILE", help="Write to this file instead of standard output.")
+]
+NewFileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="New file to write, compressed.")]
 TableOutput = Annotated[TableFormat, OUTPUT]
 TextOutput = Annotated[TextFormat, OUTPUT]
 ListOutput = Annotated[ListFormat, OUTPUT]

@@ -21,7 +21,7 @@ from router.cli.completion import complete_plan_words
 from router.cli.earlier_plan import AgainstOption, changes_since, check_against
 from router.cli.options import option_error, parse_now, parse_usd_option
 from router.cli.output_options import OUTPUT
-from router.cli.planning_options import PlanningOptions, load_present_state, report_plan_inputs
+from router.cli.planning_options import PlanFileArgument, PlanningOptions, load_present_state, report_plan_inputs
 from router.cli.site_options import load_previous_plan, store_plan
 
 if TYPE_CHECKING:
@@ -232,7 +232,7 @@ def _write_metrics(plan: Plan, timings: Timings, began: float, metrics: Path | N
 
 
 def show(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A plan (JSON).")],
+    file: PlanFileArgument,
     output: Annotated[PlanFormat, OUTPUT] = PlanFormat.TABLE,
     html: HtmlFile = None,
     against: AgainstOption = None,

@@ -16,6 +16,7 @@ from router.cli.apply_options import DEFAULT_GUARD, CurrentBookOption, GuardOpti
 from router.cli.console import ExitCode
 from router.cli.options import parse_now
 from router.cli.output_options import TableFormat, TableOutput
+from router.cli.planning_options import PlanFileArgument
 from router.cli.site_options import open_state_if_any
 from router.controller.accept.guardrails import CurrentPrice, Refusal, RefusalReason
 from router.controller.orders import Order
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def check(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A plan (JSON).")],
+    file: PlanFileArgument,
     book: CurrentBookOption = BOOK,
     limits: Annotated[
         Path | None,

@@ -52,6 +52,7 @@ AdvisoryOption = Annotated[bool, typer.Option("--advisory", help="Include clouds
 MaxAgeOption = Annotated[
     str | None, typer.Option(metavar="DURATION", help="Leave out prices older than this, and undated ones.")
 ]
+PlanFileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="A plan (JSON).")]
 
 
 @dataclass(frozen=True, slots=True)

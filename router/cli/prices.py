@@ -14,7 +14,7 @@ from pricing.units import format_count
 from router.cli import console
 from router.cli.offer_options import CloudOption
 from router.cli.options import parse_now
-from router.cli.output_options import TableFormat, TableOutput
+from router.cli.output_options import OutOption, TableFormat, TableOutput
 from router.cli.site_options import acting_user
 from router.prices.books import SANDBOX, BookDiff, PriceChange, load_book
 from router.prices.bookstore import BookStore
@@ -104,7 +104,7 @@ def diff(
     cloud: CloudOption = None,
     limit: Annotated[int, typer.Option(min=0, metavar="N", help="Rows to show of each kind; 0 is all.")] = DEFAULT_ROWS,
     output: TableOutput = TableFormat.TABLE,
-    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write to this file.")] = None,
+    out: OutOption = None,
 ) -> None:
     """Compare two price books: the largest price changes first, then added and removed offers.
 

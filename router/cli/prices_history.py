@@ -17,7 +17,7 @@ from router.cli import console
 from router.cli.completion import complete_books
 from router.cli.offer_options import AcceleratorOption, LimitOption, RegionOption, count_rows
 from router.cli.options import parse_duration_option, parse_now
-from router.cli.output_options import WideListFormat, WideListOutput
+from router.cli.output_options import OutInsteadOption, WideListFormat, WideListOutput
 from router.cli.site_options import acting_user
 from router.prices import history as store
 from router.render import history_text
@@ -58,9 +58,7 @@ def history(
     ] = "latest",
     now: Annotated[str | None, typer.Option(metavar="TIME", help="End of the history (ISO, with zone).")] = None,
     output: WideListOutput = WideListFormat.TABLE,
-    out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write to this file instead of standard output.")
-    ] = None,
+    out: OutInsteadOption = None,
 ) -> None:
     """Show the history of prices and stock, one row per place and machine, cheapest now first.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -17,7 +16,7 @@ from router.cli.offer_options import (
     count_rows,
 )
 from router.cli.options import parse_now
-from router.cli.output_options import WideListFormat, WideListOutput
+from router.cli.output_options import OutInsteadOption, WideListFormat, WideListOutput
 from router.cli.planning_options import BookOption, LearnedOption
 from router.cli.site_options import run_reader
 from router.prices.books import load_book
@@ -38,9 +37,7 @@ def risk(
     book: BookOption = "latest",
     now: Annotated[str | None, typer.Option(metavar="TIME", help="Moment of the answer (ISO, with zone).")] = None,
     output: WideListOutput = WideListFormat.TABLE,
-    out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write to this file instead of standard output.")
-    ] = None,
+    out: OutInsteadOption = None,
 ) -> None:
     """Show how often spot machines are interrupted and what that rests on, the calmest pools first.
 

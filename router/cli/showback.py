@@ -17,7 +17,7 @@ from router.cli.bills import report_corrections
 from router.cli.console import ExitCode
 from router.cli.ledger_options import AsOfOption, BasisOption, MonthOption, parse_period
 from router.cli.options import option_error, parse_as_of, parse_now
-from router.cli.output_options import OUTPUT
+from router.cli.output_options import OUTPUT, OutOption
 from router.cli.site_options import DEFAULT_FILES, SettingsOptions, open_state_store, own_context
 from router.showback.cost_basis import CostBasis
 from router.showback.shared_costs import SharingMethod
@@ -76,7 +76,7 @@ def showback(
     settings_files: SettingsOptions = DEFAULT_FILES,
     now: AsOfOption = None,
     output: Annotated[ShowbackFormat, OUTPUT] = ShowbackFormat.TABLE,
-    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write to this file.")] = None,
+    out: OutOption = None,
 ) -> ExitCode:
     """Report the costs of a month: planned, metered and invoiced, by team, project and job.
 

@@ -10,6 +10,7 @@ import typer
 from router.cli import console
 from router.cli.console import CommandError, ExitCode
 from router.cli.options import chosen_clock, wall_clock
+from router.cli.output_options import NewFileArgument
 from router.cli.site_options import (
     DEFAULT_FILES,
     SettingsOptions,
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def backup(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="New file to write, compressed.")],
+    file: NewFileArgument,
     settings_files: SettingsOptions = DEFAULT_FILES,
 ) -> ExitCode:
     """Back up the whole state and the run directories to a file, while no command provisions or releases machines.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,6 +11,7 @@ from providers.errors import ProviderError
 from providers.protocol import GangQuery, StockHint
 from router.cli import console
 from router.cli.console import ExitCode
+from router.cli.offer_options import CloudsFileOption
 from router.cli.options import parse_duration_option, parse_now
 from router.cli.output_options import TableFormat, TableOutput
 from router.render.record_table import RecordTable, TableColumn, field_columns
@@ -23,7 +23,7 @@ def stock(
     machines: Annotated[int, typer.Option("--machines", "-n", min=1, help="Machines wanted at the same time.")] = 1,
     market: Annotated[Market, typer.Option(help="Market to ask for.")] = Market.SPOT,
     region: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only this region; repeatable.")] = None,
-    clouds: Annotated[Path | None, typer.Option(metavar="FILE", help="The clouds file.")] = None,
+    clouds: CloudsFileOption = None,
     time_limit: Annotated[str, typer.Option(metavar="DURATION", help="Time limit.")] = "1m",
     now: Annotated[str | None, typer.Option(metavar="TIME", help="Date of the hints (ISO, with zone).")] = None,
     output: TableOutput = TableFormat.TABLE,
