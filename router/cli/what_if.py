@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,7 +19,7 @@ from router.cli.planning_options import PlanningOptions, load_present_state, rep
 from router.planning.document.plan_terms import TIME_LIMIT
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from router.app.parallel import Engine
     from router.planning.planner import PlanRequest
@@ -35,45 +35,56 @@ class VariantOptions(PlanningOptions):
     time_limit: Annotated[str, typer.Option(metavar="DURATION", help="Time limit of each plan.")] = TIME_LIMIT.text
 
 
-def what_if(
-    paths: Annotated[
-        list[str],
-        typer.Argument(metavar="PATH...", autocompletion=complete_paths, help="Job files, folders or globs."),
-    ],
+@dataclass(frozen=True, slots=True)
+class ChangeOptions:
+    """Options of what is changed; each is named as its change."""
+
     limit: Annotated[
         list[str] | None,
         typer.Option(metavar="CHANGE", help="NAME=AMOUNT, NAME+MORE or NAMExFACTOR of a limit; repeatable."),
-    ] = None,
+    ] = None
     price: Annotated[
         list[str] | None,
         typer.Option(
             metavar="SCOPE*FACTOR", help="Prices of a cloud, cloud/region, cloud/region/type or market; repeatable."
         ),
-    ] = None,
+    ] = None
     drop_region: Annotated[
         list[str] | None, typer.Option(metavar="CLOUD/REGION", help="Plan without this region; repeatable.")
-    ] = None,
+    ] = None
     deadline: Annotated[
         list[str] | None,
         typer.Option(metavar="JOB+DURATION", help="Move a deadline (JOB-DURATION: earlier; all: all); repeatable."),
-    ] = None,
+    ] = None
     budget: Annotated[
         list[str] | None, typer.Option(metavar="TEAM=USD", help="Set the budget of a team; repeatable.")
-    ] = None,
+    ] = None
     confidence: Annotated[
         list[str] | None,
         typer.Option(metavar="JOB=SHARE", help="How sure a deadline must hold (all: all jobs); repeatable."),
-    ] = None,
+    ] = None
     interruptions: Annotated[
         list[str] | None,
         typer.Option(metavar="low|high", help="Interruptions of all spot pools at an end of their 80 % intervals."),
-    ] = None,
-    drop_job: Annotated[
-        list[str] | None, typer.Option(metavar="JOB", help="Plan without this job; repeatable.")
-    ] = None,
+    ] = None
+    drop_job: Annotated[list[str] | None, typer.Option(metavar="JOB", help="Plan without this job; repeatable.")] = None
     carbon: Annotated[
         list[str] | None, typer.Option(metavar="USD", help="Set the weight of a tonne of CO2e in the choice of places.")
-    ] = None,
+    ] = None
+
+    def written(self) -> Iterator[tuple[str, str]]:
+        """Yield each option and each of its values."""
+        for field in fields(self):
+            for text in getattr(self, field.name) or ():
+                yield f"--{field.name.replace('_', '-')}", text
+
+
+def what_if(
+    paths: Annotated[
+        list[str],
+        typer.Argument(metavar="PATH...", autocompletion=complete_paths, help="Job files, folders or globs."),
+    ],
+    change_options: ChangeOptions,
     sweep: Annotated[
         list[str] | None,
         typer.Option(metavar="'KIND NAME VALUES'", help="One plan for each value; two sweeps give their grid."),
@@ -112,18 +123,7 @@ def what_if(
     from router.planning.what_if.what_if_syntax import vary
 
     console.check_output_folders(out, plot)
-    written = {
-        "--limit": limit,
-        "--price": price,
-        "--drop-region": drop_region,
-        "--deadline": deadline,
-        "--budget": budget,
-        "--confidence": confidence,
-        "--interruptions": interruptions,
-        "--drop-job": drop_job,
-        "--carbon": carbon,
-    }
-    changes, sweeps = _read_changes(written, sweep or ())
+    changes, sweeps = _read_changes(change_options, sweep or ())
     variants = vary(changes, sweeps)
     if plot is not None and not sweeps:
         raise InvalidInputError.single(
@@ -142,16 +142,14 @@ def what_if(
     return int(console.ExitCode.UNPLACED if left_out else console.ExitCode.OK)
 
 
-def _read_changes(
-    written: dict[str, list[str] | None], sweeps: Sequence[str]
-) -> tuple[tuple[Change, ...], tuple[Sweep, ...]]:
+def _read_changes(options: ChangeOptions, sweeps: Sequence[str]) -> tuple[tuple[Change, ...], tuple[Sweep, ...]]:
     """Return the changes and sweeps of all options; InvalidInputError with all that cannot be read."""
     from router.planning.what_if.what_if_syntax import parse_change, parse_sweep
 
     changes: list[Change] = []
     found: list[Sweep] = []
     problems: list[Problem] = []
-    for option, text in [(option, text) for option, texts in written.items() for text in texts or ()]:
+    for option, text in options.written():
         try:
             changes.append(parse_change(option, text))
         except InvalidInputError as error:
