@@ -321,6 +321,21 @@ def bars() -> Iterator[ProgressBars]:
         yield ProgressBars(display)
 
 
+@contextmanager
+def parallel_bar(name: str, option: str) -> Iterator[Callable[[int, int], None]]:
+    """Show the progress of parallel work; yields a function that takes how many parts of all are done.
+
+    Raises CommandError where a process was killed; ``option`` is that of the number of processes.
+    """
+    from concurrent.futures.process import BrokenProcessPool
+
+    try:
+        with bars() as shown:
+            yield lambda done, total: shown.advance(name, done, total, "")
+    except BrokenProcessPool:
+        raise CommandError("a process was killed, perhaps for memory", remedy=f"fewer {option}") from None
+
+
 def replace_screen(text: str) -> str:
     """Return ``text`` preceded by a command that clears the screen if stdout is a terminal, else unchanged."""
     return f"\x1b[2J\x1b[H{text}" if sys.stdout.isatty() else text

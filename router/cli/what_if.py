@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -198,15 +197,8 @@ def _plan_variants(request: PlanRequest, variants: Sequence[Variant], engine: En
     from router.app.what_if import run_what_if
 
     try:
-        with console.bars() as bars:
-            return run_what_if(
-                request,
-                variants,
-                engine=engine,
-                advance=lambda done, total: bars.advance("plans made", done, total, ""),
-            )
-    except BrokenProcessPool:
-        raise console.CommandError("a process was killed, perhaps for memory", remedy="fewer --workers") from None
+        with console.parallel_bar("plans made", "--workers") as advance:
+            return run_what_if(request, variants, engine=engine, advance=advance)
     except EngineError as error:
         raise console.CommandError(str(error), remedy=error.remedy) from None
 
