@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal, InvalidOperation
 from enum import StrEnum
@@ -46,21 +46,46 @@ _TO_FILES = frozenset({ShowbackFormat.XLSX, ShowbackFormat.PARQUET, ShowbackForm
 _EXAMPLES = {ShowbackFormat.FOCUS: "november.csv"}
 
 
-def showback(
-    month: MonthOption = None,
+@dataclass(frozen=True, slots=True)
+class QueryOptions:
+    """Options of which costs a report counts, and by what it groups them."""
+
+    month: MonthOption = None
     by: Annotated[
         str,
         typer.Option(
             "--group-by", "--by", metavar="NAMES", help="Names such as team, project, cloud, label:NAME, with commas."
         ),
-    ] = "team",
-    basis: BasisOption = CostBasis.EFFECTIVE,
-    share_idle: Annotated[
-        SharingMethod, typer.Option(help="How to share costs without an owner.")
-    ] = SharingMethod.NONE,
+    ] = "team"
+    basis: BasisOption = CostBasis.EFFECTIVE
+    share_idle: Annotated[SharingMethod, typer.Option(help="How to share costs without an owner.")] = SharingMethod.NONE
     share: Annotated[
         list[str] | None, typer.Option(metavar="GROUP=PART", help="Fixed share of a group: research=0.6.")
-    ] = None,
+    ] = None
+
+    def read(self, now: datetime) -> ReportQuery:
+        """Return the query of a report at this moment. Raises InvalidInputError."""
+        from router.showback.report.query import ReportQuery
+
+        names, shares = tuple(name.strip() for name in self.by.split(",")), self.share or []
+        is_fixed = self.share_idle is SharingMethod.FIXED
+        if shares and not is_fixed:
+            raise InvalidInputError.single("goes with --share-idle fixed", field="--share")
+        if is_fixed and not shares:
+            what = "names no parts"
+            raise InvalidInputError.single(what, field="--share-idle fixed", remedy="add --share research=0.6 for each")
+        fixed = dict(_parse_share(text, len(names)) for text in shares) if is_fixed else None
+        if fixed is not None and (len(fixed) < len(shares) or sum(fixed.values()) > 1):
+            raise InvalidInputError.single("parts are of 1 together, each group once", field="--share")
+        month = parse_period(self.month, now)
+        try:
+            return ReportQuery(month=month, now=now, by=names, basis=self.basis, share=self.share_idle, fixed=fixed)
+        except ValueError as error:
+            raise option_error("--group-by", error) from None
+
+
+def showback(
+    query_options: QueryOptions,
     files: Annotated[
         list[Path] | None,
         typer.Option("--from-file", "--from", metavar="FILE", help="FOCUS file, instead of the ledger; repeatable."),
@@ -98,7 +123,7 @@ def showback(
     from router.cli.console import check_output_folders
 
     moment = parse_now(now)
-    query = replace(_parse_query(month, moment, by, basis, share_idle, share or []), as_of=parse_as_of(now))
+    query = replace(query_options.read(moment), as_of=parse_as_of(now))
     if output in _TO_FILES and out is None:
         what = f"{output} is not for a terminal"
         raise InvalidInputError.single(
@@ -145,32 +170,6 @@ def _focus(
         what = f"{version!r} is not written"
         raise InvalidInputError.single(what, field="--focus-version", remedy="1.4 or 1.2") from None
     return export(out, str(query.month), chosen, accounts, now, settings_files)
-
-
-def _parse_query(
-    month: str | None,
-    now: datetime,
-    by: str,
-    basis: CostBasis,
-    method: SharingMethod,
-    shares: list[str],
-) -> ReportQuery:
-    from router.showback.report.query import ReportQuery
-
-    names = tuple(name.strip() for name in by.split(","))
-    if shares and method is not SharingMethod.FIXED:
-        raise InvalidInputError.single("goes with --share-idle fixed", field="--share")
-    if method is SharingMethod.FIXED and not shares:
-        what = "names no parts"
-        raise InvalidInputError.single(what, field="--share-idle fixed", remedy="add --share research=0.6 for each")
-    fixed = dict(_parse_share(text, len(names)) for text in shares) if method is SharingMethod.FIXED else None
-    if fixed is not None and (len(fixed) < len(shares) or sum(fixed.values()) > 1):
-        raise InvalidInputError.single("parts are of 1 together, each group once", field="--share")
-    period = parse_period(month, now)
-    try:
-        return ReportQuery(month=period, now=now, by=names, basis=basis, share=method, fixed=fixed)
-    except ValueError as error:
-        raise option_error("--group-by", error) from None
 
 
 def _parse_share(text: str, names: int) -> tuple[tuple[str, ...], Decimal]:
