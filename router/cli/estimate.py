@@ -14,8 +14,7 @@ from router.cli import console
 from router.cli.console import ExitCode
 from router.cli.options import parse_now
 from router.cli.output_options import OutInsteadOption, WideListFormat, WideListOutput
-from router.cli.planning_options import AdvisoryOption, BookOption, LearnedOption
-from router.cli.site_options import report_experience, run_reader
+from router.cli.planning_options import AdvisoryOption, BookOption, LearnedOption, report_experience, run_reader
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,20 +15,23 @@ from router.cli import console
 from router.cli.completion import complete_books
 from router.cli.options import parse_duration_option, parse_length_option
 from router.cli.site_options import (
-    fill_recent_use,
-    load_shortages_and_budgets,
-    report_budget_sources,
-    report_experience,
-    report_read_quotas,
-    run_reader,
+    ask_state,
+    open_state_if_any,
+    read_own_settings,
+    translate_errors,
+    warn_if_unreadable,
 )
 from router.planning.document.plan_terms import BOOK, GAP, HORIZON, MAX_GAP, MAX_HORIZON, SLOT, SOLVER, TIME_LIMIT
+from router.render.tables import format_usd
 
 if TYPE_CHECKING:
+    from pricing.book import PriceBook
     from router.app.budgets import BudgetConstraints
     from router.app.learned import RunReader
     from router.app.plan import PlanOptions, PreparedPlan
+    from router.jobs.experience import Experience, RunRecords
     from router.jobs.limits import Limits
+    from router.planning.document.inputs import LimitSource
     from router.state.records import Shortage
 
 BookOption = Annotated[
@@ -53,6 +57,33 @@ MaxAgeOption = Annotated[
     str | None, typer.Option(metavar="DURATION", help="Leave out prices older than this, and undated ones.")
 ]
 PlanFileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="A plan (JSON).")]
+
+
+def run_reader(learned: str | None, moment: datetime, *, present: bool) -> RunReader:
+    """Return how to read the earlier runs that ``--learned`` names: latest, none or a file.
+
+    Without the option they are those of the state, but only for a plan of the ``present``: one for another moment is
+    to be repeatable. If the state cannot be read, nothing is known; this is reported.
+    """
+    from router.app.learned import read_no_runs, runs_from_file
+
+    if learned == "none" or (learned is None and not present):
+        return read_no_runs
+    if learned not in (None, "latest"):
+        return lambda _: runs_from_file(Path(str(learned)).expanduser())
+
+    def read(book: PriceBook) -> RunRecords:
+        from router.controller.history.run_records import read_runs
+
+        with warn_if_unreadable("what earlier runs measured is not known"):
+            with translate_errors():
+                has_state = read_own_settings().has_state
+            if has_state:
+                with open_state_if_any() as store:
+                    return read_runs(store, book, moment)
+        return read_no_runs(book)
+
+    return read
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,22 +166,66 @@ class PresentState:
 
     def add_to(self, limits: Limits) -> Limits:
         """Return the limits with budgets, spending and recent use; those of now do not apply to another moment."""
-        known = self.budgets.limits(limits)
-        return fill_recent_use(known, self.moment) if self.is_present else known
+        from router.app.budgets import recent_use
+
+        budgeted = self.budgets.limits(limits)
+        if not self.is_present or budgeted.fair_share is None:
+            return budgeted
+        unknown = "what teams used lately is not known"
+        return ask_state(lambda store: recent_use(store, budgeted, self.moment), budgeted, unknown)
 
 
 def load_present_state(moment: datetime, *, is_present: bool) -> PresentState:
-    """Return what the state adds to the limits of a plan of this moment."""
-    from router.app.budgets import BudgetConstraints
+    """Return what the state adds to the limits of a plan of this moment.
 
-    shortages, budgets = load_shortages_and_budgets(moment) if is_present else ((), BudgetConstraints())
-    return PresentState(moment, is_present, shortages, budgets)
+    A missing state is not created. If the state cannot be read, nothing is known; this is reported.
+    """
+    from router.app.budgets import BooksFolders, BudgetConstraints, budget_constraints
+    from router.prices.data_folders import bills_folder, extract_folder
+
+    nothing = PresentState(moment, is_present, (), BudgetConstraints())
+    if not is_present:
+        return nothing
+    folders = BooksFolders(extract_folder(), bills_folder())
+    return ask_state(
+        lambda store: replace(
+            nothing,
+            shortages=store.shortages.in_force(moment),
+            budgets=budget_constraints(store, moment, folders),
+        ),
+        nothing,
+        "what ran short lately, and what budgets are left, is not known",
+    )
 
 
 def report_plan_inputs(prepared: PreparedPlan, state: PresentState) -> None:
     """Print where budgets, readings and earlier runs of a plan are from, and which budgets are of no job."""
-    report_budget_sources(prepared.budgets if state.is_present else (), state.moment)
+    for each in prepared.budgets if state.is_present else ():
+        whose = "hard budget (`stepfare budget`)" if each.hard else "budget (limits file)"
+        spent = "by the ledger and bills" if each.counted else "by the limits file"
+        console.note(
+            f"team {each.team}: {format_usd(each.spent)} of the {whose} of {format_usd(each.usd)} for "
+            f"{state.moment:%Y-%m} is spent, {spent}"
+        )
     report_read_quotas(prepared.request.limit_sources, prepared.doubts, state.moment)
     report_experience(prepared.request.experience)
-    for each in prepared.idle:
-        console.warn(each)
+    for problem in prepared.idle:
+        console.warn(problem)
+
+
+def report_experience(experience: Experience | None) -> None:
+    """Print what a plan or quote learned of earlier runs."""
+    from router.app.learned import describe_experience
+
+    for words in describe_experience(experience):
+        console.note(words)
+
+
+def report_read_quotas(sources: Sequence[LimitSource], doubts: Sequence[str], moment: datetime) -> None:
+    """Print where limits were read, how old they are and what binds; then warnings about the readings."""
+    from router.app.read_quotas import describe_sources
+
+    for words in describe_sources(sources, moment):
+        console.note(words)
+    for doubt in doubts:
+        console.note(doubt, "warning")

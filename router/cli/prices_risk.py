@@ -17,8 +17,7 @@ from router.cli.offer_options import (
 )
 from router.cli.options import parse_now
 from router.cli.output_options import OutInsteadOption, WideListFormat, WideListOutput
-from router.cli.planning_options import BookOption, LearnedOption
-from router.cli.site_options import run_reader
+from router.cli.planning_options import BookOption, LearnedOption, run_reader
 from router.prices.books import load_book
 from router.render.offers_text import OfferFilters
 

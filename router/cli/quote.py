@@ -18,14 +18,18 @@ from router.cli import console
 from router.cli.completion import complete_paths
 from router.cli.console import CommandError, ExitCode
 from router.cli.options import option_error, parse_duration_option, parse_now, parse_usd_option
-from router.cli.planning_options import InputOptions, MaxAgeOption, load_present_state
+from router.cli.planning_options import (
+    InputOptions,
+    MaxAgeOption,
+    load_present_state,
+    report_experience,
+    report_read_quotas,
+)
 from router.cli.site_options import (
     acting_user,
     open_query_context,
     open_state_if_any,
     read_own_settings,
-    report_experience,
-    report_read_quotas,
     store_plan,
     translate_errors,
     warn_if_unreadable,

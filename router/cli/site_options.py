@@ -20,23 +20,15 @@ from pricing.problems import InvalidInputError
 from router.cli import console
 from router.cli.console import CommandError, ExitCode
 from router.cli.options import chosen_clock, parse_duration_option, wall_clock
-from router.render.tables import format_usd
 
 if TYPE_CHECKING:
-    from pricing.book import PriceBook
-    from router.app.budgets import BudgetConstraints
-    from router.app.learned import RunReader
     from router.app.queries.context import QueryContext
     from router.app.settings import AppSettings
     from router.config.plan_files import StoredQuote
     from router.controller.context import ControllerContext, Reporter
-    from router.controller.plan_limits import BudgetSource
-    from router.jobs.experience import Experience, RunRecords
     from router.jobs.limits import Limits
     from router.jobs.spec import Job
-    from router.planning.document.inputs import LimitSource
     from router.planning.document.plan import Plan
-    from router.state.records import Shortage
     from router.state.store import StateStore
 
 WaitOption = Annotated[
@@ -249,92 +241,6 @@ def load_previous_plan(since: str, name: str, now: datetime) -> Plan | None:
         return read_plan(Path(since))
     with open_state_if_any() as store:
         return last_plan(store, name, now)
-
-
-def load_shortages_and_budgets(moment: datetime) -> tuple[tuple[Shortage, ...], BudgetConstraints]:
-    """Return the pools with recent shortages, and the budgets of the month with their spending.
-
-    A missing state is not created. If the state cannot be read, nothing is known; this is reported.
-    """
-    from router.app.budgets import BooksFolders, BudgetConstraints, budget_constraints
-    from router.prices.data_folders import bills_folder, extract_folder
-
-    folders = BooksFolders(extract_folder(), bills_folder())
-    nothing: tuple[tuple[Shortage, ...], BudgetConstraints] = (), BudgetConstraints()
-    return ask_state(
-        lambda store: (store.shortages.in_force(moment), budget_constraints(store, moment, folders)),
-        nothing,
-        "what ran short lately, and what budgets are left, is not known",
-    )
-
-
-def fill_recent_use(limits: Limits, moment: datetime) -> Limits:
-    """Return the limits with the recent use of teams from the state, where the file states shares.
-
-    If the state cannot be read, nothing is known; this is reported.
-    """
-    from router.app.budgets import recent_use
-
-    if limits.fair_share is None:
-        return limits
-    return ask_state(lambda store: recent_use(store, limits, moment), limits, "what teams used lately is not known")
-
-
-def run_reader(learned: str | None, moment: datetime, *, present: bool) -> RunReader:
-    """Return how to read the earlier runs that ``--learned`` names: latest, none or a file.
-
-    Without the option they are those of the state, but only for a plan of the ``present``: one for another moment is
-    to be repeatable. If the state cannot be read, nothing is known; this is reported.
-    """
-    from router.app.learned import read_no_runs, runs_from_file
-
-    if learned == "none" or (learned is None and not present):
-        return read_no_runs
-    if learned not in (None, "latest"):
-        return lambda _: runs_from_file(Path(str(learned)).expanduser())
-
-    def read(book: PriceBook) -> RunRecords:
-        from router.controller.history.run_records import read_runs
-
-        with warn_if_unreadable("what earlier runs measured is not known"):
-            with translate_errors():
-                has_state = read_own_settings().has_state
-            if has_state:
-                with open_state_if_any() as store:
-                    return read_runs(store, book, moment)
-        return read_no_runs(book)
-
-    return read
-
-
-def report_experience(experience: Experience | None) -> None:
-    """Print what a plan or quote learned of earlier runs."""
-    from router.app.learned import describe_experience
-
-    for words in describe_experience(experience):
-        console.note(words)
-
-
-def report_budget_sources(budgets: Sequence[BudgetSource], moment: datetime) -> None:
-    """Print the sources of a plan's budgets, where that is not the limits file alone."""
-    for each in budgets:
-        whose = "hard budget (`stepfare budget`)" if each.hard else "budget (limits file)"
-        spent = "by the ledger and bills" if each.counted else "by the limits file"
-        console.note(
-            f"team {each.team}: {format_usd(each.spent)} of the {whose} of {format_usd(each.usd)} for {moment:%Y-%m} "
-            "is "
-            f"spent, {spent}"
-        )
-
-
-def report_read_quotas(sources: Sequence[LimitSource], doubts: Sequence[str], moment: datetime) -> None:
-    """Print where limits were read, how old they are and what binds; then warnings about the readings."""
-    from router.app.read_quotas import describe_sources
-
-    for words in describe_sources(sources, moment):
-        console.note(words)
-    for doubt in doubts:
-        console.note(doubt, "warning")
 
 
 @contextmanager
