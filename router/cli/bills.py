@@ -28,6 +28,14 @@ if TYPE_CHECKING:
     from router.state.store import StateStore
 
 
+def open_bill_store() -> BillStore:
+    """Return the store of imported bills."""
+    from router.prices.data_folders import bills_folder
+    from router.showback.bill_store import BillStore
+
+    return BillStore(bills_folder())
+
+
 def list_bills(
     everything: Annotated[bool, typer.Option("--all", help="Include bills that were replaced or removed.")] = False,
     output: TableOutput = TableFormat.TABLE,
@@ -38,12 +46,11 @@ def list_bills(
     stepfare bills list
     stepfare bills list --all -o json
     """
-    from router.prices.data_folders import bills_folder, check_home
+    from router.prices.data_folders import check_home
     from router.render.bills_text import as_record, table
-    from router.showback.bill_store import BillStore
 
     check_home()
-    store = BillStore(bills_folder())
+    store = open_bill_store()
     standings = [each for each in store.bills() if everything or each.stands]
     if not everything:
         _note_removed(store)
@@ -81,11 +88,9 @@ def show(
     """
     from dataclasses import asdict
 
-    from router.prices.data_folders import bills_folder
     from router.render.bills_text import as_record, escape_unprintable, gap_lines
-    from router.showback.bill_store import BillStore
 
-    store = BillStore(bills_folder())
+    store = open_bill_store()
     standing = store.find(identity)
     bill, delivery, whole = standing.bill, standing.delivery, store.whole(standing)
     if output is TableFormat.JSON:
@@ -209,11 +214,9 @@ def duplicates(
     from dataclasses import asdict
 
     from pricing.money import ZERO
-    from router.prices.data_folders import bills_folder
-    from router.showback.bill_store import BillStore
     from router.showback.duplicates import describe_shared, find_shared_charges
 
-    bills, moment = BillStore(bills_folder()), parse_now(now)
+    bills, moment = open_bill_store(), parse_now(now)
     if (issuer is None) is not (allow is None):
         what = "is missing" if allow is None else "needs an ISSUER"
         raise InvalidInputError.single(
@@ -255,10 +258,8 @@ def _decide(
     what: BillDecisionKind, identity: str, reason: str, settings_files: SettingsOptions, now: str | None
 ) -> tuple[BillStanding, ...]:
     from pricing.money import ZERO
-    from router.prices.data_folders import bills_folder
-    from router.showback.bill_store import BillStore
 
-    moment, bills = parse_now(now), BillStore(bills_folder())
+    moment, bills = parse_now(now), open_bill_store()
     with open_state_store(settings_files) as (_, store):
         standings = bills.decide(what, identity, reason, acting_user(), moment)
         bill = standings[0].bill
@@ -362,12 +363,10 @@ def import_files(
     """
     from dataclasses import asdict
 
-    from router.prices.data_folders import bills_folder
     from router.render.bills_text import as_record, gap_lines, table
     from router.showback.bill_import import UnclearDeliveryError, import_bills
-    from router.showback.bill_store import BillStore
 
-    store, moment = BillStore(bills_folder()), parse_now(now)
+    store, moment = open_bill_store(), parse_now(now)
 
     def take(kind: DeliveryKind | None) -> BillImport:
         with console.progress("reading"):
