@@ -46,15 +46,8 @@ class QuoteAsked(BaseModel):
     def question(self) -> QuoteQuestion:
         """Return the question that it asks."""
         written = json.dumps(self.limits, ensure_ascii=False) if isinstance(self.limits, dict) else self.limits or ""
-        return QuoteQuestion(
-            document=self.document,
-            again=self.again,
-            job=self.job,
-            by=self.by,
-            budget=self.budget,
-            limits=written,
-            limits_of=self.limits_of or "",
-        )
+        as_asked = self.model_dump(exclude={"limits", "limits_of"})
+        return QuoteQuestion(**as_asked, limits=written, limits_of=self.limits_of or "")
 
 
 class AcceptanceAsked(BaseModel):
