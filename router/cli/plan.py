@@ -90,7 +90,7 @@ def plan(
     prometheus: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the figures for Prometheus' textfile collector.")
     ] = None,
-) -> int:
+) -> console.ExitCode:
     """Place jobs so that a step costs least and every deadline holds.
 
     \b
@@ -158,7 +158,7 @@ def plan(
     if placement_plan.time_limit_hit:
         _note_longer_limit(request.time_limit, timings)
     _write_metrics(placement_plan, timings, began, metrics, prometheus)
-    return int(console.ExitCode.UNPLACED if placement_plan.unplaced else console.ExitCode.OK)
+    return console.ExitCode.UNPLACED if placement_plan.unplaced else console.ExitCode.OK
 
 
 def _lower_end(request: PlanRequest, plan: Plan) -> VariantResult:

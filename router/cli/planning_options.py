@@ -141,7 +141,7 @@ class PlanningOptions(InputOptions):
             runs=self.runs(moment),
         )
         if options.slot > options.horizon or options.horizon > MAX_HORIZON:
-            raise InvalidInputError.single("is from one slot up to 14 days", field="--horizon")
+            raise InvalidInputError.single(f"is from one slot up to {MAX_HORIZON.days} days", field="--horizon")
         return options
 
 

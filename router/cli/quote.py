@@ -59,7 +59,7 @@ DEFAULT_INPUTS: Final = QuoteInputOptions()
 
 def accept_stored_quote(
     name: str, ceiling: Usd | None, out: Path | None, options: QuoteInputOptions, now: datetime, *, later: bool
-) -> int:
+) -> ExitCode:
     """Write the plan of a quote and record the acceptance. Raises InvalidInputError and CommandError."""
     from router.app.queries.quote_acceptance import (
         AcceptanceInputs,
@@ -113,7 +113,7 @@ def accept_stored_quote(
     if accepted.note:
         console.note(accepted.note)
     console.out(plan_table(plan, console.screen()))
-    return int(ExitCode.OK)
+    return ExitCode.OK
 
 
 def _plan(prepared: PreparedAcceptance) -> Plan:
@@ -162,7 +162,7 @@ def quote(
     output: Annotated[
         QuoteFormat | None, typer.Option("--output", "-o", help="Format; text for one job, a table for several.")
     ] = None,
-) -> int:
+) -> ExitCode:
     """Estimate what a job costs by a deadline, how likely that is, and what alternatives cost.
 
     \b
@@ -215,7 +215,7 @@ def quote(
     if html is not None:
         _write_page(results, html, names)
     _show(results, names, output)
-    return int(ExitCode.OK if all(_is_answer(a) for a in results) else ExitCode.UNPLACED)
+    return ExitCode.OK if all(_is_answer(a) for a in results) else ExitCode.UNPLACED
 
 
 def _only_with_accept(paths: Sequence[str] | None, by: str | None, budget: str | None, html: Path | None) -> None:

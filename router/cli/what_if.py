@@ -101,7 +101,7 @@ def what_if(
     plot: Annotated[
         Path | None, typer.Option(metavar="FILE.svg", help="Draw the cost against the first sweep's values.")
     ] = None,
-) -> int:
+) -> console.ExitCode:
     """Compare plans under other limits, prices, regions, deadlines or budgets with the plan as things are.
 
     \b
@@ -138,7 +138,7 @@ def what_if(
         console.write_output_file(plot, cost_plot(found, sweeps).encode())
     console.write(_text_of(found, [each.name for each in sweeps], output, out), out)
     left_out = any(result.plan.unplaced for result in found.results)
-    return int(console.ExitCode.UNPLACED if left_out else console.ExitCode.OK)
+    return console.ExitCode.UNPLACED if left_out else console.ExitCode.OK
 
 
 def _read_changes(options: ChangeOptions, sweeps: Sequence[str]) -> tuple[tuple[Change, ...], tuple[Sweep, ...]]:
