@@ -15,6 +15,7 @@ from router.cli.console import ExitCode
 from router.cli.options import parse_now
 from router.cli.output_options import OutInsteadOption, WideListFormat, WideListOutput
 from router.cli.planning_options import AdvisoryOption, BookOption, LearnedOption, report_experience, run_reader
+from router.planning.document.plan_terms import BOOK
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -65,7 +66,7 @@ def estimate(
     launcher: Annotated[
         LauncherName | None, typer.Option(help="Print the cheapest gang's layout as flags of this launcher too.")
     ] = None,
-    book: BookOption = "latest",
+    book: BookOption = BOOK,
     learned: LearnedOption = None,
     advisory: AdvisoryOption = False,
     now: Annotated[str | None, typer.Option(metavar="TIME", help="Present moment (ISO, with zone).")] = None,

@@ -21,6 +21,7 @@ from router.cli.offer_options import (
 from router.cli.options import parse_duration_option, parse_now
 from router.cli.output_options import OutInsteadOption, WideListFormat, WideListOutput
 from router.cli.planning_options import BookOption
+from router.planning.document.plan_terms import BOOK
 from router.prices.books import load_book
 from router.render import offers_text
 from router.render.offers_text import OfferFilters, OfferSortKey
@@ -42,7 +43,7 @@ def offers(
         OfferSortKey, typer.Option(help="Price to sort by, cheapest first.")
     ] = OfferSortKey.ACCELERATOR_HOUR,
     limit: LimitOption = None,
-    book: BookOption = "latest",
+    book: BookOption = BOOK,
     now: Annotated[
         str | None, typer.Option(metavar="TIME", help="Moment from which ages are counted (ISO, with zone).")
     ] = None,

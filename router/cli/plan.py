@@ -23,6 +23,7 @@ from router.cli.options import option_error, parse_now, parse_usd_option
 from router.cli.output_options import OUTPUT
 from router.cli.planning_options import PlanFileArgument, PlanningOptions, load_present_state, report_plan_inputs
 from router.cli.site_options import load_previous_plan, store_plan
+from router.planning.document.plan_terms import TRIAL
 
 if TYPE_CHECKING:
     from router.planning.document.plan import Plan
@@ -65,7 +66,7 @@ def plan(
     name: Annotated[
         str,
         typer.Option(metavar="NAME", help="Plans of one name follow each other; the console shows those of `night`."),
-    ] = "trial",
+    ] = TRIAL,
     since: Annotated[
         str | None,
         typer.Option(

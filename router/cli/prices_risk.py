@@ -18,6 +18,7 @@ from router.cli.offer_options import (
 from router.cli.options import parse_now
 from router.cli.output_options import OutInsteadOption, WideListFormat, WideListOutput
 from router.cli.planning_options import BookOption, LearnedOption, run_reader
+from router.planning.document.plan_terms import BOOK
 from router.prices.books import load_book
 from router.render.offers_text import OfferFilters
 
@@ -33,7 +34,7 @@ def risk(
     instance_type: MachineTypeOption = None,
     learned: LearnedOption = None,
     limit: LimitOption = None,
-    book: BookOption = "latest",
+    book: BookOption = BOOK,
     now: Annotated[str | None, typer.Option(metavar="TIME", help="Moment of the answer (ISO, with zone).")] = None,
     output: WideListOutput = WideListFormat.TABLE,
     out: OutInsteadOption = None,

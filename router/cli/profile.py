@@ -16,6 +16,7 @@ from router.cli.console import CommandError, ExitCode
 from router.cli.options import parse_duration_option, parse_now
 from router.cli.output_options import TableFormat, TableOutput
 from router.cli.planning_options import AdvisoryOption, BookOption
+from router.planning.document.plan_terms import BOOK
 
 if TYPE_CHECKING:
     from router.config.job_points import PointFields
@@ -48,7 +49,7 @@ def profile(
     lasting: Annotated[
         str, typer.Option("--lasting", metavar="DURATION", help="How long one is measured; its start comes on top.")
     ] = "15m",
-    book: BookOption = "latest",
+    book: BookOption = BOOK,
     limits: Annotated[Path | None, typer.Option(metavar="FILE", help="Quotas, stock, reservations, discounts.")] = None,
     advisory: AdvisoryOption = False,
     now: Annotated[str | None, typer.Option(metavar="TIME", help="Present moment (ISO, with zone).")] = None,

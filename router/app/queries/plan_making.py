@@ -35,8 +35,8 @@ from router.jobs.limits import Limits
 from router.jobs.quantities import parse_duration
 from router.jobs.spec import Job
 from router.planning.document.plan_json import plan_content, plan_to_json
-from router.planning.document.plan_names import TRIAL, parse_plan_name
-from router.planning.document.plan_terms import BOOK, GAP, HORIZON, MAX_GAP, MAX_HORIZON, SLOT, TIME_LIMIT
+from router.planning.document.plan_names import parse_plan_name
+from router.planning.document.plan_terms import BOOK, GAP, HORIZON, MAX_GAP, MAX_HORIZON, SLOT, TIME_LIMIT, TRIAL
 from router.planning.planner import make_plan
 from router.prices.data_folders import bills_folder, extract_folder
 from router.state.made_plans import MadePlanEntry

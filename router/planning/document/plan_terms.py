@@ -24,6 +24,8 @@ GAP: Final = 0.005
 MAX_GAP: Final = 0.5
 SOLVER: Final = "highs"
 BOOK: Final = "latest"
+#: The name of a plan that nobody gave one.
+TRIAL: Final = "trial"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
