@@ -8,10 +8,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from pricing.book import PriceBook
-from pricing.offers import Offer
 from pricing.problems import InvalidInputError, Problem
 from router.app.learned import RunReader, read_no_runs
-from router.app.read_quotas import QuotaChoice, running_placements, with_read_quotas
+from router.app.read_quotas import running_placements, with_read_quotas
 from router.config.book_check import check_against_book, check_limits_against_book
 from router.config.job_files import JobSource, LoadedJobs, load_jobs
 from router.config.limits_file import LoadedLimits, load_limits, teams_without_jobs
@@ -19,8 +18,10 @@ from router.controller.plan_limits import BudgetSource, budget_sources
 from router.jobs.experience import learn
 from router.jobs.limits import Limit, Limits
 from router.jobs.spec import Placement
+from router.planning.document.plan_terms import PlanTerms
 from router.planning.planner import PlanRequest
 from router.prices.books import load_book
+from router.prices.read_limits import MergedLimits
 from router.state.records import Shortage
 
 
@@ -57,10 +58,25 @@ def load_inputs(
     return jobs, limits.limits
 
 
-def recent_offers(book: PriceBook, max_age: timedelta | None, now: datetime) -> tuple[Offer, ...]:
-    """Return offers no older than that. InvalidInputError where none is left."""
+def read_inputs(
+    sources: Sequence[JobSource],
+    limits_source: Path | Limits | None,
+    quotas: str | None,
+    now: datetime,
+    book: PriceBook,
+    *,
+    own_deadlines: bool = True,
+) -> tuple[LoadedJobs, MergedLimits]:
+    """Return jobs and limits as :func:`load_inputs`, with the reading of quotas that the option or the limits name."""
+    loaded, in_file = load_inputs(sources, limits_source, now, book, own_deadlines=own_deadlines)
+    limits_file = None if isinstance(limits_source, Limits) else limits_source
+    return loaded, with_read_quotas(in_file, quotas, limits_file, book, now, running_placements(loaded, book))
+
+
+def recent_book(book: PriceBook, max_age: timedelta | None, now: datetime) -> PriceBook:
+    """Return the book with the offers that are no older than that. InvalidInputError where none is left."""
     if max_age is None:
-        return book.offers
+        return book
     offers = tuple(o for o in book.offers if o.as_of is not None and now.date() - o.as_of <= max_age)
     if not offers:
         raise InvalidInputError.single(
@@ -68,23 +84,17 @@ def recent_offers(book: PriceBook, max_age: timedelta | None, now: datetime) -> 
             field="--max-age",
             remedy="raise it, or fetch a newer book",
         )
-    return offers
+    return book if len(offers) == len(book.offers) else book.with_offers(offers)
 
 
 @dataclass(frozen=True, slots=True)
-class PlanOptions:
-    """The options of a plan, as on the command line.
+class PlanOptions(PlanTerms):
+    """The terms of a plan, and the choice of its prices, limits and earlier runs.
 
     ``max_age`` None takes prices of any age; ``quotas`` None takes the reading that the limits file names, if any.
     ``runs`` reads the earlier runs to learn from; by default none.
     """
 
-    horizon: timedelta = timedelta(hours=24)
-    slot: timedelta = timedelta(hours=1)
-    gap: float = 0.005
-    time_limit: timedelta = timedelta(minutes=3)
-    solver: str = "highs"
-    advisory: bool = False
     max_age: timedelta | None = None
     quotas: str | None = None
     runs: RunReader = read_no_runs
@@ -124,25 +134,18 @@ def plan_request(
     or else of jobs and limits.
     """
     book = load_book(book_name)
-    loaded, in_file = load_inputs(paths, limits_file, now, book)
-    running = running_placements(loaded, book)
-    read = with_read_quotas(in_file, QuotaChoice(options.quotas, limits_file), book, now, running)
+    loaded, read = read_inputs(paths, limits_file, options.quotas, now, book)
     limits = held(read.limits)
-    offers = recent_offers(book, options.max_age, now)
+    recent = recent_book(book, options.max_age, now)
     jobs = tuple(job for job in loaded.jobs if job.steps_left > 0)
     request = PlanRequest(
         jobs=jobs,
-        book=book if len(offers) == len(book.offers) else book.with_offers(offers),
-        limits=without_short_pools(limits, shortages, running),
+        book=recent,
+        limits=without_short_pools(limits, shortages, running_placements(loaded, book)),
         now=now,
-        horizon=options.horizon,
-        slot=options.slot,
-        gap=options.gap,
-        time_limit=options.time_limit,
-        solver=options.solver,
-        advisory=options.advisory,
         limit_sources=read.sources,
         experience=learn(options.runs(book), jobs, book, now),
+        **options.terms(),
     )
     finished = tuple(sorted(job.name for job in loaded.jobs if job.steps_left == 0))
     idle: tuple[Problem, ...] = ()
@@ -151,7 +154,7 @@ def plan_request(
     given = limits_file is not None or bool(read.sources)
     return PreparedPlan(
         request,
-        offers_too_old=len(book.offers) - len(offers),
+        offers_too_old=len(book.offers) - len(recent.offers),
         finished=finished,
         budgets=budget_sources(read.limits, limits),
         idle=idle,

@@ -14,8 +14,7 @@ from pricing.money import Usd
 from pricing.places import Market
 from pricing.problems import InvalidInputError
 from router.app.learned import RunReader, read_no_runs
-from router.app.plan import load_inputs, recent_offers
-from router.app.read_quotas import QuotaChoice, running_placements, with_read_quotas
+from router.app.plan import read_inputs, recent_book
 from router.config.job_files import JobSource, JobText
 from router.config.plan_files import read_fit
 from router.jobs.experience import Experience, learn
@@ -98,12 +97,9 @@ def prepare_quotes(
     InvalidInputError with every problem. A job without any deadline is refused.
     """
     book = load(book_name)
-    loaded, in_file = load_inputs(paths, limits_source, now, book, own_deadlines=options.by is None)
-    choice = QuotaChoice(options.quotas, _file_of(limits_source))
-    read = with_read_quotas(in_file, choice, book, now, running_placements(loaded, book))
+    loaded, read = read_inputs(paths, limits_source, options.quotas, now, book, own_deadlines=options.by is None)
     limits = read.limits
-    offers = recent_offers(book, options.max_age, now)
-    book = book if len(offers) == len(book.offers) else book.with_offers(offers)
+    book = recent_book(book, options.max_age, now)
     experience = learn(options.runs(book), loaded.jobs, book, now)
     finder = CandidateFinder(book, limits, now, advisory=options.advisory, experience=experience)
     fit = read_fit(hazard_fit_file())
@@ -129,10 +125,6 @@ def prepare_quotes(
         stated = restrict_limits(limits, job.team) if given else None
         asks.append(QuoteRequest(job, moment.at(now), files, stated, options.limits_plan))
     return QuoteBatch(tuple(asks), market_inputs, options.budget, options.processes or _processors(), read, experience)
-
-
-def _file_of(limits_source: Path | Limits | None) -> Path | None:
-    return None if isinstance(limits_source, Limits) else limits_source
 
 
 def make_quotes(batch: QuoteBatch) -> Iterator[QuoteAnswer]:
@@ -259,9 +251,7 @@ def plan_request_of(
     """
     book = load_book(book_name)
     sources: Sequence[JobSource] = quote.files if document is None else (JobText(document, quote.job),)
-    loaded, in_file = load_inputs(sources, limits_source, now, book, own_deadlines=False)
-    choice = QuotaChoice(quotas, _file_of(limits_source))
-    read = with_read_quotas(in_file, choice, book, now, running_placements(loaded, book))
+    loaded, read = read_inputs(sources, limits_source, quotas, now, book, own_deadlines=False)
     job = next((j for j in loaded.jobs if j.name == quote.job), None)
     where = ", ".join(quote.files if document is None else ())
     if job is None:

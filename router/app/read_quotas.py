@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
@@ -20,24 +19,21 @@ from router.prices.read_limits import MergedLimits, merge_read_limits
 NO_QUOTAS = "none"
 
 
-@dataclass(frozen=True, slots=True)
-class QuotaChoice:
-    """The reading to take: ``latest``, a file, ``none``, or None for what the limits file says."""
-
-    option: str | None
-    limits_file: Path | None
-
-
 def with_read_quotas(
-    limits: Limits, choice: QuotaChoice, book: PriceBook, now: datetime, running: Sequence[tuple[Placement, int]] = ()
+    limits: Limits,
+    name: str | None,
+    limits_file: Path | None,
+    book: PriceBook,
+    now: datetime,
+    running: Sequence[tuple[Placement, int]],
 ) -> MergedLimits:
     """Return the limits with those that were read; as they are where no reading is asked for.
 
+    ``name`` is that of the reading: ``latest``, a file, ``none``, or None for what the limits file says.
     InvalidInputError where the reading is missing or damaged.
     """
-    name = choice.option
     if name is None and limits.quotas is not None:
-        folder = choice.limits_file.parent if choice.limits_file is not None else Path()
+        folder = Path() if limits_file is None else limits_file.parent
         name = limits.quotas if limits.quotas in (LATEST, NO_QUOTAS) else str(folder / limits.quotas)
     if name is None or name == NO_QUOTAS:
         return MergedLimits(limits.model_copy(update={"quotas": None}), (), ())

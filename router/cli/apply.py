@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,20 +12,21 @@ import typer
 from pricing.problems import InvalidInputError
 from pricing.units import format_count
 from router.cli import console
+from router.cli.apply_options import DEFAULT_GUARD, CurrentBookOption, GuardOptions
 from router.cli.approval_rules import find_known_plan, load_binding_rules
-from router.cli.completion import complete_books
 from router.cli.console import CommandError, ExitCode
-from router.cli.options import parse_usd_option
+from router.cli.output_options import TableFormat, TableOutput
 from router.cli.site_options import (
-    CLOUDS_HELP,
-    DEPLOY_HELP,
-    WAIT_HELP,
+    DEFAULT_FILES,
+    SettingsOptions,
+    WaitOption,
     acting_user,
     exit_on_second_interrupt,
     interrupt_on_sigterm,
     lock_provisioning,
     open_controller_session,
 )
+from router.planning.document.plan_terms import BOOK
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -43,13 +43,6 @@ if TYPE_CHECKING:
     from router.planning.document.plan import Plan
 
 
-class ApplyFormat(StrEnum):
-    """Output format of the results."""
-
-    TABLE = "table"
-    JSON = "json"
-
-
 def apply(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A plan (JSON), as `plan --out` wrote it.")],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
@@ -57,25 +50,14 @@ def apply(
     follow: Annotated[
         bool, typer.Option("--follow", help="Stay until every gang has ended; release each as it ends.")
     ] = False,
-    book: Annotated[
-        str,
-        typer.Option(
-            metavar="BOOK",
-            autocompletion=complete_books,
-            help="Current prices: latest, sandbox, embedded, a digest or a file.",
-        ),
-    ] = "latest",
+    book: CurrentBookOption = BOOK,
     limits: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The limits file the plan was made with: discounts, budgets.")
     ] = None,
     jobs: Annotated[
         list[str] | None, typer.Option(metavar="PATH", help="Job files, if `plan --out` was run elsewhere.")
     ] = None,
-    max_cost: Annotated[str | None, typer.Option(metavar="USD", help="Refuse if more than this is at risk.")] = None,
-    approve_above: Annotated[
-        str | None, typer.Option(metavar="USD", help="Require an approver above this amount.")
-    ] = None,
-    approved_by: Annotated[str, typer.Option(metavar="WHO", help="Name of the approver.")] = "",
+    guard_options: GuardOptions = DEFAULT_GUARD,
     override_policy: Annotated[
         bool, typer.Option("--override-policy", help="Run the deploy file's policy instead of the quoted one.")
     ] = False,
@@ -85,10 +67,9 @@ def apply(
     new_state: Annotated[
         bool, typer.Option("--new-state", help="Start a new state even if run directories of a lost one exist.")
     ] = False,
-    wait: Annotated[str, typer.Option(metavar="DURATION", help=WAIT_HELP)] = "5m",
-    deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
-    clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
-    output: Annotated[ApplyFormat, typer.Option("--output", "-o", help="Format.")] = ApplyFormat.TABLE,
+    wait: WaitOption = "5m",
+    settings_files: SettingsOptions = DEFAULT_FILES,
+    output: TableOutput = TableFormat.TABLE,
 ) -> ExitCode:
     """Provision the machines that a plan orders, whole gangs only, and start the jobs on them.
 
@@ -112,17 +93,12 @@ def apply(
     old or a price is above its ceiling; 7 credentials.
     """
     from router.config.plan_files import read_plan
-    from router.controller.accept.guardrails import CostLimits
     from router.render.apply_text import outcomes_json, outcomes_table, plan_table
 
     plan = read_plan(file)
-    guard = CostLimits(
-        parse_usd_option("--max-cost", max_cost),
-        parse_usd_option("--approve-above", approve_above),
-        approved_by.strip(),
-    )
+    guard = guard_options.read()
     session = open_controller_session(
-        deploy, clouds, listen=not dry_run, makes=not dry_run, new_state=new_state, needs_home=not dry_run
+        settings_files, listen=not dry_run, makes=not dry_run, new_state=new_state, needs_home=not dry_run
     )
     with session as (opened, site):
         lock = lock_provisioning(site, wait)
@@ -151,11 +127,11 @@ def apply(
             return ExitCode.OK
         if unreachable := work.unreachable(accepted):
             raise unreachable
-        if not work.was_confirmed(accepted) and not _confirm(accepted, yes):
+        if not work.was_confirmed(accepted) and not console.confirm(_question(accepted), yes=yes):
             console.note("not applied")
             return ExitCode.OVER_BUDGET
         outcomes = work.carry_out(accepted, guard, lock, follow=follow)
-        if output is ApplyFormat.JSON:
+        if output is TableFormat.JSON:
             console.out(outcomes_json(site, outcomes))
         else:
             console.out(outcomes_table(site, outcomes, console.screen()))
@@ -398,20 +374,13 @@ def _report_stopping() -> None:
     exit_on_second_interrupt("stopping: half provisioned gangs are being released")
 
 
-def _confirm(accepted: AcceptedOrders, yes: bool) -> bool:
-    import sys
-
+def _question(accepted: AcceptedOrders) -> str:
     from router.render.tables import format_usd
 
-    if yes:
-        return True
-    if not sys.stdin.isatty():
-        raise InvalidInputError.single("nobody can be asked here", field="--yes", remedy="agree with --yes")
     gangs = format_count(len(accepted.requests), "gang")
-    question = (
+    return (
         f"Make {gangs}, expected {format_usd(accepted.expected_usd)}, at risk up to {format_usd(accepted.at_risk_usd)}?"
     )
-    return console.ask_confirmation(question)
 
 
 def _refusal_code(refused: tuple[Refusal, ...]) -> ExitCode:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -11,23 +9,14 @@ import typer
 
 from router.cli import console
 from router.cli.console import CommandError, ExitCode
-from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, acting_user, open_state_store
+from router.cli.output_options import TextFormat, TextOutput
+from router.cli.site_options import DEFAULT_FILES, SettingsOptions, open_state_store, own_context
 from router.render.tables import format_timestamp
-
-SCHEMA_VERSION = 1
-
-
-class RulesFormat(StrEnum):
-    """Output format of the rules."""
-
-    TEXT = "text"
-    JSON = "json"
 
 
 def set_rules(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The rules (YAML).")],
-    deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
-    clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
+    settings_files: SettingsOptions = DEFAULT_FILES,
 ) -> ExitCode:
     """Set the rules of approvals of the state, in place of those that were set before.
 
@@ -40,16 +29,14 @@ def set_rules(
 
     Exit codes: 2 the rules are wrong; 7 you are no administrator of the state.
     """
-    from router.access.identity import local_operator
     from router.app.queries.approvals import ApprovalRefusedError, set_approval_rules
-    from router.app.queries.context import QueryContext
     from router.cli.options import wall_clock
     from router.config.approval_file import load_approval_rules
 
     rules = load_approval_rules(file)
-    with open_state_store(deploy, clouds) as (opened, store):
+    with open_state_store(settings_files) as (opened, store):
         try:
-            entry = set_approval_rules(QueryContext(opened, store, wall_clock, local_operator(acting_user())), rules)
+            entry = set_approval_rules(own_context(opened, store, wall_clock), rules)
         except ApprovalRefusedError as error:
             raise CommandError(str(error), ExitCode.CREDENTIALS, error.remedy) from None
     console.out(f"rules {rules.digest[:12]} hold since {format_timestamp(entry.at)}, set by {entry.who}")
@@ -57,9 +44,8 @@ def set_rules(
 
 
 def show(
-    deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
-    clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
-    output: Annotated[RulesFormat, typer.Option("--output", "-o", help="Format.")] = RulesFormat.TEXT,
+    settings_files: SettingsOptions = DEFAULT_FILES,
+    output: TextOutput = TextFormat.TEXT,
 ) -> ExitCode:
     """Show the rules of approvals that hold, with who set them and when.
 
@@ -69,13 +55,13 @@ def show(
     """
     from router.app.queries.approvals import approval_rules, state_rules
 
-    with open_state_store(deploy, clouds, makes=False) as (opened, store):
+    with open_state_store(settings_files, makes=False) as (opened, store):
         held, rules = state_rules(store), approval_rules(opened, store)
     fields = None if rules is None else rules.model_dump(mode="json", exclude_defaults=True)
-    if output is RulesFormat.JSON:
+    if output is TextFormat.JSON:
         who, at = (None, None) if held is None else (held.who, held.at.isoformat())
-        content = {"schema_version": SCHEMA_VERSION, "rules": fields, "set_by": who, "set_at": at}
-        console.out(json.dumps(content, indent=2))
+        content = {"rules": fields, "set_by": who, "set_at": at}
+        console.out(console.as_document(content))
         return ExitCode.OK
     if fields is None:
         console.out("no rules are set: plans are applied without approvals")

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-from enum import StrEnum
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from router.cli import console
 from router.cli.console import CommandError, ExitCode
-from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, acting_user, open_state_store
+from router.cli.output_options import TableFormat, TableOutput
+from router.cli.site_options import DEFAULT_FILES, SettingsOptions, open_state_store, own_context
 from router.render.record_table import RecordTable, TableColumn
 from router.render.tables import format_timestamp, format_usd
 
@@ -19,17 +16,9 @@ if TYPE_CHECKING:
     from router.state.records import AuditEntry
 
 
-class AuditFormat(StrEnum):
-    """Output format of the audit log."""
-
-    TABLE = "table"
-    JSON = "json"
-
-
 def audit(
-    deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
-    clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
-    output: Annotated[AuditFormat, typer.Option("--output", "-o", help="Format.")] = AuditFormat.TABLE,
+    settings_files: SettingsOptions = DEFAULT_FILES,
+    output: TableOutput = TableFormat.TABLE,
 ) -> ExitCode:
     """Print the audit log: who did what, with how much money at risk.
 
@@ -40,15 +29,13 @@ def audit(
     stepfare audit
     stepfare audit -o json
     """
-    from router.access.identity import local_operator
     from router.app.queries.audit import audit_content, read_audit_log
-    from router.app.queries.context import QueryContext
     from router.cli.ledger import check_closings
     from router.cli.options import chosen_clock
 
-    with open_state_store(deploy, clouds, makes=False) as (opened, store):
-        trail = read_audit_log(QueryContext(opened, store, chosen_clock(), local_operator(acting_user())))
-        if output is AuditFormat.JSON:
+    with open_state_store(settings_files, makes=False) as (opened, store):
+        trail = read_audit_log(own_context(opened, store, chosen_clock()))
+        if output is TableFormat.JSON:
             console.out(json.dumps(audit_content(trail), indent=2))
         else:
             text = _entry_table().text(trail.entries, console.screen())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,9 +15,11 @@ from pricing.problems import InvalidInputError, Problem
 from router.cli import console
 from router.cli.completion import complete_books
 from router.cli.options import option_error, parse_duration_option, parse_now
+from router.cli.output_options import TableFormat, TableOutput
 
 if TYPE_CHECKING:
     from router.app.backtest_cells import BacktestJob
+    from router.config.trace_files import TraceSet
     from router.config.trace_values import ListPrices
 
 
@@ -47,50 +49,6 @@ def parse_policies(given: Sequence[str], probes: bool, blocks: int) -> list[str]
     return list(dict.fromkeys(names))
 
 
-def build_works(
-    jobs: Sequence[str] | None,
-    work: str | None,
-    deadline: Sequence[str] | None,
-    ratio: Sequence[float] | None,
-    changeover: str | None,
-    checkpoint: str | None,
-    gang: int | None,
-    accelerator: str | None,
-    book: str,
-    now: str | None,
-) -> tuple[BacktestJob, ...]:
-    """Return the work of the job files, or the one that the other options describe."""
-    from router.app.backtest_cells import DEFAULT_CHANGEOVER, GB_PER_GIB, BacktestJob, backtest_jobs_of
-    from router.jobs.quantities import parse_gib
-
-    launch = parse_duration_option("--changeover", changeover)
-    if jobs:
-        given = {"--work": work, "--checkpoint": checkpoint, "--gang": gang}
-        for option in (option for option, value in given.items() if value is not None):
-            raise InvalidInputError.single("the job files say that", field=option, remedy=f"leave {option} out")
-        if accelerator is None:
-            what = "is missing: how fast a job is depends on the machines of which the traces are"
-            raise InvalidInputError.single(what, field="--accelerator", remedy="e.g. --accelerator H100:8")
-        return backtest_jobs_of(jobs, parse_now(now), book, accelerator, launch)
-    if work is None:
-        raise InvalidInputError.single("is missing", field="--work", remedy="name job files, or say --work 48h")
-    if accelerator is not None:
-        what = "is for job files; --work is time on the traces' machines"
-        raise InvalidInputError.single(what, field="--accelerator", remedy="leave it out")
-    if not deadline and not ratio:
-        remedy = "say --deadline 60h, or --ratio 1.25 for 1.25 times the work"
-        raise InvalidInputError.single("is missing", field="--deadline", remedy=remedy)
-    try:
-        gib = 0.0 if checkpoint is None else parse_gib(checkpoint)
-    except ValueError as error:
-        raise option_error("--checkpoint", error) from None
-    if gib < 0:
-        raise InvalidInputError.single(f"{checkpoint} is below nothing", field="--checkpoint", remedy="write 50 GB")
-    changeover_time = DEFAULT_CHANGEOVER if launch is None else launch
-    lost_s = round(changeover_time.total_seconds())
-    return (BacktestJob(f"{work} of work", parse_seconds("--work", work), lost_s, gib * GB_PER_GIB, gang or 1),)
-
-
 def parse_seconds(option: str, text: str, least: int = 1) -> int:
     """Return a duration in whole seconds, at least ``least``."""
     duration = parse_duration_option(option, text)
@@ -100,21 +58,6 @@ def parse_seconds(option: str, text: str, least: int = 1) -> int:
         what = f"{text} is not {least} s or more in whole seconds"
         raise InvalidInputError.single(what, field=option, remedy="write 90m, 18h or 7d")
     return int(total)
-
-
-def parse_list_prices(spot: float | None, on_demand: float | None) -> ListPrices | None:
-    """Return the prices of traces that have none, or None if no price was given."""
-    from router.config.trace_values import ListPrices
-
-    if spot is None and on_demand is None:
-        return None
-    if spot is None or on_demand is None:
-        missing = "--spot-price" if spot is None else "--on-demand-price"
-        raise InvalidInputError.single("is missing", field=missing, remedy="give both prices, or neither")
-    for option, usd in (("--spot-price", spot), ("--on-demand-price", on_demand)):
-        if not 0 < usd < float("inf"):
-            raise InvalidInputError.single(f"{usd} is not a price above zero", field=option, remedy="e.g. 0.918")
-    return ListPrices(spot, on_demand)
 
 
 PUBLISHED_POLICIES = ("greedy", "sliced", "up", "up-plain")
@@ -129,13 +72,6 @@ PROBING_POLICIES = ("greedy", "up-s", "lindy", "skynomad")
 _MOST_BLOCKS = 100
 
 
-class BacktestFormat(StrEnum):
-    """Output format of the scores."""
-
-    TABLE = "table"
-    JSON = "json"
-
-
 class MissingTicksOption(StrEnum):
     """Treatment of a tick without an observation."""
 
@@ -144,8 +80,131 @@ class MissingTicksOption(StrEnum):
     LAST = "last"
 
 
+@dataclass(frozen=True, slots=True)
+class WorkOptions:
+    """Options of the work: of job files, or as they state it themselves."""
+
+    work: Annotated[str | None, typer.Option(metavar="DURATION", help="Without job files: the amount of work.")] = None
+    deadline: Annotated[
+        list[str] | None, typer.Option(metavar="DURATION", help="Time from the start to the deadline; repeatable.")
+    ] = None
+    ratio: Annotated[
+        list[float] | None, typer.Option(metavar="X", help="Deadline as a multiple of the work; repeatable.")
+    ] = None
+    changeover: Annotated[
+        str | None,
+        typer.Option(metavar="DURATION", help="Time lost and billed at each launch. Default: 12m, or the job's."),
+    ] = None
+    checkpoint: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="Data moved between regions. Default: none.")
+    ] = None
+    gang: Annotated[int | None, typer.Option(min=1, metavar="N", help="Machines that start together.")] = None
+    accelerator: Annotated[
+        str | None, typer.Option(metavar="NAME:COUNT", help="With job files: accelerators of a machine of the traces.")
+    ] = None
+    book: Annotated[
+        str,
+        typer.Option(
+            metavar="BOOK", autocompletion=complete_books, help="With job files: the book that describes the machine."
+        ),
+    ] = "latest"
+    now: Annotated[
+        str | None, typer.Option(metavar="TIME", help="With job files: moment from which deadlines count.")
+    ] = None
+
+    def works(self, jobs: Sequence[str] | None) -> tuple[BacktestJob, ...]:
+        """Return the work of the job files, or the one that the other options describe."""
+        from router.app.backtest_cells import DEFAULT_CHANGEOVER, GB_PER_GIB, BacktestJob, backtest_jobs_of
+        from router.jobs.quantities import parse_gib
+
+        launch = parse_duration_option("--changeover", self.changeover)
+        if jobs:
+            given = {"--work": self.work, "--checkpoint": self.checkpoint, "--gang": self.gang}
+            for option in (option for option, value in given.items() if value is not None):
+                raise InvalidInputError.single("the job files say that", field=option, remedy=f"leave {option} out")
+            if self.accelerator is None:
+                what = "is missing: how fast a job is depends on the machines of which the traces are"
+                raise InvalidInputError.single(what, field="--accelerator", remedy="e.g. --accelerator H100:8")
+            return backtest_jobs_of(jobs, parse_now(self.now), self.book, self.accelerator, launch)
+        if self.work is None:
+            raise InvalidInputError.single("is missing", field="--work", remedy="name job files, or say --work 48h")
+        if self.accelerator is not None:
+            what = "is for job files; --work is time on the traces' machines"
+            raise InvalidInputError.single(what, field="--accelerator", remedy="leave it out")
+        if not self.deadline and not self.ratio:
+            remedy = "say --deadline 60h, or --ratio 1.25 for 1.25 times the work"
+            raise InvalidInputError.single("is missing", field="--deadline", remedy=remedy)
+        try:
+            gib = 0.0 if self.checkpoint is None else parse_gib(self.checkpoint)
+        except ValueError as error:
+            raise option_error("--checkpoint", error) from None
+        if gib < 0:
+            raise InvalidInputError.single(
+                f"{self.checkpoint} is below nothing", field="--checkpoint", remedy="write 50 GB"
+            )
+        changeover_time = DEFAULT_CHANGEOVER if launch is None else launch
+        lost_s = round(changeover_time.total_seconds())
+        return (
+            BacktestJob(
+                f"{self.work} of work", parse_seconds("--work", self.work), lost_s, gib * GB_PER_GIB, self.gang or 1
+            ),
+        )
+
+    def deadlines(self) -> tuple[list[int], Sequence[float]]:
+        """Return the deadlines in seconds from the start, and those as a multiple of the work."""
+        deadlines = [parse_seconds("--deadline", text) for text in self.deadline or ()]
+        if too_low := [share for share in self.ratio or () if not share >= 1]:
+            raise InvalidInputError.single(
+                f"{too_low[0]} is below 1", field="--ratio", remedy="a deadline of 1.25 times the work: 1.25"
+            )
+        return deadlines, self.ratio or ()
+
+
+@dataclass(frozen=True, slots=True)
+class TraceOptions:
+    """Options of how traces are read."""
+
+    prices: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Price files for JSON traces.")] = None
+    spot_price: Annotated[
+        float | None, typer.Option(metavar="USD", help="Price of a machine hour, for traces without prices.")
+    ] = None
+    on_demand_price: Annotated[float | None, typer.Option(metavar="USD", help="The same for on-demand.")] = None
+    holes: Annotated[
+        MissingTicksOption, typer.Option(help="Ticks without an observation: an error, no machine, or as before.")
+    ] = MissingTicksOption.REFUSE
+    tick: Annotated[str | None, typer.Option(metavar="DURATION", help="Interval between looks.")] = None
+
+    def read(self, paths: Sequence[str]) -> tuple[TraceSet, ...]:
+        """Return the traces of these files, folders and globs."""
+        from router.config.trace_files import read_trace_sets
+        from router.config.trace_values import Holes
+
+        return read_trace_sets(
+            paths,
+            prices=self.prices,
+            listed=self.list_prices(),
+            holes=Holes(self.holes.value),
+            tick_s=None if self.tick is None else parse_seconds("--tick", self.tick),
+        )
+
+    def list_prices(self) -> ListPrices | None:
+        """Return the prices of traces that have none, or None if no price was given."""
+        from router.config.trace_values import ListPrices
+
+        if self.spot_price is None and self.on_demand_price is None:
+            return None
+        if self.spot_price is None or self.on_demand_price is None:
+            missing = "--spot-price" if self.spot_price is None else "--on-demand-price"
+            raise InvalidInputError.single("is missing", field=missing, remedy="give both prices, or neither")
+        for option, usd in (("--spot-price", self.spot_price), ("--on-demand-price", self.on_demand_price)):
+            if not 0 < usd < float("inf"):
+                raise InvalidInputError.single(f"{usd} is not a price above zero", field=option, remedy="e.g. 0.918")
+        return ListPrices(self.spot_price, self.on_demand_price)
+
+
 def backtest(
     jobs: Annotated[list[str] | None, typer.Argument(metavar="[JOB]...", help="Job files, folders or globs.")] = None,
+    *,
     traces: Annotated[
         list[str] | None,
         typer.Option(metavar="PATH", help="Folder, file or 'glob' of traces; repeatable."),
@@ -159,46 +218,12 @@ def backtest(
         list[str] | None,
         typer.Option(metavar="each|all|grow|A,B", help="Each alone, all joined, 1 to all, or these joined."),
     ] = None,
-    work: Annotated[str | None, typer.Option(metavar="DURATION", help="Without job files: the amount of work.")] = None,
-    deadline: Annotated[
-        list[str] | None, typer.Option(metavar="DURATION", help="Time from the start to the deadline; repeatable.")
-    ] = None,
-    ratio: Annotated[
-        list[float] | None, typer.Option(metavar="X", help="Deadline as a multiple of the work; repeatable.")
-    ] = None,
-    changeover: Annotated[
-        str | None,
-        typer.Option(metavar="DURATION", help="Time lost and billed at each launch. Default: 12m, or the job's."),
-    ] = None,
-    checkpoint: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Data moved between regions. Default: none.")
-    ] = None,
-    gang: Annotated[int | None, typer.Option(min=1, metavar="N", help="Machines that start together.")] = None,
-    accelerator: Annotated[
-        str | None, typer.Option(metavar="NAME:COUNT", help="With job files: accelerators of a machine of the traces.")
-    ] = None,
-    book: Annotated[
-        str,
-        typer.Option(
-            metavar="BOOK", autocompletion=complete_books, help="With job files: the book that describes the machine."
-        ),
-    ] = "latest",
-    now: Annotated[
-        str | None, typer.Option(metavar="TIME", help="With job files: moment from which deadlines count.")
-    ] = None,
+    work_options: WorkOptions,
     egress: Annotated[float, typer.Option(min=0, metavar="USD", help="Price of a GB from region to region.")] = 0.02,
     transfer: Annotated[
         str | None, typer.Option(metavar="RATE", help="Speed of a move, such as 2 GB/s. Default: instant.")
     ] = None,
-    prices: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Price files for JSON traces.")] = None,
-    spot_price: Annotated[
-        float | None, typer.Option(metavar="USD", help="Price of a machine hour, for traces without prices.")
-    ] = None,
-    on_demand_price: Annotated[float | None, typer.Option(metavar="USD", help="The same for on-demand.")] = None,
-    holes: Annotated[
-        MissingTicksOption, typer.Option(help="Ticks without an observation: an error, no machine, or as before.")
-    ] = MissingTicksOption.REFUSE,
-    tick: Annotated[str | None, typer.Option(metavar="DURATION", help="Interval between looks.")] = None,
+    trace_options: TraceOptions,
     every: Annotated[str, typer.Option(metavar="DURATION", help="Interval between windows.")] = "6h",
     blocks: Annotated[
         int,
@@ -209,7 +234,7 @@ def backtest(
     processes: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Parallel processes. Default: all cores.")
     ] = None,
-    output: Annotated[BacktestFormat, typer.Option("--output", "-o", help="Format.")] = BacktestFormat.TABLE,
+    output: TableOutput = TableFormat.TABLE,
     csv: Annotated[
         Path | None, typer.Option("--csv", metavar="FILE", help="Write one row per window and policy.")
     ] = None,
@@ -232,9 +257,6 @@ def backtest(
     from router.backtest.scores import pool_windows, score_policies
     from router.backtest.timeline import follow_window, pick_widest_window
     from router.backtest.windows import CheckpointMove, WindowLayout
-    from router.cli.console import check_output_folders, write_output_file
-    from router.config.trace_files import read_trace_sets
-    from router.config.trace_values import Holes
     from router.jobs.quantities import parse_gib_per_s
     from router.render import backtest_page, backtest_text
 
@@ -245,19 +267,15 @@ def backtest(
         raise InvalidInputError.single(
             "is missing", field="--traces", remedy="a folder of traces: docs/backtest.md says of which form"
         )
-    check_output_folders(csv, html)
+    console.check_output_folders(csv, html)
     windows = WindowLayout(blocks, parse_seconds("--every", every))
     names = parse_policies(
         policy or (PROBING_POLICIES if probes else PUBLISHED_POLICIES if blocks == 1 else DEFAULT_POLICIES),
         probes,
         blocks,
     )
-    works = build_works(jobs, work, deadline, ratio, changeover, checkpoint, gang, accelerator, book, now)
-    deadlines = [parse_seconds("--deadline", text) for text in deadline or ()]
-    if too_low := [share for share in ratio or () if not share >= 1]:
-        raise InvalidInputError.single(
-            f"{too_low[0]} is below 1", field="--ratio", remedy="a deadline of 1.25 times the work: 1.25"
-        )
+    works = work_options.works(jobs)
+    deadlines, ratios = work_options.deadlines()
     try:
         rate = None if transfer is None else parse_gib_per_s(transfer) * GB_PER_GIB
     except ValueError as error:
@@ -265,31 +283,15 @@ def backtest(
     if rate is not None and not rate > 0:
         raise InvalidInputError.single("is not more than nothing", field="--transfer", remedy="write 2 GB/s")
     with console.progress("reading traces"):
-        sets = read_trace_sets(
-            traces,
-            prices=prices,
-            listed=parse_list_prices(spot_price, on_demand_price),
-            holes=Holes(holes.value),
-            tick_s=None if tick is None else parse_seconds("--tick", tick),
-        )
+        sets = trace_options.read(traces)
     move = CheckpointMove(usd_per_gb=egress)
-    cells = cells_of(works, deadlines, ratio or (), sets, zones or ["each"], move, rate, windows)
+    cells = cells_of(works, deadlines, ratios, sets, zones or ["each"], move, rate, windows)
     for work_item in works:
         for line in work_item.notes:
             console.note(line)
     count = processes or os.cpu_count() or 1
-    try:
-        with console.bars() as bars:
-            results = run_backtest(
-                cells,
-                windows,
-                names,
-                paid=probes,
-                processes=count,
-                advance=lambda done, total: bars.advance("parts played", done, total, ""),
-            )
-    except BrokenProcessPool:
-        raise console.CommandError("a process was killed, perhaps for memory", remedy="fewer --processes") from None
+    with console.parallel_bar("parts played", "--processes") as advance:
+        results = run_backtest(cells, windows, names, paid=probes, processes=count, advance=advance)
     pooled = pool_windows(cells, windows, results)
     scored = [(cell, score_policies(cell)) for cell in pooled]
     if csv is not None:
@@ -298,7 +300,7 @@ def backtest(
         with console.progress("drawing"):
             example = pick_widest_window(pooled)
             runs = follow_window(example, windows, names, paid=probes)
-        write_output_file(html, backtest_page.page(scored, windows, example, runs).encode())
+        console.write_output_file(html, backtest_page.page(scored, windows, example, runs).encode())
     screen = console.screen()
-    as_json = output is BacktestFormat.JSON
+    as_json = output is TableFormat.JSON
     console.out(backtest_text.as_json(scored, windows) if as_json else backtest_text.table(scored, windows, screen))

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import os
 import sys
 from collections.abc import Iterator
 from datetime import datetime
 from decimal import Decimal
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,7 +16,8 @@ from pricing.units import format_count
 from router.cli import console
 from router.cli.console import ExitCode
 from router.cli.options import parse_now
-from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, acting_user, open_state_store
+from router.cli.output_options import TableFormat, TableOutput
+from router.cli.site_options import DEFAULT_FILES, SettingsOptions, acting_user, open_state_store, read_own_settings
 from router.showback.bills import DeliveryKind
 
 if TYPE_CHECKING:
@@ -30,22 +28,17 @@ if TYPE_CHECKING:
     from router.state.store import StateStore
 
 
-SCHEMA_VERSION = 1
+def open_bill_store() -> BillStore:
+    """Return the store of imported bills."""
+    from router.prices.data_folders import bills_folder
+    from router.showback.bill_store import BillStore
 
-
-class BillFormat(StrEnum):
-    """Output format of bills."""
-
-    TABLE = "table"
-    JSON = "json"
-
-
-Output = Annotated[BillFormat, typer.Option("--output", "-o", help="Format.")]
+    return BillStore(bills_folder())
 
 
 def list_bills(
     everything: Annotated[bool, typer.Option("--all", help="Include bills that were replaced or removed.")] = False,
-    output: Output = BillFormat.TABLE,
+    output: TableOutput = TableFormat.TABLE,
 ) -> None:
     """List the imported bills that are in force, the oldest import first, one line per currency.
 
@@ -53,19 +46,18 @@ def list_bills(
     stepfare bills list
     stepfare bills list --all -o json
     """
-    from router.prices.data_folders import bills_folder, check_home
+    from router.prices.data_folders import check_home
     from router.render.bills_text import as_record, table
-    from router.showback.bill_store import BillStore
 
     check_home()
-    store = BillStore(bills_folder())
+    store = open_bill_store()
     standings = [each for each in store.bills() if everything or each.stands]
     if not everything:
         _note_removed(store)
-    if output is BillFormat.JSON:
+    if output is TableFormat.JSON:
         records = [as_record(each) for each in standings]
-        text = {"schema_version": SCHEMA_VERSION, "folder": str(store.folder), "bills": records}
-        console.out(json.dumps(text, indent=2))
+        text = {"folder": str(store.folder), "bills": records}
+        console.out(console.as_document(text))
     elif standings:
         console.out(table(standings, console.screen()))
     else:
@@ -84,7 +76,7 @@ def _note_removed(store: BillStore) -> None:
 
 def show(
     identity: Annotated[str, typer.Argument(metavar="ID", help="ID as `bills list` shows it; four digits or more.")],
-    output: Output = BillFormat.TABLE,
+    output: TableOutput = TableFormat.TABLE,
 ) -> None:
     """Show one bill: its exact sums, its files, what those lack, and whether its rows are unchanged.
 
@@ -96,24 +88,21 @@ def show(
     """
     from dataclasses import asdict
 
-    from router.prices.data_folders import bills_folder
     from router.render.bills_text import as_record, gap_lines
-    from router.showback.bill_store import BillStore
     from router.showback.report.values import replace_unprintable
 
-    store = BillStore(bills_folder())
+    store = open_bill_store()
     standing = store.find(identity)
     bill, delivery, whole = standing.bill, standing.delivery, store.whole(standing)
-    if output is BillFormat.JSON:
+    if output is TableFormat.JSON:
         record = {
-            "schema_version": SCHEMA_VERSION,
             **as_record(standing),
             "whole": whole,
             "parquet": str(store.path(standing)),
             "files": [asdict(each) for each in delivery.sources],
             "gaps": [asdict(each) for each in delivery.gaps],
         }
-        console.out(json.dumps(record, indent=2))
+        console.out(console.as_document(record))
     else:
         console.out(
             f"{bill.id}  {replace_unprintable(bill.issuer or 'issuer unknown')}, "
@@ -148,20 +137,13 @@ def show(
 Identity = Annotated[str, typer.Argument(metavar="ID", help="ID as `bills list --all` shows it; four digits or more.")]
 
 
-DeployFile = Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)]
-
-
-CloudsFile = Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)]
-
-
 Now = Annotated[str | None, typer.Option(metavar="TIME", help="Time of the decision (ISO, with zone).")]
 
 
 def restore(
     identity: Identity,
     reason: Annotated[str, typer.Option(metavar="TEXT", help="Reason, for the audit log.")] = "",
-    deploy: DeployFile = None,
-    clouds: CloudsFile = None,
+    settings_files: SettingsOptions = DEFAULT_FILES,
     now: Now = None,
 ) -> ExitCode:
     """Restore an earlier version of a bill, which then replaces the current one.
@@ -176,7 +158,7 @@ def restore(
     """
     from router.showback.bills import BillDecisionKind
 
-    first, *others = _decide(BillDecisionKind.RESTORE, identity, reason, deploy, clouds, now)
+    first, *others = _decide(BillDecisionKind.RESTORE, identity, reason, settings_files, now)
     _say(first, "stands again")
     for each in others:
         if each.replaced_by == first.bill.id:
@@ -187,8 +169,7 @@ def restore(
 def remove(
     identity: Identity,
     reason: Annotated[str, typer.Option(metavar="TEXT", help="Reason, for the audit log.")],
-    deploy: DeployFile = None,
-    clouds: CloudsFile = None,
+    settings_files: SettingsOptions = DEFAULT_FILES,
     now: Now = None,
 ) -> ExitCode:
     """Remove a bill that should not count.
@@ -205,7 +186,7 @@ def remove(
 
     if not reason.strip():
         raise InvalidInputError.single("is empty", field="--reason", remedy="say why: it stands in the audit log")
-    first, *_ = _decide(BillDecisionKind.REMOVE, identity, reason, deploy, clouds, now)
+    first, *_ = _decide(BillDecisionKind.REMOVE, identity, reason, settings_files, now)
     _say(first, "stands no more")
     console.note(f"`stepfare bills restore {first.bill.id}`, or an earlier version's id, brings one back")
     return ExitCode.OK
@@ -217,9 +198,8 @@ def duplicates(
         bool | None, typer.Option("--permit/--refuse", help="Accept charges that occur twice, or refuse them again.")
     ] = None,
     reason: Annotated[str, typer.Option(metavar="TEXT", help="Reason, for the audit log.")] = "",
-    output: Output = BillFormat.TABLE,
-    deploy: DeployFile = None,
-    clouds: CloudsFile = None,
+    output: TableOutput = TableFormat.TABLE,
+    settings_files: SettingsOptions = DEFAULT_FILES,
     now: Now = None,
 ) -> None:
     """List charges that two bills in force share, or keep a rule for an issuer whose duplicates are meant.
@@ -235,11 +215,9 @@ def duplicates(
     from dataclasses import asdict
 
     from pricing.money import ZERO
-    from router.prices.data_folders import bills_folder
-    from router.showback.bill_store import BillStore
     from router.showback.duplicates import describe_shared, find_shared_charges
 
-    bills, moment = BillStore(bills_folder()), parse_now(now)
+    bills, moment = open_bill_store(), parse_now(now)
     if (issuer is None) is not (allow is None):
         what = "is missing" if allow is None else "needs an ISSUER"
         raise InvalidInputError.single(
@@ -248,16 +226,15 @@ def duplicates(
     if issuer is not None and allow is not None:
         if not reason.strip():
             raise InvalidInputError.single("is empty", field="--reason", remedy="say why: it stands in the audit log")
-        with open_state_store(deploy, clouds) as (_, store):
+        with open_state_store(settings_files) as (_, store):
             rule = bills.set_rule(issuer, reason, acting_user(), moment, allowed=allow)
             what = f"bills duplicates {'allow' if allow else 'refuse'}"
             store.audit.add(acting_user(), what, "", ZERO, moment, issuer=issuer, reason=reason)
         console.note(f"charges that occur twice are {'accepted' if rule.allowed else 'refused'} for {issuer!r}")
         return
     shared = find_shared_charges({}, {bills.path(each): each.bill for each in bills.standing()})
-    if output is BillFormat.JSON:
+    if output is TableFormat.JSON:
         record = {
-            "schema_version": SCHEMA_VERSION,
             "shared": [
                 {
                     "bills": [each.first.id, each.second.id],
@@ -268,7 +245,7 @@ def duplicates(
             ],
             "rules": [asdict(each) for each in bills.rules()],
         }
-        console.out(json.dumps(record, indent=2))
+        console.out(console.as_document(record))
         return
     for each in shared:
         console.out(f"{each.second.id} has {describe_shared(each)}")
@@ -279,14 +256,12 @@ def duplicates(
 
 
 def _decide(
-    what: BillDecisionKind, identity: str, reason: str, deploy: Path | None, clouds: Path | None, now: str | None
+    what: BillDecisionKind, identity: str, reason: str, settings_files: SettingsOptions, now: str | None
 ) -> tuple[BillStanding, ...]:
     from pricing.money import ZERO
-    from router.prices.data_folders import bills_folder
-    from router.showback.bill_store import BillStore
 
-    moment, bills = parse_now(now), BillStore(bills_folder())
-    with open_state_store(deploy, clouds) as (_, store):
+    moment, bills = parse_now(now), open_bill_store()
+    with open_state_store(settings_files) as (_, store):
         standings = bills.decide(what, identity, reason, acting_user(), moment)
         bill = standings[0].bill
         store.audit.add(
@@ -304,18 +279,17 @@ def _decide(
     return standings
 
 
-def correct_closed_months(deploy: Path | None, clouds: Path | None) -> None:
+def correct_closed_months(settings_files: SettingsOptions) -> None:
     """Book corrections of closed months after bills changed.
 
     Without a state no month is closed, and nothing is done. Errors of the state are only reported.
     """
-    from router.app.settings import SettingsFiles, read_settings
     from router.cli.console import CommandError
 
-    if not read_settings(SettingsFiles(deploy, clouds), dict(os.environ)).has_state:  # noqa: TID251
+    if not read_own_settings(settings_files).has_state:
         return
     try:
-        with open_state_store(deploy, clouds) as (_, store):
+        with open_state_store(settings_files) as (_, store):
             report_corrections(store)
     except CommandError as error:
         what = "whether closed months are corrected is not known; the next `showback` books it"
@@ -370,10 +344,9 @@ def import_files(
         DeliveryKind | None,
         typer.Option("--as", help="A further part of the bill in force, or a version that replaces it."),
     ] = None,
-    output: Annotated[BillFormat, typer.Option("--output", "-o", help="Format.")] = BillFormat.TABLE,
+    output: TableOutput = TableFormat.TABLE,
     now: Annotated[str | None, typer.Option(metavar="TIME", help="Time of the import (ISO, with zone).")] = None,
-    deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
-    clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
+    settings_files: SettingsOptions = DEFAULT_FILES,
 ) -> None:
     """Import bills: FOCUS 1.0 to 1.4 Cost and Usage, as AWS, Google Cloud, Azure and others export it.
 
@@ -391,12 +364,10 @@ def import_files(
     """
     from dataclasses import asdict
 
-    from router.prices.data_folders import bills_folder
     from router.render.bills_text import as_record, gap_lines, table
     from router.showback.bill_import import UnclearDeliveryError, import_bills
-    from router.showback.bill_store import BillStore
 
-    store, moment = BillStore(bills_folder()), parse_now(now)
+    store, moment = open_bill_store(), parse_now(now)
 
     def take(kind: DeliveryKind | None) -> BillImport:
         with console.progress("reading"):
@@ -410,9 +381,8 @@ def import_files(
     standings = [each for each in all_bills if each.bill.id in imported.delivery.concerned]
     changed = [each for each in standings if imported.new and each.bill.id not in imported.delivery.same]
     falls = list(_find_falls(changed, all_bills))
-    if output is BillFormat.JSON:
+    if output is TableFormat.JSON:
         record = {
-            "schema_version": SCHEMA_VERSION,
             "new": imported.new,
             "bills": [as_record(each) for each in standings],
             "files": [asdict(each) for each in imported.delivery.sources],
@@ -428,7 +398,7 @@ def import_files(
             "joined": list(imported.joined),
             "unread": [str(path) for path in imported.unread],
         }
-        console.out(json.dumps(record, indent=2))
+        console.out(console.as_document(record))
     else:
         if standings:
             console.out(table(standings, console.screen()))
@@ -438,8 +408,8 @@ def import_files(
     for before, bill, fallen in falls:
         _warn(before, bill, fallen)
     if imported.new:
-        correct_closed_months(deploy, clouds)
-    if imported.new and output is BillFormat.TABLE:
+        correct_closed_months(settings_files)
+    if imported.new and output is TableFormat.TABLE:
         console.note(f"stored in {store.folder}")
 
 

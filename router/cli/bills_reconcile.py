@@ -17,9 +17,10 @@ from pricing.units import format_count
 from router.cli import console
 from router.cli.bills import report_corrections
 from router.cli.console import ExitCode
-from router.cli.ledger_options import LedgerFormat, parse_month
+from router.cli.ledger_options import BasisOption, MonthOption, ReportTimeOption, parse_period
 from router.cli.options import option_error, parse_as_of, parse_now
-from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, open_state_store
+from router.cli.output_options import ListFormat, ListOutput
+from router.cli.site_options import DEFAULT_FILES, SettingsOptions, open_state_store
 from router.ledger.entry import CostBasis
 
 if TYPE_CHECKING:
@@ -31,16 +32,12 @@ _RATE = re.compile(r"([A-Z]{3})=([0-9]+(?:\.[0-9]+)?)@(\d{4}-\d{2}-\d{2})(?: (.+
 
 
 def reconcile(
-    month: Annotated[
-        str | None, typer.Option(metavar="2026-11", help="Month of the books; default: that of --now.")
-    ] = None,
+    month: MonthOption = None,
     by: Annotated[
         str,
         typer.Option("--group-by", "--by", metavar="NAMES", help="Names such as team, job, attempt, with commas."),
     ] = "job",
-    basis: Annotated[
-        CostBasis, typer.Option(help="Cost as billed, or with commitments spread over use.")
-    ] = CostBasis.EFFECTIVE,
+    basis: BasisOption = CostBasis.EFFECTIVE,
     share: Annotated[
         str, typer.Option("--tolerance", metavar="PERCENT", help="Ignore differences below this share.")
     ] = "1",
@@ -55,10 +52,9 @@ def reconcile(
         int, typer.Option("--most", min=0, metavar="N", help="Rows without counterpart to show in the table.")
     ] = 10,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 if there are findings.")] = False,
-    deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
-    clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
-    now: Annotated[str | None, typer.Option(metavar="TIME", help="Time of the report (ISO, with zone).")] = None,
-    output: Annotated[LedgerFormat, typer.Option("--output", "-o", help="Format.")] = LedgerFormat.TABLE,
+    settings_files: SettingsOptions = DEFAULT_FILES,
+    now: ReportTimeOption = None,
+    output: ListOutput = ListFormat.TABLE,
     out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write to a file.")] = None,
 ) -> ExitCode:
     """Reconcile the imported bills with planned and metered costs.
@@ -75,15 +71,14 @@ def reconcile(
     input. csv holds only the table of differences, json everything.
     """
     from router.app.reconcile import reconcile_month
-    from router.ledger.month import Month
     from router.prices.data_folders import bills_folder, extract_folder
     from router.render import bills_reconcile_text as text
 
     moment = parse_now(now)
-    period = Month.of(moment) if month is None else parse_month("--month", month)
+    period = parse_period(month, moment)
     dimensions, tolerance = _dimensions(by), _tolerance(share, amount)
     rates = dict(_rate(each) for each in rate or [])
-    with open_state_store(deploy, clouds, makes=False) as (_, store), console.progress("matching"):
+    with open_state_store(settings_files, makes=False) as (_, store), console.progress("matching"):
         report_corrections(store, period)
         result = reconcile_month(store, extract_folder(), bills_folder(), period, basis, moment, parse_as_of(now))
     view = _build_view(text.ReconcileQuery(period, moment, basis.value, dimensions, rates), result, tolerance)
@@ -93,9 +88,9 @@ def reconcile(
         console.note(
             f"missing: {format_count(result.archived, 'entry', 'entries')}, archived before they were read", "warning"
         )
-    if output is LedgerFormat.JSON:
+    if output is ListFormat.JSON:
         console.write(text.as_json(view), out)
-    elif output is LedgerFormat.CSV:
+    elif output is ListFormat.CSV:
         console.write(text.as_csv(view), out)
     else:
         console.write(text.as_table(view, max_rows, console.screen(file=out)), out)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,9 +11,10 @@ from pricing.problems import InvalidInputError
 from router.cli import console
 from router.cli.bills import report_corrections
 from router.cli.console import CommandError, ExitCode
-from router.cli.ledger_options import LedgerFormat, parse_month, translate_closed_books
+from router.cli.ledger_options import BasisOption, MonthOption, parse_period, translate_closed_books
 from router.cli.options import parse_as_of, parse_now, parse_usd_option
-from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, acting_user, open_state_store
+from router.cli.output_options import ListFormat, ListOutput
+from router.cli.site_options import DEFAULT_FILES, SettingsOptions, acting_user, open_state_store, own_context
 from router.ledger.entry import CostBasis
 from router.render.budget_text import format_used_share, standing_table
 from router.render.record_table import RecordTable, TableColumn
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from router.app.budgets import MonthBudgets
-    from router.app.queries.context import QueryContext
     from router.app.settings import AppSettings
     from router.ledger.budget import Budget, BudgetStatus, Scope
     from router.ledger.month import Month
@@ -51,23 +50,13 @@ Since = Annotated[
 Now = Annotated[str | None, typer.Option(metavar="TIME", help="Time of the command (ISO, with zone).")]
 
 
-DeployFile = Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)]
-
-
-Basis = Annotated[CostBasis, typer.Option(help="Cost as billed, or with commitments spread over use.")]
-
-
-CloudsFile = Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)]
-
-
 def list_budgets(
     month: Annotated[str | None, typer.Option(metavar="2026-11", help="Month to show; default: that of --now.")] = None,
     history: Annotated[bool, typer.Option("--history", help="Show every budget ever set.")] = False,
-    basis: Basis = CostBasis.EFFECTIVE,
-    deploy: DeployFile = None,
-    clouds: CloudsFile = None,
+    basis: BasisOption = CostBasis.EFFECTIVE,
+    settings_files: SettingsOptions = DEFAULT_FILES,
     now: Now = None,
-    output: Annotated[LedgerFormat, typer.Option("--output", "-o", help="Format.")] = LedgerFormat.TABLE,
+    output: ListOutput = ListFormat.TABLE,
 ) -> ExitCode:
     """List the budgets of a month and what was spent of each, as `showback` counts it.
 
@@ -81,8 +70,8 @@ def list_budgets(
     from router.ledger.budget import budgets_set_by
 
     moment = parse_now(now)
-    period = _month(month, "--month", moment)
-    with open_state_store(deploy, clouds, makes=False) as (opened, store):
+    period = parse_period(month, moment)
+    with open_state_store(settings_files, makes=False) as (opened, store):
         if history:
             rows: list[BudgetRow] = [(each, None) for each in budgets_set_by(store.budgets.all(), parse_as_of(now))]
         else:
@@ -109,23 +98,16 @@ def load_budget_progress(
 
     report_corrections(store, period)
     query = ReportQuery(month=period, now=moment, as_of=parse_as_of(now), basis=basis)
-    return budget_progress(_context(opened, store, moment), query)
-
-
-def _context(opened: AppSettings, store: StateStore, moment: datetime) -> QueryContext:
-    from router.access.identity import local_operator
-    from router.app.queries.context import QueryContext
-
-    return QueryContext(opened, store, lambda: moment, local_operator(acting_user()))
+    return budget_progress(own_context(opened, store, lambda: moment), query)
 
 
 def note_counted_costs(
-    output: LedgerFormat, period: Month, moment: datetime, basis: CostBasis, far: MonthBudgets
+    output: ListFormat, period: Month, moment: datetime, basis: CostBasis, far: MonthBudgets
 ) -> None:
     """Note which costs the budgets count and which currencies they leave out."""
     from router.showback.report.values import CellKind, short_text
 
-    if output is LedgerFormat.TABLE:
+    if output is ListFormat.TABLE:
         console.note(
             f"{period} as of {format_timestamp(moment)}, {basis.value} cost in USD: "
             f"invoiced where a bill stands, metered elsewhere"
@@ -193,8 +175,7 @@ def set_budget(
         str, typer.Option(metavar="PERCENTS", help="Notify at these percentages; empty: never.")
     ] = "50,80,100",
     since: Since = None,
-    deploy: DeployFile = None,
-    clouds: CloudsFile = None,
+    settings_files: SettingsOptions = DEFAULT_FILES,
     now: Now = None,
 ) -> ExitCode:
     """Set the monthly budget of everybody, a team or a project from a month on.
@@ -211,9 +192,11 @@ def set_budget(
     usd = parse_usd_option("AMOUNT", amount)
     moment = parse_now(now)
     scope, name = _parse_scope(team, project, everybody=everybody)
-    budget = _budget(scope, name, _month(since, "--from", moment), moment, usd=usd, hard=hard, warn=_percents(warn))
-    with open_state_store(deploy, clouds) as (opened, store), translate_closed_books():
-        context = _context(opened, store, moment)
+    budget = _budget(
+        scope, name, parse_period(since, moment, "--from"), moment, usd=usd, hard=hard, warn=_percents(warn)
+    )
+    with open_state_store(settings_files) as (opened, store), translate_closed_books():
+        context = own_context(opened, store, lambda: moment)
         budgets.set_budget(context, budget)
         is_known = budgets.owner_is_known(context, scope, name)
     kind = "hard budget" if hard else "budget"
@@ -228,8 +211,7 @@ def remove(
     project: Project = None,
     everybody: Everybody = False,
     since: Since = None,
-    deploy: DeployFile = None,
-    clouds: CloudsFile = None,
+    settings_files: SettingsOptions = DEFAULT_FILES,
     now: Now = None,
 ) -> ExitCode:
     """Remove a budget from a month on; earlier months keep it.
@@ -244,10 +226,10 @@ def remove(
 
     moment = parse_now(now)
     scope, name = _parse_scope(team, project, everybody=everybody)
-    budget = _budget(scope, name, _month(since, "--from", moment), moment, usd=None)
-    with open_state_store(deploy, clouds, makes=False) as (opened, store), translate_closed_books():
+    budget = _budget(scope, name, parse_period(since, moment, "--from"), moment, usd=None)
+    with open_state_store(settings_files, makes=False) as (opened, store), translate_closed_books():
         try:
-            budgets.remove_budget(_context(opened, store, moment), budget)
+            budgets.remove_budget(own_context(opened, store, lambda: moment), budget)
         except budgets.NoBudgetError as error:
             remedy = "`stepfare budget list` shows those that do"
             raise CommandError(replace_unprintable(str(error)), remedy=remedy) from None
@@ -289,24 +271,15 @@ def _percents(text: str) -> tuple[int, ...]:
         raise InvalidInputError.single(str(error), field="--warn", remedy=remedy) from None
 
 
-def _month(text: str | None, option: str, moment: datetime) -> Month:
-    from router.ledger.month import Month
-
-    return Month.of(moment) if text is None else parse_month(option, text)
-
-
 def check(
-    month: Annotated[
-        str | None, typer.Option(metavar="2026-11", help="Month of the books; default: that of --now.")
-    ] = None,
+    month: MonthOption = None,
     notify: Annotated[
         bool, typer.Option("--notify/--no-notify", help="Notify the channels of the deploy file.")
     ] = True,
-    basis: Basis = CostBasis.EFFECTIVE,
-    deploy: DeployFile = None,
-    clouds: CloudsFile = None,
+    basis: BasisOption = CostBasis.EFFECTIVE,
+    settings_files: SettingsOptions = DEFAULT_FILES,
     now: Now = None,
-    output: Annotated[LedgerFormat, typer.Option("--output", "-o", help="Format.")] = LedgerFormat.TABLE,
+    output: ListOutput = ListFormat.TABLE,
 ) -> ExitCode:
     """Check how much of each budget is spent and what the month is likely to cost.
 
@@ -320,11 +293,10 @@ def check(
 
     Exit codes: 0; 4 a hard budget is exceeded; 1 the state cannot be read.
     """
-    from router.ledger.month import Month
 
     moment = parse_now(now)
-    period = Month.of(moment) if month is None else parse_month("--month", month)
-    with open_state_store(deploy, clouds, makes=False) as (opened, store):
+    period = parse_period(month, moment)
+    with open_state_store(settings_files, makes=False) as (opened, store):
         progress = load_budget_progress(opened, store, period, moment, basis, now)
         standings = progress.standings
         if notify:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Iterator
 from functools import partial
 from itertools import chain
@@ -20,7 +19,6 @@ from router.cli.checkpoint_options import (
     SECONDS_HELP,
     STEP_HELP,
     URL_HELP,
-    CheckpointFormat,
     build_rate_limit,
     describe_transfer,
     report_skipped_step,
@@ -28,11 +26,11 @@ from router.cli.checkpoint_options import (
     translate_storage_errors,
 )
 from router.cli.console import CommandError, ExitCode
+from router.cli.output_options import TableFormat, TableOutput
 
 if TYPE_CHECKING:
     from router.checkpoints.transfer import TransferResult
 
-SCHEMA_VERSION = 1
 _PARALLEL = 8
 _OR_NEWER_HELP = "URL of a manifest to fetch if it is newer than all checkpoints in the store."
 
@@ -40,7 +38,6 @@ Seconds = Annotated[float | None, typer.Option(metavar="S", help=SECONDS_HELP)]
 Mbps = Annotated[float | None, typer.Option("--max-mbps", metavar="N", help=MBPS_HELP)]
 Parallel = Annotated[int, typer.Option(min=1, max=64, help=PARALLEL_HELP)]
 Step = Annotated[int | None, typer.Option(min=0, metavar="N", help=STEP_HELP)]
-Output = Annotated[CheckpointFormat, typer.Option("--output", "-o", help="Format.")]
 
 
 def push(
@@ -54,7 +51,7 @@ def push(
     seconds: Seconds = None,
     max_mbps: Mbps = None,
     parallel: Parallel = _PARALLEL,
-    output: Output = CheckpointFormat.TABLE,
+    output: TableOutput = TableFormat.TABLE,
 ) -> ExitCode:
     """Copy checkpoints of a folder to durable storage.
 
@@ -106,7 +103,7 @@ def pull(
     seconds: Seconds = None,
     max_mbps: Mbps = None,
     parallel: Parallel = _PARALLEL,
-    output: Output = CheckpointFormat.TABLE,
+    output: TableOutput = TableFormat.TABLE,
 ) -> ExitCode:
     """Fetch the newest good checkpoint into a folder, verifying every byte against its digest.
 
@@ -138,7 +135,7 @@ def pull(
             raise CommandError(f"{url}: no good checkpoint{'' if wanted_step is None else f' of step {wanted_step}'}")
         if not moved:
             console.note(f"{url}: no checkpoint there yet")
-            if output is CheckpointFormat.JSON:
+            if output is TableFormat.JSON:
                 console.out(_json([]))
     return ExitCode.OK
 
@@ -150,7 +147,7 @@ def copy(
     seconds: Seconds = None,
     max_mbps: Mbps = None,
     parallel: Parallel = _PARALLEL,
-    output: Output = CheckpointFormat.TABLE,
+    output: TableOutput = TableFormat.TABLE,
 ) -> ExitCode:
     """Copy the newest good checkpoint to another region or cloud, through this machine.
 
@@ -182,21 +179,19 @@ def copy(
     return ExitCode.OK
 
 
-def _print_transfers(
-    transfers: Iterator[TransferResult], output: CheckpointFormat, *, every: bool
-) -> list[TransferResult]:
+def _print_transfers(transfers: Iterator[TransferResult], output: TableFormat, *, every: bool) -> list[TransferResult]:
     moved: list[TransferResult] = []
     for one in transfers:
         moved.append(one)
-        if output is CheckpointFormat.TABLE:
+        if output is TableFormat.TABLE:
             console.out(describe_transfer(one))
         if not every:
             break
-    if moved and output is CheckpointFormat.JSON:
+    if moved and output is TableFormat.JSON:
         console.out(_json(moved))
     return moved
 
 
 def _json(moved: list[TransferResult]) -> str:
     rows = [{**dataclasses.asdict(one), "seconds": round(one.seconds, 3)} for one in moved]
-    return json.dumps({"schema_version": SCHEMA_VERSION, "checkpoints": rows}, indent=2)
+    return console.as_document({"checkpoints": rows})

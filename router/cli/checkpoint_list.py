@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from router.cli import console
-from router.cli.checkpoint import Mbps, Output, Parallel, Seconds
+from router.cli.checkpoint import Mbps, Parallel, Seconds
 from router.cli.checkpoint_options import (
     URL_HELP,
-    CheckpointFormat,
     build_rate_limit,
     format_bytes,
     resolve_checkpoint_store,
     translate_storage_errors,
 )
 from router.cli.console import CommandError, ExitCode
+from router.cli.output_options import TableFormat, TableOutput
 from router.render.record_table import RecordTable, TableColumn
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ Row = tuple[int, "CheckpointManifest | None", str]
 
 def list_checkpoints(
     url: Annotated[str, typer.Argument(metavar="URL", help=URL_HELP)],
-    output: Output = CheckpointFormat.TABLE,
+    output: TableOutput = TableFormat.TABLE,
 ) -> ExitCode:
     """List the checkpoints of a store, the newest first, and whether all files exist with the right size.
 
@@ -58,7 +58,7 @@ def verify(
     seconds: Seconds = None,
     max_mbps: Mbps = None,
     parallel: Parallel = _PARALLEL,
-    output: Output = CheckpointFormat.TABLE,
+    output: TableOutput = TableFormat.TABLE,
 ) -> ExitCode:
     """Read every byte of the checkpoints of a store and verify it against the manifest.
 
@@ -91,7 +91,7 @@ def verify(
     return ExitCode.FAILURE if any(fault for _, _, fault in rows) else ExitCode.OK
 
 
-def _show(rows: list[Row], output: CheckpointFormat, intact: str) -> None:
+def _show(rows: list[Row], output: TableFormat, intact: str) -> None:
     console.print_table(output, "checkpoints", _checkpoint_table(intact), rows, "none")
 
 

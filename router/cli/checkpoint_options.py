@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from pricing.problems import InvalidInputError
@@ -24,13 +23,6 @@ PARALLEL_HELP = "Files transferred at the same time."
 STEP_HELP = "Step of the checkpoint; default: the newest good one."
 _MEGABIT = 1_000_000 / 8
 _MANIFEST_ENDS = ".manifest.json"
-
-
-class CheckpointFormat(StrEnum):
-    """Output format of the checkpoint commands."""
-
-    TABLE = "table"
-    JSON = "json"
 
 
 def resolve_checkpoint_store(url: str) -> tuple[CheckpointStore, int | None]:

@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import IntEnum
 from pathlib import Path
@@ -100,12 +100,16 @@ def print_table(output: str, name: str, table: RecordTable[R], rows: Sequence[R]
     ``empty`` is what people read where there are no rows.
     """
     if output == "json":
-        document = {"schema_version": SCHEMA_VERSION, name: table.records(rows), **more}
-        out(json.dumps(document, indent=2))
+        out(as_document({name: table.records(rows), **more}))
     elif output == "csv":
         out(table.csv(rows))
     else:
         out(table.text(rows, screen()) if rows else empty)
+
+
+def as_document(members: Mapping[str, object]) -> str:
+    """Return the JSON document that a command prints for programs: the version of its schema, then these members."""
+    return json.dumps({"schema_version": SCHEMA_VERSION, **members}, indent=2)
 
 
 def append_line(text: str, file: Path) -> None:
@@ -153,6 +157,15 @@ def ask_confirmation(question: str) -> bool:
     if not answer:
         sys.stderr.write("\n")
     return answer.strip().lower() in ("y", "yes")
+
+
+def confirm(question: str, *, yes: bool) -> bool:
+    """Return whether ``--yes`` was given, or else the answer. Raises InvalidInputError where nobody can be asked."""
+    if yes:
+        return True
+    if not sys.stdin.isatty():
+        raise InvalidInputError.single("nobody can be asked here", field="--yes", remedy="agree with --yes")
+    return ask_confirmation(question)
 
 
 def ask_text(question: str, default: str) -> str:
@@ -306,6 +319,21 @@ def bars() -> Iterator[ProgressBars]:
     parts = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Display(*parts, console=Console(stderr=True), transient=True) as display:
         yield ProgressBars(display)
+
+
+@contextmanager
+def parallel_bar(name: str, option: str) -> Iterator[Callable[[int, int], None]]:
+    """Show the progress of parallel work; yields a function that takes how many parts of all are done.
+
+    Raises CommandError where a process was killed; ``option`` is that of the number of processes.
+    """
+    from concurrent.futures.process import BrokenProcessPool
+
+    try:
+        with bars() as shown:
+            yield lambda done, total: shown.advance(name, done, total, "")
+    except BrokenProcessPool:
+        raise CommandError("a process was killed, perhaps for memory", remedy=f"fewer {option}") from None
 
 
 def replace_screen(text: str) -> str:

@@ -15,9 +15,9 @@ from router.cli import console
 from router.cli.completion import complete_plans
 from router.cli.console import ExitCode
 from router.cli.site_options import (
-    CLOUDS_HELP,
-    DEPLOY_HELP,
-    WAIT_HELP,
+    DEFAULT_FILES,
+    SettingsOptions,
+    WaitOption,
     acting_user,
     exit_on_second_interrupt,
     interrupt_on_sigterm,
@@ -47,9 +47,8 @@ def destroy(
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Release everything.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
-    wait: Annotated[str, typer.Option(metavar="DURATION", help=WAIT_HELP)] = "5m",
-    deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
-    clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
+    wait: WaitOption = "5m",
+    settings_files: SettingsOptions = DEFAULT_FILES,
 ) -> ExitCode:
     """Release every machine of these plans, jobs or attempts.
 
@@ -69,7 +68,7 @@ def destroy(
             "name what is to be released, or all of it", remedy="PLAN, JOB or ATTEMPT; or --all"
         )
     # Agents may report while their machines are released; their last reports must not be lost.
-    with open_controller_session(deploy, clouds, listen=True, makes=False) as (_, site):
+    with open_controller_session(settings_files, listen=True, makes=False) as (_, site):
         now, lock = site.clock(), lock_provisioning(site, wait)
         alive, damaged = _select_attempts(site, targets or [])
         waiting = _select_waiting(site, targets or [])
@@ -99,7 +98,8 @@ def destroy(
         )
         for chain in waiting:
             console.note(f"{chain.last.job} waits for a place, and will not be made again")
-        if not yes and not _confirm(len(alive) + len(waiting) + len(damaged)):
+        gangs = format_count(len(alive) + len(waiting) + len(damaged), "gang")
+        if not console.confirm(f"Release {gangs}?", yes=yes):
             console.note("nothing was released")
             return ExitCode.OK
         with lock:
@@ -182,14 +182,6 @@ def _plan_or_name(text: str) -> str:
         digest: str = plan_content(read_plan(path))["digest"]
         return digest
     return text
-
-
-def _confirm(count: int) -> bool:
-    import sys
-
-    if not sys.stdin.isatty():
-        raise InvalidInputError.single("nobody can be asked here", field="--yes", remedy="agree with --yes")
-    return console.ask_confirmation(f"Release {format_count(count, 'gang')}?")
 
 
 def _release(site: ControllerContext, attempts: list[Attempt]) -> int:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import textwrap
-from enum import StrEnum
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -17,28 +14,21 @@ from providers.protocol import CallCheck, Diagnosis
 from providers.registry import CLOUDS
 from router.cli import console
 from router.cli.console import ExitCode
-from router.cli.offer_options import CloudOption
+from router.cli.offer_options import CloudOption, CloudsFileOption
 from router.cli.options import parse_duration_option, parse_now
+from router.cli.output_options import TableFormat, TableOutput
 from router.render.tables import WIDTH, format_timestamp, wrap_text
 
-SCHEMA_VERSION = 1
 # Clouds refuse tokens and signatures beyond five minutes; warn at half of that.
 _CLOCK_WARNING_S = 150.0
 _INDENT = 12
 
 
-class DoctorFormat(StrEnum):
-    """Output format of the findings."""
-
-    TABLE = "table"
-    JSON = "json"
-
-
 def doctor(
     cloud: CloudOption = None,
-    clouds: Annotated[Path | None, typer.Option(metavar="FILE", help="The clouds file.")] = None,
+    clouds: CloudsFileOption = None,
     time_limit: Annotated[str, typer.Option(metavar="DURATION", help="Time limit.")] = "30s",
-    output: Annotated[DoctorFormat, typer.Option("--output", "-o", help="Format.")] = DoctorFormat.TABLE,
+    output: TableOutput = TableFormat.TABLE,
 ) -> ExitCode:
     """Check identity and permissions in each cloud, without changing anything or showing secrets.
 
@@ -66,7 +56,7 @@ def doctor(
     with console.progress(f"asking {format_count(len(asked), 'cloud')}"):
         found = diagnose_clouds(tuple(asked), loaded, load_all_tables(store), now, limit.total_seconds())
     counts = {name: sum(o.cloud == name for b in (book, sandbox) for o in b.offers) for name in asked}
-    if output is DoctorFormat.JSON:
+    if output is TableFormat.JSON:
         console.out(as_json(found, asked, counts))
     else:
         folders = f"books in {store.folder}\nhistory in {history_folder()}\nclouds file {clouds or clouds_file()}\n"
@@ -153,7 +143,7 @@ def as_json(
         {"cloud": name, "must_answer": must, "offers": counts[name], **_one(diagnoses[name])}
         for name, must in must_answer.items()
     ]
-    return json.dumps({"schema_version": SCHEMA_VERSION, "clouds": clouds}, indent=2) + "\n"
+    return console.as_document({"clouds": clouds})
 
 
 def _one(diagnosis: Diagnosis | ProviderError) -> dict[str, Any]:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -21,7 +18,8 @@ from router.cli import console
 from router.cli.completion import complete_jobs
 from router.cli.console import CommandError, ExitCode
 from router.cli.options import chosen_clock, parse_duration_option, wall_clock
-from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, acting_user, interrupt_on_sigterm, open_state_store
+from router.cli.output_options import TextFormat, TextOutput
+from router.cli.site_options import DEFAULT_FILES, SettingsOptions, acting_user, interrupt_on_sigterm, open_state_store
 
 if TYPE_CHECKING:
     from providers.sandbox.machines import SandboxMachines
@@ -31,20 +29,10 @@ if TYPE_CHECKING:
     from router.state.store import StateStore
 
 
-SCHEMA_VERSION = 1
-
-
 _PAUSE_S = 0.1
 
 
 _MARK_BYTES = 4
-
-
-class DrillFormat(StrEnum):
-    """Output format of the drills."""
-
-    TEXT = "text"
-    JSON = "json"
 
 
 @dataclass
@@ -113,32 +101,31 @@ class DrillSession:
             self.interrupted = True
             console.note("\ninterrupted")
 
-    def end(self, drill: str, output: DrillFormat, **more: object) -> ExitCode:
+    def end(self, drill: str, output: TextFormat, **more: object) -> ExitCode:
         """Print the results if JSON was asked for, and return the exit code."""
         from router.controller.drills import DrillOutcome
 
         document = {
-            "schema_version": SCHEMA_VERSION,
             "drill": drill,
             "id": self.mark,
             "interrupted": self.interrupted,
             **more,
             "machines": [_row(one) for one in self.done],
         }
-        if output is DrillFormat.JSON:
-            console.out(json.dumps(document, indent=2))
+        if output is TextFormat.JSON:
+            console.out(console.as_document(document))
         if self.interrupted:
             return ExitCode.INTERRUPTED
         return ExitCode.PARTIAL if any(one.outcome is DrillOutcome.STUCK for one in self.done) else ExitCode.OK
 
 
 @contextmanager
-def open_drill_session(deploy: Path | None, clouds: Path | None) -> Iterator[DrillSession]:
+def open_drill_session(settings_files: SettingsOptions) -> Iterator[DrillSession]:
     """Open the session of a drill. A missing state is not created."""
     from providers.sandbox.machines import SandboxMachines
     from providers.sandbox.stock import StockFile
 
-    with open_state_store(deploy, clouds, makes=False) as (opened, store):
+    with open_state_store(settings_files, makes=False) as (opened, store):
         yield DrillSession(store, SandboxMachines(store.id), StockFile(opened.sandbox), _places(opened))
 
 
@@ -204,22 +191,12 @@ Ranks = Annotated[
 Everything = Annotated[bool, typer.Option("--all", help="Every machine of the gang.")]
 
 
-DeployFile = Annotated[Path | None, typer.Option("--deploy", metavar="FILE", help=DEPLOY_HELP)]
-
-
-CloudsFile = Annotated[Path | None, typer.Option("--clouds", metavar="FILE", help=CLOUDS_HELP)]
-
-
-Output = Annotated[DrillFormat, typer.Option("--output", "-o", help="Format.")]
-
-
 def kill_node(
     job_or_attempt: JobOrAttempt,
     rank: Ranks = None,
     everything: Everything = False,
-    deploy: DeployFile = None,
-    clouds: CloudsFile = None,
-    output: Output = DrillFormat.TEXT,
+    settings_files: SettingsOptions = DEFAULT_FILES,
+    output: TextOutput = TextFormat.TEXT,
 ) -> ExitCode:
     """Switch a machine off without notice, as when it breaks. Sandbox only.
 
@@ -230,7 +207,7 @@ def kill_node(
     """
     from router.controller import drills
 
-    with open_drill_session(deploy, clouds) as at:
+    with open_drill_session(settings_files) as at:
         targets = drills.choose_targets(
             at.store, at.hand, job_or_attempt, _ranks(rank, everything), everything=everything
         )
@@ -251,9 +228,8 @@ def notice(
     rebalance: Annotated[
         bool, typer.Option("--rebalance", help="Send only a hint of a risk; the machine stays.")
     ] = False,
-    deploy: DeployFile = None,
-    clouds: CloudsFile = None,
-    output: Output = DrillFormat.TEXT,
+    settings_files: SettingsOptions = DEFAULT_FILES,
+    output: TextOutput = TextFormat.TEXT,
 ) -> ExitCode:
     """Send a machine an interruption notice, as a cloud does with spot machines, and preempt it afterwards.
 
@@ -266,7 +242,7 @@ def notice(
     """
     from router.controller import drills
 
-    with open_drill_session(deploy, clouds) as at:
+    with open_drill_session(settings_files) as at:
         targets = drills.choose_targets(
             at.store, at.hand, job_or_attempt, _ranks(rank, everything), everything=everything
         )
@@ -296,9 +272,8 @@ def zone_down(
         str | None,
         typer.Option("--for", metavar="DURATION", help="Time until it opens again. Default: until `drill zone-up`."),
     ] = None,
-    deploy: DeployFile = None,
-    clouds: CloudsFile = None,
-    output: Output = DrillFormat.TEXT,
+    settings_files: SettingsOptions = DEFAULT_FILES,
+    output: TextOutput = TextFormat.TEXT,
 ) -> ExitCode:
     """Close a zone or a region: all machines there are preempted, and none can be obtained. Sandbox only.
 
@@ -313,7 +288,7 @@ def zone_down(
 
     length = parse_duration_option("--for", lasts)
     _check_seconds(seconds)
-    with open_drill_session(deploy, clouds) as at:
+    with open_drill_session(settings_files) as at:
         where = drills.find_places(at.store, at.hand, place_or_job, at.places)
         within = drills.targets_in(drills.find_targets(at.store, at.hand), where)
         began, now = time.monotonic(), wall_clock()
@@ -346,9 +321,8 @@ def zone_up(
     places: Annotated[
         list[str] | None, typer.Argument(metavar="[ZONE|REGION]...", help="Places to open. Default: all closed ones.")
     ] = None,
-    deploy: DeployFile = None,
-    clouds: CloudsFile = None,
-    output: Output = DrillFormat.TEXT,
+    settings_files: SettingsOptions = DEFAULT_FILES,
+    output: TextOutput = TextFormat.TEXT,
 ) -> ExitCode:
     """Open zones and regions that `drill zone-down` closed.
 
@@ -358,7 +332,7 @@ def zone_up(
     """
     from router.controller import drills
 
-    with open_drill_session(deploy, clouds) as at:
+    with open_drill_session(settings_files) as at:
         closed = sorted({one.place for one in at.stock.closed(wall_clock().timestamp())})
         if unknown := sorted(set(places or ()) - set(closed)):
             remedy = f"closed: {', '.join(closed)}" if closed else "nothing is closed"
@@ -378,9 +352,8 @@ def slow_node(
     factor: Annotated[
         float, typer.Option(min=1.1, max=100.0, help="How many times as long a step takes, about.")
     ] = 3.0,
-    deploy: DeployFile = None,
-    clouds: CloudsFile = None,
-    output: Output = DrillFormat.TEXT,
+    settings_files: SettingsOptions = DEFAULT_FILES,
+    output: TextOutput = TextFormat.TEXT,
 ) -> ExitCode:
     """Slow down the training on a machine by pausing and resuming it in turns. Sandbox only.
 
@@ -394,7 +367,7 @@ def slow_node(
     from router.controller import drills
 
     length = parse_duration_option("--for", lasts)
-    with open_drill_session(deploy, clouds) as at:
+    with open_drill_session(settings_files) as at:
         targets = drills.choose_targets(
             at.store, at.hand, job_or_attempt, _ranks(rank, everything), everything=everything
         )

@@ -9,7 +9,7 @@ import typer
 
 from pricing.problems import InvalidInputError
 from router.cli import console
-from router.cli.site_options import open_state_store
+from router.cli.site_options import ask_state, open_state_if_any
 
 if TYPE_CHECKING:
     from router.planning.document.plan import Plan
@@ -53,7 +53,7 @@ def changes_since(against: str | None, plan: Plan) -> SinceView | None:
 def _last_plan(plan: Plan) -> Plan | None:
     from router.app.queries.plans import previous_digest, whole_plan
 
-    with open_state_store(None, None, makes=False, needs_home=False) as (_, store):
+    with open_state_if_any() as store:
         digest = previous_digest(store, plan.as_of, plan.name)
         return None if digest is None else whole_plan(store, digest)
 
@@ -68,9 +68,5 @@ def find_changed_fields(before: Plan, after: Plan) -> dict[str, tuple[str, ...]]
     old = {job.job: job.job_digest for job in before.jobs}
     if all(old.get(job.job, job.job_digest) == job.job_digest for job in after.jobs):
         return {}
-    try:
-        with open_state_store(None, None, makes=False, needs_home=False) as (_, store):
-            return changed_fields(store, before, after)
-    except (console.CommandError, InvalidInputError) as error:
-        console.note(f"which fields of the changed jobs differ is not known: {error}", "warning")
-        return {}
+    unknown = "which fields of the changed jobs differ is not known"
+    return ask_state(lambda store: changed_fields(store, before, after), {}, unknown)

@@ -13,21 +13,14 @@ from pricing.problems import InvalidInputError
 from router.cli import console
 from router.cli.console import ExitCode
 from router.cli.options import parse_now
-from router.cli.planning_options import AdvisoryOption, BookOption, LearnedOption
+from router.cli.output_options import OutInsteadOption, WideListFormat, WideListOutput
+from router.cli.planning_options import AdvisoryOption, BookOption, LearnedOption, report_experience, run_reader
+from router.planning.document.plan_terms import BOOK
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from router.planning.estimate.gang_estimates import JobEstimate
-
-
-class EstimateFormat(StrEnum):
-    """Output format of an estimate."""
-
-    TABLE = "table"
-    WIDE = "wide"
-    JSON = "json"
-    CSV = "csv"
 
 
 class EstimateMarket(StrEnum):
@@ -73,14 +66,12 @@ def estimate(
     launcher: Annotated[
         LauncherName | None, typer.Option(help="Print the cheapest gang's layout as flags of this launcher too.")
     ] = None,
-    book: BookOption = "latest",
+    book: BookOption = BOOK,
     learned: LearnedOption = None,
     advisory: AdvisoryOption = False,
     now: Annotated[str | None, typer.Option(metavar="TIME", help="Present moment (ISO, with zone).")] = None,
-    output: Annotated[EstimateFormat, typer.Option("--output", "-o", help="Format.")] = EstimateFormat.TABLE,
-    out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write to this file instead of standard output.")
-    ] = None,
+    output: WideListOutput = WideListFormat.TABLE,
+    out: OutInsteadOption = None,
     html: Annotated[
         Path | None, typer.Option("--html", metavar="FILE", help="Also write a page: costs and intervals by gang.")
     ] = None,
@@ -101,9 +92,8 @@ def estimate(
     A gang without an answer is a row with the reason. The exit code is 3 if no gang has one.
     """
     from router.app.estimate import EstimateQuestion, estimate_job, parse_gangs
-    from router.cli.site_options import report_experience, run_reader
 
-    if launcher is not None and output is EstimateFormat.CSV:
+    if launcher is not None and output is WideListFormat.CSV:
         raise InvalidInputError.single(
             "flags are not printed beside csv", field="--launcher", remedy="choose another -o; json has all of them"
         )
@@ -135,18 +125,18 @@ def estimate(
 
 
 def _text(
-    answer: JobEstimate, moment: datetime, output: EstimateFormat, launcher: LauncherName | None, out: Path | None
+    answer: JobEstimate, moment: datetime, output: WideListFormat, launcher: LauncherName | None, out: Path | None
 ) -> str:
     """Return the estimate in the format asked for, with flags of the launcher below tables."""
-    if output is EstimateFormat.JSON:
+    if output is WideListFormat.JSON:
         from router.planning.estimate.estimate_json import estimate_to_json
 
         return estimate_to_json(answer, moment)
     from router.render import estimate_text
 
-    if output is EstimateFormat.CSV:
+    if output is WideListFormat.CSV:
         return estimate_text.as_csv(answer)
-    form = estimate_text.wide if output is EstimateFormat.WIDE else estimate_text.table
+    form = estimate_text.wide if output is WideListFormat.WIDE else estimate_text.table
     text = form(answer, console.screen(file=out))
     if launcher is None or answer.best is None:
         return text

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from datetime import timedelta
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,7 +13,10 @@ from pricing.places import Market
 from pricing.problems import InvalidInputError
 from router.cli import console
 from router.cli.completion import complete_books, complete_paths, complete_plan_jobs
-from router.cli.options import parse_length_option
+from router.cli.output_options import TableFormat, TableOutput
+from router.cli.planning_options import PlanFileArgument, parse_slot, parse_time_limit
+from router.cli.site_options import list_own_quotes, open_state_if_any
+from router.planning.document.plan_terms import SLOT, TIME_LIMIT
 
 if TYPE_CHECKING:
     from router.planning.document.plan import Plan
@@ -24,15 +25,8 @@ if TYPE_CHECKING:
     from router.planning.what_if.gang_worth import GangWorth
 
 
-class ExplainFormat(StrEnum):
-    """Output format of an explanation."""
-
-    TABLE = "table"
-    JSON = "json"
-
-
 def explain(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A plan (JSON).")],
+    file: PlanFileArgument,
     job: Annotated[
         str | None,
         typer.Argument(metavar="[JOB]", autocompletion=complete_plan_jobs, help="Explain this job in full."),
@@ -49,9 +43,11 @@ def explain(
     book: Annotated[
         str, typer.Option(metavar="BOOK", autocompletion=complete_books, help="Price book of the plan, if not stored.")
     ] = "latest",
-    slot: Annotated[str, typer.Option(metavar="DURATION", help="Slot of the plan, beside --jobs.")] = "1h",
-    time_limit: Annotated[str, typer.Option(metavar="DURATION", help="Time limit of each plan, beside --jobs.")] = "3m",
-    output: Annotated[ExplainFormat, typer.Option("--output", "-o", help="Format.")] = ExplainFormat.TABLE,
+    slot: Annotated[str, typer.Option(metavar="DURATION", help="Slot of the plan, beside --jobs.")] = SLOT.text,
+    time_limit: Annotated[
+        str, typer.Option(metavar="DURATION", help="Time limit of each plan, beside --jobs.")
+    ] = TIME_LIMIT.text,
+    output: TableOutput = TableFormat.TABLE,
 ) -> None:
     """Explain where jobs are placed and why, the runner-up, the rejected offers, and what rules and changes are worth.
 
@@ -82,7 +78,7 @@ def explain(
     request = _request_of_files(plan, job, jobs, limits, book, slot, time_limit)
     prices = None if request is None or job is None else _constraint_prices(request, job)
     worth, unknown = (None, "") if job is None else _gang_worth(plan, job, request, book)
-    if output is ExplainFormat.JSON:
+    if output is TableFormat.JSON:
         content = plan_content(plan)
         chosen = [j for j in content["jobs"] if job in (None, j["job"])]
         left_out = [u for u in content["unplaced"] if job in (None, u["job"])]
@@ -129,8 +125,8 @@ def _request_of_files(
     request, same_limits = rebuild_request(
         plan,
         PlanFiles(tuple(jobs), book, limits),
-        parse_length_option("--slot", slot, timedelta(minutes=5)),
-        parse_length_option("--time-limit", time_limit, timedelta(seconds=1)),
+        parse_slot(slot),
+        parse_time_limit(time_limit),
     )
     if not same_limits:
         console.note(
@@ -151,14 +147,13 @@ def _constraint_prices(request: PlanRequest, job: str) -> tuple[ConstraintPrice,
 def _gang_worth(plan: Plan, job: str, request: PlanRequest | None, book: str) -> tuple[GangWorth | None, str]:
     """Return what changes are worth to the job on its spot gang; None with the reason, "" where it has no such gang."""
     from router.app.plan_rerun import stored_request
-    from router.cli.site_options import open_state_store
     from router.planning.what_if.gang_worth import gang_worth, spot_gang
 
     if not spot_gang([line for line in plan.lines if line.job == job]):
         return None, ""
     if request is None:
         try:
-            with open_state_store(None, None, makes=False, needs_home=False) as (_, store):
+            with open_state_if_any() as store:
                 request = stored_request(plan, job, book, store)
         except (console.CommandError, InvalidInputError) as error:
             return None, str(error)
@@ -170,7 +165,6 @@ def _quoted(plan: Plan, job: str) -> str:
 
     Empty if there is no such quote, or if both name the same cost.
     """
-    from router.cli.site_options import list_own_quotes
     from router.render.quote_text import format_cost
 
     job_summary = next(summary for summary in plan.jobs if summary.job == job)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import inspect
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from typing import Any, Final, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -182,10 +183,46 @@ def load_command(table: CommandTable, name: str) -> Any:
     if entry is None:
         return None
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
-    app.command(name=name, cls=Command)(getattr(importlib.import_module(entry.module), entry.function))
+    function = getattr(importlib.import_module(entry.module), entry.function)
+    app.command(name=name, cls=Command)(spread_option_groups(function))
     command: Any = get_command(app)
     command.further = [(f"{name} {child}", table.commands[f"{name} {child}"].help) for child in table.children(name)]
     return command
+
+
+def spread_option_groups(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the command with an option for each field of its option groups, in their place.
+
+    An option group is a parameter whose type is a dataclass of options: they are declared once, for all its commands.
+    """
+    parameters = inspect.signature(function, eval_str=True).parameters.values()
+    groups: dict[str, Any] = {each.name: each.annotation for each in parameters if is_dataclass(each.annotation)}
+    if not groups:
+        return function
+
+    def call(**values: Any) -> Any:
+        for name, group in groups.items():
+            values[name] = group(**{field.name: values.pop(field.name) for field in fields(group)})
+        return function(**values)
+
+    flat = [option for each in parameters for option in _options_of(each)]
+    call.__doc__, call.__module__ = function.__doc__, function.__module__
+    call.__signature__ = inspect.Signature(flat)  # type: ignore[attr-defined]
+    call.__annotations__ = {}
+    return call
+
+
+def _options_of(parameter: inspect.Parameter) -> Iterator[inspect.Parameter]:
+    """Yield the parameter, or one for each option of its group; all by keyword, as a command is called."""
+    if not is_dataclass(parameter.annotation):
+        yield parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        return
+    types = get_type_hints(parameter.annotation, include_extras=True)
+    for field in fields(parameter.annotation):
+        default = inspect.Parameter.empty if field.default is MISSING else field.default
+        yield inspect.Parameter(
+            field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=types[field.name]
+        )
 
 
 def load_group(table: CommandTable, word: str) -> CommandGroup:

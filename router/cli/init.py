@@ -9,7 +9,6 @@ import sys
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -24,6 +23,7 @@ from router.cli import console
 from router.cli.cloud_options import refuse_unknown_clouds
 from router.cli.console import ExitCode
 from router.cli.options import option_error, parse_now
+from router.cli.output_options import TableFormat, TableOutput
 from router.render.starter_files import FILE_NAMES, StarterChoices, starter_files
 from router.render.tables import WIDTH
 
@@ -31,16 +31,8 @@ if TYPE_CHECKING:
     from pricing.book import PriceBook
 
 T = TypeVar("T")
-SCHEMA_VERSION = 1
 _DEFAULT_TEAM, _DEFAULT_ACCELERATORS = "research", "H100:8"
 _ANYWHERE = "anywhere"
-
-
-class InitFormat(StrEnum):
-    """Output format of what was found and written."""
-
-    TABLE = "table"
-    JSON = "json"
 
 
 def init(
@@ -59,7 +51,7 @@ def init(
     yes: Annotated[bool, typer.Option("--yes", help="Ask nothing: take the defaults.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace files; each is kept as NAME.bak.")] = False,
     now: Annotated[str | None, typer.Option(metavar="TIME", help="Moment at which the job is checked.")] = None,
-    output: Annotated[InitFormat, typer.Option("--output", "-o", help="Format.")] = InitFormat.TABLE,
+    output: TableOutput = TableFormat.TABLE,
 ) -> ExitCode:
     """Write commented clouds.yaml, limits.yaml, deploy.yaml and jobs/example.yaml for a start.
 
@@ -93,7 +85,7 @@ def init(
     )
     undo = _undo_commands(folder, backups)
     following = _next_commands(folder)
-    if output is InitFormat.JSON:
+    if output is TableFormat.JSON:
         console.out(_as_json(folder, found, choices, backups, undo, following))
     else:
         console.out(_as_text(folder, found, choices, backups, undo, following))
@@ -315,7 +307,7 @@ def _as_json(
     following: Sequence[str],
 ) -> str:
     document: dict[str, Any] = {
-        "schema_version": SCHEMA_VERSION,
+        "schema_version": console.SCHEMA_VERSION,
         "clouds": [
             {
                 "cloud": one.cloud,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,11 +12,11 @@ import typer
 from pricing.problems import InvalidInputError
 from pricing.units import format_count
 from router.cli import console
-from router.cli.bills import BillFormat
 from router.cli.console import CommandError, ExitCode
-from router.cli.ledger_options import LedgerFormat, parse_month, translate_closed_books
+from router.cli.ledger_options import parse_month, translate_closed_books
 from router.cli.offer_options import DEFAULT_ROWS, count_rows
-from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, acting_user, open_state_store
+from router.cli.output_options import ListFormat, ListOutput, TableFormat, TableOutput
+from router.cli.site_options import DEFAULT_FILES, SettingsOptions, acting_user, open_state_store
 from router.render.record_table import RecordTable, TableColumn
 from router.render.tables import format_usd
 
@@ -33,8 +32,7 @@ if TYPE_CHECKING:
 def add(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="YAML with `entries`, or CSV; see docs/ledger.md.")],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check the file; write nothing.")] = False,
-    deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
-    clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
+    settings_files: SettingsOptions = DEFAULT_FILES,
     now: Annotated[str | None, typer.Option(metavar="TIME", help="Time of the addition (ISO, with zone).")] = None,
 ) -> ExitCode:
     """Add entries by hand: support or reservation fees, credits, taxes, adjustments, corrections.
@@ -57,7 +55,7 @@ def add(
             f"dry run: {format_count(len(entries), 'entry', 'entries')}, {format_usd(total)}; nothing was written"
         )
         return ExitCode.OK
-    with open_state_store(deploy, clouds) as (_, store), translate_closed_books():
+    with open_state_store(settings_files) as (_, store), translate_closed_books():
         before = store.ledger.head()
         head = store.ledger.add(entries)
         new = head - before
@@ -82,9 +80,8 @@ def list_entries(
             min=0, help=f"Entries to show, the latest ones; 0: all. Default: {DEFAULT_ROWS}, all for json and csv."
         ),
     ] = None,
-    deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
-    clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
-    output: Annotated[LedgerFormat, typer.Option("--output", "-o", help="Format.")] = LedgerFormat.TABLE,
+    settings_files: SettingsOptions = DEFAULT_FILES,
+    output: ListOutput = ListFormat.TABLE,
 ) -> ExitCode:
     """List the entries of the ledger: planned, metered and added by hand.
 
@@ -103,9 +100,9 @@ def list_entries(
         wanted = None if kind is None else LedgerEntryKind(kind)
     except ValueError:
         raise option_error("--kind", ValueError(f"{kind!r} is none of {', '.join(LedgerEntryKind)}")) from None
-    with open_state_store(deploy, clouds, makes=False) as (_, store):
+    with open_state_store(settings_files, makes=False) as (_, store):
         entries = store.ledger.entries(period=period, kind=wanted, team=team, job=job)
-    count = count_rows(limit, machine_readable=output is not LedgerFormat.TABLE)
+    count = count_rows(limit, machine_readable=output is not ListFormat.TABLE)
     shown = entries[-count:] if count else entries
     rows: list[StoredEntry] = [(entry, dict(zip(NAMES, entry_values(entry), strict=True))) for entry in shown]
     console.print_table(output, "entries", _entry_table(NAMES), rows, "no entries")
@@ -143,9 +140,6 @@ def _entry_table(stored: Sequence[str]) -> RecordTable[StoredEntry]:
     )
 
 
-SCHEMA_VERSION = 1
-
-
 _DECEMBER = 12
 
 
@@ -160,7 +154,7 @@ def check(
     max_findings: Annotated[
         int, typer.Option("--most", min=1, metavar="N", help="Findings to show per rule and column.")
     ] = 20,
-    output: Annotated[BillFormat, typer.Option("--output", "-o", help="Format.")] = BillFormat.TABLE,
+    output: TableOutput = TableFormat.TABLE,
 ) -> ExitCode:
     """Validate a FOCUS Cost and Usage file against the rules of FOCUS and of the ledger.
 
@@ -177,7 +171,7 @@ def check(
     closed_until = None if closed_through is None else _after(closed_through)
     with console.progress("reading"):
         checked = check_file(file, closed_until, keep=max_findings)
-    console.out(_as_json(checked) if output is BillFormat.JSON else _as_text(checked, str(file)))
+    console.out(_as_json(checked) if output is TableFormat.JSON else _as_text(checked, str(file)))
     return ExitCode.FAILURE if checked.total else ExitCode.OK
 
 
@@ -223,7 +217,6 @@ def _as_json(checked: FocusCheck) -> str:
     ]
     counts = [{"rule": rule, "column": column, "count": count} for (rule, column), count in checked.counts.items()]
     document = {
-        "schema_version": SCHEMA_VERSION,
         "file": checked.name,
         "focus_version": checked.version,
         "rows": checked.rows,
@@ -231,15 +224,14 @@ def _as_json(checked: FocusCheck) -> str:
         "counts": counts,
         "findings": findings,
     }
-    return json.dumps(document, indent=2)
+    return console.as_document(document)
 
 
 def verify(
     archive: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Verify this archive of the ledger, entry by entry.")
     ] = None,
-    deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
-    clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
+    settings_files: SettingsOptions = DEFAULT_FILES,
 ) -> ExitCode:
     """Verify the hash chain of the ledger, and the bills, budgets and report that each closed month was sealed with.
 
@@ -255,7 +247,7 @@ def verify(
 
     if archive is not None:
         check_file(archive)
-    with open_state_store(deploy, clouds, makes=False) as (_, store):
+    with open_state_store(settings_files, makes=False) as (_, store):
         if archive is not None:
             copy = store.archives.check(archive)
             entries = format_count(copy.entries, "entry", "entries")

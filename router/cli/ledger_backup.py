@@ -11,13 +11,13 @@ from pricing.units import format_count
 from router.cli import console
 from router.cli.console import ExitCode
 from router.cli.ledger_options import parse_month
-from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, acting_user, open_state_store
+from router.cli.output_options import NewFileArgument
+from router.cli.site_options import DEFAULT_FILES, SettingsOptions, acting_user, open_state_store
 
 
 def backup(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="New file to write, compressed.")],
-    deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
-    clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
+    file: NewFileArgument,
+    settings_files: SettingsOptions = DEFAULT_FILES,
 ) -> ExitCode:
     """Back up the whole ledger to a file: as of one moment, checked, and verified by reading it again.
 
@@ -27,7 +27,7 @@ def backup(
     stepfare ledger backup books-2026-11-22.gz
     stepfare ledger backup /mnt/safe/books.gz --deploy deploy.yaml
     """
-    with open_state_store(deploy, clouds, makes=False) as (_, store):
+    with open_state_store(settings_files, makes=False) as (_, store):
         done = store.backups.write(file)
     console.note(f"{file}: {format_count(done.entries + done.archived, 'entry', 'entries')}, the last one's hash:")
     console.out(done.hash)
@@ -36,8 +36,7 @@ def backup(
 
 def restore(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="File that `ledger backup` wrote.")],
-    deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
-    clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
+    settings_files: SettingsOptions = DEFAULT_FILES,
 ) -> ExitCode:
     """Restore a backup into a state whose ledger is empty, all or nothing; the database may be another one.
 
@@ -50,7 +49,7 @@ def restore(
     from router.files.missing_file import check_file
 
     check_file(file)
-    with open_state_store(deploy, clouds) as (_, store):
+    with open_state_store(settings_files) as (_, store):
         done = store.backups.restore(file)
         store.audit.add(
             acting_user(), "ledger restore", done.hash, Usd(0), chosen_clock()(), file=file.name, head=done.head
@@ -61,10 +60,9 @@ def restore(
 
 
 def archive(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="New file to write, compressed.")],
+    file: NewFileArgument,
     before: Annotated[str, typer.Option(metavar="MONTH", help="Archive months before this one; all must be closed.")],
-    deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
-    clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
+    settings_files: SettingsOptions = DEFAULT_FILES,
 ) -> ExitCode:
     """Move the entries of closed months into a file, after it was written to disk and verified.
 
@@ -79,7 +77,7 @@ def archive(
     from router.cli.options import chosen_clock
 
     month, now = parse_month("--before", before), chosen_clock()()
-    with open_state_store(deploy, clouds, makes=False) as (_, store):
+    with open_state_store(settings_files, makes=False) as (_, store):
         archived = store.archives.archive(month, file, who=acting_user(), at=now)
         store.audit.add(
             archived.who, "ledger archive", archived.sha256, Usd(0), now, file=archived.file, entries=archived.entries

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -14,11 +13,11 @@ import typer
 from pricing.units import format_count
 from router.cli import console
 from router.cli.bills import report_corrections
-from router.cli.budget import Basis
 from router.cli.console import CommandError, ExitCode
-from router.cli.ledger_options import LedgerFormat, parse_month
+from router.cli.ledger_options import AsOfOption, BasisOption, parse_month
 from router.cli.options import parse_as_of, parse_now
-from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, acting_user, open_state_store
+from router.cli.output_options import ListFormat, ListOutput
+from router.cli.site_options import DEFAULT_FILES, SettingsOptions, acting_user, open_state_store
 from router.ledger.entry import CostBasis
 from router.render.record_table import RecordTable, TableColumn
 
@@ -84,13 +83,10 @@ class _Period:
 
 
 def periods(
-    basis: Basis = CostBasis.EFFECTIVE,
-    now: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Leave out records after this time (ISO, with zone).")
-    ] = None,
-    deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
-    clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
-    output: Annotated[LedgerFormat, typer.Option("--output", "-o", help="Format.")] = LedgerFormat.TABLE,
+    basis: BasisOption = CostBasis.EFFECTIVE,
+    now: AsOfOption = None,
+    settings_files: SettingsOptions = DEFAULT_FILES,
+    output: ListOutput = ListFormat.TABLE,
 ) -> ExitCode:
     """List the months of the books: closed or open, by whom and when, and their sums.
 
@@ -101,7 +97,7 @@ def periods(
     stepfare ledger periods
     stepfare ledger periods --basis billed -o json
     """
-    books_by_month, closings = _load_books(deploy, clouds, basis, now)
+    books_by_month, closings = _load_books(settings_files, basis, now)
     last = max(closings, default=None)
     rows: list[_Period] = []
     for month in sorted(books_by_month.keys() | closings.keys()):
@@ -109,14 +105,14 @@ def periods(
         state = "closed" if last is not None and month <= last else "open"
         rows.append(_Period(month, state, closings.get(month), books))
         _note_gaps(month, books)
-    if rows and output is LedgerFormat.TABLE:
+    if rows and output is ListFormat.TABLE:
         console.note(f"spent: {basis.value} cost in USD, invoiced where a bill stands, metered elsewhere")
     console.print_table(output, "periods", _period_table(basis), rows, "the ledger is empty")
     return ExitCode.OK
 
 
 def _load_books(
-    deploy: Path | None, clouds: Path | None, basis: CostBasis, now: str | None
+    settings_files: SettingsOptions, basis: CostBasis, now: str | None
 ) -> tuple[dict[Month, _Books], dict[Month, PeriodClosing]]:
     """Return the contents of the books and the closings, both by month."""
     from router.app.bill_views import closings as closings_by
@@ -124,7 +120,7 @@ def _load_books(
     from router.prices.data_folders import bills_folder, extract_folder
 
     moment, until = parse_now(now), parse_as_of(now)
-    with open_state_store(deploy, clouds, makes=False) as (_, store):
+    with open_state_store(settings_files, makes=False) as (_, store):
         sums, unpriced = store.periods.sums(), store.periods.unpriced()
         report_corrections(store)
         closings = {one.period: one for one in closings_by(store, until)}
@@ -230,8 +226,7 @@ def close(
     anyway: Annotated[
         bool, typer.Option("--anyway", help="Close even if machines of that month are not metered yet.")
     ] = False,
-    deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
-    clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
+    settings_files: SettingsOptions = DEFAULT_FILES,
     now: Annotated[str | None, typer.Option(metavar="TIME", help="Time of the closing (ISO, with zone).")] = None,
 ) -> ExitCode:
     """Close the books of a month permanently: they cannot be opened again.
@@ -248,7 +243,7 @@ def close(
     from router.state.closing_check import CLOSE_ACTION
 
     period, moment = parse_month("MONTH", month), parse_now(now)
-    with open_state_store(deploy, clouds) as (_, store):
+    with open_state_store(settings_files) as (_, store):
         store.periods.closable(period, moment)
         checked = store.ledger.verify()
         if checked.problems:

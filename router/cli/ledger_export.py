@@ -12,8 +12,8 @@ from pricing.problems import InvalidInputError
 from router.cli import console
 from router.cli.bills import report_corrections
 from router.cli.console import CommandError, ExitCode
-from router.cli.ledger_options import parse_month
-from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, open_state_store
+from router.cli.ledger_options import AsOfOption, parse_month
+from router.cli.site_options import DEFAULT_FILES, SettingsOptions, open_state_store
 
 if TYPE_CHECKING:
     from router.showback.accounts import Showback
@@ -38,11 +38,8 @@ def export(
     accounts: Annotated[
         Path | None, typer.Option(metavar="FILE", help="File with the billed accounts; see `schema showback`.")
     ] = None,
-    now: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Leave out records after this time (ISO, with zone).")
-    ] = None,
-    deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
-    clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
+    now: AsOfOption = None,
+    settings_files: SettingsOptions = DEFAULT_FILES,
 ) -> ExitCode:
     """Export the charges of a month as a FOCUS file for finance tools.
 
@@ -64,7 +61,7 @@ def export(
         what = f"{file.name!r} ends neither in {' nor in '.join(_ENDINGS)}"
         raise InvalidInputError.single(what, field="FILE", remedy="the ending says which form is written")
     account_names = _read_accounts(accounts)
-    with open_state_store(deploy, clouds, makes=False) as (_, store), console.progress("writing"):
+    with open_state_store(settings_files, makes=False) as (_, store), console.progress("writing"):
         from router.app.export import BooksExportRequest, export_books
         from router.prices.data_folders import bills_folder, extract_folder
 

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from enum import StrEnum
-from typing import TYPE_CHECKING
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from router.cli.console import CommandError
 from router.cli.options import option_error
+from router.ledger.entry import CostBasis
 
 if TYPE_CHECKING:
     from router.ledger.month import Month
 
 
-class LedgerFormat(StrEnum):
-    """Output format of lists."""
-
-    TABLE = "table"
-    JSON = "json"
-    CSV = "csv"
+MonthOption = Annotated[str | None, typer.Option(metavar="2026-11", help="Month of the books; default: that of --now.")]
+AsOfOption = Annotated[
+    str | None, typer.Option(metavar="TIME", help="Leave out records after this time (ISO, with zone).")
+]
+ReportTimeOption = Annotated[str | None, typer.Option(metavar="TIME", help="Time of the report (ISO, with zone).")]
+BasisOption = Annotated[CostBasis, typer.Option(help="Cost as billed, or with commitments spread over use.")]
 
 
 def parse_month(option: str, text: str) -> Month:
@@ -30,6 +33,13 @@ def parse_month(option: str, text: str) -> Month:
         return Month.parse(text)
     except ValueError as error:
         raise option_error(option, error) from None
+
+
+def parse_period(text: str | None, moment: datetime, option: str = "--month") -> Month:
+    """Return the month of an option, without one that of the moment. Raises InvalidInputError."""
+    from router.ledger.month import Month
+
+    return Month.of(moment) if text is None else parse_month(option, text)
 
 
 @contextmanager

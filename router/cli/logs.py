@@ -11,7 +11,7 @@ import typer
 from router.cli import console
 from router.cli.completion import complete_jobs
 from router.cli.console import CommandError, ExitCode
-from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, open_state_store
+from router.cli.site_options import DEFAULT_FILES, SettingsOptions, open_state_store
 
 if TYPE_CHECKING:
     from router.state.records import Attempt
@@ -36,8 +36,7 @@ def logs(
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Keep printing new lines until the attempt or job is over.")
     ] = False,
-    deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
-    clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
+    settings_files: SettingsOptions = DEFAULT_FILES,
 ) -> ExitCode:
     """Print the output of a training, as the coordinator on this machine received it.
 
@@ -47,7 +46,7 @@ def logs(
     """
     from router.controller.history.lifecycle import RESUMABLE_REASONS
 
-    with open_state_store(deploy, clouds, makes=False) as (opened, store):
+    with open_state_store(settings_files, makes=False) as (opened, store):
         attempt = _attempt(store, job_or_attempt)
         readers = _readers(opened.logs, attempt, rank)
         for reader in readers:

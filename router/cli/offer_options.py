@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Final
 
 import typer
@@ -12,6 +13,7 @@ from router.cli.completion import complete_accelerators
 DEFAULT_ROWS: Final = 30
 
 CloudOption = Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only this cloud; repeatable.")]
+CloudsFileOption = Annotated[Path | None, typer.Option(metavar="FILE", help="The clouds file.")]
 RegionOption = Annotated[
     list[str] | None, typer.Option(metavar="NAME", help="Only this region: us-east-1 or aws/us-east-1.")
 ]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -21,19 +19,12 @@ from router.cli.offer_options import (
     count_rows,
 )
 from router.cli.options import parse_duration_option, parse_now
+from router.cli.output_options import OutInsteadOption, WideListFormat, WideListOutput
 from router.cli.planning_options import BookOption
+from router.planning.document.plan_terms import BOOK
 from router.prices.books import load_book
 from router.render import offers_text
 from router.render.offers_text import OfferFilters, OfferSortKey
-
-
-class OffersFormat(StrEnum):
-    """Output format of offers."""
-
-    TABLE = "table"
-    WIDE = "wide"
-    JSON = "json"
-    CSV = "csv"
 
 
 def offers(
@@ -52,14 +43,12 @@ def offers(
         OfferSortKey, typer.Option(help="Price to sort by, cheapest first.")
     ] = OfferSortKey.ACCELERATOR_HOUR,
     limit: LimitOption = None,
-    book: BookOption = "latest",
+    book: BookOption = BOOK,
     now: Annotated[
         str | None, typer.Option(metavar="TIME", help="Moment from which ages are counted (ISO, with zone).")
     ] = None,
-    output: Annotated[OffersFormat, typer.Option("--output", "-o", help="Format.")] = OffersFormat.TABLE,
-    out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write to this file instead of standard output.")
-    ] = None,
+    output: WideListOutput = WideListFormat.TABLE,
+    out: OutInsteadOption = None,
 ) -> None:
     """List offers, cheapest first, with the age and source of each price.
 
@@ -79,7 +68,7 @@ def offers(
         max_age=parse_duration_option("--max-age", max_age),
     )
     source = load_book(book)
-    machine_readable = output in {OffersFormat.JSON, OffersFormat.CSV}
+    machine_readable = output in {WideListFormat.JSON, WideListFormat.CSV}
     rows = count_rows(limit, machine_readable=machine_readable)
     selected = list_offers(source, filters, sort, moment.date(), rows, prefix="--")
     shown = selected.rows
@@ -91,9 +80,9 @@ def offers(
         console.note(f"{len(shown)} of {selected.matching} offers; --limit 0 shows all")
     if shown or machine_readable:
         writers = {
-            OffersFormat.TABLE: lambda: offers_text.table(shown, console.screen(file=out)),
-            OffersFormat.WIDE: lambda: offers_text.wide(shown, console.screen(file=out)),
-            OffersFormat.JSON: lambda: offers_text.as_json(shown, source, moment),
-            OffersFormat.CSV: lambda: offers_text.as_csv(shown),
+            WideListFormat.TABLE: lambda: offers_text.table(shown, console.screen(file=out)),
+            WideListFormat.WIDE: lambda: offers_text.wide(shown, console.screen(file=out)),
+            WideListFormat.JSON: lambda: offers_text.as_json(shown, source, moment),
+            WideListFormat.CSV: lambda: offers_text.as_csv(shown),
         }
         console.write(writers[output](), out)

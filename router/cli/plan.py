@@ -19,18 +19,13 @@ from pricing.units import format_count
 from router.cli import console
 from router.cli.completion import complete_plan_words
 from router.cli.earlier_plan import AgainstOption, changes_since, check_against
-from router.cli.options import option_error, parse_duration_option, parse_length_option, parse_now, parse_usd_option
-from router.cli.planning_options import (
-    AdvisoryOption,
-    BookOption,
-    LearnedOption,
-    LimitsOption,
-    MaxAgeOption,
-    QuotasOption,
-)
+from router.cli.options import option_error, parse_now, parse_usd_option
+from router.cli.output_options import OUTPUT
+from router.cli.planning_options import PlanFileArgument, PlanningOptions, load_present_state, report_plan_inputs
+from router.cli.site_options import load_previous_plan, store_plan
+from router.planning.document.plan_terms import TRIAL
 
 if TYPE_CHECKING:
-    from router.jobs.limits import Limits
     from router.planning.document.plan import Plan
     from router.planning.planner import PlanRequest, Timings
     from router.planning.what_if.what_if_comparison import VariantResult
@@ -67,24 +62,11 @@ def plan(
         list[str],
         typer.Argument(metavar="PATH...", autocompletion=complete_plan_words, help="Job files, folders or globs."),
     ],
-    book: BookOption = "latest",
-    limits: LimitsOption = None,
-    quotas: QuotasOption = None,
-    learned: LearnedOption = None,
-    advisory: AdvisoryOption = False,
-    now: Annotated[str | None, typer.Option(metavar="TIME", help="Plan from this moment (ISO, with zone).")] = None,
-    horizon: Annotated[str, typer.Option(metavar="DURATION", help="Length of the orders; an outlook beyond.")] = "24h",
-    slot: Annotated[str, typer.Option(metavar="DURATION", help="Interval between possible starts of gangs.")] = "1h",
-    gap: Annotated[
-        float, typer.Option(metavar="SHARE", min=0, max=0.5, help="Stop when the plan is this near to the bound.")
-    ] = 0.005,
-    time_limit: Annotated[str, typer.Option(metavar="DURATION", help="Time limit of planning.")] = "3m",
-    max_age: MaxAgeOption = None,
-    solver: Annotated[str, typer.Option(metavar="NAME", help="Any installed PuLP solver.")] = "highs",
+    planning: PlanningOptions,
     name: Annotated[
         str,
         typer.Option(metavar="NAME", help="Plans of one name follow each other; the console shows those of `night`."),
-    ] = "trial",
+    ] = TRIAL,
     since: Annotated[
         str | None,
         typer.Option(
@@ -95,7 +77,7 @@ def plan(
         str | None,
         typer.Option(metavar="USD", help="Move a job of that plan for this saving (default: $1, or 1 % if more)."),
     ] = None,
-    output: Annotated[PlanFormat, typer.Option("--output", "-o", help="Format.")] = PlanFormat.TABLE,
+    output: Annotated[PlanFormat, OUTPUT] = PlanFormat.TABLE,
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the plan (JSON) to this file too.")] = None,
     html: HtmlFile = None,
     against: AgainstOption = None,
@@ -109,7 +91,7 @@ def plan(
     prometheus: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the figures for Prometheus' textfile collector.")
     ] = None,
-) -> int:
+) -> console.ExitCode:
     """Place jobs so that a step costs least and every deadline holds.
 
     \b
@@ -133,17 +115,7 @@ def plan(
     The exit code is 3 if a job could not be placed; the plan is written nevertheless.
     """
     began = time.monotonic()
-    from router.app.budgets import BudgetConstraints
-    from router.app.plan import PlanOptions, plan_request
-    from router.cli.site_options import (
-        fill_recent_use,
-        load_shortages_and_budgets,
-        report_budget_sources,
-        report_experience,
-        report_read_quotas,
-        run_reader,
-        store_plan,
-    )
+    from router.app.plan import plan_request
     from router.planning.document.plan_json import plan_to_json
     from router.planning.document.plan_names import parse_plan_name
     from router.planning.planner import Timings, make_plan
@@ -154,43 +126,22 @@ def plan(
         plan_name = parse_plan_name(name)
     except ValueError as error:
         raise option_error("--name", error) from None
-    moment = parse_now(now)
-    options = PlanOptions(
-        horizon=parse_length_option("--horizon", horizon, timedelta(hours=1)),
-        slot=parse_length_option("--slot", slot, timedelta(minutes=5)),
-        gap=gap,
-        time_limit=parse_length_option("--time-limit", time_limit, timedelta(seconds=1)),
-        solver=solver,
-        advisory=advisory,
-        max_age=parse_duration_option("--max-age", max_age),
-        quotas=quotas,
-        runs=run_reader(learned, moment, present=now is None),
-    )
-    if options.slot > options.horizon or options.horizon > timedelta(days=14):
-        raise InvalidInputError.single("is from one slot up to 14 days", field="--horizon")
-    # With --now the plan is for another moment: present shortages and this month's spending do not apply to it.
-    shortages, budgets = load_shortages_and_budgets(moment) if now is None else ((), BudgetConstraints())
-    if shortages:
+    moment = parse_now(planning.now)
+    options = planning.read(moment)
+    state = load_present_state(moment, is_present=planning.is_present)
+    if state.shortages:
         console.note(
-            f"left out until {max(s.until for s in shortages):%H:%MZ}: "
-            f"{format_count(len(shortages), 'pool')} that ran short lately"
+            f"left out until {max(s.until for s in state.shortages):%H:%MZ}: "
+            f"{format_count(len(state.shortages), 'pool')} that ran short lately"
         )
-
-    def add_state(limits: Limits) -> Limits:
-        """Add budgets, spending and recent use; those of now do not apply to another moment."""
-        known = budgets.limits(limits)
-        return fill_recent_use(known, moment) if now is None else known
-
-    prepared = plan_request(paths, book, limits, moment, options, shortages, add_state)
-    report_budget_sources(prepared.budgets if now is None else (), moment)
-    report_read_quotas(prepared.request.limit_sources, prepared.doubts, moment)
-    report_experience(prepared.request.experience)
-    for each in prepared.idle:
-        console.warn(each)
+    prepared = plan_request(paths, planning.book, planning.limits, moment, options, state.shortages, state.add_to)
+    report_plan_inputs(prepared, state)
     request = _with_previous(prepared.request, since, least_saving, plan_name)
     timings = Timings()
     if prepared.offers_too_old:
-        console.note(f"left out: {format_count(prepared.offers_too_old, 'offer')} older than {max_age} or undated")
+        console.note(
+            f"left out: {format_count(prepared.offers_too_old, 'offer')} older than {planning.max_age} or undated"
+        )
     for job in prepared.finished:
         console.note(f"{job} has no steps left and is left out")
     jobs = format_count(len(request.jobs), "job")
@@ -208,7 +159,7 @@ def plan(
     if placement_plan.time_limit_hit:
         _note_longer_limit(request.time_limit, timings)
     _write_metrics(placement_plan, timings, began, metrics, prometheus)
-    return int(console.ExitCode.UNPLACED if placement_plan.unplaced else console.ExitCode.OK)
+    return console.ExitCode.UNPLACED if placement_plan.unplaced else console.ExitCode.OK
 
 
 def _lower_end(request: PlanRequest, plan: Plan) -> VariantResult:
@@ -221,7 +172,6 @@ def _lower_end(request: PlanRequest, plan: Plan) -> VariantResult:
 
 def _with_previous(request: PlanRequest, since: str | None, least_saving: str | None, name: str) -> PlanRequest:
     """Return the request with the earlier plan to keep to; as it is without one."""
-    from router.cli.site_options import load_previous_plan
 
     least = parse_usd_option("--least-saving", least_saving)
     if since is None:
@@ -283,8 +233,8 @@ def _write_metrics(plan: Plan, timings: Timings, began: float, metrics: Path | N
 
 
 def show(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A plan (JSON).")],
-    output: Annotated[PlanFormat, typer.Option("--output", "-o", help="Format.")] = PlanFormat.TABLE,
+    file: PlanFileArgument,
+    output: Annotated[PlanFormat, OUTPUT] = PlanFormat.TABLE,
     html: HtmlFile = None,
     against: AgainstOption = None,
     team: Annotated[list[str] | None, typer.Option(help="Show only the jobs of this team; may be repeated.")] = None,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,7 +12,8 @@ from pricing.problems import InvalidInputError
 from router.cli import console
 from router.cli.approval_rules import find_known_plan, load_binding_rules
 from router.cli.console import CommandError, ExitCode
-from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, acting_user, open_state_store
+from router.cli.output_options import TableFormat, TableOutput
+from router.cli.site_options import DEFAULT_FILES, SettingsOptions, open_state_store, own_context
 from router.render.record_table import RecordTable, TableColumn, field_columns
 from router.render.tables import format_timestamp, format_usd
 
@@ -24,13 +24,6 @@ if TYPE_CHECKING:
     from router.planning.document.plan import Plan
 
 
-class ApprovalFormat(StrEnum):
-    """Output format of the approvals."""
-
-    TABLE = "table"
-    JSON = "json"
-
-
 def approve(
     file: Annotated[Path | None, typer.Argument(metavar="FILE", help="A plan (JSON).")] = None,
     by: Annotated[
@@ -39,9 +32,8 @@ def approve(
     note: Annotated[str, typer.Option(metavar="TEXT", help="Remark for the audit log.")] = "",
     revoke: Annotated[bool, typer.Option("--revoke", help="Revoke the approvals of WHO for this plan.")] = False,
     list_all: Annotated[bool, typer.Option("--list", help="List approvals, of this plan or of all.")] = False,
-    deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
-    clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
-    output: Annotated[ApprovalFormat, typer.Option("--output", "-o", help="Format.")] = ApprovalFormat.TABLE,
+    settings_files: SettingsOptions = DEFAULT_FILES,
+    output: TableOutput = TableFormat.TABLE,
 ) -> ExitCode:
     """Record who approves a plan, with the money at risk, in the audit log.
 
@@ -56,9 +48,7 @@ def approve(
 
     Exit codes: 4 the rules do not let WHO approve this plan; 6 the plan is too old.
     """
-    from router.access.identity import local_operator
     from router.app.queries.approvals import NO_RULES, NO_RULES_REMEDY, approval_rules, approver_name
-    from router.app.queries.context import QueryContext
     from router.cli.options import chosen_clock
     from router.config.plan_files import read_plan
     from router.planning.document.plan_json import plan_content
@@ -66,8 +56,8 @@ def approve(
     _check_words(file, by, note, revoke=revoke, list_all=list_all)
     plan = None if file is None else read_plan(file)
     digest: str = "" if plan is None else plan_content(plan)["digest"]
-    with open_state_store(deploy, clouds, makes=not list_all) as (opened, store):
-        context = QueryContext(opened, store, chosen_clock(), local_operator(acting_user()))
+    with open_state_store(settings_files, makes=not list_all) as (opened, store):
+        context = own_context(opened, store, chosen_clock())
         if list_all:
             _list(context, approval_rules(opened, store), digest, output)
         else:
@@ -116,7 +106,7 @@ def _revoke(context: QueryContext, plan: Plan, digest: str, name: str, note: str
     console.out(f"plan-{digest[:12]}: the approval by {name} is revoked")
 
 
-def _list(context: QueryContext, rules: ApprovalRules | None, digest: str, output: ApprovalFormat) -> None:
+def _list(context: QueryContext, rules: ApprovalRules | None, digest: str, output: TableFormat) -> None:
     """Print approvals with their state, of one plan or of all."""
     from router.app.queries.approvals import list_approvals
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from datetime import datetime
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,12 +12,16 @@ import typer
 from pricing.money import Usd, UsdPerHour
 from pricing.units import format_count
 from router.cli import console
-from router.cli.completion import complete_books
+from router.cli.apply_options import DEFAULT_GUARD, CurrentBookOption, GuardOptions
 from router.cli.console import ExitCode
-from router.cli.options import parse_now, parse_usd_option
-from router.controller.accept.guardrails import CostLimits, CurrentPrice, Refusal, RefusalReason
+from router.cli.options import parse_now
+from router.cli.output_options import TableFormat, TableOutput
+from router.cli.planning_options import PlanFileArgument
+from router.cli.site_options import open_state_if_any
+from router.controller.accept.guardrails import CurrentPrice, Refusal, RefusalReason
 from router.controller.orders import Order
 from router.planning.document.plan import Plan
+from router.planning.document.plan_terms import BOOK
 from router.render.plan_text import late_lines
 from router.render.record_table import RecordTable, TableColumn
 from router.render.tables import format_day_time, format_usd, wrap_text
@@ -27,37 +29,17 @@ from router.render.tables import format_day_time, format_usd, wrap_text
 if TYPE_CHECKING:
     from router.jobs.limits import Limits
 
-SCHEMA_VERSION = 1
-
-
-class PlanCheckFormat(StrEnum):
-    """Output format of the findings."""
-
-    TABLE = "table"
-    JSON = "json"
-
 
 def check(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A plan (JSON).")],
-    book: Annotated[
-        str,
-        typer.Option(
-            metavar="BOOK",
-            autocompletion=complete_books,
-            help="Current prices: latest, sandbox, embedded, a digest or a file.",
-        ),
-    ] = "latest",
+    file: PlanFileArgument,
+    book: CurrentBookOption = BOOK,
     limits: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="The limits of the plan [default: those that it was made with here]."),
     ] = None,
-    max_cost: Annotated[str | None, typer.Option(metavar="USD", help="Refuse if more than this is at risk.")] = None,
-    approve_above: Annotated[
-        str | None, typer.Option(metavar="USD", help="Require an approver above this amount.")
-    ] = None,
-    approved_by: Annotated[str, typer.Option(metavar="WHO", help="Name of the approver.")] = "",
+    guard_options: GuardOptions = DEFAULT_GUARD,
     now: Annotated[str | None, typer.Option(metavar="TIME", help="Moment of the check (ISO, with zone).")] = None,
-    output: Annotated[PlanCheckFormat, typer.Option("--output", "-o", help="Format.")] = PlanCheckFormat.TABLE,
+    output: TableOutput = TableFormat.TABLE,
 ) -> ExitCode:
     """Check whether a plan can still be applied: its age, current prices against its ceilings, and money at risk.
 
@@ -75,11 +57,7 @@ def check(
 
     plan = read_plan(file)
     moment = parse_now(now)
-    guard = CostLimits(
-        parse_usd_option("--max-cost", max_cost),
-        parse_usd_option("--approve-above", approve_above),
-        approved_by.strip(),
-    )
+    guard = guard_options.read()
     orders = orders_of(plan)
     prices_book = load_book(book)
     known_limits, knows_limits, at_risk = _ask_state(plan)
@@ -89,7 +67,7 @@ def check(
     found = find_refusals(plan, prices, guard, moment, at_risk=at_risk, book=prices_book, knows_limits=knows_limits)
     console.out(
         _json(plan, orders, prices, found, at_risk)
-        if output is PlanCheckFormat.JSON
+        if output is TableFormat.JSON
         else _text(plan, orders, prices, found, at_risk, moment)
     )
     return exit_code(found)
@@ -98,13 +76,12 @@ def check(
 def _ask_state(plan: Plan) -> tuple[Limits, bool, Usd]:
     """Return the limits that the plan was made with, whether the state knows them, and the money at risk."""
     from router.app.queries.approvals import stored_jobs
-    from router.cli.site_options import open_state_store
     from router.controller.accept.approval import at_risk_by_team
     from router.controller.plan_limits import knows_limits, made_limits
     from router.planning.document.plan_json import plan_content
 
     digest: str = plan_content(plan)["digest"]
-    with open_state_store(None, None, makes=False, needs_home=False) as (_, store):
+    with open_state_if_any() as store:
         at_risk = Usd.total(at_risk_by_team(plan, stored_jobs(store, plan)).values())
         return made_limits(store, digest), knows_limits(store, plan, digest), at_risk
 
@@ -174,7 +151,6 @@ def _json(
     plan: Plan, orders: tuple[Order, ...], prices: tuple[CurrentPrice, ...], refusals: tuple[Refusal, ...], at_risk: Usd
 ) -> str:
     document: dict[str, Any] = {
-        "schema_version": SCHEMA_VERSION,
         "gangs": len(orders),
         "expected_usd": str(Usd.total(order.expected_usd for order in orders)),
         "at_risk_usd": str(at_risk),
@@ -184,4 +160,4 @@ def _json(
     late = [{"job": job.job, "by_hours": job.late.by_hours, "why": job.late.why} for job in plan.jobs if job.late]
     if late:
         document["late"] = late
-    return json.dumps(document, indent=2) + "\n"
+    return console.as_document(document)

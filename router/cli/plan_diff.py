@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from router.cli import console
+from router.cli.output_options import OUTPUT
 
 
 class PlanDiffFormat(StrEnum):
@@ -23,7 +24,7 @@ class PlanDiffFormat(StrEnum):
 def diff(
     before: Annotated[Path, typer.Argument(metavar="A", help="The older plan (JSON).")],
     after: Annotated[Path, typer.Argument(metavar="B", help="The newer plan (JSON).")],
-    output: Annotated[PlanDiffFormat, typer.Option("--output", "-o", help="Format.")] = PlanDiffFormat.TABLE,
+    output: Annotated[PlanDiffFormat, OUTPUT] = PlanDiffFormat.TABLE,
 ) -> None:
     """Compare two plans and explain the changes: causes first, then what follows from them.
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from router.cli import console
 from router.cli.options import wall_clock
+from router.cli.output_options import TableFormat, TableOutput
 from router.cli.site_options import open_query_context
 from router.render.record_table import RecordTable, TableColumn
 from router.render.tables import format_timestamp, format_usd
@@ -17,16 +17,9 @@ if TYPE_CHECKING:
     from router.state.made_plans import ListedPlan
 
 
-class PlanListFormat(StrEnum):
-    """Output format of a list of plans."""
-
-    TABLE = "table"
-    JSON = "json"
-
-
 def list_plans(
     name: Annotated[str | None, typer.Option(metavar="NAME", help="List the plans of this name instead.")] = None,
-    output: Annotated[PlanListFormat, typer.Option("--output", "-o", help="Format.")] = PlanListFormat.TABLE,
+    output: TableOutput = TableFormat.TABLE,
 ) -> None:
     """List the names of the plans that were written, each with its last plan; or all plans of one name.
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from datetime import date
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -16,6 +14,7 @@ from pricing.units import format_count
 from router.cli import console
 from router.cli.offer_options import CloudOption
 from router.cli.options import parse_now
+from router.cli.output_options import OutOption, TableFormat, TableOutput
 from router.cli.site_options import acting_user
 from router.prices.books import SANDBOX, BookDiff, PriceChange, load_book
 from router.prices.bookstore import BookStore
@@ -28,18 +27,9 @@ from router.render.tables import MARKETS, PLAIN, Screen, format_table, format_ti
 if TYPE_CHECKING:
     from router.render.prices_view import BookRow
 
-SCHEMA_VERSION = 1
-
-
-class BookListFormat(StrEnum):
-    """Output format of the list of price books."""
-
-    TABLE = "table"
-    JSON = "json"
-
 
 def list_books(
-    output: Annotated[BookListFormat, typer.Option("--output", "-o", help="Format.")] = BookListFormat.TABLE,
+    output: TableOutput = TableFormat.TABLE,
 ) -> None:
     """List the stored price books, newest first; `*` marks the one that commands use.
 
@@ -56,9 +46,9 @@ def list_books(
     check_home()
     folder = books_folder()
     stored = list_stored(local_sources(acting_user()))
-    if output is BookListFormat.JSON:
+    if output is TableFormat.JSON:
         books = [book_record(row) for row in stored]
-        console.out(json.dumps({"schema_version": SCHEMA_VERSION, "folder": str(folder), "books": books}, indent=2))
+        console.out(console.as_document({"folder": str(folder), "books": books}))
         return
     if not stored:
         console.note(
@@ -108,20 +98,13 @@ T = TypeVar("T")
 DEFAULT_ROWS = 20
 
 
-class BookDiffFormat(StrEnum):
-    """Output format of a price diff."""
-
-    TABLE = "table"
-    JSON = "json"
-
-
 def diff(
     before: Annotated[str, typer.Argument(metavar="A", help="The older book.")],
     after: Annotated[str, typer.Argument(metavar="B", help="The newer book.")] = "latest",
     cloud: CloudOption = None,
     limit: Annotated[int, typer.Option(min=0, metavar="N", help="Rows to show of each kind; 0 is all.")] = DEFAULT_ROWS,
-    output: Annotated[BookDiffFormat, typer.Option("--output", "-o", help="Format.")] = BookDiffFormat.TABLE,
-    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write to this file.")] = None,
+    output: TableOutput = TableFormat.TABLE,
+    out: OutOption = None,
 ) -> None:
     """Compare two price books: the largest price changes first, then added and removed offers.
 
@@ -135,7 +118,7 @@ def diff(
 
     found = compare_books(load_book(before), load_book(after), cloud or (), local_sources(acting_user()))
     console.write(
-        as_json(found) if output is BookDiffFormat.JSON else diff_as_text(found, limit, console.screen(file=out)), out
+        as_json(found) if output is TableFormat.JSON else diff_as_text(found, limit, console.screen(file=out)), out
     )
 
 
@@ -177,7 +160,6 @@ def _percent(change: PriceChange) -> str:
 def as_json(diff: BookDiff) -> str:
     """Return the whole diff as JSON, prices as exact decimal strings."""
     document = {
-        "schema_version": SCHEMA_VERSION,
         "before": _book(diff.before.digest, diff.before.as_of.isoformat()),
         "after": _book(diff.after.digest, diff.after.as_of.isoformat()),
         "changed": [
@@ -188,7 +170,7 @@ def as_json(diff: BookDiff) -> str:
         "removed": [_offer(offer) for offer in diff.removed],
         "same": diff.same,
     }
-    return json.dumps(document, indent=2) + "\n"
+    return console.as_document(document)
 
 
 def _book(digest: str, as_of: str) -> dict[str, str]:

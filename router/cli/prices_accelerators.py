@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -10,19 +9,13 @@ import typer
 from pricing.book_file import embedded_book
 from pricing.peak_rates import PRECISIONS, PeakRates, read_peak_rates
 from router.cli import console
+from router.cli.output_options import TableFormat, TableOutput
 from router.render.record_table import RecordTable, TableColumn, field_columns
-
-
-class RatesFormat(StrEnum):
-    """Output format of the list of rates."""
-
-    TABLE = "table"
-    JSON = "json"
 
 
 def list_accelerators(
     missing: Annotated[bool, typer.Option("--missing", help="Only those of which something is not known.")] = False,
-    output: Annotated[RatesFormat, typer.Option("--output", "-o", help="Format.")] = RatesFormat.TABLE,
+    output: TableOutput = TableFormat.TABLE,
 ) -> None:
     """List peak rates, memory and links of accelerators, and what is missing.
 
@@ -39,7 +32,7 @@ def list_accelerators(
     rows = [row for row in rates.values() if not missing or row.unknown_precisions]
     absent = sorted(sold - set(rates))
     console.print_table(output, "accelerators", _RATES, rows, _RATES.text(()), absent=absent)
-    if absent and output is RatesFormat.TABLE:
+    if absent and output is TableFormat.TABLE:
         console.note(f"sold, but without a row: {', '.join(absent)}")
 
 

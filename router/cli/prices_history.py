@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,6 +17,7 @@ from router.cli import console
 from router.cli.completion import complete_books
 from router.cli.offer_options import AcceleratorOption, LimitOption, RegionOption, count_rows
 from router.cli.options import parse_duration_option, parse_now
+from router.cli.output_options import OutInsteadOption, WideListFormat, WideListOutput
 from router.cli.site_options import acting_user
 from router.prices import history as store
 from router.render import history_text
@@ -26,15 +26,6 @@ from router.render.tables import format_timestamp
 if TYPE_CHECKING:
     from pricing.book import PriceBook
     from router.app.queries.prices import PriceSources
-
-
-class HistoryFormat(StrEnum):
-    """Output format of the series."""
-
-    TABLE = "table"
-    WIDE = "wide"
-    JSON = "json"
-    CSV = "csv"
 
 
 def history(
@@ -66,10 +57,8 @@ def history(
         ),
     ] = "latest",
     now: Annotated[str | None, typer.Option(metavar="TIME", help="End of the history (ISO, with zone).")] = None,
-    output: Annotated[HistoryFormat, typer.Option("--output", "-o", help="Format.")] = HistoryFormat.TABLE,
-    out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write to this file instead of standard output.")
-    ] = None,
+    output: WideListOutput = WideListFormat.TABLE,
+    out: OutInsteadOption = None,
 ) -> None:
     """Show the history of prices and stock, one row per place and machine, cheapest now first.
 
@@ -83,8 +72,8 @@ def history(
     until = parse_now(now)
     begin = until - _length(since)
     draw = None if plot is None else _drawing(plot)
-    machine_readable = output in {HistoryFormat.JSON, HistoryFormat.CSV}
-    blocks = history_text.WIDE_BUCKETS if output is HistoryFormat.WIDE else history_text.NARROW_BUCKETS
+    machine_readable = output in {WideListFormat.JSON, WideListFormat.CSV}
+    blocks = history_text.WIDE_BUCKETS if output is WideListFormat.WIDE else history_text.NARROW_BUCKETS
     selection = store.Selection(
         clouds=tuple(cloud or ()),
         regions=tuple(region or ()),
@@ -113,10 +102,10 @@ def history(
         console.note(f"{len(series)} of {answer.series_count} series; --limit 0 shows all")
     if series or machine_readable:
         writers = {
-            HistoryFormat.TABLE: lambda: history_text.table(view, console.screen(file=out)),
-            HistoryFormat.WIDE: lambda: history_text.wide(view, console.screen(file=out)),
-            HistoryFormat.JSON: lambda: history_text.as_json(view),
-            HistoryFormat.CSV: lambda: history_text.as_csv(view),
+            WideListFormat.TABLE: lambda: history_text.table(view, console.screen(file=out)),
+            WideListFormat.WIDE: lambda: history_text.wide(view, console.screen(file=out)),
+            WideListFormat.JSON: lambda: history_text.as_json(view),
+            WideListFormat.CSV: lambda: history_text.as_csv(view),
         }
         console.write(writers[output](), out)
     if draw is not None and series:

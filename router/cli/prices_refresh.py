@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -15,17 +14,11 @@ from router.cli import console
 from router.cli.cloud_options import select_clouds
 from router.cli.console import ExitCode
 from router.cli.options import parse_duration_option, parse_now
+from router.cli.output_options import TableFormat
 from router.prices.bookstore import BookStore
 from router.prices.data_folders import books_folder, history_folder
 from router.prices.quality_gates import GateLimits
 from router.prices.report import RefreshReport
-
-
-class RefreshReportFormat(StrEnum):
-    """Output format of the report."""
-
-    TABLE = "table"
-    JSON = "json"
 
 
 def refresh(
@@ -48,9 +41,7 @@ def refresh(
         float, typer.Option(min=0, metavar="DAYS", help="Days of price history to fetch the first time; 0 stores none.")
     ] = 7.0,
     now: Annotated[str | None, typer.Option(metavar="TIME", help="Date of the data (ISO, with zone).")] = None,
-    output: Annotated[
-        RefreshReportFormat, typer.Option("--output", "-o", help="Format of the report.")
-    ] = RefreshReportFormat.TABLE,
+    output: Annotated[TableFormat, typer.Option("--output", "-o", help="Format of the report.")] = TableFormat.TABLE,
 ) -> ExitCode:
     """Fetch prices and stock from the clouds into a dated price book, which becomes `--book latest`.
 
@@ -80,7 +71,7 @@ def refresh(
     store = BookStore(books_folder())
     with _show_progress() as show:
         report = run(options, loaded, store, history_folder(), parse_now(now), show)
-    as_json = output is RefreshReportFormat.JSON
+    as_json = output is TableFormat.JSON
     console.out(refresh_text.as_json(report) if as_json else refresh_text.as_text(report, console.screen()))
     return exit_code(report)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -18,19 +16,11 @@ from router.cli.offer_options import (
     count_rows,
 )
 from router.cli.options import parse_now
-from router.cli.planning_options import BookOption, LearnedOption
-from router.cli.site_options import run_reader
+from router.cli.output_options import OutInsteadOption, WideListFormat, WideListOutput
+from router.cli.planning_options import BookOption, LearnedOption, run_reader
+from router.planning.document.plan_terms import BOOK
 from router.prices.books import load_book
 from router.render.offers_text import OfferFilters
-
-
-class RiskFormat(StrEnum):
-    """Output format of risks."""
-
-    TABLE = "table"
-    WIDE = "wide"
-    JSON = "json"
-    CSV = "csv"
 
 
 def risk(
@@ -44,12 +34,10 @@ def risk(
     instance_type: MachineTypeOption = None,
     learned: LearnedOption = None,
     limit: LimitOption = None,
-    book: BookOption = "latest",
+    book: BookOption = BOOK,
     now: Annotated[str | None, typer.Option(metavar="TIME", help="Moment of the answer (ISO, with zone).")] = None,
-    output: Annotated[RiskFormat, typer.Option("--output", "-o", help="Format.")] = RiskFormat.TABLE,
-    out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write to this file instead of standard output.")
-    ] = None,
+    output: WideListOutput = WideListFormat.TABLE,
+    out: OutInsteadOption = None,
 ) -> None:
     """Show how often spot machines are interrupted and what that rests on, the calmest pools first.
 
@@ -82,7 +70,7 @@ def risk(
         if filters != OfferFilters():
             console.note("POOL names one pool: the filters are not used", "warning")
         found = find_pool_risks(source, known, pool, losses)
-    machine_readable = output in {RiskFormat.JSON, RiskFormat.CSV}
+    machine_readable = output in {WideListFormat.JSON, WideListFormat.CSV}
     rows = count_rows(limit, machine_readable=machine_readable)
     shown = found[:rows] if rows else found
     if not found:
@@ -93,13 +81,13 @@ def risk(
         console.note(f"{len(found)} zones; `stepfare prices risk {found[0].pool}` shows all that is known of one")
     if shown or machine_readable:
         writers = {
-            RiskFormat.TABLE: lambda: (
+            WideListFormat.TABLE: lambda: (
                 pool_risk_text.ledger(shown[0], console.screen(file=out))
                 if pool is not None and len(found) == 1
                 else pool_risk_text.table(shown, console.screen(file=out))
             ),
-            RiskFormat.WIDE: lambda: pool_risk_text.wide(shown, console.screen(file=out)),
-            RiskFormat.JSON: lambda: pool_risk_text.as_json(shown, source, moment),
-            RiskFormat.CSV: lambda: pool_risk_text.as_csv(shown),
+            WideListFormat.WIDE: lambda: pool_risk_text.wide(shown, console.screen(file=out)),
+            WideListFormat.JSON: lambda: pool_risk_text.as_json(shown, source, moment),
+            WideListFormat.CSV: lambda: pool_risk_text.as_csv(shown),
         }
         console.write(writers[output](), out)

@@ -14,7 +14,9 @@ from pricing.problems import InvalidInputError
 from router.cli import console
 from router.cli.console import CommandError, ExitCode
 from router.cli.options import parse_duration_option, parse_now
+from router.cli.output_options import TableFormat, TableOutput
 from router.cli.planning_options import AdvisoryOption, BookOption
+from router.planning.document.plan_terms import BOOK
 
 if TYPE_CHECKING:
     from router.config.job_points import PointFields
@@ -28,13 +30,6 @@ class DeviceKind(StrEnum):
     ROCM = "rocm"
     MPS = "mps"
     CPU = "cpu"
-
-
-class ProfileFormat(StrEnum):
-    """Output format of proposals."""
-
-    TABLE = "table"
-    JSON = "json"
 
 
 def profile(
@@ -54,11 +49,11 @@ def profile(
     lasting: Annotated[
         str, typer.Option("--lasting", metavar="DURATION", help="How long one is measured; its start comes on top.")
     ] = "15m",
-    book: BookOption = "latest",
+    book: BookOption = BOOK,
     limits: Annotated[Path | None, typer.Option(metavar="FILE", help="Quotas, stock, reservations, discounts.")] = None,
     advisory: AdvisoryOption = False,
     now: Annotated[str | None, typer.Option(metavar="TIME", help="Present moment (ISO, with zone).")] = None,
-    output: Annotated[ProfileFormat, typer.Option("--output", "-o", help="Format.")] = ProfileFormat.TABLE,
+    output: TableOutput = TableFormat.TABLE,
 ) -> ExitCode:
     """Propose which speeds of a job to measure next, for the least money; measure here.
 
@@ -99,7 +94,7 @@ def profile(
     duration = parse_duration_option("--lasting", lasting)
     assert duration is not None
     name, result = propose(file, job, book, limits, moment, lasting=duration, max_points=max_points, advisory=advisory)
-    if output is ProfileFormat.JSON:
+    if output is TableFormat.JSON:
         console.write(profile_text.as_json(name, result), None)
     else:
         console.write(profile_text.table(name, result, str(file), console.screen()), None)
@@ -114,7 +109,7 @@ def _measure(
     lasting: timedelta,
     book: str,
     moment: datetime,
-    output: ProfileFormat,
+    output: TableFormat,
 ) -> ExitCode:
     from router.app.measure import load_measured_job, measure_job, open_device
     from router.jobs.step_measurement import MeasurementError
@@ -130,7 +125,7 @@ def _measure(
         )
     except MeasurementError as error:
         raise CommandError(error.what, remedy=error.remedy) from None
-    if output is ProfileFormat.JSON:
+    if output is TableFormat.JSON:
         console.write(profile_text.measurement_json(result), None)
     else:
         console.write(profile_text.measurement_table(result, console.screen()), None)

@@ -14,9 +14,9 @@ from pricing.problems import InvalidInputError
 from router.cli import console
 from router.cli.completion import complete_books
 from router.cli.console import CommandError, ExitCode
-from router.cli.ledger_options import LedgerFormat
 from router.cli.options import parse_now
-from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, acting_user, open_state_store
+from router.cli.output_options import ListFormat, ListOutput
+from router.cli.site_options import DEFAULT_FILES, SettingsOptions, acting_user, open_state_store
 from router.render.record_table import RecordTable, TableColumn
 from router.render.tables import format_timestamp
 
@@ -27,18 +27,15 @@ if TYPE_CHECKING:
 Book = Annotated[
     str, typer.Option(metavar="BOOK", autocompletion=complete_books, help="Price book with the machine types.")
 ]
-DeployFile = Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)]
-CloudsFile = Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)]
+
 Now = Annotated[str | None, typer.Option(metavar="TIME", help="Runs up to this moment (ISO, with zone).")]
-Format = Annotated[LedgerFormat, typer.Option("--output", "-o", help="Format.")]
 
 
 def list_runs(
     book: Book = "latest",
-    deploy: DeployFile = None,
-    clouds: CloudsFile = None,
+    settings_files: SettingsOptions = DEFAULT_FILES,
     now: Now = None,
-    output: Format = LedgerFormat.TABLE,
+    output: ListOutput = ListFormat.TABLE,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="Write all runs (JSON) for --learned FILE.")
     ] = None,
@@ -56,7 +53,7 @@ def list_runs(
     from router.app.learned import runs_to_json
 
     moment = parse_now(now)
-    with open_state_store(deploy, clouds, makes=False) as (_, store):
+    with open_state_store(settings_files, makes=False) as (_, store):
         records = _read(store, book, moment)
         for mark in _forgotten(store):
             console.note(mark)
@@ -71,10 +68,9 @@ def list_runs(
 def show(
     name: Annotated[str, typer.Argument(metavar="JOB|POOL", help="Name as `profile list` prints it.")],
     book: Book = "latest",
-    deploy: DeployFile = None,
-    clouds: CloudsFile = None,
+    settings_files: SettingsOptions = DEFAULT_FILES,
     now: Now = None,
-    output: Format = LedgerFormat.TABLE,
+    output: ListOutput = ListFormat.TABLE,
 ) -> ExitCode:
     """Show each run of a job, with its measured speed, or of a pool, with the hours it was held.
 
@@ -85,7 +81,7 @@ def show(
     from router.controller.history.run_records import pool_name
 
     moment = parse_now(now)
-    with open_state_store(deploy, clouds, makes=False) as (_, store):
+    with open_state_store(settings_files, makes=False) as (_, store):
         records = _read(store, book, moment)
     speeds = sorted((run for run in records.speeds if run.job == name), key=lambda run: run.at)
     pools = sorted((run for run in records.pools if pool_name(run) == name), key=lambda run: run.at)
@@ -122,8 +118,7 @@ def forget(
     name: Annotated[str, typer.Argument(metavar="JOB|POOL|ATTEMPT", help="Whose runs do not count any more.")],
     undo: Annotated[bool, typer.Option("--undo", help="Make them count again.")] = False,
     book: Book = "latest",
-    deploy: DeployFile = None,
-    clouds: CloudsFile = None,
+    settings_files: SettingsOptions = DEFAULT_FILES,
     now: Now = None,
 ) -> ExitCode:
     """Ignore the runs up to now of a job, a pool or one attempt; later runs count.
@@ -139,7 +134,7 @@ def forget(
     from router.controller.history.run_records import ForgottenRuns, forget_runs, pool_name, recall_runs
 
     moment = parse_now(now)
-    with open_state_store(deploy, clouds, makes=False) as (_, store):
+    with open_state_store(settings_files, makes=False) as (_, store):
         if undo:
             if not recall_runs(store, name):
                 raise CommandError(f"runs of {name} are not ignored", remedy="`stepfare profile list` says which are")

@@ -6,7 +6,6 @@ import json
 from dataclasses import asdict
 from datetime import datetime
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -17,12 +16,12 @@ from providers.errors import CredentialsError, PermissionDeniedError, ProviderEr
 from providers.protocol import AccountAllowances, CapacityReservation, Quota, QuotaUnit
 from router.cli import console
 from router.cli.console import ExitCode
-from router.cli.offer_options import CloudOption
+from router.cli.offer_options import CloudOption, CloudsFileOption
 from router.cli.options import parse_duration_option, parse_now
+from router.cli.output_options import OUTPUT, OutOption
 from router.render.record_table import RecordTable, TableColumn
 from router.render.tables import Screen, wrap_text
 
-SCHEMA_VERSION = 1
 _SCHEMA_HINT = "# yaml-language-server: $schema=docs/schema/limits.json\n"
 
 
@@ -36,11 +35,11 @@ class QuotasFormat(StrEnum):
 
 def quotas(
     cloud: CloudOption = None,
-    clouds: Annotated[Path | None, typer.Option(metavar="FILE", help="The clouds file.")] = None,
+    clouds: CloudsFileOption = None,
     time_limit: Annotated[str, typer.Option(metavar="DURATION", help="Time limit.")] = "2m",
     now: Annotated[str | None, typer.Option(metavar="TIME", help="Date of the reading (ISO, with zone).")] = None,
-    output: Annotated[QuotasFormat, typer.Option("--output", "-o", help="Format.")] = QuotasFormat.TABLE,
-    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write to this file.")] = None,
+    output: Annotated[QuotasFormat, OUTPUT] = QuotasFormat.TABLE,
+    out: OutOption = None,
 ) -> ExitCode:
     """List the quotas of your accounts and the capacity they have reserved.
 
@@ -95,7 +94,7 @@ def _render(
             }
             for name, one in allowances.items()
         }
-        document = {"schema_version": SCHEMA_VERSION, "clouds": clouds}
+        document = {"schema_version": console.SCHEMA_VERSION, "clouds": clouds}
         return json.dumps(document, indent=2, default=str) + "\n"
     if output is QuotasFormat.LIMITS:
         import yaml

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -19,7 +18,22 @@ from router.cli import console
 from router.cli.completion import complete_paths
 from router.cli.console import CommandError, ExitCode
 from router.cli.options import option_error, parse_duration_option, parse_now, parse_usd_option
-from router.cli.planning_options import AdvisoryOption, BookOption, LearnedOption, MaxAgeOption, QuotasOption
+from router.cli.planning_options import (
+    InputOptions,
+    MaxAgeOption,
+    load_present_state,
+    report_experience,
+    report_read_quotas,
+)
+from router.cli.site_options import (
+    acting_user,
+    open_query_context,
+    open_state_if_any,
+    read_own_settings,
+    store_plan,
+    translate_errors,
+    warn_if_unreadable,
+)
 
 if TYPE_CHECKING:
     from pricing.money import Usd
@@ -31,24 +45,22 @@ if TYPE_CHECKING:
     from router.quotes.request import QuoteRequest
 
 
-def accept_stored_quote(
-    name: str,
-    ceiling: Usd | None,
-    out: Path | None,
-    book: str,
-    limits: Path | None,
-    now: datetime,
-    quotas: str | None,
-    learned: str | None,
-    *,
-    tonight: bool,
-    later: bool,
-) -> int:
-    """Write the plan of a quote and record the acceptance.
+@dataclass(frozen=True, slots=True)
+class QuoteInputOptions(InputOptions):
+    """Options of what a quote is made of."""
 
-    ``tonight`` says that ``now`` is the present, so that budgets apply. Raises InvalidInputError and CommandError.
-    """
-    from router.app.budgets import BudgetConstraints
+    limits: Annotated[Path | None, typer.Option(metavar="FILE", help="Quotas, stock, reservations, discounts.")] = None
+    now: Annotated[str | None, typer.Option(metavar="TIME", help="Quote from this moment (ISO, with zone).")] = None
+    max_age: MaxAgeOption = None
+
+
+DEFAULT_INPUTS: Final = QuoteInputOptions()
+
+
+def accept_stored_quote(
+    name: str, ceiling: Usd | None, out: Path | None, options: QuoteInputOptions, now: datetime, *, later: bool
+) -> ExitCode:
+    """Write the plan of a quote and record the acceptance. Raises InvalidInputError and CommandError."""
     from router.app.queries.quote_acceptance import (
         AcceptanceInputs,
         QuoteLaterError,
@@ -56,13 +68,6 @@ def accept_stored_quote(
         QuoteUnplacedError,
         prepare_acceptance,
         record_acceptance,
-    )
-    from router.cli.site_options import (
-        load_shortages_and_budgets,
-        open_query_context,
-        report_experience,
-        run_reader,
-        store_plan,
     )
     from router.planning.document.plan_json import plan_to_json
     from router.render.plan_text import table as plan_table
@@ -72,11 +77,11 @@ def accept_stored_quote(
     with open_query_context(now) as context:
         inputs = AcceptanceInputs(
             now,
-            book,
-            limits,
-            quotas,
-            load_shortages_and_budgets(now)[1] if tonight else BudgetConstraints(),
-            run_reader(learned, now, present=tonight),
+            options.book,
+            options.limits,
+            options.quotas,
+            load_present_state(now, is_present=options.is_present).budgets,
+            options.runs(now),
             reads_files=True,
             later=later,
         )
@@ -108,7 +113,7 @@ def accept_stored_quote(
     if accepted.note:
         console.note(accepted.note)
     console.out(plan_table(plan, console.screen()))
-    return int(ExitCode.OK)
+    return ExitCode.OK
 
 
 def _plan(prepared: PreparedAcceptance) -> Plan:
@@ -148,13 +153,7 @@ def quote(
         Path | None,
         typer.Option(metavar="FILE", help="Also write a page: what other deadlines cost, spread, alternatives."),
     ] = None,
-    book: BookOption = "latest",
-    limits: Annotated[Path | None, typer.Option(metavar="FILE", help="Quotas, stock, reservations, discounts.")] = None,
-    quotas: QuotasOption = None,
-    learned: LearnedOption = None,
-    advisory: AdvisoryOption = False,
-    now: Annotated[str | None, typer.Option(metavar="TIME", help="Quote from this moment (ISO, with zone).")] = None,
-    max_age: MaxAgeOption = None,
+    inputs: QuoteInputOptions = DEFAULT_INPUTS,
     processes: Annotated[
         int | None,
         typer.Option(min=1, max=256, metavar="N", help="Parallel processes for many jobs. Default: one per CPU."),
@@ -163,7 +162,7 @@ def quote(
     output: Annotated[
         QuoteFormat | None, typer.Option("--output", "-o", help="Format; text for one job, a table for several.")
     ] = None,
-) -> int:
+) -> ExitCode:
     """Estimate what a job costs by a deadline, how likely that is, and what alternatives cost.
 
     \b
@@ -177,47 +176,34 @@ def quote(
 
     Exit codes: 3 a job cannot be quoted or placed within the ceiling; 6 the quote to accept is too old.
     """
-    moment = parse_now(now)
+    moment = parse_now(inputs.now)
     if accept is not None:
         _only_with_accept(paths, by, budget, html)
-        return accept_stored_quote(
-            accept,
-            parse_usd_option("--ceiling", ceiling),
-            out,
-            book,
-            limits,
-            moment,
-            quotas,
-            learned,
-            tonight=now is None,
-            later=later,
-        )
+        return accept_stored_quote(accept, parse_usd_option("--ceiling", ceiling), out, inputs, moment, later=later)
     for name, value in (("--ceiling", ceiling), ("--out", out), ("--later", later or None)):
         if value is not None:
             raise InvalidInputError.single("belongs to --accept", field=name, remedy="name a quote with --accept")
     if not paths:
         raise InvalidInputError.single("no job is named", field="JOB", remedy="stepfare quote job.yaml --by +36h")
     from router.app.quotes import QuoteOptions, make_quotes, prepare_quotes
-    from router.cli.console import check_output_folders
-    from router.cli.site_options import report_experience, report_read_quotas, run_reader
     from router.jobs.quantities import TOO_FAR, is_beyond_planning
     from router.prices.books import load_book
 
     options = QuoteOptions(
         by=_parse_deadline(by),
         budget=parse_usd_option("--budget", budget),
-        advisory=advisory,
-        max_age=parse_duration_option("--max-age", max_age),
+        advisory=inputs.advisory,
+        max_age=parse_duration_option("--max-age", inputs.max_age),
         processes=processes,
-        quotas=quotas,
-        runs=run_reader(learned, moment, present=now is None),
+        quotas=inputs.quotas,
+        runs=inputs.runs(moment),
     )
     if options.by is not None and options.by.at(moment) <= moment:
         raise InvalidInputError.single(f"{by} has passed", field="--by", remedy="give a later one, e.g. +36h")
     if options.by is not None and is_beyond_planning(options.by.at(moment), moment):
         raise InvalidInputError.single(TOO_FAR.format(by), field="--by", remedy="give an earlier one, e.g. +36h")
-    check_output_folders(html)
-    prepared = prepare_quotes(paths, book, limits, moment, options, load_book)
+    console.check_output_folders(html)
+    prepared = prepare_quotes(paths, inputs.book, inputs.limits, moment, options, load_book)
     report_read_quotas(prepared.read.sources, prepared.read.warnings, moment)
     report_experience(prepared.experience)
     results: list[QuoteAnswer] = []
@@ -229,7 +215,7 @@ def quote(
     if html is not None:
         _write_page(results, html, names)
     _show(results, names, output)
-    return int(ExitCode.OK if all(_is_answer(a) for a in results) else ExitCode.UNPLACED)
+    return ExitCode.OK if all(_is_answer(a) for a in results) else ExitCode.UNPLACED
 
 
 def _only_with_accept(paths: Sequence[str] | None, by: str | None, budget: str | None, html: Path | None) -> None:
@@ -268,26 +254,20 @@ def _store_quotes(results: Sequence[QuoteAnswer], asks: Sequence[QuoteRequest | 
 
 def _put_into_state(quotes: Sequence[tuple[Quote, QuoteRequest | Refused]]) -> None:
     """Put quotes into the state, where there is one, so that other machines see them. A failure is only reported."""
-    from router.app.settings import SettingsFiles, read_settings
     from router.app.stored_quotes import put_quote
-    from router.cli.site_options import acting_user, open_state_store, translate_errors
     from router.jobs.job_json import job_json
     from router.quotes.request import QuoteRequest
 
-    try:
-        with translate_errors():
-            if not quotes or not read_settings(SettingsFiles(None, None), dict(os.environ)).has_state:  # noqa: TID251
-                return
-            with open_state_store(None, None, makes=False, needs_home=False) as (_, store):
-                for quote, ask in quotes:
-                    if isinstance(ask, QuoteRequest):
-                        put_quote(store, quote, job_json(ask.job), acting_user(), ask.limits)
-    except (CommandError, InvalidInputError) as error:
-        console.note(f"quotes are stored in files alone: {error}", "warning")
+    with warn_if_unreadable("quotes are stored in files alone"), translate_errors():
+        if not quotes or not read_own_settings().has_state:
+            return
+        with open_state_if_any() as store:
+            for quote, ask in quotes:
+                if isinstance(ask, QuoteRequest):
+                    put_quote(store, quote, job_json(ask.job), acting_user(), ask.limits)
 
 
 def _write_page(results: Sequence[QuoteAnswer], file: Path, names: dict[str, str]) -> None:
-    from router.cli.console import write_output_file
     from router.quotes.quote import Quote, Refused
     from router.render.quote_page import quotes_page
 
@@ -296,7 +276,7 @@ def _write_page(results: Sequence[QuoteAnswer], file: Path, names: dict[str, str
     if not quotes:
         console.note(f"{file.name} is not written: there is no quote to draw")
         return
-    write_output_file(file, quotes_page([(names.get(q.job, ""), q) for q in quotes], refused).encode())
+    console.write_output_file(file, quotes_page([(names.get(q.job, ""), q) for q in quotes], refused).encode())
 
 
 def _show(results: Sequence[QuoteAnswer], names: dict[str, str], output: QuoteFormat | None) -> None:

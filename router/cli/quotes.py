@@ -12,19 +12,13 @@ import typer
 from router.cli import console
 from router.cli.console import ExitCode
 from router.cli.options import parse_now
-from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, find_own_quote, list_own_quotes, open_state_store
+from router.cli.output_options import OUTPUT, ListFormat, ListOutput, TableFormat, TableOutput, TextFormat, TextOutput
+from router.cli.site_options import DEFAULT_FILES, SettingsOptions, find_own_quote, list_own_quotes, open_state_store
 from router.render.record_table import RecordTable, TableColumn
 
 if TYPE_CHECKING:
     from router.config.plan_files import StoredQuote
     from router.quotes.outcomes import QuoteRecord
-
-
-class QuoteListFormat(StrEnum):
-    """Output format of the list of quotes."""
-
-    TABLE = "table"
-    JSON = "json"
 
 
 class StoredQuoteFormat(StrEnum):
@@ -37,7 +31,7 @@ class StoredQuoteFormat(StrEnum):
 
 def list_quotes(
     job: Annotated[str | None, typer.Option(metavar="NAME", help="Only quotes of this job.")] = None,
-    output: Annotated[QuoteListFormat, typer.Option("--output", "-o", help="Format.")] = QuoteListFormat.TABLE,
+    output: TableOutput = TableFormat.TABLE,
 ) -> None:
     """List the stored quotes, the oldest first, and whether they were accepted.
 
@@ -50,7 +44,7 @@ def list_quotes(
 
     check_home()
     quotes = list_own_quotes(job)
-    if output is QuoteListFormat.JSON:
+    if output is TableFormat.JSON:
         console.out(json.dumps(quotes_content(quotes), indent=2, sort_keys=True))
         return
     if not quotes:
@@ -79,7 +73,7 @@ def _quote_table() -> RecordTable[StoredQuote]:
 
 def show(
     name: Annotated[str, typer.Argument(metavar="QUOTE", help="Id of the quote, or its first digits.")],
-    output: Annotated[StoredQuoteFormat, typer.Option("--output", "-o", help="Format.")] = StoredQuoteFormat.TEXT,
+    output: Annotated[StoredQuoteFormat, OUTPUT] = StoredQuoteFormat.TEXT,
 ) -> None:
     """Print a stored quote again.
 
@@ -109,19 +103,10 @@ def show(
             console.out(accepted.note)
 
 
-class CalibrationFormat(StrEnum):
-    """Output format of the calibration."""
-
-    TABLE = "table"
-    JSON = "json"
-    CSV = "csv"
-
-
 def calibration(
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write a page with diagrams.")] = None,
-    deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
-    clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
-    output: Annotated[CalibrationFormat, typer.Option("--output", "-o", help="Format.")] = CalibrationFormat.TABLE,
+    settings_files: SettingsOptions = DEFAULT_FILES,
+    output: ListOutput = ListFormat.TABLE,
 ) -> int:
     """Compare accepted quotes with the costs and completion times of their jobs.
 
@@ -141,7 +126,7 @@ def calibration(
     from router.render.calibration_text import as_csv, calibration_page
 
     check_output_folders(html)
-    with open_state_store(deploy, clouds, makes=False) as (_, store):
+    with open_state_store(settings_files, makes=False) as (_, store):
         quotes = list_stored_quotes(quotes_folder(), store)[::-1]
         accepted = [(each.quote, each.acceptance) for each in quotes if each.acceptance is not None]
         pairs = [(quote, quote_ending(quote, how, store)) for quote, how in accepted]
@@ -150,9 +135,9 @@ def calibration(
         write_output_file(
             html, calibration_page({"accepted quotes": outcomes.rows}, {"accepted quotes": outcomes.rows}).encode()
         )
-    if output is CalibrationFormat.JSON:
+    if output is ListFormat.JSON:
         console.out(json.dumps(_content(outcomes, len(accepted)), indent=2, sort_keys=True))
-    elif output is CalibrationFormat.CSV:
+    elif output is ListFormat.CSV:
         console.out(as_csv(outcomes.rows).rstrip("\n"))
     else:
         console.out(_text(outcomes, len(accepted)))
@@ -184,16 +169,9 @@ def _content(outcomes: QuoteRecord, accepted: int) -> dict[str, object]:
     return {"schema_version": 1, "accepted": accepted, **asdict(outcomes)}
 
 
-class FitFormat(StrEnum):
-    """Output format of the fit."""
-
-    TEXT = "text"
-    JSON = "json"
-
-
 def fit(
     now: Annotated[str | None, typer.Option(metavar="TIME", help="Fit as of this moment.")] = None,
-    output: Annotated[FitFormat, typer.Option("--output", "-o", help="Format.")] = FitFormat.TEXT,
+    output: TextOutput = TextFormat.TEXT,
 ) -> int:
     """Fit the ranges of quotes to your price history.
 
@@ -228,7 +206,7 @@ def fit(
     file = hazard_fit_file()
     make_private_folder(file.parent)
     write_output_file(file, text.encode())
-    if output is FitFormat.JSON:
+    if output is TextFormat.JSON:
         console.out(text)
         return ExitCode.OK
     sizes = json.loads(text)["likely"]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from enum import StrEnum
 from importlib import import_module
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from router.cli.console import write
+from router.cli.output_options import OutOption
 from router.config.schemas import build_file_schema
 from router.jobs.schema import schema_text
 
@@ -36,7 +36,7 @@ def schema(
         SchemaKind,
         typer.Argument(show_choices=False, help=f"Kind of file: {', '.join(each.value for each in SchemaKind)}."),
     ],
-    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write to this file.")] = None,
+    out: OutOption = None,
 ) -> None:
     """Print the JSON Schema (draft 2020-12) of an input or output file, or the OpenAPI description of `serve`.
 

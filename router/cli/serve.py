@@ -15,7 +15,7 @@ from router.cli.approval_rules import require_administrator
 from router.cli.console import ExitCode
 from router.cli.options import wall_clock
 from router.cli.serve_socket import listen
-from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, acting_user, open_state_store
+from router.cli.site_options import DEFAULT_FILES, SettingsOptions, open_state_store, own_context
 
 
 def serve(
@@ -28,8 +28,7 @@ def serve(
     folder: Annotated[
         Path | None, typer.Option("--dir", metavar="FOLDER", help="With --demo: the home to make and leave there.")
     ] = None,
-    deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
-    clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
+    settings_files: SettingsOptions = DEFAULT_FILES,
 ) -> ExitCode:
     """Show plans, jobs, quotes, prices and costs in a browser, and answer programs over HTTP.
 
@@ -48,8 +47,6 @@ def serve(
     Exit codes: 0 told to end; 1 the address is in use, or the state cannot be used; 2 others would get in without
     signing in, or not over https; 130 told to end at once.
     """
-    from router.access.identity import local_operator
-    from router.app.queries.context import QueryContext
     from router.console.access import check_certificate, check_exposure, open_console
     from router.console.app import make_console
     from router.console.job_work import draw_jobs_in_child
@@ -60,11 +57,11 @@ def serve(
     from router.console.work import ProcessWorker, TaskRunner
 
     if demo or folder is not None:
-        _check_demo(host, demo=demo, others=open_access or deploy is not None or clouds is not None)
+        _check_demo(host, demo=demo, others=open_access or settings_files != DEFAULT_FILES)
         from router.cli.serve_demo import serve_demo
 
         return serve_demo(host, port, folder)
-    with open_state_store(deploy, clouds) as (opened, store), ExitStack() as stack:
+    with open_state_store(settings_files) as (opened, store), ExitStack() as stack:
         entry = opened.deploy.console
         check_exposure(entry, host, open_access=open_access)
         check_certificate(entry)
@@ -73,7 +70,7 @@ def serve(
             require_administrator(store, "serves a console with console.oidc")
         # Before a link is made and work is taken: who cannot listen leaves nothing behind.
         listener = stack.enter_context(listen(host, port))
-        context = QueryContext(opened, store, wall_clock, local_operator(acting_user()))
+        context = own_context(opened, store, wall_clock)
         opened_console = open_console(context, entry, dict(os.environ), open_access=open_access)  # noqa: TID251
 
         def announce(url: str) -> None:

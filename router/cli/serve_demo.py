@@ -13,7 +13,7 @@ from router.cli import console
 from router.cli.console import ExitCode
 from router.cli.options import wall_clock
 from router.cli.serve_socket import listen
-from router.cli.site_options import open_state_store
+from router.cli.site_options import SettingsOptions, open_state_store
 
 
 def serve_demo(host: str, port: int, folder: Path | None) -> ExitCode:
@@ -32,7 +32,7 @@ def serve_demo(host: str, port: int, folder: Path | None) -> ExitCode:
     _require_empty(folder)
     with listen(host, port) as listener, _new_home(folder) as home:
         write_demo_home(home)
-        with open_state_store(home / "deploy.yaml", None) as (opened, store):
+        with open_state_store(SettingsOptions(home / "deploy.yaml")) as (opened, store):
             user = Identity(DEMO_USER, (Grant(Role.ADMIN),))
             context = QueryContext(opened, store, lambda: DEMO_AT, user)
             site = ConsoleSite(context, lambda _: user, AnswerCache(), banner="Demo: made-up data")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal, InvalidOperation
 from enum import StrEnum
@@ -15,9 +15,10 @@ from pricing.problems import InvalidInputError
 from router.cli import console
 from router.cli.bills import report_corrections
 from router.cli.console import ExitCode
-from router.cli.ledger_options import parse_month
+from router.cli.ledger_options import AsOfOption, BasisOption, MonthOption, parse_period
 from router.cli.options import option_error, parse_as_of, parse_now
-from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, acting_user, open_state_store
+from router.cli.output_options import OUTPUT, OutOption
+from router.cli.site_options import DEFAULT_FILES, SettingsOptions, open_state_store, own_context
 from router.ledger.entry import CostBasis
 from router.showback.shared_costs import SharingMethod
 
@@ -45,25 +46,46 @@ _TO_FILES = frozenset({ShowbackFormat.XLSX, ShowbackFormat.PARQUET, ShowbackForm
 _EXAMPLES = {ShowbackFormat.FOCUS: "november.csv"}
 
 
-def showback(
-    month: Annotated[
-        str | None, typer.Option(metavar="2026-11", help="Month of the books; default: that of --now.")
-    ] = None,
+@dataclass(frozen=True, slots=True)
+class QueryOptions:
+    """Options of which costs a report counts, and by what it groups them."""
+
+    month: MonthOption = None
     by: Annotated[
         str,
         typer.Option(
             "--group-by", "--by", metavar="NAMES", help="Names such as team, project, cloud, label:NAME, with commas."
         ),
-    ] = "team",
-    basis: Annotated[
-        CostBasis, typer.Option(help="Cost as billed, or with commitments spread over use.")
-    ] = CostBasis.EFFECTIVE,
-    share_idle: Annotated[
-        SharingMethod, typer.Option(help="How to share costs without an owner.")
-    ] = SharingMethod.NONE,
+    ] = "team"
+    basis: BasisOption = CostBasis.EFFECTIVE
+    share_idle: Annotated[SharingMethod, typer.Option(help="How to share costs without an owner.")] = SharingMethod.NONE
     share: Annotated[
         list[str] | None, typer.Option(metavar="GROUP=PART", help="Fixed share of a group: research=0.6.")
-    ] = None,
+    ] = None
+
+    def read(self, now: datetime) -> ReportQuery:
+        """Return the query of a report at this moment. Raises InvalidInputError."""
+        from router.showback.report.query import ReportQuery
+
+        names, shares = tuple(name.strip() for name in self.by.split(",")), self.share or []
+        is_fixed = self.share_idle is SharingMethod.FIXED
+        if shares and not is_fixed:
+            raise InvalidInputError.single("goes with --share-idle fixed", field="--share")
+        if is_fixed and not shares:
+            what = "names no parts"
+            raise InvalidInputError.single(what, field="--share-idle fixed", remedy="add --share research=0.6 for each")
+        fixed = dict(_parse_share(text, len(names)) for text in shares) if is_fixed else None
+        if fixed is not None and (len(fixed) < len(shares) or sum(fixed.values()) > 1):
+            raise InvalidInputError.single("parts are of 1 together, each group once", field="--share")
+        month = parse_period(self.month, now)
+        try:
+            return ReportQuery(month=month, now=now, by=names, basis=self.basis, share=self.share_idle, fixed=fixed)
+        except ValueError as error:
+            raise option_error("--group-by", error) from None
+
+
+def showback(
+    query_options: QueryOptions,
     files: Annotated[
         list[Path] | None,
         typer.Option("--from-file", "--from", metavar="FILE", help="FOCUS file, instead of the ledger; repeatable."),
@@ -76,13 +98,10 @@ def showback(
         typer.Option(metavar="FILE", help="File with the billed accounts, for -o focus; see `schema showback`."),
     ] = None,
     focus_version: Annotated[str, typer.Option(help="FOCUS version for -o focus: 1.4 or 1.2.")] = "1.4",
-    deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
-    clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
-    now: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Leave out records after this time (ISO, with zone).")
-    ] = None,
-    output: Annotated[ShowbackFormat, typer.Option("--output", "-o", help="Format.")] = ShowbackFormat.TABLE,
-    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write to this file.")] = None,
+    settings_files: SettingsOptions = DEFAULT_FILES,
+    now: AsOfOption = None,
+    output: Annotated[ShowbackFormat, OUTPUT] = ShowbackFormat.TABLE,
+    out: OutOption = None,
 ) -> ExitCode:
     """Report the costs of a month: planned, metered and invoiced, by team, project and job.
 
@@ -104,7 +123,7 @@ def showback(
     from router.cli.console import check_output_folders
 
     moment = parse_now(now)
-    query = replace(_parse_query(month, moment, by, basis, share_idle, share or []), as_of=parse_as_of(now))
+    query = replace(query_options.read(moment), as_of=parse_as_of(now))
     if output in _TO_FILES and out is None:
         what = f"{output} is not for a terminal"
         raise InvalidInputError.single(
@@ -112,7 +131,7 @@ def showback(
         )
     check_output_folders(out)
     if output is ShowbackFormat.FOCUS and out is not None:
-        return _focus(query, out, bool(files), accounts, focus_version, deploy, clouds, now)
+        return _focus(query, out, bool(files), accounts, focus_version, settings_files, now)
     from router.showback.ledger_extract import without_collector
 
     with without_collector():
@@ -123,7 +142,7 @@ def showback(
                 raise InvalidInputError.single("goes with the ledger, not with --from-file", field="--archive")
             report = report_of_files(files, query)
         else:
-            report = _report_of_ledger(query, archive or [], deploy, clouds)
+            report = _report_of_ledger(query, archive or [], settings_files)
         for note in report.section("head").notes:
             console.note(note, "warning")
         _write(report, output, out, moment)
@@ -136,8 +155,7 @@ def _focus(
     from_files: bool,
     accounts: Path | None,
     version: str,
-    deploy: Path | None,
-    clouds: Path | None,
+    settings_files: SettingsOptions,
     now: str | None,
 ) -> ExitCode:
     """Write the charges of the month with `ledger export`."""
@@ -151,34 +169,7 @@ def _focus(
     except ValueError:
         what = f"{version!r} is not written"
         raise InvalidInputError.single(what, field="--focus-version", remedy="1.4 or 1.2") from None
-    return export(out, str(query.month), chosen, accounts, now, deploy, clouds)
-
-
-def _parse_query(
-    month: str | None,
-    now: datetime,
-    by: str,
-    basis: CostBasis,
-    share_idle: SharingMethod,
-    shares: list[str],
-) -> ReportQuery:
-    from router.ledger.month import Month
-    from router.showback.report.query import ReportQuery
-
-    names = tuple(name.strip() for name in by.split(","))
-    if shares and share_idle is not SharingMethod.FIXED:
-        raise InvalidInputError.single("goes with --share-idle fixed", field="--share")
-    if share_idle is SharingMethod.FIXED and not shares:
-        what = "names no parts"
-        raise InvalidInputError.single(what, field="--share-idle fixed", remedy="add --share research=0.6 for each")
-    fixed = dict(_parse_share(text, len(names)) for text in shares) if share_idle is SharingMethod.FIXED else None
-    if fixed is not None and (len(fixed) < len(shares) or sum(fixed.values()) > 1):
-        raise InvalidInputError.single("parts are of 1 together, each group once", field="--share")
-    period = Month.of(now) if month is None else parse_month("--month", month)
-    try:
-        return ReportQuery(month=period, now=now, by=names, basis=basis, share=share_idle, fixed=fixed)
-    except ValueError as error:
-        raise option_error("--group-by", error) from None
+    return export(out, str(query.month), chosen, accounts, now, settings_files)
 
 
 def _parse_share(text: str, names: int) -> tuple[tuple[str, ...], Decimal]:
@@ -195,20 +186,16 @@ def _parse_share(text: str, names: int) -> tuple[tuple[str, ...], Decimal]:
     return tuple(group.split("/")), amount
 
 
-def _report_of_ledger(
-    query: ReportQuery, archives: list[Path], deploy: Path | None, clouds: Path | None
-) -> ShowbackReport:
-    from router.access.identity import local_operator
-    from router.app.queries.context import QueryContext
+def _report_of_ledger(query: ReportQuery, archives: list[Path], settings_files: SettingsOptions) -> ShowbackReport:
     from router.app.queries.spend import month_report
     from router.app.showback import add_archive
     from router.prices.data_folders import extract_folder
 
-    with open_state_store(deploy, clouds, makes=False) as (opened, store), console.progress("reading the ledger"):
+    with open_state_store(settings_files, makes=False) as (opened, store), console.progress("reading the ledger"):
         for path in archives:
             add_archive(store, extract_folder(), path)
         report_corrections(store, query.month)
-        context = QueryContext(opened, store, lambda: query.now, local_operator(acting_user()))
+        context = own_context(opened, store, lambda: query.now)
         return month_report(context, query)
 
 

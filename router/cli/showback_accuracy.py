@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from router.cli import console
 from router.cli.console import ExitCode
-from router.cli.ledger_options import LedgerFormat
+from router.cli.ledger_options import ReportTimeOption
 from router.cli.options import parse_length_option, parse_now
-from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, open_state_store
+from router.cli.output_options import ListFormat, ListOutput
+from router.cli.site_options import DEFAULT_FILES, SettingsOptions, open_state_store
 from router.render.record_table import RecordTable, TableColumn
 
 if TYPE_CHECKING:
@@ -21,10 +21,9 @@ if TYPE_CHECKING:
 
 def accuracy(
     last: Annotated[str, typer.Option(metavar="DURATION", help="Jobs that ended within this time: 1d, 30d.")] = "1d",
-    deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
-    clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
-    now: Annotated[str | None, typer.Option(metavar="TIME", help="Time of the report (ISO, with zone).")] = None,
-    output: Annotated[LedgerFormat, typer.Option("--output", "-o", help="Format.")] = LedgerFormat.TABLE,
+    settings_files: SettingsOptions = DEFAULT_FILES,
+    now: ReportTimeOption = None,
+    output: ListOutput = ListFormat.TABLE,
 ) -> ExitCode:
     """Compare steps an hour, dollars a step and interruptions that plans predicted with those that were measured.
 
@@ -42,12 +41,12 @@ def accuracy(
 
     moment = parse_now(now)
     length = parse_length_option("--last", last, timedelta(hours=1))
-    with open_state_store(deploy, clouds, makes=False) as (_, store):
+    with open_state_store(settings_files, makes=False) as (_, store):
         found = plan_accuracy(store, moment - length, moment)
     left_out = _left_out(found)
     empty = f"no order that ended within {last} can be compared: {left_out}" if left_out else ""
     console.print_table(output, "accuracy", _ACCURACY, found.rows, empty or f"no order ended within {last}")
-    if left_out and (found.rows or output is not LedgerFormat.TABLE):
+    if left_out and (found.rows or output is not ListFormat.TABLE):
         console.note(f"not compared: {left_out}")
     return ExitCode.OK
 

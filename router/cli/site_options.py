@@ -7,38 +7,46 @@ import signal
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Final, TypeVar
+
+import typer
 
 from pricing.problems import InvalidInputError
 from router.cli import console
 from router.cli.console import CommandError, ExitCode
 from router.cli.options import chosen_clock, parse_duration_option, wall_clock
-from router.render.tables import format_usd
 
 if TYPE_CHECKING:
-    from pricing.book import PriceBook
-    from router.app.budgets import BudgetConstraints
-    from router.app.learned import RunReader
     from router.app.queries.context import QueryContext
     from router.app.settings import AppSettings
     from router.config.plan_files import StoredQuote
     from router.controller.context import ControllerContext, Reporter
-    from router.controller.plan_limits import BudgetSource
-    from router.jobs.experience import Experience, RunRecords
     from router.jobs.limits import Limits
     from router.jobs.spec import Job
-    from router.planning.document.inputs import LimitSource
     from router.planning.document.plan import Plan
-    from router.state.records import Shortage
     from router.state.store import StateStore
 
-DEPLOY_HELP = "The deploy file; see `schema deploy`."
-CLOUDS_HELP = "The clouds file; see `schema clouds`."
-WAIT_HELP = "How long to wait while another command provisions or releases machines."
+WaitOption = Annotated[
+    str,
+    typer.Option(metavar="DURATION", help="How long to wait while another command provisions or releases machines."),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsOptions:
+    """Options of every command with a state: the files to read, None is the default place."""
+
+    deploy: Annotated[Path | None, typer.Option(metavar="FILE", help="The deploy file; see `schema deploy`.")] = None
+    clouds: Annotated[Path | None, typer.Option(metavar="FILE", help="The clouds file; see `schema clouds`.")] = None
+
+
+R = TypeVar("R")
+DEFAULT_FILES: Final = SettingsOptions()
 
 
 def acting_user() -> str:
@@ -66,10 +74,16 @@ def job_message_printer(clock: Callable[[], datetime]) -> Callable[[str, str], N
     return lambda job, text: console.note(f"{clock():%H:%M:%S} {job}: {text}")
 
 
+def read_own_settings(settings_files: SettingsOptions = DEFAULT_FILES) -> AppSettings:
+    """Return the settings of these files and of the environment. InvalidInputError for what is wrong in them."""
+    from router.app.settings import SettingsFiles, read_settings
+
+    return read_settings(SettingsFiles(settings_files.deploy, settings_files.clouds), dict(os.environ))  # noqa: TID251
+
+
 @contextmanager
 def open_state_store(
-    deploy: Path | None,
-    clouds: Path | None,
+    settings_files: SettingsOptions = DEFAULT_FILES,
     *,
     makes: bool = True,
     new_state: bool = False,
@@ -81,12 +95,12 @@ def open_state_store(
     beside run directories is an error unless ``new_state`` is set. So is then a STEPFARE_HOME that does not exist,
     unless the command is about something else than the state and does not need it (``needs_home``).
     """
-    from router.app.settings import SettingsFiles, check_not_lost, open_state, read_settings
+    from router.app.settings import check_not_lost, open_state
     from router.prices.data_folders import check_home
     from router.state.store import StateStore
 
     with translate_errors(), ExitStack() as stack:
-        opened = read_settings(SettingsFiles(deploy, clouds), dict(os.environ))  # noqa: TID251
+        opened = read_own_settings(settings_files)
         if makes:
             note_new_home()
         if makes or opened.has_state:
@@ -100,6 +114,32 @@ def open_state_store(
         yield opened, stack.enter_context(StateStore.open(url, now=wall_clock()))
 
 
+@contextmanager
+def open_state_if_any() -> Iterator[StateStore]:
+    """Open the state for a command that is about something else; an empty one replaces a missing one."""
+    with open_state_store(makes=False, needs_home=False) as (_, store):
+        yield store
+
+
+@contextmanager
+def warn_if_unreadable(what: str) -> Iterator[None]:
+    """Report a state that cannot be read as ``what`` is therefore not known or done, and go on after the block."""
+    try:
+        yield
+    except (CommandError, InvalidInputError) as error:
+        console.note(f"{what}: {error}", "warning")
+
+
+def ask_state(read: Callable[[StateStore], R], otherwise: R, unknown: str) -> R:
+    """Return what is read from the state; if it cannot be read, report ``unknown`` and return ``otherwise``."""
+    try:
+        with open_state_if_any() as store:
+            return read(store)
+    except (CommandError, InvalidInputError) as error:
+        console.note(f"{unknown}: {error}", "warning")
+        return otherwise
+
+
 def note_new_home() -> None:
     """Say that the folder that STEPFARE_HOME names does not exist yet: it may be misspelt."""
     from router.prices.data_folders import data_folder, is_home_new
@@ -108,14 +148,20 @@ def note_new_home() -> None:
         console.note(f"{data_folder()}, which STEPFARE_HOME names, is new: what is stored begins there")
 
 
+def own_context(settings: AppSettings, store: StateStore, clock: Callable[[], datetime]) -> QueryContext:
+    """Return the context of queries for whoever runs the command."""
+    from router.access.identity import local_operator
+    from router.app.queries.context import QueryContext
+
+    return QueryContext(settings, store, clock, local_operator(acting_user()))
+
+
 @contextmanager
 def open_query_context(moment: datetime) -> Iterator[QueryContext]:
     """Open the state for queries of whoever runs the command; a missing state is not created.
 
     If the state cannot be read, an empty one replaces it; this is reported.
     """
-    from router.access.identity import local_operator
-    from router.app.queries.context import QueryContext
     from router.app.settings import AppSettings
     from router.deploy.deploy_settings import Deploy
     from router.prices.cloud_settings import Clouds, LoadedClouds
@@ -124,14 +170,14 @@ def open_query_context(moment: datetime) -> Iterator[QueryContext]:
 
     with ExitStack() as stack:
         try:
-            settings, store = stack.enter_context(open_state_store(None, None, makes=False, needs_home=False))
+            settings, store = stack.enter_context(open_state_store(makes=False, needs_home=False))
         except (CommandError, InvalidInputError) as error:
             console.note(f"what the state holds is not known: {error}", "warning")
             settings = AppSettings(Deploy(), LoadedClouds(Clouds(), {}), data_folder(), {})
             url = f"sqlite:///{stack.enter_context(TemporaryDirectory(prefix='stepfare-'))}/state.db"
             store = stack.enter_context(StateStore.open(url, now=wall_clock()))
         with translate_errors():
-            yield QueryContext(settings, store, lambda: moment, local_operator(acting_user()))
+            yield own_context(settings, store, lambda: moment)
 
 
 def list_own_quotes(job: str | None = None) -> tuple[StoredQuote, ...]:
@@ -162,10 +208,8 @@ def find_own_quote(name: str) -> StoredQuote:
 
 def _has_state() -> bool:
     """Return whether there is a state; where the settings cannot be read, opening it says so."""
-    from router.app.settings import SettingsFiles, read_settings
-
     try:
-        return read_settings(SettingsFiles(None, None), dict(os.environ)).has_state  # noqa: TID251
+        return read_own_settings().has_state
     except InvalidInputError:
         return True
 
@@ -179,13 +223,10 @@ def store_plan(plan: Plan, plan_text: str, jobs: Sequence[Job], limits: Limits |
     from router.planning.document.plan_json import plan_content
 
     digest: str = plan_content(plan)["digest"]
-    try:
-        with open_state_store(None, None) as (_, store):
-            store_plan_inputs(store, jobs, digest, limits, plan.as_of)
-            store.made_plans.put(digest, plan_text, plan.as_of, wall_clock(), acting_user(), plan.name)
-    except (CommandError, InvalidInputError) as error:
-        remedy = "give jobs and limits to `apply` with --jobs and --limits"
-        console.note(f"what was planned was not stored, {remedy}: {error}", "warning")
+    unstored = "what was planned was not stored, give jobs and limits to `apply` with --jobs and --limits"
+    with warn_if_unreadable(unstored), open_state_store() as (_, store):
+        store_plan_inputs(store, jobs, digest, limits, plan.as_of)
+        store.made_plans.put(digest, plan_text, plan.as_of, wall_clock(), acting_user(), plan.name)
 
 
 def load_previous_plan(since: str, name: str, now: datetime) -> Plan | None:
@@ -198,110 +239,13 @@ def load_previous_plan(since: str, name: str, now: datetime) -> Plan | None:
 
     if since != "last":
         return read_plan(Path(since))
-    with open_state_store(None, None, makes=False, needs_home=False) as (_, store):
+    with open_state_if_any() as store:
         return last_plan(store, name, now)
-
-
-def load_shortages_and_budgets(moment: datetime) -> tuple[tuple[Shortage, ...], BudgetConstraints]:
-    """Return the pools with recent shortages, and the budgets of the month with their spending.
-
-    A missing state is not created. If the state cannot be read, nothing is known; this is reported.
-    """
-    from router.app.budgets import BooksFolders, BudgetConstraints, budget_constraints
-    from router.prices.data_folders import bills_folder, extract_folder
-
-    try:
-        with open_state_store(None, None, makes=False, needs_home=False) as (_, store):
-            return store.shortages.in_force(moment), budget_constraints(
-                store, moment, BooksFolders(extract_folder(), bills_folder())
-            )
-    except (CommandError, InvalidInputError) as error:
-        console.note(f"what ran short lately, and what budgets are left, is not known: {error}", "warning")
-        return (), BudgetConstraints()
-
-
-def fill_recent_use(limits: Limits, moment: datetime) -> Limits:
-    """Return the limits with the recent use of teams from the state, where the file states shares.
-
-    If the state cannot be read, nothing is known; this is reported.
-    """
-    from router.app.budgets import recent_use
-
-    if limits.fair_share is None:
-        return limits
-    try:
-        with open_state_store(None, None, makes=False, needs_home=False) as (_, store):
-            return recent_use(store, limits, moment)
-    except (CommandError, InvalidInputError) as error:
-        console.note(f"what teams used lately is not known: {error}", "warning")
-        return limits
-
-
-def run_reader(learned: str | None, moment: datetime, *, present: bool) -> RunReader:
-    """Return how to read the earlier runs that ``--learned`` names: latest, none or a file.
-
-    Without the option they are those of the state, but only for a plan of the ``present``: one for another moment is
-    to be repeatable. If the state cannot be read, nothing is known; this is reported.
-    """
-    from router.app.learned import read_no_runs, runs_from_file
-
-    if learned == "none" or (learned is None and not present):
-        return read_no_runs
-    if learned not in (None, "latest"):
-        return lambda _: runs_from_file(Path(str(learned)).expanduser())
-
-    def read(book: PriceBook) -> RunRecords:
-        from router.app.settings import SettingsFiles, read_settings
-        from router.controller.history.run_records import read_runs
-
-        try:
-            with translate_errors():
-                has_state = read_settings(SettingsFiles(None, None), dict(os.environ)).has_state  # noqa: TID251
-            if not has_state:
-                return read_no_runs(book)
-            with open_state_store(None, None, makes=False, needs_home=False) as (_, store):
-                return read_runs(store, book, moment)
-        except (CommandError, InvalidInputError) as error:
-            console.note(f"what earlier runs measured is not known: {error}", "warning")
-            return read_no_runs(book)
-
-    return read
-
-
-def report_experience(experience: Experience | None) -> None:
-    """Print what a plan or quote learned of earlier runs."""
-    from router.app.learned import describe_experience
-
-    for words in describe_experience(experience):
-        console.note(words)
-
-
-def report_budget_sources(budgets: Sequence[BudgetSource], moment: datetime) -> None:
-    """Print the sources of a plan's budgets, where that is not the limits file alone."""
-    for each in budgets:
-        whose = "hard budget (`stepfare budget`)" if each.hard else "budget (limits file)"
-        spent = "by the ledger and bills" if each.counted else "by the limits file"
-        console.note(
-            f"team {each.team}: {format_usd(each.spent)} of the {whose} of {format_usd(each.usd)} for {moment:%Y-%m} "
-            "is "
-            f"spent, {spent}"
-        )
-
-
-def report_read_quotas(sources: Sequence[LimitSource], doubts: Sequence[str], moment: datetime) -> None:
-    """Print where limits were read, how old they are and what binds; then warnings about the readings."""
-    from router.app.read_quotas import describe_sources
-
-    for words in describe_sources(sources, moment):
-        console.note(words)
-    for doubt in doubts:
-        console.note(doubt, "warning")
 
 
 @contextmanager
 def open_controller_session(
-    deploy: Path | None,
-    clouds: Path | None,
+    settings_files: SettingsOptions,
     *,
     listen: bool,
     makes: bool = True,
@@ -318,7 +262,7 @@ def open_controller_session(
 
     clock = chosen_clock()
     tell = tell or job_message_printer(clock)
-    with open_state_store(deploy, clouds, makes=makes, new_state=new_state, needs_home=needs_home) as (opened, store):
+    with open_state_store(settings_files, makes=makes, new_state=new_state, needs_home=needs_home) as (opened, store):
         if not listen:
             yield (
                 opened,

@@ -10,16 +10,23 @@ import typer
 from router.cli import console
 from router.cli.console import CommandError, ExitCode
 from router.cli.options import chosen_clock, wall_clock
-from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, acting_user, open_state_store, translate_errors
+from router.cli.output_options import NewFileArgument
+from router.cli.site_options import (
+    DEFAULT_FILES,
+    SettingsOptions,
+    acting_user,
+    open_state_store,
+    read_own_settings,
+    translate_errors,
+)
 
 if TYPE_CHECKING:
     from router.app.settings import AppSettings
 
 
 def backup(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="New file to write, compressed.")],
-    deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
-    clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
+    file: NewFileArgument,
+    settings_files: SettingsOptions = DEFAULT_FILES,
 ) -> ExitCode:
     """Back up the whole state and the run directories to a file, while no command provisions or releases machines.
 
@@ -33,7 +40,7 @@ def backup(
     from router.controller.workspace.run_folder_backup import files_to_back_up
     from router.state.lock_owner import LockOwner
 
-    with open_state_store(deploy, clouds, makes=False) as (opened, store):
+    with open_state_store(settings_files, makes=False) as (opened, store):
         if not opened.has_state:
             raise CommandError("there is no state to write", remedy="see `state` of the deploy file")
         with store.lease(APPLY_LOCK, LockOwner.of_this_process(), wall_clock):
@@ -44,8 +51,7 @@ def backup(
 
 def restore(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="File that `state backup` wrote.")],
-    deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
-    clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
+    settings_files: SettingsOptions = DEFAULT_FILES,
 ) -> ExitCode:
     """Restore a missing state from a backup, all or nothing.
 
@@ -54,15 +60,13 @@ def restore(
     \b
     stepfare state restore /mnt/safe/state-2026-11-23.gz
     """
-    import os
 
-    from router.app.settings import SettingsFiles, read_settings
     from router.app.state_restoration import restore_state
     from router.files.missing_file import check_file
 
     check_file(file)
     with translate_errors():
-        opened: AppSettings = read_settings(SettingsFiles(deploy, clouds), dict(os.environ))  # noqa: TID251
+        opened: AppSettings = read_own_settings(settings_files)
         state_id, made = restore_state(opened, file, wall_clock(), chosen_clock()(), acting_user())
     console.note(f"state {state_id} is there again, and {len(made)} run directories that were missing")
     console.note("look for what was made after the backup: `stepfare sweep`")

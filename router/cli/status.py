@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,7 +12,8 @@ import typer
 from router.cli import console
 from router.cli.completion import complete_plans
 from router.cli.console import CommandError, ExitCode
-from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, acting_user, open_state_store
+from router.cli.output_options import OUTPUT
+from router.cli.site_options import DEFAULT_FILES, SettingsOptions, open_state_store, own_context
 
 if TYPE_CHECKING:
     from router.controller.report.report import StatusReport
@@ -40,9 +40,8 @@ def status(
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="Include earlier attempts of each job.")] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Refresh every second, until Ctrl-C.")] = False,
-    deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
-    clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
-    output: Annotated[StatusFormat, typer.Option("--output", "-o", help="Format.")] = StatusFormat.TABLE,
+    settings_files: SettingsOptions = DEFAULT_FILES,
+    output: Annotated[StatusFormat, OUTPUT] = StatusFormat.TABLE,
 ) -> ExitCode:
     """Show gangs, their machines and attempts, and their cost so far, without asking any cloud.
 
@@ -51,15 +50,13 @@ def status(
     stepfare status llama2-7b-sft-chat -o wide
     stepfare status -o json
     """
-    from router.access.identity import local_operator
-    from router.app.queries.context import QueryContext
     from router.app.queries.jobs import report_status
     from router.cli.options import chosen_clock
     from router.render import status_text
 
     clock = chosen_clock()
-    with open_state_store(deploy, clouds, makes=False) as (opened, store):
-        context = QueryContext(opened, store, clock, local_operator(acting_user()))
+    with open_state_store(settings_files, makes=False) as (opened, store):
+        context = own_context(opened, store, clock)
 
         def look() -> StatusReport:
             return report_status(context, names or (), everything=every)

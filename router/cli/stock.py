@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from enum import StrEnum
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -14,18 +11,11 @@ from providers.errors import ProviderError
 from providers.protocol import GangQuery, StockHint
 from router.cli import console
 from router.cli.console import ExitCode
+from router.cli.offer_options import CloudsFileOption
 from router.cli.options import parse_duration_option, parse_now
+from router.cli.output_options import TableFormat, TableOutput
 from router.render.record_table import RecordTable, TableColumn, field_columns
 from router.render.tables import wrap_text
-
-SCHEMA_VERSION = 1
-
-
-class StockFormat(StrEnum):
-    """Output format of the hints."""
-
-    TABLE = "table"
-    JSON = "json"
 
 
 def stock(
@@ -33,10 +23,10 @@ def stock(
     machines: Annotated[int, typer.Option("--machines", "-n", min=1, help="Machines wanted at the same time.")] = 1,
     market: Annotated[Market, typer.Option(help="Market to ask for.")] = Market.SPOT,
     region: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only this region; repeatable.")] = None,
-    clouds: Annotated[Path | None, typer.Option(metavar="FILE", help="The clouds file.")] = None,
+    clouds: CloudsFileOption = None,
     time_limit: Annotated[str, typer.Option(metavar="DURATION", help="Time limit.")] = "1m",
     now: Annotated[str | None, typer.Option(metavar="TIME", help="Date of the hints (ISO, with zone).")] = None,
-    output: Annotated[StockFormat, typer.Option("--output", "-o", help="Format.")] = StockFormat.TABLE,
+    output: TableOutput = TableFormat.TABLE,
 ) -> ExitCode:
     """Ask the clouds where a gang is likely to be available.
 
@@ -72,7 +62,7 @@ def stock(
     errors = [one for one in answers.values() if isinstance(one, ProviderError)]
     history.append(history_folder(), build_stock_points(hints, wanted, moment))
     AllowanceStore(allowances_folder()).add(moment, {}, hints)
-    console.out(_json(hints) if output is StockFormat.JSON else _text(hints, wanted))
+    console.out(_json(hints) if output is TableFormat.JSON else _text(hints, wanted))
     for error in errors:
         console.note(wrap_text(f"{error.cloud}: {error}"), "warning")
     return ExitCode.PARTIAL if errors else ExitCode.OK
@@ -99,4 +89,4 @@ def _text(hints: tuple[tuple[str, StockHint], ...], query: GangQuery) -> str:
 
 
 def _json(hints: tuple[tuple[str, StockHint], ...]) -> str:
-    return json.dumps({"schema_version": SCHEMA_VERSION, "hints": _HINTS.records(hints)}, indent=2) + "\n"
+    return console.as_document({"hints": _HINTS.records(hints)})

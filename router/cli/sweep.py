@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
-from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,10 +12,11 @@ from pricing.money import Usd
 from pricing.problems import InvalidInputError
 from router.cli import console
 from router.cli.console import ExitCode
+from router.cli.output_options import TableFormat, TableOutput
 from router.cli.site_options import (
-    CLOUDS_HELP,
-    DEPLOY_HELP,
-    WAIT_HELP,
+    DEFAULT_FILES,
+    SettingsOptions,
+    WaitOption,
     acting_user,
     lock_provisioning,
     open_controller_session,
@@ -28,15 +26,6 @@ from router.render.record_table import RecordTable, TableColumn
 if TYPE_CHECKING:
     from router.controller.context import ControllerContext
     from router.controller.sweep import Orphan, OrphanReport
-
-SCHEMA_VERSION = 1
-
-
-class SweepFormat(StrEnum):
-    """Output format of the findings."""
-
-    TABLE = "table"
-    JSON = "json"
 
 
 def sweep(
@@ -49,10 +38,9 @@ def sweep(
         str,
         typer.Option(metavar="ID", help="Also release resources of this state, which must be lost."),
     ] = "",
-    wait: Annotated[str, typer.Option(metavar="DURATION", help=WAIT_HELP)] = "5m",
-    deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
-    clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
-    output: Annotated[SweepFormat, typer.Option("--output", "-o", help="Format.")] = SweepFormat.TABLE,
+    wait: WaitOption = "5m",
+    settings_files: SettingsOptions = DEFAULT_FILES,
+    output: TableOutput = TableFormat.TABLE,
 ) -> ExitCode:
     """Find and delete orphaned resources.
 
@@ -73,13 +61,13 @@ def sweep(
     refuse_unknown_clouds(cloud or [])
     if state and not re.fullmatch(r"s[0-9a-f]{10}", state):
         raise InvalidInputError.single("is no id of a state", field="--state", remedy="write it as in `state.id`")
-    with open_controller_session(deploy, clouds, listen=yes, makes=yes, new_state=bool(state)) as (opened, site):
+    with open_controller_session(settings_files, listen=yes, makes=yes, new_state=bool(state)) as (opened, site):
         used = {attempt.cloud for attempt in site.store.attempts.find(skipped=[])}
         chosen = sorted(cloud or used | {name for name, entry in opened.clouds.clouds.clouds.items() if entry.enabled})
         regions = {name: opened.clouds.settings(name).regions for name in chosen}
         if not yes:
             result = _look(site, chosen, regions, state)
-            console.out(_json(result, {}) if output is SweepFormat.JSON else _text(result, {}, cleaned=False))
+            console.out(_json(result, {}) if output is TableFormat.JSON else _text(result, {}, cleaned=False))
             return ExitCode.PARTIAL if result.gaps else ExitCode.OK
         with lock_provisioning(site, wait):
             # The lock keeps machines that another command is provisioning from being taken for orphans.
@@ -95,7 +83,7 @@ def sweep(
                     released=len(results),
                     **({"adopted": state} if state else {}),
                 )
-        console.out(_json(result, results) if output is SweepFormat.JSON else _text(result, results, cleaned=True))
+        console.out(_json(result, results) if output is TableFormat.JSON else _text(result, results, cleaned=True))
         return ExitCode.PARTIAL if result.gaps or any(results.values()) else ExitCode.OK
 
 
@@ -148,9 +136,8 @@ def _orphan_table(results: dict[int, str], *, cleaned: bool) -> RecordTable[Orph
 
 def _json(result: OrphanReport, results: dict[int, str]) -> str:
     document = {
-        "schema_version": SCHEMA_VERSION,
         "orphans": _orphan_table(results, cleaned=True).records(result.orphans),
         "lost": [{"attempt": attempt, "rank": rank} for attempt, rank in result.lost],
         "gaps": list(result.gaps),
     }
-    return json.dumps(document, indent=2)
+    return console.as_document(document)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import unicodedata
 from datetime import timedelta
-from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -17,7 +14,8 @@ from router.cli import console
 from router.cli.approval_rules import require_administrator
 from router.cli.console import CommandError, ExitCode
 from router.cli.options import parse_length_option, wall_clock
-from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, acting_user, open_state_store
+from router.cli.output_options import TableFormat, TableOutput
+from router.cli.site_options import DEFAULT_FILES, SettingsOptions, acting_user, open_state_store
 from router.jobs.fields import suggest
 from router.render.record_table import RecordTable, TableColumn
 from router.render.tables import format_timestamp
@@ -27,24 +25,10 @@ if TYPE_CHECKING:
 
     from router.state.access_tokens import AccessToken
 
-SCHEMA_VERSION = 1
 # Names of the actions in the audit log.
 MAKE, REVOKE = "make token", "revoke token"
 _LONGEST_NAME = 100
 _LONGEST_LIFE = timedelta(days=366)
-
-DeployFile = Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)]
-CloudsFile = Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)]
-
-
-class TokenFormat(StrEnum):
-    """Output format of tokens."""
-
-    TABLE = "table"
-    JSON = "json"
-
-
-Output = Annotated[TokenFormat, typer.Option("--output", "-o", help="Format.")]
 
 
 def make(
@@ -62,9 +46,8 @@ def make(
     ] = None,
     expires: Annotated[str, typer.Option(metavar="DURATION", help="How long it works, 366d at most.")] = "90d",
     note: Annotated[str, typer.Option(metavar="TEXT", help="Remark for whoever lists tokens.")] = "",
-    deploy: DeployFile = None,
-    clouds: CloudsFile = None,
-    output: Output = TokenFormat.TABLE,
+    settings_files: SettingsOptions = DEFAULT_FILES,
+    output: TableOutput = TableFormat.TABLE,
 ) -> ExitCode:
     """Make a token and print it: the only time that it can be read. The state keeps its hash.
 
@@ -82,7 +65,7 @@ def make(
     new = NewToken(TokenKind.TOKEN, _check_text("NAME", name), grants, now + lasts, scopes, _check_text("--note", note))
     if not new.subject:
         raise InvalidInputError.single("is empty", field="NAME", remedy="write who uses the token")
-    with open_state_store(deploy, clouds) as (_, store):
+    with open_state_store(settings_files) as (_, store):
         require_administrator(store, "makes tokens")
         secret, record = draw_token(new, acting_user(), now)
         shown = _token_table(now).record(record)
@@ -90,8 +73,8 @@ def make(
         details = {key: shown[key] for key in ("id", "name", "grants", "scopes", "expires_at")}
         store.audit.add(acting_user(), MAKE, "", ZERO, now, **details)
         store.access_tokens.put(record)
-    if output is TokenFormat.JSON:
-        console.out(json.dumps({"schema_version": SCHEMA_VERSION, "token": {**shown, "secret": secret}}, indent=2))
+    if output is TableFormat.JSON:
+        console.out(console.as_document({"token": {**shown, "secret": secret}}))
     else:
         console.out(secret)
         console.note(
@@ -100,7 +83,7 @@ def make(
     return ExitCode.OK
 
 
-def list_tokens(deploy: DeployFile = None, clouds: CloudsFile = None, output: Output = TokenFormat.TABLE) -> ExitCode:
+def list_tokens(settings_files: SettingsOptions = DEFAULT_FILES, output: TableOutput = TableFormat.TABLE) -> ExitCode:
     """List tokens, expired and revoked ones too; never the tokens themselves.
 
     \b
@@ -108,7 +91,7 @@ def list_tokens(deploy: DeployFile = None, clouds: CloudsFile = None, output: Ou
     stepfare token list -o json
     """
     now = wall_clock()
-    with open_state_store(deploy, clouds, makes=False) as (_, store):
+    with open_state_store(settings_files, makes=False) as (_, store):
         found = store.access_tokens.tokens()
     console.print_table(output, "tokens", _token_table(now), found, "there are no tokens")
     return ExitCode.OK
@@ -116,9 +99,8 @@ def list_tokens(deploy: DeployFile = None, clouds: CloudsFile = None, output: Ou
 
 def revoke(
     token_id: Annotated[str, typer.Argument(metavar="ID", help="As in `token list`.")],
-    deploy: DeployFile = None,
-    clouds: CloudsFile = None,
-    output: Output = TokenFormat.TABLE,
+    settings_files: SettingsOptions = DEFAULT_FILES,
+    output: TableOutput = TableFormat.TABLE,
 ) -> ExitCode:
     """Revoke a token, and end the sessions that were signed in with it.
 
@@ -126,15 +108,15 @@ def revoke(
     stepfare token revoke token-0123456789ab
     """
     now = wall_clock()
-    with open_state_store(deploy, clouds, makes=False) as (_, store):
+    with open_state_store(settings_files, makes=False) as (_, store):
         found = next((record for record in store.access_tokens.tokens() if record.id == token_id), None)
         if found is None:
             raise CommandError(f"there is no token {token_id}", remedy="see `stepfare token list`")
         if found.revoked_at is None:
             found = store.access_tokens.revoke(found.id, now)
             store.audit.add(acting_user(), REVOKE, "", ZERO, now, id=found.id, name=found.subject)
-    if output is TokenFormat.JSON:
-        console.out(json.dumps({"schema_version": SCHEMA_VERSION, "token": _token_table(now).record(found)}, indent=2))
+    if output is TableFormat.JSON:
+        console.out(console.as_document({"token": _token_table(now).record(found)}))
     else:
         at = found.revoked_at or now
         console.out(f"{found.id} of {found.subject} is revoked since {format_timestamp(at)}")

@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import datetime, timedelta
-from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -15,8 +14,9 @@ from pricing.book import PriceBook
 from pricing.problems import InvalidInputError, Problem
 from pricing.units import format_count
 from router.cli.completion import complete_paths
-from router.cli.console import ExitCode, note, out, show_problems
+from router.cli.console import SCHEMA_VERSION, ExitCode, note, out, show_problems
 from router.cli.options import parse_now
+from router.cli.output_options import TableFormat, TableOutput
 from router.config.book_check import check_against_book, check_limits_against_book
 from router.config.clouds_file import load_clouds
 from router.config.deploy_file import load_deploy
@@ -25,15 +25,7 @@ from router.config.limits_file import load_limits, teams_without_jobs
 from router.jobs.literal_secrets import find_literal_secrets
 from router.prices.books import load_book
 
-SCHEMA_VERSION = 1
 _SHORT_NOTICE = timedelta(hours=1)
-
-
-class ValidateFormat(StrEnum):
-    """Output format of the result."""
-
-    TABLE = "table"
-    JSON = "json"
 
 
 def validate(
@@ -45,7 +37,7 @@ def validate(
         str, typer.Option(help="Book to look names up in: latest, sandbox, embedded, a file, or none.")
     ] = "latest",
     now: Annotated[str | None, typer.Option(metavar="TIME", help="Moment at which deadlines are checked.")] = None,
-    output: Annotated[ValidateFormat, typer.Option("--output", "-o", help="Format.")] = ValidateFormat.TABLE,
+    output: TableOutput = TableFormat.TABLE,
 ) -> ExitCode:
     """Check job files and the limits.yaml, clouds.yaml and deploy.yaml beside them, without planning anything.
 
@@ -67,13 +59,13 @@ def validate(
     prices = None if book == "none" else load_book(book)
     jobs, problems = _check(found, prices, moment)
     notes = (*_notes(jobs, moment), *_idle_teams(found, jobs, problems))
-    if output is ValidateFormat.JSON:
+    if output is TableFormat.JSON:
         out(_as_json(jobs, problems, notes))
     elif not problems:
         out("\n".join([*map(_as_line, notes), _summary(jobs, found, prices)]))
     if not problems:
         return ExitCode.OK
-    if output is ValidateFormat.TABLE:
+    if output is TableFormat.TABLE:
         show_problems(InvalidInputError(problems))
     else:
         note(f"{len(problems)} problem{'s' if len(problems) > 1 else ''}")

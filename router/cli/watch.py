@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,8 +12,8 @@ from router.cli.console import ExitCode
 from router.cli.log_lines import HELP, Log, LogStyle, open_service_log
 from router.cli.options import chosen_clock
 from router.cli.site_options import (
-    CLOUDS_HELP,
-    DEPLOY_HELP,
+    DEFAULT_FILES,
+    SettingsOptions,
     exit_on_second_interrupt,
     interrupt_on_sigterm,
     open_controller_session,
@@ -29,8 +28,7 @@ _HISTORY = "price history"  # stands in place of a job in messages
 
 
 def watch(
-    deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
-    clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
+    settings_files: SettingsOptions = DEFAULT_FILES,
     book: Annotated[
         str,
         typer.Option(
@@ -63,7 +61,7 @@ def watch(
     load_book(book)
     with (
         open_service_log(log, chosen_clock()) as service_log,
-        open_controller_session(deploy, clouds, listen=True, tell=service_log.tell) as (opened, site),
+        open_controller_session(settings_files, listen=True, tell=service_log.tell) as (opened, site),
         run_notifier(
             site,
             service_log.event,

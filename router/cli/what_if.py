@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from concurrent.futures.process import BrokenProcessPool
-from datetime import datetime, timedelta
-from enum import StrEnum
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,35 +12,70 @@ from pricing.problems import InvalidInputError, Problem
 from pricing.units import format_count
 from router.cli import console
 from router.cli.completion import complete_paths
-from router.cli.options import parse_duration_option, parse_length_option, parse_now
-from router.cli.planning_options import (
-    AdvisoryOption,
-    BookOption,
-    LearnedOption,
-    LimitsOption,
-    MaxAgeOption,
-    QuotasOption,
-)
+from router.cli.options import parse_now
+from router.cli.output_options import WideListFormat, WideListOutput
+from router.cli.planning_options import PlanningOptions, load_present_state, report_plan_inputs
+from router.planning.document.plan_terms import TIME_LIMIT
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from router.app.parallel import Engine
-    from router.app.plan import PlanOptions
-    from router.jobs.limits import Limits
     from router.planning.planner import PlanRequest
     from router.planning.what_if.what_if import Change, Variant
     from router.planning.what_if.what_if_comparison import WhatIf
     from router.planning.what_if.what_if_syntax import Sweep
 
 
-class WhatIfFormat(StrEnum):
-    """Output format of a comparison."""
+@dataclass(frozen=True, slots=True)
+class VariantOptions(PlanningOptions):
+    """Options of each of the plans that are compared."""
 
-    TABLE = "table"
-    WIDE = "wide"
-    JSON = "json"
-    CSV = "csv"
+    time_limit: Annotated[str, typer.Option(metavar="DURATION", help="Time limit of each plan.")] = TIME_LIMIT.text
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeOptions:
+    """Options of what is changed; each is named as its change."""
+
+    limit: Annotated[
+        list[str] | None,
+        typer.Option(metavar="CHANGE", help="NAME=AMOUNT, NAME+MORE or NAMExFACTOR of a limit; repeatable."),
+    ] = None
+    price: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="SCOPE*FACTOR", help="Prices of a cloud, cloud/region, cloud/region/type or market; repeatable."
+        ),
+    ] = None
+    drop_region: Annotated[
+        list[str] | None, typer.Option(metavar="CLOUD/REGION", help="Plan without this region; repeatable.")
+    ] = None
+    deadline: Annotated[
+        list[str] | None,
+        typer.Option(metavar="JOB+DURATION", help="Move a deadline (JOB-DURATION: earlier; all: all); repeatable."),
+    ] = None
+    budget: Annotated[
+        list[str] | None, typer.Option(metavar="TEAM=USD", help="Set the budget of a team; repeatable.")
+    ] = None
+    confidence: Annotated[
+        list[str] | None,
+        typer.Option(metavar="JOB=SHARE", help="How sure a deadline must hold (all: all jobs); repeatable."),
+    ] = None
+    interruptions: Annotated[
+        list[str] | None,
+        typer.Option(metavar="low|high", help="Interruptions of all spot pools at an end of their 80 % intervals."),
+    ] = None
+    drop_job: Annotated[list[str] | None, typer.Option(metavar="JOB", help="Plan without this job; repeatable.")] = None
+    carbon: Annotated[
+        list[str] | None, typer.Option(metavar="USD", help="Set the weight of a tonne of CO2e in the choice of places.")
+    ] = None
+
+    def written(self) -> Iterator[tuple[str, str]]:
+        """Yield each option and each of its values."""
+        for field in fields(self):
+            for text in getattr(self, field.name) or ():
+                yield f"--{field.name.replace('_', '-')}", text
 
 
 def what_if(
@@ -50,70 +83,25 @@ def what_if(
         list[str],
         typer.Argument(metavar="PATH...", autocompletion=complete_paths, help="Job files, folders or globs."),
     ],
-    limit: Annotated[
-        list[str] | None,
-        typer.Option(metavar="CHANGE", help="NAME=AMOUNT, NAME+MORE or NAMExFACTOR of a limit; repeatable."),
-    ] = None,
-    price: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="SCOPE*FACTOR", help="Prices of a cloud, cloud/region, cloud/region/type or market; repeatable."
-        ),
-    ] = None,
-    drop_region: Annotated[
-        list[str] | None, typer.Option(metavar="CLOUD/REGION", help="Plan without this region; repeatable.")
-    ] = None,
-    deadline: Annotated[
-        list[str] | None,
-        typer.Option(metavar="JOB+DURATION", help="Move a deadline (JOB-DURATION: earlier; all: all); repeatable."),
-    ] = None,
-    budget: Annotated[
-        list[str] | None, typer.Option(metavar="TEAM=USD", help="Set the budget of a team; repeatable.")
-    ] = None,
-    confidence: Annotated[
-        list[str] | None,
-        typer.Option(metavar="JOB=SHARE", help="How sure a deadline must hold (all: all jobs); repeatable."),
-    ] = None,
-    interruptions: Annotated[
-        list[str] | None,
-        typer.Option(metavar="low|high", help="Interruptions of all spot pools at an end of their 80 % intervals."),
-    ] = None,
-    drop_job: Annotated[
-        list[str] | None, typer.Option(metavar="JOB", help="Plan without this job; repeatable.")
-    ] = None,
-    carbon: Annotated[
-        list[str] | None, typer.Option(metavar="USD", help="Set the weight of a tonne of CO2e in the choice of places.")
-    ] = None,
+    change_options: ChangeOptions,
     sweep: Annotated[
         list[str] | None,
         typer.Option(metavar="'KIND NAME VALUES'", help="One plan for each value; two sweeps give their grid."),
     ] = None,
-    book: BookOption = "latest",
-    limits: LimitsOption = None,
-    quotas: QuotasOption = None,
-    learned: LearnedOption = None,
-    advisory: AdvisoryOption = False,
-    now: Annotated[str | None, typer.Option(metavar="TIME", help="Plan from this moment (ISO, with zone).")] = None,
-    horizon: Annotated[str, typer.Option(metavar="DURATION", help="Length of the orders; an outlook beyond.")] = "24h",
-    slot: Annotated[str, typer.Option(metavar="DURATION", help="Interval between possible starts of gangs.")] = "1h",
-    gap: Annotated[
-        float, typer.Option(metavar="SHARE", min=0, max=0.5, help="Stop when the plan is this near to the bound.")
-    ] = 0.005,
-    time_limit: Annotated[str, typer.Option(metavar="DURATION", help="Time limit of each plan.")] = "3m",
-    max_age: MaxAgeOption = None,
-    solver: Annotated[str, typer.Option(metavar="NAME", help="Any installed PuLP solver.")] = "highs",
+    *,
+    planning: VariantOptions,
     engine: Annotated[
         str, typer.Option(metavar="processes|ray://HOST:PORT", help="Where plans are made: here, or on a Ray cluster.")
     ] = "processes",
     workers: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Plans made at the same time. Default: all cores.")
     ] = None,
-    output: Annotated[WhatIfFormat, typer.Option("--output", "-o", help="Format.")] = WhatIfFormat.TABLE,
+    output: WideListOutput = WideListFormat.TABLE,
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the output to this file instead.")] = None,
     plot: Annotated[
         Path | None, typer.Option(metavar="FILE.svg", help="Draw the cost against the first sweep's values.")
     ] = None,
-) -> int:
+) -> console.ExitCode:
     """Compare plans under other limits, prices, regions, deadlines or budgets with the plan as things are.
 
     \b
@@ -131,44 +119,17 @@ def what_if(
     Nothing is stored, and no variant can be applied. The exit code is 3 if a plan leaves a job out.
     """
     from router.app.parallel import parse_engine
-    from router.app.plan import PlanOptions
-    from router.cli.site_options import run_reader
     from router.planning.what_if.what_if_syntax import vary
 
     console.check_output_folders(out, plot)
-    written = {
-        "--limit": limit,
-        "--price": price,
-        "--drop-region": drop_region,
-        "--deadline": deadline,
-        "--budget": budget,
-        "--confidence": confidence,
-        "--interruptions": interruptions,
-        "--drop-job": drop_job,
-        "--carbon": carbon,
-    }
-    changes, sweeps = _read_changes(written, sweep or ())
+    changes, sweeps = _read_changes(change_options, sweep or ())
     variants = vary(changes, sweeps)
     if plot is not None and not sweeps:
         raise InvalidInputError.single(
             "draws along a sweep, and there is none", field="--plot", remedy="--sweep 'deadline all +0h,+6h'"
         )
     where = parse_engine(engine, workers)
-    moment = parse_now(now)
-    options = PlanOptions(
-        horizon=parse_length_option("--horizon", horizon, timedelta(hours=1)),
-        slot=parse_length_option("--slot", slot, timedelta(minutes=5)),
-        gap=gap,
-        time_limit=parse_length_option("--time-limit", time_limit, timedelta(seconds=1)),
-        solver=solver,
-        advisory=advisory,
-        max_age=parse_duration_option("--max-age", max_age),
-        quotas=quotas,
-        runs=run_reader(learned, moment, present=now is None),
-    )
-    if options.slot > options.horizon or options.horizon > timedelta(days=14):
-        raise InvalidInputError.single("is from one slot up to 14 days", field="--horizon")
-    request = _read_request(paths, book, limits, moment, options, given_moment=now is not None)
+    request = _read_request(paths, planning)
     _check_changes(request, changes, sweeps)
     found = _plan_variants(request, variants, where)
     if plot is not None:
@@ -177,19 +138,17 @@ def what_if(
         console.write_output_file(plot, cost_plot(found, sweeps).encode())
     console.write(_text_of(found, [each.name for each in sweeps], output, out), out)
     left_out = any(result.plan.unplaced for result in found.results)
-    return int(console.ExitCode.UNPLACED if left_out else console.ExitCode.OK)
+    return console.ExitCode.UNPLACED if left_out else console.ExitCode.OK
 
 
-def _read_changes(
-    written: dict[str, list[str] | None], sweeps: Sequence[str]
-) -> tuple[tuple[Change, ...], tuple[Sweep, ...]]:
+def _read_changes(options: ChangeOptions, sweeps: Sequence[str]) -> tuple[tuple[Change, ...], tuple[Sweep, ...]]:
     """Return the changes and sweeps of all options; InvalidInputError with all that cannot be read."""
     from router.planning.what_if.what_if_syntax import parse_change, parse_sweep
 
     changes: list[Change] = []
     found: list[Sweep] = []
     problems: list[Problem] = []
-    for option, text in [(option, text) for option, texts in written.items() for text in texts or ()]:
+    for option, text in options.written():
         try:
             changes.append(parse_change(option, text))
         except InvalidInputError as error:
@@ -204,42 +163,17 @@ def _read_changes(
     return tuple(changes), tuple(found)
 
 
-def _read_request(
-    paths: Sequence[str],
-    book: str,
-    limits: Path | None,
-    moment: datetime,
-    options: PlanOptions,
-    *,
-    given_moment: bool,
-) -> PlanRequest:
+def _read_request(paths: Sequence[str], planning: PlanningOptions) -> PlanRequest:
     """Return the request that ``stepfare plan`` would plan, and say on stderr what is left out of it."""
-    from router.app.budgets import BudgetConstraints
     from router.app.plan import plan_request
-    from router.cli.site_options import (
-        fill_recent_use,
-        load_shortages_and_budgets,
-        report_budget_sources,
-        report_experience,
-        report_read_quotas,
-    )
 
-    # With --now the plan is for another moment: present shortages and this month's spending do not apply to it.
-    shortages, budgets = ((), BudgetConstraints()) if given_moment else load_shortages_and_budgets(moment)
-
-    def add_state(limits: Limits) -> Limits:
-        """Add budgets, spending and recent use; those of now do not apply to another moment."""
-        known = budgets.limits(limits)
-        return fill_recent_use(known, moment) if not given_moment else known
-
-    prepared = plan_request(paths, book, limits, moment, options, shortages, add_state)
-    if shortages:
-        console.note(f"left out: {format_count(len(shortages), 'pool')} that ran short lately")
-    report_budget_sources(() if given_moment else prepared.budgets, moment)
-    report_read_quotas(prepared.request.limit_sources, prepared.doubts, moment)
-    report_experience(prepared.request.experience)
-    for each in prepared.idle:
-        console.warn(each)
+    moment = parse_now(planning.now)
+    options = planning.read(moment)
+    state = load_present_state(moment, is_present=planning.is_present)
+    prepared = plan_request(paths, planning.book, planning.limits, moment, options, state.shortages, state.add_to)
+    if state.shortages:
+        console.note(f"left out: {format_count(len(state.shortages), 'pool')} that ran short lately")
+    report_plan_inputs(prepared, state)
     if prepared.offers_too_old:
         console.note(f"left out: {format_count(prepared.offers_too_old, 'offer')} too old for --max-age, or undated")
     for name in prepared.finished:
@@ -263,25 +197,18 @@ def _plan_variants(request: PlanRequest, variants: Sequence[Variant], engine: En
     from router.app.what_if import run_what_if
 
     try:
-        with console.bars() as bars:
-            return run_what_if(
-                request,
-                variants,
-                engine=engine,
-                advance=lambda done, total: bars.advance("plans made", done, total, ""),
-            )
-    except BrokenProcessPool:
-        raise console.CommandError("a process was killed, perhaps for memory", remedy="fewer --workers") from None
+        with console.parallel_bar("plans made", "--workers") as advance:
+            return run_what_if(request, variants, engine=engine, advance=advance)
     except EngineError as error:
         raise console.CommandError(str(error), remedy=error.remedy) from None
 
 
-def _text_of(comparison: WhatIf, sweeps: Sequence[str], output: WhatIfFormat, out: Path | None) -> str:
+def _text_of(comparison: WhatIf, sweeps: Sequence[str], output: WideListFormat, out: Path | None) -> str:
     from router.render import what_if_text
 
-    if output is WhatIfFormat.JSON:
+    if output is WideListFormat.JSON:
         return what_if_text.as_json(comparison, sweeps)
-    if output is WhatIfFormat.CSV:
+    if output is WideListFormat.CSV:
         return what_if_text.as_csv(comparison, sweeps)
-    form = what_if_text.wide if output is WhatIfFormat.WIDE else what_if_text.table
+    form = what_if_text.wide if output is WideListFormat.WIDE else what_if_text.table
     return form(comparison, sweeps, console.screen(file=out))

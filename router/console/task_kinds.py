@@ -10,7 +10,7 @@ from typing import Any
 from pricing.money import Usd
 from router.access.identity import Grant, Identity, Role
 from router.app.queries.context import QueryContext
-from router.app.queries.plan_making import PlanQuestion, check_plan_question, make_asked_plan
+from router.app.queries.plan_making import PlanAsked, check_plan_question, make_asked_plan
 from router.app.queries.quote_acceptance import (
     AcceptanceInputs,
     QuoteAcceptedError,
@@ -52,10 +52,14 @@ QUOTE = "quote"
 QUOTE_ACCEPTANCE = "quote_acceptance"
 
 
-def submit_plan(context: QueryContext, question: PlanQuestion) -> TaskRow:
+def submit_plan(context: QueryContext, question: PlanAsked) -> TaskRow:
     """Queue a plan to make, and return its task. InvalidInputError with everything wrong in the documents."""
     team = check_plan_question(context, question)
-    request = {"question": question.content(), "now": context.clock().isoformat(), "made_by": context.identity.name}
+    request = {
+        "question": question.model_dump(),
+        "now": context.clock().isoformat(),
+        "made_by": context.identity.name,
+    }
     return submit_task(context, PLAN, team, request)
 
 
@@ -98,7 +102,7 @@ def run_plan(request: dict[str, Any], progress: Callable[[str], None]) -> WorkRe
     """Make the plan that was asked for, and return what it came to; it is stored with the end of the task."""
     now = datetime.fromisoformat(request["now"])
     with open_worker_store(now) as store:
-        question = PlanQuestion.read(request["question"])
+        question = PlanAsked.model_validate(request["question"])
         result, writes = make_asked_plan(store, question, now, request["made_by"], progress)
     return WorkResult(Outcome.DONE, result, writes=writes)
 

@@ -25,6 +25,7 @@ from router.planning.document.costing import lines_of, moves_of
 from router.planning.document.fair_share import team_standings
 from router.planning.document.inputs import LimitSource, plan_inputs
 from router.planning.document.plan import VALID_FOR, Line, Plan, PlanCarbon, PlanStatus
+from router.planning.document.plan_terms import PlanTerms
 from router.planning.document.plan_usage import PlanUsage
 from router.planning.document.usage_totals import egress_used, limits_used, month_of, orders_cost, teams_used
 from router.planning.explain.shadow_prices import shadow_prices
@@ -77,11 +78,10 @@ _IN_TIME = 2 / 3  # share of the effort for jobs in time where some job may be l
 
 
 @dataclass(frozen=True, slots=True)
-class PlanRequest:
+class PlanRequest(PlanTerms):
     """Everything that a plan depends on.
 
-    ``now`` is aware and ``gap`` relative. ``time_limit`` is the longest it may take, from which the searches have
-    their counts of nodes; ``resolve_limits`` is the number of shadow prices to re-solve; ``confidence_rounds`` is how
+    ``now`` is aware. ``resolve_limits`` is the number of shadow prices to re-solve; ``confidence_rounds`` is how
     often to re-solve when a job split over offers falls short of its confidence (0: such jobs stay as they are). Up
     to ``few_jobs`` jobs are placed by one program, up to ``compact_jobs`` where it is small, more by columns. With
     ``previous``, a job that has not started keeps its place and start of that plan unless moving saves
@@ -96,12 +96,6 @@ class PlanRequest:
     book: PriceBook
     limits: Limits
     now: datetime
-    horizon: timedelta = timedelta(hours=24)
-    slot: timedelta = timedelta(hours=1)
-    gap: float = 0.005
-    time_limit: timedelta = timedelta(minutes=3)
-    solver: str = "highs"
-    advisory: bool = False
     resolve_limits: int = 5
     confidence_rounds: int = 2
     compact_jobs: int = 30

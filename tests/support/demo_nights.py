@@ -33,7 +33,8 @@ from router.jobs.speed import Speed, gang_speed
 from router.ledger.month import Month
 from router.planning.document.plan import Line, Plan
 from router.planning.document.plan_json import plan_content, plan_to_json
-from router.planning.document.plan_names import NIGHT, QUOTE, TRIAL
+from router.planning.document.plan_names import NIGHT, QUOTE
+from router.planning.document.plan_terms import TRIAL
 from router.state.records import Attempt, NodeRecord, NoticeRecord
 from tests.support.made_up_bill import Account, Row, write_bill
 from tests.support.metered_stage import HOUR, MINUTE, Life, Place, Stage, planned

@@ -6,15 +6,18 @@ and secrets are refused, since they would be read here.
 
 from __future__ import annotations
 
+import json
 import re
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import BaseModel, ConfigDict, Field
 
 from pricing.problems import InvalidInputError, Problem
 from pricing.units import format_count
@@ -32,52 +35,59 @@ from router.jobs.limits import Limits
 from router.jobs.quantities import parse_duration
 from router.jobs.spec import Job
 from router.planning.document.plan_json import plan_content, plan_to_json
-from router.planning.document.plan_names import TRIAL, parse_plan_name
+from router.planning.document.plan_names import parse_plan_name
+from router.planning.document.plan_terms import BOOK, GAP, HORIZON, MAX_GAP, MAX_HORIZON, SLOT, TIME_LIMIT, TRIAL
 from router.planning.planner import make_plan
 from router.prices.data_folders import bills_folder, extract_folder
 from router.state.made_plans import MadePlanEntry
 from router.state.store import StateStore
 from router.state.tasks import TaskWrites
 
-MAX_HORIZON = timedelta(days=14)
+MAX_DOCUMENT = 900_000
 MAX_TIME_LIMIT = timedelta(minutes=10)
-BOOKS = ("latest", "embedded", "sandbox")
-READINGS = ("latest", "none")
+Reading = Literal["latest", "none"]
+Document = dict[str, Any]
+_LENGTH_CHARACTERS = 20
 _JOBS, _LIMITS = "jobs.yaml", "limits.yaml"
 _REMOTE = re.compile(r"(?:https|ssh|git)://[^/]|[\w.-]+@[\w.-]+:(?!//)", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class PlanQuestion:
-    """Jobs and limits as YAML or JSON text, and the options of a plan as on the command line.
+class PlanAsked(BaseModel):
+    """A plan to make. Documents are text, or the same as JSON; they may name no file and no secret."""
 
-    ``quotas`` None is what the limits say; ``keeps_last`` keeps to the last plan of the name (``--since last``).
-    """
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
-    jobs: str
-    limits: str = ""
-    book: str = "latest"
-    horizon: str = "24h"
-    slot: str = "1h"
-    gap: float = 0.005
-    time_limit: str = "3m"
-    max_age: str | None = None
-    quotas: str | None = None
+    jobs: Annotated[str, Field(max_length=MAX_DOCUMENT)] | list[Document] = Field(
+        description="Job documents as YAML, with a line --- between them, or a list of jobs."
+    )
+    limits: Annotated[str, Field(max_length=MAX_DOCUMENT)] | Document | None = None
+    book: Literal["latest", "embedded", "sandbox"] = BOOK
+    horizon: str = Field(default=HORIZON.text, max_length=_LENGTH_CHARACTERS)
+    slot: str = Field(default=SLOT.text, max_length=_LENGTH_CHARACTERS)
+    gap: float = Field(default=GAP, ge=0, le=MAX_GAP)
+    time_limit: str = Field(default=TIME_LIMIT.text, max_length=_LENGTH_CHARACTERS)
+    max_age: str | None = Field(
+        default=None, max_length=_LENGTH_CHARACTERS, description="Leave out prices older than this."
+    )
+    quotas: Reading | None = Field(default=None, description="The reading of quotas to take.")
     advisory: bool = False
-    name: str = TRIAL
-    keeps_last: bool = False
+    name: str = Field(default=TRIAL, max_length=63, description="Plans of one name follow each other.")
+    keep_last: bool = Field(default=False, description="Keep to the last plan of the name, as `--since last` does.")
 
-    @classmethod
-    def read(cls, content: Mapping[str, Any]) -> PlanQuestion:
-        """Return the question of :meth:`content`."""
-        return cls(**content)
+    def jobs_text(self) -> str:
+        """Return the jobs as YAML."""
+        return self.jobs if isinstance(self.jobs, str) else "".join(f"---\n{_text(job)}\n" for job in self.jobs)
 
-    def content(self) -> dict[str, Any]:
-        """Return the question as JSON data."""
-        return asdict(self)
+    def limits_text(self) -> str:
+        """Return the limits as YAML, "" without any."""
+        return self.limits if isinstance(self.limits, str) else "" if self.limits is None else _text(self.limits)
 
 
-def check_plan_question(context: QueryContext, question: PlanQuestion) -> str | None:
+def _text(document: Document) -> str:
+    return json.dumps(document, ensure_ascii=False)
+
+
+def check_plan_question(context: QueryContext, question: PlanAsked) -> str | None:
     """Return the one team of the jobs, None where they are several teams'. InvalidInputError with every problem.
 
     Who asks needs the permission to make plans for all teams: its plan may become that of the night for everybody.
@@ -106,7 +116,7 @@ def check_plan_question(context: QueryContext, question: PlanQuestion) -> str | 
 
 
 def make_asked_plan(
-    store: StateStore, question: PlanQuestion, now: datetime, made_by: str, progress: Callable[[str], None]
+    store: StateStore, question: PlanAsked, now: datetime, made_by: str, progress: Callable[[str], None]
 ) -> tuple[dict[str, Any], TaskWrites]:
     """Make the plan of a question that was checked; return what it came to, and the plan to store. InvalidInputError.
 
@@ -124,7 +134,7 @@ def make_asked_plan(
         shortages = store.shortages.in_force(now)
         prepared = plan_request([str(jobs_file)], question.book, limits_file, now, options, shortages, add_state)
     request = prepared.request
-    if question.keeps_last:
+    if question.keep_last:
         request = replace(request, previous=last_plan(store, question.name, now))
     progress(f"planning {format_count(len(request.jobs), 'job')} over {len(request.book.offers):,} offers")
     plan = replace(make_plan(request, began=time.monotonic(), progress=progress), name=question.name)
@@ -143,11 +153,11 @@ def make_asked_plan(
     return result, TaskWrites((MadePlanEntry.of(digest, text, now, now, made_by, plan.name),))
 
 
-def _options_of(question: PlanQuestion) -> PlanOptions:
+def _options_of(question: PlanAsked) -> PlanOptions:
     """Return the options. InvalidInputError for what the command would refuse as well."""
-    horizon = _duration("horizon", question.horizon, timedelta(hours=1), MAX_HORIZON)
-    slot = _duration("slot", question.slot, timedelta(minutes=5), horizon)
-    limit = _duration("time_limit", question.time_limit, timedelta(seconds=1), MAX_TIME_LIMIT)
+    horizon = _duration("horizon", question.horizon, HORIZON.least, MAX_HORIZON)
+    slot = _duration("slot", question.slot, SLOT.least, horizon)
+    limit = _duration("time_limit", question.time_limit, TIME_LIMIT.least, MAX_TIME_LIMIT)
     max_age = None
     if question.max_age is not None:
         max_age = _duration("max_age", question.max_age, timedelta(days=1), timedelta(days=3650))
@@ -155,10 +165,6 @@ def _options_of(question: PlanQuestion) -> PlanOptions:
         parse_plan_name(question.name)
     except RefusedError as error:
         raise InvalidInputError.single(error.what, field="name", remedy=error.remedy) from None
-    if question.book not in BOOKS:
-        raise InvalidInputError.single("is no book", field="book", remedy=f"write one of {', '.join(BOOKS)}")
-    if question.quotas not in (None, *READINGS):
-        raise InvalidInputError.single("is no reading", field="quotas", remedy="write latest or none")
     return PlanOptions(
         horizon=horizon,
         slot=slot,
@@ -172,7 +178,7 @@ def _options_of(question: PlanQuestion) -> PlanOptions:
 
 def _duration(field: str, text: str, least: timedelta, longest: timedelta) -> timedelta:
     try:
-        duration = parse_duration(text) if len(text) <= 20 else None
+        duration = parse_duration(text) if len(text) <= _LENGTH_CHARACTERS else None
     except (ValueError, OverflowError):
         duration = None
     if duration is None or not least <= duration <= longest:
@@ -189,18 +195,18 @@ def _words(length: timedelta) -> str:
 
 
 @contextmanager
-def _written(question: PlanQuestion) -> Iterator[tuple[Path, Path | None]]:
+def _written(question: PlanAsked) -> Iterator[tuple[Path, Path | None]]:
     """Write the documents into a private folder while the block runs; messages do not name it."""
     with tempfile.TemporaryDirectory(prefix="stepfare-plan-") as name:
         folder = Path(name)
         jobs, limits = folder / _JOBS, folder / _LIMITS
         try:
-            jobs.write_text(question.jobs, encoding="utf-8", newline="")
-            limits.write_text(question.limits, encoding="utf-8", newline="")
+            jobs.write_text(question.jobs_text(), encoding="utf-8", newline="")
+            limits.write_text(question.limits_text(), encoding="utf-8", newline="")
         except UnicodeEncodeError:
             raise InvalidInputError.single("a document has characters that are no text", remedy="send UTF-8") from None
         try:
-            yield jobs, limits if question.limits.strip() else None
+            yield jobs, limits if question.limits_text().strip() else None
         except InvalidInputError as error:
             raise InvalidInputError([_without_folder(problem, f"{name}/") for problem in error.problems]) from None
 
@@ -232,12 +238,12 @@ def job_references(loaded: LoadedJobs) -> Iterator[Problem]:
 def limit_references(loaded: LoadedLimits) -> Iterator[Problem]:
     """Yield a problem where the limits name a file of this server."""
     name = loaded.limits.quotas
-    if name is not None and name not in READINGS and loaded.document is not None:
+    if name is not None and name not in get_args(Reading) and loaded.document is not None:
         where = loaded.document.where(("quotas",))
         yield Problem(where, "quotas", "names a file of this server", "write latest or none")
 
 
-def _notes(prepared: PreparedPlan, question: PlanQuestion) -> Iterator[str]:
+def _notes(prepared: PreparedPlan, question: PlanAsked) -> Iterator[str]:
     if prepared.offers_too_old:
         count = format_count(prepared.offers_too_old, "offer")
         yield f"left out: {count} older than {question.max_age} or undated"

@@ -14,7 +14,8 @@ from router.controller.history.events import EventLevel, GangEvent
 from router.controller.report.notify import NEWS_WINDOW
 from router.deploy.notify_settings import EventKind
 from router.planning.document.plan import Plan
-from router.planning.document.plan_names import QUOTE, TRIAL
+from router.planning.document.plan_names import QUOTE
+from router.planning.document.plan_terms import TRIAL
 from router.state.made_plans import ListedPlan
 from router.state.store import StateStore
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Path, Query, Request
 from fastapi.responses import Response
@@ -14,7 +13,7 @@ from pricing.problems import InvalidInputError
 from router.access.identity import Permission
 from router.app.queries.approvals import LONGEST_NOTE, ApprovalRefusedError, change_approval, find_plan_approvals
 from router.app.queries.context import QueryContext
-from router.app.queries.plan_making import PlanQuestion
+from router.app.queries.plan_making import PlanAsked
 from router.app.queries.plans import compare_plans, find_digest, find_plan, page_of_plans, previous_plan, whole_plan
 from router.console.answers import JSON, CachedAnswer
 from router.console.api.tasks import TaskAnswer, accepted_task
@@ -23,10 +22,8 @@ from router.console.site import ConsoleSite
 from router.console.task_kinds import submit_plan
 from router.planning.document.plan import Plan
 from router.planning.document.plan_json import plan_to_json
-from router.planning.document.plan_names import TRIAL
 from router.render.plan_diff_text import diff_json
 
-MAX_DOCUMENT = 900_000
 MAX_LISTED = 200
 _NO_SUCH, _MAKE = "no such plan is stored", "POST /api/v1/plans makes one"
 Document = dict[str, Any]
@@ -41,34 +38,6 @@ class RecordAnswer(BaseModel):
     """An answer that :meth:`model_validate` makes of a record: each field is its attribute of that name."""
 
     model_config = ConfigDict(from_attributes=True)
-
-
-class PlanAsked(BaseModel):
-    """A plan to make. Documents are text, or the same as JSON; they may name no file and no secret."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    jobs: Annotated[str, Field(max_length=MAX_DOCUMENT)] | list[Document] = Field(
-        description="Job documents as YAML, with a line --- between them, or a list of jobs."
-    )
-    limits: Annotated[str, Field(max_length=MAX_DOCUMENT)] | Document | None = None
-    book: Literal["latest", "embedded", "sandbox"] = "latest"
-    horizon: str = Field(default="24h", max_length=20)
-    slot: str = Field(default="1h", max_length=20)
-    gap: float = Field(default=0.005, ge=0, le=0.5)
-    time_limit: str = Field(default="3m", max_length=20)
-    max_age: str | None = Field(default=None, max_length=20, description="Leave out prices older than this.")
-    quotas: Literal["latest", "none"] | None = Field(default=None, description="The reading of quotas to take.")
-    advisory: bool = False
-    name: str = Field(default=TRIAL, max_length=63, description="Plans of one name follow each other.")
-    keep_last: bool = Field(default=False, description="Keep to the last plan of the name, as `--since last` does.")
-
-    def question(self) -> PlanQuestion:
-        """Return the question that it asks."""
-        jobs = self.jobs if isinstance(self.jobs, str) else "".join(f"---\n{_text(job)}\n" for job in self.jobs)
-        limits = self.limits if isinstance(self.limits, str) else "" if self.limits is None else _text(self.limits)
-        options = self.model_dump(exclude={"jobs", "limits", "keep_last"})
-        return PlanQuestion(jobs=jobs, limits=limits, keeps_last=self.keep_last, **options)
 
 
 def _plan_links(digest: str) -> dict[str, str]:
@@ -137,7 +106,7 @@ def make_router(site: ConsoleSite) -> APIRouter:
 
     @router.post("", summary="Ask for a plan; its task has the result", status_code=202, response_model=TaskAnswer)
     def make_plan(request: Request, body: PlanAsked) -> Response:
-        return accepted_task(submit_plan(site.asked_by(request), body.question()))
+        return accepted_task(submit_plan(site.asked_by(request), body))
 
     return router
 
@@ -252,10 +221,6 @@ def _approvals(context: QueryContext, digest: str, plan: Plan) -> ApprovalAnswer
         # Approvals are of the whole plan, and who asks may see a part of it.
         raise PlanNotFoundError
     return ApprovalAnswer.model_validate(found)
-
-
-def _text(document: Document) -> str:
-    return json.dumps(document, ensure_ascii=False)
 
 
 def _moment(text: str | None) -> datetime | None:

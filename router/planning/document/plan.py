@@ -16,7 +16,7 @@ from pricing.money import Usd, UsdPerHour
 from router.jobs.experience import Experience
 from router.jobs.run_policy import RunPolicy
 from router.planning.document.inputs import PlanInputs
-from router.planning.document.plan_names import TRIAL
+from router.planning.document.plan_terms import TRIAL
 from router.planning.document.plan_usage import PlanUsage
 
 VALID_FOR = timedelta(hours=6)

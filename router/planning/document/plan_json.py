@@ -44,7 +44,7 @@ from router.planning.document.plan import (
     TeamStanding,
     Unplaced,
 )
-from router.planning.document.plan_names import TRIAL
+from router.planning.document.plan_terms import TRIAL
 from router.planning.document.plan_usage import (
     EgressUsage,
     JobCostTerms,

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from router.jobs.fields import RefusedError, parse_name
 
-#: The name of a plan that nobody gave one.
-TRIAL = "trial"
 #: The name of the plans that the console shows as tonight's, unless its settings say another.
 NIGHT = "night"
 #: The name of the plans of accepted quotes; nobody gives it.
