@@ -410,13 +410,13 @@ class CandidateFinder:
             fallback_moves=_FREE if guarded is None else _moves_rate(rates, guarded.moved, steps),
         )
 
-    def _is_as_dear(self, job: Job, permitted: _PermittedGang, most: Usd) -> bool:
+    def _is_as_dear(self, job: Job, permitted: _PermittedGang, below: Usd) -> bool:
         """Return whether the job's steps on a spot gang cost so much without interruptions; carbon is not counted."""
         gang = self._gang(permitted.parts, permitted.option.count)
         if permitted.parts[-1].offer.market is not Market.SPOT or gang.carbon is not None:
             return False
         hours = steps_to_do(job, running=False) / permitted.speed.steps_per_hour
-        return gang.usd_per_hour.dollars() * hours * SURELY > most.dollars()
+        return gang.usd_per_hour.dollars() * hours * SURELY > below.dollars()
 
     def _risk_of(self, job: Job, permitted: _PermittedGang) -> GangRisk:
         """Return the risk of a gang: as the job file states it, else as the book and what was counted say."""
