@@ -20,7 +20,7 @@ SOURCES := pricing providers router terraform tests docs
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: plan console demo drill test check style types quick slow walk bench calibrate fit validate docs format clean help
+.PHONY: plan console demo drill test check style types quick slow walk bench calibrate fit validate generate docs format clean help
 
 $(READY): pyproject.toml requirements/constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -81,6 +81,14 @@ fit: $(READY) ## fit the speed model on published runs (../shared/facts; skipped
 
 validate: $(READY) ## error of estimated speeds on published runs that their fit never saw (two minutes)
 	@$(BIN)/python -m tests.bench.validate_speed
+
+KINDS := job limits clouds pool sandbox deploy plan quote estimate showback report openapi
+
+generate: $(READY) ## write anew what is generated: schemas, reference pages, the manual page, the picture of rooms
+	@for kind in $(KINDS); do $(BIN)/stepfare schema $$kind --out docs/schema/$$kind.json || exit; done
+	@$(BIN)/python -m docs.reference_pages
+	@$(BIN)/python -m docs.man_page
+	@$(BIN)/python docs/room_graph.py
 
 docs: $(READY) ## build the documentation as a site into site/
 	$(BIN)/mkdocs build --strict --quiet
