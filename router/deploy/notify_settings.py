@@ -63,7 +63,7 @@ class NotifyEntry(Spec):
         examples=[["env:SLACK_URL", "env:MAIL_URL"]],
     )
     events: Annotated[tuple[EventKind, ...], BeforeValidator(as_many)] = Field(
-        default=tuple(EventKind), description="Events to report; left out: all."
+        default=tuple(EventKind), description="Events to report (docs/runbooks.md says when each is); left out: all."
     )
 
     def addresses(self, environment: Mapping[str, str]) -> tuple[str, ...]:
