@@ -52,7 +52,7 @@ def stepfare(place: Path, words: str) -> str:
 
 @cache
 def asked(place: Path, words: str) -> Any:
-    """What a command answers, which changes nothing there: several tests look at one answer."""
+    """Return the output of a command that changes nothing: several tests look at one answer."""
     return json.loads(stepfare(place, f"{words} {WHEN} -o json"))
 
 

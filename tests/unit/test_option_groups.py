@@ -13,7 +13,7 @@ from router.cli.groups import spread_option_groups
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where to go."""
+    """A group of two options, one required."""
 
     city: Annotated[str, typer.Option(help="A city.")]
     street: Annotated[str | None, typer.Option("--street", "-s", help="A street.")] = None
@@ -21,7 +21,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Home(Place):
-    """Where to go back to; its street is explained otherwise, and stands where it stood."""
+    """A group that inherits: it declares an option anew, which keeps its place, and adds one."""
 
     street: Annotated[str | None, typer.Option("--street", "-s", help="The own street.")] = None
     house: Annotated[int, typer.Option(min=1, help="The house.")] = 1

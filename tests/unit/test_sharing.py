@@ -21,7 +21,7 @@ AMOUNTS: dict[Group, Decimal] = {SPEECH: Decimal(60), VISION: Decimal(30), SEARC
 
 
 def own_line(amount: Decimal, why: str, ratio: Fraction = Fraction(1)) -> SharePortion:
-    """What stays of the idle pot."""
+    """Return the portion of the idle pot that its owner keeps."""
     return SharePortion("idle", amount, ratio, SharingMethod.NONE, why)
 
 

@@ -113,7 +113,7 @@ def test_with_committed_spend_a_job_is_not_placed_again_alone() -> None:
 
 @pytest.mark.parametrize(("seed", "is_repaired"), [(4, True), (25, True), (1, False)])
 def test_columns_put_unsure_jobs_on_one_offer_within_the_gap(seed: int, is_repaired: bool) -> None:
-    """Where another job would be left out for it, the plan stays as it is, and planning goes on from there."""
+    """The plan stays as it is where one offer for the job would leave out another one."""
     night = realistic_night(14, seed, NIGHT)
     request = PlanRequest(night.jobs, load_book("embedded"), night.limits, NIGHT, gap=0.05, resolve_limits=0)
     problem = problem_of(replace(request, compact_jobs=0))

@@ -27,7 +27,7 @@ _LINE_WORDS: Final = ("currency", "team", "project", "job", "attempt", "what")
 
 @dataclass(frozen=True, slots=True)
 class SpendSums:
-    """What something cost on the basis of the report, how much of it was waste, and for how many hours; None: unknown.
+    """The cost on the basis of the report, the waste in it, and the hours; None is unknown.
 
     Sums are in one form, whatever scale the facts had.
     """
