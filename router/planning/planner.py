@@ -62,6 +62,7 @@ from router.planning.program.solve import (
     better_answer,
     compacted,
     floor_usd,
+    gap_to_keep,
     solve_in_stages,
     with_full_bound,
     with_holdings,
@@ -204,7 +205,7 @@ def _plan_jobs(
         short = unsure_jobs(jobs, answer.runs) if request.confidence_rounds else ()
         if not short:
             break
-        enough = request.gap if answer.gap <= request.gap else answer.gap + request.gap
+        enough = gap_to_keep(answer.gap, request.gap)
         unsplit, without = unsplit_jobs(answer, short)
         if not without and unsplit.gap <= max(request.gap, answer.gap):
             answer = unsplit

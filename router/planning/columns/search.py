@@ -34,7 +34,7 @@ from router.planning.program.effort import Effort
 from router.planning.program.formulation import formulate
 from router.planning.program.greedy import greedy_holdings
 from router.planning.program.local_search import improve_places
-from router.planning.program.solve import PlacementSolution, most_to_stay, threshold_of
+from router.planning.program.solve import PlacementSolution, gap_to_keep, most_to_stay, threshold_of
 from router.planning.program.solver import SolverFailedError, usd_below
 from router.planning.rules.budgets import team_row
 from router.planning.rules.program import limit_row
@@ -235,11 +235,10 @@ class _Search:
         if not unsure:
             return state
         self.progress(f"{format_count(len(unsure), 'job')} on one offer again, to be as sure as asked")
-        most = self.gap if state.gap <= self.gap else state.gap + self.gap
         self._unsplit |= unsure
         columns = [None if job in unsure else column for job, column in enumerate(state.plan.columns)]
         better = self._improve(self._place_more(replace(state, plan=self.totals.plan(columns))))
-        is_enough = better.plan.left_out == state.plan.left_out and better.gap <= most
+        is_enough = better.plan.left_out == state.plan.left_out and better.gap <= gap_to_keep(state.gap, self.gap)
         return better if is_enough and not self._unsure(better.plan) else state
 
     def _unsure(self, plan: WholePlan) -> frozenset[int]:

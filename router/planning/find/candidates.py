@@ -167,7 +167,7 @@ class CandidateFinder:
         candidates: list[Candidate] = []
         dropped: list[DroppedListing] = []
         rates = self._rates_of(job)
-        fallbacks = FallbackFinder(rates.terms.window_hours, self._book, self._limits)
+        fallbacks = FallbackFinder(rates.terms.window_hours, self._routes, self._limits)
         findings = _JobFindings(rates, fallbacks, OtherPoolFinder(job, self._routes, self._limits))
         job = self.with_learned_speeds(job)
         found = [(option, each) for option in job.gang.options for each in self._listings.get(option.accelerator, ())]

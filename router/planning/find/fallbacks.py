@@ -7,14 +7,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from pricing.book import PriceBook
 from pricing.money import Usd
 from pricing.places import RegionId
 from router.jobs.limits import Limits
 from router.jobs.spec import Job
 from router.planning.find.candidate import Candidate
 from router.planning.find.gang_rates import FallbackGang
-from router.planning.find.transfers import TRANSFER_GIB_PER_S, move_checkpoint_usd, transfer_usd
+from router.planning.find.transfers import TRANSFER_GIB_PER_S, Routes, move_checkpoint_usd, transfer_usd
 
 _HOUR = timedelta(hours=1)
 
@@ -40,8 +39,8 @@ class Fallback:
 class FallbackFinder:
     """Finds the fallbacks of one job among its on-demand gangs, which are added before the first is asked for."""
 
-    def __init__(self, window_hours: float | None, book: PriceBook, limits: Limits) -> None:
-        self._window_hours, self._book, self._limits = window_hours, book, limits
+    def __init__(self, window_hours: float | None, routes: Routes, limits: Limits) -> None:
+        self._window_hours, self._routes, self._limits = window_hours, routes, limits
         self._sure: list[Candidate] = []
         self._found: dict[RegionId, Fallback | None] = {}
         # Those of the region where a gang is lost, the cheapest by region; and of other regions, rising in cost.
@@ -80,7 +79,7 @@ class FallbackFinder:
                 break  # the checkpoint's move only adds to it
             if fallback.candidate.region == region:
                 continue
-            saved = move_checkpoint_usd(job, region, fallback.candidate.region, self._book, self._limits)
+            saved = move_checkpoint_usd(job, region, fallback.candidate.region, self._routes, self._limits)
             if saved is None:
                 continue
             moved = replace(fallback, moved=fallback.moved + saved)
@@ -107,6 +106,6 @@ class FallbackFinder:
             steps_per_hour=candidate.steps_per_hour,
             start_hours=job.restart_time / _HOUR + gib / TRANSFER_GIB_PER_S / 3600,
             usd_per_hour=candidate.usd_per_hour.dollars(),
-            refusal=self._book.risk.refusal_probability(part.offer, part.machine),
+            refusal=self._routes.book.risk.refusal_probability(part.offer, part.machine),
             failures_per_hour=candidate.gang_risk.hardware_per_hour,
         )

@@ -12,14 +12,13 @@ from pricing.money import Usd
 from pricing.offers import Offer
 from pricing.places import Market, RegionId
 from pricing.risk import GangRisk
-from pricing.units import gib_to_bytes
 from router.jobs.limits import Limits
 from router.jobs.other_pools import OtherPools
 from router.jobs.spec import Job
 from router.jobs.speed import Speed
 from router.planning.find.candidate import GangPart
 from router.planning.find.gang_rates import TYPICAL_LIFE
-from router.planning.find.transfers import Routes, Transfer, transfer_usd
+from router.planning.find.transfers import Routes, Transfer, move_checkpoint_usd, transfer_usd
 
 Floats = npt.NDArray[np.float64]
 
@@ -57,7 +56,6 @@ class OtherPoolFinder:
 
     def __init__(self, job: Job, routes: Routes, limits: Limits) -> None:
         self._job, self._routes, self._limits = job, routes, limits
-        self._saved: dict[int, Usd] = {}
         self._gangs: dict[int, list[SpotGang]] = {}
         self._tables: dict[int, _PoolTable] = {}
 
@@ -113,18 +111,8 @@ class OtherPoolFinder:
             return 0.0
         if self._job.group is not None:
             return np.inf  # a group that runs stays in its region
-        if self._job.checkpoint is None:
-            return moved.dollars()
-        tariff = self._routes.tariff(region, to)
-        if tariff is None:
-            return np.inf
-        # Keyed by identity because tariffs are slow to hash; these live as long as the routes.
-        saved = self._saved.get(id(tariff))
-        if saved is None:
-            transfer = Transfer("checkpoint", region, tariff, gib_to_bytes(self._job.checkpoint.size_gib))
-            saved = Usd(0) if transfer.free else transfer_usd(tariff, transfer.volume_bytes, self._limits)
-            self._saved[id(tariff)] = saved
-        return (saved + moved).dollars()
+        saved = move_checkpoint_usd(self._job, region, to, self._routes, self._limits)
+        return np.inf if saved is None else (saved + moved).dollars()
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from pricing.money import Usd, divide_half_even
 from pricing.places import Region, RegionId
 from pricing.units import BYTES_PER_GB, BYTES_PER_GIB, gb_to_bytes, gib_to_bytes
 from router.jobs.limits import Limits
-from router.jobs.spec import Job
+from router.jobs.spec import Checkpoint, Job
 
 # Rate of one stream between two regions, where none was measured; clouds advertise several times as much.
 TRANSFER_GIB_PER_S: Final = 0.25
@@ -55,6 +55,21 @@ class UnknownTariff:
     def reason(self) -> str:
         """Return what is unknown, in words."""
         return f"no known egress tariff from {self.source} to {self.to}"
+
+
+class Routes:
+    """Finds the tariffs between regions of one price book, each once."""
+
+    def __init__(self, book: PriceBook) -> None:
+        self.book = book
+        self._tariffs: dict[tuple[RegionId, RegionId], Tariff | None] = {}
+
+    def tariff(self, source: RegionId, to: RegionId) -> Tariff | None:
+        """Return the tariff as :func:`tariff_of`."""
+        route = source, to
+        if route not in self._tariffs:
+            self._tariffs[route] = tariff_of(source, to, self.book)
+        return self._tariffs[route]
 
 
 def transfer_usd(tariff: Tariff, volume_bytes: int, limits: Limits) -> Usd:
@@ -111,21 +126,29 @@ def checkpoint_transfer(job: Job, source: RegionId, to: RegionId, book: PriceBoo
 
     Raises LookupError if no tariff is known.
     """
-    if job.checkpoint is None:
+    saved = job.checkpoint
+    if saved is None:
         return None
     tariff = tariff_of(source, to, book)
     if tariff is None:
         raise LookupError(UnknownTariff(source, to).reason)
-    return Transfer("checkpoint", source, tariff, gib_to_bytes(job.checkpoint.size_gib))
+    return _transfer_of(saved, source, tariff)
 
 
-def move_checkpoint_usd(job: Job, source: RegionId, to: RegionId, book: PriceBook, limits: Limits) -> Usd | None:
+def move_checkpoint_usd(job: Job, source: RegionId, to: RegionId, routes: Routes, limits: Limits) -> Usd | None:
     """Return the cost of moving the checkpoint from one region to another; None where no tariff is known."""
-    try:
-        saved = checkpoint_transfer(job, source, to, book)
-    except LookupError:
+    saved = job.checkpoint
+    if saved is None:
+        return Usd(0)
+    tariff = routes.tariff(source, to)
+    if tariff is None:
         return None
-    return Usd(0) if saved is None or saved.free else transfer_usd(saved.tariff, saved.volume_bytes, limits)
+    transfer = _transfer_of(saved, source, tariff)
+    return Usd(0) if transfer.free else transfer_usd(tariff, transfer.volume_bytes, limits)
+
+
+def _transfer_of(saved: Checkpoint, source: RegionId, tariff: Tariff) -> Transfer:
+    return Transfer("checkpoint", source, tariff, gib_to_bytes(saved.size_gib))
 
 
 def tariff_of(source: RegionId, to: RegionId, book: PriceBook) -> Tariff | None:
@@ -139,21 +162,6 @@ def _tariff(source: RegionId, region: Region, book: PriceBook) -> Tariff | None:
     if origin is None:
         return book.egress.outbound(source.cloud, None)
     return book.egress.between(origin, region)
-
-
-class Routes:
-    """Finds the tariffs between regions of one price book, each once."""
-
-    def __init__(self, book: PriceBook) -> None:
-        self._book = book
-        self._tariffs: dict[tuple[RegionId, RegionId], Tariff | None] = {}
-
-    def tariff(self, source: RegionId, to: RegionId) -> Tariff | None:
-        """Return the tariff as :func:`tariff_of`, for one route always the same object."""
-        route = source, to
-        if route not in self._tariffs:
-            self._tariffs[route] = tariff_of(source, to, self._book)
-        return self._tariffs[route]
 
 
 def cloud_cap_exceeded(limits: Limits, transfers: Iterable[Transfer], to: RegionId) -> str:
