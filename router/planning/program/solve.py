@@ -107,9 +107,9 @@ class PlacementSolution:
         return (spent - self.bound_usd.nanos) / spent if spent > 0 else 0.0
 
 
-def gap_to_keep(gap: float, asked: float) -> float:
+def gap_to_keep(gap: float, gap_asked: float) -> float:
     """Return the gap that a repaired plan may have: the one asked, or as much more where the search missed it."""
-    return asked if gap <= asked else gap + asked
+    return gap_asked if gap <= gap_asked else gap + gap_asked
 
 
 def most_to_stay(spent: float, bound: float, gap: float) -> float:
