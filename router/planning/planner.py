@@ -9,12 +9,11 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
-from itertools import pairwise
+from datetime import datetime
 
 from pricing.book import PriceBook
 from pricing.money import Usd
-from pricing.units import format_count, to_percent
+from pricing.units import format_count
 from router.jobs.experience import Experience
 from router.jobs.limits import Limits
 from router.jobs.quantities import PLANNING_SPAN
@@ -36,13 +35,13 @@ from router.planning.find.derived_placement import Found, find_for_plan, planned
 from router.planning.find.dropped_listings import DroppedListing, no_offer_reason
 from router.planning.improve.early_starts import start_early
 from router.planning.improve.late_jobs import JobOrder, LatePlan, may_be_late, order_problem, plan_late_jobs
-from router.planning.improve.split_jobs import CONFIDENCE, replan_jobs, unsplit_jobs, without_jobs
+from router.planning.improve.split_jobs import CONFIDENCE, replan_jobs, tighter_confidence, unsplit_jobs, without_jobs
 from router.planning.improve.stability import keep_previous
 from router.planning.improve.stay_put import keep_places
 from router.planning.improve.stays import keep_running
 from router.planning.problem.dominance import drop_dominated
 from router.planning.problem.on_time import unsure_jobs
-from router.planning.problem.problem import PlacementProblem, last_use, make_slots, most_starts, window
+from router.planning.problem.problem import PlacementProblem, last_use, make_slots
 from router.planning.problem.shared_limits import LimitUse, UseCounter, binding_limits, limit_amounts
 from router.planning.program.column_generation import (
     MAX_FULL_SHARES,
@@ -54,9 +53,9 @@ from router.planning.program.column_generation import (
 from router.planning.program.cover import commitments_used
 from router.planning.program.effort import Clock, Effort
 from router.planning.program.formulation import Formulation, formulate
+from router.planning.program.infeasible_jobs import infeasible_reason
 from router.planning.program.local_search import improve_places
 from router.planning.program.planning_input import NOT_LOOKED_AT, PlannedJobs, PlanningInput
-from router.planning.program.single_runs import MAY_NOT_MOVE
 from router.planning.program.solve import (
     PlacementSolution,
     better_answer,
@@ -193,7 +192,8 @@ def _plan_jobs(
     Where it is not, it runs on one offer, or is placed again beside the others with more time; where both cost more
     than the gap allows, all are placed again. After the last round what is not sure enough on one offer is left out;
     a dearer plan with all of them on one offer goes before one that leaves a job out for being placed again. A search
-    that ended before the gap would again: then either may cost the gap more.
+    that ended before the gap would again: then either may cost the gap more. Columns hold none that is not sure; what
+    they leave out for that is placed beside the others with more time.
     ``tightened_confidence`` gets what was asked instead.
     """
     request, search, rounds = run.request, run.search, 0
@@ -220,7 +220,7 @@ def _plan_jobs(
             break
         rounds += 1
         tightened_confidence.update(
-            {job.name: 1 - (1 - tightened_confidence.get(job.name, job.confidence)) / 2 for job in short}
+            {job.name: tighter_confidence(tightened_confidence.get(job.name, job.confidence)) for job in short}
         )
         tightened = _build_problem(run, jobs, tightened_confidence, order)
         replanned = replan_jobs(answer, tightened.problem, short, search)
@@ -234,6 +234,30 @@ def _plan_jobs(
             return dearer  # with more time than it asks for, such a job has no place at all
     if dearer is not None and dearer.answer.runs.keys() - answer.runs.keys():
         return dearer
+    planned = PlannedJobs(planning_input, answer)
+    for job in sorted((job for job in jobs if job.name in answer.unsure_left_out), key=lambda j: (-j.priority, j.name)):
+        planned = _place_with_more_time(run, jobs, planned, job, tightened_confidence, order)
+    return planned
+
+
+def _place_with_more_time(
+    run: PlanningRun,
+    jobs: tuple[Job, ...],
+    planned: PlannedJobs,
+    job: Job,
+    tightened_confidence: dict[str, float],
+    order: JobOrder,
+) -> PlannedJobs:
+    """Return the plan with the job placed beside all others with more time than it asks for; as it was if it cannot."""
+    if run.request.confidence_rounds == 0 or run.search.late(CONFIDENCE):
+        return planned
+    asked = tightened_confidence.get(job.name, job.confidence)
+    tightened = {**tightened_confidence, job.name: tighter_confidence(asked)}
+    planning_input = _build_problem(run, jobs, tightened, order)
+    answer = replan_jobs(planned.answer, planning_input.problem, (job,), run.search)
+    if answer is None or unsure_jobs((job,), answer.runs):
+        return planned
+    tightened_confidence.update(tightened)
     return PlannedJobs(planning_input, answer)
 
 
@@ -285,7 +309,7 @@ def _build_problem(
         usable[job.name] = found if request.advisory else tuple(c for c in found if c.provisionable)
         advisory[job.name] = () if request.advisory else tuple(c for c in found if not c.provisionable)
         if usable[job.name]:
-            reason = _infeasible_reason(job, usable[job.name], request.now)
+            reason = infeasible_reason(job, usable[job.name], request.now)
         else:
             reason = no_offer_reason(job, dropped[job.name], advisory[job.name])
         if reason is not None:
@@ -295,60 +319,6 @@ def _build_problem(
     problem = keep_running(problem)
     run.timings.feasibility += time.perf_counter() - began
     return PlanningInput(jobs, finder, problem, advisory, dropped, infeasible, frozenset(partly))
-
-
-def _infeasible_reason(job: Job, candidates: tuple[Candidate, ...], now: datetime) -> str | None:
-    """Return why no candidate is fast enough for the whole window, whatever the other jobs do; None where one is."""
-    if most_starts(job) == 0 and not any(c.running for c in candidates):
-        return f"{MAY_NOT_MOVE}, and that place is not among its offers now"
-    if all(c.dates[1] is not None for c in candidates):
-        return _short_reservations_reason(job, candidates, now)
-    first, last = window(job, now)
-    if last is None:
-        return None
-    hours = (last - first) / timedelta(hours=1)
-    fastest = max(candidates, key=lambda c: (c.on_time_steps_per_hour, -c.usd_per_hour.nanos))
-    least = steps_to_do(job, running=any(c.running for c in candidates)) / fastest.on_time_steps_per_hour
-    if least <= hours:
-        return _maintenance_reason(job, candidates, now) if any(c.closed for c in candidates) else None
-    needed = f"{least:.1f} h needed on the fastest offer ({fastest.key})"
-    if job.deadline is not None:
-        needed += f" to be {to_percent(job.confidence)} sure"
-    if job.may_be_late and hours <= 0:
-        return f"no time is left: {needed}"
-    return f"the deadline is too near: {needed}, {hours:.1f} h left"
-
-
-def _short_reservations_reason(job: Job, candidates: tuple[Candidate, ...], now: datetime) -> str | None:
-    """Return why reservations alone cannot carry the job; None where they can."""
-    most = _most_steps(job, candidates, now)
-    steps = steps_to_do(job, running=any(c.running for c in candidates))
-    if most >= steps:
-        return None
-    return f"it fits only reservations, and within their dates {most:,.0f} of {steps:,} steps can be done"
-
-
-def _maintenance_reason(job: Job, candidates: tuple[Candidate, ...], now: datetime) -> str | None:
-    """Return why maintenance leaves a job with a deadline too little time; None where it does not."""
-    most = _most_steps(job, candidates, now)
-    steps = steps_to_do(job, running=any(c.running for c in candidates))
-    if most >= steps:
-        return None
-    names = ", ".join(dict.fromkeys(window.name for c in candidates for window in c.closed))
-    return f"no machines during maintenance {names}: {most:,.0f} of {steps:,} steps can be done by the deadline"
-
-
-def _most_steps(job: Job, candidates: tuple[Candidate, ...], now: datetime) -> float:
-    """Return the most steps that could be done: at each moment the fastest available candidate counts."""
-    first, last = window(job, now)
-    edges = {edge for c in candidates for edge in c.dates if edge is not None and edge > first} | {first}
-    edges |= {edge for c in candidates for w in c.closed for edge in (w.start, w.until) if edge > first}
-    times = sorted(edge for edge in edges if last is None or edge < last)
-    max_steps = 0.0
-    for begin, end in pairwise([*times, *([last] if last is not None else [])]):
-        rates = [c.on_time_steps_per_hour for c in candidates if c.covers(begin, end)]
-        max_steps += max(rates, default=0.0) * ((end - begin) / timedelta(hours=1))
-    return max_steps
 
 
 def _placement_problem(

@@ -15,6 +15,7 @@ from router.planning.improve.split_jobs import replan_jobs
 from router.planning.planner import PlanRequest, make_plan
 from router.planning.problem.on_time import unsure_jobs
 from router.planning.program.effort import Effort
+from router.planning.program.solve import PlacementSolution
 from router.planning.program.solver import PulpSolver
 from router.planning.rules.load import load_of
 from router.prices.books import load_book
@@ -111,23 +112,33 @@ def test_with_committed_spend_a_job_is_not_placed_again_alone() -> None:
     assert replan_jobs(answer, answer.problem, answer.problem.jobs, Effort(PulpSolver(), timedelta(minutes=1))) is None
 
 
-@pytest.mark.parametrize(("seed", "is_repaired"), [(4, True), (25, True), (1, False)])
-def test_columns_put_unsure_jobs_on_one_offer_within_the_gap(seed: int, is_repaired: bool) -> None:
-    """The plan stays as it is where one offer for the job would leave out another one."""
+@pytest.mark.parametrize("seed", [1, 4, 25])
+def test_columns_hold_no_schedule_that_leaves_its_job_unsure(seed: int) -> None:
+    """The bound is one over all schedules; a job that only unsure ones would place is named."""
     night = realistic_night(14, seed, NIGHT)
     request = PlanRequest(night.jobs, load_book("embedded"), night.limits, NIGHT, gap=0.05, resolve_limits=0)
     problem = problem_of(replace(request, compact_jobs=0))
-    steps: list[str] = []
-    plain = solve_by_columns(problem, Effort(PulpSolver("highs"), timedelta(minutes=10)), request.gap, steps.append)
-    effort = Effort(PulpSolver("highs"), timedelta(minutes=10))
-    sure = solve_by_columns(problem, effort, request.gap, steps.append, keeps_confidence=True)
-    unsure = unsure_jobs(problem.jobs, plain.runs)
-    assert len(unsure) == 1
-    assert "1 job on one offer again, to be as sure as asked" in steps
-    assert sure.rank == plain.rank
-    assert sure.bound_usd == plain.bound_usd
-    assert sure.gap <= request.gap
-    assert (sure.runs == plain.runs) is not is_repaired
-    assert unsure_jobs(problem.jobs, sure.runs) == (() if is_repaired else unsure)
-    if is_repaired:
-        assert len({run.candidate.key for run in sure.runs[unsure[0].name]}) == 1
+
+    def solve(*, keeps_confidence: bool) -> PlacementSolution:
+        effort = Effort(PulpSolver("highs"), timedelta(minutes=10))
+        return solve_by_columns(problem, effort, request.gap, lambda _: None, keeps_confidence=keeps_confidence)
+
+    plain, sure = solve(keeps_confidence=False), solve(keeps_confidence=True)
+    assert len(unsure_jobs(problem.jobs, plain.runs)) == 1
+    assert not plain.unsure_left_out
+    assert not unsure_jobs(problem.jobs, sure.runs)
+    assert sure.unsure_left_out <= {job.name for job in problem.jobs} - sure.runs.keys()
+    assert sum(sure.rank) - sum(plain.rank) <= len(sure.unsure_left_out)
+    assert sure.gap <= request.gap or sure.rank != plain.rank
+    assert sure.bound_usd <= plain.spent or sure.rank != plain.rank
+
+
+@pytest.mark.parametrize("seed", [1, 4, 25])
+def test_jobs_planned_by_columns_are_as_sure_as_they_ask(seed: int) -> None:
+    night = realistic_night(14, seed, NIGHT)
+    request = PlanRequest(
+        night.jobs, load_book("embedded"), night.limits, NIGHT, gap=0.05, resolve_limits=0, compact_jobs=0
+    )
+    plan = make_plan(request)
+    assert least_margin(plan) >= -SHOWN
+    assert check_plan(plan, request.jobs, request.book, request.limits, slot=request.slot) == []

@@ -47,6 +47,17 @@ class Column:
         """Return the last slot held."""
         return self.holds[-1][0]
 
+    @property
+    def is_on_one_offer(self) -> bool:
+        """Return whether all that is held is of one row."""
+        return len({row for _, row, _ in self.holds}) == 1
+
+
+def slot_holds(table: Table, column: Column) -> tuple[SlotHold, ...]:
+    """Return what the column holds as holdings of its job, by slot and candidate."""
+    slots = {slot.index: slot for slot in table.problem.window(table.jobs[column.job])}
+    return tuple(SlotHold(slots[t], table.rows[r].candidate.key, share) for t, r, share in column.holds)
+
 
 def run_column(table: Table, pricer: RunPricer, row: int, start: int) -> Column:
     """Return the unbroken run of a row from a slot, which must be possible."""

@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from router.planning.columns.column import Column, merged_columns
+from router.planning.columns.confidence import SureColumns
 from router.planning.columns.master import Master, MasterSolution
 from router.planning.columns.table import Bools, Floats
 from router.planning.columns.whole import PlanTotals, WholePlan
@@ -19,12 +20,13 @@ from router.planning.program.effort import Effort
 from router.planning.program.solver import SolverFailedError
 
 _PHASE = "rounding"
-_WHOLE = 1 - 1e-6
+_WHOLE, _SOME = 1 - 1e-6, 1e-6
 
 
 def dive(
     master: Master,
     totals: PlanTotals,
+    sure: SureColumns,
     solution: MasterSolution,
     effort: Effort,
     share: float,
@@ -32,10 +34,11 @@ def dive(
 ) -> WholePlan:
     """Return the plan reached by fixing the jobs of ``first``, then ``share`` of the fractional jobs at a time.
 
-    The master keeps the columns that were made on the way; all columns are free again at the end.
+    The plan holds sure columns. The master keeps the columns that were made on the way; all columns are free again at
+    the end.
     """
-    rounding = _Rounding(master, totals, solution)
-    if first:
+    rounding = _Rounding(master, totals, sure, solution)
+    if first or rounding.is_unsure():
         master.forget_basis()
         rounding.fix(first)
     while not effort.late(_PHASE) and rounding.fix_more(share):
@@ -44,14 +47,19 @@ def dive(
 
 
 class _Rounding:
-    def __init__(self, master: Master, totals: PlanTotals, solution: MasterSolution) -> None:
-        self.master, self.totals, self.table = master, totals, master.table
+    def __init__(self, master: Master, totals: PlanTotals, sure: SureColumns, solution: MasterSolution) -> None:
+        self.master, self.totals, self.sure, self.table = master, totals, sure, master.table
         self.solution = solution
         self.chosen: list[int | None] = [None] * len(self.table.jobs)
         self.fixed: Bools = np.zeros(len(self.table.jobs), dtype=np.bool_)
         self.room: Floats = totals.capacity.copy()
         self.homes: dict[int, int] = {}
         self.money: Floats = np.append(self.table.team_left, np.inf)
+
+    def is_unsure(self) -> bool:
+        """Return whether the solution holds columns that are not sure."""
+        self._pad()
+        return bool((self.solution.x[~self.sure.are_sure(self.master.columns)] > _SOME).any())
 
     def fix_more(self, share: float) -> bool:
         """Fix some jobs and solve again; return whether anything is left to do."""
@@ -73,6 +81,7 @@ class _Rounding:
         for job in jobs:
             self._choose(job)
         free = ~self.fixed[master.arrays.job] & master.arrays.fits(self.table, self.room, self.money)
+        free &= self.sure.are_sure(master.columns)
         low = np.zeros(len(master.columns))
         low[[column for column in self.chosen if column is not None]] = 1.0
         master.fix(np.arange(len(low)), low, np.maximum(np.where(free, np.inf, 0.0), low))
@@ -127,7 +136,7 @@ class _Rounding:
         for number in order.tolist():
             column = self.master.columns[number]
             beside = self.totals.is_beside_mates(column, self.homes)
-            if beside and self.totals.fits(column, self.room, self.money):
+            if beside and self.totals.fits(column, self.room, self.money) and self.sure.is_sure(column):
                 self.chosen[job] = number
                 self.homes.update(self.totals.homes((column,)))
                 self.room[column.use] -= column.amount

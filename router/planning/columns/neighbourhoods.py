@@ -273,6 +273,21 @@ class Improver:
         others = [*sorted(mates), *(job for job in others if job not in mates)]
         return sorted([*leaders, *others[: size - len(leaders)]])
 
+    def exchange(self, plan: WholePlan, job: int, size: int) -> list[int]:
+        """Return a neighbourhood of a job left out: dear jobs of its tier, its team's, and holders of what it wants."""
+        table = self.table
+        held = [column for column in plan.columns if column is not None and column.job != job]
+        same_tier = [column for column in held if table.tier[column.job] == table.tier[job]]
+        dearest = [c.job for c in sorted(same_tier, key=lambda c: (-c.usd, c.job))[: size // 4]]
+        in_team = [column for column in held if table.team[column.job] == table.team[job] >= 0]
+        team = [c.job for c in sorted(in_team, key=lambda c: (-c.counted, c.job))[: size // 2]]
+        wanted = np.zeros(len(self.totals.capacity))
+        for _, _, column in self._by_job[job][:8]:
+            wanted[column.use] = np.maximum(wanted[column.use], column.amount)
+        score = {c.job: float(wanted[c.use] @ c.amount) for c in held}
+        holders = sorted((other for other in score if score[other] > 0), key=lambda other: (-score[other], other))
+        return sorted(list(dict.fromkeys([job, *dearest, *team, *holders]))[:size])
+
     def options(self, plan: WholePlan, job: int, max_near_columns: int) -> tuple[Column, ...]:
         """Return the columns of least reduced cost, with the present one and the cheapest without a priced limit."""
         columns = [column for _, _, column in self._by_job[job][:max_near_columns]]

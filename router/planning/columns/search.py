@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pricing.units import format_count
 from router.jobs.spec import Job
-from router.planning.columns.column import Column, run_column
+from router.planning.columns.column import Column, run_column, slot_holds
+from router.planning.columns.confidence import SureColumns
 from router.planning.columns.dive import dive
 from router.planning.columns.exact import NeighbourhoodChoice, NeighbourhoodProgram
 from router.planning.columns.left_out import LeftOutBounds
@@ -27,14 +27,13 @@ from router.planning.columns.table import Floats, Table, build_table
 from router.planning.columns.whole import PlanTotals, WholePlan
 from router.planning.columns.windows import WindowChooser
 from router.planning.columns.worth import EndedRelaxation
-from router.planning.problem.on_time import unsure_jobs
 from router.planning.problem.problem import PlacementProblem
 from router.planning.problem.schedule import SlotHold, runs_of
 from router.planning.program.effort import Effort
 from router.planning.program.formulation import formulate
 from router.planning.program.greedy import greedy_holdings
 from router.planning.program.local_search import improve_places
-from router.planning.program.solve import PlacementSolution, gap_to_keep, most_to_stay, threshold_of
+from router.planning.program.solve import PlacementSolution, most_to_stay, threshold_of
 from router.planning.program.solver import SolverFailedError, usd_below
 from router.planning.rules.budgets import team_row
 from router.planning.rules.program import limit_row
@@ -103,9 +102,9 @@ def solve_by_columns(
 ) -> PlacementSolution:
     """Return the plan of many jobs, with a bound over all schedules.
 
-    With ``keeps_confidence`` jobs that several offers leave less sure than they ask go to one, where that leaves out
-    no more jobs and costs no more than the gap. The same problem gives the same plan, unless the clock of ``effort``
-    cuts in; then a cut names the phase. A cut names it too where the solver fails; the plan is then the best before.
+    With ``keeps_confidence`` the plan holds no schedule that several offers leave less sure than its job asks; jobs
+    left out that would have one are named. The same problem gives the same plan, unless the clock of ``effort`` cuts
+    in; then a cut names the phase. A cut names it too where the solver fails; the plan is then the best before.
     """
     placeable = _placeable(problem, effort)
     table = build_table(replace(problem, jobs=placeable))
@@ -113,14 +112,14 @@ def solve_by_columns(
         return _solution(problem, table, None, {}, late=effort.late(PHASE))
     search: _Search | None = None
     try:
-        search = _Search(table, effort, gap, progress)
-        state = search.run(keeps_confidence=keeps_confidence)
+        search = _Search(table, effort, gap, progress, keeps_confidence=keeps_confidence)
+        state = search.run()
     except SolverFailedError as error:
         progress(f"the solver failed: {error}")
         effort.failed(PHASE)
         return _without_solver(table, problem, search, effort)
     answer = _solution(problem, table, state, search.estimates(state.solution), late=effort.late(PHASE))
-    return replace(answer, relaxation=search.ended(state))
+    return replace(answer, relaxation=search.ended(state), unsure_left_out=search.unsure_left_out(state.plan))
 
 
 def _without_solver(
@@ -190,7 +189,7 @@ def _could_be_placed(problem: PlacementProblem, job: Job, effort: Effort) -> boo
 
 
 class _Search:
-    def __init__(self, table: Table, effort: Effort, gap: float, progress: Progress) -> None:
+    def __init__(self, table: Table, effort: Effort, gap: float, progress: Progress, *, keeps_confidence: bool) -> None:
         self.table, self.effort, self.gap, self.progress = table, effort, gap, progress
         self.pricer = RunPricer(table)
         self.penalty = _penalties(table)
@@ -200,10 +199,12 @@ class _Search:
         self.tried = np.zeros(len(table.jobs), dtype=np.int64)
         self.tried_by_slots = np.zeros(len(table.jobs))
         self._seen: set[tuple[object, ...]] = set()
-        self._unsplit: frozenset[int] = frozenset()  # jobs that are to be on one offer
+        self.sure = SureColumns(table, keeps_confidence=keeps_confidence)
+        self._by_columns_only: set[int] = set()  # jobs that slots, which know no confidence, left unsure
+        self._fewest: dict[tuple[int, ...], bool] = {}
         self.best: WholePlan | None = None
 
-    def run(self, *, keeps_confidence: bool) -> _State:
+    def run(self) -> _State:
         table, relaxer = self.table, self.relaxer
         relaxer.start()
         _, bound = relaxer.over_runs(self.gap * PART_OF_GAP, _RUN_ROUNDS)
@@ -222,31 +223,7 @@ class _Search:
         self.best = state.plan
         if state.plan.left_out != state.counted:  # the last improvement placed one more job
             state = self._improve(self._with_jobs_left_out(state))
-        if keeps_confidence:
-            state = self._unsplit_unsure(state)
         return replace(state, plan=self._early(self._stayed(state)))
-
-    def _unsplit_unsure(self, state: _State) -> _State:
-        """Return the plan with each job on one offer that several leave less sure than it asks.
-
-        The bound holds as before. Where the plan would leave out more jobs or miss the gap by more, it stays.
-        """
-        unsure = self._unsure(state.plan)
-        if not unsure:
-            return state
-        self.progress(f"{format_count(len(unsure), 'job')} on one offer again, to be as sure as asked")
-        self._unsplit |= unsure
-        columns = [None if job in unsure else column for job, column in enumerate(state.plan.columns)]
-        better = self._improve(self._place_more(replace(state, plan=self.totals.plan(columns))))
-        is_enough = better.plan.left_out == state.plan.left_out and better.gap <= gap_to_keep(state.gap, self.gap)
-        return better if is_enough and not self._unsure(better.plan) else state
-
-    def _unsure(self, plan: WholePlan) -> frozenset[int]:
-        """Return the jobs on several offers that are less sure than they ask to be on time."""
-        split = [self.table.jobs[c.job] for c in plan.columns if c is not None and not _is_on_one_offer(c)]
-        problem, holdings = self.table.problem, _holdings(self.table, plan)
-        unsure = unsure_jobs(split, {job.name: runs_of(problem, job, holdings[job.name]) for job in split})
-        return frozenset(self.table.jobs.index(job) for job in unsure)
 
     def _first_plan(self, solution: MasterSolution, shares: Sequence[float]) -> WholePlan:
         """Return the best of some dives; jobs that one leaves out come first in the next."""
@@ -255,7 +232,7 @@ class _Search:
         first: dict[int, None] = {n: None for n, job in enumerate(self.table.jobs) if job.name in stays}
         for share in shares:
             for _ in range(_DIVES_A_SHARE):
-                plan = dive(self.master, self.totals, solution, self.effort, share, tuple(first))
+                plan = dive(self.master, self.totals, self.sure, solution, self.effort, share, tuple(first))
                 plans.append(plan)
                 fresh = [job for job, column in enumerate(plan.columns) if column is None and job not in first]
                 if not fresh:
@@ -264,21 +241,32 @@ class _Search:
         return min(plans, key=lambda plan: plan.rank)
 
     def _place_more(self, state: _State) -> _State:
-        """Improve the plan until no further job can be placed, whatever it costs."""
+        """Improve the plan until no further job can be placed, whatever it costs: by proof, or after some tries."""
         improver = self._improver(state)
         plan = improver.with_left_out_placed(improver.one_by_one(state.plan))
         fails = 0
         while any(plan.left_out) and fails < _FAILS_TO_PLACE and not self.effort.late(PHASE):
+            if self._is_fewest(plan):
+                break
             self.progress(f"{sum(plan.left_out)} left out")
             better = self._by_columns(improver, plan)
             fails = 0 if better.left_out < plan.left_out else fails + 1
             plan = better
         return replace(state, plan=plan)
 
+    def _is_fewest(self, plan: WholePlan) -> bool:
+        """Return whether it is proven that no plan leaves out fewer jobs; costs and counts of the master stay."""
+        if plan.left_out not in self._fewest:
+            usd, max_per_tier = self.master.left_out_usd, self.master.most_left_out
+            self._fewest[plan.left_out] = LeftOutBounds(self.relaxer, self.gap, self.progress).prove(plan)
+            self.master.set_column_costs(free=False)
+            self.master.set_left_out(usd, max_per_tier)
+        return self._fewest[plan.left_out]
+
     def _improve(self, state: _State) -> _State:
         """Improve the cost until the gap is small enough or nothing more is found."""
         improver = self._improver(state)
-        plan = improver.one_by_one(state.plan)
+        plan = self._exchanged(improver, improver.one_by_one(state.plan))
         state = replace(state, plan=plan)
         slack = max(0.0, plan.usd - state.bound)
         improver.add(self._new(improver.near_runs(slack, _NEAR_RUNS)))
@@ -316,7 +304,7 @@ class _Search:
 
     def _improver(self, state: _State) -> Improver:
         self._seen.clear()
-        columns = [c for c in self.master.columns if c.job not in self._unsplit or _is_on_one_offer(c)]
+        columns = [column for column in self.master.columns if self.sure.is_sure(column)]
         return Improver(self.totals, self.pricer, state.solution, columns, self.penalty)
 
     def _is_new(self, kind: str, plan: WholePlan, neighbourhood: Sequence[int]) -> bool:
@@ -334,6 +322,14 @@ class _Search:
         if not self._is_new("columns", plan, neighbourhood):
             return plan
         return improver.improved(plan, neighbourhood, self.effort, improver.unsold_usd(plan))
+
+    def _exchanged(self, improver: Improver, plan: WholePlan) -> WholePlan:
+        """Choose anew around each job left out, where it could be placed for a dearer one."""
+        for job in np.flatnonzero([column is None for column in plan.columns]).tolist():
+            if plan.columns[job] is None and not self.effort.late(PHASE):
+                neighbourhood = improver.exchange(plan, job, _GROUP)
+                plan = improver.improved(plan, neighbourhood, self.effort, improver.unsold_usd(plan))
+        return plan
 
     def _by_windows(self, improver: Improver, windows: WindowChooser, state: _State) -> WholePlan:
         """Choose the columns around scarce slots anew, until the gap is reached or windows gain nothing more."""
@@ -358,13 +354,16 @@ class _Search:
         else:
             size = _COVERED_GROUP if self.table.has_commitments else _EXACT_GROUP
             neighbourhood = search.program.draw(plan, regret, self.tried_by_slots, slack, size)
-        neighbourhood = [job for job in neighbourhood if job not in self._unsplit]
+        neighbourhood = [job for job in neighbourhood if job not in self._by_columns_only]
         self.tried_by_slots[neighbourhood] += 1
         if not self._is_new("slots", plan, neighbourhood):
             return plan
         options = {job: improver.options(plan, job, _EXACT_OPTIONS) for job in neighbourhood}
         choice = NeighbourhoodChoice(tuple(neighbourhood), options, slack, _EXACT_NODES, self.gap / 10)
-        return search.program.improved(plan, choice, self.effort)
+        better = search.program.improved(plan, choice, self.effort)
+        unsure = self.sure.unsure_jobs([column for column in better.columns if column is not None])
+        self._by_columns_only |= unsure
+        return plan if unsure else better
 
     def _new(self, columns: Sequence[Column]) -> list[Column]:
         """Add the columns to the master, and return those that it did not have."""
@@ -385,14 +384,14 @@ class _Search:
         """Prove how many must be left out, then bound the cost for as many; a dive may place more."""
         self.master.add([column for column in state.plan.columns if column is not None])
         fewest = LeftOutBounds(self.relaxer, self.gap, self.progress)
-        proven = fewest.prove(state.plan)
+        proven = self._fewest.get(state.plan.left_out, False) or fewest.prove(state.plan)
         branch = fewest.least_cost(state.plan)
         solution = branch.solution
         self.progress(f"{sum(state.plan.left_out)} left out, bound ${branch.bound:,.2f}")
         self.tried[:] = 0
         self.relaxer.hold(branch.placed, branch.left_out)
         if one_dive:
-            dived = dive(self.master, self.totals, solution, self.effort, _DIVES[1])
+            dived = dive(self.master, self.totals, self.sure, solution, self.effort, _DIVES[1])
         else:
             dived = self._first_plan(solution, _DIVES[1:3])  # neither the longest nor the roughest
         self.relaxer.release()
@@ -470,6 +469,11 @@ class _Search:
         self.master.add([column for column in state.plan.columns if column is not None])
         return EndedRelaxation.of(self.master, self.pricer)
 
+    def unsure_left_out(self, plan: WholePlan) -> frozenset[str]:
+        """Return the jobs left out for which there are schedules, all on several offers that leave them unsure."""
+        unsure = self.sure.unsure_jobs(self.master.columns)
+        return frozenset(self.table.jobs[job].name for job in unsure if plan.columns[job] is None)
+
     def estimates(self, solution: MasterSolution) -> Mapping[str, float]:
         """Return the price of a unit more by the name of each row, as the compact program's relaxation gives it."""
         table, price_by_row = self.table, {}
@@ -479,10 +483,6 @@ class _Search:
         for team, name in enumerate(table.team_names):
             price_by_row[team_row(name)] = float(solution.prices.team[team])
         return price_by_row
-
-
-def _is_on_one_offer(column: Column) -> bool:
-    return len({row for _, row, _ in column.holds}) == 1
 
 
 def _penalties(table: Table) -> Floats:
@@ -501,11 +501,7 @@ def _holdings(table: Table, plan: WholePlan) -> dict[str, tuple[SlotHold, ...]]:
     holdings: dict[str, tuple[SlotHold, ...]] = {}
     for column in plan.columns:
         if column is not None:
-            job = table.jobs[column.job]
-            slots = {slot.index: slot for slot in table.problem.window(job)}
-            holdings[job.name] = tuple(
-                SlotHold(slots[t], table.rows[r].candidate.key, share) for t, r, share in column.holds
-            )
+            holdings[table.jobs[column.job].name] = slot_holds(table, column)
     return holdings
 
 

@@ -22,6 +22,11 @@ CONFIDENCE = "confidence"  # the phase of the effort
 _GAP, _NODES = 1e-3, 200  # of the program of one job
 
 
+def tighter_confidence(confidence: float) -> float:
+    """Return the confidence that is asked instead, so that several offers keep the one that the job asks: half way."""
+    return 1 - (1 - confidence) / 2
+
+
 def unsplit_jobs(answer: PlacementSolution, split: Iterable[Job]) -> tuple[PlacementSolution, tuple[Job, ...]]:
     """Return the answer with these jobs on one offer each, the cheapest with room, and those that find none.
 

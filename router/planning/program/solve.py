@@ -70,6 +70,7 @@ class PlacementSolution:
 
     ``bound_usd`` is a proven floor of cost + thresholds for the jobs placed. ``stage_two`` is the compact program that
     gave the answer; None where columns did, and ``estimates`` are then the duals of their ``relaxation`` by row name.
+    ``unsure_left_out`` names jobs left out whose schedules on several offers are less sure than they ask.
     """
 
     problem: PlacementProblem
@@ -82,6 +83,7 @@ class PlacementSolution:
     hit_time_limit: bool
     estimates: Mapping[str, float] = field(default_factory=dict)
     relaxation: PlanRelaxation | None = field(default=None, compare=False, repr=False)
+    unsure_left_out: frozenset[str] = frozenset()
 
     @property
     def rank(self) -> tuple[int, ...]:
