@@ -368,7 +368,7 @@ def on_time_probability_in_turn(parts: tuple[tuple[GangRunRisk, float], ...], wa
     total: NDArray[np.float64] | None = None
     for risk, steps in parts:
         finish = _finish_time(risk, steps)
-        below = np.array([finish.probability_by(float(edge)) for edge in edges])
+        below = ndtr((edges[:, None] - finish.centres) / finish.spreads) @ finish.weights
         mass = np.diff(below, prepend=0.0)
         total = mass if total is None else np.convolve(total, mass)[:_GRID]
     return float(total.sum()) if total is not None else 1.0
