@@ -117,7 +117,7 @@ class CandidateFinder:
         self._emissions = emission_table(book, limits)
         self._gangs: dict[tuple[tuple[int, int], ...], GangOffer] = {}
         self._rates: dict[RunTerms, RateFinder] = {}
-        self._routes = Routes(book)
+        self._routes = Routes(book, limits)
         self._covering = {
             id(listing): tuple(limit for limit in limits.limits if covers(limit, listing))
             for listings in self._listings.values()
@@ -167,8 +167,8 @@ class CandidateFinder:
         candidates: list[Candidate] = []
         dropped: list[DroppedListing] = []
         rates = self._rates_of(job)
-        fallbacks = FallbackFinder(rates.terms.window_hours, self._routes, self._limits)
-        findings = _JobFindings(rates, fallbacks, OtherPoolFinder(job, self._routes, self._limits))
+        fallbacks = FallbackFinder(rates.terms.window_hours, self._routes)
+        findings = _JobFindings(rates, fallbacks, OtherPoolFinder(job, self._routes))
         job = self.with_learned_speeds(job)
         found = [(option, each) for option in job.gang.options for each in self._listings.get(option.accelerator, ())]
         found.sort(key=lambda pair: _order_of_look(pair[1]))

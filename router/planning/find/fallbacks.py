@@ -9,11 +9,10 @@ from datetime import timedelta
 
 from pricing.money import Usd
 from pricing.places import RegionId
-from router.jobs.limits import Limits
 from router.jobs.spec import Job
 from router.planning.find.candidate import Candidate
 from router.planning.find.gang_rates import FallbackGang
-from router.planning.find.transfers import TRANSFER_GIB_PER_S, Routes, move_checkpoint_usd, transfer_usd
+from router.planning.find.transfers import TRANSFER_GIB_PER_S, Routes
 
 _HOUR = timedelta(hours=1)
 
@@ -39,8 +38,8 @@ class Fallback:
 class FallbackFinder:
     """Finds the fallbacks of one job among its on-demand gangs, which are added before the first is asked for."""
 
-    def __init__(self, window_hours: float | None, routes: Routes, limits: Limits) -> None:
-        self._window_hours, self._routes, self._limits = window_hours, routes, limits
+    def __init__(self, window_hours: float | None, routes: Routes) -> None:
+        self._window_hours, self._routes = window_hours, routes
         self._sure: list[Candidate] = []
         self._found: dict[RegionId, Fallback | None] = {}
         # Those of the region where a gang is lost, the cheapest by region; and of other regions, rising in cost.
@@ -79,7 +78,7 @@ class FallbackFinder:
                 break  # the checkpoint's move only adds to it
             if fallback.candidate.region == region:
                 continue
-            saved = move_checkpoint_usd(job, region, fallback.candidate.region, self._routes, self._limits)
+            (saved,) = self._routes.moves_usd(region, [fallback.candidate.region], job.checkpoint)
             if saved is None:
                 continue
             moved = replace(fallback, moved=fallback.moved + saved)
@@ -94,8 +93,7 @@ class FallbackFinder:
             gang = self._as_gang(job, candidate, moves=moves)
             needed = gang.start_hours + steps / candidate.on_time_steps_per_hour
             if needed <= most:
-                paid = [t for t in candidate.transfers if not t.free and t.what == "data"] if moves else ()
-                moved = Usd.total(transfer_usd(t.tariff, t.volume_bytes, self._limits) for t in paid)
+                moved = self._routes.total_usd(t for t in candidate.transfers if moves and t.what == "data")
                 yield Fallback(candidate.expected_usd(steps), candidate, gang, moved)
 
     def _as_gang(self, job: Job, candidate: Candidate, *, moves: bool) -> FallbackGang:

@@ -12,13 +12,12 @@ from pricing.money import Usd
 from pricing.offers import Offer
 from pricing.places import Market, RegionId
 from pricing.risk import GangRisk
-from router.jobs.limits import Limits
 from router.jobs.other_pools import OtherPools
 from router.jobs.spec import Job
 from router.jobs.speed import Speed
 from router.planning.find.candidate import GangPart
 from router.planning.find.gang_rates import TYPICAL_LIFE
-from router.planning.find.transfers import Routes, Transfer, move_checkpoint_usd, transfer_usd
+from router.planning.find.transfers import Routes, Transfer
 
 Floats = npt.NDArray[np.float64]
 
@@ -54,8 +53,8 @@ class OtherPoolFinder:
     A pool that is interrupted more often counts as dearer in that proportion.
     """
 
-    def __init__(self, job: Job, routes: Routes, limits: Limits) -> None:
-        self._job, self._routes, self._limits = job, routes, limits
+    def __init__(self, job: Job, routes: Routes) -> None:
+        self._job, self._routes = job, routes
         self._gangs: dict[int, list[SpotGang]] = {}
         self._tables: dict[int, _PoolTable] = {}
 
@@ -66,8 +65,7 @@ class OtherPoolFinder:
         offer = part.offer
         if offer.market is not Market.SPOT or not offer.provisionable:
             return
-        paid = [t for t in transfers if not t.free and t.what != "checkpoint"]
-        moved = Usd.total(transfer_usd(t.tariff, t.volume_bytes, self._limits) for t in paid)
+        moved = self._routes.total_usd(t for t in transfers if t.what != "checkpoint")
         gang = SpotGang(offer, _usd_per_step(part, speed), risk.per_hour_over(TYPICAL_LIFE), moved)
         self._gangs.setdefault(accelerators, []).append(gang)
 
@@ -102,17 +100,18 @@ class OtherPoolFinder:
         """Return the dollars of bringing data and checkpoint to each pool; infinity where the gang may not go there."""
         moves = table.moves_usd.get(region)
         if moves is None:
-            by_target = np.array([self._move_usd(region, *target) for target in table.targets])
+            by_target = np.array(self._targets_usd(table.targets, region))
             moves = table.moves_usd[region] = by_target[table.target]
         return moves
 
-    def _move_usd(self, region: RegionId, to: RegionId, moved: Usd) -> float:
-        if to == region:
-            return 0.0
+    def _targets_usd(self, targets: Sequence[tuple[RegionId, Usd]], region: RegionId) -> list[float]:
         if self._job.group is not None:
-            return np.inf  # a group that runs stays in its region
-        saved = move_checkpoint_usd(self._job, region, to, self._routes, self._limits)
-        return np.inf if saved is None else (saved + moved).dollars()
+            return [0.0 if to == region else np.inf for to, _ in targets]  # a group that runs stays in its region
+        moves = self._routes.moves_usd(region, [to for to, _ in targets], self._job.checkpoint)
+        return [
+            0.0 if to == region else np.inf if saved is None else (saved + moved).dollars()
+            for (to, moved), saved in zip(targets, moves, strict=True)
+        ]
 
 
 @dataclass(frozen=True, slots=True)

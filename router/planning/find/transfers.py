@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
@@ -58,18 +58,30 @@ class UnknownTariff:
 
 
 class Routes:
-    """Finds the tariffs between regions of one price book, each once."""
+    """Computes what moving bytes costs by one book and limits file; a checkpoint's move once for all jobs."""
 
-    def __init__(self, book: PriceBook) -> None:
-        self.book = book
-        self._tariffs: dict[tuple[RegionId, RegionId], Tariff | None] = {}
+    def __init__(self, book: PriceBook, limits: Limits) -> None:
+        self.book, self._limits = book, limits
+        self._moves: dict[tuple[RegionId, int], dict[RegionId, Usd | None]] = {}
 
-    def tariff(self, source: RegionId, to: RegionId) -> Tariff | None:
-        """Return the tariff as :func:`tariff_of`."""
-        route = source, to
-        if route not in self._tariffs:
-            self._tariffs[route] = tariff_of(source, to, self.book)
-        return self._tariffs[route]
+    def total_usd(self, transfers: Iterable[Transfer]) -> Usd:
+        """Return the cost of transfers, as :func:`transfer_usd`."""
+        return Usd.total(transfer_usd(t.tariff, t.volume_bytes, self._limits) for t in transfers if not t.free)
+
+    def moves_usd(self, source: RegionId, targets: Sequence[RegionId], saved: Checkpoint | None) -> list[Usd | None]:
+        """Return the cost of moving the checkpoint from a region to each target; None where no tariff is known."""
+        if saved is None:
+            return [Usd(0) for _ in targets]
+        volume = gib_to_bytes(saved.size_gib)
+        costs = self._moves.setdefault((source, volume), {})
+        for to in targets:
+            if to not in costs:
+                costs[to] = self._move_usd(source, to, volume)
+        return [costs[to] for to in targets]
+
+    def _move_usd(self, source: RegionId, to: RegionId, volume_bytes: int) -> Usd | None:
+        tariff = tariff_of(source, to, self.book)
+        return None if tariff is None else transfer_usd(tariff, volume_bytes, self._limits)
 
 
 def transfer_usd(tariff: Tariff, volume_bytes: int, limits: Limits) -> Usd:
@@ -132,22 +144,6 @@ def checkpoint_transfer(job: Job, source: RegionId, to: RegionId, book: PriceBoo
     tariff = tariff_of(source, to, book)
     if tariff is None:
         raise LookupError(UnknownTariff(source, to).reason)
-    return _transfer_of(saved, source, tariff)
-
-
-def move_checkpoint_usd(job: Job, source: RegionId, to: RegionId, routes: Routes, limits: Limits) -> Usd | None:
-    """Return the cost of moving the checkpoint from one region to another; None where no tariff is known."""
-    saved = job.checkpoint
-    if saved is None:
-        return Usd(0)
-    tariff = routes.tariff(source, to)
-    if tariff is None:
-        return None
-    transfer = _transfer_of(saved, source, tariff)
-    return Usd(0) if transfer.free else transfer_usd(tariff, transfer.volume_bytes, limits)
-
-
-def _transfer_of(saved: Checkpoint, source: RegionId, tariff: Tariff) -> Transfer:
     return Transfer("checkpoint", source, tariff, gib_to_bytes(saved.size_gib))
 
 
