@@ -2,8 +2,8 @@
 
 The policy: start on one pool; after an interruption restart in place as soon as it has machines again; on demand, at a
 named fallback, at the last moment at which that is still in time. Two variants of it may cost less, by the level of the
-hazard, which the first lives show: leaving the pool after :data:`LEAVE_AFTER` interruptions, and bridging: with a share
-of the slack left the run works on the fallback while the pool has no machines, and goes back when it has.
+hazard, which the first lives show: leaving the pool after the third interruption, and bridging: with a share of the
+slack left the run works on the fallback while the pool has no machines, and goes back when it has.
 
 With slack S (the time allowed less the work and the fallback's start) the guard acts when the hours lost exceed S.
 Hours are lost only at interruptions: the wait for machines (:mod:`router.jobs.pool_waits`), and min(X, a) of each
@@ -22,8 +22,10 @@ against a simulation.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -31,28 +33,19 @@ from numpy.typing import NDArray
 
 from pricing.hazard import AGE_SCALE_HOURS, LEVELS, Hazard, HazardShape
 from router.jobs.goodput import ndtr, run_share
-from router.jobs.pool_waits import (
-    REMAINING_POINTS,
-    WAIT_POINTS,
-    counts_within,
-    mean_square_wait_within,
-    mean_wait_within,
-    sums_within,
-)
-from router.jobs.renewals import COUNTS, Floats, kept_work
+from router.jobs.interruption_sums import LEAVE_AFTER, NOTHING, SpotRuns, Sums, begins_on_spot
+from router.jobs.lives import Lives, lives_after, mean_life_within
+from router.jobs.pool_waits import REMAINING_POINTS, WAIT_POINTS, mean_square_wait_within, mean_wait_within
+from router.jobs.renewals import Floats, kept_work
 
-#: Interruptions after which a pool is left where that costs less than staying.
-LEAVE_AFTER: Final = 3
 #: Shares of the slack that a run may keep for bridging.
 BRIDGED_SHARES: Final = (0.25, 0.5, 1.0)
 # Gauss-Hermite points of a normal error: exact for polynomials of degree five.
 _ERRORS: Final = ((-math.sqrt(3.0), 1 / 6), (0.0, 2 / 3), (math.sqrt(3.0), 1 / 6))
-_NOTHING: Final = 1e-9
-_UNFINISHED: Final = 0.02  # share of work left after the last count, from which the rest goes on in proportion
 _LIFE_PARTS: Final = 6  # into which the life of a gang that runs already is parted
 _LONGEST_SPELL: Final = 72.0  # hours: what a pool that keeps its machines longer is taken to keep them
 _SURE_SPEED: Final = 0.06  # relative errors up to this hardly matter to an expectation
-_STEPS: Final = np.diff(np.concatenate([[0], COUNTS])).astype(np.float64)
+_TOGETHER: Final = 16  # runs in one array: it stays small enough for the processor's cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,57 +162,89 @@ def level_figures(run: GuardedWork, shape: HazardShape, levels: tuple[float, ...
 
     Where a window is too short for the fallback, all of the work is on the fallback, from the beginning.
     """
-    grid = np.array(levels)
-    works, shares = _works(run)
-    wasted = _mean_waste(shape, grid, run.restart + run.loss)
-    figures = _RunsAtSpeeds(run, works, shape, grid, windows, wasted).variants()
-    expected = np.tensordot(figures, shares, axes=([2], [0]))
-    kept = kept_work(shape, grid, run.work, run.restart + run.loss, LEAVE_AFTER)
-    return LevelFigures(
-        levels=grid,
-        variants=expected,
-        windows=windows,
-        work=run.work,
-        remaining_share=kept.remaining_share[:, -1],
-        not_done=kept.not_done[:, -1],
-        hits=kept.not_done.sum(axis=1),
-        wasted=wasted,
-        delay=wasted + run.recovery,
-    )
+    return figures_of_runs([(run, windows)], shape, levels)[0]
 
 
-def _works(run: GuardedWork) -> tuple[Floats, Floats]:
-    """Return the hours of work at some speeds, and how likely each is."""
-    points = _ERRORS if run.relative_error > _SURE_SPEED else ((0.0, 1.0),)
-    works = run.work * np.array([float(run_share(run.relative_error, z)) for z, _ in points])
-    return works, np.array([share for _, share in points])
+def figures_of_runs(
+    runs: Sequence[tuple[GuardedWork, Floats]], shape: HazardShape, levels: tuple[float, ...]
+) -> list[LevelFigures]:
+    """Return the figures of several runs in their windows, as :func:`level_figures`, computed together."""
+    alike: dict[tuple[float, bool, int], list[int]] = {}
+    for at, (run, _) in enumerate(runs):
+        alike.setdefault((run.recovery, run.fallback_ratio is None, len(_speeds(run))), []).append(at)
+    figures: dict[int, LevelFigures] = {}
+    for places in alike.values():
+        for begin in range(0, len(places), _TOGETHER):
+            part = places[begin : begin + _TOGETHER]
+            together = _RunsAtSpeeds.of([runs[at] for at in part], shape, levels).level_figures()
+            figures.update(zip(part, together, strict=True))
+    return [figures[at] for at in range(len(runs))]
 
 
-def started_figures(run: GuardedWork, shape: HazardShape, levels: tuple[float, ...], windows: Floats) -> LevelFigures:
-    """Return the figures of a gang that is asked for at any moment: its pool may have no machines then.
+def _speeds(run: GuardedWork) -> tuple[tuple[float, float], ...]:
+    """Return some errors of the speed, in standard deviations, and how likely each is."""
+    return _ERRORS if run.relative_error > _SURE_SPEED else ((0.0, 1.0),)
+
+
+def _works(run: GuardedWork) -> Floats:
+    """Return the hours of work at each speed."""
+    return run.work * np.array([float(run_share(run.relative_error, z)) for z, _ in _speeds(run)])
+
+
+def started_figures(
+    runs: Sequence[tuple[GuardedWork, Floats]], shape: HazardShape, levels: tuple[float, ...]
+) -> list[LevelFigures]:
+    """Return the figures, in windows, of gangs that are asked for at any moment: a pool may have no machines then.
 
     How often it has none follows from the lengths of lives and waits; what is left of such a wait goes first.
     """
-    if run.recovery <= 0:
-        return level_figures(run, shape, levels, windows)
-    waits = np.array([run.recovery * wait for wait, _ in REMAINING_POINTS])
-    later = windows - waits[:, None]
-    # All windows that are too short for the gang have the same figures, but for the time until the end.
-    works, _ = _works(run)
-    least = run.fallback_start + run.margin + works.min() * max(1.0, run.fallback_ratio or 1.0)
-    begins = later >= least - _NOTHING
-    each, place = np.unique(np.concatenate([windows, np.where(begins, later, 0.0).ravel()]), return_inverse=True)
-    figures = level_figures(run, shape, levels, each)
-    now, rest = np.split(figures.variants[:, :, place], [len(windows)], axis=2)
-    rest = rest.reshape(*rest.shape[:2], *later.shape, -1)
-    elapsed = rest[FIGURES.index("elapsed")]
-    late = np.maximum(later - run.fallback_start / 2, run.work)
-    elapsed[:] = np.where(begins[None, :, :, None], elapsed, late[None, :, :, None]) + waits[:, None, None]
-    up = _lived(shape, figures.levels, 0.0, np.array(_LONGEST_SPELL))[0]
-    down = run.recovery / (run.recovery + up)
-    shares = np.array([share for _, share in REMAINING_POINTS])
-    found = now * (1 - down) + np.einsum("fvdwl,d->fvwl", rest, shares) * down
-    return replace(figures, variants=found, windows=windows)
+    starts = [_Starts.of(run, windows) for run, windows in runs]
+    figures = figures_of_runs([(start.run, start.hours) for start in starts], shape, levels)
+    up = mean_life_within(shape, levels, _LONGEST_SPELL)
+    return [start.mix(each, up) for start, each in zip(starts, figures, strict=True)]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Starts:
+    """The windows of a gang that begins at once, or after what is left of a wait for machines.
+
+    ``hours`` are those that are left, each once, of which ``place`` has the number: of the windows, and then of each
+    wait and window, as ``later``.
+    """
+
+    run: GuardedWork
+    windows: Floats
+    later: Floats
+    begins: NDArray[np.bool_]
+    hours: Floats
+    place: NDArray[np.intp]
+
+    @classmethod
+    def of(cls, run: GuardedWork, windows: Floats) -> _Starts:
+        """Return the windows that are left of these."""
+        waits = np.array([run.recovery * wait for wait, _ in REMAINING_POINTS] if run.recovery > 0 else [])
+        later = windows - waits[:, None]
+        # All windows that are too short for the gang have the same figures, but for the time until the end.
+        least = run.fallback_start + run.margin + _works(run).min() * max(1.0, run.fallback_ratio or 1.0)
+        begins = later >= least - NOTHING
+        hours, place = np.unique(np.concatenate([windows, np.where(begins, later, 0.0).ravel()]), return_inverse=True)
+        return cls(run, windows, later, begins, hours, place)
+
+    def mix(self, figures: LevelFigures, up: Floats) -> LevelFigures:
+        """Return the mean of the figures; ``up`` is how long a pool keeps its machines, by level."""
+        run, count = self.run, len(self.windows)
+        if run.recovery <= 0:
+            return replace(figures, variants=figures.variants[:, :, self.place], windows=self.windows)
+        now, rest = np.split(figures.variants[:, :, self.place], [count], axis=2)
+        rest = rest.reshape(*rest.shape[:2], *self.later.shape, -1)
+        elapsed = rest[FIGURES.index("elapsed")]
+        waits = np.array([run.recovery * wait for wait, _ in REMAINING_POINTS])
+        late = np.maximum(self.later - run.fallback_start / 2, run.work)
+        elapsed[:] = np.where(self.begins[None, :, :, None], elapsed, late[None, :, :, None]) + waits[:, None, None]
+        down = run.recovery / (run.recovery + up)
+        shares = np.array([share for _, share in REMAINING_POINTS])
+        found = now * (1 - down) + np.einsum("fvdwl,d->fvwl", rest, shares) * down
+        return replace(figures, variants=found, windows=self.windows)
 
 
 def aged_figures(
@@ -255,160 +280,141 @@ def aged_figures(
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class _Sums:
-    """Sums over interruptions by [share bridged, speed, window, level], where the run begins at all."""
-
-    hits: Floats
-    probability: Floats
-    last_moment: Floats
-    remaining: Floats
-    early: Floats
-
-    def beside(self, other: _Sums) -> _Sums:
-        """Return these sums followed by others, along the first axis."""
-        pairs = ((getattr(self, f.name), getattr(other, f.name)) for f in fields(_Sums))
-        return _Sums(*(np.concatenate(pair) for pair in pairs))
-
-
-@dataclass(frozen=True, eq=False, slots=True)
 class _RunsAtSpeeds:
-    """Runs at several speeds: ``works`` are the hours at each; ``wasted`` is by level the mean of min(X, a).
+    """Runs at several speeds, whose pools have the same waits; all have a fallback or none has.
 
-    Its arrays are by [share bridged, speed, window, level].
+    The windows of all runs follow each other: ``spans`` are those of each run, ``run_of`` has its number for each
+    window. ``works`` are the hours by [speed, run]; ``wasted`` is by [run, level] the mean of min(X, a). Figures are by
+    [variant, speed, window, level], with the variants of :class:`LevelFigures`.
     """
 
-    run: GuardedWork
-    works: Floats
-    shape: HazardShape
-    levels: Floats
+    runs: Sequence[GuardedWork]
+    spans: Sequence[slice]
+    run_of: NDArray[np.intp]
     windows: Floats
+    works: Floats
     wasted: Floats
+    shape: HazardShape
+    levels: tuple[float, ...]
+
+    @classmethod
+    def of(
+        cls, runs: Sequence[tuple[GuardedWork, Floats]], shape: HazardShape, levels: tuple[float, ...]
+    ) -> _RunsAtSpeeds:
+        """Return these runs in their windows."""
+        ends = np.cumsum([0, *(len(windows) for _, windows in runs)]).tolist()
+        return cls(
+            runs=[run for run, _ in runs],
+            spans=[slice(begin, end) for begin, end in pairwise(ends)],
+            run_of=np.repeat(np.arange(len(runs)), np.diff(ends)),
+            windows=np.concatenate([windows for _, windows in runs]),
+            works=np.array([_works(run) for run, _ in runs]).T,
+            wasted=np.array([mean_life_within(shape, levels, run.restart + run.loss) for run, _ in runs]),
+            shape=shape,
+            levels=levels,
+        )
+
+    def _by_run(self, figure: Callable[[GuardedWork], float]) -> Floats:
+        return np.array([figure(run) for run in self.runs])
+
+    def _by_window(self, figure: Callable[[GuardedWork], float]) -> Floats:
+        """Return a figure of runs by [window, 1]."""
+        return self._by_run(figure)[self.run_of, None]
+
+    @property
+    def _recovery(self) -> float:
+        return self.runs[0].recovery
+
+    @property
+    def _falls_back(self) -> bool:
+        return self.runs[0].fallback_ratio is not None
 
     @property
     def _work(self) -> Floats:
-        return self.works[None, :, None, None]
+        return self.works[:, self.run_of, None]
 
     @property
-    def _begun(self) -> Floats:
-        """Return 1 where the window is long enough to begin on spot at all."""
-        return np.asarray((self._slack() >= -_NOTHING).astype(np.float64)[None, :, :, None])
+    def _ratio(self) -> Floats:
+        return self._by_window(lambda run: 1.0 if run.fallback_ratio is None else run.fallback_ratio)
 
+    @property
+    def _start(self) -> Floats:
+        return self._by_window(lambda run: run.fallback_start)
+
+    @property
     def _slack(self) -> Floats:
-        """Return the hours by [speed, window] that may be lost before the fallback has to begin."""
-        least = self.works * max(1.0, self.run.fallback_ratio or 1.0)
-        return np.asarray(self.windows - self.run.fallback_start - self.run.margin - least[:, None])
+        """Return the hours by [speed, window, 1] that may be lost before the fallback has to begin."""
+        least = self._work * np.maximum(1.0, self._ratio)
+        return np.asarray(self.windows[:, None] - self._start - self._by_window(lambda run: run.margin) - least)
+
+    def level_figures(self) -> list[LevelFigures]:
+        """Return the figures of each run."""
+        figures = self.variants()
+        # The mean over speeds, which are the last axis then.
+        by_speed = np.stack([figures[:, :, speed] for speed in range(len(self.works))], axis=-1)
+        variants = by_speed @ np.array([share for _, share in _speeds(self.runs[0])])
+        wastes = self._by_run(lambda run: run.restart + run.loss)
+        kept = kept_work(self.shape, np.array(self.levels), self._by_run(lambda run: run.work), wastes, LEAVE_AFTER)
+        return [
+            LevelFigures(
+                levels=np.array(self.levels),
+                variants=variants[:, :, span],
+                windows=self.windows[span],
+                work=run.work,
+                remaining_share=kept.remaining_share[at, :, -1],
+                not_done=kept.not_done[at, :, -1],
+                hits=kept.not_done[at].sum(axis=1),
+                wasted=self.wasted[at],
+                delay=self.wasted[at] + run.recovery,
+            )
+            for at, (run, span) in enumerate(zip(self.runs, self.spans, strict=True))
+        ]
 
     def variants(self) -> Floats:
         """Return the figures by [figure, variant, speed, window, level]."""
-        slack = self._slack()
+        slack = self._slack
         spare = np.where(np.isfinite(slack), np.maximum(slack, 0.0), 0.0)
-        shares = () if self.run.fallback_ratio is None else BRIDGED_SHARES
-        kept = np.array([0.0, *shares])[:, None, None] * spare
-        waiting, leaving = self.sums(slack - kept)
-        figures = self.figures(leaving.beside(waiting))
-        if shares:
-            figures[:, 2:] += self.bridges(waiting, kept)[:, 1:]
-        # Waiting is the first variant, leaving the second.
-        figures[:, [0, 1]] = figures[:, [1, 0]]
+        kept = np.array([0.0, *(BRIDGED_SHARES if self._falls_back else ())])[:, None, None, None] * spare
+        spot = SpotRuns(
+            shape=self.shape,
+            levels=np.array(self.levels),
+            recovery=self._recovery,
+            spans=self.spans,
+            works=self.works,
+            wastes=self._by_run(lambda run: run.restart + run.loss),
+            losses=self._by_run(lambda run: run.loss),
+            starts=self._by_run(lambda run: run.fallback_start),
+            wasted=self.wasted,
+        )
+        sums = spot.sums((slack - kept)[..., 0])
+        figures = self.figures(sums)
+        if self._falls_back:
+            figures[:, 2:] += self.bridges(sums.probability[2:], sums.remaining[2:], kept[1:])
         return figures
 
-    def sums(self, slack: Floats) -> tuple[_Sums, _Sums]:
-        """Return the sums of gangs that wait until the slack is lost, and of those that leave before."""
-        lasts = [counts_within(float(each.max()), self.run.recovery) for each in slack[0]]
-        last = max(lasts)
-        ends = np.maximum(self.works - self.run.loss, self.works / 2)  # the last save need not be made
-        waste = self.run.restart + self.run.loss
-        kept = [kept_work(self.shape, self.levels, float(end), waste, last) for end in ends]
-        not_done = np.array([each.not_done for each in kept])
-        remaining_shares = np.array([each.remaining_share for each in kept])
-        steps, counts = _STEPS[:last], COUNTS[:last].astype(np.float64)
-        begun = (slack >= -_NOTHING).astype(np.float64)[..., None]
-        room = slack[..., None, None] - counts * self.wasted[:, None]
-        allowed = sums_within(room, self.run.recovery, last) * begun[..., None]
-        before = np.empty_like(allowed)
-        before[..., 0], before[..., 1:] = begun, allowed[..., :-1]
-        for at, own in enumerate(lasts):  # more interruptions than these lose more than the slack at this speed
-            before[:, at, :, :, own:], allowed[:, at, :, :, own:] = 0.0, 0.0
-        falls = before - allowed
-        # Counts between those of the tables are interpolated: a step of d lives has a mean of the later ones.
-        lead, whole = (steps + 1) / (2 * steps), self.works[:, None, None]
-        over = _along(remaining_shares * ends[:, None, None] + not_done * (whole - ends[:, None, None]), lead, whole)
-        going = _along(not_done, lead, np.ones_like(whole))
-        tried = (before - falls * ((1 - 1 / steps) / 2)) * (going * steps)[None, :, None]
-        early = going * _along(counts[None, None], lead, np.zeros((1, 1, 1)))
-        needed = _each_count(falls, going)
-        sums = _Sums(
-            hits=tried.sum(axis=-1),
-            probability=needed,
-            last_moment=needed,
-            remaining=_each_count(falls, over),
-            early=_each_count(falls, early),
-        )
-        sums = self._beyond(sums, slack, allowed, remaining_shares, np.array(lasts) - 1)
-        # Who leaves after the third interruption falls where else the third would be followed by a fourth life.
-        n = min(LEAVE_AFTER, last)
-        falls = np.concatenate([falls[:1, ..., : n - 1], before[:1, ..., n - 1 : n]], axis=-1)
-        last_moment = falls.copy()
-        last_moment[..., n - 1] -= np.minimum(self._spare_time_probability(slack[:1], n), last_moment[..., n - 1])
-        leaving = _Sums(
-            hits=tried[:1, ..., :n].sum(axis=-1),
-            probability=_each_count(falls, going[..., :n]),
-            last_moment=_each_count(last_moment, going[..., :n]),
-            remaining=_each_count(falls, over[..., :n]),
-            early=_each_count(falls, going[..., :n] * counts[:n]),
-        )
-        return sums, leaving
-
-    def _spare_time_probability(self, slack: Floats, hits: int) -> Floats:
-        """Return the probability that so many interruptions leave time to lose the fallback once."""
-        room = slack[..., None] - self.run.fallback_start - self.run.loss - hits * self.wasted
-        if hits == 1:
-            return np.asarray((room >= 0).astype(np.float64))
-        each = np.repeat(room[..., None], hits - 1, axis=-1)
-        return sums_within(each, self.run.recovery, hits - 1)[..., -1]
-
-    def _beyond(
-        self, sums: _Sums, slack: Floats, allowed: Floats, remaining_shares: Floats, ends: NDArray[np.int64]
-    ) -> _Sums:
-        """Return the sums where more lives are needed and allowed than are counted: the work goes on in proportion."""
-        at = np.arange(len(ends))
-        left_over = remaining_shares[at, :, ends][None, :, None]
-        beyond = (left_over > _UNFINISHED) & (np.moveaxis(allowed[:, at, :, :, ends], 0, 1) > _UNFINISHED)
-        if not beyond.any():
-            return sums
-        affordable = np.maximum(slack, 0.0)[..., None] / (self.wasted + self.run.recovery)
-        needed = COUNTS[ends].astype(np.float64)[None, :, None, None] / np.maximum(1 - left_over, 1e-12)
-        lives, short = np.minimum(needed, affordable), affordable < needed
-        return _Sums(
-            hits=np.where(beyond, lives, sums.hits),
-            probability=np.where(beyond, short.astype(np.float64), sums.probability),
-            last_moment=np.where(beyond, short.astype(np.float64), sums.last_moment),
-            remaining=np.where(beyond, self._work * np.maximum(0.0, 1 - lives / needed), sums.remaining),
-            early=np.where(beyond, lives * short, sums.early),
-        )
-
-    def figures(self, sums: _Sums) -> Floats:
+    def figures(self, sums: Sums) -> Floats:
         """Return the figures, first of all axes, of runs that are on the fallback for good once they need it."""
-        begun, work = self._begun, self._work
+        slack, work, ratio, start, wasted = self._slack, self._work, self._ratio, self._start, self.wasted[self.run_of]
+        begun = begins_on_spot(slack)
         probability, remaining = sums.probability + 1 - begun, sums.remaining + (1 - begun) * work
         last_moment = sums.last_moment + 1 - begun
-        on_fallback, ratio = probability, 1.0 if self.run.fallback_ratio is None else self.run.fallback_ratio
-        if self.run.fallback_ratio is None:
+        on_fallback = probability
+        if not self._falls_back:
             remaining, on_fallback = np.zeros_like(remaining), np.zeros_like(probability)
-        done, waste = work - remaining, self.run.restart + self.run.loss
+        done, waste = work - remaining, self._by_window(lambda run: run.restart + run.loss)
         # Who is done on spot has waited for no longer than the slack allows.
-        each = self.wasted + mean_wait_within(np.maximum(self._slack(), 0.0), self.run.recovery)[..., None]
-        hardware = self.run.hardware * done
-        lost = sums.hits * self.wasted + hardware * waste
-        delays = np.maximum(sums.hits - sums.early, 0.0) * each + hardware * (waste + self.run.recovery)
-        open_end = work * max(1.0, ratio) + LEAVE_AFTER * each
+        each = wasted + mean_wait_within(np.maximum(slack, 0.0), self._recovery)
+        hardware = self._by_window(lambda run: run.hardware) * done
+        lost = sums.hits * wasted + hardware * waste
+        delays = np.maximum(sums.hits - sums.early, 0.0) * each + hardware * (waste + self._recovery)
+        open_end = work * np.maximum(1.0, ratio) + LEAVE_AFTER * each
         finite = np.isfinite(self.windows)
-        to_the_end = np.where(finite, self.windows - self.run.fallback_start / 2, 0.0)
-        late = np.where(finite[:, None], np.maximum(to_the_end[:, None], work), open_end)
+        to_the_end = np.where(finite, self.windows - start[:, 0] / 2, 0.0)[:, None]
+        late = np.where(finite[:, None], np.maximum(to_the_end, work), open_end)
         early = (probability - last_moment) * np.minimum(open_end, late)
         found = {
             "spot": done + lost,
-            "fallback": ratio * remaining + on_fallback * self.run.fallback_start,
+            "fallback": ratio * remaining + on_fallback * start,
             "fallback_probability": probability,
             "last_moment_probability": last_moment,
             "elapsed": (1 - probability) * work + delays + last_moment * late + early,
@@ -417,17 +423,22 @@ class _RunsAtSpeeds:
         }
         return np.array([found[name] for name in FIGURES])
 
-    def bridges(self, sums: _Sums, kept: Floats) -> Floats:
-        """Return what bridging adds to the figures of runs that wait until ``kept`` hours of slack are left."""
-        ratio, begins = self.run.fallback_ratio or 1.0, sums.probability
-        left = np.minimum(sums.remaining / np.maximum(begins, _NOTHING), self._work)
-        life, square = _lived(self.shape, self.levels, self.run.restart + self.run.loss, left)
-        wait = mean_wait_within(ratio * left, self.run.recovery)
-        wait_square = mean_square_wait_within(ratio * left, self.run.recovery)
-        each, takes = np.maximum(life + wait / ratio, _NOTHING), self.wasted + self.run.fallback_start
-        most = np.floor(kept[..., None] / takes)
+    def bridges(self, begins: Floats, remaining: Floats, kept: Floats) -> Floats:
+        """Return what bridging adds to the figures of runs that wait until ``kept`` hours of slack are left.
+
+        ``begins`` is the probability that they do not suffice, ``remaining`` the work that is left then.
+        """
+        ratio, start, wasted = self._ratio, self._start, self.wasted[self.run_of]
+        left = np.minimum(remaining / np.maximum(begins, NOTHING), self._work)
+        lives = [lives_after(self.shape, self.levels, run.restart + run.loss) for run in self.runs]
+        life, square = Lives.of_windows(lives, self.run_of).kept(left)
+        wait = mean_wait_within(ratio * left, self._recovery)
+        wait_square = mean_square_wait_within(ratio * left, self._recovery)
+        each, takes = np.maximum(life + wait / ratio, NOTHING), wasted + start
+        most = np.floor(kept / takes)
         # By the normal distribution of what so many rounds bring; the last life of a run is longer than was needed.
-        spread = np.sqrt(np.maximum(most * (square - life**2 + (wait_square - wait**2) / ratio**2), _NOTHING))
+        ratio_square = self._by_window(lambda run: (run.fallback_ratio or 1.0) ** 2)
+        spread = np.sqrt(np.maximum(most * (square - life**2 + (wait_square - wait**2) / ratio_square), NOTHING))
         away = (left - most * each) / spread
         short = _normal(away)
         brought = np.minimum(most * each * short + left * (1 - short) - spread * _bell(away), left)
@@ -435,52 +446,19 @@ class _RunsAtSpeeds:
         beyond = square / (2 * each)
         rounds = np.minimum((brought + (1 - short) * beyond) / each, np.minimum(most, 2 * left / each))
         rest = left - brought
-        on_fallback = rounds * (wait + self.run.fallback_start) + ratio * rest + short * self.run.fallback_start
-        on_spot = np.maximum(brought - rounds * wait / ratio, 0.0) + rounds * self.wasted
-        spared = np.maximum(kept[..., None] - rounds * takes, 0.0) * (1 - short)
+        on_fallback = rounds * (wait + start) + ratio * rest + short * start
+        on_spot = np.maximum(brought - rounds * wait / ratio, 0.0) + rounds * wasted
+        spared = np.maximum(kept - rounds * takes, 0.0) * (1 - short)
         found = {
             "spot": begins * on_spot,
-            "fallback": begins * (on_fallback - ratio * left - self.run.fallback_start),
+            "fallback": begins * (on_fallback - ratio * left - start),
             "fallback_probability": np.zeros_like(begins),
             "last_moment_probability": -begins * (1 - short),
             "elapsed": -begins * spared,
             "interruptions": begins * rounds,
-            "lost": begins * rounds * self.wasted,
+            "lost": begins * rounds * wasted,
         }
         return np.array([found[name] for name in FIGURES])
-
-
-def _each_count(falls: Floats, figure: Floats) -> Floats:
-    """Return the sum over counts of falls by [share, speed, window, level, count] times a figure by all but window."""
-    return np.asarray(np.einsum("kswln,sln->kswl", falls, figure))
-
-
-def _along(figures: Floats, lead: Floats, first: Floats) -> Floats:
-    """Return the mean of each figure over the counts that its last axis stands for; ``first`` is that of no lives."""
-    before = np.concatenate([np.broadcast_to(first, (*figures.shape[:-1], 1)), figures[..., :-1]], axis=-1)
-    return np.asarray(before + (figures - before) * lead)
-
-
-def _mean_waste(shape: HazardShape, levels: Floats, waste: float) -> Floats:
-    """Return by level the mean of min(X, waste): the hours of a life that leave nothing."""
-    return _lived(shape, levels, 0.0, np.array(waste))[0]
-
-
-def _lived(shape: HazardShape, levels: Floats, begin: float, hours: Floats) -> tuple[Floats, Floats]:
-    """Return the mean of K = min(max(X - begin, 0), hours) of a life X, and of its square; levels are the last axis."""
-    if shape is HazardShape.CONSTANT:
-        rate = np.maximum(levels, _NOTHING)
-        alive, x = np.exp(-rate * begin), rate * hours
-        return -alive * np.expm1(-x) / rate, 2 * alive * (1 - np.exp(-x) * (1 + x)) / rate**2
-    scale = AGE_SCALE_HOURS + begin
-    alive, grown = (1 + begin / AGE_SCALE_HOURS) ** -levels, np.log1p(hours / scale)
-
-    def grown_to(power: Floats) -> Floats:
-        near = np.abs(power) < 1e-6
-        return np.where(near, grown, np.expm1(power * grown) / np.where(near, 1.0, power))
-
-    first = grown_to(1 - levels)
-    return alive * scale * first, 2 * alive * scale**2 * (grown_to(2 - levels) - first)
 
 
 def _normal(x: Floats) -> Floats:
@@ -501,5 +479,5 @@ def in_time_by_speed(run: GuardedWork, windows: Floats) -> Floats:
     ratio = 1.0 if run.fallback_ratio is None else run.fallback_ratio
     longest = (windows - run.fallback_start - run.margin) / (run.work * max(1.0, ratio))
     if run.relative_error == 0:
-        return np.asarray((longest >= 1 - _NOTHING).astype(np.float64))
+        return np.asarray((longest >= 1 - NOTHING).astype(np.float64))
     return np.asarray(ndtr((longest - 1) / run.relative_error), dtype=np.float64)

@@ -1,7 +1,7 @@
 """Expect what a spot gang costs that may leave a bad pool for another one. Pure.
 
-After :data:`~router.jobs.guarded_run.LEAVE_AFTER` interruptions the level of its pool is seen. Where going on elsewhere
-costs less than the cheapest of the other variants, the gang goes, and may leave that pool too. What one pool shows says
+After the third interruption the level of its pool is seen. Where going on elsewhere costs less than the cheapest of the
+other variants (:mod:`router.jobs.guarded_run`), the gang goes, and may leave that pool too. What one pool shows says
 much of the others: pools of a kind share most of what is doubted of their level (:mod:`pricing.risk_levels`), so that a
 gang in a bad pool mostly finds bad ones. With B the hours until it goes, T the time lost by then and L the share of the
 work that is left, of which the rest is that share of a run with the same hours to lose,
@@ -26,7 +26,8 @@ import numpy as np
 
 from pricing.hazard import Hazard
 from pricing.risk_levels import POOL_DEVIATION
-from router.jobs.guarded_run import FIGURES, LEAVE_AFTER, GuardedFigures, LevelFigures, figure_levels, figure_weights
+from router.jobs.guarded_run import FIGURES, GuardedFigures, LevelFigures, figure_levels, figure_weights
+from router.jobs.interruption_sums import LEAVE_AFTER
 from router.jobs.renewals import Floats
 
 _CHANGES: Final = 6

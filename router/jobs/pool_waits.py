@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from router.jobs.renewals import COUNTS, Floats
 
@@ -52,15 +53,19 @@ def mean_wait_within(hours: Floats, mean: float) -> Floats:
     """Return the mean of min(wait, hours), where waits have this mean; hours may be inf."""
     if mean <= 0:
         return np.zeros_like(hours)
-    return np.asarray(-(_SHARES * _MEANS * mean * np.expm1(-hours[..., None] / (_MEANS * mean))).sum(axis=-1))
+    parts = (_SHARES[:, None] * _MEANS[:, None] * mean * np.expm1(-hours.ravel() / (_MEANS[:, None] * mean))).sum(
+        axis=0
+    )
+    return np.asarray(-parts.reshape(hours.shape))
 
 
 def mean_square_wait_within(hours: Floats, mean: float) -> Floats:
     """Return the mean of the square of min(wait, hours), where waits have this mean; hours are finite."""
     if mean <= 0:
         return np.zeros_like(hours)
-    x = hours[..., None] / (_MEANS * mean)
-    return np.asarray((2 * _SHARES * (_MEANS * mean) ** 2 * (1 - np.exp(-x) * (1 + x))).sum(axis=-1))
+    x = hours.ravel() / (_MEANS[:, None] * mean)
+    parts = (2 * _SHARES[:, None] * (_MEANS[:, None] * mean) ** 2 * (1 - np.exp(-x) * (1 + x))).sum(axis=0)
+    return np.asarray(parts.reshape(hours.shape))
 
 
 def return_rates(edges: Sequence[float], mean: float) -> tuple[float, ...]:
@@ -78,7 +83,10 @@ def sums_within(hours: Floats, mean: float, last: int) -> Floats:
     """
     if mean <= 0:
         return np.asarray((hours >= 0).astype(np.float64))
-    place = np.log(np.maximum(hours, _LEAST * mean) * (1 / (_LEAST * mean)))
+    # In place: this is most of the time that guarded runs take.
+    place = np.maximum(hours, _LEAST * mean)
+    place *= 1 / (_LEAST * mean)
+    np.log(place, out=place)
     place *= 1 / _STEP
     np.minimum(place, _CELLS - 1.0001, out=place)
     cell = place.astype(np.intp)
@@ -86,17 +94,20 @@ def sums_within(hours: Floats, mean: float, last: int) -> Floats:
     cell += _CELLS * np.arange(last)
     table, rises = _sums()
     found = table.take(cell)
-    found += place * rises.take(cell)
+    place *= rises.take(cell)
+    found += place
     found *= hours > 0
-    return np.asarray(found)
+    return found
 
 
-def counts_within(hours: float, mean: float) -> int:
+def counts_within(hours: Floats, mean: float) -> NDArray[np.int64]:
     """Return how many of :data:`~router.jobs.renewals.COUNTS` matter: that many waits rarely take so little."""
-    if mean <= 0 or not math.isfinite(hours):
-        return len(COUNTS)
-    likely = sums_within(np.full(len(COUNTS), max(hours, 0.0)), mean, len(COUNTS))
-    return min(len(COUNTS), int((likely > _RARE).sum()) + 1)
+    if mean <= 0:
+        return np.full(np.shape(hours), len(COUNTS))
+    finite = np.isfinite(hours)
+    most = np.where(finite, np.maximum(hours, 0.0), 0.0)[..., None]
+    likely = sums_within(np.broadcast_to(most, (*np.shape(hours), len(COUNTS))), mean, len(COUNTS)) > _RARE
+    return np.where(finite, np.minimum(len(COUNTS), likely.sum(axis=-1) + 1), len(COUNTS))
 
 
 @lru_cache(maxsize=1)

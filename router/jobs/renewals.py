@@ -34,41 +34,52 @@ _MASS: Final = 1 / (1 + np.exp(-np.linspace(-7.0, 7.0, 57)))  # probability that
 
 @dataclass(frozen=True, eq=False, slots=True)
 class KeptWork:
-    """By [level, count]: the probability that the work is not done after so many lives, and the share that is left."""
+    """By [..., level, count]: the probability that the work is not done after so many lives, and the share left.
+
+    The first axes are those of the work.
+    """
 
     not_done: Floats
     remaining_share: Floats
 
 
-def kept_work(shape: HazardShape, levels: Floats, work: float, waste: float, last: int = len(COUNTS)) -> KeptWork:
+def kept_work(
+    shape: HazardShape, levels: Floats, work: Floats | float, waste: Floats | float, last: int = len(COUNTS)
+) -> KeptWork:
     """Return what is done of ``work`` hours after each of the first counts of lives.
 
     Each life wastes its first ``waste`` hours.
 
     Where the hazard falls with age ``levels`` are every second one of :data:`~pricing.hazard.LEVELS`.
     """
+    hours, wastes = np.broadcast_arrays(work, waste)
+    pairs = list(zip(hours.ravel().tolist(), wastes.ravel().tolist(), strict=True))
     if shape is HazardShape.FALLING:
         table = _falling_table()
-        scale = AGE_SCALE_HOURS + waste
-        x, dx = _place(_WORK, work / scale)
-        y, dy = _place(_WASTE, waste / AGE_SCALE_HOURS)
-        rows = _between(table[:, :last, x : x + 2, y : y + 2], dx, dy)
-        return KeptWork(rows[0].T, rows[1].T)
-    constant = _constant_table()
-    not_done, left = [], []
-    for rate in levels:
-        x, dx = _place(_RATES, work * float(rate))
-        y, dy = _place_by_value(_MASS, math.exp(-float(rate) * waste))
-        row = _between(constant[:, :last, x : x + 2, y : y + 2], dx, dy)
-        not_done.append(row[0])
-        left.append(row[1])
-    return KeptWork(np.array(not_done), np.array(left))
+        works = [_place(_WORK, own / (AGE_SCALE_HOURS + lost)) for own, lost in pairs]
+        firsts = [_place(_WASTE, lost / AGE_SCALE_HOURS) for _, lost in pairs]
+        cells = np.array([table[:, :last, x : x + 2, y : y + 2] for (x, _), (y, _) in zip(works, firsts, strict=True)])
+        dx, dy = (np.array([share for _, share in places])[:, None, None, None] for places in (works, firsts))
+        rows = _between(cells, dx, dy[..., None])
+    else:
+        rows = np.array([_constant_rows(levels, own, lost, last) for own, lost in pairs])
+    by_count = np.ascontiguousarray(np.moveaxis(rows, (1, 3), (0, 2))).reshape(2, *hours.shape, len(levels), last)
+    return KeptWork(by_count[0], by_count[1])
 
 
-def _between(cells: Floats, x: float, y: float) -> Floats:
-    """Return the figures at shares of the way along the third and the fourth axis of a cell."""
-    along = cells[:, :, :, 0] * (1 - y) + cells[:, :, :, 1] * y
-    return np.asarray(along[:, :, 0] * (1 - x) + along[:, :, 1] * x)
+def _constant_rows(rates: Floats, work: float, waste: float, last: int) -> Floats:
+    """Return the figures by [figure, count, rate] where the hazard is constant."""
+    table = _constant_table()
+    works = [_place(_RATES, work * rate) for rate in rates.tolist()]
+    masses = [_place_by_value(_MASS, math.exp(-rate * waste)) for rate in rates.tolist()]
+    corners = [table[:, :last, x : x + 2, y : y + 2] for (x, _), (y, _) in zip(works, masses, strict=True)]
+    return _between(np.stack(corners, axis=-1), np.array([dx for _, dx in works]), np.array([dy for _, dy in masses]))
+
+
+def _between(cells: Floats, x: Floats, y: Floats) -> Floats:
+    """Return the figures at shares of the way along the last two axes but one of cells."""
+    along = cells[..., 0, :] * (1 - y) + cells[..., 1, :] * y
+    return np.asarray(along[..., 0, :] * (1 - x) + along[..., 1, :] * x)
 
 
 def _place(grid: Floats, value: float) -> tuple[int, float]:

@@ -11,7 +11,6 @@ import pytest
 from pricing.hazard import LEVELS, Hazard, HazardShape
 from router.jobs.guarded_run import (
     BRIDGED_SHARES,
-    LEAVE_AFTER,
     GuardedFigures,
     GuardedWork,
     aged_figures,
@@ -20,6 +19,7 @@ from router.jobs.guarded_run import (
     level_figures,
     started_figures,
 )
+from router.jobs.interruption_sums import LEAVE_AFTER
 from router.jobs.renewals import COUNTS, kept_work
 from tests.support.guarded_runs import SimulatedRuns, simulate_guarded_runs
 
@@ -121,7 +121,8 @@ def test_a_pool_that_may_have_no_machines_at_the_start(
     run: GuardedWork, hazard: Hazard, window: float, spot: float, on_demand: float
 ) -> None:
     """Three points stand for what is left of a wait, which is less exact."""
-    found = started_figures(run, hazard.shape, figure_levels(hazard), np.array([window])).expect_variant(hazard, 0)
+    (figures,) = started_figures([(run, np.array([window]))], hazard.shape, figure_levels(hazard))
+    found = figures.expect_variant(hazard, 0)
     played = simulate_guarded_runs(run, hazard, window, DRAWS // 4, 1, at_any_moment=True)
     assert_near(found, played, spot, on_demand, rel=0.03, points=0.03)
 

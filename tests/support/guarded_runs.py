@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from pricing.hazard import AGE_SCALE_HOURS, Hazard, HazardShape
 from pricing.risk_levels import POOL_DEVIATION
-from router.jobs.guarded_run import LEAVE_AFTER, GuardedWork
+from router.jobs.guarded_run import GuardedWork
+from router.jobs.interruption_sums import LEAVE_AFTER
 from router.jobs.pool_waits import PHASES
 
 Floats = NDArray[np.float64]

@@ -55,10 +55,10 @@ def test_no_time_holds_no_wait_and_no_wait_needs_no_time() -> None:
 def test_counts_that_matter() -> None:
     for hours in (0.5, 3.0, 10.0, 60.0):
         likely = sums_within(np.full(ALL, hours), MEAN, ALL)
-        last = counts_within(hours, MEAN)
+        last = int(counts_within(np.array(hours), MEAN))
         assert likely[last:].max(initial=0.0) < 1e-3
         assert last == ALL or likely[last - 2] > 1e-3
-    assert counts_within(math.inf, MEAN) == ALL
+    assert counts_within(np.array(math.inf), MEAN) == ALL
 
 
 def test_returns_by_age_beside_drawn_waits() -> None:

@@ -303,7 +303,7 @@ class RateFinder:
             if age > 0:
                 figures = aged_figures(work, hazard.shape, levels, windows, age)
             else:
-                figures = started_figures(work, hazard.shape, levels, windows)
+                (figures,) = started_figures([(work, windows)], hazard.shape, levels)
             window_figures = self._figures[key] = windows, by_speed, figures
         return window_figures
 
