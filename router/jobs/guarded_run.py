@@ -127,12 +127,13 @@ class LevelFigures:
 
         ``price_ratio`` is that of an hour billed of the fallback over one of the gang.
         """
-        return GuardedFigures(*(self.cheapest(price_ratio) @ figure_weights(hazard)))
+        return GuardedFigures(*(self.cheapest(np.array([price_ratio]))[:, 0] @ figure_weights(hazard)))
 
-    def cheapest(self, price_ratio: float) -> Floats:
-        """Return the figures of the cheapest variant by [figure, window, level]."""
-        cheapest = np.argmin(self.variants[_SPOT] + price_ratio * self.variants[_FALLBACK], axis=0)
-        return np.asarray(np.take_along_axis(self.variants, cheapest[None, None], axis=1)[:, 0])
+    def cheapest(self, price_ratios: Floats) -> Floats:
+        """Return the figures of the cheapest variant by [figure, price ratio, window, level]."""
+        usd = self.variants[_SPOT] + price_ratios[:, None, None, None] * self.variants[_FALLBACK]
+        cheapest = np.argmin(usd, axis=1)
+        return np.asarray(np.take_along_axis(self.variants, cheapest[None], axis=1))
 
     def expect_variant(self, hazard: Hazard, which: int) -> GuardedFigures:
         """Return the expectation where one variant is followed at all levels."""

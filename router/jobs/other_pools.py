@@ -18,11 +18,14 @@ at most.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import groupby
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pricing.hazard import Hazard
 from pricing.risk_levels import POOL_DEVIATION
@@ -50,43 +53,154 @@ class OtherPools:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
+class ChangingRun:
+    """A gang that may leave its pool for others, where there are any, or for its fallback as before.
+
+    ``price_ratio`` is that of an hour billed of the fallback over one of the gang, None without a fallback.
+    """
+
+    figures: LevelFigures
+    hazard: Hazard
+    price_ratio: float | None
+    others: OtherPools | None
+
+    def expect_staying(self) -> GuardedFigures:
+        """Return the expectation of the gang in its own pool, or on its fallback."""
+        if self.price_ratio is None:
+            return self.figures.expect_variant(self.hazard, 0)
+        return self.figures.expect(self.hazard, self.price_ratio)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
 class ChangingFigures:
-    """The figures of a gang that may leave its pool for another, and how likely it does so, by window."""
+    """The figures of a gang that may leave its pool for another, of one that stays, and how likely it goes, by window.
+
+    Hours in other pools count as hours of the gang's price. How likely the run is to be late is that of staying.
+    """
 
     figures: GuardedFigures
+    staying: GuardedFigures
     changes: Floats
 
 
-def expect_changes(
-    figures: LevelFigures, hazard: Hazard, price_ratio: float | None, others: OtherPools
-) -> ChangingFigures:
-    """Return the expectation of a gang that may leave its pool for others, or for its fallback as before.
+def expect_changes(runs: Sequence[ChangingRun]) -> list[ChangingFigures]:
+    """Return the expectations of gangs that may leave their pools; together they take less time."""
+    alike: dict[tuple[int, int, bool, bool], dict[int, list[int]]] = {}
+    expected: dict[int, ChangingFigures] = {}
+    for at, run in enumerate(runs):
+        if run.others is None:
+            staying = run.expect_staying()
+            expected[at] = ChangingFigures(staying, staying, np.zeros(len(run.figures.windows)))
+            continue
+        windows, alone = run.figures.windows, run.price_ratio is None
+        endless = alone or not bool(np.isfinite(windows).all())
+        # Those with the same figures follow each other.
+        same = alike.setdefault((len(windows), len(run.figures.levels), alone, endless), {})
+        same.setdefault(id(run.figures), []).append(at)
+    for (_, _, _, endless), by_figures in alike.items():
+        places = [at for same in by_figures.values() for at in same]
+        together = _ChangingRuns.of([runs[at] for at in places], endless=endless)
+        expected.update(zip(places, together.expect(), strict=True))
+    return [expected[at] for at in range(len(runs))]
 
-    ``price_ratio`` is that of an hour billed of the fallback over one of the gang, None without a fallback. Hours in
-    other pools count as hours of the gang's price. How likely the run is to be late is that of staying.
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _ChangingRuns:
+    """Runs with other pools and as many windows and levels; all have a fallback or none has.
+
+    Those of the same figures follow each other. Arrays are by [run, window, level], figures by [figure, run, window,
+    level]; prices are over that of the gang.
     """
-    weights, rest, onward = figure_weights(hazard), _Rest.of(figures, alone=price_ratio is None), _next_levels(hazard)
-    begun = _begun(figures, others)[:, None]
-    # What is left is as likely to need the fallback, however little it is.
-    remaining_shares = np.where(_IS_CHANCE[:, None], figures.not_done, figures.remaining_share)[:, None]
-    ratio = 0.0 if price_ratio is None else price_ratio
-    there = ratio / others.price_ratio
-    stays = values = _cheapest(figures, None if price_ratio is None else there)
-    least = _usd(stays, there) - _LITTLE
-    gone = begun + remaining_shares * rest.interpolate(values @ onward.T)
-    for _ in range(_CHANGES - 1):
-        goes = rest.possible & (_usd(gone, there) < least)
-        if not goes.any():
-            break
-        values = np.where(goes, gone, stays)
-        gone = begun + remaining_shares * rest.interpolate(values @ onward.T)
-    gone[_SPOT] += (others.price_ratio - 1) * (gone[_SPOT] - begun[_SPOT])
-    best = _cheapest(figures, price_ratio)
-    goes = rest.possible & (_usd(gone, ratio) < _usd(best, ratio) - _LITTLE)
-    expected = np.where(goes, gone, best) @ weights
-    # No hour is billed that is not spent: dearer hours elsewhere count as more hours here.
-    expected[_ELAPSED] = np.maximum(expected[_ELAPSED], expected[_SPOT])
-    return ChangingFigures(GuardedFigures(*expected), (goes * figures.not_done) @ weights)
+
+    runs: Sequence[ChangingRun]
+    others: Sequence[OtherPools]
+    weights: Floats
+    not_done: Floats
+    fallback: Floats
+    elsewhere: Floats
+    rest: _Rest
+
+    @classmethod
+    def of(cls, runs: Sequence[ChangingRun], *, endless: bool) -> _ChangingRuns:
+        """Return these runs together; with no last moment they are ``endless``."""
+        ratios = [0.0 if run.price_ratio is None else run.price_ratio for run in runs]
+        others = [run.others for run in runs if run.others is not None]
+        return cls(
+            runs=runs,
+            others=others,
+            weights=np.array([figure_weights(run.hazard) for run in runs]),
+            not_done=np.array([run.figures.not_done for run in runs])[:, None],
+            fallback=np.array(ratios)[:, None, None],
+            elsewhere=np.array([each.price_ratio for each in others])[:, None, None],
+            rest=_Rest.of([run.figures for run in runs], endless=endless),
+        )
+
+    def expect(self) -> list[ChangingFigures]:
+        """Return the expectation of each."""
+        begun, best = self._begun(), self._cheapest(self.fallback)
+        gone = self._gone(begun)
+        gone[_SPOT] += (self.elsewhere - 1) * (gone[_SPOT] - begun[_SPOT])
+        goes = self.rest.possible & (_usd(gone, self.fallback) < _usd(best, self.fallback) - _LITTLE)
+        expected = self._mean(np.where(goes, gone, best))
+        # No hour is billed that is not spent: dearer hours elsewhere count as more hours here.
+        expected[_ELAPSED] = np.maximum(expected[_ELAPSED], expected[_SPOT])
+        changes, staying = self._mean(goes * self.not_done), self._mean(best)
+        return [
+            ChangingFigures(GuardedFigures(*expected[:, at]), GuardedFigures(*staying[:, at]), changes[at])
+            for at in range(len(self.runs))
+        ]
+
+    def _gone(self, begun: Floats) -> Floats:
+        """Return the figures of gangs that go to another pool, and on from there where that costs less."""
+        there = self.fallback / self.elsewhere
+        onward = np.array([_next_levels(run.hazard) for run in self.runs]).swapaxes(1, 2)
+        shares = np.array([run.figures.remaining_share for run in self.runs])[:, None]
+        # What is left is as likely to need the fallback, however little it is.
+        remaining = np.where(_IS_CHANCE[:, None, None, None], self.not_done, shares)
+        stays = self._cheapest(there)
+        least, left = _usd(stays, there) - _LITTLE, np.arange(len(self.runs))
+        gone = begun + remaining * self.rest.interpolate(stays @ onward, left)
+        for _ in range(_CHANGES - 1):
+            goes = (self.rest.possible & (_usd(gone, there) < least))[left]
+            some = goes.any(axis=(1, 2))
+            left, goes = left[some], goes[some]
+            if not left.size:
+                break
+            values = np.where(goes, gone.take(left, axis=1), stays.take(left, axis=1))
+            rest = self.rest.interpolate(values @ onward[left], left)
+            gone[:, left] = begun.take(left, axis=1) + remaining.take(left, axis=1) * rest
+        return gone
+
+    def _cheapest(self, price_ratios: Floats) -> Floats:
+        """Return the figures of the cheapest variant at these prices of the fallback; without one a gang stays."""
+        if self.runs[0].price_ratio is None:
+            return np.stack([run.figures.variants[:, 0] for run in self.runs], axis=1)
+        parts = []
+        for _, same in groupby(range(len(self.runs)), key=lambda at: id(self.runs[at].figures)):
+            places = list(same)
+            parts.append(self.runs[places[0]].figures.cheapest(price_ratios[places, 0, 0]))
+        return np.concatenate(parts, axis=1)
+
+    def _mean(self, figures: Floats) -> Floats:
+        """Return the expectation over the levels of each run's hazard."""
+        return np.asarray((figures @ self.weights[:, :, None])[..., 0])
+
+    def _begun(self) -> Floats:
+        """Return the figures, by [figure, run, 1, level], of gangs until they go."""
+        hits, wasted, delay, share = (
+            np.array([getattr(run.figures, name) for run in self.runs])
+            for name in ("hits", "wasted", "delay", "remaining_share")
+        )
+        not_done = self.not_done[:, 0]
+        done = (1 - share) * np.array([run.figures.work for run in self.runs])[:, None]
+        move_hours = np.array([each.move_hours for each in self.others])[:, None]
+        begun = {
+            "spot": hits * wasted + done * (1 + _DOUBT) + not_done * move_hours,
+            "elapsed": hits * delay + done,
+            "interruptions": hits,
+            "lost": hits * wasted,
+        }
+        return np.array([begun.get(name, np.zeros_like(done)) for name in FIGURES])[:, :, None]
 
 
 @lru_cache(maxsize=4096)
@@ -111,52 +225,42 @@ def _next_levels(hazard: Hazard) -> Floats:
     return np.asarray(odds / odds.sum(axis=1, keepdims=True))
 
 
-def _cheapest(figures: LevelFigures, price_ratio: float | None) -> Floats:
-    return figures.variants[:, 0] if price_ratio is None else figures.cheapest(price_ratio)
-
-
-def _usd(figures: Floats, ratio: float) -> Floats:
+def _usd(figures: Floats, ratio: Floats) -> Floats:
     return np.asarray(figures[_SPOT] + ratio * figures[_FALLBACK])
-
-
-def _begun(figures: LevelFigures, others: OtherPools) -> Floats:
-    """Return the figures, by [figure, level], of a gang until it goes."""
-    done = (1 - figures.remaining_share) * figures.work
-    begun = {
-        "spot": figures.hits * figures.wasted + done * (1 + _DOUBT) + figures.not_done * others.move_hours,
-        "elapsed": figures.hits * figures.delay + done,
-        "interruptions": figures.hits,
-        "lost": figures.hits * figures.wasted,
-    }
-    return np.array([begun.get(name, np.zeros(len(figures.remaining_share))) for name in FIGURES])
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Rest:
-    """Between which windows what is left lies when a gang goes, by [window, level]: a row, and a share of the next."""
+    """Between which windows what is left lies when a gang goes: a row, and a share of the next; None for the same.
 
-    row: np.ndarray
-    following: np.ndarray | None
+    Arrays are by [run, window, level].
+    """
+
+    row: NDArray[np.intp] | None
     share: Floats
-    possible: np.ndarray
+    possible: NDArray[np.bool_]
 
     @classmethod
-    def of(cls, figures: LevelFigures, *, alone: bool) -> _Rest:
+    def of(cls, figures: Sequence[LevelFigures], *, endless: bool) -> _Rest:
         """Return where the time that is left lies; without a last moment there is as much as before."""
-        windows, count = figures.windows, len(figures.windows)
-        shape, endless = (count, len(figures.remaining_share)), alone or not np.isfinite(windows).all()
+        windows, delay = np.array([each.windows for each in figures]), np.array([each.delay for each in figures])
+        count = windows.shape[1]
         if endless or count == 1:
-            same = np.repeat(np.arange(count)[:, None], shape[1], axis=1)
-            return cls(same, None, np.zeros(shape), np.full(shape, endless))
-        after = windows[:, None] - LEAVE_AFTER * figures.delay
-        row = np.clip(np.searchsorted(windows, after, side="right") - 1, 0, count - 2)
-        share = np.clip((after - windows[row]) / (windows[row + 1] - windows[row]), 0.0, 1.0)
-        return cls(row, row + 1, share, after >= windows[0])
+            shape = (*windows.shape, delay.shape[1])
+            return cls(None, np.zeros(shape), np.full(shape, endless))
+        after = windows[..., None] - LEAVE_AFTER * delay[:, None]
+        row = np.clip((windows[:, :, None, None] <= after[:, None]).sum(axis=1) - 1, 0, count - 2)
+        run = np.arange(len(figures))[:, None, None]
+        begin, end = windows[run, row], windows[run, row + 1]
+        return cls(row, np.clip((after - begin) / (end - begin), 0.0, 1.0), after >= windows[:, :1, None])
 
-    def interpolate(self, figures: Floats) -> Floats:
-        """Return figures by [figure, window, level] at what is left."""
-        levels = np.arange(figures.shape[2])
-        near = figures[:, self.row, levels]
-        if self.following is None:
-            return np.asarray(near)
-        return np.asarray(near + (figures[:, self.following, levels] - near) * self.share)
+    def interpolate(self, figures: Floats, runs: NDArray[np.intp]) -> Floats:
+        """Return figures of some runs, by [figure, run, window, level], at what is left."""
+        if self.row is None:
+            return figures
+        _, _, windows, levels = figures.shape
+        # Places in a table of runs and windows by level.
+        place = (np.arange(len(runs))[:, None, None] * windows + self.row[runs]) * levels + np.arange(levels)
+        table = figures.reshape(len(figures), -1)
+        near = table.take(place, axis=1)
+        return np.asarray(near + (table.take(place + levels, axis=1) - near) * self.share[runs])

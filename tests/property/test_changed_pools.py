@@ -17,7 +17,7 @@ from router.jobs.guarded_run import (
     figure_weights,
     level_figures,
 )
-from router.jobs.other_pools import OtherPools, expect_changes
+from router.jobs.other_pools import ChangingFigures, ChangingRun, OtherPools, expect_changes
 from tests.support.guarded_runs import simulate_guarded_runs
 
 DRAWS = 6_000
@@ -39,6 +39,11 @@ def figures_of(run: GuardedWork, hazard: Hazard, windows: np.ndarray) -> LevelFi
     return level_figures(run, hazard.shape, figure_levels(hazard), windows)
 
 
+def changing(figures: LevelFigures, hazard: Hazard, ratio: float | None, others: OtherPools) -> ChangingFigures:
+    (found,) = expect_changes([ChangingRun(figures, hazard, ratio, others)])
+    return found
+
+
 def usd(figures: GuardedFigures, ratio: float) -> np.ndarray:
     return np.asarray(figures.spot + ratio * figures.fallback)
 
@@ -47,7 +52,7 @@ def usd(figures: GuardedFigures, ratio: float) -> np.ndarray:
 @pytest.mark.parametrize("work", [8.0, 24.0, 100.0])
 def test_without_a_deadline_it_costs_what_the_best_rule_to_leave_does(hazard: Hazard, work: float) -> None:
     """The rule is a level above which the gang leaves; the simulation tries several. No run counts beyond 90 days."""
-    found = expect_changes(figures_of(replace(ALONE, work=work), hazard, np.array([LONGEST])), hazard, None, ALIKE)
+    found = changing(figures_of(replace(ALONE, work=work), hazard, np.array([LONGEST])), hazard, None, ALIKE)
     run = replace(BEHIND, work=work)
     played = min(
         simulate_guarded_runs(run, hazard, LONGEST, DRAWS, 1, change_above=above).spot.mean() for above in ABOVE[:-1]
@@ -59,7 +64,7 @@ def test_without_a_deadline_it_costs_what_the_best_rule_to_leave_does(hazard: Ha
 @pytest.mark.parametrize("ratio", [1.5, 3.0, 6.0])
 def test_with_a_deadline_it_is_never_said_to_be_cheaper_than_it_is(hazard: Hazard, ratio: float) -> None:
     figures = figures_of(BEHIND, hazard, WINDOWS)
-    said = usd(expect_changes(figures, hazard, ratio, ALIKE).figures, ratio)
+    said = usd(changing(figures, hazard, ratio, ALIKE).figures, ratio)
     staying = usd(figures.expect(hazard, ratio), ratio)
     assert (said <= staying + 1e-9).all()
     assert (np.diff(said) <= 1e-9).all()
@@ -75,7 +80,7 @@ def test_with_a_deadline_it_is_never_said_to_be_cheaper_than_it_is(hazard: Hazar
 def test_dearer_pools_are_gone_to_less(price_ratio: float) -> None:
     hazard = HAZARDS["hardly known"]
     figures = figures_of(BEHIND, hazard, WINDOWS)
-    alike, dearer = (expect_changes(figures, hazard, 4.0, others) for others in (ALIKE, OtherPools(price_ratio, 3.0)))
+    alike, dearer = (changing(figures, hazard, 4.0, others) for others in (ALIKE, OtherPools(price_ratio, 3.0)))
     staying = usd(figures.expect(hazard, 4.0), 4.0)
     assert (dearer.changes <= alike.changes).all()
     assert (usd(alike.figures, 4.0) <= usd(dearer.figures, 4.0)).all()
@@ -89,7 +94,7 @@ def test_how_often_it_leaves_and_is_interrupted(hazard: Hazard, work: float) -> 
     """The table's probability of three interruptions before the end is that of single lives; no more runs leave."""
     run = replace(ALONE, work=work)
     figures = figures_of(run, hazard, np.array([LONGEST]))
-    found = expect_changes(figures, hazard, None, ALIKE)
+    found = changing(figures, hazard, None, ALIKE)
     three = simulate_guarded_runs(replace(run, fallback_ratio=1.0), hazard, LONGEST, DRAWS, 1).interruptions >= 3
     assert float(found.changes[0]) <= three.mean() + 0.03
     assert float(figures.not_done @ figure_weights(hazard)) == pytest.approx(three.mean(), abs=0.04)
@@ -98,5 +103,5 @@ def test_how_often_it_leaves_and_is_interrupted(hazard: Hazard, work: float) -> 
 def test_a_known_level_is_never_left() -> None:
     """Another pool brings nothing that all are known to have."""
     hazard = Hazard.known(0.24)
-    found = expect_changes(figures_of(BEHIND, hazard, WINDOWS), hazard, 3.0, ALIKE)
+    found = changing(figures_of(BEHIND, hazard, WINDOWS), hazard, 3.0, ALIKE)
     assert not found.changes[1:].any()

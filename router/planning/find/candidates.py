@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -23,7 +23,7 @@ from router.planning.find.dropped_listings import DroppedListing
 from router.planning.find.emissions import GangCarbon, emission_table, gang_carbon
 from router.planning.find.fallbacks import Fallback, FallbackFinder
 from router.planning.find.feasibility import ListingRefusal, covers, refusal
-from router.planning.find.gang_rates import GangRates, RateFinder, RunTerms, stated_risk
+from router.planning.find.gang_rates import GangRates, RateFinder, RateRequest, RunTerms, stated_risk
 from router.planning.find.listings import OfferListing, listings_by_accelerator, spreads
 from router.planning.find.machine_mixes import MachinePair, machine_pairs, mixed_gangs, running_split
 from router.planning.find.other_spot_pools import OtherPoolFinder
@@ -73,6 +73,17 @@ class _PermittedGang:
     parts: tuple[GangPart, ...]
     speed: Speed
     transfers: tuple[Transfer, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _UnratedGang:
+    """A permitted gang with what its rates depend on, and the names of its ways out."""
+
+    permitted: _PermittedGang
+    gang: GangOffer
+    request: RateRequest
+    behind: Fallback | None
+    next_pool: str
 
 
 def candidates_for(
@@ -177,27 +188,49 @@ class CandidateFinder:
             if isinstance(each, _PermittedGang) and not self._needs_more(job, option, listing):
                 risk = self._risk_of(job, each)
                 findings.others.add(each.parts[-1], each.option.count, each.speed, risk, each.transfers)
-        on_spot: Counter[GangOption] = Counter()
-        for (option, _), each in zip(found, permitted, strict=True):
-            if most_spot is not None and on_spot[option] == most_spot:
-                continue
-            if below is not None and isinstance(each, _PermittedGang) and self._is_as_dear(job, each, below):
-                continue
-            result = each if isinstance(each, DroppedListing) else self._with_rates(job, each, findings)
-            if isinstance(result, DroppedListing):
-                dropped.append(result)
-                continue
-            candidates.append(result)
-            on_spot[option] += result.market is Market.SPOT
-            if result.market is Market.ON_DEMAND and result.provisionable:
-                findings.fallbacks.add(result)
-        for option in job.gang.options:
-            if most_spot is None and not job.gang.same_zone:
-                candidates += self._over_zones(job, option, findings)
-        if most_spot is None and job.gang.mixed:
-            candidates += self._over_types(job, findings)
+        gangs: dict[bool, list[tuple[GangOption, _PermittedGang | DroppedListing]]] = {False: [], True: []}
+        for (option, listing), each in zip(found, permitted, strict=True):
+            if below is None or isinstance(each, DroppedListing) or not self._is_as_dear(job, each, below):
+                gangs[listing.offer.market is Market.SPOT].append((option, each))
+        # Gangs on spot fall back on those on demand.
+        for on_spot in (False, True):
+            for result in self._look_at(job, gangs[on_spot], findings, most_spot if on_spot else None):
+                if isinstance(result, DroppedListing):
+                    dropped.append(result)
+                    continue
+                candidates.append(result)
+                if result.market is Market.ON_DEMAND and result.provisionable:
+                    findings.fallbacks.add(result)
+        if most_spot is None:
+            several = [] if job.gang.same_zone else self._over_zones(job, findings)
+            several += self._over_types(job, findings) if job.gang.mixed else []
+            candidates += [each for each in self._with_rates(job, several, findings) if isinstance(each, Candidate)]
         findings.rates.forget_figures()
         return _with_running(job, sorted(candidates, key=lambda c: c.key), self.now), tuple(dropped)
+
+    def _look_at(
+        self,
+        job: Job,
+        gangs: Sequence[tuple[GangOption, _PermittedGang | DroppedListing]],
+        findings: _JobFindings,
+        most: int | None,
+    ) -> Iterator[Candidate | DroppedListing]:
+        """Yield the candidates of gangs in order, of each option no more than ``most``, and what is dropped before."""
+        looked, ahead = Counter[GangOption](), dict[int, _PermittedGang]()
+        for at, (option, gang) in enumerate(gangs):
+            if isinstance(gang, _PermittedGang) and (most is None or looked[option] < most):
+                looked[option] += 1
+                ahead[at] = gang
+        rated = dict(zip(ahead, self._with_rates(job, list(ahead.values()), findings), strict=True))
+        candidates = Counter[GangOption]()
+        for at, (option, gang) in enumerate(gangs):
+            if most is not None and candidates[option] == most:
+                continue
+            if isinstance(gang, _PermittedGang) and at not in rated:
+                (rated[at],) = self._with_rates(job, [gang], findings)
+            result = gang if isinstance(gang, DroppedListing) else rated[at]
+            candidates[option] += isinstance(result, Candidate)
+            yield result
 
     def _rates_of(self, job: Job) -> RateFinder:
         """Return the rates of all jobs with these terms: a variant of a job with another rule has the same ones."""
@@ -231,30 +264,24 @@ class CandidateFinder:
             return DroppedListing(parts.code, parts.reason, listing, option.count)
         return self._permit_gang(job, option, parts, findings)
 
-    def _over_zones(
-        self,
-        job: Job,
-        option: GangOption,
-        findings: _JobFindings,
-    ) -> list[Candidate]:
+    def _over_zones(self, job: Job, findings: _JobFindings) -> list[_PermittedGang]:
         """Return gangs that no zone holds alone; a job with an on-demand core stays in one zone."""
-        candidates: list[Candidate] = []
+        gangs: list[_PermittedGang | DroppedListing] = []
         if job.gang.on_demand_share > 0:
-            return candidates
-        for spread in spreads(self._listings.get(option.accelerator, ()), option.count):
-            if any(refusal(job, option, replace(zone, cap=None), self._limits) for zone, _ in spread):
-                continue
-            if placement_refusal(job, option, tuple(zone for zone, _ in spread), self._book) is not None:
-                continue
-            parts = tuple(GangPart(zone.offer, zone.machine, count, zone) for zone, count in spread)
-            found = self._evaluate_gang(job, option, parts, findings)
-            if not isinstance(found, DroppedListing):
-                candidates.append(found)
-        return candidates
+            return []
+        for option in job.gang.options:
+            for spread in spreads(self._listings.get(option.accelerator, ()), option.count):
+                if any(refusal(job, option, replace(zone, cap=None), self._limits) for zone, _ in spread):
+                    continue
+                if placement_refusal(job, option, tuple(zone for zone, _ in spread), self._book) is not None:
+                    continue
+                parts = tuple(GangPart(zone.offer, zone.machine, count, zone) for zone, count in spread)
+                gangs.append(self._permit_gang(job, option, parts, findings))
+        return [each for each in gangs if isinstance(each, _PermittedGang)]
 
-    def _over_types(self, job: Job, findings: _JobFindings) -> list[Candidate]:
+    def _over_types(self, job: Job, findings: _JobFindings) -> list[_PermittedGang]:
         """Return gangs of two machine types of one family; a spot gang with an on-demand core has one type."""
-        candidates: list[Candidate] = []
+        gangs: list[_PermittedGang | DroppedListing] = []
         options = {(option.accelerator, option.count): option for option in job.gang.options}
         sizes = sorted({option.count for option in job.gang.options})
         for pair, count in ((pair, count) for pair in self._pairs for count in sizes):
@@ -272,10 +299,8 @@ class CandidateFinder:
             )
             for gang in mixed_gangs(pair, machines, self._limits, running_split(job, pair)):
                 parts = tuple(GangPart(each.offer, each.machine, number, each) for each, number in gang)
-                found = self._evaluate_gang(job, option, parts, findings)
-                if not isinstance(found, DroppedListing):
-                    candidates.append(found)
-        return candidates
+                gangs.append(self._permit_gang(job, option, parts, findings))
+        return [each for each in gangs if isinstance(each, _PermittedGang)]
 
     @cached_property
     def _pairs(self) -> tuple[MachinePair, ...]:
@@ -285,17 +310,6 @@ class CandidateFinder:
         """Return whether a rule, other than a limit or a lack of machines, forbids the gang on one listing."""
         refused = refusal(job, option, replace(listing, cap=None), self._limits, ())
         return refused is not None or placement_refusal(job, option, (listing,), self._book) is not None
-
-    def _evaluate_gang(
-        self,
-        job: Job,
-        option: GangOption,
-        parts: tuple[GangPart, ...],
-        findings: _JobFindings,
-    ) -> Candidate | DroppedListing:
-        """Return the gang of these parts as a candidate, or why it is dropped."""
-        permitted = self._permit_gang(job, option, parts, findings)
-        return permitted if isinstance(permitted, DroppedListing) else self._with_rates(job, permitted, findings)
 
     def _permit_gang(
         self,
@@ -353,34 +367,46 @@ class CandidateFinder:
                 )
         return ListingRefusal("core", "no on-demand offer beside the spot one for the core")
 
-    def _with_rates(self, job: Job, permitted: _PermittedGang, findings: _JobFindings) -> Candidate | DroppedListing:
-        """Return the candidate with its rates, or why it is too slow or too risky."""
-        option, parts, speed, transfers = permitted.option, permitted.parts, permitted.speed, permitted.transfers
-        gang = self._gang(parts, option.count)
-        here = _runs_here(job, parts, self.now)
+    def _with_rates(
+        self, job: Job, permitted: Sequence[_PermittedGang], findings: _JobFindings
+    ) -> list[Candidate | DroppedListing]:
+        """Return the candidates with their rates, or why they are too slow or too risky."""
+        gangs = [self._unrated(job, each, findings) for each in permitted]
+        rates = findings.rates.rates([gang.request for gang in gangs])
+        return [self._candidate(job, gang, own) for gang, own in zip(gangs, rates, strict=True)]
+
+    def _unrated(self, job: Job, permitted: _PermittedGang, findings: _JobFindings) -> _UnratedGang:
+        """Return a gang with what its rates depend on."""
+        option, part, speed = permitted.option, permitted.parts[-1], permitted.speed
+        gang = self._gang(permitted.parts, option.count)
+        here = _runs_here(job, permitted.parts, self.now)
         steps = steps_to_do(job, running=here)
         risk = self._risk_of(job, permitted)
-        stated = risk is not gang.risk
         usd_per_hour = gang.usd_per_hour.dollars()
-        behind: Fallback | None = None
-        next_pool, others = "", None
-        if parts[-1].offer.market is Market.SPOT:
-            behind = findings.fallbacks.find(job, parts[-1].listing.region.id, steps)
-            other = findings.others.find(parts[-1], option.count, speed, risk, usd_per_hour, steps)
-            if other is not None:
-                next_pool, others = other
-        rates = findings.rates.rates(
-            speed,
-            risk,
-            steps,
-            usd_per_hour,
-            None if behind is None else behind.gang,
-            others,
-            spot=parts[-1].offer.market is Market.SPOT,
+        spot = part.offer.market is Market.SPOT
+        behind = findings.fallbacks.find(job, part.listing.region.id, steps) if spot else None
+        other = findings.others.find(part, option.count, speed, risk, usd_per_hour, steps) if spot else None
+        request = RateRequest(
+            speed=speed,
+            risk=risk,
+            steps=steps,
+            usd_per_hour=usd_per_hour,
+            spot=spot,
+            fallback=None if behind is None else behind.gang,
+            others=None if other is None else other[1],
             age_hours=_age_hours(job, self.now) if here else 0.0,
         )
+        return _UnratedGang(permitted, gang, request, behind, "" if other is None else other[0])
+
+    def _candidate(
+        self, job: Job, unrated: _UnratedGang, rates: GangRates | ListingRefusal
+    ) -> Candidate | DroppedListing:
+        """Return the candidate that is a gang with its rates."""
+        permitted, gang, request, behind = unrated.permitted, unrated.gang, unrated.request, unrated.behind
+        option, parts = permitted.option, permitted.parts
         if isinstance(rates, ListingRefusal):
             return DroppedListing(rates.code, rates.reason, parts[-1].listing, option.count)
+        stated = request.risk is not gang.risk
         guarded = behind if rates.guard is not None else None
         return Candidate(
             key=gang.name,
@@ -396,18 +422,18 @@ class CandidateFinder:
             billed_share=rates.billed_share,
             startup=job.start_time,
             risk=rates.risk,
-            gang_risk=risk,
-            transfers=transfers,
+            gang_risk=request.risk,
+            transfers=permitted.transfers,
             running=False,
-            speed_basis=speed.basis,
+            speed_basis=permitted.speed.basis,
             weak=gang.weak if not stated else _join_doubts(p.offer.weak for p in gang.parts),
             carbon=gang.carbon,
             risk_basis=gang.risk_basis if not stated else _stated_basis(job),
             guard=rates.guard,
-            next_pool=next_pool,
-            next_pool_hours=1.0 if others is None else others.price_ratio,
+            next_pool=unrated.next_pool,
+            next_pool_hours=1.0 if request.others is None else request.others.price_ratio,
             fallback=None if guarded is None else guarded.candidate,
-            fallback_moves=_FREE if guarded is None else _moves_rate(rates, guarded.moved, steps),
+            fallback_moves=_FREE if guarded is None else _moves_rate(rates, guarded.moved, request.steps),
         )
 
     def _is_as_dear(self, job: Job, permitted: _PermittedGang, below: Usd) -> bool:

@@ -7,14 +7,14 @@ deadline guard (:mod:`router.jobs.guarded_run`), with the on-demand gang of a na
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Final, Protocol
 
 import numpy as np
 
-from pricing.hazard import Hazard
+from pricing.hazard import Hazard, HazardShape
 from pricing.offers import Offer
 from pricing.places import Market
 from pricing.risk import GangRisk
@@ -30,7 +30,7 @@ from router.jobs.guarded_run import (
     in_time_by_speed,
     started_figures,
 )
-from router.jobs.other_pools import OtherPools, expect_changes
+from router.jobs.other_pools import ChangingFigures, ChangingRun, OtherPools, expect_changes
 from router.jobs.quantities import LONGEST_RUN
 from router.jobs.spec import Checkpoint, Interruptions, Job
 from router.jobs.speed import Speed
@@ -144,96 +144,121 @@ class RunTerms:
     window_hours: float | None
 
 
+@dataclass(frozen=True, slots=True)
+class RateRequest:
+    """A gang whose rates for so many steps are to be found.
+
+    ``others`` are the spot pools to which it may go from a bad one, None where there are none. ``age_hours`` is how
+    long it has run without an interruption: the older, the less likely is the next one.
+    """
+
+    speed: Speed
+    risk: GangRisk
+    steps: int
+    usd_per_hour: float
+    spot: bool
+    fallback: FallbackGang | None = None
+    others: OtherPools | None = None
+    age_hours: float = 0.0
+
+    @property
+    def whole_hours(self) -> float:
+        """Return the hours of all steps without interruptions."""
+        return self.steps / self.speed.steps_per_hour
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _WindowFigures:
+    """The times that may be reserved for a run, how likely its speed is high enough in each, and its figures."""
+
+    windows: np.ndarray
+    by_speed: np.ndarray
+    figures: LevelFigures
+
+
+#: What figures depend on: the work, the shape and the levels of the hazard, and the age of a gang that runs already.
+_FigureKey = tuple[GuardedWork, HazardShape, tuple[float, ...], float]
+
+
 @dataclass
 class RateFinder:
     """Computes rates of gangs, each once, for all jobs with the same terms."""
 
     terms: RunTerms
-    _figures: dict[tuple[object, ...], tuple[np.ndarray, np.ndarray, LevelFigures]] = field(default_factory=dict)
+    _figures: dict[_FigureKey, _WindowFigures] = field(default_factory=dict)
     _found: dict[tuple[object, ...], GangRates | ListingRefusal] = field(default_factory=dict)
 
-    def rates(
-        self,
-        speed: Speed,
-        risk: GangRisk,
-        steps: int,
-        usd_per_hour: float,
-        fallback: FallbackGang | None,
-        others: OtherPools | None = None,
-        *,
-        spot: bool,
-        age_hours: float = 0.0,
-    ) -> GangRates | ListingRefusal:
-        """Return the job's rates on a gang of this price, or why it is too slow or too risky.
+    def rates(self, requests: Sequence[RateRequest]) -> list[GangRates | ListingRefusal]:
+        """Return the job's rates on each gang, or why it is too slow or too risky; together they take less time."""
+        keys = [self._key(request) for request in requests]
+        missing = {key: request for key, request in zip(keys, requests, strict=True) if key not in self._found}
+        guarded = {key: request for key, request in missing.items() if self._guards(request)}
+        self._found.update({key: self._alone(missing[key]) for key in missing if key not in guarded})
+        self._found.update(zip(guarded, self._guarded(list(guarded.values())), strict=True))
+        return [self._found[key] for key in keys]
 
-        ``others`` are the spot pools to which it may go from a bad one, None where there are none. ``age_hours`` is
-        how long it has run without an interruption: the older, the less likely is the next one.
-        """
-        guarded = spot and self.terms.checkpoint is not None
+    def _guards(self, request: RateRequest) -> bool:
+        return request.spot and self.terms.checkpoint is not None
+
+    def _key(self, request: RateRequest) -> tuple[object, ...]:
+        """Return what the rates of a gang depend on."""
+        speed, risk = request.speed, request.risk
         key = (speed.steps_per_hour, speed.relative_error, risk.hazard, risk.hardware_per_hour, risk.recovery_hours)
-        key = (*key, steps, *((usd_per_hour, fallback, others, age_hours) if guarded else ()))
-        rates = self._found.get(key)
-        if rates is None and guarded:
-            rates = self._guarded(speed, risk, steps, usd_per_hour, fallback, others, age_hours)
-        elif rates is None:
-            rates = self._alone(speed, risk, steps)
-        self._found[key] = rates
-        return rates
+        if not self._guards(request):
+            return (*key, request.steps)
+        return (*key, request.steps, request.usd_per_hour, request.fallback, request.others, request.age_hours)
 
     def forget_figures(self) -> None:
         """Free what only the gangs of one job can share."""
         self._figures.clear()
 
-    def _alone(self, speed: Speed, risk: GangRisk, steps: int) -> GangRates | ListingRefusal:
-        whole = steps / speed.steps_per_hour
-        alone = goodput.round_risk(
-            run_risk(self.terms, speed, risk, steps, risk.per_hour_over(min(whole, _LONGEST_HOURS)))
-        )
+    def _alone(self, request: RateRequest) -> GangRates | ListingRefusal:
+        rate = request.risk.per_hour_over(min(request.whole_hours, _LONGEST_HOURS))
+        alone = goodput.round_risk(run_risk(self.terms, request.speed, request.risk, request.steps, rate))
         expected = to_digits(goodput.expected_steps_per_hour(alone))
-        slow = _too_slow(steps, expected)
+        slow = _too_slow(request.steps, expected)
         if slow is not None:
             return slow
         on_time = expected
         if self.terms.window_hours is not None:
-            on_time = to_digits(goodput.on_time_steps_per_hour(alone, steps, self.terms.confidence))
+            on_time = to_digits(goodput.on_time_steps_per_hour(alone, request.steps, self.terms.confidence))
             if on_time <= 0:
                 return ListingRefusal(TOO_RISKY, f"no finish time is {to_percent(self.terms.confidence)} sure")
         return GangRates(expected, on_time, to_digits(goodput.billed_share(alone)), alone)
 
-    def _guarded(
-        self,
-        speed: Speed,
-        risk: GangRisk,
-        steps: int,
-        usd_per_hour: float,
-        fallback: FallbackGang | None,
-        others: OtherPools | None,
-        age_hours: float,
-    ) -> GangRates | ListingRefusal:
-        whole = steps / speed.steps_per_hour
+    def _guarded(self, requests: Sequence[RateRequest]) -> list[GangRates | ListingRefusal]:
+        risks = [self._planned_risk(request) for request in requests]
+        works = [_guarded_work(request, planned) for request, planned in zip(requests, risks, strict=True)]
+        figures = self._figures_of(works, requests)
+        return [
+            self._guarded_rates(request, planned, work, by_window, expected)
+            for request, planned, work, by_window, expected in zip(
+                requests, risks, works, figures, _expected_figures(requests, figures), strict=True
+            )
+        ]
+
+    def _planned_risk(self, request: RateRequest) -> GangRunRisk:
         # Saves hardly matter about their best interval: with few rates many gangs share their figures.
-        rate = _round_to_step(max(risk.per_hour_over(min(whole, TYPICAL_LIFE)), 1e-6), 1.0, 2)
-        planned = run_risk(self.terms, speed, risk, steps, rate)
-        stalled = (planned.interval_hours + planned.stall_hours) / planned.interval_hours
-        work = GuardedWork(
-            work=whole * stalled,
-            relative_error=speed.relative_error,
-            restart=planned.startup_hours,
-            recovery=_round_to_step(planned.recovery_hours, _WAIT_UNIT, 4),
-            loss=planned.mean_loss_hours,
-            hardware=risk.hardware_per_hour,
-            fallback_ratio=None if fallback is None else steps / fallback.steps_per_hour / (whole * stalled),
-            fallback_start=0.0 if fallback is None else fallback.start_hours,
-            margin=0.0 if fallback is None else GUARD_MARGIN_HOURS,
+        rate = request.risk.per_hour_over(min(request.whole_hours, TYPICAL_LIFE))
+        rate = _round_to_step(max(rate, 1e-6), 1.0, 2)
+        return run_risk(self.terms, request.speed, request.risk, request.steps, rate)
+
+    def _guarded_rates(
+        self,
+        request: RateRequest,
+        planned: GangRunRisk,
+        work: GuardedWork,
+        by_window: _WindowFigures,
+        changing: ChangingFigures,
+    ) -> GangRates | ListingRefusal:
+        windows, by_speed, fallback, usd_per_hour = (
+            by_window.windows,
+            by_window.by_speed,
+            request.fallback,
+            request.usd_per_hour,
         )
-        windows, by_speed, figures = self._figures_of(work, risk.hazard, age_hours)
-        ratio = None if fallback is None else fallback.usd_per_hour / usd_per_hour
         # How likely the run is to be done in time is that of staying: other pools may have no machines.
-        staying = figures.expect_variant(risk.hazard, 0) if ratio is None else figures.expect(risk.hazard, ratio)
-        expected, changes = staying, np.zeros(len(windows))
-        if others is not None:
-            changing = expect_changes(figures, risk.hazard, ratio, others)
-            expected, changes = changing.figures, changing.changes
+        staying, expected, changes = changing.staying, changing.figures, changing.changes
         sure = _on_time(by_speed, staying, fallback)
         best = self._choose(expected, sure, usd_per_hour, None if fallback is None else fallback.usd_per_hour)
         if best is None:
@@ -246,12 +271,12 @@ class RateFinder:
         window = math.inf if self.terms.window_hours is None else float(windows[best])
         chance = float(sure[best])
         sureness = 0.5 if self.terms.window_hours is None else self.terms.confidence
-        slower = 1 + _deviations(sureness) * speed.relative_error
+        slower = 1 + _deviations(sureness) * request.speed.relative_error
         rates = _guarded_rates(
             planned,
             work,
             expected,
-            steps,
+            request.steps,
             window,
             chance,
             float(changes[-1]),
@@ -292,20 +317,31 @@ class RateFinder:
         # Alone it goes on after its deadline: the last window has what it costs, the others how likely it is in time.
         return np.append(windows, max(_LONGEST_HOURS, float(windows[-1])))
 
-    def _figures_of(self, work: GuardedWork, hazard: Hazard, age: float) -> tuple[np.ndarray, np.ndarray, LevelFigures]:
-        """Return the times that may be reserved, how likely the speed is high enough in each, and the figures."""
-        levels = figure_levels(hazard)
-        key = (work, hazard.shape, levels, age)
-        window_figures = self._figures.get(key)
-        if window_figures is None:
+    def _figures_of(self, works: Sequence[GuardedWork], requests: Sequence[RateRequest]) -> list[_WindowFigures]:
+        """Return the figures of runs, each once and all that begin anew together."""
+        keys = [
+            (work, request.risk.hazard.shape, figure_levels(request.risk.hazard), request.age_hours)
+            for work, request in zip(works, requests, strict=True)
+        ]
+        anew: dict[tuple[HazardShape, tuple[float, ...]], dict[_FigureKey, np.ndarray]] = {}
+        for key in keys:
+            work, shape, levels, age = key
+            if key in self._figures:
+                continue
             windows = self._windows(work)
-            by_speed = np.where(np.isfinite(windows), in_time_by_speed(work, windows), 1.0)
             if age > 0:
-                figures = aged_figures(work, hazard.shape, levels, windows, age)
+                self._add_figures(key, windows, aged_figures(work, shape, levels, windows, age))
             else:
-                (figures,) = started_figures([(work, windows)], hazard.shape, levels)
-            window_figures = self._figures[key] = windows, by_speed, figures
-        return window_figures
+                anew.setdefault((shape, levels), {})[key] = windows
+        for (shape, levels), runs in anew.items():
+            figures = started_figures([(key[0], windows) for key, windows in runs.items()], shape, levels)
+            for key, each in zip(runs, figures, strict=True):
+                self._add_figures(key, runs[key], each)
+        return [self._figures[key] for key in keys]
+
+    def _add_figures(self, key: _FigureKey, windows: np.ndarray, figures: LevelFigures) -> None:
+        by_speed = np.where(np.isfinite(windows), in_time_by_speed(key[0], windows), 1.0)
+        self._figures[key] = _WindowFigures(windows, by_speed, figures)
 
     def _choose(
         self,
@@ -325,6 +361,32 @@ class RateFinder:
         widest = cost[min(_WINDOWS, len(cost)) - 1]
         given = enough[:1] + [i for i in enough[1:] if i < _WINDOWS]
         return next((i for i in given if cost[i] <= widest * _LITTLE_MORE), given[-1] if given else None)
+
+
+def _expected_figures(requests: Sequence[RateRequest], figures: Sequence[_WindowFigures]) -> list[ChangingFigures]:
+    """Return the expected figures of gangs by window."""
+    runs = []
+    for request, by_window in zip(requests, figures, strict=True):
+        ratio = None if request.fallback is None else request.fallback.usd_per_hour / request.usd_per_hour
+        runs.append(ChangingRun(by_window.figures, request.risk.hazard, ratio, request.others))
+    return expect_changes(runs)
+
+
+def _guarded_work(request: RateRequest, planned: GangRunRisk) -> GuardedWork:
+    """Return the work of a gang that saves as planned, in hours, and its fallback."""
+    whole, fallback = request.whole_hours, request.fallback
+    stalled = (planned.interval_hours + planned.stall_hours) / planned.interval_hours
+    return GuardedWork(
+        work=whole * stalled,
+        relative_error=request.speed.relative_error,
+        restart=planned.startup_hours,
+        recovery=_round_to_step(planned.recovery_hours, _WAIT_UNIT, 4),
+        loss=planned.mean_loss_hours,
+        hardware=request.risk.hardware_per_hour,
+        fallback_ratio=None if fallback is None else request.steps / fallback.steps_per_hour / (whole * stalled),
+        fallback_start=0.0 if fallback is None else fallback.start_hours,
+        margin=0.0 if fallback is None else GUARD_MARGIN_HOURS,
+    )
 
 
 def _guarded_rates(
