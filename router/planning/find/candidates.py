@@ -4,27 +4,28 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cached_property
 
 from pricing.book import PriceBook
 from pricing.machines import Accelerator
 from pricing.money import Usd, UsdPerHour
-from pricing.places import Market, RegionId
-from pricing.risk import GangRisk, RiskTable, describe_risk, join_risks
+from pricing.places import Market, Region, RegionId
+from pricing.risk import GangRisk
 from router.jobs.experience import Experience
 from router.jobs.limits import Limits
 from router.jobs.spec import GangOption, Job
 from router.jobs.speed import Speed, UnknownSpeed, gang_speed
+from router.jobs.workload import Workload
 from router.planning.find.candidate import SURELY, Candidate, GangPart, steps_to_do
 from router.planning.find.dropped_listings import DroppedListing
-from router.planning.find.emissions import GangCarbon, emission_table, gang_carbon
 from router.planning.find.fallbacks import Fallback, FallbackFinder
 from router.planning.find.feasibility import ListingRefusal, covers, refusal
-from router.planning.find.gang_rates import GangRates, RateFinder, RateRequest, RunTerms, stated_risk
-from router.planning.find.listings import OfferListing, listings_by_accelerator, spreads
+from router.planning.find.gang_offers import GangOffer, GangOffers, join_doubts
+from router.planning.find.gang_rates import TYPICAL_LIFE, GangRates, RateFinder, RateRequest, RunTerms, stated_risk
+from router.planning.find.listings import OfferListing, Spread, listings_by_accelerator, spreads
 from router.planning.find.machine_mixes import MachinePair, machine_pairs, mixed_gangs, running_split
 from router.planning.find.other_spot_pools import OtherPoolFinder
 from router.planning.find.placement_rule import placement_refusal
@@ -43,36 +44,30 @@ ENOUGH = 10**15  # an amount of any limit that is never used up
 
 
 @dataclass(frozen=True, slots=True)
-class GangOffer:
-    """A gang as it is sold, whatever job runs on it: its parts, price and risk."""
-
-    name: str
-    parts: tuple[GangPart, ...]
-    usd_per_hour: UsdPerHour
-    amortised_usd_per_hour: UsdPerHour | None
-    risk: GangRisk
-    weak: str
-    carbon: GangCarbon | None
-    risk_basis: str
-
-
 class _JobFindings:
-    """Results that the candidates of one job share: transfers by region, speeds by machine, rates, ways out."""
+    """Results that the candidates of one job share: rates, ways out, speeds by machine, transfers by region."""
 
-    def __init__(self, rates: RateFinder, fallbacks: FallbackFinder, others: OtherPoolFinder) -> None:
-        self.rates, self.fallbacks, self.others = rates, fallbacks, others
-        self.moves: dict[RegionId, tuple[Transfer, ...] | UnknownTariff] = {}
-        self.speeds: dict[tuple[str, str, int], Speed | UnknownSpeed] = {}
+    rates: RateFinder
+    fallbacks: FallbackFinder
+    others: OtherPoolFinder
+    speeds: dict[tuple[str, str, int], Speed | UnknownSpeed]
+    moves: dict[RegionId, tuple[Transfer, ...] | ListingRefusal] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class _PermittedGang:
-    """A gang on which the job may run: how fast it is there, and what has to be moved."""
+    """A gang on which the job may run: its risk, how fast the job is there, and what has to be moved."""
 
     option: GangOption
-    parts: tuple[GangPart, ...]
+    gang: GangOffer
+    risk: GangRisk
     speed: Speed
     transfers: tuple[Transfer, ...]
+
+    @property
+    def lost_per_hour(self) -> float:
+        """Return how often the gang is interrupted in a typical life."""
+        return self.gang.lost_per_hour if self.risk is self.gang.risk else self.risk.per_hour_over(TYPICAL_LIFE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +75,6 @@ class _UnratedGang:
     """A permitted gang with what its rates depend on, and the names of its ways out."""
 
     permitted: _PermittedGang
-    gang: GangOffer
     request: RateRequest
     behind: Fallback | None
     next_pool: str
@@ -124,11 +118,12 @@ class CandidateFinder:
         self.now = now
         self._advisory = advisory
         self._listings: Mapping[str, tuple[OfferListing, ...]] = listings_by_accelerator(book, limits)
-        # Keyed by identity because listings are slow to hash; these live as long as the finder.
-        self._emissions = emission_table(book, limits)
-        self._gangs: dict[tuple[tuple[int, int], ...], GangOffer] = {}
+        self._gangs = GangOffers(book, limits, self.experience, risk_quantile)
         self._rates: dict[RunTerms, RateFinder] = {}
         self._routes = Routes(book, limits)
+        self._speeds: dict[Workload, dict[tuple[str, str, int], Speed | UnknownSpeed]] = {}
+        # Keyed by identity because listings are slow to hash; these live as long as the finder.
+        self._order = {id(each): _order_of_look(each) for found in self._listings.values() for each in found}
         self._covering = {
             id(listing): tuple(limit for limit in limits.limits if covers(limit, listing))
             for listings in self._listings.values()
@@ -150,12 +145,8 @@ class CandidateFinder:
             risk_quantile=self._risk_quantile,
         )
         raised._rates, raised._routes, raised._stated_limits = self._rates, self._routes, self._limits
+        raised._speeds = self._speeds
         return raised
-
-    @cached_property
-    def _risk(self) -> RiskTable:
-        """Return the risk of gangs by the book and by what was counted in pools."""
-        return self.experience.risk(self._book).at_quantile(self._risk_quantile)
 
     @property
     def book(self) -> PriceBook:
@@ -178,16 +169,16 @@ class CandidateFinder:
         candidates: list[Candidate] = []
         dropped: list[DroppedListing] = []
         rates = self._rates_of(job)
-        fallbacks = FallbackFinder(rates.terms.window_hours, self._routes)
-        findings = _JobFindings(rates, fallbacks, OtherPoolFinder(job, self._routes))
+        fallbacks, others = FallbackFinder(rates.terms.window_hours, self._routes), OtherPoolFinder(job, self._routes)
         job = self.with_learned_speeds(job)
+        findings = _JobFindings(rates, fallbacks, others, self._speeds.setdefault(job.workload, {}))
         found = [(option, each) for option in job.gang.options for each in self._listings.get(option.accelerator, ())]
-        found.sort(key=lambda pair: _order_of_look(pair[1]))
+        found.sort(key=lambda pair: self._order[id(pair[1])])
         permitted = [self._permit_listing(job, option, listing, findings) for option, listing in found]
         for (option, listing), each in zip(found, permitted, strict=True):
             if isinstance(each, _PermittedGang) and not self._needs_more(job, option, listing):
-                risk = self._risk_of(job, each)
-                findings.others.add(each.parts[-1], each.option.count, each.speed, risk, each.transfers)
+                part = each.gang.parts[-1]
+                others.add(part, each.option.count, each.speed, each.lost_per_hour, each.transfers)
         gangs: dict[bool, list[tuple[GangOption, _PermittedGang | DroppedListing]]] = {False: [], True: []}
         for (option, listing), each in zip(found, permitted, strict=True):
             if below is None or isinstance(each, DroppedListing) or not self._is_as_dear(job, each, below):
@@ -259,10 +250,10 @@ class CandidateFinder:
         if misplaced is not None:
             return DroppedListing(misplaced.code, misplaced.reason, listing, option.count)
         machines = option.count // listing.machine.accelerator_count
-        parts = self._split_on_demand_core(job, listing, machines)
-        if isinstance(parts, ListingRefusal):
-            return DroppedListing(parts.code, parts.reason, listing, option.count)
-        return self._permit_gang(job, option, parts, findings)
+        spread = self._split_on_demand_core(job, listing, machines)
+        if isinstance(spread, ListingRefusal):
+            return DroppedListing(spread.code, spread.reason, listing, option.count)
+        return self._permit_gang(job, option, spread, findings)
 
     def _over_zones(self, job: Job, findings: _JobFindings) -> list[_PermittedGang]:
         """Return gangs that no zone holds alone; a job with an on-demand core stays in one zone."""
@@ -275,8 +266,7 @@ class CandidateFinder:
                     continue
                 if placement_refusal(job, option, tuple(zone for zone, _ in spread), self._book) is not None:
                     continue
-                parts = tuple(GangPart(zone.offer, zone.machine, count, zone) for zone, count in spread)
-                gangs.append(self._permit_gang(job, option, parts, findings))
+                gangs.append(self._permit_gang(job, option, spread, findings))
         return [each for each in gangs if isinstance(each, _PermittedGang)]
 
     def _over_types(self, job: Job, findings: _JobFindings) -> list[_PermittedGang]:
@@ -297,9 +287,8 @@ class CandidateFinder:
                 options[pair.cheaper.machine.accelerator, count],
                 count // pair.cheaper.machine.accelerator_count,
             )
-            for gang in mixed_gangs(pair, machines, self._limits, running_split(job, pair)):
-                parts = tuple(GangPart(each.offer, each.machine, number, each) for each, number in gang)
-                gangs.append(self._permit_gang(job, option, parts, findings))
+            mixes = mixed_gangs(pair, machines, self._limits, running_split(job, pair))
+            gangs += [self._permit_gang(job, option, spread, findings) for spread in mixes]
         return [each for each in gangs if isinstance(each, _PermittedGang)]
 
     @cached_property
@@ -312,45 +301,43 @@ class CandidateFinder:
         return refused is not None or placement_refusal(job, option, (listing,), self._book) is not None
 
     def _permit_gang(
-        self,
-        job: Job,
-        option: GangOption,
-        parts: tuple[GangPart, ...],
-        findings: _JobFindings,
+        self, job: Job, option: GangOption, spread: Spread, findings: _JobFindings
     ) -> _PermittedGang | DroppedListing:
-        """Return the gang of these parts with its speed and moves, or why it is dropped."""
-        listing = parts[-1].listing
-
-        def drop(code: str, reason: str) -> DroppedListing:
-            return DroppedListing(code, reason, listing, option.count)
-
-        if not self._advisory and not all(p.offer.provisionable for p in parts):
-            return drop("advisory", "cannot be ordered from here (see --advisory)")
-        moves, speed = findings.moves, _speed_of(job, parts, findings, self._book.accelerators)
+        """Return the gang of these machines with its speed and moves, or why it is dropped."""
+        listing, _ = spread[-1]
+        if not self._advisory and not all(each.offer.provisionable for each, _ in spread):
+            return DroppedListing("advisory", "cannot be ordered from here (see --advisory)", listing, option.count)
+        speed = _speed_of(job, spread, findings, self._book.accelerators)
         if isinstance(speed, UnknownSpeed):
-            return drop("speed", speed.reason)
+            return DroppedListing("speed", speed.reason, listing, option.count)
         place = listing.region.id
-        if place not in moves:
-            moves[place] = transfers_into(job, listing.region, self._book)
-        transfers = moves[place]
+        if place not in findings.moves:
+            findings.moves[place] = self._transfers(job, listing.region)
+        transfers = findings.moves[place]
+        if isinstance(transfers, ListingRefusal):
+            return DroppedListing(transfers.code, transfers.reason, listing, option.count)
+        gang = self._gangs.gang(spread, option.count)
+        # The job file goes before the book and what was counted.
+        risk = stated_risk(job, gang.parts, gang.risk) or gang.risk
+        return _PermittedGang(option, gang, risk, speed, transfers)
+
+    def _transfers(self, job: Job, region: Region) -> tuple[Transfer, ...] | ListingRefusal:
+        """Return what has to be moved into a region, or why it may not be."""
+        transfers = transfers_into(job, region, self._book)
         if isinstance(transfers, UnknownTariff):
-            return drop("egress unknown", transfers.reason)
+            return ListingRefusal("egress unknown", transfers.reason)
         cap_reason = cap_exceeded(job, transfers)
         if cap_reason is not None:
-            return drop("egress cap", cap_reason)
-        above = cloud_cap_exceeded(self._limits, transfers, place)
-        if above:
-            return drop("egress cap of a cloud", above)
-        return _PermittedGang(option, parts, speed, transfers)
+            return ListingRefusal("egress cap", cap_reason)
+        above = cloud_cap_exceeded(self._limits, transfers, region.id)
+        return ListingRefusal("egress cap of a cloud", above) if above else transfers
 
-    def _split_on_demand_core(
-        self, job: Job, listing: OfferListing, machines: int
-    ) -> tuple[GangPart, ...] | ListingRefusal:
+    def _split_on_demand_core(self, job: Job, listing: OfferListing, machines: int) -> Spread | ListingRefusal:
         """Return the whole gang on one offer, or the requested on-demand core with the rest on spot."""
         share = job.gang.on_demand_share
         core = math.ceil(share * machines - 1e-9)
         if listing.offer.market is not Market.SPOT or core == 0:
-            return (GangPart(listing.offer, listing.machine, machines, listing),)
+            return ((listing, machines),)
         if core >= machines:
             return ListingRefusal("core", "the on-demand core is the whole gang")
         for other in self._listings[listing.machine.accelerator]:
@@ -361,10 +348,7 @@ class CandidateFinder:
                 listing.offer.zone,
                 listing.offer.instance_type,
             ):
-                return (
-                    GangPart(other.offer, other.machine, core, other),
-                    GangPart(listing.offer, listing.machine, machines - core, listing),
-                )
+                return (other, core), (listing, machines - core)
         return ListingRefusal("core", "no on-demand offer beside the spot one for the core")
 
     def _with_rates(
@@ -377,41 +361,40 @@ class CandidateFinder:
 
     def _unrated(self, job: Job, permitted: _PermittedGang, findings: _JobFindings) -> _UnratedGang:
         """Return a gang with what its rates depend on."""
-        option, part, speed = permitted.option, permitted.parts[-1], permitted.speed
-        gang = self._gang(permitted.parts, option.count)
-        here = _runs_here(job, permitted.parts, self.now)
+        option, gang, speed = permitted.option, permitted.gang, permitted.speed
+        part, usd_per_hour = gang.parts[-1], gang.usd_per_hour.dollars()
+        here = _runs_here(job, gang.parts, self.now)
         steps = steps_to_do(job, running=here)
-        risk = self._risk_of(job, permitted)
-        usd_per_hour = gang.usd_per_hour.dollars()
-        spot = part.offer.market is Market.SPOT
-        behind = findings.fallbacks.find(job, part.listing.region.id, steps) if spot else None
-        other = findings.others.find(part, option.count, speed, risk, usd_per_hour, steps) if spot else None
+        behind, other = None, None
+        if part.offer.market is Market.SPOT:
+            behind = findings.fallbacks.find(job, part.listing.region.id, steps)
+            other = findings.others.find(part, option.count, speed, permitted.lost_per_hour, usd_per_hour, steps)
         request = RateRequest(
             speed=speed,
-            risk=risk,
+            risk=permitted.risk,
             steps=steps,
             usd_per_hour=usd_per_hour,
-            spot=spot,
+            spot=part.offer.market is Market.SPOT,
             fallback=None if behind is None else behind.gang,
             others=None if other is None else other[1],
             age_hours=_age_hours(job, self.now) if here else 0.0,
         )
-        return _UnratedGang(permitted, gang, request, behind, "" if other is None else other[0])
+        return _UnratedGang(permitted, request, behind, "" if other is None else other[0])
 
     def _candidate(
         self, job: Job, unrated: _UnratedGang, rates: GangRates | ListingRefusal
     ) -> Candidate | DroppedListing:
         """Return the candidate that is a gang with its rates."""
-        permitted, gang, request, behind = unrated.permitted, unrated.gang, unrated.request, unrated.behind
-        option, parts = permitted.option, permitted.parts
+        permitted, request, behind = unrated.permitted, unrated.request, unrated.behind
+        option, gang = permitted.option, permitted.gang
         if isinstance(rates, ListingRefusal):
-            return DroppedListing(rates.code, rates.reason, parts[-1].listing, option.count)
+            return DroppedListing(rates.code, rates.reason, gang.parts[-1].listing, option.count)
         stated = request.risk is not gang.risk
         guarded = behind if rates.guard is not None else None
         return Candidate(
             key=gang.name,
             job=job.name,
-            region=parts[-1].offer.region_id,
+            region=gang.parts[-1].offer.region_id,
             parts=gang.parts,
             accelerator=option.accelerator,
             accelerators=option.count,
@@ -426,7 +409,7 @@ class CandidateFinder:
             transfers=permitted.transfers,
             running=False,
             speed_basis=permitted.speed.basis,
-            weak=gang.weak if not stated else _join_doubts(p.offer.weak for p in gang.parts),
+            weak=gang.weak if not stated else join_doubts(p.offer.weak for p in gang.parts),
             carbon=gang.carbon,
             risk_basis=gang.risk_basis if not stated else _stated_basis(job),
             guard=rates.guard,
@@ -438,40 +421,11 @@ class CandidateFinder:
 
     def _is_as_dear(self, job: Job, permitted: _PermittedGang, below: Usd) -> bool:
         """Return whether the job's steps on a spot gang cost so much without interruptions; carbon is not counted."""
-        gang = self._gang(permitted.parts, permitted.option.count)
-        if permitted.parts[-1].offer.market is not Market.SPOT or gang.carbon is not None:
+        gang = permitted.gang
+        if gang.parts[-1].offer.market is not Market.SPOT or gang.carbon is not None:
             return False
         hours = steps_to_do(job, running=False) / permitted.speed.steps_per_hour
         return gang.usd_per_hour.dollars() * hours * SURELY > below.dollars()
-
-    def _risk_of(self, job: Job, permitted: _PermittedGang) -> GangRisk:
-        """Return the risk of a gang: as the job file states it, else as the book and what was counted say."""
-        gang = self._gang(permitted.parts, permitted.option.count)
-        stated = stated_risk(job, gang.parts, gang.risk)
-        return gang.risk if stated is None else stated
-
-    def _gang(self, parts: tuple[GangPart, ...], accelerators: int) -> GangOffer:
-        """Return the gang of these parts, made once."""
-        key = tuple((id(part.listing), part.machines) for part in parts)
-        gang = self._gangs.get(key)
-        if gang is None:
-            risks = [self._risk.gang(p.offer, p.machine, p.machines) for p in parts]
-            doubts = [*(p.offer.weak for p in parts), *(r.weak for r in risks)]
-            gang = self._gangs[key] = GangOffer(
-                name=f"{parts[-1].listing.name}x{accelerators}{_kind(parts)}",
-                parts=parts,
-                usd_per_hour=_sum_rates(p.offer.usd_per_hour.times(p.machines) for p in parts),
-                amortised_usd_per_hour=_amortised(parts),
-                risk=join_risks(risks),
-                weak=_join_doubts(doubts),
-                carbon=None
-                if self._emissions is None
-                else gang_carbon(
-                    ((p.machines, p.machine, p.listing.region) for p in parts), self._emissions, self._limits
-                ),
-                risk_basis=describe_risk(risks),
-            )
-        return gang
 
 
 def _order_of_look(listing: OfferListing) -> tuple[bool, float]:
@@ -481,23 +435,24 @@ def _order_of_look(listing: OfferListing) -> tuple[bool, float]:
 
 
 def _speed_of(
-    job: Job, parts: tuple[GangPart, ...], findings: _JobFindings, accelerators: tuple[Accelerator, ...]
+    job: Job, spread: Spread, findings: _JobFindings, accelerators: tuple[Accelerator, ...]
 ) -> Speed | UnknownSpeed:
     """Return the speed of a gang: of machine types the slowest that the whole gang would have on one of them.
 
     The relative error of a mix is the larger one.
     """
-    machines, speeds = sum(part.machines for part in parts), {}
-    for part in parts:
-        key = (part.offer.cloud, part.offer.instance_type, machines)
+    machines, speeds = sum(count for _, count in spread), {}
+    for listing, _ in spread:
+        offer = listing.offer
+        key = (offer.cloud, offer.instance_type, machines)
         if key not in findings.speeds:
             findings.speeds[key] = gang_speed(
-                job.workload, part.machine, machines, part.listing.accelerator, accelerators
+                job.workload, listing.machine, machines, listing.accelerator, accelerators
             )
         speed = findings.speeds[key]
         if isinstance(speed, UnknownSpeed):
             return speed
-        speeds[part.offer.instance_type] = speed
+        speeds[offer.instance_type] = speed
     slowest = min(speeds, key=lambda name: (speeds[name].steps_per_hour, name))
     if len(speeds) == 1:
         return speeds[slowest]
@@ -525,33 +480,6 @@ def _moves_rate(rates: GangRates, moved: Usd, steps: int) -> UsdPerHour:
 def _stated_basis(job: Job) -> str:
     stated = job.interruptions.per_hour if job.interruptions is not None else None
     return f"interrupted {stated:g} times an hour: the job file"
-
-
-def _join_doubts(doubts: Iterable[str]) -> str:
-    return "; ".join(dict.fromkeys(doubt for doubt in doubts if doubt))
-
-
-def _kind(parts: tuple[GangPart, ...]) -> str:
-    """Return the suffix of a candidate's key that tells gangs of several parts apart."""
-    if len(parts) == 1:
-        return ""
-    first = parts[0]
-    if first.offer.instance_type != parts[-1].offer.instance_type:
-        own = f"({first.listing.reservation})" if first.listing.reservation else ""
-        return f"+{first.machines}x{first.offer.instance_type}{own}"
-    return "+core" if parts[0].offer.market is not parts[-1].offer.market else "+zones"
-
-
-def _amortised(parts: tuple[GangPart, ...]) -> UsdPerHour | None:
-    """Return the amortised price of a gang an hour; None where that of a part is not known."""
-    rates = [part.listing.amortised for part in parts]
-    if any(rate is None for rate in rates):
-        return None
-    return _sum_rates(rate.times(part.machines) for rate, part in zip(rates, parts, strict=True) if rate is not None)
-
-
-def _sum_rates(rates: Iterator[UsdPerHour]) -> UsdPerHour:
-    return UsdPerHour(sum(rate.nanos for rate in rates))
 
 
 def _runs_here(job: Job, parts: tuple[GangPart, ...], now: datetime) -> bool:

@@ -21,12 +21,20 @@ _HOUR = timedelta(hours=1)
 class Fallback:
     """A gang on demand on which others of the job may end, in time.
 
-    ``usd`` is what the whole job costs there, ``moved`` what bringing data and checkpoint there does.
+    ``moved`` is what bringing data and checkpoint there costs.
     """
+
+    candidate: Candidate
+    gang: FallbackGang
+    moved: Usd
+
+
+@dataclass(frozen=True, slots=True)
+class _RankedGang:
+    """An on-demand gang that does the whole job in time, and at what cost."""
 
     usd: float
     candidate: Candidate
-    gang: FallbackGang
     moved: Usd
 
     @property
@@ -44,7 +52,7 @@ class FallbackFinder:
         self._found: dict[RegionId, Fallback | None] = {}
         # Those of the region where a gang is lost, the cheapest by region; and of other regions, rising in cost.
         self._here: dict[RegionId, Fallback] | None = None
-        self._elsewhere: list[Fallback] | None = None
+        self._elsewhere: list[_RankedGang] | None = None
 
     def add(self, candidate: Candidate) -> None:
         """Add an on-demand gang of the job."""
@@ -62,48 +70,55 @@ class FallbackFinder:
         return self._found[region]
 
     def _cheapest_by_region(self, job: Job, steps: int) -> dict[RegionId, Fallback]:
-        best: dict[RegionId, Fallback] = {}
-        for each in self._in_time(job, steps, moves=False):
-            known = best.get(each.candidate.region)
-            if known is None or each.rank < known.rank:
-                best[each.candidate.region] = each
-        return best
+        best: dict[RegionId, _RankedGang] = {}
+        for gang in self._in_time(job, steps, moves=False):
+            cheapest = best.get(gang.candidate.region)
+            if cheapest is None or gang.rank < cheapest.rank:
+                best[gang.candidate.region] = gang
+        return {region: self._as_fallback(job, gang, moves=False) for region, gang in best.items()}
 
     def _find_elsewhere(self, job: Job, region: RegionId, steps: int) -> Fallback | None:
         if self._elsewhere is None:
-            self._elsewhere = sorted(self._in_time(job, steps, moves=True), key=lambda fallback: fallback.rank)
-        best: Fallback | None = None
-        for fallback in self._elsewhere:
-            if best is not None and fallback.rank > best.rank:
+            self._elsewhere = sorted(self._in_time(job, steps, moves=True), key=lambda gang: gang.rank)
+        best: _RankedGang | None = None
+        for gang in self._elsewhere:
+            if best is not None and gang.rank > best.rank:
                 break  # the checkpoint's move only adds to it
-            if fallback.candidate.region == region:
+            if gang.candidate.region == region:
                 continue
-            (saved,) = self._routes.moves_usd(region, [fallback.candidate.region], job.checkpoint)
+            (saved,) = self._routes.moves_usd(region, [gang.candidate.region], job.checkpoint)
             if saved is None:
                 continue
-            moved = replace(fallback, moved=fallback.moved + saved)
+            moved = replace(gang, moved=gang.moved + saved)
             if best is None or moved.rank < best.rank:
                 best = moved
-        return best
+        return None if best is None else self._as_fallback(job, best, moves=True)
 
-    def _in_time(self, job: Job, steps: int, *, moves: bool) -> Iterator[Fallback]:
+    def _in_time(self, job: Job, steps: int, *, moves: bool) -> Iterator[_RankedGang]:
         """Yield the gangs that are in time if begun at once, with what moving the data costs there."""
-        most = math.inf if self._window_hours is None else self._window_hours
+        most, start_hours = (
+            math.inf if self._window_hours is None else self._window_hours,
+            _start_hours(job, moves=moves),
+        )
         for candidate in self._sure:
-            gang = self._as_gang(job, candidate, moves=moves)
-            needed = gang.start_hours + steps / candidate.on_time_steps_per_hour
-            if needed <= most:
-                moved = self._routes.total_usd(t for t in candidate.transfers if moves and t.what == "data")
-                yield Fallback(candidate.expected_usd(steps), candidate, gang, moved)
+            if start_hours + steps / candidate.on_time_steps_per_hour <= most:
+                moved = self._routes.total_usd(t for t in candidate.transfers if t.what == "data") if moves else Usd(0)
+                yield _RankedGang(candidate.expected_usd(steps), candidate, moved)
 
-    def _as_gang(self, job: Job, candidate: Candidate, *, moves: bool) -> FallbackGang:
-        part = candidate.parts[-1]
-        gib = job.checkpoint.size_gib if moves and job.checkpoint is not None else 0.0
-        return FallbackGang(
+    def _as_fallback(self, job: Job, gang: _RankedGang, *, moves: bool) -> Fallback:
+        candidate, part = gang.candidate, gang.candidate.parts[-1]
+        rates = FallbackGang(
             key=candidate.key,
             steps_per_hour=candidate.steps_per_hour,
-            start_hours=job.restart_time / _HOUR + gib / TRANSFER_GIB_PER_S / 3600,
+            start_hours=_start_hours(job, moves=moves),
             usd_per_hour=candidate.usd_per_hour.dollars(),
             refusal=self._routes.book.risk.refusal_probability(part.offer, part.machine),
             failures_per_hour=candidate.gang_risk.hardware_per_hour,
         )
+        return Fallback(candidate, rates, gang.moved)
+
+
+def _start_hours(job: Job, *, moves: bool) -> float:
+    """Return the hours until a fallback begins to work; one in another region waits for the checkpoint."""
+    gib = job.checkpoint.size_gib if moves and job.checkpoint is not None else 0.0
+    return job.restart_time / _HOUR + gib / TRANSFER_GIB_PER_S / 3600

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final, Protocol
 
@@ -251,44 +251,35 @@ class RateFinder:
         by_window: _WindowFigures,
         changing: ChangingFigures,
     ) -> GangRates | ListingRefusal:
-        windows, by_speed, fallback, usd_per_hour = (
-            by_window.windows,
-            by_window.by_speed,
-            request.fallback,
-            request.usd_per_hour,
-        )
+        windows, fallback = by_window.windows, request.fallback
         # How likely the run is to be done in time is that of staying: other pools may have no machines.
-        staying, expected, changes = changing.staying, changing.figures, changing.changes
-        sure = _on_time(by_speed, staying, fallback)
-        best = self._choose(expected, sure, usd_per_hour, None if fallback is None else fallback.usd_per_hour)
+        staying, expected = changing.staying, changing.figures
+        sure = _on_time(by_window.by_speed, staying, fallback).tolist()
+        fallback_usd = 0.0 if fallback is None else fallback.usd_per_hour
+        usd = (expected.spot * request.usd_per_hour + expected.fallback * fallback_usd).tolist()
+        best = self._choose(usd, sure, alone=fallback is None)
         if best is None:
             unsure = f"no finish time is {to_percent(self.terms.confidence)} sure"
             why = "" if fallback is None else ": its fallback may be refused, or lost when no time is left"
             return ListingRefusal(TOO_RISKY, f"{unsure}{why}")
-        refusal = 0.0 if fallback is None else fallback.refusal
-        alone = float(_on_time(by_speed, staying, None)[best])
-        reserves = fallback is not None and self.terms.window_hours is not None and alone < self.terms.confidence
-        window = math.inf if self.terms.window_hours is None else float(windows[best])
-        chance = float(sure[best])
-        sureness = 0.5 if self.terms.window_hours is None else self.terms.confidence
-        slower = 1 + _deviations(sureness) * request.speed.relative_error
-        rates = _guarded_rates(
+        alone = float(by_window.by_speed[best] * (1 - staying.fallback_probability[best]))
+        deadline = self.terms.window_hours is not None
+        costs: tuple[tuple[float, float], ...] = ()
+        if fallback is not None and len(windows) > 1:
+            costs = tuple((to_digits(w), to_digits(u)) for w, u in zip(windows.tolist(), usd, strict=True))
+        return _guarded_rates(
             planned,
             work,
             expected,
             request.steps,
-            window,
-            chance,
-            float(changes[-1]),
-            refusal,
-            reserves=reserves,
-            slower=slower,
+            float(windows[best]) if deadline else math.inf,
+            sure[best],
+            float(changing.changes[-1]),
+            0.0 if fallback is None else fallback.refusal,
+            reserves=fallback is not None and deadline and alone < self.terms.confidence,
+            slower=1 + _deviations(self.terms.confidence if deadline else 0.5) * request.speed.relative_error,
+            costs=costs,
         )
-        if isinstance(rates, ListingRefusal) or rates.guard is None or fallback is None or len(windows) == 1:
-            return rates
-        usd = expected.spot * usd_per_hour + expected.fallback * fallback.usd_per_hour
-        costs = tuple((to_digits(w), to_digits(u)) for w, u in zip(windows, usd, strict=True))
-        return replace(rates, guard=replace(rates.guard, costs=costs))
 
     def _windows(self, work: GuardedWork) -> np.ndarray:
         """Return the times that may be reserved, rising; hours after the first start-up."""
@@ -343,24 +334,19 @@ class RateFinder:
         by_speed = np.where(np.isfinite(windows), in_time_by_speed(key[0], windows), 1.0)
         self._figures[key] = _WindowFigures(windows, by_speed, figures)
 
-    def _choose(
-        self,
-        expected: GuardedFigures,
-        sure: np.ndarray,
-        usd_per_hour: float,
-        fallback_usd_per_hour: float | None,
-    ) -> int | None:
-        """Return the shortest window that is sure enough and costs little more than the widest; None for none."""
+    def _choose(self, usd: Sequence[float], sure: Sequence[float], *, alone: bool) -> int | None:
+        """Return the shortest window that is sure enough and costs little more than the widest; None for none.
+
+        A gang ``alone`` has no fallback, and its last window is beyond the deadline.
+        """
         if self.terms.window_hours is None:
             return 0
-        cost = expected.spot * usd_per_hour + expected.fallback * (fallback_usd_per_hour or 0.0)
-        alone = fallback_usd_per_hour is None
-        enough = [i for i in range(len(cost) - alone) if sure[i] >= self.terms.confidence]
+        enough = [i for i in range(len(usd) - alone) if sure[i] >= self.terms.confidence]
         if alone:
             return enough[0] if enough else None
-        widest = cost[min(_WINDOWS, len(cost)) - 1]
+        widest = usd[min(_WINDOWS, len(usd)) - 1]
         given = enough[:1] + [i for i in enough[1:] if i < _WINDOWS]
-        return next((i for i in given if cost[i] <= widest * _LITTLE_MORE), given[-1] if given else None)
+        return next((i for i in given if usd[i] <= widest * _LITTLE_MORE), given[-1] if given else None)
 
 
 def _expected_figures(requests: Sequence[RateRequest], figures: Sequence[_WindowFigures]) -> list[ChangingFigures]:
@@ -401,6 +387,7 @@ def _guarded_rates(
     *,
     reserves: bool,
     slower: float,
+    costs: tuple[tuple[float, float], ...],
 ) -> GangRates | ListingRefusal:
     # The last window reaches to the deadline, where the guard acts.
     spot, fallback, elapsed = (float(f[-1]) for f in (expected.spot, expected.fallback, expected.elapsed))
@@ -431,6 +418,7 @@ def _guarded_rates(
             interruptions=to_digits(hits),
             changes=to_digits(changes),
             shares=BilledShares(*(to_digits(share / spot) if spot > 0 else 0.0 for share in shares)),
+            costs=costs,
         ),
     )
 

@@ -11,12 +11,10 @@ import numpy.typing as npt
 from pricing.money import Usd
 from pricing.offers import Offer
 from pricing.places import Market, RegionId
-from pricing.risk import GangRisk
 from router.jobs.other_pools import OtherPools
 from router.jobs.spec import Job
 from router.jobs.speed import Speed
 from router.planning.find.candidate import GangPart
-from router.planning.find.gang_rates import TYPICAL_LIFE
 from router.planning.find.transfers import Routes, Transfer
 
 Floats = npt.NDArray[np.float64]
@@ -59,29 +57,28 @@ class OtherPoolFinder:
         self._tables: dict[int, _PoolTable] = {}
 
     def add(
-        self, part: GangPart, accelerators: int, speed: Speed, risk: GangRisk, transfers: Iterable[Transfer]
+        self, part: GangPart, accelerators: int, speed: Speed, lost_per_hour: float, transfers: Iterable[Transfer]
     ) -> None:
         """Add a gang of this part before the first is asked for; only one on spot that can be ordered is kept."""
         offer = part.offer
         if offer.market is not Market.SPOT or not offer.provisionable:
             return
         moved = self._routes.total_usd(t for t in transfers if t.what != "checkpoint")
-        gang = SpotGang(offer, _usd_per_step(part, speed), risk.per_hour_over(TYPICAL_LIFE), moved)
+        gang = SpotGang(offer, _usd_per_step(part, speed), lost_per_hour, moved)
         self._gangs.setdefault(accelerators, []).append(gang)
 
     def find(
-        self, part: GangPart, accelerators: int, speed: Speed, risk: GangRisk, usd_per_hour: float, steps: int
+        self, part: GangPart, accelerators: int, speed: Speed, lost_per_hour: float, usd_per_hour: float, steps: int
     ) -> tuple[str, OtherPools] | None:
         """Return where a gang goes on that leaves the pool of its spot part, and at what cost; None where it stays."""
         own, hours = _usd_per_step(part, speed), steps / speed.steps_per_hour
         table = self._table(accelerators)
         if own <= 0 or not table.gangs:
             return None
-        usual = risk.per_hour_over(TYPICAL_LIFE)
         ratio = np.maximum(1.0, table.usd_per_step / own)
-        if usual > 0:
+        if lost_per_hour > 0:
             # All of the cost grows with the interruptions at most as they do.
-            ratio *= np.maximum(1.0, table.lost_per_hour / usual)
+            ratio *= np.maximum(1.0, table.lost_per_hour / lost_per_hour)
         move_hours = self._moves_usd(table, part.offer.region_id) / usd_per_hour
         cost = ratio * hours + move_hours
         cost[table.same_pools(part.offer)] = np.inf
