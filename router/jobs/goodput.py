@@ -70,11 +70,14 @@ class GangRunRisk:
         return self.recovery_hours + self.startup_hours
 
 
+_FIGURES: Final = tuple(each.name for each in fields(GangRunRisk) if each.name != "resumes")
+
+
 def round_risk(risk: GangRunRisk) -> GangRunRisk:
     """Return the same risk with every figure rounded (:func:`~pricing.units.to_digits`)."""
-    stated = {f.name: getattr(risk, f.name) for f in fields(risk) if f.name != "resumes"}
-    figures: dict[str, Any] = {name: to_digits(figure) for name, figure in stated.items() if figure is not None}
-    return replace(risk, **figures)
+    stated = {name: getattr(risk, name) for name in _FIGURES}
+    figures: dict[str, Any] = {name: None if figure is None else to_digits(figure) for name, figure in stated.items()}
+    return GangRunRisk(resumes=risk.resumes, **figures)
 
 
 def replace_rate(risk: GangRunRisk, interruptions_per_hour: float) -> GangRunRisk:

@@ -133,7 +133,10 @@ class LevelFigures:
         """Return the figures of the cheapest variant by [figure, price ratio, window, level]."""
         usd = self.variants[_SPOT] + price_ratios[:, None, None, None] * self.variants[_FALLBACK]
         cheapest = np.argmin(usd, axis=1)
-        return np.asarray(np.take_along_axis(self.variants, cheapest[None], axis=1))
+        _, _, windows, levels = self.variants.shape
+        # Places in a table of variants by window and level.
+        place = cheapest * (windows * levels) + np.arange(windows * levels).reshape(windows, levels)
+        return np.asarray(self.variants.reshape(len(FIGURES), -1).take(place, axis=1))
 
     def expect_variant(self, hazard: Hazard, which: int) -> GuardedFigures:
         """Return the expectation where one variant is followed at all levels."""
@@ -441,8 +444,9 @@ class _RunsAtSpeeds:
         ratio_square = self._by_window(lambda run: (run.fallback_ratio or 1.0) ** 2)
         spread = np.sqrt(np.maximum(most * (square - life**2 + (wait_square - wait**2) / ratio_square), NOTHING))
         away = (left - most * each) / spread
-        short = _normal(away)
-        brought = np.minimum(most * each * short + left * (1 - short) - spread * _bell(away), left)
+        bell = np.exp(-0.5 * away * away) / math.sqrt(2 * math.pi)
+        short = _normal(away, bell)
+        brought = np.minimum(most * each * short + left * (1 - short) - spread * bell, left)
         brought = np.maximum(brought, 0.0)
         beyond = square / (2 * each)
         rounds = np.minimum((brought + (1 - short) * beyond) / each, np.minimum(most, 2 * left / each))
@@ -462,17 +466,12 @@ class _RunsAtSpeeds:
         return np.array([found[name] for name in FIGURES])
 
 
-def _normal(x: Floats) -> Floats:
-    """Return P(a standard normal is at most x), to 1e-7 (Abramowitz and Stegun 26.2.17)."""
+def _normal(x: Floats, bell: Floats) -> Floats:
+    """Return P(a standard normal is at most x), to 1e-7 (Abramowitz and Stegun 26.2.17); ``bell`` is its density."""
     t = 1 / (1 + 0.2316419 * np.abs(x))
     poly = t * (0.319381530 + t * (-0.356563782 + t * (1.781477937 + t * (-1.821255978 + t * 1.330274429))))
-    tail = _bell(x) * poly
+    tail = bell * poly
     return np.asarray(np.where(x > 0, 1 - tail, tail))
-
-
-def _bell(x: Floats) -> Floats:
-    """Return the density of a standard normal."""
-    return np.asarray(np.exp(-0.5 * x * x) / math.sqrt(2 * math.pi))
 
 
 def in_time_by_speed(run: GuardedWork, windows: Floats) -> Floats:

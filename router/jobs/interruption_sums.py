@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pricing.hazard import HazardShape
-from router.jobs.pool_waits import counts_within, sums_within
+from router.jobs.pool_waits import counts_within, sum_within, sums_within
 from router.jobs.renewals import COUNTS, Floats, kept_work
 
 #: Interruptions after which a pool is left where that costs less than staying.
@@ -27,6 +27,7 @@ _COUNTS: Final = COUNTS.astype(np.float64)
 _STEPS: Final = np.diff(np.concatenate([[0], COUNTS])).astype(np.float64)
 _LEAD: Final = (_STEPS + 1) / (2 * _STEPS)
 _SKIPPED: Final = (1 - 1 / _STEPS) / 2
+_SINGLE: Final = int((_STEPS == 1).sum())  # first counts that stand for themselves
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -90,18 +91,16 @@ def begins_on_spot(slack: Floats) -> Floats:
 class _CountedLives:
     """What runs have done after each of the first counts of lives.
 
-    By [speed, run, level, count], means over the counts that one of the tables stands for: ``going`` is the probability
-    that the work is not done, ``over`` the work left, ``steps`` the counts that find it not done, and ``early`` the
-    interruptions before. More than ``lasts``, by [speed, run], lose more than the slack.
+    By [speed, run, level, count], where a count of the tables stands for several: ``steps`` are those that find the
+    work not done, ``fallen`` what those have that fall there: the probability that the work is not done, the work that
+    is left and the interruptions before. More than ``lasts``, by [speed, run], lose more than the slack.
     """
 
     runs: SpotRuns
     lasts: NDArray[np.int64]
     remaining_shares: Floats
-    going: Floats
-    over: Floats
     steps: Floats
-    early: Floats
+    fallen: Floats
 
     @classmethod
     def of(cls, runs: SpotRuns, lasts: NDArray[np.int64]) -> _CountedLives:
@@ -114,34 +113,39 @@ class _CountedLives:
         lead, ends, whole = _LEAD[:last], ends[..., None, None], works[..., None, None]
         going = _along(kept.not_done, lead, np.ones_like(whole))
         over = _along(kept.remaining_share * ends + kept.not_done * (whole - ends), lead, whole)
-        return cls(runs, lasts, kept.remaining_share, going, over, going * _STEPS[:last], going * _EARLY[:last])
+        return cls(
+            runs, lasts, kept.remaining_share, going * _STEPS[:last], np.array([going, over, going * _EARLY[:last]])
+        )
 
     def waiting(self, speed: int, run: int, slack: Floats) -> Floats:
         """Return by [sum, share, window, level] the sums of a run at one speed that begins and waits."""
-        # All gangs with nothing to lose have the same sums: these stand last.
-        some = slack > 0
-        rows, place = np.append(slack[some], 0.0), np.where(some, np.cumsum(some).reshape(some.shape) - 1, -1)
         last, own = int(self.lasts[:, run].max()), int(self.lasts[speed, run])
-        before, allowed = self._allowed(rows[:, None, None], self.runs.wasted[run], last)
+        steps, fallen = self.steps[speed, run, :, :last], self.fallen[:, speed, run, :, :last]
+        some = slack > 0 if self.runs.recovery > 0 else slack >= 0
+        rows = slack[some]
+        sums = np.empty((len(fields(Sums)), len(rows) + 1, len(steps)))
+        # Who has nothing to lose falls at the first interruption: the sums of all of these stand last.
+        sums[:, -1] = steps[:, 0], *fallen[[0, 0, 1, 2], :, 0]
+        if len(rows):
+            sums[:, :-1] = self._sums_of_rows(speed, run, rows, last, own)
+        return sums.take(np.where(some, np.cumsum(some).reshape(some.shape) - 1, -1), axis=1)
+
+    def _sums_of_rows(self, speed: int, run: int, slack: Floats, last: int, own: int) -> Floats:
+        """Return by [sum, row, level] the sums of a run at one speed, by what it may lose."""
+        room = slack[:, None, None] - _COUNTS[:last] * self.runs.wasted[run][:, None]
+        allowed = sums_within(room, self.runs.recovery, last)
+        before = np.empty_like(allowed)
+        before[..., 0], before[..., 1:] = 1.0, allowed[..., :-1]
         if own < last:
             before[..., own:] = allowed[..., own:] = 0.0
         falls = before - allowed
-        tried = falls * _SKIPPED[:last]
-        np.subtract(before, tried, out=tried)
+        tried = before
+        if last > _SINGLE:
+            tried[..., _SINGLE:] -= falls[..., _SINGLE:] * _SKIPPED[_SINGLE:last]
         tried *= self.steps[speed, run, :, :last]
-        needed, over, early = (
-            np.einsum("rln,ln->rl", falls, figure[speed, run, :, :last])
-            for figure in (self.going, self.over, self.early)
-        )
+        needed, over, early = np.einsum("rln,fln->frl", falls, self.fallen[:, speed, run, :, :last])
         sums = np.array([tried.sum(axis=-1), needed, needed, over, early])
-        return self._beyond(speed, run, sums, rows, allowed[..., own - 1])[:, place]
-
-    def _allowed(self, slack: Floats, wasted: Floats, last: int) -> tuple[Floats, Floats]:
-        """Return how likely the slack lasts for the interruptions before each count, and for those up to it."""
-        allowed = sums_within(slack - _COUNTS[:last] * wasted[..., None], self.runs.recovery, last)
-        before = np.empty_like(allowed)
-        before[..., 0], before[..., 1:] = 1.0, allowed[..., :-1]
-        return before, allowed
+        return self._beyond(speed, run, sums, slack, allowed[..., own - 1])
 
     def _beyond(self, speed: int, run: int, sums: Floats, slack: Floats, allowed: Floats) -> Floats:
         """Return the sums where more lives are needed and allowed than are counted: the work goes on in proportion.
@@ -166,15 +170,20 @@ class _CountedLives:
         fewer matter at any speed, the gang leaves after these.
         """
         run_of = np.repeat(np.arange(len(self.runs.spans)), [span.stop - span.start for span in self.runs.spans])
-        numbers = np.arange(1, LEAVE_AFTER + 1)
+        numbers, wasted = np.arange(1, LEAVE_AFTER + 1), self.runs.wasted[run_of]
         own = self.lasts[:, run_of, None, None]
         hits = np.minimum(LEAVE_AFTER, own.max(axis=0))
-        before, allowed = self._allowed(slack[..., None, None], self.runs.wasted[run_of], LEAVE_AFTER)
-        before = np.where(numbers <= np.minimum(own, hits), before, 0.0)
-        falls = before - np.where(numbers <= np.minimum(own, hits - 1), allowed, 0.0)
+        room = slack[..., None, None] - _COUNTS[: LEAVE_AFTER - 1] * wasted[..., None]
+        allowed = sums_within(room, self.runs.recovery, LEAVE_AFTER - 1)
+        before = np.ones((*allowed.shape[:-1], LEAVE_AFTER))
+        before[..., 1:] = allowed
+        before *= numbers <= np.minimum(own, hits)
+        falls = before.copy()
+        falls[..., :-1] -= allowed * (numbers[:-1] <= np.minimum(own, hits - 1))
         spare = self._spare_time_probability(slack, run_of, hits[..., 0])[..., None]
         last_moment = falls - np.where(numbers == hits, np.minimum(spare, falls), 0.0)
-        going, over, steps = (table[:, run_of, :, :LEAVE_AFTER] for table in (self.going, self.over, self.steps))
+        steps = self.steps[:, run_of, :, :LEAVE_AFTER]
+        going, over, _ = self.fallen[:, :, run_of, :, :LEAVE_AFTER]
         needed, late, left, early = (
             np.einsum("swln,swln->swl", each, table)
             for each, table in ((falls, going), (last_moment, going), (falls, over), (falls, going * numbers))
@@ -185,9 +194,8 @@ class _CountedLives:
         """Return the probability that so many interruptions, by [window, 1], leave time to lose the fallback once."""
         lost = hits * self.runs.wasted[run_of]
         room = slack[..., None] - self.runs.starts[run_of, None] - self.runs.losses[run_of, None] - lost
-        each = np.repeat(room[..., None], LEAVE_AFTER - 1, axis=-1)
-        waits = sums_within(each, self.runs.recovery, LEAVE_AFTER - 1)
-        return np.choose(hits - 1, [(room >= 0).astype(np.float64), *np.moveaxis(waits, -1, 0)])
+        waiting = sum_within(room, self.runs.recovery, np.maximum(hits - 2, 0))
+        return np.where(hits > 1, waiting, room >= 0)
 
 
 def _along(figures: Floats, lead: Floats, first: Floats) -> Floats:

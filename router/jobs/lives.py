@@ -48,6 +48,8 @@ class Lives:
 
         def grown_to(power: Floats) -> Floats:
             near = np.abs(power) < 1e-6
+            if not near.any():
+                return np.asarray(np.expm1(power * grown) / power)
             return np.where(near, grown, np.expm1(power * grown) / np.where(near, 1.0, power))
 
         first = grown_to(1 - self.levels)

@@ -81,21 +81,27 @@ def sums_within(hours: Floats, mean: float, last: int) -> Floats:
 
     The numbers are the first ``last`` of :data:`~router.jobs.renewals.COUNTS`, along the last axis of ``hours``.
     """
+    return sum_within(hours, mean, np.arange(last))
+
+
+def sum_within(hours: Floats, mean: float, place: NDArray[np.intp]) -> Floats:
+    """Return the same of as many waits as stand at a place of :data:`~router.jobs.renewals.COUNTS`."""
     if mean <= 0:
         return np.asarray((hours >= 0).astype(np.float64))
     # In place: this is most of the time that guarded runs take.
-    place = np.maximum(hours, _LEAST * mean)
-    place *= 1 / (_LEAST * mean)
-    np.log(place, out=place)
-    place *= 1 / _STEP
-    np.minimum(place, _CELLS - 1.0001, out=place)
-    cell = place.astype(np.intp)
-    place -= cell
-    cell += _CELLS * np.arange(last)
+    along = np.maximum(hours, _LEAST * mean)
+    along *= 1 / (_LEAST * mean)
+    np.log(along, out=along)
+    along *= 1 / _STEP
+    np.minimum(along, _CELLS - 1.0001, out=along)
+    before = np.trunc(along)
+    along -= before
+    cell = before.astype(np.intp)
+    cell += _CELLS * place
     table, rises = _sums()
     found = table.take(cell)
-    place *= rises.take(cell)
-    found += place
+    along *= rises.take(cell)
+    found += along
     found *= hours > 0
     return found
 

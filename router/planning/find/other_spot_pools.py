@@ -98,16 +98,18 @@ class OtherPoolFinder:
         moves = table.moves_usd.get(region)
         if moves is None:
             by_target = np.array(self._targets_usd(table.targets, region))
+            by_target[table.targets_by_region.get(region, [])] = 0.0
             moves = table.moves_usd[region] = by_target[table.target]
         return moves
 
     def _targets_usd(self, targets: Sequence[tuple[RegionId, Usd]], region: RegionId) -> list[float]:
+        """Return the dollars of bringing data and checkpoint to each other region."""
         if self._job.group is not None:
-            return [0.0 if to == region else np.inf for to, _ in targets]  # a group that runs stays in its region
+            return [np.inf] * len(targets)  # a group that runs stays in its region
         moves = self._routes.moves_usd(region, [to for to, _ in targets], self._job.checkpoint)
         return [
-            0.0 if to == region else np.inf if saved is None else (saved + moved).dollars()
-            for (to, moved), saved in zip(targets, moves, strict=True)
+            np.inf if saved is None else (saved + moved).dollars()
+            for (_, moved), saved in zip(targets, moves, strict=True)
         ]
 
 
@@ -116,8 +118,8 @@ class _PoolTable:
     """Pools for gangs of one size by rank, as columns: each spot gang of a job is held against all of them.
 
     ``by_place``: numbers of the pools of one machine type in one region. ``targets``: regions with the cost of data
-    there, to which ``target`` has the number for each pool. ``moves_usd``: of each pool, by the region that a gang
-    leaves, as they are asked for.
+    there, to which ``target`` has the number for each pool, and ``targets_by_region`` those of a region. ``moves_usd``:
+    of each pool, by the region that a gang leaves, as they are asked for.
     """
 
     gangs: Sequence[SpotGang]
@@ -126,6 +128,7 @@ class _PoolTable:
     by_place: Mapping[tuple[RegionId, str], Sequence[int]]
     targets: Sequence[tuple[RegionId, Usd]]
     target: npt.NDArray[np.intp]
+    targets_by_region: Mapping[RegionId, Sequence[int]]
     moves_usd: dict[RegionId, Floats]
 
     @classmethod
@@ -134,11 +137,14 @@ class _PoolTable:
         ranked = sorted(gangs, key=lambda gang: gang.rank)
         by_place: dict[tuple[RegionId, str], list[int]] = {}
         targets: dict[tuple[RegionId, Usd], int] = {}
-        target = []
+        target: list[int] = []
+        targets_by_region: dict[RegionId, list[int]] = {}
         for number, gang in enumerate(ranked):
             region = gang.offer.region_id
             by_place.setdefault((region, gang.offer.instance_type), []).append(number)
             target.append(targets.setdefault((region, gang.moved), len(targets)))
+        for (region, _), number in targets.items():
+            targets_by_region.setdefault(region, []).append(number)
         return cls(
             ranked,
             np.array([gang.usd_per_step for gang in ranked]),
@@ -146,6 +152,7 @@ class _PoolTable:
             by_place,
             tuple(targets),
             np.array(target, dtype=np.intp),
+            targets_by_region,
             {},
         )
 
