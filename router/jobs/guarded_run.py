@@ -42,6 +42,7 @@ from router.jobs.renewals import Floats, kept_work
 BRIDGED_SHARES: Final = (0.25, 0.5, 1.0)
 # Gauss-Hermite points of a normal error: exact for polynomials of degree five.
 _ERRORS: Final = ((-math.sqrt(3.0), 1 / 6), (0.0, 2 / 3), (math.sqrt(3.0), 1 / 6))
+_FIGURE_LEVELS: Final = LEVELS[::2]
 _LIFE_PARTS: Final = 6  # into which the life of a gang that runs already is parted
 _LONGEST_SPELL: Final = 72.0  # hours: what a pool that keeps its machines longer is taken to keep them
 _SURE_SPEED: Final = 0.06  # relative errors up to this hardly matter to an expectation
@@ -145,7 +146,7 @@ class LevelFigures:
 
 def figure_levels(hazard: Hazard) -> tuple[float, ...]:
     """Return the levels at which figures are computed: every second one of the common grid."""
-    return LEVELS[::2] if hazard.levels == LEVELS else hazard.levels
+    return _FIGURE_LEVELS if hazard.levels == LEVELS else hazard.levels
 
 
 @lru_cache(maxsize=4096)

@@ -139,9 +139,8 @@ class _CountedLives:
         if own < last:
             before[..., own:] = allowed[..., own:] = 0.0
         falls = before - allowed
-        tried = before
-        if last > _SINGLE:
-            tried[..., _SINGLE:] -= falls[..., _SINGLE:] * _SKIPPED[_SINGLE:last]
+        tried = falls * np.broadcast_to(_SKIPPED[:last], room.shape[1:]).copy()
+        np.subtract(before, tried, out=tried)
         tried *= self.steps[speed, run, :, :last]
         needed, over, early = np.einsum("rln,fln->frl", falls, self.fallen[:, speed, run, :, :last])
         sums = np.array([tried.sum(axis=-1), needed, needed, over, early])
@@ -177,11 +176,18 @@ class _CountedLives:
         allowed = sums_within(room, self.runs.recovery, LEAVE_AFTER - 1)
         before = np.ones((*allowed.shape[:-1], LEAVE_AFTER))
         before[..., 1:] = allowed
-        before *= numbers <= np.minimum(own, hits)
         falls = before.copy()
-        falls[..., :-1] -= allowed * (numbers[:-1] <= np.minimum(own, hits - 1))
-        spare = self._spare_time_probability(slack, run_of, hits[..., 0])[..., None]
-        last_moment = falls - np.where(numbers == hits, np.minimum(spare, falls), 0.0)
+        falls[..., :-1] -= allowed
+        if own.min() < LEAVE_AFTER:
+            before *= numbers <= np.minimum(own, hits)
+            allowed *= numbers[:-1] <= np.minimum(own, hits - 1)
+            falls = before.copy()
+            falls[..., :-1] -= allowed
+        spare = self._spare_time_probability(slack, run_of, hits[..., 0])
+        last_moment = falls.copy()
+        for number in numbers:
+            missed = np.minimum(spare, falls[..., number - 1])
+            last_moment[..., number - 1] -= missed * (hits[..., 0] == number)
         steps = self.steps[:, run_of, :, :LEAVE_AFTER]
         going, over, _ = self.fallen[:, :, run_of, :, :LEAVE_AFTER]
         needed, late, left, early = (

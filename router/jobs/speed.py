@@ -128,7 +128,7 @@ def _estimate(model: Transformer, machine: Machine, machines: int, accelerator: 
     links = gang_links(model.precision, machine, machines, accelerator)
     if isinstance(links, UnknownSpeed):
         return links
-    fastest = choose_layout(model, links, accelerator)
+    fastest = _choose_for_gang(model, machine, machines, accelerator)
     if isinstance(fastest, UnknownSpeed):
         return fastest
     layout, times = fastest
@@ -220,6 +220,15 @@ def choose_layout(
 
 
 @lru_cache(maxsize=4096)
+def _choose_for_gang(
+    model: Transformer, machine: Machine, machines: int, accelerator: Accelerator
+) -> tuple[ChosenLayout, StepTimes] | UnknownSpeed:
+    """Return the fastest layout that fits a gang, once for its speed and for the terms of its step."""
+    links = gang_links(model.precision, machine, machines, accelerator)
+    return links if isinstance(links, UnknownSpeed) else choose_layout(model, links, accelerator)
+
+
+@lru_cache(maxsize=4096)
 def step_times(
     model: Transformer, machine: Machine, machines: int, accelerator: Accelerator
 ) -> StepTimes | UnknownSpeed:
@@ -227,7 +236,7 @@ def step_times(
     links = gang_links(model.precision, machine, machines, accelerator)
     if isinstance(links, UnknownSpeed):
         return links
-    found = choose_layout(model, links, accelerator)
+    found = _choose_for_gang(model, machine, machines, accelerator)
     if isinstance(found, UnknownSpeed):
         found = choose_layout(model, links, None)
     return found if isinstance(found, UnknownSpeed) else found[1]

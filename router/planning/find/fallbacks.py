@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
+from pricing.book import PriceBook
 from pricing.money import Usd
 from pricing.places import RegionId
 from router.jobs.spec import Job
@@ -51,7 +52,7 @@ class FallbackFinder:
         self._sure: list[Candidate] = []
         self._found: dict[RegionId, Fallback | None] = {}
         # Those of the region where a gang is lost, the cheapest by region; and of other regions, rising in cost.
-        self._here: dict[RegionId, Fallback] | None = None
+        self._here: dict[RegionId, _RankedGang] | None = None
         self._elsewhere: list[_RankedGang] | None = None
 
     def add(self, candidate: Candidate) -> None:
@@ -66,16 +67,18 @@ class FallbackFinder:
         if region not in self._found:
             if self._here is None:
                 self._here = self._cheapest_by_region(job, steps)
-            self._found[region] = self._here.get(region) or self._find_elsewhere(job, region, steps)
+            here = self._here.get(region)
+            found = None if here is None else _as_fallback(job, here, self._routes.book, moves=False)
+            self._found[region] = found or self._find_elsewhere(job, region, steps)
         return self._found[region]
 
-    def _cheapest_by_region(self, job: Job, steps: int) -> dict[RegionId, Fallback]:
+    def _cheapest_by_region(self, job: Job, steps: int) -> dict[RegionId, _RankedGang]:
         best: dict[RegionId, _RankedGang] = {}
         for gang in self._in_time(job, steps, moves=False):
             cheapest = best.get(gang.candidate.region)
             if cheapest is None or gang.rank < cheapest.rank:
                 best[gang.candidate.region] = gang
-        return {region: self._as_fallback(job, gang, moves=False) for region, gang in best.items()}
+        return best
 
     def _find_elsewhere(self, job: Job, region: RegionId, steps: int) -> Fallback | None:
         if self._elsewhere is None:
@@ -92,7 +95,7 @@ class FallbackFinder:
             moved = replace(gang, moved=gang.moved + saved)
             if best is None or moved.rank < best.rank:
                 best = moved
-        return None if best is None else self._as_fallback(job, best, moves=True)
+        return None if best is None else _as_fallback(job, best, self._routes.book, moves=True)
 
     def _in_time(self, job: Job, steps: int, *, moves: bool) -> Iterator[_RankedGang]:
         """Yield the gangs that are in time if begun at once, with what moving the data costs there."""
@@ -105,17 +108,19 @@ class FallbackFinder:
                 moved = self._routes.total_usd(t for t in candidate.transfers if t.what == "data") if moves else Usd(0)
                 yield _RankedGang(candidate.expected_usd(steps), candidate, moved)
 
-    def _as_fallback(self, job: Job, gang: _RankedGang, *, moves: bool) -> Fallback:
-        candidate, part = gang.candidate, gang.candidate.parts[-1]
-        rates = FallbackGang(
-            key=candidate.key,
-            steps_per_hour=candidate.steps_per_hour,
-            start_hours=_start_hours(job, moves=moves),
-            usd_per_hour=candidate.usd_per_hour.dollars(),
-            refusal=self._routes.book.risk.refusal_probability(part.offer, part.machine),
-            failures_per_hour=candidate.gang_risk.hardware_per_hour,
-        )
-        return Fallback(candidate, rates, gang.moved)
+
+def _as_fallback(job: Job, gang: _RankedGang, book: PriceBook, *, moves: bool) -> Fallback:
+    """Return the gang as a fallback; with ``moves`` it is in another region."""
+    candidate, part = gang.candidate, gang.candidate.parts[-1]
+    rates = FallbackGang(
+        key=candidate.key,
+        steps_per_hour=candidate.steps_per_hour,
+        start_hours=_start_hours(job, moves=moves),
+        usd_per_hour=candidate.usd_per_hour.dollars(),
+        refusal=book.risk.refusal_probability(part.offer, part.machine),
+        failures_per_hour=candidate.gang_risk.hardware_per_hour,
+    )
+    return Fallback(candidate, rates, gang.moved)
 
 
 def _start_hours(job: Job, *, moves: bool) -> float:

@@ -192,9 +192,12 @@ class RateFinder:
         """Return the job's rates on each gang, or why it is too slow or too risky; together they take less time."""
         keys = [self._key(request) for request in requests]
         missing = {key: request for key, request in zip(keys, requests, strict=True) if key not in self._found}
-        guarded = {key: request for key, request in missing.items() if self._guards(request)}
-        self._found.update({key: self._alone(missing[key]) for key in missing if key not in guarded})
-        self._found.update(zip(guarded, self._guarded(list(guarded.values())), strict=True))
+        guarded = [(key, request) for key, request in missing.items() if self._guards(request)]
+        for key, request in missing.items():
+            if not self._guards(request):
+                self._found[key] = self._alone(request)
+        for (key, _), rates in zip(guarded, self._guarded([request for _, request in guarded]), strict=True):
+            self._found[key] = rates
         return [self._found[key] for key in keys]
 
     def _guards(self, request: RateRequest) -> bool:
@@ -315,7 +318,7 @@ class RateFinder:
             for work, request in zip(works, requests, strict=True)
         ]
         anew: dict[tuple[HazardShape, tuple[float, ...]], dict[_FigureKey, np.ndarray]] = {}
-        for key in keys:
+        for key in dict.fromkeys(keys):
             work, shape, levels, age = key
             if key in self._figures:
                 continue

@@ -29,6 +29,7 @@ class SpotGang:
     """
 
     offer: Offer
+    region: RegionId
     usd_per_step: float
     lost_per_hour: float
     moved: Usd
@@ -37,7 +38,7 @@ class SpotGang:
     def name(self) -> str:
         """Return the pool's name, such as ``aws/us-east-1/us-east-1a/p5.48xlarge``."""
         zone = () if self.offer.zone is None else (self.offer.zone,)
-        return "/".join((str(self.offer.region_id), *zone, self.offer.instance_type))
+        return "/".join((str(self.region), *zone, self.offer.instance_type))
 
     @property
     def rank(self) -> tuple[float, str]:
@@ -54,6 +55,7 @@ class OtherPoolFinder:
     def __init__(self, job: Job, routes: Routes) -> None:
         self._job, self._routes = job, routes
         self._gangs: dict[int, list[SpotGang]] = {}
+        self._moved: dict[RegionId, Usd] = {}
         self._tables: dict[int, _PoolTable] = {}
 
     def add(
@@ -63,8 +65,10 @@ class OtherPoolFinder:
         offer = part.offer
         if offer.market is not Market.SPOT or not offer.provisionable:
             return
-        moved = self._routes.total_usd(t for t in transfers if t.what != "checkpoint")
-        gang = SpotGang(offer, _usd_per_step(part, speed), lost_per_hour, moved)
+        region = offer.region_id
+        if region not in self._moved:
+            self._moved[region] = self._routes.total_usd(t for t in transfers if t.what != "checkpoint")
+        gang = SpotGang(offer, region, _usd_per_step(part, speed), lost_per_hour, self._moved[region])
         self._gangs.setdefault(accelerators, []).append(gang)
 
     def find(
@@ -140,7 +144,7 @@ class _PoolTable:
         target: list[int] = []
         targets_by_region: dict[RegionId, list[int]] = {}
         for number, gang in enumerate(ranked):
-            region = gang.offer.region_id
+            region = gang.region
             by_place.setdefault((region, gang.offer.instance_type), []).append(number)
             target.append(targets.setdefault((region, gang.moved), len(targets)))
         for (region, _), number in targets.items():
