@@ -25,6 +25,7 @@ COUNTS: Final = np.array(
     [*range(1, 13), 14, 16, 18, 20, 24, 28, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256], dtype=np.int64
 )
 _CELLS: Final = 64
+_MULTIPLIED: Final = 4  # lives from which a step of counts is a power of its own
 _DAMPING: Final = 1e-7  # what wraps around counts by this
 _WORK: Final = np.geomspace(0.03, 6000.0, 48)  # work over the scale of kept life, where the hazard falls with age
 _RATES: Final = np.geomspace(1e-3, 3e3, 120)  # work times the rate, where the hazard is constant
@@ -135,11 +136,15 @@ def _convolution_figures(mass: Floats, integral: Floats) -> Floats:
     below[_CELLS] = 0.5
     functionals = np.stack([_dual(f / damping) for f in (below, np.maximum(1 - cells / _CELLS, 0.0))])
     figures = np.empty((2, len(COUNTS), *mass.shape), dtype=np.float64)
-    power, reached = np.ones_like(damped), 0
-    for i, count in enumerate(COUNTS):
-        for _ in range(count - reached) if count - reached < 4 else range(1):
-            power = power * (damped if count - reached < 4 else damped ** (count - reached))
-        reached = int(count)
+    steps = np.diff(np.concatenate([[0], COUNTS])).tolist()
+    powers = {step: damped**step for step in set(steps) if step >= _MULTIPLIED}
+    power = np.ones_like(damped)
+    for i, step in enumerate(steps):
+        if step in powers:
+            power = powers[step] * power  # in this order: the last bits of a complex product depend on it
+        else:
+            for _ in range(step):
+                power = power * damped
         figures[:, i] = np.clip(np.moveaxis((power @ functionals.T).real, -1, 0), 0.0, 1.0)
     return figures
 
