@@ -51,6 +51,10 @@ class Hazard:
     levels: tuple[float, ...]
     weights: tuple[float, ...]
 
+    def __hash__(self) -> int:
+        """Return the hash of what tells hazards apart: nearly all have the same levels."""
+        return hash((self.levels[0], self.weights))
+
     @classmethod
     def known(cls, rate: float) -> Hazard:
         """Return a constant rate an hour that is known exactly, such as an owner states it."""

@@ -146,8 +146,8 @@ class _ChangingRuns:
         expected[_ELAPSED] = np.maximum(expected[_ELAPSED], expected[_SPOT])
         changes, staying = self._mean(goes * self.not_done), self._mean(best)
         return [
-            ChangingFigures(GuardedFigures(*expected[:, at]), GuardedFigures(*staying[:, at]), changes[at])
-            for at in range(len(self.runs))
+            ChangingFigures(GuardedFigures(*own), GuardedFigures(*rest), leaves)
+            for own, rest, leaves in zip(zip(*expected, strict=True), zip(*staying, strict=True), changes, strict=True)
         ]
 
     def _gone(self, begun: Floats) -> Floats:

@@ -51,6 +51,7 @@ class FallbackFinder:
         self._window_hours, self._routes = window_hours, routes
         self._sure: list[Candidate] = []
         self._found: dict[RegionId, Fallback | None] = {}
+        self._moved: dict[RegionId, Usd] = {}
         # Those of the region where a gang is lost, the cheapest by region; and of other regions, rising in cost.
         self._here: dict[RegionId, _RankedGang] | None = None
         self._elsewhere: list[_RankedGang] | None = None
@@ -105,8 +106,14 @@ class FallbackFinder:
         )
         for candidate in self._sure:
             if start_hours + steps / candidate.on_time_steps_per_hour <= most:
-                moved = self._routes.total_usd(t for t in candidate.transfers if t.what == "data") if moves else Usd(0)
+                moved = self._data_usd(candidate) if moves else Usd(0)
                 yield _RankedGang(candidate.expected_usd(steps), candidate, moved)
+
+    def _data_usd(self, candidate: Candidate) -> Usd:
+        """Return the cost of bringing the data to the candidate's region."""
+        if candidate.region not in self._moved:
+            self._moved[candidate.region] = self._routes.total_usd(t for t in candidate.transfers if t.what == "data")
+        return self._moved[candidate.region]
 
 
 def _as_fallback(job: Job, gang: _RankedGang, book: PriceBook, *, moves: bool) -> Fallback:
