@@ -19,10 +19,11 @@ from router.config.validation import dotted_path
 from router.config.yamlfile import FieldPath, YamlDocument
 from router.jobs.fields import RefusedError, suggest
 from router.jobs.gang import GangOption, parse_accelerators
-from router.jobs.limits import Commitment, Limit, Maintenance
+from router.jobs.limits import Limits
 from router.jobs.point_speed import arithmetic_refusal
 from router.jobs.residency import unknown_tokens
 from router.jobs.spec import Job
+from router.planning.find.listings import PlaceRule
 
 BookFinding = tuple[tuple[str | int, ...], str, str]  # Path, what, remedy.
 
@@ -158,17 +159,11 @@ def _limits_findings(loaded: LoadedLimits, names: _Names) -> Iterator[BookFindin
     limits = loaded.limits
     for index, cloud in enumerate(limits.clouds or ()):
         yield from names.cloud(("clouds", index), cloud)
-    for index, limit in enumerate(limits.limits):
-        at = ("limits", index)
-        yield from _place_findings(at, limit, names)
-        if limit.accelerator is not None:
-            yield from names.accelerator((*at, "accelerator"), limit.accelerator)
-    for index, window in enumerate(limits.maintenance):
-        yield from _place_findings(("maintenance", index), window, names)
-    for index, commitment in enumerate(limits.commitments):
-        yield from _place_findings(("commitments", index), commitment, names)
-        if commitment.accelerator is not None:
-            yield from names.accelerator(("commitments", index, "accelerator"), commitment.accelerator)
+    for section in Limits.model_fields:
+        entries = getattr(limits, section)
+        for index, entry in enumerate(entries if isinstance(entries, tuple) else ()):
+            if isinstance(entry, PlaceRule):
+                yield from _place_findings((section, index), entry, names)
     for index, reservation in enumerate(limits.reservations):
         at = ("reservations", index)
         yield from names.region((*at, "region"), RegionId(reservation.cloud, reservation.region))
@@ -182,10 +177,8 @@ def _limits_findings(loaded: LoadedLimits, names: _Names) -> Iterator[BookFindin
             yield from names.cloud((section, cloud), cloud)
 
 
-def _place_findings(
-    at: tuple[str | int, ...], rule: Limit | Maintenance | Commitment, names: _Names
-) -> Iterator[BookFinding]:
-    """Yield what the book does not know of a rule's place, family and machine type."""
+def _place_findings(at: tuple[str | int, ...], rule: PlaceRule, names: _Names) -> Iterator[BookFinding]:
+    """Yield what the book does not know of a rule's place, family, machine type and accelerator."""
     if rule.cloud is not None:
         yield from names.cloud((*at, "cloud"), rule.cloud)
     if rule.region is not None:
@@ -194,6 +187,9 @@ def _place_findings(
         yield from names.machine((*at, "instance_type"), rule.cloud, rule.instance_type)
     for family in rule.family:
         yield from _family_findings((*at, "family"), rule.cloud, family, names)
+    accelerator: str | None = getattr(rule, "accelerator", None)
+    if accelerator is not None:
+        yield from names.accelerator((*at, "accelerator"), accelerator)
 
 
 def _region_findings(

@@ -33,6 +33,7 @@ from router.planning.find.candidate import Candidate, steps_to_do
 from router.planning.find.candidates import CandidateFinder
 from router.planning.find.derived_placement import Found, find_for_plan, planned_type
 from router.planning.find.dropped_listings import DroppedListing, no_offer_reason
+from router.planning.find.shared_limits import LimitCounter, LimitUse, binding_limits
 from router.planning.improve.early_starts import start_early
 from router.planning.improve.late_jobs import JobOrder, LatePlan, may_be_late, order_problem, plan_late_jobs
 from router.planning.improve.split_jobs import CONFIDENCE, replan_jobs, tighter_confidence, unsplit_jobs, without_jobs
@@ -42,7 +43,6 @@ from router.planning.improve.stays import keep_running
 from router.planning.problem.dominance import drop_dominated
 from router.planning.problem.on_time import unsure_jobs
 from router.planning.problem.problem import PlacementProblem, last_use, make_slots
-from router.planning.problem.shared_limits import LimitUse, UseCounter, binding_limits, limit_amounts
 from router.planning.program.column_generation import (
     MAX_FULL_SHARES,
     MAX_WIDE_SHARES,
@@ -334,12 +334,12 @@ def _placement_problem(
     """
     by_columns = len(placeable) > request.compact_jobs
     everything = {job.name: usable[job.name] for job in jobs}
-    counter = UseCounter(request.limits)
-    found = [(job.name, c) for job in jobs for c in (*usable[job.name], *advisory[job.name])]
-    use = {(name, c.key): counter.use(c) for name, c in found}
+    counter = LimitCounter(request.limits)
+    found = [(job, c) for job in jobs for c in (*usable[job.name], *advisory[job.name])]
+    use = {(job.name, c.key): counter.use(c, job.team) for job, c in found}
     shared = {
         name: replace(limit, amount=max(0, limit.amount - request.beside.get(name, 0)))
-        for name, limit in limit_amounts((c for _, c in found), request.limits).items()
+        for name, limit in counter.amounts((job.team, c) for job, c in found).items()
     }
     tight = binding_limits({job.name: usable[job.name] for job in placeable}, use, shared)
     ends = [last_use(job, usable[job.name], request.now, steps_to_do(job, running=False)) for job in jobs]

@@ -12,9 +12,9 @@ import pytest
 from pricing.places import RegionId
 from router.planning.find.candidate import Candidate
 from router.planning.find.candidates import CandidateFinder
+from router.planning.find.shared_limits import LimitCounter
 from router.planning.improve.replacement import PlacementRequest, Placements, place_gangs
 from router.planning.problem.remaining_work import remaining_job, remaining_usd
-from router.planning.problem.shared_limits import use_of
 from router.planning.program.solver import PulpSolver
 from tests.support.instances import Instance, make_instance
 from tests.support.shared_limits import Holding, OfferName, Shared, shared_things
@@ -109,7 +109,7 @@ def test_as_good_as_every_assignment(first: int) -> None:
         wants = wants_of(instance, rng)
         everyone = [c for want in wants for c in want.candidates]
         held = rng.sample(everyone, min(len(everyone), rng.choice((0, 0, 1))))
-        uses = [use_of(c, instance.limits) for c in held]
+        uses = [LimitCounter(instance.limits).use(c, "") for c in held]
         found = place_gangs(wants, instance.limits, uses, solver=SOLVER, gap=0.0)
         best, least = brute_force(instance, wants, held)
         out, cost = outcome(wants, found)
@@ -145,7 +145,7 @@ def test_with_no_time_at_all_it_still_answers_within_the_limits() -> None:
         assert sorted([*found.placed, *found.waiting]) == sorted(want.name for want in wants)
         taken: dict[str, int] = {}
         for candidate in found.placed.values():
-            for name, amount in use_of(candidate, instance.limits).items():
+            for name, amount in LimitCounter(instance.limits).use(candidate, "").items():
                 taken[name] = taken.get(name, 0) + amount
         assert all(taken.get(limit.name, 0) <= limit.amount for limit in instance.limits.limits)
         assert found.bound_usd <= found.objective_usd

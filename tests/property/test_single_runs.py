@@ -10,9 +10,9 @@ import pytest
 from pricing.money import Usd
 from router.jobs.spec import Job
 from router.planning.find.candidate import Candidate, steps_to_do
+from router.planning.find.shared_limits import Load
 from router.planning.problem.problem import PlacementProblem, slots_within_dates
 from router.planning.problem.schedule import SlotHold
-from router.planning.problem.shared_limits import Load
 from router.planning.program.left_shift import earliest_run, may_begin, run_from
 from router.planning.program.single_runs import JobContext, best_single_run, evaluate_single_run, fitting_runs
 from tests.support.instances import make_instance

@@ -9,7 +9,8 @@ import pytest
 from pricing.offers import Offer
 from router.jobs.gang import GangOption
 from router.jobs.limits import Limit
-from router.planning.find.feasibility import ListingRefusal, covers, limit_use, refusal
+from router.planning.find.feasibility import ListingRefusal, refusal
+from router.planning.find.limit_kinds import covers, use_by_machine
 from router.planning.find.listings import OfferListing, listings_by_accelerator
 from tests.support.made_up_book import book, offer
 from tests.support.made_up_jobs import make_limits
@@ -116,10 +117,10 @@ def test_a_reservation_counts_only_against_limits_that_name_it() -> None:
     assert (reserved.cost, reserved.amortised, reserved.offer.usd_per_hour.nanos) == ("unknown", None, 0)
 
 
-@pytest.mark.parametrize(("unit", "used"), [("machines", 3), ("accelerators", 24), ("vcpus", 576)])
+@pytest.mark.parametrize(("unit", "used"), [("machines", 1), ("accelerators", 8), ("vcpus", 192)])
 def test_a_limit_counts_in_its_own_unit(unit: str, used: int) -> None:
-    quota = Limit.model_validate({"name": "q", "amount": 1, "unit": unit})
-    assert limit_use(quota, listing_of(NORTH), 3) == used
+    counted = use_by_machine(make_limits(limit(unit=unit)), listing_of(NORTH), "ml")
+    assert [(use.limit.name, use.per_machine) for use in counted] == [("quota", used)]
 
 
 def test_a_lambda_machine_is_not_sieved_out_for_being_advisory() -> None:

@@ -13,9 +13,9 @@ from pricing.offers import Offer
 from pricing.places import RegionId
 from router.jobs.limits import Limits
 from router.planning.find.candidates import CandidateFinder
+from router.planning.find.shared_limits import LimitCounter
 from router.planning.improve.replacement import MOST_CANDIDATES, PlacementRequest, Placements, place_gangs
 from router.planning.problem.remaining_work import remaining_job
-from router.planning.problem.shared_limits import use_of
 from router.planning.program.solver import LpRelaxation, PulpSolver, Solution
 from router.planning.rules.program import Program
 from tests.support.made_up_book import book, offer
@@ -80,9 +80,9 @@ def test_fewer_waiting_comes_before_cheaper() -> None:
 def test_what_goes_on_running_is_not_given_away() -> None:
     limits = make_limits(ONE_GCP)
     running = want("running", [LAKE], limits).candidates[0]
-    found = go([want("a", [LAKE], limits)], limits, held=[use_of(running, limits)])
+    found = go([want("a", [LAKE], limits)], limits, held=[LimitCounter(limits).use(running, "")])
     assert found.waiting == ("a",)
-    assert go([want("a", [LAKE, NORTH], limits)], limits, held=[use_of(running, limits)] * 3).placed
+    assert go([want("a", [LAKE, NORTH], limits)], limits, held=[LimitCounter(limits).use(running, "")] * 3).placed
 
 
 def test_only_what_the_policy_allows() -> None:

@@ -130,10 +130,10 @@ def test_held_machines_take_of_quotas_capacity_and_stock() -> None:
         ]
     }
     held = [
-        RunningMachines("aws", "north-1", "north-1a", "p9.48xlarge", Market.SPOT, 2),
-        RunningMachines("aws", "south-1", None, "p9.48xlarge", Market.ON_DEMAND, 1),
-        RunningMachines("aws", "nowhere-1", None, "p9.48xlarge", Market.SPOT, 1),
-        RunningMachines("aws", "north-1", None, "x1.unknown", Market.SPOT, 1),
+        RunningMachines("aws", "north-1", "north-1a", "p9.48xlarge", Market.SPOT, 2, "ml"),
+        RunningMachines("aws", "south-1", None, "p9.48xlarge", Market.ON_DEMAND, 1, "ml"),
+        RunningMachines("aws", "nowhere-1", None, "p9.48xlarge", Market.SPOT, 1, "ml"),
+        RunningMachines("aws", "north-1", None, "x1.unknown", Market.SPOT, 1, "ml"),
     ]
     use = running_use(held, book([zoned, NORTH]), make_limits(limits))
     assert use == {"capacity aws/north-1/north-1a/p9.48xlarge/spot": 2, "all": 24, "spot": 2}
@@ -145,7 +145,7 @@ def test_a_reservation_that_is_in_use_is_held() -> None:
             {"name": "r", "cloud": "aws", "region": "north-1", "instance_type": "p9.48xlarge", "machines": 4}
         ]
     }
-    held = [RunningMachines("aws", "north-1", "north-1b", "p9.48xlarge", Market.RESERVED, 3)]
+    held = [RunningMachines("aws", "north-1", "north-1b", "p9.48xlarge", Market.RESERVED, 3, "ml")]
     (name,) = running_use(held, book([NORTH]), make_limits(limits))
     assert name.startswith("capacity ")
     assert running_use(held, book([NORTH]), make_limits(limits))[name] == 3
@@ -166,8 +166,8 @@ def test_promised_machines_count_where_they_overlap_and_their_fallback_where_it_
     def promised(
         job: str, first: int, last: int, machines: int, market: Market = Market.ON_DEMAND, behind: int = 0
     ) -> PromisedMachines:
-        fallback = RunningMachines(*region, machine, Market.ON_DEMAND, behind) if behind else None
-        held = RunningMachines(*region, machine, market, machines)
+        fallback = RunningMachines(*region, machine, Market.ON_DEMAND, behind, "ml") if behind else None
+        held = RunningMachines(*region, machine, market, machines, "ml")
         return PromisedMachines(job, held, NOW + first * HOUR, NOW + last * HOUR, fallback)
 
     def peak(*found: PromisedMachines, first: int = 0, last: int = 24) -> Any:

@@ -50,23 +50,27 @@ def _running(context: QueryContext, now: datetime) -> Iterator[PromisedMachines]
     for attempt in attempts:
         pools = Counter((n.zone, n.instance_type, n.market) for n in nodes if n.attempt == attempt.id)
         for pool, machines in pools.items():
-            held = RunningMachines(attempt.cloud, attempt.region, *pool, machines)
+            held = RunningMachines(attempt.cloud, attempt.region, *pool, machines, attempt.team)
             yield PromisedMachines(attempt.job, held, now, max(attempt.end, now))
 
 
 def _planned(plan: Plan, over: Collection[tuple[str, str]]) -> Iterable[PromisedMachines]:
+    team = {job.job: job.team for job in plan.jobs}
     return (
         PromisedMachines(
             line.job,
-            _machines_of(line, math.ceil(line.machines * line.share - _NOTHING)),
+            _machines_of(line, math.ceil(line.machines * line.share - _NOTHING), team[line.job]),
             line.start,
             line.end,
-            _machines_of(line.fallback, line.fallback.machines) if line.fallback and line.fallback.reserved else None,
+            None
+            if line.fallback is None or not line.fallback.reserved
+            else _machines_of(line.fallback, line.fallback.machines, team[line.job]),
         )
         for line in plan.lines
         if (line.job, line.gang) not in over
     )
 
 
-def _machines_of(place: Line | LineFallback, machines: int) -> RunningMachines:
-    return RunningMachines(place.cloud, place.region, place.zone, place.instance_type, Market(place.market), machines)
+def _machines_of(place: Line | LineFallback, machines: int, team: str) -> RunningMachines:
+    market = Market(place.market)
+    return RunningMachines(place.cloud, place.region, place.zone, place.instance_type, market, machines, team)

@@ -42,10 +42,10 @@ from router.ledger.entry import LedgerEntryKind
 from router.ledger.month import Month
 from router.planning.find.candidate import Candidate
 from router.planning.find.candidates import CandidateFinder
+from router.planning.find.shared_limits import LimitUse
 from router.planning.improve.replacement import PlacementRequest, place_gangs
 from router.planning.problem.current_use import RunningMachines, running_use
 from router.planning.problem.remaining_work import fits_reservations, interval_at, remaining_job
-from router.planning.problem.shared_limits import LimitUse
 from router.planning.program.solver import PulpSolver, Solver
 from router.spot.options import partition_options
 from router.spot.policies.deadline_guard import DeadlineGuard
@@ -394,11 +394,20 @@ def _use_of_limits(
 ) -> LimitUse:
     """Return how much of the limits the gangs that keep running use."""
     pools = Counter(
-        (staying[n.attempt].cloud, staying[n.attempt].region, n.zone, n.instance_type, n.market)
+        (
+            staying[n.attempt].cloud,
+            staying[n.attempt].region,
+            n.zone,
+            n.instance_type,
+            n.market,
+            staying[n.attempt].team,
+        )
         for n in nodes
         if n.attempt in staying
     )
-    return running_use((RunningMachines(*pool, machines) for pool, machines in pools.items()), book, limits)
+    return running_use(
+        (RunningMachines(*pool[:5], machines, pool[5]) for pool, machines in pools.items()), book, limits
+    )
 
 
 # Jobs are immutable and slow to parse.

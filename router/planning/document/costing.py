@@ -15,7 +15,7 @@ from router.jobs.spec import Job
 from router.planning.document.plan import Capacity, Line, LineFallback, PlannedMove
 from router.planning.find.candidate import GangPart
 from router.planning.find.emissions import GangCarbon, carbon_rate
-from router.planning.find.feasibility import covers
+from router.planning.find.limit_kinds import use_by_machine
 from router.planning.find.transfers import Transfer, checkpoint_home, checkpoint_transfer
 from router.planning.problem.egress_to_date import allowance_left, already_moved
 from router.planning.problem.problem import PlacementProblem
@@ -77,7 +77,7 @@ def _line(problem: PlacementProblem, run: ScheduledRun, part: GangPart, gang: st
         price_source=offer.source,
         weak=c.weak,
         reservation_cost=part.listing.cost or "",
-        capacity=capacity_of(problem, part),
+        capacity=capacity_of(problem, part, problem.job[run.job].team),
         grams_co2e=None if carbon is None else grams_over(carbon, billed, run if fallback is not None else None),
         carbon_usd=None if carbon is None else carbon.usd_per_hour.over(billed) + _fallback_carbon(run, fallback),
         carbon_doubt="" if carbon is None else carbon.doubt,
@@ -134,10 +134,9 @@ def grams_over(carbon: GangCarbon, billed: timedelta, guarded: ScheduledRun | No
     return round(grams)
 
 
-def capacity_of(problem: PlacementProblem, part: GangPart) -> Capacity:
+def capacity_of(problem: PlacementProblem, part: GangPart, team: str) -> Capacity:
     """Return "unknown" where neither the offer nor the limits file says how many machines can be had."""
-    bounded = part.listing.cap is not None or any(covers(limit, part.listing) for limit in problem.limits.limits)
-    return "" if bounded else "unknown"
+    return "" if use_by_machine(problem.limits, part.listing, team) else "unknown"
 
 
 def day_of(offer: Offer) -> str:

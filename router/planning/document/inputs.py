@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from router.planning.find.limit_kinds import stated_limits
+
 if TYPE_CHECKING:
     # A plan holds these values, and reading one needs no solver.
     from router.jobs.limits import Limits
@@ -85,7 +87,7 @@ def plan_inputs(
         for number, run in enumerate(found, start=1)
         for limit, amount in problem.use[name, run.candidate.key].items()
     ]
-    amounts = {limit.name: LimitAmount(limit.name, limit.amount, limit.unit) for limit in limits.limits}
+    amounts = {limit.name: LimitAmount(limit.name, limit.amount, limit.unit) for limit in stated_limits(limits)}
     for taken in use:
         shared = problem.shared[taken.limit]
         amounts.setdefault(taken.limit, LimitAmount(shared.name, shared.amount, shared.unit))

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
 
 from pricing.money import ZERO, Usd
+from router.planning.find.limit_kinds import UsageKind
 from router.planning.find.placement_type import JobPlacementType
-
-UsageKind = Literal["quota", "stock", "capacity", "reservation"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Collection, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
-from router.jobs.limits import Commitment, Limit, Limits, Maintenance, Reservation
+from router.jobs.limits import Limits
 from router.planning.document.restricted_plan import ForeignNames
-
-_Named = TypeVar("_Named", Limit, Reservation, Maintenance, Commitment)
 
 
 def restrict_limits(limits: Limits, team: str, others: Collection[str] = ()) -> Limits:
@@ -21,21 +19,19 @@ def restrict_limits(limits: Limits, team: str, others: Collection[str] = ()) -> 
     known = {entry.team for entry in limits.teams} | {*others}
     known |= set() if limits.fair_share is None else {*limits.fair_share.shares, *limits.fair_share.recent_usd}
     names = ForeignNames(frozenset(), frozenset(known - {team, ""}), frozenset())
-    changes = {
-        "teams": tuple(entry for entry in limits.teams if entry.team == team),
-        "fair_share": None,
-        "limits": _hide_names(limits.limits, names),
-        "reservations": _hide_names(limits.reservations, names),
-        "maintenance": _hide_names(limits.maintenance, names),
-        "commitments": _hide_names(limits.commitments, names),
-    }
+    changes: dict[str, Any] = {"fair_share": None}
+    for section in Limits.model_fields:
+        entries = getattr(limits, section)
+        if isinstance(entries, tuple):
+            kept = tuple(entry for entry in entries if getattr(entry, "team", team) == team)
+            changes[section] = _hide_names(kept, names) if all(hasattr(entry, "name") for entry in kept) else kept
     return limits.model_copy(update=changes)
 
 
-def _hide_names(entries: Sequence[_Named], names: ForeignNames) -> tuple[_Named, ...]:
+def _hide_names(entries: Sequence[Any], names: ForeignNames) -> tuple[Any, ...]:
     """Return the entries under names without those of other teams; names stay unique."""
     taken = {entry.name for entry in entries}
-    found: list[_Named] = []
+    restricted: list[Any] = []
     for entry in entries:
         name = hidden = names.hide(entry.name)
         number = 1
@@ -43,8 +39,8 @@ def _hide_names(entries: Sequence[_Named], names: ForeignNames) -> tuple[_Named,
             number += 1
             name = f"{hidden} ({number})"
         taken.add(name)
-        found.append(entry if name == entry.name else entry.model_copy(update={"name": name}))
-    return tuple(found)
+        restricted.append(entry if name == entry.name else entry.model_copy(update={"name": name}))
+    return tuple(restricted)
 
 
 def limits_text(limits: Limits) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
@@ -11,14 +11,12 @@ from pricing.money import Usd, divide_half_even
 from pricing.units import BYTES_PER_GB, BYTES_PER_GIB
 from router.jobs.limits import Limits, TeamBudget
 from router.planning.document.plan import JobSummary, Line, PlannedMove, ShadowPrice
-from router.planning.document.plan_usage import EgressUsage, LimitUsage, TeamUsage, UsageKind, UseStep
+from router.planning.document.plan_usage import EgressUsage, LimitUsage, TeamUsage, UseStep
 from router.planning.problem.problem import PlacementProblem
 from router.planning.problem.schedule import ScheduledRun
-from router.planning.problem.shared_limits import use_of
 
 _TIGHT = 1e-6
 _MICRO = timedelta(microseconds=1)
-_Place = tuple[UsageKind, str | None, str | None, str | None]
 
 
 def limits_used(
@@ -27,22 +25,24 @@ def limits_used(
     """Return the limits that are full at some time or have a shadow price, by name. Budgets are not among them."""
     uses: dict[str, list[UseStep]] = {}
     for run in runs:
-        for name, amount in use_of(run.candidate, problem.limits).items():
+        for name, amount in problem.use[run.job, run.candidate.key].items():
             uses.setdefault(name, []).append(UseStep(run.start, run.end, amount * run.share))
     steps = {name: add_up_use(found) for name, found in uses.items()}
     full = {name for name, found in steps.items() if max(s.used for s in found) >= problem.shared[name].amount - _TIGHT}
     names = sorted(full | {price.limit for price in shadow if price.limit in problem.shared})
-    places = _places(problem, frozenset(names))
     return tuple(
         LimitUsage(
-            name,
-            *places[name],
-            unit=problem.shared[name].unit,
-            amount=problem.shared[name].amount,
-            full=name in full,
-            use=steps.get(name, ()),
+            limit.name,
+            limit.kind,
+            limit.cloud,
+            limit.region,
+            limit.market,
+            unit=limit.unit,
+            amount=limit.amount,
+            full=limit.name in full,
+            use=steps.get(limit.name, ()),
         )
-        for name in names
+        for limit in (problem.shared[name] for name in names)
     )
 
 
@@ -63,24 +63,6 @@ def add_up_use(uses: Sequence[UseStep]) -> tuple[UseStep, ...]:
         else:
             steps.append(UseStep(start, end, used))
     return tuple(steps)
-
-
-def _places(problem: PlacementProblem, names: frozenset[str]) -> Mapping[str, _Place]:
-    """Return kind, cloud, region and market of these limits."""
-    places: dict[str, _Place] = {
-        x.name: (x.kind, x.cloud, x.region, None if x.market is None else x.market.value)
-        for x in problem.limits.limits
-        if x.name in names
-    }
-    if names <= places.keys():
-        return places
-    for found in problem.all_candidates.values():
-        for part in (part for candidate in found for part in candidate.parts):
-            name = f"capacity {part.listing.name}"
-            if name in names:
-                kind: UsageKind = "reservation" if part.listing.cost else "capacity"
-                places[name] = (kind, part.offer.cloud, part.offer.region, part.offer.market.value)
-    return places
 
 
 def teams_used(

@@ -15,13 +15,14 @@ from router.jobs.residency import Residency
 from router.jobs.spec import Job, MarketRule
 from router.planning.document.plan import ConstraintCost, Relaxation
 from router.planning.find.candidate import Candidate, steps_to_do
-from router.planning.find.candidates import ENOUGH, CandidateFinder
+from router.planning.find.candidates import CandidateFinder
 from router.planning.find.derived_placement import find_for_plan, placement_type_of, rules_by_placement
 from router.planning.find.dropped_listings import DroppedListing
+from router.planning.find.limit_kinds import stated_limits
 from router.planning.find.placement_type import JobPlacementType
+from router.planning.find.shared_limits import ENOUGH, LimitCounter
 from router.planning.problem.dominance import drop_dominated
 from router.planning.problem.problem import Slot, most_starts, window
-from router.planning.problem.shared_limits import use_of
 from router.planning.program.left_shift import earliest_run, may_begin, run_from
 from router.planning.program.single_runs import (
     FARTHEST,
@@ -368,11 +369,12 @@ def _larger_candidates(
 ) -> tuple[Candidate, ...]:
     """Return candidates that only the limits of the file exclude, without those that others of them dominate."""
     job, limits = here.job, here.problem.limits
-    if not limits.limits:
+    if not any(stated_limits(limits)):
         return ()
     known = {c.key for c in candidates}
     excluded = [c for c in find_for_plan(finder.without_amounts, job)[0] if c.key not in known and c.provisionable]
-    use = {(job.name, c.key): use_of(c, limits) for c in excluded}
+    counter = LimitCounter(limits)
+    use = {(job.name, c.key): counter.use(c, job.team) for c in excluded}
     return drop_dominated(job, excluded, use, frozenset(name for taken in use.values() for name in taken))
 
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from pricing.money import NANOS, Usd
 from router.planning.document.plan import ShadowPrice
 from router.planning.find.candidate import Candidate, steps_to_do
+from router.planning.find.limit_kinds import use_by_machine
 from router.planning.problem.problem import PlacementProblem
 from router.planning.problem.run_costs import compute_usd
-from router.planning.problem.shared_limits import use_of_parts
 from router.planning.program.column_generation import count_slot_shares
 from router.planning.program.effort import Effort
 from router.planning.program.formulation import formulate
@@ -249,7 +249,7 @@ def _raises(base: PlacementSolution, limit: _Limit) -> Iterator[LimitRaise]:
         return
     job, c = blocked
     taken = base.problem.use[job, c.key][limit.name]
-    machines, instance_type = _counted_machines(base.problem, c, limit.name)
+    machines, instance_type = _counted_machines(base.problem, job, c, limit.name)
     yield LimitRaise(limit.name, math.ceil(taken / machines), 1, instance_type)
     if machines > 1:
         yield LimitRaise(limit.name, taken, machines, instance_type)
@@ -276,12 +276,14 @@ def _blocked(base: PlacementSolution, name: str) -> tuple[str, Candidate] | None
     return None if best is None else best[1:]
 
 
-def _counted_machines(problem: PlacementProblem, c: Candidate, name: str) -> tuple[int, str]:
+def _counted_machines(problem: PlacementProblem, job: str, c: Candidate, name: str) -> tuple[int, str]:
     """Return how many of the candidate's machines the limit counts, and their type.
 
     These are all, or those of the part whose capacity it is; of several types the last one's name.
     """
-    counted = [part for part in c.parts if name in use_of_parts((part,), problem.limits)] or c.parts
+    team = problem.job[job].team
+    uses = [(part, use_by_machine(problem.limits, part.listing, team)) for part in c.parts]
+    counted = [part for part, found in uses if any(u.limit.name == name and u.per_machine for u in found)] or c.parts
     return sum(part.machines for part in counted), counted[-1].offer.instance_type
 
 

@@ -22,13 +22,14 @@ from router.jobs.workload import Workload
 from router.planning.find.candidate import SURELY, Candidate, GangPart, steps_to_do
 from router.planning.find.dropped_listings import DroppedListing
 from router.planning.find.fallbacks import Fallback, FallbackFinder
-from router.planning.find.feasibility import ListingRefusal, covers, refusal
+from router.planning.find.feasibility import ListingRefusal, refusal
 from router.planning.find.gang_offers import GangOffer, GangOffers, join_doubts
 from router.planning.find.gang_rates import TYPICAL_LIFE, GangRates, RateFinder, RateRequest, RunTerms, stated_risk
 from router.planning.find.listings import OfferListing, Spread, listings_by_accelerator, spreads
 from router.planning.find.machine_mixes import MachinePair, machine_pairs, mixed_gangs, running_split
 from router.planning.find.other_spot_pools import OtherPoolFinder
 from router.planning.find.placement_rule import placement_refusal
+from router.planning.find.shared_limits import LimitCounter
 from router.planning.find.transfers import (
     Routes,
     Transfer,
@@ -40,7 +41,6 @@ from router.planning.find.transfers import (
 
 _HOUR = timedelta(hours=1)
 _FREE = UsdPerHour(0)
-ENOUGH = 10**15  # an amount of any limit that is never used up
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,13 +108,15 @@ class CandidateFinder:
         experience: Experience | None = None,
         orders_advisory: bool | None = None,
         risk_quantile: float | None = None,
+        raises_limits: bool = False,
     ) -> None:
         self._book = book
         self._risk_quantile = risk_quantile
         # A plan finds what it cannot order, too, and shows it without choosing it.
         self.orders_advisory = advisory if orders_advisory is None else orders_advisory
         self.experience = experience or Experience()
-        self._limits = self._stated_limits = limits
+        self._limits = limits
+        self._counter = LimitCounter(limits, is_raised=raises_limits)
         self.now = now
         self._advisory = advisory
         self._listings: Mapping[str, tuple[OfferListing, ...]] = listings_by_accelerator(book, limits)
@@ -124,27 +126,21 @@ class CandidateFinder:
         self._speeds: dict[Workload, dict[tuple[str, str, int], Speed | UnknownSpeed]] = {}
         # Keyed by identity because listings are slow to hash; these live as long as the finder.
         self._order = {id(each): _order_of_look(each) for found in self._listings.values() for each in found}
-        self._covering = {
-            id(listing): tuple(limit for limit in limits.limits if covers(limit, listing))
-            for listings in self._listings.values()
-            for listing in listings
-        }
 
     @cached_property
     def without_amounts(self) -> CandidateFinder:
         """Return the same finder with every limit of the file raised beyond need; caps of offers stay."""
-        unlimited = tuple(limit.model_copy(update={"amount": ENOUGH}) for limit in self._limits.limits)
-        limits = self._limits.model_copy(update={"limits": unlimited})
         raised = CandidateFinder(
             self._book,
-            limits,
+            self._limits,
             self.now,
             advisory=self._advisory,
             experience=self.experience,
             orders_advisory=self.orders_advisory,
             risk_quantile=self._risk_quantile,
+            raises_limits=True,
         )
-        raised._rates, raised._routes, raised._stated_limits = self._rates, self._routes, self._limits
+        raised._rates, raised._routes = self._rates, self._routes
         raised._speeds = self._speeds
         return raised
 
@@ -232,8 +228,7 @@ class CandidateFinder:
 
     def _needs_more(self, job: Job, option: GangOption, listing: OfferListing) -> bool:
         """Return whether only raised limits have room for the gang: one that is raised makes none in other pools."""
-        limits = self._stated_limits
-        return limits is not self._limits and refusal(job, option, listing, limits) is not None
+        return self._counter.is_raised and refusal(job, option, listing, self._limits) is not None
 
     def _permit_listing(
         self,
@@ -243,7 +238,7 @@ class CandidateFinder:
         findings: _JobFindings,
     ) -> _PermittedGang | DroppedListing:
         """Return the gang on one listing, or why it is dropped."""
-        refused = refusal(job, option, listing, self._limits, self._covering[id(listing)])
+        refused = refusal(job, option, listing, self._limits, self._counter.by_machine(listing, job.team))
         if refused is not None:
             return DroppedListing(refused.code, refused.reason, listing, option.count)
         misplaced = placement_refusal(job, option, (listing,), self._book)
@@ -262,12 +257,17 @@ class CandidateFinder:
             return []
         for option in job.gang.options:
             for spread in spreads(self._listings.get(option.accelerator, ()), option.count):
-                if any(refusal(job, option, replace(zone, cap=None), self._limits) for zone, _ in spread):
+                if any(self._refused_whole(job, option, zone) for zone, _ in spread):
                     continue
                 if placement_refusal(job, option, tuple(zone for zone, _ in spread), self._book) is not None:
                     continue
                 gangs.append(self._permit_gang(job, option, spread, findings))
         return [each for each in gangs if isinstance(each, _PermittedGang)]
+
+    def _refused_whole(self, job: Job, option: GangOption, zone: OfferListing) -> bool:
+        """Return whether a rule forbids the whole gang in one of its zones, whatever machines the zone has."""
+        counted = [use for use in self._counter.by_machine(zone, job.team) if use.limit.is_stated]
+        return refusal(job, option, zone, self._limits, counted) is not None
 
     def _over_types(self, job: Job, findings: _JobFindings) -> list[_PermittedGang]:
         """Return gangs of two machine types of one family; a spot gang with an on-demand core has one type."""
@@ -287,7 +287,8 @@ class CandidateFinder:
                 options[pair.cheaper.machine.accelerator, count],
                 count // pair.cheaper.machine.accelerator_count,
             )
-            mixes = mixed_gangs(pair, machines, self._limits, running_split(job, pair))
+            uses = [self._counter.by_machine(each, job.team) for each in pair.listings]
+            mixes = mixed_gangs(pair, machines, uses, running_split(job, pair))
             gangs += [self._permit_gang(job, option, spread, findings) for spread in mixes]
         return [each for each in gangs if isinstance(each, _PermittedGang)]
 
@@ -297,7 +298,7 @@ class CandidateFinder:
 
     def _rules_out(self, job: Job, option: GangOption, listing: OfferListing) -> bool:
         """Return whether a rule, other than a limit or a lack of machines, forbids the gang on one listing."""
-        refused = refusal(job, option, replace(listing, cap=None), self._limits, ())
+        refused = refusal(job, option, listing, self._limits, ())
         return refused is not None or placement_refusal(job, option, (listing,), self._book) is not None
 
     def _permit_gang(

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pricing.places import Market
-from router.jobs.limits import Limit, Limits
+from router.jobs.limits import Limits
 from router.jobs.residency import residency_refusal
 from router.jobs.spec import GangOption, Job
-from router.planning.find.listings import OfferListing, is_named_by
+from router.planning.find.limit_kinds import LimitPerMachine, use_by_machine
+from router.planning.find.listings import OfferListing
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +23,15 @@ class ListingRefusal:
 
 
 def refusal(
-    job: Job, option: GangOption, listing: OfferListing, limits: Limits, covering: Sequence[Limit] | None = None
+    job: Job,
+    option: GangOption,
+    listing: OfferListing,
+    limits: Limits,
+    counted: Sequence[LimitPerMachine] | None = None,
 ) -> ListingRefusal | None:
     """Return the first rule that the listing breaks for a gang of this size; None for none.
 
-    ``covering``: the limits that count this listing, where the caller knows them already.
+    ``counted``: what a machine takes of limits, where the caller knows it already or leaves limits out.
     """
     per_machine = listing.machine.accelerator_count
     if option.count % per_machine:
@@ -44,9 +49,9 @@ def refusal(
     if job.gang.rdma == "required" and machines > 1 and not listing.machine.has_rdma:
         known = listing.machine.fabric or "unknown"
         return ListingRefusal("fabric", f"an RDMA fabric is required, {listing.machine.instance_type} has {known}")
-    if covering is None:
-        covering = [limit for limit in limits.limits if covers(limit, listing)]
-    return _capacity_refusal(job, listing, covering, machines)
+    if counted is None:
+        counted = use_by_machine(limits, listing, job.team)
+    return _limit_refusal(job, listing, counted, machines)
 
 
 def _market_refusal(job: Job, listing: OfferListing) -> str | None:
@@ -58,35 +63,17 @@ def _market_refusal(job: Job, listing: OfferListing) -> str | None:
     return None
 
 
-def _capacity_refusal(
-    job: Job, listing: OfferListing, covering: Sequence[Limit], machines: int
+def _limit_refusal(
+    job: Job, listing: OfferListing, counted: Sequence[LimitPerMachine], machines: int
 ) -> ListingRefusal | None:
     core = math.ceil(job.gang.on_demand_share * machines - 1e-9) if listing.offer.market is Market.SPOT else 0
     bought = machines - core if core < machines else machines
-    if listing.cap is not None and bought > listing.cap:
-        return ListingRefusal("capacity", f"{listing.cap} machines to be had, {bought} needed")
-    for limit in covering:
-        use = limit_use(limit, listing, bought)
-        if use is None:
-            return ListingRefusal(
-                "limit", f"{limit.name} counts {limit.unit}, unknown for {listing.machine.instance_type}"
-            )
-        if use > limit.amount:
-            return ListingRefusal("limit", f"{limit.name} allows {limit.amount} {limit.unit}, {use} needed")
+    for use in counted:
+        limit = use.limit
+        if use.per_machine is None:
+            unknown = f"{limit.name} counts {limit.unit}, unknown for {listing.machine.instance_type}"
+            return ListingRefusal("limit", unknown)
+        if use.per_machine * bought > limit.amount:
+            code = "limit" if limit.is_stated else "capacity"
+            return ListingRefusal(code, f"{limit.allowance}, {use.per_machine * bought} needed")
     return None
-
-
-def covers(limit: Limit, listing: OfferListing) -> bool:
-    """Return whether the limit counts this listing's machines; a limit without a market counts all but reservations."""
-    market = listing.offer.market
-    sold_so = market is not Market.RESERVED if limit.market is None else market is limit.market
-    return sold_so and limit.accelerator in (None, listing.machine.accelerator) and is_named_by(limit, listing)
-
-
-def limit_use(limit: Limit, listing: OfferListing, machines: int) -> int | None:
-    """Return how much of the limit, in its own unit, the machines take; None when the machine's figure is unknown."""
-    if limit.unit == "machines":
-        return machines
-    if limit.unit == "accelerators":
-        return machines * listing.machine.accelerator_count
-    return None if listing.machine.vcpus is None else machines * listing.machine.vcpus

@@ -15,6 +15,9 @@ from pricing.places import Market, Region, RegionId
 from pricing.problems import InvalidInputError
 from router.jobs.limits import Commitment, Discount, Limit, Limits, Maintenance, Reservation, ReservedCost
 
+PlaceRule = Limit | Maintenance | Commitment
+"""A rule of the limits file that names machines by place, family and type."""
+
 
 @dataclass(frozen=True, slots=True)
 class OfferListing:
@@ -81,7 +84,7 @@ def _with_maintenance(listings: Sequence[OfferListing], limits: Limits) -> Seque
     return [replace(row, closed=tuple(w for w in windows if is_named_by(w, row))) for row in listings]
 
 
-def is_named_by(rule: Limit | Maintenance | Commitment, listing: OfferListing) -> bool:
+def is_named_by(rule: PlaceRule, listing: OfferListing) -> bool:
     """Return whether the rule's place, family and machine type are the listing's; what it leaves out fits any.
 
     A rule of a zone names what is sold in that zone.

@@ -5,14 +5,14 @@ Both types are sold in one place and market, and have the same fabric and as man
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
 from pricing.mix_rules import MIXABLE_FABRICS
-from router.jobs.limits import Limit, Limits
+from router.jobs.limits import Limits
 from router.jobs.spec import Job
-from router.planning.find.feasibility import covers, limit_use
+from router.planning.find.limit_kinds import LimitPerMachine
 from router.planning.find.listings import OfferListing, Spread, commitment_of
 
 MOST_SPLITS = 4  # of one pair of types
@@ -67,13 +67,16 @@ def _of_two_commitments(first: OfferListing, second: OfferListing, limits: Limit
     return len(pools) > 1
 
 
-def mixed_gangs(pair: MachinePair, machines: int, limits: Limits, running: int | None = None) -> Iterator[Spread]:
+def mixed_gangs(
+    pair: MachinePair, machines: int, uses: Sequence[Sequence[LimitPerMachine]], running: int | None = None
+) -> Iterator[Spread]:
     """Yield gangs of ``machines`` machines of a pair: a few, from the most of the cheaper type to the fewest.
 
-    Each keeps all limits by itself. Where nothing bounds the cheaper type, it alone is no dearer and no slower: then
-    there is no mix but the one that runs now, with ``running`` machines of the cheaper type.
+    ``uses`` are what a machine of each listing takes of limits. Each gang keeps all limits by itself. Where nothing
+    bounds the cheaper type, it alone is no dearer and no slower: then there is no mix but the one that runs now, with
+    ``running`` machines of the cheaper type.
     """
-    bounds = _bounds(pair, machines, limits)
+    bounds = _bounds(machines, uses)
     if bounds is None:
         return
     min_machines, max_machines = bounds.min_machines, bounds.max_machines
@@ -93,22 +96,20 @@ class _Bounds:
     of_use: bool
 
 
-def _bounds(pair: MachinePair, machines: int, limits: Limits) -> _Bounds | None:
+def _bounds(machines: int, uses: Sequence[Sequence[LimitPerMachine]]) -> _Bounds | None:
     """Return the bounds on machines of the cheaper type; None where no split fits.
 
     With k of them, a limit takes u k + v (n - k): it bounds k from above where u > v, and from below where u < v.
     """
-    min_machines, max_machines = 1, machines - 1
-    bounded = pair.cheaper.cap is not None
-    if pair.cheaper.cap is not None:
-        max_machines = min(max_machines, pair.cheaper.cap)
-    if pair.other.cap is not None:
-        min_machines = max(min_machines, machines - pair.other.cap)
-    for limit in limits.limits:
-        uses = [_use(limit, listing) for listing in pair.listings]
-        if uses[0] is None or uses[1] is None:
+    min_machines, max_machines, bounded = 1, machines - 1, False
+    by_limit = [{use.limit.name: use for use in listing} for listing in uses]
+    for name in dict.fromkeys(name for listing in by_limit for name in listing):
+        of_pair = [listing.get(name) for listing in by_limit]
+        limit = next(use.limit for use in of_pair if use is not None)
+        cheaper, other = (0 if use is None else use.per_machine for use in of_pair)
+        if cheaper is None or other is None:
             return None
-        left, slope = limit.amount - uses[1] * machines, uses[0] - uses[1]
+        left, slope = limit.amount - other * machines, cheaper - other
         if slope > 0:
             max_machines, bounded = min(max_machines, left // slope), True
         elif slope < 0:
@@ -116,11 +117,6 @@ def _bounds(pair: MachinePair, machines: int, limits: Limits) -> _Bounds | None:
         elif left < 0:
             return None
     return _Bounds(min_machines, max_machines, bounded) if min_machines <= max_machines else None
-
-
-def _use(limit: Limit, listing: OfferListing) -> int | None:
-    """Return how much of the limit a machine takes; None where that is unknown."""
-    return limit_use(limit, listing, 1) if covers(limit, listing) else 0
 
 
 def _spaced(first: int, last: int) -> Iterator[int]:

@@ -16,10 +16,10 @@ from datetime import timedelta
 from pricing.money import Usd
 from router.jobs.spec import Job
 from router.planning.find.candidate import Candidate
+from router.planning.find.shared_limits import Load
 from router.planning.problem.problem import PlacementProblem
 from router.planning.problem.run_costs import compute_usd, objective_usd
 from router.planning.problem.schedule import SlotHold, runs_of
-from router.planning.problem.shared_limits import Load
 from router.planning.program.cover import committed_jobs
 from router.planning.program.effort import Effort
 from router.planning.program.left_shift import may_begin, run_from

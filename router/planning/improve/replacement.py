@@ -18,8 +18,8 @@ from pricing.places import RegionId
 from router.jobs.limits import Limits
 from router.jobs.spec import Job
 from router.planning.find.candidate import Candidate, steps_to_do
+from router.planning.find.shared_limits import LimitCounter, LimitUse, binding_limits
 from router.planning.problem.remaining_work import moves_usd, remaining_hours, remaining_usd
-from router.planning.problem.shared_limits import LimitUse, binding_limits, limit_amounts, use_of
 from router.planning.program.solver import Solution, Solver, usd_below
 from router.planning.rules.program import ConstraintRow, Program, ProgramBuilder
 
@@ -90,9 +90,8 @@ def place_gangs(
     """Return the joint placement of the gangs.
 
     It is the same whatever the order of wants and candidates, unless the time limit cuts in. ``held``: what running
-    machines take of the limits (:func:`router.planning.problem.shared_limits.use_of`, or
-    :func:`router.planning.problem.current_use.running_use`). ``money_left``: what teams may still spend, those that are
-    missing without bound. ValueError for two gangs of one name.
+    machines take of the limits (:func:`router.planning.problem.current_use.running_use`). ``money_left``: what teams
+    may still spend, those that are missing without bound. ValueError for two gangs of one name.
     """
     deadline = time.monotonic() + _SEARCHING * time_limit.total_seconds()
     table = _Table(wants, limits, held, money_left or {})
@@ -166,14 +165,17 @@ class _Table:
             raise ValueError("two gangs have one name")
         self._limits = limits
         self._money = {team: usd.dollars() for team, usd in money_left.items()}
-        self._uses: dict[tuple[tuple[tuple[str, int], ...], ...], LimitUse] = {}
+        self._counter = LimitCounter(limits)
         allowed = {
             name: [c for c in want.candidates if want.allowed is None or c.key in want.allowed]
             for name, want in self._wants.items()
         }
+        amounts = self._counter.amounts(
+            (self._wants[name].job.team, c) for name, found in allowed.items() for c in found
+        )
         self._known = {
             name: replace(limit, amount=max(0, limit.amount - sum(use.get(name, 0) for use in held)))
-            for name, limit in limit_amounts((c for found in allowed.values() for c in found), limits).items()
+            for name, limit in amounts.items()
         }
         self._tight = self._binding(allowed)
         self._options = {
@@ -181,18 +183,13 @@ class _Table:
         }
         self._allowed = sum(len(found) for found in self._options.values())
 
-    def _use(self, candidate: Candidate) -> LimitUse:
-        parts = tuple(
-            tuple((part.listing.name, part.machines) for part in gang)
-            for gang in (candidate.parts, candidate.kept_free)
-        )
-        if parts not in self._uses:
-            self._uses[parts] = use_of(candidate, self._limits)
-        return self._uses[parts]
-
     def _binding(self, allowed: Mapping[str, Sequence[Candidate]]) -> frozenset[str]:
         """Return the limits that all gangs together could exceed, each with its greediest candidate."""
-        use = {(name, c.key): self._use(c) for name, found in allowed.items() for c in found}
+        use = {
+            (name, c.key): self._counter.use(c, self._wants[name].job.team)
+            for name, found in allowed.items()
+            for c in found
+        }
         return binding_limits(allowed, use, self._known)
 
     def _priced(self, want: PlacementRequest, allowed: Sequence[Candidate]) -> list[_Option]:
@@ -204,7 +201,7 @@ class _Table:
             most = min(most, want.most_usd.dollars())
         moves: dict[RegionId, float] = {}
         for candidate in allowed:
-            use = self._use(candidate)
+            use = self._counter.use(candidate, want.job.team)
             if any(amount > self._known[name].amount for name, amount in use.items()):
                 continue
             if candidate.region not in moves:

@@ -17,11 +17,11 @@ from router.jobs.spec import Job
 from router.planning.document.costing import moves_of
 from router.planning.document.plan import Line, Plan
 from router.planning.find.candidate import Candidate
+from router.planning.find.shared_limits import Load
 from router.planning.improve.equal_jobs import exchange_equal_jobs, lines_by_gang, place_of, place_of_lines
 from router.planning.problem.problem import PlacementProblem, most_starts
 from router.planning.problem.run_costs import compute_usd, objective_usd
 from router.planning.problem.schedule import ScheduledRun, SlotHold, runs_of, starts_of
-from router.planning.problem.shared_limits import Load
 from router.planning.program.cover import covered_usd
 from router.planning.program.effort import Effort
 from router.planning.program.left_shift import earliest_run, may_begin

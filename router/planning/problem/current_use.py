@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,14 +14,17 @@ from pricing.places import Market, RegionId
 from router.jobs.limits import Limits
 from router.planning.find.candidate import GangPart
 from router.planning.find.listings import OfferListing, listings_by_accelerator
-from router.planning.problem.shared_limits import LimitUse, use_of_parts
+from router.planning.find.shared_limits import LimitCounter, LimitUse, use_with_fallback
 
 _FREE = UsdPerHour(0)
 
 
 @dataclass(frozen=True, slots=True)
 class RunningMachines:
-    """``machines`` machines of one type in one place, bought on one market; ``zone`` is None where it is not known."""
+    """Machines of one type in one place, bought on one market, that jobs of one team hold.
+
+    ``zone`` is None where it is not known.
+    """
 
     cloud: str
     region: str
@@ -28,6 +32,7 @@ class RunningMachines:
     instance_type: str
     market: Market
     machines: int
+    team: str
 
 
 def running_use(held: Iterable[RunningMachines], book: PriceBook, limits: Limits) -> LimitUse:
@@ -37,8 +42,10 @@ def running_use(held: Iterable[RunningMachines], book: PriceBook, limits: Limits
     know are left out.
     """
     listings = listings_by_accelerator(book, limits)
-    parts = [part for part in (_part(item, book, listings) for item in held) if part is not None]
-    return use_of_parts(parts, limits)
+    counter, total = LimitCounter(limits), Counter[str]()
+    for item in held:
+        total.update(_use_of(item, book, listings, counter))
+    return dict(total)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,18 +69,14 @@ def peak_use(
 
     A gang falls back after it is given up: a limit on both counts the larger of the two.
     """
-    listings = listings_by_accelerator(book, limits)
-
-    def use(item: RunningMachines | None) -> LimitUse:
-        part = None if item is None else _part(item, book, listings)
-        return {} if part is None else use_of_parts((part,), limits)
-
+    listings, counter = listings_by_accelerator(book, limits), LimitCounter(limits)
     changes: list[tuple[datetime, int, LimitUse]] = []
     for each in promised:
         begin, over = max(each.start, start), min(each.end, end)
         if begin < over:
-            own, behind = use(each.machines), use(each.fallback)
-            taken: LimitUse = {**own, **{name: max(amount, own.get(name, 0)) for name, amount in behind.items()}}
+            taken = use_with_fallback(
+                *(_use_of(item, book, listings, counter) for item in (each.machines, each.fallback))
+            )
             changes += [(begin, 1, taken), (over, -1, taken)]
     held: dict[str, int] = {}
     peak: dict[str, int] = {}
@@ -83,6 +86,13 @@ def peak_use(
             held[name] = held.get(name, 0) + sign * amount
             peak[name] = max(peak.get(name, 0), held[name])
     return {name: amount for name, amount in sorted(peak.items()) if amount}
+
+
+def _use_of(
+    item: RunningMachines | None, book: PriceBook, listings: Mapping[str, Sequence[OfferListing]], counter: LimitCounter
+) -> LimitUse:
+    part = None if item is None else _part(item, book, listings)
+    return {} if item is None or part is None else counter.use_of_parts((part,), item.team)
 
 
 def _part(item: RunningMachines, book: PriceBook, listings: Mapping[str, Sequence[OfferListing]]) -> GangPart | None:

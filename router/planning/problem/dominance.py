@@ -20,8 +20,8 @@ from pricing.places import RegionId
 from router.jobs.limits import Limits, Maintenance
 from router.jobs.spec import Job
 from router.planning.find.candidate import Candidate
+from router.planning.find.shared_limits import LimitUse
 from router.planning.problem.commitments import cover_rate
-from router.planning.problem.shared_limits import LimitUse
 
 _FEW = 20  # names of which all subsets may be gone through
 Matrix = NDArray[np.bool_]

@@ -16,7 +16,8 @@ from router.jobs.limits import Limits
 from router.jobs.spec import Job
 from router.planning.find.candidate import Candidate, steps_to_do
 from router.planning.find.emissions import emission_table
-from router.planning.problem.shared_limits import LimitUse, SharedLimit
+from router.planning.find.limit_kinds import SharedLimit
+from router.planning.find.shared_limits import LimitUse
 
 _SIX_HOURS = timedelta(hours=6)
 

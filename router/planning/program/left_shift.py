@@ -11,9 +11,9 @@ from itertools import pairwise
 
 from router.jobs.spec import Job
 from router.planning.find.candidate import Candidate, steps_to_do
+from router.planning.find.shared_limits import Load
 from router.planning.problem.problem import PlacementProblem, Slot, slots_within_dates
 from router.planning.problem.schedule import Holdings, SlotHold
-from router.planning.problem.shared_limits import Load
 from router.planning.rules.capacity import has_room
 from router.planning.rules.egress_caps import full_cap, month_matters
 from router.planning.rules.load import add_load, load_of

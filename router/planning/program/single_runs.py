@@ -12,6 +12,7 @@ from router.jobs.limits import Maintenance
 from router.jobs.spec import Job
 from router.planning.document.costing import Volumes, amortised_usd, cost_beside
 from router.planning.find.candidate import SURELY, Candidate, steps_to_do
+from router.planning.find.shared_limits import LimitCounter, Load
 from router.planning.problem.egress_to_date import allowance_left, already_moved
 from router.planning.problem.problem import (
     PlacementProblem,
@@ -24,7 +25,6 @@ from router.planning.problem.problem import (
 )
 from router.planning.problem.run_costs import compute_usd
 from router.planning.problem.schedule import SlotHold, runs_of
-from router.planning.problem.shared_limits import Load, limit_amounts, use_of
 from router.planning.program.left_shift import earliest_run
 from router.planning.program.solve import PlacementSolution
 from router.planning.rules.budgets import counted_usd, dearest_moves, excess_of, team_left
@@ -59,12 +59,13 @@ class JobContext:
     def with_candidates(self, candidates: Iterable[Candidate]) -> JobContext:
         """Return the same context with other candidates known for the job."""
         known = tuple(candidates)
-        problem, limits = self.problem, self.problem.limits
+        problem, team = self.problem, self.job.team
         fresh = [c for c in known if (self.job.name, c.key) not in problem.use]
         use, shared = problem.use, problem.shared
         if fresh:
-            use = {**use, **{(self.job.name, c.key): use_of(c, limits) for c in fresh}}
-            shared = {**shared, **limit_amounts(fresh, limits)}
+            counter = LimitCounter(problem.limits)
+            use = {**use, **{(self.job.name, c.key): counter.use(c, team) for c in fresh}}
+            shared = {**shared, **counter.amounts((team, c) for c in fresh)}
         all_candidates = {**problem.all_candidates, self.job.name: known}
         return replace(self, problem=replace(problem, all_candidates=all_candidates, use=use, shared=shared))
 

@@ -1,7 +1,7 @@
 """Bound what gangs hold together of each limit: quotas, stock, reservations, capacity of offers.
 
 At every instant the gangs hold at most the limit's amount. What a candidate takes of each limit says
-:mod:`router.planning.problem.shared_limits`.
+:mod:`router.planning.find.shared_limits`.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 from router.jobs.spec import Job
 from router.planning.find.candidate import Candidate
+from router.planning.find.shared_limits import Load
 from router.planning.problem.problem import PlacementProblem, Slot
-from router.planning.problem.shared_limits import Load
 from router.planning.rules.program import ProgramBuilder, ProgramLayout, limit_row
 
 _ROUNDING = 1e-6  # of a limit's unit

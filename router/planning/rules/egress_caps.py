@@ -16,11 +16,11 @@ from pricing.units import BYTES_PER_GB, gb_to_bytes
 from router.jobs.limits import Limits
 from router.jobs.spec import Job
 from router.planning.find.candidate import Candidate
+from router.planning.find.shared_limits import Load
 from router.planning.find.transfers import Transfer
 from router.planning.problem.egress_to_date import moved_before
 from router.planning.problem.problem import PlacementProblem
 from router.planning.problem.schedule import SlotHold
-from router.planning.problem.shared_limits import Load
 from router.planning.rules.program import ProgramBuilder, ProgramLayout, limit_row
 
 _ROUNDING = 1e-6  # gigabytes

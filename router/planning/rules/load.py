@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from router.jobs.spec import Job
+from router.planning.find.shared_limits import Load
 from router.planning.problem.problem import PlacementProblem
 from router.planning.problem.schedule import SlotHold
-from router.planning.problem.shared_limits import Load
 from router.planning.rules.capacity import has_room
 from router.planning.rules.egress_caps import gb_by_cap, have_room
 

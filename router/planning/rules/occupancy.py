@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pricing.money import Usd
 from pricing.places import RegionId
 from router.jobs.spec import Job
+from router.planning.find.shared_limits import Load
 from router.planning.problem.problem import PlacementProblem
 from router.planning.problem.schedule import SlotHold
-from router.planning.problem.shared_limits import Load
 from router.planning.rules.budgets import team_budgets
 from router.planning.rules.job_groups import group_members
 from router.planning.rules.load import add_load, fits_beside
