@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -21,9 +21,10 @@ from router.jobs.spec import Job
 from router.planning.columns.search import solve_by_columns
 from router.planning.document.cost_terms import cost_terms_of
 from router.planning.document.costing import lines_of, moves_of
+from router.planning.document.external_costs import external_of_plan, external_usd_of
 from router.planning.document.fair_share import team_standings
 from router.planning.document.inputs import LimitSource, plan_inputs
-from router.planning.document.plan import VALID_FOR, Line, Plan, PlanCarbon, PlanStatus
+from router.planning.document.plan import VALID_FOR, Plan, PlanStatus
 from router.planning.document.plan_terms import PlanTerms
 from router.planning.document.plan_usage import PlanUsage
 from router.planning.document.usage_totals import egress_used, limits_used, month_of, orders_cost, teams_used
@@ -483,10 +484,9 @@ def _assemble_plan(run: PlanningRun, late_plan: LatePlan) -> Plan:
     began = time.perf_counter()
     shadow = shadow_prices(answer, problem, run.search, request.resolve_limits)
     timings.solve += time.perf_counter() - began
-    carbon = _plan_carbon(request.limits, lines)
     commitments = commitments_used(problem, answer.runs)
     covered = Usd.total(use.covered_usd for use in commitments)
-    objective = cost - covered + answer.threshold + (Usd(0) if carbon is None else carbon.carbon_usd)
+    objective = cost - covered + answer.threshold + external_usd_of(lines)
     bound = min(answer.bound_usd, objective)
     if not planning_input.looked_at_all:
         bound = min(bound, floor_usd(problem, answer.runs, partly=planning_input.partly))
@@ -516,7 +516,7 @@ def _assemble_plan(run: PlanningRun, late_plan: LatePlan) -> Plan:
         shadow_prices=shadow,
         jobs=summaries,
         cuts=budget.cuts,
-        carbon=carbon,
+        **external_of_plan(request.limits, lines),
         commitments=commitments,
         fair_share=team_standings(request.limits, (job.team for job in request.jobs)),
         learned=request.experience,
@@ -535,17 +535,6 @@ def _assemble_plan(run: PlanningRun, late_plan: LatePlan) -> Plan:
                 for job in planning_input.jobs
             ),
         ),
-    )
-
-
-def _plan_carbon(limits: Limits, lines: Sequence[Line]) -> PlanCarbon | None:
-    """Return the emissions of all lines; None where the limits state no weight of carbon."""
-    if limits.carbon is None:
-        return None
-    return PlanCarbon(
-        usd_per_tonne=limits.carbon.usd_per_tonne,
-        grams_co2e=sum(line.grams_co2e for line in lines if line.grams_co2e is not None),
-        carbon_usd=Usd.total(line.carbon_usd for line in lines if line.carbon_usd is not None),
     )
 
 

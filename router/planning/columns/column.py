@@ -13,7 +13,7 @@ from router.planning.columns.runs import RunPricer, Surcharges
 from router.planning.columns.table import Floats, Ints, Table
 from router.planning.problem.commitments import cover_rate
 from router.planning.problem.problem import free_starts, most_starts
-from router.planning.problem.run_costs import carbon_usd, compute_usd
+from router.planning.problem.run_costs import compute_usd, external_usd
 from router.planning.problem.schedule import ScheduledRun, SlotHold, runs_of, starts_of
 
 _DONE = 1 - 1e-9
@@ -246,7 +246,7 @@ def priced_column(table: Table, holds: Sequence[Hold]) -> Column | None:
     threshold = max(0.0, starts - free_starts(job)) * job.gang.min_saving.dollars()
     counted = paid + float(table.dearest_moves[table.block[holds[0][1]]])
     used = _used_by_runs(table, runs)
-    return _column(table, tuple(holds), paid + carbon_usd(runs).dollars() + threshold, counted, used)
+    return _column(table, tuple(holds), paid + external_usd(runs).dollars() + threshold, counted, used)
 
 
 def _starts_too_late(table: Table, holds: Sequence[Hold]) -> bool:

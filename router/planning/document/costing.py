@@ -12,9 +12,9 @@ from pricing.money import ZERO, Usd, UsdPerHour, divide_half_even
 from pricing.offers import Offer
 from pricing.places import Market, RegionId
 from router.jobs.spec import Job
+from router.planning.document.external_costs import external_of_line
 from router.planning.document.plan import Capacity, Line, LineFallback, PlannedMove
 from router.planning.find.candidate import GangPart
-from router.planning.find.emissions import GangCarbon, carbon_rate
 from router.planning.find.limit_kinds import use_by_machine
 from router.planning.find.transfers import Transfer, checkpoint_home, checkpoint_transfer
 from router.planning.problem.egress_to_date import allowance_left, already_moved
@@ -43,7 +43,6 @@ def _line(problem: PlacementProblem, run: ScheduledRun, part: GangPart, gang: st
     extra = ZERO if fallback is None else fallback.cost_usd
     rate = offer.usd_per_hour.times(part.machines)
     billed = run.billed
-    carbon = part_carbon(problem, part)
     each = part.listing.amortised
     amortised = None if each is None else each.times(part.machines)
     return Line(
@@ -78,16 +77,9 @@ def _line(problem: PlacementProblem, run: ScheduledRun, part: GangPart, gang: st
         weak=c.weak,
         reservation_cost=part.listing.cost or "",
         capacity=capacity_of(problem, part, problem.job[run.job].team),
-        grams_co2e=None if carbon is None else grams_over(carbon, billed, run if fallback is not None else None),
-        carbon_usd=None if carbon is None else carbon.usd_per_hour.over(billed) + _fallback_carbon(run, fallback),
-        carbon_doubt="" if carbon is None else carbon.doubt,
         fallback=fallback,
+        **external_of_line(problem, run, part, falls_back=fallback is not None),
     )
-
-
-def _fallback_carbon(run: ScheduledRun, fallback: LineFallback | None) -> Usd:
-    behind = None if fallback is None or run.candidate.fallback is None else run.candidate.fallback.carbon
-    return ZERO if behind is None else behind.usd_per_hour.over(run.fallback_billed)
 
 
 def _fallback_of(problem: PlacementProblem, run: ScheduledRun) -> LineFallback | None:
@@ -114,24 +106,6 @@ def _fallback_of(problem: PlacementProblem, run: ScheduledRun) -> LineFallback |
         refusal_probability=c.guard.refusal_probability,
         reserved=c.guard.reserves_fallback,
     )
-
-
-def part_carbon(problem: PlacementProblem, part: GangPart) -> GangCarbon | None:
-    """Return the emissions of one part of a gang; None where the limits state no weight of carbon."""
-    if problem.emissions is None:
-        return None
-    each = problem.emissions.emission(part.machine, part.listing.region)
-    grams = part.machines * each.grams_per_hour
-    return GangCarbon(grams, carbon_rate(grams, problem.limits), each.doubt)
-
-
-def grams_over(carbon: GangCarbon, billed: timedelta, guarded: ScheduledRun | None = None) -> int:
-    """Return the grams that are emitted in the time billed, and by the fallback of a guarded run, to the gram."""
-    grams = carbon.grams_per_hour * Fraction(billed // _MICRO, 3_600_000_000)
-    behind = None if guarded is None or guarded.candidate.fallback is None else guarded.candidate.fallback.carbon
-    if guarded is not None and behind is not None:
-        grams += behind.grams_per_hour * Fraction(guarded.fallback_billed // _MICRO, 3_600_000_000)
-    return round(grams)
 
 
 def capacity_of(problem: PlacementProblem, part: GangPart, team: str) -> Capacity:

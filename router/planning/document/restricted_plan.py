@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from pricing.money import ZERO, Usd
 from router.jobs.experience import Experience
+from router.planning.document.external_costs import external_of_part
 from router.planning.document.inputs import PlanInputs
 from router.planning.document.plan import (
     Alternative,
@@ -20,7 +21,6 @@ from router.planning.document.plan import (
     JobSummary,
     Line,
     Plan,
-    PlanCarbon,
     Preemption,
     Unplaced,
 )
@@ -54,7 +54,7 @@ def restrict_plan(plan: Plan, teams: Collection[str]) -> Plan:
         jobs=tuple(names.hide_in_summary(job) for job in plan.jobs if job.job in kept),
         inputs=_inputs(plan.inputs, lines),
         fair_share=tuple(standing for standing in plan.fair_share if standing.team in teams),
-        carbon=_carbon(plan.carbon, lines),
+        **external_of_part(plan, lines),
         commitments=_commitments(plan.commitments, kept),
         learned=_learned(plan.learned, kept),
     )
@@ -129,14 +129,6 @@ def _inputs(inputs: PlanInputs, lines: Iterable[Line]) -> PlanInputs:
         use,
         tuple(source for source in inputs.sources if source.limit in taken_limits),
     )
-
-
-def _carbon(carbon: PlanCarbon | None, lines: Iterable[Line]) -> PlanCarbon | None:
-    if carbon is None:
-        return None
-    lines = tuple(lines)
-    counted = Usd.total(line.carbon_usd for line in lines if line.carbon_usd is not None)
-    return PlanCarbon(carbon.usd_per_tonne, sum(line.grams_co2e or 0 for line in lines), counted)
 
 
 def _commitments(uses: Iterable[CommitmentUse], kept: Collection[str]) -> tuple[CommitmentUse, ...]:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from pricing.money import Usd
 from router.jobs.spec import Job
-from router.planning.document.costing import grams_over, per_step
+from router.planning.document.costing import per_step
+from router.planning.document.external_costs import external_of_gang
 from router.planning.document.plan import Alternative, describe_mix
 from router.planning.find.candidate import Candidate, steps_to_do
 from router.planning.program.single_runs import (
@@ -66,9 +67,8 @@ def _shown(job: Job, run: SingleRun, *, dominated: bool) -> Alternative:
         lacks=run.lacks,
         reservation_cost=c.parts[-1].listing.cost or "",
         amortised_usd_per_hour=c.amortised_usd_per_hour if c.parts[-1].listing.cost else None,
-        grams_co2e=None if c.carbon is None else grams_over(c.carbon, run.billed),
-        carbon_usd=None if c.carbon is None else run.carbon_usd,
         mix=describe_mix((part.machines, part.offer.instance_type) for part in c.parts),
+        **external_of_gang(c.external, run.billed),
     )
 
 

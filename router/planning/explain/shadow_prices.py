@@ -297,7 +297,7 @@ def _comparable(base: PlacementSolution, after: PlacementSolution) -> bool:
 
 
 def _money(answer: PlacementSolution) -> Usd:
-    return answer.spent - answer.threshold - answer.carbon
+    return answer.spent - answer.threshold - answer.external_usd
 
 
 def _priced(limit: _Limit, more: LimitRaise, base: PlacementSolution, after: PlacementSolution) -> ShadowPrice | None:

@@ -21,6 +21,7 @@ from router.planning.document.costing import (
     rise_beside,
     volumes_without,
 )
+from router.planning.document.external_costs import doubts_of_external, external_of_job, external_usd_of
 from router.planning.document.plan import DroppedOffers, JobSummary, Line, PlannedMove, Unplaced
 from router.planning.document.plan_facts import OVER_BUDGET
 from router.planning.explain.alternatives import alternatives_of, runner_up
@@ -89,8 +90,6 @@ def _summary(
     own_moves = [m for m in moves if m.job == job.name]
     cost = job_cost(lines, moves, job.name)
     own_lines = [line for line in lines if line.job == job.name]
-    carbon = None if here.problem.emissions is None else Usd.total(x.carbon_usd for x in own_lines if x.carbon_usd)
-    grams = None if carbon is None else sum(x.grams_co2e or 0 for x in own_lines)
     chosen = frozenset(run.candidate.key for run in runs)
     found = alternatives_of(here, chosen, candidates, findings.advisory.get(job.name, ()))
     return JobSummary(
@@ -106,7 +105,7 @@ def _summary(
         deadline=job.deadline.at(problem.now) if job.deadline else None,
         confidence=job.confidence,
         on_time_probability=on_time_probability_of(job, runs),
-        runner_up=runner_up(found, cost if carbon is None else cost + carbon) if runs else None,
+        runner_up=runner_up(found, cost + external_usd_of(own_lines)) if runs else None,
         alternatives=found,
         constraint_costs=(),
         dropped=_dropped(dropped),
@@ -115,10 +114,9 @@ def _summary(
             *_notes(problem, job, runs),
             *_budget_notes(job, own_lines),
             *_made_up_notes(job, lines),
-            *_carbon_notes(own_lines),
+            *doubts_of_external(own_lines),
         ),
-        grams_co2e=grams,
-        carbon_usd=carbon,
+        **external_of_job(problem, own_lines),
     )
 
 
@@ -261,11 +259,6 @@ def _made_up_notes(job: Job, lines: Sequence[Line]) -> tuple[str, ...]:
     if not clouds or not mixes_simulated_and_real(line.cloud for line in lines):
         return ()
     return (f"{', '.join(clouds)} is made up, and this plan mixes it with real clouds: its prices are nobody's",)
-
-
-def _carbon_notes(lines: Sequence[Line]) -> tuple[str, ...]:
-    """Return the figures of carbon that stand in for unknown ones."""
-    return tuple(dict.fromkeys(line.carbon_doubt for line in lines if line.carbon_doubt))
 
 
 def _unplaced(here: JobContext, findings: PlanningInput, *, late: bool) -> Unplaced:

@@ -17,7 +17,7 @@ from pricing.risk import GangRisk
 from router.jobs.goodput import GangRunRisk
 from router.jobs.limits import Maintenance
 from router.jobs.spec import Job
-from router.planning.find.emissions import GangCarbon
+from router.planning.find.emissions import ExternalCost
 from router.planning.find.gang_rates import GuardTerms
 from router.planning.find.listings import OfferListing
 from router.planning.find.transfers import Transfer
@@ -45,8 +45,8 @@ class Candidate:
     Rates as in design note placement-program: ``steps_per_hour`` g is expected, ``on_time_steps_per_hour`` g(α) is
     reached with the job's confidence (equal without a deadline), ``billed_share`` b of run time is billed. ``running``
     marks where the job runs now. ``weak`` says why to doubt price or risk, ``risk_basis`` how often the gang is
-    interrupted, within which interval and by which evidence. ``carbon`` is None where the limits state no weight of it;
-    where they do, the objective counts ``carbon.usd_per_hour`` beside the price, which budgets do not.
+    interrupted, within which interval and by which evidence. ``external`` is None where the limits weigh no cost
+    to others; where they do, the objective counts ``external.usd_per_hour`` beside the price, which budgets do not.
 
     A spot gang of a job that resumes runs under the deadline guard: ``guard`` says how much of the ``fallback``, an
     on-demand candidate of the job, is expected for each productive hour reserved, and ``fallback_moves`` what moving
@@ -73,7 +73,7 @@ class Candidate:
     speed_basis: str
     weak: str
     gang_risk: GangRisk
-    carbon: GangCarbon | None = None
+    external: ExternalCost | None = None
     risk_basis: str = ""
     guard: GuardTerms | None = None
     next_pool: str = ""
@@ -116,8 +116,8 @@ class Candidate:
 
     @cached_property
     def objective_per_hour(self) -> float:
-        """Return the dollars an hour that the objective counts: the price, and carbon where it has a weight."""
-        more = 0 if self.carbon is None else self.carbon.usd_per_hour.nanos
+        """Return the dollars an hour that the objective counts: price and weighed external cost."""
+        more = 0 if self.external is None else self.external.usd_per_hour.nanos
         return UsdPerHour(self.usd_per_hour.nanos + more).dollars()
 
     @property
@@ -207,7 +207,7 @@ class Candidate:
         return self.usd_per_hour.dollars() * self.startup_hours + self.usd_per_step * steps
 
     def expected_objective(self, steps: float) -> float:
-        """Return the same as the objective counts it, carbon included."""
+        """Return the same as the objective counts it, external cost included."""
         return self.objective_per_hour * self.startup_hours + self.objective_per_step * steps
 
 

@@ -411,7 +411,7 @@ class CandidateFinder:
             running=False,
             speed_basis=permitted.speed.basis,
             weak=gang.weak if not stated else join_doubts(p.offer.weak for p in gang.parts),
-            carbon=gang.carbon,
+            external=gang.external,
             risk_basis=gang.risk_basis if not stated else _stated_basis(job),
             guard=rates.guard,
             next_pool=unrated.next_pool,
@@ -421,9 +421,9 @@ class CandidateFinder:
         )
 
     def _is_as_dear(self, job: Job, permitted: _PermittedGang, below: Usd) -> bool:
-        """Return whether the job's steps on a spot gang cost so much without interruptions; carbon is not counted."""
+        """Return whether the job's steps on a spot gang cost so much without interruptions, external cost apart."""
         gang = permitted.gang
-        if gang.parts[-1].offer.market is not Market.SPOT or gang.carbon is not None:
+        if gang.parts[-1].offer.market is not Market.SPOT or gang.external is not None:
             return False
         hours = steps_to_do(job, running=False) / permitted.speed.steps_per_hour
         return gang.usd_per_hour.dollars() * hours * SURELY > below.dollars()

@@ -1,4 +1,4 @@
-"""Make the gangs that a price book sells: their parts, price, risk and carbon, whatever job runs on them."""
+"""Make the gangs that a price book sells: their parts, price, risk and external cost, whatever job runs on them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pricing.risk import GangRisk, RiskTable, describe_risk, join_risks
 from router.jobs.experience import Experience
 from router.jobs.limits import Limits
 from router.planning.find.candidate import GangPart
-from router.planning.find.emissions import GangCarbon, emission_table, gang_carbon
+from router.planning.find.emissions import ExternalCost, ExternalCosts
 from router.planning.find.gang_rates import TYPICAL_LIFE
 from router.planning.find.listings import Spread
 
@@ -31,7 +31,7 @@ class GangOffer:
     risk: GangRisk
     lost_per_hour: float
     weak: str
-    carbon: GangCarbon | None
+    external: ExternalCost | None
     risk_basis: str
 
 
@@ -39,9 +39,9 @@ class GangOffers:
     """Makes the gangs of one book, each once."""
 
     def __init__(self, book: PriceBook, limits: Limits, experience: Experience, risk_quantile: float | None) -> None:
-        self._book, self._limits = book, limits
+        self._book = book
         self._experience, self._risk_quantile = experience, risk_quantile
-        self._emissions = emission_table(book, limits)
+        self._external_costs = ExternalCosts(book, limits)
         # Keyed by identity because listings are slow to hash; they live as long as their finder.
         self._gangs: dict[tuple[tuple[int, int], ...], GangOffer] = {}
 
@@ -62,10 +62,7 @@ class GangOffers:
         parts = tuple(GangPart(listing.offer, listing.machine, machines, listing) for listing, machines in spread)
         risks = [self._risk.gang(p.offer, p.machine, p.machines) for p in parts]
         risk = join_risks(risks)
-        carbon = None
-        if self._emissions is not None:
-            places = ((p.machines, p.machine, p.listing.region) for p in parts)
-            carbon = gang_carbon(places, self._emissions, self._limits)
+        places = ((p.machines, p.machine, p.listing.region) for p in parts)
         return GangOffer(
             name=f"{parts[-1].listing.name}x{accelerators}{_kind(parts)}",
             parts=parts,
@@ -74,7 +71,7 @@ class GangOffers:
             risk=risk,
             lost_per_hour=risk.per_hour_over(TYPICAL_LIFE),
             weak=join_doubts([*(p.offer.weak for p in parts), *(r.weak for r in risks)]),
-            carbon=carbon,
+            external=self._external_costs.of_machines(places),
             risk_basis=describe_risk(risks),
         )
 

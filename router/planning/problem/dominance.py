@@ -71,7 +71,7 @@ class _Order:
             [-c.steps_per_hour for c in candidates],
             [-c.on_time_steps_per_hour for c in candidates],
         ]
-        if any(c.carbon is not None for c in candidates):  # the objective counts more than the price, budgets do not
+        if any(c.external is not None for c in candidates):  # the objective counts more than the price, budgets do not
             figures += [[c.objective_per_hour for c in candidates], [c.objective_per_step for c in candidates]]
         figures += _dates(candidates)
         self._figures = np.array(figures)

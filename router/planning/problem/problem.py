@@ -9,13 +9,12 @@ from functools import cached_property
 from itertools import pairwise
 
 from pricing.book import PriceBook
-from pricing.carbon import EmissionTable
 from pricing.offers import Offer
 from pricing.places import Market
 from router.jobs.limits import Limits
 from router.jobs.spec import Job
 from router.planning.find.candidate import Candidate, steps_to_do
-from router.planning.find.emissions import emission_table
+from router.planning.find.emissions import ExternalCosts
 from router.planning.find.limit_kinds import SharedLimit
 from router.planning.find.shared_limits import LimitUse
 
@@ -118,9 +117,9 @@ class PlacementProblem:
         return self.now.strftime("%Y-%m")
 
     @cached_property
-    def emissions(self) -> EmissionTable | None:
-        """Return the emissions of the book's machines; None where the limits state no weight of carbon."""
-        return emission_table(self.book, self.limits)
+    def external_costs(self) -> ExternalCosts:
+        """Return what gangs cost others, as the limits weigh it."""
+        return ExternalCosts(self.book, self.limits)
 
     @cached_property
     def job(self) -> Mapping[str, Job]:

@@ -1,4 +1,4 @@
-"""Compute what runs cost, exactly: each part's rate times the time billed, the fallback expected, carbon."""
+"""Compute what runs cost, exactly: each part's rate times the time billed, the fallback expected, external cost."""
 
 from __future__ import annotations
 
@@ -16,16 +16,18 @@ def compute_usd(runs: Sequence[ScheduledRun]) -> Usd:
     return Usd.total([*own, *(run.fallback_usd for run in runs)])
 
 
-def carbon_usd(runs: Sequence[ScheduledRun]) -> Usd:
-    """Return what the carbon of the runs counts; nothing where the limits state no weight of it."""
-    own = [run.candidate.carbon.usd_per_hour.over(run.billed) for run in runs if run.candidate.carbon is not None]
+def external_usd(runs: Sequence[ScheduledRun]) -> Usd:
+    """Return what the runs cost others, which nobody pays; nothing where the limits weigh none of it."""
+    own = [run.candidate.external.usd_per_hour.over(run.billed) for run in runs if run.candidate.external is not None]
     behind = [(run, run.candidate.fallback) for run in runs]
     own += [
-        f.carbon.usd_per_hour.over(run.fallback_billed) for run, f in behind if f is not None and f.carbon is not None
+        f.external.usd_per_hour.over(run.fallback_billed)
+        for run, f in behind
+        if f is not None and f.external is not None
     ]
     return Usd.total(own)
 
 
 def objective_usd(runs: Sequence[ScheduledRun]) -> Usd:
-    """Return what the objective counts of the runs, without moves and thresholds: cost and carbon."""
-    return compute_usd(runs) + carbon_usd(runs)
+    """Return what the objective counts of the runs, without moves and thresholds: cost and external cost."""
+    return compute_usd(runs) + external_usd(runs)

@@ -225,7 +225,7 @@ class _Pricer:
         self._job = job
         self._problem = problem
         self._candidates: Sequence[Candidate] = sorted(problem.candidates[job.name], key=lambda c: (c.region, c.key))
-        self._rate, self._carbon, self._done = _per_held_hour(self._candidates, job)
+        self._rate, self._external, self._done = _per_held_hour(self._candidates, job)
         self._hours = np.zeros((len(self._candidates), len(problem.slots)))
         for i, c in enumerate(self._candidates):
             for slot in problem.slots_for(job, c):
@@ -284,7 +284,7 @@ class _Pricer:
         covered = self._covered(prices)
         if covered is not None:
             taken -= covered.usd
-        rate = self._rate * dearer - self._carbon * (dearer - 1.0)  # no budget counts carbon
+        rate = self._rate * dearer - self._external * (dearer - 1.0)  # no budget counts external cost
         low = np.zeros(len(self._firsts))
         high = np.full(len(self._firsts), 2 * penalty * dearer)
         best = np.zeros(len(self._firsts))
@@ -343,21 +343,21 @@ def _common_places(pricers: Sequence[_Pricer]) -> dict[str, set[str]]:
 
 
 def _per_held_hour(candidates: Sequence[Candidate], job: Job) -> tuple[Vector, Vector, Vector]:
-    """Return dollars, those of them for carbon, and share of the job, for an hour held, the start-up spread over all.
+    """Return dollars, their external part, and share of the job, for an hour held, the start-up spread over all.
 
     A used candidate was started (w <= (S/g) Σ z): a share of the steps costs at least that share of a start, in money
     and time.
     """
-    rates, carbon, done = [], [], []
+    rates, external, done = [], [], []
     for c in candidates:
         whole = steps_to_do(job, running=c.running) / c.on_time_steps_per_hour
         startup = 0.0 if c.running else c.startup_hours
         held = whole + startup
         counted = (c.objective_per_reserved_hour * whole + c.objective_per_hour * startup) / held
         rates.append(counted)
-        carbon.append(counted - (c.usd_per_reserved_hour * whole + c.usd_per_hour.dollars() * startup) / held)
+        external.append(counted - (c.usd_per_reserved_hour * whole + c.usd_per_hour.dollars() * startup) / held)
         done.append(1.0 / held)
-    return np.array(rates), np.array(carbon), np.array(done)
+    return np.array(rates), np.array(external), np.array(done)
 
 
 def _reach(problem: PlacementProblem) -> Mapping[str, int]:

@@ -106,15 +106,15 @@ class SingleRun:
     billed: timedelta
 
     @property
-    def carbon_usd(self) -> Usd:
-        """Return what the run's carbon counts; nothing where the limits state no weight of it."""
-        carbon = self.candidate.carbon
-        return Usd(0) if carbon is None else carbon.usd_per_hour.over(self.billed)
+    def external_usd(self) -> Usd:
+        """Return what the run costs others, which nobody pays; nothing where the limits weigh none of it."""
+        external = self.candidate.external
+        return Usd(0) if external is None else external.usd_per_hour.over(self.billed)
 
     @property
     def objective_usd(self) -> Usd:
-        """Return the cost with what its carbon counts."""
-        return self.cost + self.carbon_usd
+        """Return the cost with what the run costs others."""
+        return self.cost + self.external_usd
 
 
 def evaluate_single_run(here: JobContext, candidate: Candidate, slots: Sequence[Slot] | None = None) -> SingleRun:
@@ -213,7 +213,7 @@ def move_cost(problem: PlacementProblem, candidate: Candidate) -> Usd:
 
 
 def rank_candidates(job: Job, candidates: Iterable[Candidate]) -> list[Candidate]:
-    """Return the candidates by expected cost and carbon, least first, with moves at their dearest tier."""
+    """Return the candidates by expected cost and external cost, least first, with moves at their dearest tier."""
 
     def estimate(c: Candidate) -> tuple[float, str]:
         steps = steps_to_do(job, running=c.running)
@@ -225,7 +225,7 @@ def rank_candidates(job: Job, candidates: Iterable[Candidate]) -> list[Candidate
 def best_single_run(
     here: JobContext, candidates: Sequence[Candidate], slots: Sequence[Slot] | None = None, below: Usd | None = None
 ) -> SingleRun | None:
-    """Return the run of :func:`fitting_runs` with the least cost and carbon; None when there is none.
+    """Return the run of :func:`fitting_runs` with the least cost and external cost; None when there is none.
 
     With ``below``, None as well where none costs less than that.
     """
@@ -234,7 +234,7 @@ def best_single_run(
         if number >= TRIED and best is not None:
             break
         least = c.usd_per_step * steps_to_do(here.job, running=c.running) * SURELY
-        if most is not None and c.carbon is None and least > most.dollars():
+        if most is not None and c.external is None and least > most.dollars():
             continue
         run = evaluate_single_run(local, c, slots)
         if run.finish is None or run.lacks:

@@ -16,7 +16,7 @@ from router.planning.find.candidate import Candidate, steps_to_do
 from router.planning.problem.commitments import most_covered
 from router.planning.problem.precedence import left_out_by_tier, levels_of
 from router.planning.problem.problem import PlacementProblem, free_starts
-from router.planning.problem.run_costs import carbon_usd, objective_usd
+from router.planning.problem.run_costs import external_usd, objective_usd
 from router.planning.problem.schedule import Holdings, ScheduledRun, SlotHold, runs_of, starts_of
 from router.planning.program.column_generation import Shortlist
 from router.planning.program.cover import committed_jobs, covered_usd
@@ -91,13 +91,13 @@ class PlacementSolution:
         return left_out_by_tier(self.problem, self.runs)
 
     @property
-    def carbon(self) -> Usd:
-        """Return what the carbon of all runs counts; nothing where the limits state no weight of it."""
-        return Usd.total(carbon_usd(found) for found in self.runs.values())
+    def external_usd(self) -> Usd:
+        """Return what all runs cost others, which nobody pays; nothing where the limits weigh none of it."""
+        return Usd.total(external_usd(found) for found in self.runs.values())
 
     @property
     def spent(self) -> Usd:
-        """Return the objective, exact, for comparing two answers: cost less what is covered, thresholds, carbon."""
+        """Return the objective, exact, to compare answers: cost less what is covered, thresholds, external cost."""
         compute = Usd.total(objective_usd(found) for found in self.runs.values())
         moves = Usd.total(m.cost_usd for m in moves_of(self.problem, self.runs))
         return self.threshold + compute + moves - covered_usd(self.problem, self.runs)

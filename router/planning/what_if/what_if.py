@@ -21,7 +21,7 @@ from router.jobs.fields import suggest
 from router.jobs.limits import Carbon, TeamBudget
 from router.jobs.quantities import TOO_FAR, TOO_FAR_REMEDY, Moment, format_duration, is_beyond_planning
 from router.jobs.spec import Job
-from router.planning.find.emissions import emission_table
+from router.planning.find.emissions import ExternalCosts
 from router.planning.planner import PlanRequest
 
 ALL_JOBS = "all"
@@ -252,7 +252,7 @@ class CarbonChange:
     def apply(self, request: PlanRequest) -> PlanRequest:
         """Return the request with the other weight; refused where the book knows no carbon."""
         limits = request.limits.model_copy(update={"carbon": Carbon(usd_per_tonne=self.usd_per_tonne)})
-        emission_table(request.book, limits)
+        ExternalCosts(request.book, limits)
         return replace(request, limits=limits)
 
 
