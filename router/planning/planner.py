@@ -21,6 +21,7 @@ from router.jobs.spec import Job
 from router.planning.columns.search import solve_by_columns
 from router.planning.document.cost_terms import cost_terms_of
 from router.planning.document.costing import lines_of, moves_of
+from router.planning.document.cover import cover_of_plan, covered_usd
 from router.planning.document.external_costs import external_of_plan, external_usd_of
 from router.planning.document.fair_share import team_standings
 from router.planning.document.inputs import LimitSource, plan_inputs
@@ -34,6 +35,7 @@ from router.planning.find.candidate import Candidate, steps_to_do
 from router.planning.find.candidates import CandidateFinder
 from router.planning.find.derived_placement import Found, find_for_plan, planned_type
 from router.planning.find.dropped_listings import DroppedListing, no_offer_reason
+from router.planning.find.listings import stated_dates
 from router.planning.find.shared_limits import LimitCounter, LimitUse, binding_limits
 from router.planning.improve.early_starts import start_early
 from router.planning.improve.late_jobs import JobOrder, LatePlan, may_be_late, order_problem, plan_late_jobs
@@ -41,6 +43,7 @@ from router.planning.improve.split_jobs import CONFIDENCE, replan_jobs, tighter_
 from router.planning.improve.stability import keep_previous
 from router.planning.improve.stay_put import keep_places
 from router.planning.improve.stays import keep_running
+from router.planning.problem.commitments import has_cover
 from router.planning.problem.dominance import drop_dominated
 from router.planning.problem.on_time import unsure_jobs
 from router.planning.problem.problem import PlacementProblem, last_use, make_slots
@@ -51,7 +54,6 @@ from router.planning.program.column_generation import (
     build_shortlist,
     count_slot_shares,
 )
-from router.planning.program.cover import commitments_used
 from router.planning.program.effort import Clock, Effort
 from router.planning.program.formulation import Formulation, formulate
 from router.planning.program.infeasible_jobs import infeasible_reason
@@ -344,14 +346,11 @@ def _placement_problem(
     }
     tight = binding_limits({job.name: usable[job.name] for job in placeable}, use, shared)
     ends = [last_use(job, usable[job.name], request.now, steps_to_do(job, running=False)) for job in jobs]
-    edges = [edge for held in request.limits.reservations for edge in (held.start, held.until) if edge is not None]
-    edges += [edge for closed in request.limits.maintenance for edge in (closed.start, closed.until)]
-    edges += [edge for item in request.limits.commitments for edge in (item.start, item.until) if edge is not None]
-    if request.limits.commitments:  # what a commitment has in the last slot does not depend on the jobs
+    if has_cover(request.limits):  # what a commitment has in the last slot does not depend on the jobs
         ends.append(request.now + request.horizon)
     # Jobs stored by another version may be due later than a file may say today; they are planned this far.
     last = min(max([*ends, request.now + request.slot]), request.now + _FARTHEST)
-    slots = make_slots(request.now, request.slot, request.horizon, edges, last)
+    slots = make_slots(request.now, request.slot, request.horizon, stated_dates(request.limits), last)
     return PlacementProblem(
         jobs=placeable,
         now=request.now,
@@ -484,8 +483,7 @@ def _assemble_plan(run: PlanningRun, late_plan: LatePlan) -> Plan:
     began = time.perf_counter()
     shadow = shadow_prices(answer, problem, run.search, request.resolve_limits)
     timings.solve += time.perf_counter() - began
-    commitments = commitments_used(problem, answer.runs)
-    covered = Usd.total(use.covered_usd for use in commitments)
+    covered = covered_usd(problem, answer.runs)
     objective = cost - covered + answer.threshold + external_usd_of(lines)
     bound = min(answer.bound_usd, objective)
     if not planning_input.looked_at_all:
@@ -517,7 +515,7 @@ def _assemble_plan(run: PlanningRun, late_plan: LatePlan) -> Plan:
         jobs=summaries,
         cuts=budget.cuts,
         **external_of_plan(request.limits, lines),
-        commitments=commitments,
+        **cover_of_plan(problem, answer.runs),
         fair_share=team_standings(request.limits, (job.team for job in request.jobs)),
         learned=request.experience,
         inputs=plan_inputs(request.limits, problem, answer.runs, request.limit_sources),

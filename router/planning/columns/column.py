@@ -70,7 +70,7 @@ def run_columns(table: Table, pricer: RunPricer, rows: Ints, starts: Ints) -> li
     columns = []
     for row, start, end, share in zip(rows.tolist(), starts.tolist(), ends.tolist(), shares.tolist(), strict=True):
         holds = tuple((slot, row, share if slot == end - 1 else 1.0) for slot in range(start, end))
-        used = _used_by_run(table, row, start, end) if table.has_commitments else {}
+        used = _used_by_run(table, row, start, end) if table.has_cover else {}
         columns.append(_column(table, holds, float(table.usd[row]), float(table.counted[row]), used))
     return columns
 
@@ -92,7 +92,7 @@ def _used_by_run(table: Table, row: int, start: int, end: int) -> dict[int, floa
 def _used_by_runs(table: Table, runs: Sequence[ScheduledRun]) -> dict[int, float]:
     """Return the same of runs with exact times."""
     used: dict[int, float] = {}
-    for run in runs if table.has_commitments else ():
+    for run in runs if table.has_cover else ():
         rate = cover_rate(table.problem.limits, run.candidate) if run.order else None
         for slot in () if rate is None else table.problem.slots[: table.horizon]:
             hours = (min(run.end, slot.end) - max(run.start, slot.start)) / timedelta(hours=1)

@@ -23,11 +23,11 @@ from router.planning.columns.whole import PlanTotals, WholePlan
 from router.planning.find.candidate import Candidate
 from router.planning.problem.problem import PlacementProblem
 from router.planning.problem.schedule import SlotHold
-from router.planning.program.commitment_rows import commitment_row
 from router.planning.program.effort import Effort
 from router.planning.program.formulation import Formulation, formulate, holdings_of
 from router.planning.program.greedy import start_values
 from router.planning.rules.budgets import team_row
+from router.planning.rules.commitments import cover_row
 from router.planning.rules.job_groups import one_region_row, together_row
 from router.planning.rules.program import Program, ProgramBuilder, ProgramLayout, limit_row
 
@@ -220,7 +220,7 @@ class _CoverRows:
         """Write v <= Σ dollars used by rows, columns and other jobs, for each pool and slot."""
         builder, slots = self._builder, self._table.slots
         for place, terms in sorted(self._terms.items()):
-            name = commitment_row((place // slots, place % slots))
+            name = cover_row((place // slots, place % slots))
             number = self._numbers.get(name)
             if number is None:
                 v = builder.variable(name, high=float(self._table.bought.ravel()[place]), cost=-1.0)

@@ -183,10 +183,10 @@ class ColumnArrays:
         return fits
 
 
-def _add_commitments(builder: ProgramBuilder, table: Table) -> dict[int, int]:
+def _add_cover(builder: ProgramBuilder, table: Table) -> dict[int, int]:
     """Add v <= Σ dollars that columns use, v <= what the slot buys, -1 in the objective; return rows by place."""
     rows: dict[int, int] = {}
-    for place in np.flatnonzero(table.bought.ravel() > 0).tolist() if table.has_commitments else ():
+    for place in np.flatnonzero(table.bought.ravel() > 0).tolist() if table.has_cover else ():
         v = builder.variable(f"covered {place}", high=float(table.bought.ravel()[place]), cost=-1.0)
         rows[place] = len(builder.rows)
         builder.row(f"commitment {place}", [(v, 1.0)], "<=", 0.0)
@@ -214,7 +214,7 @@ class Master:
             members = [(int(self._u[j]), 1.0) for j in jobs if table.tier[j] == tier]
             builder.row(f"tier {tier}", members, "<=", float(len(members)))
         self._together = _add_job_groups(builder, table)
-        self._committed = _add_commitments(builder, table)
+        self._committed = _add_cover(builder, table)
         layout = add_egress_rows(builder, table, self.egress)
         self._volume = {
             (item.meter, item.month): row for item, row in zip(self.egress.meters, layout.volume, strict=True)

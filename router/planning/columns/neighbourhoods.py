@@ -177,7 +177,7 @@ class Improver:
         if not len(rows):
             return plan
         plain = self._plain(room)
-        if table.has_commitments:
+        if table.has_cover:
             left = np.maximum(0.0, table.bought.ravel() - totals.committed(others))
             plain = self._with_cover(plain, job, left)
             if present is not None:

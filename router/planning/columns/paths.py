@@ -143,7 +143,7 @@ def _grid(table: Table, prices: Surcharges, blocks: Ints) -> _Grid:
     job, slot = table.job[rows], np.arange(table.slots)[:, None]
     team = prices.team[job]
     surcharge, kink_hours = np.take(prices.slot.T, table.kind[rows], axis=1), np.zeros((0, 0))
-    if table.has_commitments:
+    if table.has_cover:
         cover = np.ascontiguousarray(table.cover_by_slot(rows).T)
         surcharge = surcharge - np.take(prices.cover.T, table.pool[rows], axis=1) * cover
         # In the last slot of a run as many hours as have cover may be the best, rather than all or none.
@@ -162,7 +162,7 @@ def _grid(table: Table, prices: Surcharges, blocks: Ints) -> _Grid:
         saving=table.saving[job[first]],
         weight=1.0 / (table.need[rows] + table.startup[rows]),
         goes_on=np.logical_or.reduceat(table.goes_on[rows], first),
-        covered=table.has_commitments,
+        covered=table.has_cover,
         kink_hours=kink_hours,
     )
 

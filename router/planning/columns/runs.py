@@ -114,7 +114,7 @@ def scarce_rows(table: Table, prices: Prices) -> Bools:
     if table.cap_gb.size:
         capped = (table.cap_gb @ prices.limit[table.cap_limits, 0] > 0).any(axis=1)
         scarce = scarce | capped[table.block]
-    if table.has_commitments:
+    if table.has_cover:
         scarce = scarce | (table.committed > 0)  # whole schedules may contend for cover that parts of them share
     return scarce
 
@@ -219,7 +219,7 @@ class RunPricer:
         if blocked is not None:
             possible = possible & (blocked[kind, times.end] == blocked[kind, slot])
         later = prices.later[table.block[rows][:, None], table.month]
-        if table.has_commitments:
+        if table.has_cover:
             surcharge = surcharge + self._uncovered(rows, prices)
         return np.where(possible, floors[rows][:, None] + later + surcharge, NEVER)
 

@@ -275,7 +275,7 @@ class _Search:
             plan = self._by_windows(improver, windows, state)
             self.progress(f"a plan of ${plan.usd:,.2f}, bound ${state.bound:,.2f}")
         program = NeighbourhoodProgram(self.totals, state.solution)
-        by_windows = bool(windows) and not self.table.has_commitments
+        by_windows = bool(windows) and not self.table.has_cover
         fails, most = [0, 0], (_FAILS, _FAILS_IN_WINDOWS if by_windows else _FAILS)
         tries = deque[tuple[float, WholePlan]]()
         for turn in range(_TRIES):
@@ -352,7 +352,7 @@ class _Search:
             drawn = search.windows.draw(plan, regret, _EXACT_WINDOW)
             neighbourhood = [job for job in drawn if plan.columns[job] is not None]
         else:
-            size = _COVERED_GROUP if self.table.has_commitments else _EXACT_GROUP
+            size = _COVERED_GROUP if self.table.has_cover else _EXACT_GROUP
             neighbourhood = search.program.draw(plan, regret, self.tried_by_slots, slack, size)
         neighbourhood = [job for job in neighbourhood if job not in self._by_columns_only]
         self.tried_by_slots[neighbourhood] += 1

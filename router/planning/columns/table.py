@@ -23,7 +23,7 @@ from router.jobs.spec import Job
 from router.planning.columns.clique_rows import CliqueRow, find_clique_rows
 from router.planning.find.candidate import Candidate, steps_to_do
 from router.planning.find.transfers import Transfer
-from router.planning.problem.commitments import buyable_by_place, cover_rate
+from router.planning.problem.commitments import buyable_by_place, cover_rate, has_cover, pool_count
 from router.planning.problem.precedence import tiers_of
 from router.planning.problem.problem import PlacementProblem, Slot, free_starts, most_starts
 from router.planning.rules.budgets import team_budgets
@@ -191,7 +191,7 @@ class Table:
         return may
 
     @cached_property
-    def has_commitments(self) -> bool:
+    def has_cover(self) -> bool:
         """Return whether committed spend covers any row at any time."""
         return bool((self.bought > 0).any() and (self.committed > 0).any())
 
@@ -426,7 +426,7 @@ def build_table(problem: PlacementProblem) -> Table:
 def _committed(problem: PlacementProblem, rows: Sequence[TableRow]) -> tuple[Ints, Floats]:
     """Return the pool of committed spend of each row, -1 for none, and the dollars that an hour held uses of it."""
     pool, committed = np.full(len(rows), -1, dtype=np.int64), np.zeros(len(rows))
-    for number, row in enumerate(rows if problem.limits.commitments else ()):
+    for number, row in enumerate(rows if has_cover(problem.limits) else ()):
         rate = cover_rate(problem.limits, row.candidate)
         if rate is not None:
             pool[number], committed[number] = rate.pool, rate.dollars
@@ -435,7 +435,7 @@ def _committed(problem: PlacementProblem, rows: Sequence[TableRow]) -> tuple[Int
 
 def _bought(problem: PlacementProblem) -> Floats:
     """Return the dollars that each pool of committed spend buys in each slot, nothing beyond the horizon."""
-    bought = np.zeros((len(problem.limits.commitments), len(problem.slots)))
+    bought = np.zeros((pool_count(problem.limits), len(problem.slots)))
     for place, usd in buyable_by_place(problem).items():
         bought[place] = usd.dollars()
     return bought

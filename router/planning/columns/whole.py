@@ -120,7 +120,7 @@ class PlanTotals:
                 out[int(self.table.tier[job])] += 1
         paid = sum(column.usd for column in columns if column is not None)
         usd = paid + self.moves_usd(self.moved(columns))
-        if self.table.has_commitments:
+        if self.table.has_cover:
             usd -= self.covered_usd(self.committed(columns))
         return WholePlan(tuple(columns), tuple(out), usd)
 

@@ -122,7 +122,7 @@ class _Batch:
     def _least(self, before: Floats, t: int, *, started: bool) -> Floats:
         """Return [n, q]: the least dollars with the slot, by those before it: covered units first, then the others."""
         most = (self.start_units if started else self.held_units)[:, t]
-        if not self.table.has_commitments:
+        if not self.table.has_cover:
             return least_before(before, most, self.unit_usd)
         covered = np.minimum(most, self.covered_units[int(started)][:, t])
         return least_before(least_before(before, covered, self._covered_usd(t)), most - covered, self.unit_usd)
@@ -134,7 +134,7 @@ class _Batch:
 
     def _usd_of(self, row: int, t: int, units: Ints, *, started: bool) -> Floats:
         """Return the dollars of these numbers of units of one row in the slot."""
-        if not self.table.has_commitments:
+        if not self.table.has_cover:
             return np.asarray(float(self.unit_usd[row]) * units, dtype=np.float64)
         covered = np.minimum(units, self.covered_units[int(started)][row, t])
         usd: Floats = float(self._covered_usd(t)[row]) * covered + float(self.unit_usd[row]) * (units - covered)

@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 
 from pricing.money import ZERO, Usd
 from router.jobs.experience import Experience
+from router.planning.document.cover import cover_of_part
 from router.planning.document.external_costs import external_of_part
 from router.planning.document.inputs import PlanInputs
 from router.planning.document.plan import (
     Alternative,
-    CommitmentUse,
     JobSummary,
     Line,
     Plan,
@@ -55,7 +55,7 @@ def restrict_plan(plan: Plan, teams: Collection[str]) -> Plan:
         inputs=_inputs(plan.inputs, lines),
         fair_share=tuple(standing for standing in plan.fair_share if standing.team in teams),
         **external_of_part(plan, lines),
-        commitments=_commitments(plan.commitments, kept),
+        **cover_of_part(plan, kept),
         learned=_learned(plan.learned, kept),
     )
     return replace(part, usage=_usage(plan.usage, part, teams, names))
@@ -129,17 +129,6 @@ def _inputs(inputs: PlanInputs, lines: Iterable[Line]) -> PlanInputs:
         use,
         tuple(source for source in inputs.sources if source.limit in taken_limits),
     )
-
-
-def _commitments(uses: Iterable[CommitmentUse], kept: Collection[str]) -> tuple[CommitmentUse, ...]:
-    """Return what commitments cover of these jobs; the dollars committed, used and unused are of all jobs."""
-    found = []
-    for use in uses:
-        covers = tuple(cover for cover in use.jobs if cover.job in kept)
-        if covers:
-            covered = Usd.total(cover.covered_usd for cover in covers)
-            found.append(CommitmentUse(use.commitment, ZERO, ZERO, ZERO, covered, covers))
-    return tuple(found)
 
 
 def _learned(learned: Experience | None, kept: Collection[str]) -> Experience | None:

@@ -36,6 +36,7 @@ from router.planning.explain.relaxations import (
 from router.planning.find.candidate import Candidate
 from router.planning.find.dropped_listings import DroppedListing
 from router.planning.improve.preemption import preemptions
+from router.planning.problem.commitments import has_cover
 from router.planning.problem.on_time import on_time_probability_of
 from router.planning.problem.problem import PlacementProblem
 from router.planning.problem.schedule import ScheduledRun
@@ -154,7 +155,7 @@ def _is_within_gap(answer: PlacementSolution, job: Job, saving: Usd) -> bool:
 
     A running job may stay because moving saves too little, and what a commitment covers is not the job's saving.
     """
-    if (job.status is not None and job.status.running is not None) or answer.problem.limits.commitments:
+    if (job.status is not None and job.status.running is not None) or has_cover(answer.problem.limits):
         return False
     return NANOS_PER_CENT <= saving.nanos <= (answer.spent - answer.bound_usd).nanos
 

@@ -76,6 +76,13 @@ def listings_by_accelerator(book: PriceBook, limits: Limits) -> Mapping[str, tup
     }
 
 
+def stated_dates(limits: Limits) -> list[datetime]:
+    """Return when anything that the limits file states begins or ends: reservations, maintenance, commitments."""
+    entries: tuple[Reservation | Maintenance | Commitment, ...]
+    entries = (*limits.reservations, *limits.maintenance, *limits.commitments)
+    return [edge for entry in entries for edge in (entry.start, entry.until) if edge is not None]
+
+
 def _with_maintenance(listings: Sequence[OfferListing], limits: Limits) -> Sequence[OfferListing]:
     """Return the listings with the windows in which each is closed, in order of time."""
     if not limits.maintenance:
@@ -108,7 +115,7 @@ def commits_to(commitment: Commitment, listing: OfferListing) -> bool:
     return bought and accelerator and is_named_by(commitment, listing)
 
 
-def commitment_of(limits: Limits, listing: OfferListing) -> int | None:
+def cover_pool_of(limits: Limits, listing: OfferListing) -> int | None:
     """Return the number of the first commitment that covers the machines; None where none does."""
     return next((n for n, item in enumerate(limits.commitments) if commits_to(item, listing)), None)
 

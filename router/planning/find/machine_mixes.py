@@ -13,7 +13,7 @@ from pricing.mix_rules import MIXABLE_FABRICS
 from router.jobs.limits import Limits
 from router.jobs.spec import Job
 from router.planning.find.limit_kinds import LimitPerMachine
-from router.planning.find.listings import OfferListing, Spread, commitment_of
+from router.planning.find.listings import OfferListing, Spread, cover_pool_of
 
 MOST_SPLITS = 4  # of one pair of types
 
@@ -49,7 +49,7 @@ def machine_pairs(listings: Iterable[OfferListing], limits: Limits) -> tuple[Mac
         _pair(one, two)
         for mixable in alike.values()
         for one, two in combinations(mixable, 2)
-        if one.offer.instance_type != two.offer.instance_type and not _of_two_commitments(one, two, limits)
+        if one.offer.instance_type != two.offer.instance_type and not _of_two_pools(one, two, limits)
     ]
     return tuple(sorted(found, key=lambda pair: (pair.cheaper.name, pair.other.name)))
 
@@ -61,9 +61,9 @@ def _pair(first: OfferListing, second: OfferListing) -> MachinePair:
     return MachinePair(cheaper, other)
 
 
-def _of_two_commitments(first: OfferListing, second: OfferListing, limits: Limits) -> bool:
+def _of_two_pools(first: OfferListing, second: OfferListing, limits: Limits) -> bool:
     """Return whether two different commitments pay for the types: the plan counts one for a gang."""
-    pools = {commitment_of(limits, listing) for listing in (first, second)} - {None}
+    pools = {cover_pool_of(limits, listing) for listing in (first, second)} - {None}
     return len(pools) > 1
 
 

@@ -15,12 +15,13 @@ from datetime import timedelta
 
 from pricing.money import Usd
 from router.jobs.spec import Job
+from router.planning.document.cover import committed_jobs
 from router.planning.find.candidate import Candidate
 from router.planning.find.shared_limits import Load
+from router.planning.problem.commitments import has_cover
 from router.planning.problem.problem import PlacementProblem
 from router.planning.problem.run_costs import compute_usd, objective_usd
 from router.planning.problem.schedule import SlotHold, runs_of
-from router.planning.program.cover import committed_jobs
 from router.planning.program.effort import Effort
 from router.planning.program.left_shift import may_begin, run_from
 from router.planning.program.solve import PlacementSolution, with_holdings
@@ -44,7 +45,7 @@ def start_early(answer: PlacementSolution, effort: Effort, fixed: frozenset[str]
     committed spend stay too.
     """
     earlier = _started_early(answer, effort, fixed)
-    if earlier is answer and answer.problem.limits.commitments:
+    if earlier is answer and has_cover(answer.problem.limits):
         return _started_early(answer, effort, fixed | committed_jobs(answer.problem, answer.holdings))
     return earlier
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from router.jobs.spec import Job
+from router.planning.problem.commitments import has_cover
 from router.planning.problem.problem import PlacementProblem
 from router.planning.problem.schedule import SlotHold
 from router.planning.program.effort import Effort
@@ -54,7 +55,7 @@ def replan_jobs(
     ordered = sorted(split, key=lambda j: (-j.priority, j.name))
     names = {job.name for job in ordered}
     others = {name: holds for name, holds in answer.holdings.items() if name not in names}
-    if problem.limits.commitments or not names | others.keys() <= problem.job.keys():
+    if has_cover(problem.limits) or not names | others.keys() <= problem.job.keys():
         return None
     answer = with_holdings(replace(answer, problem=problem), others)
     for job in ordered:

@@ -15,6 +15,7 @@ from datetime import datetime, timedelta
 from pricing.money import Usd
 from router.jobs.spec import Job
 from router.planning.document.costing import moves_of
+from router.planning.document.cover import covered_usd
 from router.planning.document.plan import Line, Plan
 from router.planning.find.candidate import Candidate
 from router.planning.find.shared_limits import Load
@@ -22,7 +23,6 @@ from router.planning.improve.equal_jobs import exchange_equal_jobs, lines_by_gan
 from router.planning.problem.problem import PlacementProblem, most_starts
 from router.planning.problem.run_costs import compute_usd, objective_usd
 from router.planning.problem.schedule import ScheduledRun, SlotHold, runs_of, starts_of
-from router.planning.program.cover import covered_usd
 from router.planning.program.effort import Effort
 from router.planning.program.left_shift import earliest_run, may_begin
 from router.planning.program.solve import PlacementSolution, most_to_stay, threshold_of, with_holdings

@@ -16,7 +16,7 @@ from pricing.money import Usd, UsdPerHour
 from router.jobs.limits import Commitment, Limits
 from router.jobs.spec import Job
 from router.planning.find.candidate import Candidate
-from router.planning.find.listings import commitment_of
+from router.planning.find.listings import cover_pool_of
 from router.planning.problem.problem import PlacementProblem, Slot
 
 _HOUR = timedelta(hours=1)
@@ -39,14 +39,24 @@ class CoverRate:
         return self.usd_per_hour.dollars() * self.billed
 
 
+def has_cover(limits: Limits) -> bool:
+    """Return whether committed spend covers anything that matches."""
+    return bool(limits.commitments)
+
+
+def pool_count(limits: Limits) -> int:
+    """Return one more than the highest number of a pool."""
+    return len(limits.commitments)
+
+
 def cover_rate(limits: Limits, candidate: Candidate) -> CoverRate | None:
     """Return what the candidate uses of committed spend; None where no commitment matches any part of it.
 
     Its parts on demand never match two of them: of such machine types no mixed gang is made.
     """
     rate, pool = UsdPerHour(0), None
-    for part in candidate.parts if limits.commitments else ():
-        found = commitment_of(limits, part.listing)
+    for part in candidate.parts if has_cover(limits) else ():
+        found = cover_pool_of(limits, part.listing)
         if found is not None:
             pool, rate = found, rate + part.offer.usd_per_hour.times(part.machines)
     return None if pool is None else CoverRate(pool, rate, candidate.billed_per_reserved)
@@ -60,7 +70,7 @@ def fill_rank(limits: Limits, job: Job, candidate: Candidate) -> tuple[bool, flo
     """
     if job.budget is not None or any(team.team == job.team for team in limits.teams):
         return (False, candidate.usd_per_step, candidate.key)
-    unpaid = bool(limits.commitments) and cover_rate(limits, candidate) is None
+    unpaid = has_cover(limits) and cover_rate(limits, candidate) is None
     return (unpaid, candidate.objective_per_step, candidate.key)
 
 
@@ -102,4 +112,4 @@ def buyable_by_place(problem: PlacementProblem) -> Mapping[Place, Usd]:
 
 def most_covered(problem: PlacementProblem) -> Usd:
     """Return the most that all commitments could cover in the plan."""
-    return Usd.total(buyable_by_place(problem).values()) if problem.limits.commitments else Usd(0)
+    return Usd.total(buyable_by_place(problem).values()) if has_cover(problem.limits) else Usd(0)

@@ -21,7 +21,7 @@ from router.jobs.limits import Limits, Maintenance
 from router.jobs.spec import Job
 from router.planning.find.candidate import Candidate
 from router.planning.find.shared_limits import LimitUse
-from router.planning.problem.commitments import cover_rate
+from router.planning.problem.commitments import cover_rate, has_cover
 
 _FEW = 20  # names of which all subsets may be gone through
 Matrix = NDArray[np.bool_]
@@ -81,7 +81,7 @@ class _Order:
             for c in candidates
         ]
         self._touched = [frozenset(taken) for taken in self._taken]
-        self._cover = _Cover(limits, candidates) if limits is not None and limits.commitments else None
+        self._cover = _Cover(limits, candidates) if limits is not None and has_cover(limits) else None
         self._everything = np.arange(len(candidates))
         self._touching = self._by_touched(self._everything)
 

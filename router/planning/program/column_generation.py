@@ -22,14 +22,14 @@ from pricing.places import RegionId
 from pricing.units import BYTES_PER_GB
 from router.jobs.spec import Job
 from router.planning.find.candidate import Candidate, steps_to_do
-from router.planning.problem.commitments import buyable_by_place, cover_rate
+from router.planning.problem.commitments import buyable_by_place, cover_rate, has_cover
 from router.planning.problem.egress_to_date import allowance_left, already_moved
 from router.planning.problem.problem import PlacementProblem
-from router.planning.program.commitment_rows import commitment_row
 from router.planning.program.effort import Effort
 from router.planning.program.formulation import Formulation, formulate
 from router.planning.program.greedy import greedy_holdings
 from router.planning.rules.budgets import team_budgets, team_row
+from router.planning.rules.commitments import cover_row
 from router.planning.rules.job_groups import group_members
 from router.planning.rules.program import Program, limit_row
 
@@ -191,8 +191,8 @@ class _Prices:
                 self.shared += float(row.sum()) * problem.shared[name].amount
         self.cover: dict[int, Vector] = {}
         self.bought: dict[int, Vector] = {}
-        for (pool, index), bought in (buyable_by_place(problem) if problem.limits.commitments else {}).items():
-            price = min(1.0, max(0.0, duals.get(commitment_row((pool, index)), 0.0)))
+        for (pool, index), bought in (buyable_by_place(problem) if has_cover(problem.limits) else {}).items():
+            price = min(1.0, max(0.0, duals.get(cover_row((pool, index)), 0.0)))
             self.cover.setdefault(pool, np.zeros(len(problem.slots)))[index] = price
             self.bought.setdefault(pool, np.zeros(len(problem.slots)))[index] = bought.dollars()
             self.shared += bought.dollars() * (1.0 - price)

@@ -16,12 +16,13 @@ from pricing.units import BYTES_PER_GB, gib_to_bytes
 from router.jobs.spec import Job
 from router.planning.find.candidate import Candidate, steps_to_do
 from router.planning.find.transfers import checkpoint_home
+from router.planning.problem.commitments import has_cover
 from router.planning.problem.problem import PlacementProblem, Slot, free_starts, most_starts
 from router.planning.problem.schedule import NOTHING, SlotHold
-from router.planning.program.commitment_rows import CommitmentRows
 from router.planning.program.egress_rows import add_egress
 from router.planning.rules.budgets import add_budget_rows
 from router.planning.rules.capacity import add_limit_rows
+from router.planning.rules.commitments import CoverRows
 from router.planning.rules.egress_caps import add_cap_rows, add_job_cap_rows, may_combine, month_matters
 from router.planning.rules.job_groups import add_group_rows, group_members
 from router.planning.rules.program import Program, ProgramBuilder, ProgramLayout
@@ -42,17 +43,17 @@ def formulate(problem: PlacementProblem) -> Formulation:
     """
     builder, layout = ProgramBuilder(), ProgramLayout()
     groups = group_members(problem.jobs)
-    commitments = CommitmentRows(builder, problem)
+    cover = CoverRows(builder, problem)
     for job in problem.jobs:
         layout.u[job.name] = builder.binary(f"u {job.name}")
         slots = problem.window(job)
         for candidate in problem.candidates[job.name]:
             slots_held = problem.slots_for(job, candidate)
             _add_candidate(builder, layout, problem, job, candidate, slots_held)
-            if problem.limits.commitments:
-                commitments.add_candidate(job, candidate, *_held_and_worked(layout, job, candidate, slots_held))
-        if problem.limits.commitments:
-            commitments.add_filling(job, _started(layout, problem, job))
+            if has_cover(problem.limits):
+                cover.add_candidate(job, candidate, *_held_and_worked(layout, job, candidate, slots_held))
+        if has_cover(problem.limits):
+            cover.add_filling(job, _started(layout, problem, job))
         _add_steps(builder, layout, problem, job)
         _add_one_gang(builder, layout, problem, job, slots)
         _add_starts(builder, layout, problem, job)
@@ -62,7 +63,7 @@ def formulate(problem: PlacementProblem) -> Formulation:
     add_egress(builder, layout.y, problem)
     add_cap_rows(builder, layout, problem)
     add_budget_rows(builder, layout, problem)
-    layout.covered.update(commitments.write())
+    layout.covered.update(cover.write())
     return Formulation(builder.build(), layout)
 
 

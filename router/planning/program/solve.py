@@ -12,14 +12,14 @@ from typing import Protocol
 from pricing.money import Usd
 from router.jobs.spec import Job
 from router.planning.document.costing import moves_of
+from router.planning.document.cover import committed_jobs, covered_usd
 from router.planning.find.candidate import Candidate, steps_to_do
-from router.planning.problem.commitments import most_covered
+from router.planning.problem.commitments import has_cover, most_covered
 from router.planning.problem.precedence import left_out_by_tier, levels_of
 from router.planning.problem.problem import PlacementProblem, free_starts
 from router.planning.problem.run_costs import external_usd, objective_usd
 from router.planning.problem.schedule import Holdings, ScheduledRun, SlotHold, runs_of, starts_of
 from router.planning.program.column_generation import Shortlist
-from router.planning.program.cover import committed_jobs, covered_usd
 from router.planning.program.effort import Effort
 from router.planning.program.formulation import Formulation, holdings_of
 from router.planning.program.greedy import greedy_holdings, start_values
@@ -265,7 +265,7 @@ def compacted(problem: PlacementProblem, holdings: Holdings) -> dict[str, tuple[
     Where moving all would lose some cover, jobs that use committed spend stay at their times.
     """
     earlier = compact_holdings(problem, holdings)
-    if not problem.limits.commitments:
+    if not has_cover(problem.limits):
         return earlier
     if covered_usd(problem, _runs(problem, earlier)) >= covered_usd(problem, _runs(problem, holdings)):
         return earlier

@@ -6,19 +6,19 @@ from collections.abc import Mapping, Sequence
 
 from router.jobs.spec import Job
 from router.planning.find.candidate import Candidate
-from router.planning.problem.commitments import CoverRate, Place, buyable_by_place, cover_rate, fill_rank
+from router.planning.problem.commitments import CoverRate, Place, buyable_by_place, cover_rate, fill_rank, has_cover
 from router.planning.problem.problem import PlacementProblem
 from router.planning.rules.program import ProgramBuilder
 
 Terms = list[tuple[int, float]]
 
 
-class CommitmentRows:
+class CoverRows:
     """Collects what candidates use of committed spend, then writes how much of it is covered."""
 
     def __init__(self, builder: ProgramBuilder, problem: PlacementProblem) -> None:
         self._builder, self._problem = builder, problem
-        self._buyable = buyable_by_place(problem) if problem.limits.commitments else {}
+        self._buyable = buyable_by_place(problem) if has_cover(problem.limits) else {}
         self._terms: dict[Place, Terms] = {}
         self._idle: dict[tuple[str, str], list[tuple[int, float]]] = {}
 
@@ -105,13 +105,13 @@ class CommitmentRows:
         covered: dict[Place, int] = {}
         for place, terms in sorted(self._terms.items()):
             most = self._buyable[place].dollars()
-            name = commitment_row(place)
+            name = cover_row(place)
             covered[place] = v = self._builder.variable(name, high=most, cost=-1.0)
             others = self._problem.committed.get(place, 0.0)
             self._builder.row(name, [(v, 1.0), *terms], "<=", others)
         return covered
 
 
-def commitment_row(place: Place) -> str:
+def cover_row(place: Place) -> str:
     """Return the name of the row of a pool of committed spend in a slot."""
     return f"commitment {place[0]} @{place[1]}"

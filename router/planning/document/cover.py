@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from fractions import Fraction
+from typing import TypedDict
 
-from pricing.money import Usd, divide_half_even
+from pricing.money import ZERO, Usd, divide_half_even
 from router.jobs.limits import Commitment
-from router.planning.document.plan import CommitmentUse, JobCover
+from router.planning.document.plan import CommitmentUse, JobCover, Plan
 from router.planning.problem.commitments import (
     Place,
     buyable_by_place,
     cover_rate,
     exact_hours,
+    has_cover,
     is_open,
     open_commitment,
 )
@@ -61,7 +63,7 @@ def covered_by_place(problem: PlacementProblem, uses: Iterable[_Use]) -> Mapping
 
 def covered_usd(problem: PlacementProblem, runs: Mapping[str, Sequence[ScheduledRun]]) -> Usd:
     """Return the on-demand dollars of these runs that commitments cover; nothing where there are none."""
-    if not problem.limits.commitments:
+    if not has_cover(problem.limits):
         return Usd(0)
     uses = _uses_of(problem, (run for found in runs.values() for run in found))
     return Usd.total(covered_by_place(problem, uses).values())
@@ -77,16 +79,18 @@ def committed_jobs(problem: PlacementProblem, holdings: Holdings) -> frozenset[s
     )
 
 
-def commitments_used(
-    problem: PlacementProblem, runs: Mapping[str, Sequence[ScheduledRun]]
-) -> tuple[CommitmentUse, ...]:
+class CoverFigures(TypedDict):
+    """Fields of a plan."""
+
+    commitments: tuple[CommitmentUse, ...]
+
+
+def cover_of_plan(problem: PlacementProblem, runs: Mapping[str, Sequence[ScheduledRun]]) -> CoverFigures:
     """Return what of each commitment the runs use within the horizon, in the order of the limits file.
 
     The cover of a slot is split over its jobs by what they use, so that the parts add up to it.
     """
     limits = problem.limits
-    if not limits.commitments:
-        return ()
     uses = _uses_of(problem, (run for _, found in sorted(runs.items()) for run in found))
     jobs: dict[str, dict[str, int]] = {item.name: {} for item in limits.commitments}
     for place, covered in sorted(covered_by_place(problem, uses).items()):
@@ -97,7 +101,18 @@ def commitments_used(
         for use, part in zip(own, covered.split([use.usd.nanos for use in own]), strict=True):
             by_job = jobs[commitment.name]
             by_job[use.job] = by_job.get(use.job, 0) + part.nanos
-    return tuple(_use_of(problem, item, jobs[item.name]) for item in limits.commitments)
+    return {"commitments": tuple(_use_of(problem, item, jobs[item.name]) for item in limits.commitments)}
+
+
+def cover_of_part(plan: Plan, kept: Collection[str]) -> CoverFigures:
+    """Return what commitments cover of these jobs; the dollars committed, used and unused are of all jobs."""
+    uses = []
+    for use in plan.commitments:
+        covers = tuple(cover for cover in use.jobs if cover.job in kept)
+        if covers:
+            covered = Usd.total(cover.covered_usd for cover in covers)
+            uses.append(CommitmentUse(use.commitment, ZERO, ZERO, ZERO, covered, covers))
+    return {"commitments": tuple(uses)}
 
 
 def _use_of(problem: PlacementProblem, commitment: Commitment, jobs: Mapping[str, int]) -> CommitmentUse:
