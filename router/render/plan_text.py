@@ -18,7 +18,7 @@ from router.planning.document.plan import (
     TeamStanding,
     describe_mix,
 )
-from router.planning.document.plan_facts import OVER_BUDGET, main_placement
+from router.planning.document.plan_facts import EXPECTED_ONLY, main_placement
 from router.planning.document.plan_json import plan_content
 from router.render.cost_terms_text import job_terms_table, team_terms_table
 from router.render.tables import (
@@ -292,7 +292,10 @@ def _fallbacks(plan: Plan) -> list[str]:
 def _over_budgets(plan: Plan) -> list[str]:
     """Return a line for each job that may come to cost more than its budget."""
     return [
-        wrap_text(f"{job.job}: {note}", "  ").lstrip() for job in plan.jobs for note in job.notes if OVER_BUDGET in note
+        wrap_text(f"{job.job}: {note}", "  ").lstrip()
+        for job in plan.jobs
+        for note in job.notes
+        if EXPECTED_ONLY in note
     ]
 
 

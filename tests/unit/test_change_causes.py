@@ -307,8 +307,8 @@ def test_of_many_jobs_of_a_limit_and_a_team_those_that_take_most_are_named() -> 
     (hold,) = later.holds_by_job["a"]
     assert takers.of_limit(hold) == ("j0", "j1", "j2", "j3", "j4")
     assert takers.of_limit(replace(hold, job="j1")) == ("j0", "j2", "j3", "j4", "j5")
-    assert takers.of_budget("red", "j7") == ("j6", "j5", "j4", "j3", "j2")
-    assert takers.of_budget("blue", "") == ()
+    assert takers.of_team("red", "j7") == ("j6", "j5", "j4", "j3", "j2")
+    assert takers.of_team("blue", "") == ()
 
 
 def test_a_comment_on_a_change_of_jobs_has_each_change_with_its_reason() -> None:

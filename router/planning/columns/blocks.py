@@ -61,7 +61,7 @@ class BlockPricer:
         new = np.array([i for i, key in enumerate(keys) if key not in known], dtype=np.int64)
         paths = trace_paths(self.table, charges, PathBounds(bounds.blocks[new], bounds.value[new], bounds.nu[new]))
         for i, low, high in zip(new.tolist(), *paths, strict=True):
-            known[keys[i]] = self._within_budget(_columns_between(self.costed, low, high, charges))
+            known[keys[i]] = self._affordable(_columns_between(self.costed, low, high, charges))
         return [column for key in keys for column in known[key]]
 
     def bound_whole_slots(self, charges: Surcharges, blocks: Ints, units: int) -> tuple[Floats, list[Column]]:
@@ -75,13 +75,13 @@ class BlockPricer:
         found = bound_whole_slots(self.table, charges, blocks[new], units)
         for i, value, path in zip(new.tolist(), found.value.tolist(), found.paths, strict=True):
             column = path_column(self.costed, path, charges) if path.slots else None
-            known[keys[i]] = value, next(iter(self._within_budget([column])), None)
+            known[keys[i]] = value, next(iter(self._affordable([column])), None)
         values = np.array([known[key][0] for key in keys])
         return values, [column for key in keys if (column := known[key][1]) is not None]
 
-    def _within_budget(self, columns: Sequence[Column | None]) -> tuple[Column, ...]:
-        budget = self.table.budget
-        return tuple(c for c in columns if c is not None and c.counted <= budget[c.job])
+    def _affordable(self, columns: Sequence[Column | None]) -> tuple[Column, ...]:
+        allowance = self.table.allowance
+        return tuple(c for c in columns if c is not None and c.counted <= allowance[c.job])
 
     def _prices_of(self, charges: Surcharges, blocks: Ints) -> list[int]:
         """Return by block a number for the prices of all that its rows take."""

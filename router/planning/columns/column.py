@@ -161,7 +161,7 @@ def merged_columns(table: Table, columns: Sequence[Column], x: Floats) -> list[C
                 shares[slot, row] = shares.get((slot, row), 0.0) + part * share
         holds = [(t, r, min(1.0, share)) for (t, r), share in sorted(shares.items()) if share > _LEAST_SHARE]
         mixture = priced_column(table, holds)
-        if mixture is not None and mixture.counted <= table.budget[mixture.job]:
+        if mixture is not None and mixture.counted <= table.allowance[mixture.job]:
             merged.append(mixture)
     return merged
 

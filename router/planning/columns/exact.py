@@ -76,7 +76,7 @@ class NeighbourhoodProgram:
         jobs = {table.jobs[job].name: job for job in choice.jobs}
         for name, holds in holdings_of(problem, formulation.layout, solution.values).items():
             found = priced_column(table, self._rows(jobs[name], holds))
-            if found is not None and found.counted <= table.budget[found.job]:
+            if found is not None and found.counted <= table.allowance[found.job]:
                 columns[jobs[name]] = found
         better = self.totals.plan(columns)
         return better if better.rank < plan.rank and self._keeps_limits(columns) else plan
@@ -122,9 +122,9 @@ class NeighbourhoodProgram:
                     else:
                         fresh.setdefault(place, []).append((i, amount))
                 cover.add(option, i)
-                budget = places.get(team_row(table.jobs[job].team))
-                if budget is not None:
-                    more.setdefault(budget, []).append((i, option.counted))
+                money_row = places.get(team_row(table.jobs[job].team))
+                if money_row is not None:
+                    more.setdefault(money_row, []).append((i, option.counted))
             builder.row(f"columns of {job}", terms, "==", 0.0)
         rows.write()
         for number, terms in more.items():

@@ -79,7 +79,7 @@ class Improver:
         floors = row_floors(table, charges)
         priced = scarce_rows(table, self.solution.prices)
         rows = np.flatnonzero(priced & (floors - alpha[table.job] < slack))
-        rows = rows[table.counted[rows] <= table.budget[table.job[rows]]]
+        rows = rows[table.counted[rows] <= table.allowance[table.job[rows]]]
         if not len(rows):
             return []
         over = self.pricer.cost(rows, charges, floors) - alpha[table.job[rows]][:, None]
@@ -172,7 +172,7 @@ class Improver:
         home = totals.homes(others).get(int(table.job_group[job]), place)
         if home is not None:
             rows = rows[table.place[table.block[rows]] == home]
-        counted_left = min(float(table.budget[job]), float(money[table.team[job]]))
+        counted_left = min(float(table.allowance[job]), float(money[table.team[job]]))
         rows = rows[table.counted[rows] <= counted_left + ROOM]
         if not len(rows):
             return plan

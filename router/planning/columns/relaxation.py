@@ -119,7 +119,7 @@ class Relaxer:
         """Return floors with rows left out whose one run would be over the job's own budget."""
         table = self.table
         floors = row_floors(table, charges)
-        return np.where(table.counted > table.budget[table.job], NEVER, floors)
+        return np.where(table.counted > table.allowance[table.job], NEVER, floors)
 
     def _add_runs(self, rows: Ints, starts: Ints) -> list[int]:
         return self.master.add(run_columns(self._costed, self.pricer, rows, starts))

@@ -168,7 +168,7 @@ def _placeable(problem: PlacementProblem, effort: Effort) -> tuple[Job, ...]:
     """
     table = build_table(problem)
     free = Surcharges.of(table, free_prices(table))
-    left = np.minimum(table.budget, np.append(table.team_left, np.inf)[table.team])
+    left = np.minimum(table.allowance, np.append(table.team_left, np.inf)[table.team])
     floors = np.where(table.counted > left[table.job], NEVER, row_floors(table, free))
     cost, _ = RunPricer(table).best_of_rows(np.arange(len(table.rows)), free, floors)
     best = np.full(len(table.jobs), NEVER)
@@ -417,7 +417,7 @@ class _Search:
             money = np.append(table.team_left, np.inf) - totals.spent(columns)
             columns[job] = here = run_column(table, self.pricer, row, 0)
             beside = totals.is_beside_mates(here, totals.homes(c for c in columns if c is not here))
-            if beside and totals.fits(here, room, money) and here.counted <= table.budget[job]:
+            if beside and totals.fits(here, room, money) and here.counted <= table.allowance[job]:
                 stayed = totals.plan(columns)
                 plan = stayed if stayed.usd <= most else plan
         return plan

@@ -13,6 +13,7 @@ import numpy as np
 from router.planning.columns.column import Column, Hold, priced_column
 from router.planning.columns.runs import Surcharges
 from router.planning.columns.table import Table
+from router.planning.find.allowances import with_allowance
 from router.planning.problem.problem import PlacementProblem
 from router.planning.program.effort import Effort
 from router.planning.program.formulation import Formulation, formulate, holdings_of
@@ -40,7 +41,7 @@ def solve_single(table: Table, charges: Surcharges, block: int, effort: Effort) 
     candidates = tuple(replace(found[key], transfers=()) for key in sorted(found))
     problem = replace(
         table.problem,
-        jobs=(job.model_copy(update={"budget": None}),),
+        jobs=(with_allowance(job, None),),
         candidates={job.name: candidates},
         limits=table.problem.limits.model_copy(update={"teams": ()}),
         binding=frozenset(),
@@ -82,5 +83,4 @@ def _column(
     for held in holdings_of(problem, formulation.layout, values).values():
         holds += table.rows_held(job, [(hold.slot.index, hold.key, hold.share) for hold in held])
     column = priced_column(table, holds) if holds else None
-    budget = table.budget[job]
-    return column if column is not None and column.counted <= budget else None
+    return column if column is not None and column.counted <= table.allowance[job] else None

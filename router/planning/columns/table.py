@@ -21,12 +21,12 @@ from pricing.places import RegionId
 from pricing.units import BYTES_PER_GB
 from router.jobs.spec import Job
 from router.planning.columns.clique_rows import CliqueRow, find_clique_rows
+from router.planning.find.allowances import own_allowance, team_allowances
 from router.planning.find.candidate import Candidate, steps_to_do
 from router.planning.find.transfers import Transfer
 from router.planning.problem.commitments import buyable_by_place, cover_rate, has_cover, pool_count
 from router.planning.problem.precedence import tiers_of
 from router.planning.problem.problem import PlacementProblem, Slot, free_starts, most_starts
-from router.planning.rules.budgets import team_budgets
 from router.planning.rules.egress_caps import cap_name, caps_by_month, leaving_gb
 from router.planning.rules.job_groups import group_members
 
@@ -117,7 +117,7 @@ class Table:
     team_names: tuple[str, ...]
     team_left: Floats
     tier: Ints
-    budget: Floats
+    allowance: Floats
     cap_limits: Ints
     cap_gb: Floats
     job_group: Ints
@@ -359,7 +359,7 @@ def build_table(problem: PlacementProblem) -> Table:
     hours, order = _hours(problem)
     physics = np.array([_physics(jobs[row.job], row) for row in rows]).reshape(len(rows), 6)
     spans = np.array([_span(problem, jobs[row.job], row) for row in rows], dtype=np.int64).reshape(len(rows), 3)
-    teams = {team: usd.dollars() for team, usd in team_budgets(problem).items()}
+    teams = {team: usd.dollars() for team, usd in team_allowances(problem.limits).items()}
     names = tuple(sorted({job.team for job in jobs} & teams.keys()))
     tiers = {job.name: number for number, tier in enumerate(tiers_of(problem)) for job in tier}
     job_groups, places = tuple(group_members(jobs)), tuple(sorted(set(regions)))
@@ -406,7 +406,7 @@ def build_table(problem: PlacementProblem) -> Table:
         team_names=names,
         team_left=np.array([teams[name] for name in names]),
         tier=np.array([tiers[job.name] for job in jobs], dtype=np.int64),
-        budget=np.array([np.inf if job.budget is None else job.budget.dollars() for job in jobs]),
+        allowance=np.array([np.inf if usd is None else usd.dollars() for usd in map(own_allowance, jobs)]),
         cap_limits=len(kinds.names) + np.arange(len(caps)).reshape(len(capped), months),
         cap_gb=np.array([[gb.get(cloud, 0.0) for cloud in capped] for gb in leaving]).reshape(
             len(leaving), len(capped)

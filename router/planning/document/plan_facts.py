@@ -18,7 +18,7 @@ from router.planning.document.plan_usage import TeamUsage
 T = TypeVar("T")
 
 #: Words of the note on a job that may come to cost more than its budget.
-OVER_BUDGET: Final = "holds for the expected cost"
+EXPECTED_ONLY: Final = "holds for the expected cost"
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ class Takers:
             self._by_hold[key] = self._most_of(hold)
         return tuple(job for job in self._by_hold[key] if job != hold.job)[:MOST_NAMED]
 
-    def of_budget(self, team: str, without: str) -> tuple[str, ...]:
+    def of_team(self, team: str, without: str) -> tuple[str, ...]:
         """Return the team's jobs other than one that cost at least a cent more, the dearest rise first."""
         return tuple(job for job in self._by_team.get(team, ()) if job != without)[:MOST_NAMED]
 

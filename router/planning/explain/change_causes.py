@@ -75,10 +75,10 @@ def followed_causes(
         found += [Cause("displaced", f"{job} goes first", job) for job in preempted.by]
     team = before.jobs[name].team
     if _lacks_money(name, before, after):
-        more = taking.of_budget(team, name)
+        more = taking.of_team(team, name)
         found += [Cause("displaced", f"{job} takes more of team {team}'s budget", job) for job in more]
     if _lacks_money(name, after, before):
-        less = leaving.of_budget(team, name)
+        less = leaving.of_team(team, name)
         found += [Cause("freed", f"{job} takes less of team {team}'s budget", job) for job in less]
     return tuple({cause.follows: cause for cause in reversed(found)}.values())[::-1]
 

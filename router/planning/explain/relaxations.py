@@ -14,6 +14,7 @@ from router.jobs.quantities import format_duration
 from router.jobs.residency import Residency
 from router.jobs.spec import Job, MarketRule
 from router.planning.document.plan import ConstraintCost, Relaxation
+from router.planning.find.allowances import least_allowance, own_allowance, with_allowance
 from router.planning.find.candidate import Candidate, steps_to_do
 from router.planning.find.candidates import CandidateFinder
 from router.planning.find.derived_placement import find_for_plan, placement_type_of, rules_by_placement
@@ -35,6 +36,7 @@ from router.planning.program.single_runs import (
     soonest_run,
     without_maintenance,
 )
+from router.planning.rules.budgets import OWN_WORDS, team_row
 from router.planning.rules.capacity import shortage
 from router.planning.rules.egress_caps import cap_increase, full_cap, without_cap
 
@@ -69,7 +71,7 @@ def relaxations_of(
 
     Rules are the deadline, budgets, the job's own rules and the limits. ``dropped`` is what the job's rules ruled out.
     """
-    relaxations: list[Relaxation | None] = [_later_deadline(here, candidates), *_more_budget(here, candidates)]
+    relaxations: list[Relaxation | None] = [_later_deadline(here, candidates), *_more_money(here, candidates)]
     for change, words in _wider_rules(here.job, dropped):
         relaxations.append(_with_rules(here, change, words, candidates, finder))
     relaxations.append(_more_saves(here, candidates, finder))
@@ -274,24 +276,25 @@ def _longer_wait(here: JobContext, candidates: Sequence[Candidate]) -> Relaxatio
     return Relaxation(f"max_wait {format_duration(wait)}", f"then {best[2].key} from {best[0]:%d %H:%M}Z", best[1])
 
 
-def _more_budget(here: JobContext, candidates: Sequence[Candidate]) -> list[Relaxation]:
+def _more_money(here: JobContext, candidates: Sequence[Candidate]) -> list[Relaxation]:
     """Return the least increase of the job's own budget, and of its team's, that is enough alone."""
     job, found = here.job, []
-    if job.budget is not None:
-        free = replace(here, job=job.model_copy(update={"budget": None}))
-        found.append(_budget_increase(free, candidates, job.budget, "budget of the job"))
+    allowed = own_allowance(job)
+    if allowed is not None:
+        free = replace(here, job=with_allowance(job, None))
+        found.append(_increase_of(allowed, free, candidates, OWN_WORDS))
     if here.team_left is not None:
         free = replace(here, team_left=None)
-        found.append(_budget_increase(free, candidates, here.team_left, f"budget of team {job.team}"))
+        found.append(_increase_of(here.team_left, free, candidates, team_row(job.team)))
     return [r for r in found if r is not None]
 
 
-def _budget_increase(free: JobContext, candidates: Sequence[Candidate], budget: Usd, words: str) -> Relaxation | None:
-    """Return what is missing of ``budget`` where budgets count the job least; ``free`` is without that budget."""
+def _increase_of(allowed: Usd, free: JobContext, candidates: Sequence[Candidate], words: str) -> Relaxation | None:
+    """Return what is missing of an allowance where the job counts for least; ``free`` is without the allowance."""
     best = min(fitting_runs(free, candidates), key=lambda a: (a.counted, a.cost, a.candidate.key), default=None)
-    if best is None or best.counted <= budget:
+    if best is None or best.counted <= allowed:
         return None
-    return Relaxation(f"+{_dollars(best.counted - budget)}", f"{words}, then {best.candidate.key}", best.cost)
+    return Relaxation(f"+{_dollars(best.counted - allowed)}", f"{words}, then {best.candidate.key}", best.cost)
 
 
 def _dollars(amount: Usd) -> str:
@@ -359,7 +362,8 @@ def _increase_in_pieces(
         if count is None:
             continue
         extra = c.usd_per_hour.over((count - 1) * c.startup)
-        fits = all(left is None or run.counted + extra <= left for left in (job.budget, here.team_left))
+        allowed = least_allowance(job, here.team_left)
+        fits = allowed is None or run.counted + extra <= allowed
         return ([more], run.cost + extra, c.key) if fits else None
     return None
 

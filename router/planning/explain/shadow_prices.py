@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from pricing.money import NANOS, Usd
 from router.planning.document.plan import ShadowPrice
+from router.planning.find.allowances import team_allowances
 from router.planning.find.candidate import Candidate, steps_to_do
 from router.planning.find.limit_kinds import use_by_machine
 from router.planning.problem.problem import PlacementProblem
@@ -20,7 +21,7 @@ from router.planning.program.effort import Effort
 from router.planning.program.formulation import formulate
 from router.planning.program.single_runs import rank_candidates
 from router.planning.program.solve import LimitRaise, LimitWorth, PlacementSolution, PlanRelaxation, solve_in_stages
-from router.planning.rules.budgets import raised_team_budget, team_budgets, team_row
+from router.planning.rules.budgets import raised_allowance, team_row
 from router.planning.rules.program import Program, limit_row
 
 _WORTH_SHOWING = 0.005  # dollars
@@ -67,7 +68,7 @@ def shadow_prices(
             return ()
         duals = relaxed.duals
     limits = [_limit(problem, name, duals) for name in sorted(problem.binding)]
-    limits += [_budget(team, duals) for team in team_budgets(problem)]
+    limits += [_money_limit(team, duals) for team in team_allowances(problem.limits)]
     shown = sorted((f for f in limits if f.estimate >= _WORTH_SHOWING), key=lambda f: (-f.estimate, f.name))
     exact: dict[str, ShadowPrice | None] = {}
     relaxation = answer.relaxation
@@ -174,7 +175,7 @@ def _limit(problem: PlacementProblem, name: str, duals: Mapping[str, float]) -> 
     return _Limit(name, problem.shared[name].unit, total)
 
 
-def _budget(team: str, duals: Mapping[str, float]) -> _Limit:
+def _money_limit(team: str, duals: Mapping[str, float]) -> _Limit:
     return _Limit(team_row(team), "USD", duals.get(team_row(team), 0.0), team)
 
 
@@ -236,7 +237,7 @@ def _raised(problem: PlacementProblem, more: LimitRaise) -> PlacementProblem:
         shared = problem.shared[more.limit]
         amount = shared.amount + more.by
         return replace(problem, shared={**problem.shared, more.limit: replace(shared, amount=amount)})
-    return raised_team_budget(problem, more.limit, Usd(more.by * NANOS))
+    return raised_allowance(problem, more.limit, Usd(more.by * NANOS))
 
 
 def _raises(base: PlacementSolution, limit: _Limit) -> Iterator[LimitRaise]:

@@ -23,7 +23,7 @@ from router.planning.document.costing import (
 )
 from router.planning.document.external_costs import doubts_of_external, external_of_job, external_usd_of
 from router.planning.document.plan import DroppedOffers, JobSummary, Line, PlannedMove, Unplaced
-from router.planning.document.plan_facts import OVER_BUDGET
+from router.planning.document.plan_facts import EXPECTED_ONLY
 from router.planning.explain.alternatives import alternatives_of, runner_up
 from router.planning.explain.price_doubts import price_doubts
 from router.planning.explain.relaxations import (
@@ -33,6 +33,7 @@ from router.planning.explain.relaxations import (
     place_and_finish,
     relaxations_of,
 )
+from router.planning.find.allowances import own_allowance
 from router.planning.find.candidate import Candidate
 from router.planning.find.dropped_listings import DroppedListing
 from router.planning.improve.preemption import preemptions
@@ -113,7 +114,7 @@ def _summary(
         notes=(
             *((PARTLY_LOOKED_AT,) if runs and job.name in findings.partly else ()),
             *_notes(problem, job, runs),
-            *_budget_notes(job, own_lines),
+            *_ceiling_notes(job, own_lines),
             *_made_up_notes(job, lines),
             *doubts_of_external(own_lines),
         ),
@@ -245,13 +246,14 @@ def _late_start_notes(job: Job, run: ScheduledRun, now: datetime) -> list[str]:
     ]
 
 
-def _budget_notes(job: Job, lines: Sequence[Line]) -> tuple[str, ...]:
+def _ceiling_notes(job: Job, lines: Sequence[Line]) -> tuple[str, ...]:
     """Return a note where a job may come to cost more than its budget, which holds for what is expected."""
     most = Usd.total(line.at_risk_usd for line in lines)
-    if job.budget is None or most <= job.budget:
+    allowed = own_allowance(job)
+    if allowed is None or most <= allowed:
         return ()
-    own, ceiling = (f"${usd.dollars():,.2f}" for usd in (job.budget, most))
-    return (f"its budget of {own} {OVER_BUDGET}: at the ceilings of its prices it may cost up to {ceiling}",)
+    own, ceiling = (f"${usd.dollars():,.2f}" for usd in (allowed, most))
+    return (f"its budget of {own} {EXPECTED_ONLY}: at the ceilings of its prices it may cost up to {ceiling}",)
 
 
 def _made_up_notes(job: Job, lines: Sequence[Line]) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from pricing.book import PriceBook
 from pricing.money import Usd
 from router.jobs.spec import GangOption, Job
+from router.planning.find.allowances import own_allowance
 from router.planning.find.candidate import Candidate, steps_to_do
 from router.planning.find.candidates import CandidateFinder
 from router.planning.find.dropped_listings import DroppedListing
@@ -116,7 +117,8 @@ def _refusal(typed: Job, candidate: Candidate, book: PriceBook) -> str | None:
 def _serves(job: Job, candidate: Candidate, now: datetime) -> bool:
     """Return whether the gang alone does the job by its deadline and within its budget."""
     steps = steps_to_do(job, running=candidate.running)
-    if job.budget is not None and candidate.expected_usd(steps) > job.budget.dollars():
+    allowed = own_allowance(job)
+    if allowed is not None and candidate.expected_usd(steps) > allowed.dollars():
         return False
     if job.deadline is None:
         return True

@@ -8,11 +8,11 @@ from datetime import timedelta
 from pricing.money import Usd
 from router.jobs.spec import Job
 from router.planning.document.plan import PlannedMove, Preemption, PreemptionKind
+from router.planning.find.allowances import team_allowances
 from router.planning.improve.stays import Stay, stay_of
 from router.planning.problem.precedence import goes_on
 from router.planning.problem.schedule import ScheduledRun
 from router.planning.program.solve import PlacementSolution
-from router.planning.rules.budgets import team_budgets
 
 _SLACK = 1e-6
 
@@ -72,7 +72,7 @@ def _takers(answer: PlacementSolution, stay: Stay) -> tuple[str, ...]:
         for name in takers
     }
     takers = [other.name for other in first if other.name in crowded]
-    if not takers and job.team in team_budgets(problem):
+    if not takers and job.team in team_allowances(problem.limits):
         takers = [other.name for other in first if other.team == job.team and other.name in answer.runs]
     return tuple(sorted(takers))
 

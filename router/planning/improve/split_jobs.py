@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from router.jobs.spec import Job
+from router.planning.find.allowances import least_allowance, with_allowance
 from router.planning.problem.commitments import has_cover
 from router.planning.problem.problem import PlacementProblem
 from router.planning.problem.schedule import SlotHold
@@ -79,10 +80,9 @@ def _place_alone(here: JobContext, effort: Effort) -> tuple[SlotHold, ...] | Non
     candidates = tuple(c for c in problem.candidates.get(job.name, ()) if here.mates_region in (None, c.region))
     if not candidates:
         return None
-    budget = min((usd for usd in (job.budget, here.team_left) if usd is not None), default=None)
     alone = replace(
         problem,
-        jobs=(job.model_copy(update={"budget": budget}),),
+        jobs=(with_allowance(job, least_allowance(job, here.team_left)),),
         candidates={job.name: candidates},
         limits=problem.limits.model_copy(update={"teams": ()}),
         held=here.load,

@@ -17,6 +17,7 @@ from router.jobs.spec import Job
 from router.planning.document.costing import moves_of
 from router.planning.document.cover import covered_usd
 from router.planning.document.plan import Line, Plan
+from router.planning.find.allowances import has_allowance
 from router.planning.find.candidate import Candidate
 from router.planning.find.shared_limits import Load
 from router.planning.improve.equal_jobs import exchange_equal_jobs, lines_by_gang, place_of, place_of_lines
@@ -26,7 +27,7 @@ from router.planning.problem.schedule import ScheduledRun, SlotHold, runs_of, st
 from router.planning.program.effort import Effort
 from router.planning.program.left_shift import earliest_run, may_begin
 from router.planning.program.solve import PlacementSolution, most_to_stay, threshold_of, with_holdings
-from router.planning.rules.budgets import has_budget, is_over_budget
+from router.planning.rules.budgets import overspends
 from router.planning.rules.job_groups import are_together
 from router.planning.rules.load import add_load, fits_beside
 
@@ -371,9 +372,9 @@ class _Restoring:
             least = sum(self._least_savings[name].nanos for name in changed if name in back)
             if more >= least or spent.nanos > self._most:
                 return False
-        budgeted = [name for name in changed if has_budget(problem, problem.job[name])]
-        runs = {**self._runs, **fresh} if budgeted else {}
-        if any(is_over_budget(problem, runs, name) for name in budgeted):
+        bounded = [name for name in changed if has_allowance(problem.limits, problem.job[name])]
+        runs = {**self._runs, **fresh} if bounded else {}
+        if any(overspends(problem, runs, name) for name in bounded):
             return False
         self._runs.update(fresh)
         self._spent = spent

@@ -15,6 +15,7 @@ from fractions import Fraction
 from pricing.money import Usd, UsdPerHour
 from router.jobs.limits import Commitment, Limits
 from router.jobs.spec import Job
+from router.planning.find.allowances import has_allowance
 from router.planning.find.candidate import Candidate
 from router.planning.find.listings import cover_pool_of
 from router.planning.problem.problem import PlacementProblem, Slot
@@ -68,7 +69,7 @@ def fill_rank(limits: Limits, job: Job, candidate: Candidate) -> tuple[bool, flo
     Machines that committed spend pays come before all others. A step's carbon counts. Neither is so for a job that a
     budget holds: the program may have counted on the least money.
     """
-    if job.budget is not None or any(team.team == job.team for team in limits.teams):
+    if has_allowance(limits, job):
         return (False, candidate.usd_per_step, candidate.key)
     unpaid = has_cover(limits) and cover_rate(limits, candidate) is None
     return (unpaid, candidate.objective_per_step, candidate.key)

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from pricing.places import RegionId
 from pricing.units import BYTES_PER_GB
 from router.jobs.spec import Job
+from router.planning.find.allowances import team_allowances
 from router.planning.find.candidate import Candidate, steps_to_do
 from router.planning.problem.commitments import buyable_by_place, cover_rate, has_cover
 from router.planning.problem.egress_to_date import allowance_left, already_moved
@@ -28,7 +29,7 @@ from router.planning.problem.problem import PlacementProblem
 from router.planning.program.effort import Effort
 from router.planning.program.formulation import Formulation, formulate
 from router.planning.program.greedy import greedy_holdings
-from router.planning.rules.budgets import team_budgets, team_row
+from router.planning.rules.budgets import team_row
 from router.planning.rules.commitments import cover_row
 from router.planning.rules.job_groups import group_members
 from router.planning.rules.program import Program, limit_row
@@ -197,10 +198,10 @@ class _Prices:
             self.bought.setdefault(pool, np.zeros(len(problem.slots)))[index] = bought.dollars()
             self.shared += bought.dollars() * (1.0 - price)
         self.team: dict[str, float] = {}
-        for team, budget in team_budgets(problem).items():
+        for team, allowed in team_allowances(problem.limits).items():
             price = duals.get(team_row(team), 0.0)
             self.team[team] = price
-            self.shared += price * budget.dollars()
+            self.shared += price * allowed.dollars()
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from router.planning.problem.commitments import has_cover
 from router.planning.problem.problem import PlacementProblem, Slot, free_starts, most_starts
 from router.planning.problem.schedule import NOTHING, SlotHold
 from router.planning.program.egress_rows import add_egress
-from router.planning.rules.budgets import add_budget_rows
+from router.planning.rules.budgets import add_money_rows
 from router.planning.rules.capacity import add_limit_rows
 from router.planning.rules.commitments import CoverRows
 from router.planning.rules.egress_caps import add_cap_rows, add_job_cap_rows, may_combine, month_matters
@@ -62,7 +62,7 @@ def formulate(problem: PlacementProblem) -> Formulation:
     add_limit_rows(builder, layout, problem)
     add_egress(builder, layout.y, problem)
     add_cap_rows(builder, layout, problem)
-    add_budget_rows(builder, layout, problem)
+    add_money_rows(builder, layout, problem)
     layout.covered.update(cover.write())
     return Formulation(builder.build(), layout)
 

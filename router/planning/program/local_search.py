@@ -7,7 +7,7 @@ from router.planning.program.effort import Effort
 from router.planning.program.left_shift import earliest_run
 from router.planning.program.single_runs import job_context, rank_candidates
 from router.planning.program.solve import PlacementSolution, compacted, with_holdings
-from router.planning.rules.budgets import is_over_budget
+from router.planning.rules.budgets import overspends
 
 _PHASE = "repairs"
 _TRIED = 8
@@ -36,7 +36,7 @@ def improve_places(answer: PlacementSolution, effort: Effort) -> PlacementSoluti
             if holdings is None:
                 continue
             changed = _with_job_holdings(best, job.name, holdings)
-            if changed.spent.nanos < best.spent.nanos - _WORTH and not is_over_budget(problem, changed.runs, job.name):
+            if changed.spent.nanos < best.spent.nanos - _WORTH and not overspends(problem, changed.runs, job.name):
                 best = changed
     if best is answer:
         return answer

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from pricing.money import Usd
 from router.jobs.spec import Job
+from router.planning.find.allowances import team_allowances
 from router.planning.find.candidate import Candidate
 from router.planning.problem.problem import PlacementProblem
 from router.planning.problem.run_costs import compute_usd
@@ -31,34 +32,24 @@ def counted_usd(runs: Runs) -> Usd:
     return compute_usd(runs) + Usd.total(dearest_moves(c) for c in regions.values())
 
 
-def team_budgets(problem: PlacementProblem) -> dict[str, Usd]:
-    """Return what each team with a budget has not spent."""
-    return {team.team: team.budget - team.spent for team in problem.limits.teams}
-
-
-def has_budget(problem: PlacementProblem, job: Job) -> bool:
-    """Return whether a budget bounds the job: its own, or its team's."""
-    return job.budget is not None or job.team in team_budgets(problem)
-
-
 def team_left(problem: PlacementProblem, job: Job, counted: Mapping[str, Usd]) -> Usd | None:
     """Return what the other placed jobs of the team leave of its budget; None when it has none.
 
     ``counted`` is what each placed job counts (:func:`counted_usd`), by name.
     """
-    budget = team_budgets(problem).get(job.team)
+    budget = team_allowances(problem.limits).get(job.team)
     if budget is None:
         return None
     others = (usd for name, usd in counted.items() if name != job.name and problem.job[name].team == job.team)
     return budget - Usd.total(others)
 
 
-def is_over_budget(problem: PlacementProblem, runs: Mapping[str, Runs], name: str) -> bool:
+def overspends(problem: PlacementProblem, runs: Mapping[str, Runs], name: str) -> bool:
     """Return whether a placed job's own budget is exceeded, or its team's; ``runs`` are those of all placed jobs."""
     job = problem.job[name]
     if job.budget is not None and counted_usd(runs[name]) > job.budget:
         return True
-    budget = team_budgets(problem).get(job.team)
+    budget = team_allowances(problem.limits).get(job.team)
     members = [other for other in runs if problem.job[other].team == job.team] if budget is not None else []
     return budget is not None and Usd.total(counted_usd(runs[other]) for other in members) > budget
 
@@ -72,7 +63,7 @@ def excess_of(job: Job, counted: Usd, remaining_usd: Usd | None) -> str:
     return ""
 
 
-def raised_team_budget(problem: PlacementProblem, row: str, usd: Usd) -> PlacementProblem:
+def raised_allowance(problem: PlacementProblem, row: str, usd: Usd) -> PlacementProblem:
     """Return the problem in which the team whose budget has this row may spend so much more."""
     teams = tuple(
         team.model_copy(update={"budget": team.budget + usd}) if team_row(team.team) == row else team
@@ -97,7 +88,7 @@ def cost_terms(problem: PlacementProblem, layout: ProgramLayout, job: Job) -> li
     return [(i, cost) for i, cost in terms if cost]
 
 
-def add_budget_rows(builder: ProgramBuilder, layout: ProgramLayout, problem: PlacementProblem) -> None:
+def add_money_rows(builder: ProgramBuilder, layout: ProgramLayout, problem: PlacementProblem) -> None:
     """Add Σ cost <= budget of a job, and of a team (less what it has spent)."""
     terms = {job.name: cost_terms(problem, layout, job) for job in problem.jobs}
     for job in problem.jobs:
@@ -106,6 +97,9 @@ def add_budget_rows(builder: ProgramBuilder, layout: ProgramLayout, problem: Pla
     for team in problem.limits.teams:
         together = [t for job in problem.jobs if job.team == team.team for t in terms[job.name]]
         builder.row(team_row(team.team), together, "<=", (team.budget - team.spent).dollars())
+
+
+OWN_WORDS = "budget of the job"
 
 
 def team_row(team: str) -> str:

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from pricing.money import Usd
 from pricing.places import RegionId
 from router.jobs.spec import Job
+from router.planning.find.allowances import least_allowance, team_allowances
 from router.planning.find.shared_limits import Load
 from router.planning.problem.problem import PlacementProblem
 from router.planning.problem.schedule import SlotHold
-from router.planning.rules.budgets import team_budgets
 from router.planning.rules.job_groups import group_members
 from router.planning.rules.load import add_load, fits_beside
 
@@ -21,15 +21,14 @@ class Occupancy:
     def __init__(self, problem: PlacementProblem) -> None:
         self.load: Load = {}
         self._problem = problem
-        self._budgets = team_budgets(problem)
+        self._money = dict(team_allowances(problem.limits))
         self._groups = group_members(problem.jobs)
         self._regions: dict[str | None, RegionId] = {}
 
     def allows_cost(self, job: Job, counted: Usd) -> bool:
         """Return whether the job's budget and what its team has left carry a cost as budgets count it."""
-        return counted <= min(
-            (usd for usd in (job.budget, self._budgets.get(job.team)) if usd is not None), default=counted
-        )
+        allowed = least_allowance(job, self._money.get(job.team))
+        return allowed is None or counted <= allowed
 
     def allows_region(self, job: Job, region: RegionId) -> bool:
         """Return whether the placed jobs of the job's group are in this region, or none is placed."""
@@ -46,5 +45,5 @@ class Occupancy:
         add_load(self.load, self._problem, job, holds, 1.0)
         if job.group in self._groups:
             self._regions[job.group] = self._problem.candidate(job.name, holds[0].key).region
-        if job.team in self._budgets:
-            self._budgets[job.team] -= counted
+        if job.team in self._money:
+            self._money[job.team] -= counted

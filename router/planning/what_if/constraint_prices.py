@@ -18,6 +18,7 @@ from router.planning.explain.relaxations import (
     without_placement,
     without_residency,
 )
+from router.planning.find.allowances import own_allowance, with_allowance
 from router.planning.find.derived_placement import find_for_plan, rules_by_placement
 from router.planning.planner import PlanRequest, make_plan
 
@@ -79,8 +80,8 @@ def _without_each_rule(job: Job, request: PlanRequest) -> Iterator[tuple[str, Jo
         yield "egress cap", without_egress_cap(job)
     if job.deadline is not None:
         yield "deadline", without_deadline(job, request.now)
-    if job.budget is not None:
-        yield "budget", job.model_copy(update={"budget": None})
+    if own_allowance(job) is not None:
+        yield "budget", with_allowance(job, None)
     if job.market.spot != "allowed":
         yield "market", job.model_copy(update={"market": MarketRule()})
     if job.gang.rdma == "required":
