@@ -20,6 +20,7 @@ from router.planning.columns.master import ROOM, MasterSolution
 from router.planning.columns.runs import NEVER, Surcharges, row_floors, scarce_rows
 from router.planning.columns.table import Bools, Floats, Table
 from router.planning.columns.whole import PlanTotals, WholePlan
+from router.planning.find.affinity import affinity_of
 from router.planning.find.candidate import Candidate
 from router.planning.problem.problem import PlacementProblem
 from router.planning.problem.schedule import SlotHold
@@ -28,7 +29,7 @@ from router.planning.program.formulation import Formulation, formulate, holdings
 from router.planning.program.greedy import start_values
 from router.planning.rules.budgets import team_row
 from router.planning.rules.commitments import cover_row
-from router.planning.rules.job_groups import one_region_row, together_row
+from router.planning.rules.job_groups import choice_name, one_region_row, together_row
 from router.planning.rules.program import Program, ProgramBuilder, ProgramLayout, limit_row
 
 _PHASE = "exact groups"
@@ -113,7 +114,7 @@ class NeighbourhoodProgram:
                 numbers[i] = option
                 start[i] = float(option is plan.columns[job])
                 terms.append((i, 1.0))
-                if table.job_group[job] >= 0 and int(table.job_group[job]) not in homes:
+                if table.affinity[job] >= 0 and int(table.affinity[job]) not in homes:
                     rows.add(table.jobs[job], table.places[totals.home(option)], i)
                 for place, amount in zip(option.use.tolist(), option.amount.tolist(), strict=True):
                     name = limit_row(table.limit_names[place // table.slots], place % table.slots)
@@ -194,7 +195,7 @@ class NeighbourhoodProgram:
         A job of a group whose other jobs are held has those of their region.
         """
         table = self.table
-        home = homes.get(int(table.job_group[job]))
+        home = homes.get(int(table.affinity[job]))
         own = (table.job == job) & self.priced & (self.floors - self.solution.alpha[job] < slack)
         if home is not None:
             own &= table.place[table.block] == home
@@ -239,25 +240,25 @@ class _GroupRows:
 
     def add(self, job: Job, region: RegionId, column: int) -> None:
         """Note a column of the job in the region."""
-        self._terms.setdefault((job.name, region, job.group or ""), []).append((column, 1.0))
+        self._terms.setdefault((job.name, region, affinity_of(job) or ""), []).append((column, 1.0))
 
     def write(self) -> None:
         """Write Σ y + columns <= g for each job and region, and Σ_r g <= 1 for each group."""
         builder = self._builder
-        for (job, region, group), terms in sorted(self._terms.items()):
-            g = self._chosen.get((group, region))
+        for (job, region, affinity), terms in sorted(self._terms.items()):
+            g = self._chosen.get((affinity, region))
             if g is None:
-                g = self._chosen[group, region] = builder.binary(f"group {group} {region}")
+                g = self._chosen[affinity, region] = builder.binary(choice_name(affinity, region))
             self._start[g] = max(self._start.get(g, 0.0), *(self._start[i] for i, _ in terms))
             number = self._numbers.get(together_row(job, region))
             if number is None:
                 builder.row(together_row(job, region), [*terms, (g, -1.0)], "<=", 0.0)
             else:
                 builder.rows[number] = replace(builder.rows[number], terms=(*builder.rows[number].terms, *terms))
-        for group in sorted({group for _, _, group in self._terms}):
-            own = tuple((g, 1.0) for (name, _), g in sorted(self._chosen.items()) if name == group)
-            number = self._numbers.get(one_region_row(group))
+        for affinity in sorted({affinity for _, _, affinity in self._terms}):
+            own = tuple((g, 1.0) for (name, _), g in sorted(self._chosen.items()) if name == affinity)
+            number = self._numbers.get(one_region_row(affinity))
             if number is None:
-                builder.row(one_region_row(group), own, "<=", 1.0)
+                builder.row(one_region_row(affinity), own, "<=", 1.0)
             else:
                 builder.rows[number] = replace(builder.rows[number], terms=own)

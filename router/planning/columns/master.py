@@ -133,17 +133,17 @@ def least_egress_cost(table: Table, egress: EgressRows, prices: Prices) -> float
     return total
 
 
-def _add_job_groups(builder: ProgramBuilder, table: Table) -> dict[int, int]:
+def _add_affinities(builder: ProgramBuilder, table: Table) -> dict[int, int]:
     """Add Σ columns of a job in a region <= g, Σ_r g <= 1 for each job group; return the former by block of rows."""
     chosen: dict[tuple[int, int], int] = {}
     rows: dict[int, int] = {}
     for block in table.bound_blocks.tolist():
-        key = (int(table.job_group[table.block_job[block]]), int(table.place[block]))
+        key = (int(table.affinity[table.block_job[block]]), int(table.place[block]))
         if key not in chosen:
             chosen[key] = builder.variable(f"job group {key}", high=1.0)
         rows[block] = len(builder.rows)
         builder.row(f"together {block}", [(chosen[key], -1.0)], "<=", 0.0)
-    for number in range(len(table.job_group_names)):
+    for number in range(len(table.affinities)):
         terms = [(g, 1.0) for (own, _), g in chosen.items() if own == number]
         builder.row(f"one region {number}", terms, "<=", 1.0)
     return rows
@@ -154,8 +154,8 @@ def most_together(table: Table, prices: Prices) -> float:
     bound = table.bound_blocks
     if not len(bound):
         return 0.0
-    brings = np.zeros((len(table.job_group_names), len(table.places)))
-    np.add.at(brings, (table.job_group[table.block_job[bound]], table.place[bound]), prices.together[bound])
+    brings = np.zeros((len(table.affinities), len(table.places)))
+    np.add.at(brings, (table.affinity[table.block_job[bound]], table.place[bound]), prices.together[bound])
     return float(brings.max(axis=1).sum())
 
 
@@ -213,7 +213,7 @@ class Master:
         for tier in range(tiers):
             members = [(int(self._u[j]), 1.0) for j in jobs if table.tier[j] == tier]
             builder.row(f"tier {tier}", members, "<=", float(len(members)))
-        self._together = _add_job_groups(builder, table)
+        self._together = _add_affinities(builder, table)
         self._committed = _add_cover(builder, table)
         layout = add_egress_rows(builder, table, self.egress)
         self._volume = {

@@ -97,7 +97,7 @@ class Improver:
             before = plan.rank
             for job in range(len(self.table.jobs)):
                 plan = self._replaced(plan, job)
-            for number in range(len(self.table.job_group_names)):
+            for number in range(len(self.table.affinities)):
                 plan = self._moved_together(plan, number)
             if plan.rank >= before:
                 break
@@ -109,7 +109,7 @@ class Improver:
         Regions are tried in the order of what the jobs cost there alone.
         """
         table = self.table
-        members = np.flatnonzero(table.job_group == number).tolist()
+        members = np.flatnonzero(table.affinity == number).tolist()
         ranked = sorted(members, key=lambda j: (int(table.tier[j]), -self.solution.alpha[j], j))
         floors = row_floors(table, self.charges)
         for place in common_places(table, number, floors, _PLACES_TRIED):
@@ -169,7 +169,7 @@ class Improver:
             else present.usd + sum(self.solution.prices.move[m, t] * gb for m, t, gb in present.moves)
         )
         rows = np.flatnonzero(table.job == job)
-        home = totals.homes(others).get(int(table.job_group[job]), place)
+        home = totals.homes(others).get(int(table.affinity[job]), place)
         if home is not None:
             rows = rows[table.place[table.block[rows]] == home]
         counted_left = min(float(table.allowance[job]), float(money[table.team[job]]))
@@ -202,7 +202,7 @@ class Improver:
         not count, since it is a rule here.
         """
         charges, table = self.charges, self.table
-        if table.cap_gb.size or table.job_group_names:
+        if table.cap_gb.size or table.affinities:
             prices = self.solution.prices
             free = replace(
                 prices,

@@ -104,10 +104,10 @@ class Relaxer:
     def _add_common_runs(self, charges: Surcharges) -> None:
         """Add the cheapest runs of the jobs of each job group in the regions that are cheapest for all of them."""
         table, floors = self.table, self._run_floors(charges)
-        for number in range(len(table.job_group_names)):
+        for number in range(len(table.affinities)):
             for place in common_places(table, number, floors, _COMMON_PLACES):
                 bound = table.bound_blocks
-                own = table.job_group[table.block_job[bound]] == number
+                own = table.affinity[table.block_job[bound]] == number
                 for block in bound[own & (table.place[bound] == place)].tolist():
                     rows = table.members(np.array([block]))
                     cost, start = self.pricer.best_of_rows(rows, charges, floors)
@@ -412,7 +412,7 @@ def _is_slow(distances: Sequence[float]) -> bool:
 def common_places(table: Table, number: int, floors: Floats, max_places: int) -> list[int]:
     """Return the regions that are cheapest for all jobs of a job group; a job that has none there costs ``NEVER``."""
     total = np.zeros(len(table.places))
-    for job in np.flatnonzero(table.job_group == number).tolist():
+    for job in np.flatnonzero(table.affinity == number).tolist():
         least = np.full(len(table.places), NEVER)
         rows = np.flatnonzero(table.job == job)
         np.minimum.at(least, table.place[table.block[rows]], floors[rows])

@@ -21,6 +21,7 @@ from pricing.places import RegionId
 from pricing.units import BYTES_PER_GB
 from router.jobs.spec import Job
 from router.planning.columns.clique_rows import CliqueRow, find_clique_rows
+from router.planning.find.affinity import affinity_of
 from router.planning.find.allowances import own_allowance, team_allowances
 from router.planning.find.candidate import Candidate, steps_to_do
 from router.planning.find.transfers import Transfer
@@ -77,7 +78,7 @@ class Table:
     ``pool`` [N] is the pool of committed spend that a row uses, -1 for none, and ``committed`` [N] the dollars that an
     hour held uses of it; ``bought`` [P, T] are the dollars that each pool buys in each slot.
 
-    ``job_group`` [J] numbers the job groups of the job files, -1 for none, and ``place`` [G] the region of each block
+    ``affinity`` [J] numbers the job groups of the job files, -1 for none, and ``place`` [G] the region of each block
     of rows among ``places``.
     """
 
@@ -120,8 +121,8 @@ class Table:
     allowance: Floats
     cap_limits: Ints
     cap_gb: Floats
-    job_group: Ints
-    job_group_names: tuple[str, ...]
+    affinity: Ints
+    affinities: tuple[str, ...]
     place: Ints
     places: tuple[RegionId, ...]
     pool: Ints
@@ -209,13 +210,13 @@ class Table:
     @cached_property
     def bound_blocks(self) -> Ints:
         """Return the blocks of rows whose job is in a job group."""
-        return np.flatnonzero(self.job_group[self.block_job] >= 0)
+        return np.flatnonzero(self.affinity[self.block_job] >= 0)
 
     def mates(self, job: int) -> Ints:
         """Return the other jobs of the job's group."""
-        own = int(self.job_group[job])
+        own = int(self.affinity[job])
         others = np.arange(len(self.jobs)) != job
-        mates: Ints = np.flatnonzero((self.job_group == own) & others & (own >= 0))
+        mates: Ints = np.flatnonzero((self.affinity == own) & others & (own >= 0))
         return mates
 
     @cached_property
@@ -362,7 +363,7 @@ def build_table(problem: PlacementProblem) -> Table:
     teams = {team: usd.dollars() for team, usd in team_allowances(problem.limits).items()}
     names = tuple(sorted({job.team for job in jobs} & teams.keys()))
     tiers = {job.name: number for number, tier in enumerate(tiers_of(problem)) for job in tier}
-    job_groups, places = tuple(group_members(jobs)), tuple(sorted(set(regions)))
+    affinities, places = tuple(group_members(jobs)), tuple(sorted(set(regions)))
     caps = caps_by_month(problem)
     capped = list(dict.fromkeys(cloud for cloud, _ in caps))
     months = len({slot.month for slot in problem.slots})
@@ -411,10 +412,10 @@ def build_table(problem: PlacementProblem) -> Table:
         cap_gb=np.array([[gb.get(cloud, 0.0) for cloud in capped] for gb in leaving]).reshape(
             len(leaving), len(capped)
         ),
-        job_group=np.array(
-            [-1 if job.group not in job_groups else job_groups.index(job.group) for job in jobs], dtype=np.int64
+        affinity=np.array(
+            [affinities.index(own) if own in affinities else -1 for own in map(affinity_of, jobs)], dtype=np.int64
         ),
-        job_group_names=job_groups,
+        affinities=affinities,
         place=np.array([places.index(region) for region in regions], dtype=np.int64),
         places=places,
         pool=pool,

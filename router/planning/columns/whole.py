@@ -132,13 +132,13 @@ class PlanTotals:
         """Return the region of each job group of which some job is placed."""
         homes: dict[int, int] = {}
         for column in columns:
-            if column is not None and self.table.job_group[column.job] >= 0:
-                homes.setdefault(int(self.table.job_group[column.job]), self.home(column))
+            if column is not None and self.table.affinity[column.job] >= 0:
+                homes.setdefault(int(self.table.affinity[column.job]), self.home(column))
         return homes
 
     def is_beside_mates(self, column: Column, homes: Mapping[int, int]) -> bool:
         """Return whether the column is where its job's group is, or may be anywhere."""
-        own = int(self.table.job_group[column.job])
+        own = int(self.table.affinity[column.job])
         return own < 0 or homes.get(own, self.home(column)) == self.home(column)
 
     def fits(self, column: Column, room: Floats, money: Floats) -> bool:
@@ -247,7 +247,7 @@ class _ChoiceProgram:
         team = int(self.totals.table.team[column.job])
         if team >= 0:
             self._teams.setdefault(team, []).append((i, column.counted))
-        own = int(self.totals.table.job_group[column.job])
+        own = int(self.totals.table.affinity[column.job])
         if own >= 0 and own not in self._homes:
             place = (self.totals.home(column), column.job)
             self._together.setdefault(own, {}).setdefault(place, []).append((i, 1.0))

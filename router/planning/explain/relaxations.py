@@ -14,6 +14,7 @@ from router.jobs.quantities import format_duration
 from router.jobs.residency import Residency
 from router.jobs.spec import Job, MarketRule
 from router.planning.document.plan import ConstraintCost, Relaxation
+from router.planning.find.affinity import affinity_of
 from router.planning.find.allowances import least_allowance, own_allowance, with_allowance
 from router.planning.find.candidate import Candidate, steps_to_do
 from router.planning.find.candidates import CandidateFinder
@@ -233,9 +234,9 @@ def _alone(here: JobContext, candidates: Sequence[Candidate]) -> Relaxation | No
     if here.mates_region is None:
         return None
     best = best_single_run(replace(here, mates_region=None), candidates)
-    return (
-        None if best is None else Relaxation(f"{LEAVE_GROUP}{here.job.group}", f"then {best.candidate.key}", best.cost)
-    )
+    if best is None:
+        return None
+    return Relaxation(f"{LEAVE_GROUP}{affinity_of(here.job)}", f"then {best.candidate.key}", best.cost)
 
 
 def _later_deadline(here: JobContext, candidates: Sequence[Candidate]) -> Relaxation | None:

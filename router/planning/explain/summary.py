@@ -33,6 +33,7 @@ from router.planning.explain.relaxations import (
     place_and_finish,
     relaxations_of,
 )
+from router.planning.find.affinity import affinity_of
 from router.planning.find.allowances import own_allowance
 from router.planning.find.candidate import Candidate
 from router.planning.find.dropped_listings import DroppedListing
@@ -163,11 +164,11 @@ def _is_within_gap(answer: PlacementSolution, job: Job, saving: Usd) -> bool:
 
 def _dropped(dropped: Sequence[DroppedListing]) -> tuple[DroppedOffers, ...]:
     """Return one row for each reason, most offers first."""
-    groups: dict[str, list[DroppedListing]] = {}
+    by_code: dict[str, list[DroppedListing]] = {}
     for drop in dropped:
-        groups.setdefault(drop.code, []).append(drop)
+        by_code.setdefault(drop.code, []).append(drop)
     rows = []
-    for code, found in groups.items():
+    for code, found in by_code.items():
         cheapest = min(
             found,
             key=lambda d: (d.listing.offer.usd_per_hour.nanos / d.listing.machine.accelerator_count, d.listing.name),
@@ -281,7 +282,7 @@ def _unplaced(here: JobContext, findings: PlanningInput, *, late: bool) -> Unpla
         if closed is not None:
             reason = f"no machines during maintenance {closed.change.removeprefix(MOVE_MAINTENANCE)}"
         if any(r.change.startswith(LEAVE_GROUP) for r in relaxations):
-            reason = f"its group {job.group} is in {here.mates_region}, where it finds no room"
+            reason = f"its group {affinity_of(job)} is in {here.mates_region}, where it finds no room"
         egress = next((r for r in relaxations if CAP_WORDS in r.change), None)
         if egress is not None:
             reason = f"too much leaves {egress.change.rpartition(CAP_WORDS)[2]} in a month: {egress.change} would do"

@@ -16,6 +16,7 @@ from datetime import timedelta
 from pricing.money import Usd
 from router.jobs.spec import Job
 from router.planning.document.cover import committed_jobs
+from router.planning.find.affinity import affinity_of
 from router.planning.find.candidate import Candidate
 from router.planning.find.shared_limits import Load
 from router.planning.problem.commitments import has_cover
@@ -95,7 +96,7 @@ def _equals(answer: PlacementSolution, job: Job, here: Candidate) -> list[Candid
     problem = answer.problem
     present = answer.runs[job.name]
     most_paid, most_counted = compute_usd(present) + _ROUNDING, objective_usd(present) + _ROUNDING
-    offered = (here, *(c for c in problem.candidates[job.name] if job.group is None or c.region == here.region))
+    offered = (here, *(c for c in problem.candidates[job.name] if affinity_of(job) is None or c.region == here.region))
     rivals = {c.key: c for c in offered if not c.running and _as_good(c, here)}
     equals = []
     for _, c in sorted(rivals.items()):

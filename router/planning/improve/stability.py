@@ -17,6 +17,7 @@ from router.jobs.spec import Job
 from router.planning.document.costing import moves_of
 from router.planning.document.cover import covered_usd
 from router.planning.document.plan import Line, Plan
+from router.planning.find.affinity import affinity_of
 from router.planning.find.allowances import has_allowance
 from router.planning.find.candidate import Candidate
 from router.planning.find.shared_limits import Load
@@ -363,7 +364,7 @@ class _Restoring:
         Only jobs that come ``back`` may make the plan dearer.
         """
         problem = self._problem
-        if any(problem.job[name].group for name in changed) and not are_together(problem, self._holdings):
+        if any(affinity_of(problem.job[name]) for name in changed) and not are_together(problem, self._holdings):
             return False
         fresh = {name: runs_of(problem, problem.job[name], self._holdings[name]) for name in changed}
         more = self._extra(fresh).nanos

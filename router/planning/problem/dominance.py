@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from pricing.places import RegionId
 from router.jobs.limits import Limits, Maintenance
 from router.jobs.spec import Job
+from router.planning.find.affinity import affinity_of
 from router.planning.find.candidate import Candidate
 from router.planning.find.shared_limits import LimitUse
 from router.planning.problem.commitments import cover_rate, has_cover
@@ -45,7 +46,7 @@ def drop_dominated(
     for region, found in members.items():
         rows = np.array(found)
         members[region] = rows[~order.better(rows, rows).any(axis=0)].tolist()
-    if job.gang.regions == 1 and job.group is None:
+    if job.gang.regions == 1 and affinity_of(job) is None:
         members = _without_poor_regions(candidates, members, order)
     return tuple(candidates[i] for i in sorted(i for found in members.values() for i in found))
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pricing.places import RegionId
 from pricing.units import BYTES_PER_GB, gib_to_bytes
 from router.jobs.spec import Job
+from router.planning.find.affinity import affinity_of
 from router.planning.find.candidate import Candidate, steps_to_do
 from router.planning.find.transfers import checkpoint_home
 from router.planning.problem.commitments import has_cover
@@ -42,7 +43,7 @@ def formulate(problem: PlacementProblem) -> Formulation:
     Jobs left out cost nothing in it: fix ``u``, or minimise it first.
     """
     builder, layout = ProgramBuilder(), ProgramLayout()
-    groups = group_members(problem.jobs)
+    members = group_members(problem.jobs)
     cover = CoverRows(builder, problem)
     for job in problem.jobs:
         layout.u[job.name] = builder.binary(f"u {job.name}")
@@ -57,8 +58,8 @@ def formulate(problem: PlacementProblem) -> Formulation:
         _add_steps(builder, layout, problem, job)
         _add_one_gang(builder, layout, problem, job, slots)
         _add_starts(builder, layout, problem, job)
-        _add_regions(builder, layout, problem, job, slots, grouped=job.group in groups)
-    add_group_rows(builder, layout, groups)
+        _add_regions(builder, layout, problem, job, slots, grouped=affinity_of(job) in members)
+    add_group_rows(builder, layout, members)
     add_limit_rows(builder, layout, problem)
     add_egress(builder, layout.y, problem)
     add_cap_rows(builder, layout, problem)

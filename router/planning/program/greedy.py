@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pricing.money import NANOS, Usd
 from pricing.places import RegionId
 from router.jobs.spec import Job
+from router.planning.find.affinity import affinity_of
 from router.planning.find.candidate import Candidate, steps_to_do
 from router.planning.problem.precedence import tier_key
 from router.planning.problem.problem import PlacementProblem
@@ -37,7 +38,7 @@ def greedy_holdings(problem: PlacementProblem) -> dict[str, tuple[SlotHold, ...]
     for job in sorted(problem.jobs, key=rank):
         for cost, candidate in _cheapest_first(problem, job):
             region = candidate.region
-            together = region in regions.get(job.group, (region,)) and occupancy.allows_region(job, region)
+            together = region in regions.get(affinity_of(job), (region,)) and occupancy.allows_region(job, region)
             if not together or not occupancy.allows_cost(job, cost):
                 continue
             holds = earliest_run(problem, job, candidate, occupancy.load)
@@ -98,6 +99,6 @@ def start_values(
             first.setdefault((name, regions[h.key]), h.slot.month)
     for (name, region, month), y in layout.y.items():
         values[y] = float(first.get((name, region)) == month)
-    used = {(problem.job[name].group, region) for name, region in first}
-    values.update({g: float((group, region) in used) for (group, region), g in layout.g.items()})
+    used = {(affinity_of(problem.job[name]), region) for name, region in first}
+    values.update({g: float(chosen in used) for chosen, g in layout.g.items()})
     return values

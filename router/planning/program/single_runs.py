@@ -11,6 +11,7 @@ from pricing.places import RegionId
 from router.jobs.limits import Maintenance
 from router.jobs.spec import Job
 from router.planning.document.costing import Volumes, amortised_usd, cost_beside
+from router.planning.find.affinity import affinity_of
 from router.planning.find.candidate import SURELY, Candidate, steps_to_do
 from router.planning.find.shared_limits import LimitCounter, Load
 from router.planning.problem.egress_to_date import allowance_left, already_moved
@@ -196,7 +197,7 @@ def _lacks(here: JobContext, candidate: Candidate, counted: Usd) -> str:
     if not candidate.provisionable:
         return NOT_ORDERED_HERE
     if here.mates_region not in (None, candidate.region):
-        return f"group {here.job.group} is in {here.mates_region}"
+        return f"group {affinity_of(here.job)} is in {here.mates_region}"
     return excess_of(here.job, counted, here.team_left)
 
 

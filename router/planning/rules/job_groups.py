@@ -54,11 +54,16 @@ def add_group_rows(builder: ProgramBuilder, layout: ProgramLayout, groups: Mappi
             if job in jobs:
                 used.setdefault((job, region), []).append((y, 1.0))
         for region in sorted({region for _, region in used}):
-            layout.g[name, region] = builder.binary(f"group {name} {region}")
+            layout.g[name, region] = builder.binary(choice_name(name, region))
         for (job, region), terms in sorted(used.items()):
             builder.row(together_row(job, region), [*terms, (layout.g[name, region], -1.0)], "<=", 0.0)
         one = [(g, 1.0) for (group, _), g in layout.g.items() if group == name]
         builder.row(one_region_row(name), one, "<=", 1.0)
+
+
+def choice_name(group: str, region: RegionId) -> str:
+    """Return the name of the variable that chooses a region for a group."""
+    return f"group {group} {region}"
 
 
 def together_row(job: str, region: RegionId) -> str:

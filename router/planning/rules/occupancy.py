@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pricing.money import Usd
 from pricing.places import RegionId
 from router.jobs.spec import Job
+from router.planning.find.affinity import affinity_of
 from router.planning.find.allowances import least_allowance, team_allowances
 from router.planning.find.shared_limits import Load
 from router.planning.problem.problem import PlacementProblem
@@ -32,7 +33,7 @@ class Occupancy:
 
     def allows_region(self, job: Job, region: RegionId) -> bool:
         """Return whether the placed jobs of the job's group are in this region, or none is placed."""
-        return self._regions.get(job.group, region) == region
+        return self._regions.get(affinity_of(job), region) == region
 
     def allows(self, job: Job, holds: Sequence[SlotHold], counted: Usd) -> bool:
         """Return whether every rule allows what the job would hold, all in one region, beside the placed jobs."""
@@ -43,7 +44,7 @@ class Occupancy:
     def add(self, job: Job, holds: Sequence[SlotHold], counted: Usd) -> None:
         """Count a job as placed."""
         add_load(self.load, self._problem, job, holds, 1.0)
-        if job.group in self._groups:
-            self._regions[job.group] = self._problem.candidate(job.name, holds[0].key).region
+        if affinity_of(job) in self._groups:
+            self._regions[affinity_of(job)] = self._problem.candidate(job.name, holds[0].key).region
         if job.team in self._money:
             self._money[job.team] -= counted

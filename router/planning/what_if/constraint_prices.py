@@ -18,6 +18,7 @@ from router.planning.explain.relaxations import (
     without_placement,
     without_residency,
 )
+from router.planning.find.affinity import affinity_of, without_affinity
 from router.planning.find.allowances import own_allowance, with_allowance
 from router.planning.find.derived_placement import find_for_plan, rules_by_placement
 from router.planning.planner import PlanRequest, make_plan
@@ -88,8 +89,8 @@ def _without_each_rule(job: Job, request: PlanRequest) -> Iterator[tuple[str, Jo
         yield "RDMA fabric", job.model_copy(update={"gang": job.gang.model_copy(update={"rdma": "optional"})})
     if job.gang.max_moves is not None:
         yield "max_moves", without_max_moves(job)
-    if job.group is not None:
-        yield "group", job.model_copy(update={"group": None})
+    if affinity_of(job) is not None:
+        yield "group", without_affinity(job)
     if job.earliest_start is not None and job.earliest_start.at(request.now) > request.now:
         yield "earliest start", job.model_copy(update={"earliest_start": None})
 

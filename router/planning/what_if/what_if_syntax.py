@@ -200,7 +200,7 @@ def _limit(text: str) -> LimitChange:
     match = _LIMIT.fullmatch(text.strip())
     if match is None:
         raise RefusedError(f"{text!r} changes no limit", "write NAME=AMOUNT, NAME+MORE or NAMExFACTOR")
-    name, how, number = match.groups()
+    name, how, number = (match[n] for n in (1, 2, 3))
     value = Decimal(number)
     if how != "x" and value != int(value):
         raise RefusedError(f"{number} is not a whole number", "limits count vCPUs, accelerators or machines")
@@ -214,7 +214,7 @@ def _price(text: str) -> PriceScaling:
         raise RefusedError(
             f"{text!r} changes no price", "write SCOPE*FACTOR: a cloud, cloud/region, cloud/region/type or market"
         )
-    scope, number = match.groups()
+    scope, number = match[1], match[2]
     factor = Decimal(number)
     if factor <= 0:
         raise RefusedError(f"{number} would make machines free", "write a factor above zero, e.g. 0.8")
@@ -235,7 +235,7 @@ def _deadline(text: str) -> DeadlineChange:
     match = _DEADLINE.fullmatch(text.strip())
     if match is None:
         raise RefusedError(f"{text!r} moves no deadline", "write JOB+6h, JOB-6h or all+6h")
-    name, sign, length = match.groups()
+    name, sign, length = (match[n] for n in (1, 2, 3))
     by = parse_duration(length)
     return DeadlineChange(name, -by if sign == "-" else by)
 
