@@ -8,7 +8,8 @@ most the slack, a gang falls after the n-th with probability B_{n-1} - B_n, if i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -70,16 +71,52 @@ class SpotRuns:
         Gangs wait until the slack, by [share bridged, speed, window], is lost: the variants are that of the first
         share, that of a gang that leaves its pool instead, and those of the other shares.
         """
-        lasts = counts_within(np.array([slack[0, :, span].max(axis=1) for span in self.spans]).T, self.recovery)
-        lives = _CountedLives.of(self, lasts)
-        sums = np.empty((len(fields(Sums)), 1 + len(slack), *slack.shape[1:], len(self.levels)))
-        sums[:, 1] = lives.leaving(slack[0])
-        for run, span in enumerate(self.spans):
-            for speed in range(len(self.works)):
-                waiting = lives.waiting(speed, run, slack[:, speed, span])
-                sums[:, 0, speed, span], sums[:, 2:, speed, span] = waiting[:, 0], waiting[:, 1:]
-        sums *= begins_on_spot(slack[0])[..., None]
-        return Sums(*sums)
+        # Runs that differ in nothing but how fast or dear their fallbacks are have the same sums.
+        numbers: dict[tuple[object, ...], int] = {}
+        keys = [
+            (
+                self.works[:, run].tobytes(),
+                self.wastes[run],
+                self.losses[run],
+                self.starts[run],
+                slack[0, :, span].tobytes(),
+            )
+            for run, span in enumerate(self.spans)
+        ]
+        same = [numbers.setdefault(key, len(numbers)) for key in keys]
+        first = [same.index(number) for number in range(len(numbers))]
+        columns = [np.arange(self.spans[run].start, self.spans[run].stop) for run in first]
+        distinct = self._select(first)
+        sums = _sums_of(distinct, slack[:, :, np.concatenate(columns)])
+        place = [np.arange(distinct.spans[number].start, distinct.spans[number].stop) for number in same]
+        return Sums(*sums.take(np.concatenate(place), axis=3))
+
+    def _select(self, runs: Sequence[int]) -> SpotRuns:
+        """Return some of the runs."""
+        ends = np.cumsum([0, *(self.spans[run].stop - self.spans[run].start for run in runs)]).tolist()
+        return replace(
+            self,
+            spans=[slice(begin, end) for begin, end in pairwise(ends)],
+            works=self.works[:, runs],
+            wastes=self.wastes[runs],
+            losses=self.losses[runs],
+            starts=self.starts[runs],
+            wasted=self.wasted[runs],
+        )
+
+
+def _sums_of(runs: SpotRuns, slack: Floats) -> Floats:
+    """Return by [sum, variant, speed, window, level] the sums of runs that all differ."""
+    lasts = counts_within(np.array([slack[0, :, span].max(axis=1) for span in runs.spans]).T, runs.recovery)
+    lives = _CountedLives.of(runs, lasts)
+    sums = np.empty((len(fields(Sums)), 1 + len(slack), *slack.shape[1:], len(runs.levels)))
+    sums[:, 1] = lives.leaving(slack[0])
+    for run, span in enumerate(runs.spans):
+        for speed in range(len(runs.works)):
+            waiting = lives.waiting(speed, run, slack[:, speed, span])
+            sums[:, 0, speed, span], sums[:, 2:, speed, span] = waiting[:, 0], waiting[:, 1:]
+    sums *= begins_on_spot(slack[0])[..., None]
+    return sums
 
 
 def begins_on_spot(slack: Floats) -> Floats:
