@@ -156,7 +156,7 @@ class _CountedLives:
 
     def waiting(self, speed: int, run: int, slack: Floats) -> Floats:
         """Return by [sum, share, window, level] the sums of a run at one speed that begins and waits."""
-        last, own = int(self.lasts[:, run].max()), int(self.lasts[speed, run])
+        last, own_last = int(self.lasts[:, run].max()), int(self.lasts[speed, run])
         steps, fallen = self.steps[speed, run, :, :last], self.fallen[:, speed, run, :, :last]
         some = slack > 0 if self.runs.recovery > 0 else slack >= 0
         rows = slack[some]
@@ -164,24 +164,24 @@ class _CountedLives:
         # Who has nothing to lose falls at the first interruption: the sums of all of these stand last.
         sums[:, -1] = steps[:, 0], *fallen[[0, 0, 1, 2], :, 0]
         if len(rows):
-            sums[:, :-1] = self._sums_of_rows(speed, run, rows, last, own)
+            sums[:, :-1] = self._sums_of_rows(speed, run, rows, last, own_last)
         return sums.take(np.where(some, np.cumsum(some).reshape(some.shape) - 1, -1), axis=1)
 
-    def _sums_of_rows(self, speed: int, run: int, slack: Floats, last: int, own: int) -> Floats:
+    def _sums_of_rows(self, speed: int, run: int, slack: Floats, last: int, own_last: int) -> Floats:
         """Return by [sum, row, level] the sums of a run at one speed, by what it may lose."""
         room = slack[:, None, None] - _COUNTS[:last] * self.runs.wasted[run][:, None]
         allowed = sums_within(room, self.runs.recovery, last)
         before = np.empty_like(allowed)
         before[..., 0], before[..., 1:] = 1.0, allowed[..., :-1]
-        if own < last:
-            before[..., own:] = allowed[..., own:] = 0.0
+        if own_last < last:
+            before[..., own_last:] = allowed[..., own_last:] = 0.0
         falls = before - allowed
         tried = falls * np.broadcast_to(_SKIPPED[:last], room.shape[1:]).copy()
         np.subtract(before, tried, out=tried)
         tried *= self.steps[speed, run, :, :last]
         needed, over, early = np.einsum("rln,fln->frl", falls, self.fallen[:, speed, run, :, :last])
         sums = np.array([tried.sum(axis=-1), needed, needed, over, early])
-        return self._beyond(speed, run, sums, slack, allowed[..., own - 1])
+        return self._beyond(speed, run, sums, slack, allowed[..., own_last - 1])
 
     def _beyond(self, speed: int, run: int, sums: Floats, slack: Floats, allowed: Floats) -> Floats:
         """Return the sums where more lives are needed and allowed than are counted: the work goes on in proportion.

@@ -99,11 +99,11 @@ def sum_within(hours: Floats, mean: float, place: NDArray[np.intp]) -> Floats:
     cell = before.astype(np.intp)
     cell += _CELLS * place
     table, rises = _sums()
-    found = table.take(cell)
+    probability = table.take(cell)
     along *= rises.take(cell)
-    found += along
-    found *= hours > 0
-    return found
+    probability += along
+    probability *= hours > 0
+    return probability
 
 
 def counts_within(hours: Floats, mean: float) -> NDArray[np.int64]:

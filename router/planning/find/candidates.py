@@ -200,18 +200,18 @@ class CandidateFinder:
         job: Job,
         gangs: Sequence[tuple[GangOption, _PermittedGang | DroppedListing]],
         findings: _JobFindings,
-        most: int | None,
+        max_per_option: int | None,
     ) -> Iterator[Candidate | DroppedListing]:
-        """Yield the candidates of gangs in order, of each option no more than ``most``, and what is dropped before."""
+        """Yield the candidates of gangs in order, of each option at most ``max_per_option``, and what is dropped before."""
         looked, ahead = Counter[GangOption](), dict[int, _PermittedGang]()
         for at, (option, gang) in enumerate(gangs):
-            if isinstance(gang, _PermittedGang) and (most is None or looked[option] < most):
+            if isinstance(gang, _PermittedGang) and (max_per_option is None or looked[option] < max_per_option):
                 looked[option] += 1
                 ahead[at] = gang
         rated = dict(zip(ahead, self._with_rates(job, list(ahead.values()), findings), strict=True))
         candidates = Counter[GangOption]()
         for at, (option, gang) in enumerate(gangs):
-            if most is not None and candidates[option] == most:
+            if max_per_option is not None and candidates[option] == max_per_option:
                 continue
             if isinstance(gang, _PermittedGang) and at not in rated:
                 (rated[at],) = self._with_rates(job, [gang], findings)
