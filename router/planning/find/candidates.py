@@ -202,7 +202,7 @@ class CandidateFinder:
         findings: _JobFindings,
         max_per_option: int | None,
     ) -> Iterator[Candidate | DroppedListing]:
-        """Yield the candidates of gangs in order, of each option at most ``max_per_option``, and what is dropped before."""
+        """Yield candidates in the order of gangs, at most ``max_per_option`` of each option, and what is dropped."""
         looked, ahead = Counter[GangOption](), dict[int, _PermittedGang]()
         for at, (option, gang) in enumerate(gangs):
             if isinstance(gang, _PermittedGang) and (max_per_option is None or looked[option] < max_per_option):
