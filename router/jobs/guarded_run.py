@@ -357,7 +357,8 @@ class _RunsAtSpeeds:
         figures = self.variants()
         # The mean over speeds, which are the last axis then.
         by_speed = np.stack([figures[:, :, speed] for speed in range(len(self.works))], axis=-1)
-        variants = by_speed @ np.array([share for _, share in _speeds(self.runs[0])])
+        mean = by_speed.reshape(-1, len(self.works)) @ np.array([share for _, share in _speeds(self.runs[0])])
+        variants = mean.reshape(by_speed.shape[:-1])
         wastes = self._by_run(lambda run: run.restart + run.loss)
         kept = kept_work(self.shape, np.array(self.levels), self._by_run(lambda run: run.work), wastes, LEAVE_AFTER)
         return [

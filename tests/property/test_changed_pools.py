@@ -10,6 +10,7 @@ import pytest
 
 from pricing.hazard import Hazard, HazardShape
 from router.jobs.guarded_run import (
+    FIGURES,
     GuardedFigures,
     GuardedWork,
     LevelFigures,
@@ -39,7 +40,7 @@ def figures_of(run: GuardedWork, hazard: Hazard, windows: np.ndarray) -> LevelFi
     return level_figures(run, hazard.shape, figure_levels(hazard), windows)
 
 
-def changing(figures: LevelFigures, hazard: Hazard, ratio: float | None, others: OtherPools) -> ChangingFigures:
+def changing(figures: LevelFigures, hazard: Hazard, ratio: float | None, others: OtherPools | None) -> ChangingFigures:
     (found,) = expect_changes([ChangingRun(figures, hazard, ratio, others)])
     return found
 
@@ -105,3 +106,18 @@ def test_a_known_level_is_never_left() -> None:
     hazard = Hazard.known(0.24)
     found = changing(figures_of(BEHIND, hazard, WINDOWS), hazard, 3.0, ALIKE)
     assert not found.changes[1:].any()
+
+
+def test_gangs_expected_together_cost_what_each_does_alone() -> None:
+    """With and without a fallback and a deadline, in pools of three kinds, some with the same figures."""
+    runs = []
+    for hazard in HAZARDS.values():
+        behind, alone = figures_of(BEHIND, hazard, WINDOWS), figures_of(ALONE, hazard, np.array([LONGEST]))
+        runs += [ChangingRun(behind, hazard, ratio, OtherPools(ratio - 1, ratio)) for ratio in (2.0, 3.0, 6.0)]
+        runs += [ChangingRun(alone, hazard, None, ALIKE), ChangingRun(behind, hazard, 3.0, None)]
+    for run, together in zip(runs, expect_changes(runs), strict=True):
+        by_itself = changing(run.figures, run.hazard, run.price_ratio, run.others)
+        np.testing.assert_array_equal(together.changes, by_itself.changes)
+        for name in FIGURES:
+            np.testing.assert_array_equal(getattr(together.figures, name), getattr(by_itself.figures, name))
+            np.testing.assert_array_equal(getattr(together.staying, name), getattr(by_itself.staying, name))

@@ -153,6 +153,25 @@ def test_a_pool_dearer_than_the_fallback_is_left_after_three_interruptions() -> 
     assert float(stayed.interruptions[0]) > 20 * LEAVE_AFTER
 
 
+@pytest.mark.parametrize("hazard", [H100_GCP, STATED], ids=["H100 at Google", "stated"])
+def test_runs_computed_together_have_the_figures_of_each_alone(hazard: Hazard) -> None:
+    """Of different lengths, windows and waits, with a fallback and without, of unsure speed and twice the same."""
+    runs = [
+        (A_DAY, np.array([25.0, 30.0, 200.0])),
+        (replace(A_DAY, work=240.0, recovery=0.5, relative_error=0.2), np.array([200.0, 300.0])),
+        (replace(A_DAY, fallback_ratio=0.5), np.array([25.0, 30.0, 200.0])),
+        (replace(A_DAY, fallback_ratio=None, fallback_start=0.0), np.array([2160.0])),
+        (replace(A_DAY, relative_error=0.2), np.array([math.inf])),
+        (replace(A_DAY, work=3.0, recovery=0.0), np.array([6.0])),
+        (replace(A_DAY, work=0.5, restart=0.0, loss=0.0), np.array([0.8, 0.81, 0.9])),
+    ]
+    levels = figure_levels(hazard)
+    for run, together in zip(runs, started_figures(runs, hazard.shape, levels), strict=True):
+        (alone,) = started_figures([run], hazard.shape, levels)
+        for name in ("variants", "remaining_share", "not_done", "hits", "delay"):
+            np.testing.assert_array_equal(getattr(together, name), getattr(alone, name))
+
+
 @pytest.mark.parametrize(("level", "work", "waste"), [(0.2, 24, 0.45), (0.9, 3, 0.3), (0.9, 200, 1.0), (2.2, 24, 0.45)])
 def test_kept_work_against_drawn_lives(level: float, work: float, waste: float) -> None:
     i = min(range(len(LEVELS[::2])), key=lambda k: abs(math.log(LEVELS[2 * k] / level)))
