@@ -126,7 +126,7 @@ def begins_on_spot(slack: Floats) -> Floats:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _CountedLives:
-    """What runs have done after each of the first counts of lives.
+    """The progress of runs after each of the first counts of lives.
 
     By [speed, run, level, count], where a count of the tables stands for several: ``steps`` are those that find the
     work not done, ``fallen`` what those have that fall there: the probability that the work is not done, the work that

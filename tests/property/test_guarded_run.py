@@ -155,7 +155,7 @@ def test_a_pool_dearer_than_the_fallback_is_left_after_three_interruptions() -> 
 
 @pytest.mark.parametrize("hazard", [H100_GCP, STATED], ids=["H100 at Google", "stated"])
 def test_runs_computed_together_have_the_figures_of_each_alone(hazard: Hazard) -> None:
-    """Of different lengths, windows and waits, with a fallback and without, of unsure speed and twice the same."""
+    """Runs of other lengths, windows and waits, with a fallback and without, at unsure speed, and one of them twice."""
     runs = [
         (A_DAY, np.array([25.0, 30.0, 200.0])),
         (replace(A_DAY, work=240.0, recovery=0.5, relative_error=0.2), np.array([200.0, 300.0])),

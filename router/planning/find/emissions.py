@@ -23,7 +23,7 @@ _MICRO = timedelta(microseconds=1)
 
 @dataclass(frozen=True, slots=True)
 class ExternalCost:
-    """What a gang costs others: exact grams of CO2e an hour, what they count in dollars, which figures are doubtful."""
+    """A gang's cost to others: exact grams of CO2e an hour, their dollars, and which figures are doubtful."""
 
     grams_per_hour: Fraction
     usd_per_hour: UsdPerHour

@@ -100,10 +100,8 @@ class FallbackFinder:
 
     def _in_time(self, job: Job, steps: int, *, moves: bool) -> Iterator[_RankedGang]:
         """Yield the gangs that are in time if begun at once, with what moving the data costs there."""
-        most, start_hours = (
-            math.inf if self._window_hours is None else self._window_hours,
-            _start_hours(job, moves=moves),
-        )
+        most = math.inf if self._window_hours is None else self._window_hours
+        start_hours = _start_hours(job, moves=moves)
         for candidate in self._sure:
             if start_hours + steps / candidate.on_time_steps_per_hour <= most:
                 moved = self._data_usd(candidate) if moves else Usd(0)
