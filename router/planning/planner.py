@@ -238,7 +238,8 @@ def _plan_jobs(
     if dearer is not None and dearer.answer.runs.keys() - answer.runs.keys():
         return dearer
     planned = PlannedJobs(planning_input, answer)
-    for job in sorted((job for job in jobs if job.name in answer.unsure_left_out), key=lambda j: (-j.priority, j.name)):
+    left_out = [job for job in jobs if job.name in answer.unsure_left_out - answer.runs.keys()]
+    for job in sorted(left_out, key=lambda j: (-j.priority, j.name)):
         planned = _place_with_more_time(run, jobs, planned, job, tightened_confidence, order)
     return planned
 
