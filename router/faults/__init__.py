@@ -1,0 +1,1 @@
+"""Faults: what went wrong, how far it holds, and what to do; from the words of clouds, Terraform and trainings."""

@@ -1,0 +1,144 @@
+"""Tell a fault from what a cloud, Terraform or a training printed, by the table of ``faults.csv``.
+
+The most specific row that matches decides, by its ``level``; of equal ones the one with the wider reach. Wrappers (an
+HTTP status, a code that stands for many things) have level 1, codes 2, sentences 3 and more. Evidence beside a crash (a
+kernel log, a notice, other ranks) outweighs what a crash can be the consequence of, and not what the program itself
+said.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Final
+
+from router.agent.xids import NOTED, find_events
+from router.faults.fault import UNKNOWN_FAULT, Fault, FaultKind, Reach
+from terraform.errors import (
+    EngineMissingError,
+    EngineTooOldError,
+    InitFailedError,
+    RunDirectoryError,
+    RunError,
+    StateLockedError,
+    StateLostError,
+    StoppedError,
+    TerraformError,
+    TimedOutError,
+)
+
+_OURS: Final = Fault(FaultKind.OURS, Reach.NONE)
+_UNHEALTHY: Final = Fault(FaultKind.MACHINE_FAULT, Reach.MACHINE)
+_JOB: Final = Fault(FaultKind.JOB_FAULT, Reach.JOB)
+_PASSING: Final = Fault(FaultKind.TRANSIENT, Reach.NONE)
+_STOPPED: Final = Fault(FaultKind.STOPPED, Reach.JOB)
+_NOT_ENABLED: Final = Fault(FaultKind.NOT_ENABLED_HERE, Reach.REGION, "enable the region for the account")
+# A shell says 126 of a command that may not run, 127 of one that is not there, and 128 and more of a signal.
+_NO_COMMAND: Final = frozenset({126, 127})
+_BY_SIGNAL: Final = 128
+# Regions of AWS that an account has to switch on: identities are not known there before.
+# Source: AWS Account Management, "Enable or disable AWS Regions".
+_OPT_IN_REGIONS: Final = frozenset(
+    "af-south-1 ap-east-1 ap-east-2 ap-south-2 ap-southeast-3 ap-southeast-4 ap-southeast-5 ap-southeast-6"
+    " ap-southeast-7 ca-west-1 eu-central-2 eu-south-1 eu-south-2 il-central-1 me-central-1 me-south-1 mx-central-1".split()
+)
+_UNKNOWN_IDENTITY: Final = re.compile(r"AuthFailure|InvalidClientTokenId|UnrecognizedClient|security token .* invalid")
+
+
+@dataclass(frozen=True, slots=True)
+class FaultRow:
+    """One row of the table: where the pattern may match, its level, and the fault that it means."""
+
+    stage: str
+    cloud: str
+    level: int
+    pattern: re.Pattern[str]
+    fault: Fault
+
+
+@cache
+def fault_rows() -> tuple[FaultRow, ...]:
+    """Return the table, compiled once."""
+    text = (resources.files("router.faults") / "faults.csv").read_text(encoding="utf-8")
+    return tuple(_parse_row(row) for row in csv.DictReader(text.splitlines()))
+
+
+def fault_of_error(error: TerraformError, *, cloud: str = "any", region: str = "") -> Fault:
+    """Return the fault of an error of the Terraform runner; :data:`UNKNOWN_FAULT` where no row knows its words."""
+    if isinstance(error, StoppedError):
+        return _STOPPED
+    if isinstance(
+        error,
+        EngineMissingError
+        | EngineTooOldError
+        | RunDirectoryError
+        | StateLostError
+        | InitFailedError
+        | StateLockedError,
+    ):
+        return _OURS
+    fault = UNKNOWN_FAULT
+    if isinstance(error, RunError):
+        text = "\n".join(f"{d.summary}\n{d.detail}" for d in error.diagnostics if d.is_error)
+        fault = fault_of_refusal(text, cloud=cloud, region=region)
+    return _UNHEALTHY if fault is UNKNOWN_FAULT and isinstance(error, TimedOutError) else fault
+
+
+def fault_of_refusal(text: str, *, cloud: str = "any", region: str = "", evidence: str = "") -> Fault:
+    """Return the fault that a cloud's or Terraform's words mean; :data:`UNKNOWN_FAULT` where no row knows them.
+
+    ``cloud`` "any" looks at the rows of all clouds. ``evidence``: what else is known, such as answers of other regions.
+    """
+    fault = _strongest([*_matches("provision", cloud, text), *_matches("evidence", cloud, evidence)])
+    if fault is None:
+        return UNKNOWN_FAULT
+    if fault.kind is FaultKind.CREDENTIALS and region in _OPT_IN_REGIONS and _UNKNOWN_IDENTITY.search(text):
+        return _NOT_ENABLED
+    return fault
+
+
+def fault_of_crash(text: str, *, exit_code: int | None = None, evidence: str = "") -> Fault:
+    """Return the fault that a training's last lines, its exit code and the evidence beside them mean."""
+    rows = [*_matches("training", "any", text), *_matches("evidence", "any", evidence)]
+    if any(event.severity != NOTED for event in find_events(f"{text}\n{evidence}")):
+        rows.append((5, _UNHEALTHY))
+    fault = _strongest(rows)
+    if fault is not None:
+        return fault
+    if exit_code is not None and exit_code in _NO_COMMAND:
+        return _JOB
+    by_signal = exit_code is None or exit_code < 0 or exit_code > _BY_SIGNAL
+    return _PASSING if by_signal else _JOB
+
+
+def _matches(stage: str, cloud: str, text: str) -> Iterator[tuple[int, Fault]]:
+    for row in fault_rows():
+        if row.stage == stage and "any" in (cloud, row.cloud) or (row.stage, row.cloud) == (stage, cloud):
+            if row.pattern.search(text):
+                yield row.level, row.fault
+
+
+def _strongest(rows: list[tuple[int, Fault]]) -> Fault | None:
+    order = list(Reach)
+    return max(
+        rows,
+        key=lambda row: (row[0], order.index(row[1].reach), row[1].kind is not FaultKind.THROTTLED),
+        default=(0, None),
+    )[1]
+
+
+def _parse_row(row: dict[str, str]) -> FaultRow:
+    words = row["pattern"]
+    if row["stage"] == "provision":
+        # Whole words only: a job may be named no-capacity-not-available or stockout.
+        words = rf"(?<![\w-])(?:\w*(?:{words}))(?!-[a-z0-9])"
+    fault = Fault(FaultKind(_KINDS.get(row["kind"], row["kind"])), Reach(row["reach"]), row["remedy"])
+    return FaultRow(row["stage"], row["cloud"], int(row["level"]), re.compile(words), fault)
+
+
+# The table uses the words of the field, attempts the reasons that they have always had.
+_KINDS: Final = {"machine_fault": "unhealthy", "job_fault": "job", "ours": "here"}
