@@ -65,7 +65,10 @@ SIGN_IN = (
     "GOOGLE_APPLICATION_CREDENTIALS"
 )
 # Google has no price list that can be read without an account; catalogue files hold its public prices.
-WITHOUT_ACCOUNT = "or take Google's public prices from a catalogue file with `stepfare prices import FILE`"
+WITHOUT_ACCOUNT = (
+    "or take Google's public prices from gpuhunt's catalogue, a file, with `stepfare prices import FILE` "
+    "(SkyPilot's prices machines and accelerators apart)"
+)
 
 _THROTTLED = frozenset(
     {"rateLimitExceeded", "userRateLimitExceeded", "concurrentLimitExceeded", "RATE_LIMIT_EXCEEDED"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import subprocess
 import time
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from router.agent.imds import MachineNotice, NoticeSourceError, NoticeWatch
 from router.agent.protocol import HEALTH
+from router.agent.xids import NOTED, find_events
 
 if TYPE_CHECKING:
     from xml.etree import ElementTree
@@ -22,9 +22,6 @@ EVERY = 60.0
 SMI_SECONDS, LOG_SECONDS = 45.0, 10.0
 # Heat comes and goes, so it is reported again no sooner than this.
 HEAT_AGAIN = 3600.0
-# Faults of programs, not of the hardware; NVIDIA's device plugin for Kubernetes ignores them too.
-XIDS_OF_PROGRAMS = frozenset((13, 31, 43, 45, 68, 109))
-_XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9A-Fa-f:.]+)\): (\d+),?\s*(.*)")
 _LONGEST_TEXT = 200
 
 
@@ -75,7 +72,7 @@ class NvidiaSmiWatch:
 
 
 class KernelLogWatch:
-    """The Xid events in what ``dmesg`` shows; it may be readable by root alone."""
+    """The Xid and SXid events in what ``dmesg`` shows; it may be readable by root alone."""
 
     name = "dmesg"
 
@@ -83,12 +80,18 @@ class KernelLogWatch:
         self._tool, self._run = tool, run or run_tool
 
     def look(self, tell: Callable[[MachineNotice], None]) -> float:
-        """Report new Xid events; repeated once a minute."""
+        """Report the events that mean a broken GPU or switch; repeated once a minute."""
         code, text = self._run([self._tool], LOG_SECONDS)
         if code != 0:
             raise NoticeSourceError(f"dmesg: exit code {code}: {text.strip()[:_LONGEST_TEXT]}")
-        for place, number, what in find_xids(text.splitlines()):
-            tell(_notice(f"xid-{number}-{place}", f"Xid {number} on {place}: {what}"))
+        reported = set()
+        for event in find_events(text):
+            name = (event.kind, event.number, event.place)
+            if event.severity != NOTED and name not in reported:
+                reported.add(name)
+                id_ = f"{event.kind.lower()}-{event.number}-{event.place}"
+                what = event.text[:_LONGEST_TEXT]
+                tell(_notice(id_, f"{event.kind} {event.number} on {event.place}: {what}"))
         return EVERY
 
 
@@ -146,19 +149,6 @@ def parse_gpus(text: str) -> list[Gpu]:
     except ElementTree.ParseError:
         raise NoticeSourceError(f"nvidia-smi: not XML: {text.strip()[:_LONGEST_TEXT]}") from None
     return [Gpu(element) for element in root.iter("gpu")]
-
-
-def find_xids(lines: Iterable[str]) -> Iterable[tuple[str, int, str]]:
-    """Yield (PCI address, Xid, text), once for each address and Xid, without those that programs cause."""
-    seen = set()
-    for line in lines:
-        found = _XID.search(line)
-        if found is None:
-            continue
-        place, number = found[1], int(found[2])
-        if number not in XIDS_OF_PROGRAMS and (place, number) not in seen:
-            seen.add((place, number))
-            yield place, number, found[3][:_LONGEST_TEXT]
 
 
 def run_tool(command: list[str], seconds: float) -> tuple[int, str]:

@@ -22,7 +22,7 @@ from router.planning.document.plan_terms import PlanTerms
 from router.planning.planner import PlanRequest
 from router.prices.books import load_book
 from router.prices.read_limits import MergedLimits
-from router.state.records import Shortage
+from router.state.records import ANY, Shortage
 
 
 def load_inputs(
@@ -173,10 +173,12 @@ def without_short_pools(
     short = {}
     for s in sorted(shortages, key=lambda s: s.until):
         pool = (s.cloud, s.region, s.instance_type, s.market)
+        whole_region = s.instance_type == ANY
         running_machines = sum(
             machines
             for place, machines in running
-            if (place.cloud, place.region, place.instance_type, place.market) == pool
+            if (place.cloud, place.region, place.market) == (s.cloud, s.region, s.market)
+            and (whole_region or place.instance_type == s.instance_type)
             and (s.zone is None or place.zone in (None, s.zone))
         )
         where = "/".join(filter(None, (s.cloud, s.region, s.zone)))
@@ -185,7 +187,7 @@ def without_short_pools(
             cloud=s.cloud,
             region=s.region,
             zone=s.zone,
-            instance_type=s.instance_type,
+            instance_type=None if whole_region else s.instance_type,
             market=s.market,
             amount=running_machines,
             unit="machines",

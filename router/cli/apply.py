@@ -390,11 +390,11 @@ def _refusal_code(refused: tuple[Refusal, ...]) -> ExitCode:
 
 
 def _exit_code(site: ControllerContext, outcomes: tuple[ProvisionResult, ...], *, followed: bool) -> ExitCode:
-    from router.controller.history.causes import FailureCause
     from router.controller.provision.provision_order import ProvisionStatus
+    from router.faults.fault import FaultKind
     from router.state.records import Phase
 
-    if any(outcome.cause is FailureCause.CREDENTIALS for outcome in outcomes):
+    if any(outcome.fault is not None and outcome.fault.kind is FaultKind.CREDENTIALS for outcome in outcomes):
         return ExitCode.CREDENTIALS
     if any(outcome.result is ProvisionStatus.STOPPED for outcome in outcomes):
         return ExitCode.INTERRUPTED

@@ -151,7 +151,8 @@ def _fetch_results(
         results[cloud] = build_fetch_result(reading, book, terms)
     if not any(result.offers for result in results.values()):
         why = "; ".join(sorted({d.why for h in results.values() for d in h.dropped})[:3])
-        raise InvalidInputError.single("holds no offer of a machine with accelerators", where=str(path), remedy=why)
+        remedy = f"{why}; take gpuhunt's catalogue of that cloud" if skypilot.HALF in why else why
+        raise InvalidInputError.single("holds no offer of a machine with accelerators", where=str(path), remedy=remedy)
     return results
 
 

@@ -15,7 +15,6 @@ from router.agent import protocol
 from router.controller.context import ControllerContext
 from router.controller.errors import NotReleasedError
 from router.controller.history.attempt_history import history_of
-from router.controller.history.causes import FailureCause
 from router.controller.history.lifecycle import ReleaseReason, describe_end
 from router.controller.provision.provision_order import (
     ProvisionRequest,
@@ -29,6 +28,7 @@ from router.controller.provision.provision_order import (
 from router.controller.release.release import release
 from router.controller.supervise.supervisor import Supervisor
 from router.controller.supervise.worker_pool import apply_lock
+from router.faults.fault import OURS
 from router.state.errors import LeaseHeldError, StateError
 from router.state.records import Attempt
 
@@ -172,5 +172,5 @@ class PlanExecution:
                 self.outcomes[number] = fulfil_order(self.site, request)
             except NotReleasedError as error:
                 self.outcomes[number] = ProvisionResult(
-                    request.order, ProvisionStatus.FAILED, None, f"not released: {error}", FailureCause.HERE
+                    request.order, ProvisionStatus.FAILED, None, f"not released: {error}", OURS
                 )

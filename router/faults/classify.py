@@ -17,7 +17,7 @@ from importlib import resources
 from typing import Final
 
 from router.agent.xids import NOTED, find_events
-from router.faults.fault import UNKNOWN_FAULT, Fault, FaultKind, Reach
+from router.faults.fault import JOB_FAULT, OURS, PASSING, STOPPED, UNHEALTHY, UNKNOWN_FAULT, Fault, FaultKind, Reach
 from terraform.errors import (
     EngineMissingError,
     EngineTooOldError,
@@ -31,20 +31,38 @@ from terraform.errors import (
     TimedOutError,
 )
 
-_OURS: Final = Fault(FaultKind.OURS, Reach.NONE)
-_UNHEALTHY: Final = Fault(FaultKind.MACHINE_FAULT, Reach.MACHINE)
-_JOB: Final = Fault(FaultKind.JOB_FAULT, Reach.JOB)
-_PASSING: Final = Fault(FaultKind.TRANSIENT, Reach.NONE)
-_STOPPED: Final = Fault(FaultKind.STOPPED, Reach.JOB)
 _NOT_ENABLED: Final = Fault(FaultKind.NOT_ENABLED_HERE, Reach.REGION, "enable the region for the account")
 # A shell says 126 of a command that may not run, 127 of one that is not there, and 128 and more of a signal.
 _NO_COMMAND: Final = frozenset({126, 127})
 _BY_SIGNAL: Final = 128
+# AWS encodes why a right is missing in kilobytes of letters without a space.
+_ENCODED: Final = re.compile(r"\w{200,}")
+# What was looked for and not there is no evidence; silence is.
+_ABSENT: Final = re.compile(r"\b(?:[Nn]o|without(?: an?)?) (?!heartbeat|answer)[^\n;,.]*")
+# The level of an event of the GPU in a log, as that of the table's rows of broken machines.
+_EVIDENCE_LEVEL: Final = 5
 # Regions of AWS that an account has to switch on: identities are not known there before.
 # Source: AWS Account Management, "Enable or disable AWS Regions".
 _OPT_IN_REGIONS: Final = frozenset(
-    "af-south-1 ap-east-1 ap-east-2 ap-south-2 ap-southeast-3 ap-southeast-4 ap-southeast-5 ap-southeast-6"
-    " ap-southeast-7 ca-west-1 eu-central-2 eu-south-1 eu-south-2 il-central-1 me-central-1 me-south-1 mx-central-1".split()
+    {
+        "af-south-1",
+        "ap-east-1",
+        "ap-east-2",
+        "ap-south-2",
+        "ap-southeast-3",
+        "ap-southeast-4",
+        "ap-southeast-5",
+        "ap-southeast-6",
+        "ap-southeast-7",
+        "ca-west-1",
+        "eu-central-2",
+        "eu-south-1",
+        "eu-south-2",
+        "il-central-1",
+        "me-central-1",
+        "me-south-1",
+        "mx-central-1",
+    }
 )
 _UNKNOWN_IDENTITY: Final = re.compile(r"AuthFailure|InvalidClientTokenId|UnrecognizedClient|security token .* invalid")
 
@@ -70,7 +88,7 @@ def fault_rows() -> tuple[FaultRow, ...]:
 def fault_of_error(error: TerraformError, *, cloud: str = "any", region: str = "") -> Fault:
     """Return the fault of an error of the Terraform runner; :data:`UNKNOWN_FAULT` where no row knows its words."""
     if isinstance(error, StoppedError):
-        return _STOPPED
+        return STOPPED
     if isinstance(
         error,
         EngineMissingError
@@ -80,12 +98,12 @@ def fault_of_error(error: TerraformError, *, cloud: str = "any", region: str = "
         | InitFailedError
         | StateLockedError,
     ):
-        return _OURS
+        return OURS
     fault = UNKNOWN_FAULT
     if isinstance(error, RunError):
         text = "\n".join(f"{d.summary}\n{d.detail}" for d in error.diagnostics if d.is_error)
         fault = fault_of_refusal(text, cloud=cloud, region=region)
-    return _UNHEALTHY if fault is UNKNOWN_FAULT and isinstance(error, TimedOutError) else fault
+    return UNHEALTHY if fault is UNKNOWN_FAULT and isinstance(error, TimedOutError) else fault
 
 
 def fault_of_refusal(text: str, *, cloud: str = "any", region: str = "", evidence: str = "") -> Fault:
@@ -93,7 +111,8 @@ def fault_of_refusal(text: str, *, cloud: str = "any", region: str = "", evidenc
 
     ``cloud`` "any" looks at the rows of all clouds. ``evidence``: what else is known, such as answers of other regions.
     """
-    fault = _strongest([*_matches("provision", cloud, text), *_matches("evidence", cloud, evidence)])
+    words = f"{text}\n{evidence}"
+    fault = _strongest([*_matches("provision", cloud, words), *_matches("evidence", cloud, evidence)])
     if fault is None:
         return UNKNOWN_FAULT
     if fault.kind is FaultKind.CREDENTIALS and region in _OPT_IN_REGIONS and _UNKNOWN_IDENTITY.search(text):
@@ -105,21 +124,23 @@ def fault_of_crash(text: str, *, exit_code: int | None = None, evidence: str = "
     """Return the fault that a training's last lines, its exit code and the evidence beside them mean."""
     rows = [*_matches("training", "any", text), *_matches("evidence", "any", evidence)]
     if any(event.severity != NOTED for event in find_events(f"{text}\n{evidence}")):
-        rows.append((5, _UNHEALTHY))
+        rows.append((_EVIDENCE_LEVEL, UNHEALTHY))
     fault = _strongest(rows)
     if fault is not None:
         return fault
     if exit_code is not None and exit_code in _NO_COMMAND:
-        return _JOB
+        return JOB_FAULT
     by_signal = exit_code is None or exit_code < 0 or exit_code > _BY_SIGNAL
-    return _PASSING if by_signal else _JOB
+    return PASSING if by_signal else JOB_FAULT
 
 
 def _matches(stage: str, cloud: str, text: str) -> Iterator[tuple[int, Fault]]:
+    text = _ENCODED.sub("", text)
+    if stage == "evidence":
+        text = _ABSENT.sub("", text)
     for row in fault_rows():
-        if row.stage == stage and "any" in (cloud, row.cloud) or (row.stage, row.cloud) == (stage, cloud):
-            if row.pattern.search(text):
-                yield row.level, row.fault
+        if row.stage == stage and (row.cloud == cloud or "any" in (cloud, row.cloud)) and row.pattern.search(text):
+            yield row.level, row.fault
 
 
 def _strongest(rows: list[tuple[int, Fault]]) -> Fault | None:

@@ -29,19 +29,23 @@ class FaultKind(StrEnum):
     @property
     def is_refusal(self) -> bool:
         """Return whether the cloud refused before there was a machine."""
-        return self not in _AFTER_THE_START
+        return self in _REFUSALS
 
 
-_AFTER_THE_START: Final = frozenset(
+_REFUSALS: Final = frozenset(
     {
-        FaultKind.TRANSIENT,
-        FaultKind.MACHINE_FAULT,
-        FaultKind.JOB_FAULT,
-        FaultKind.OURS,
-        FaultKind.STOPPED,
-        FaultKind.UNKNOWN,
+        FaultKind.SHORT,
+        FaultKind.QUOTA,
+        FaultKind.PRICE,
+        FaultKind.NOT_SOLD_HERE,
+        FaultKind.NOT_ENABLED_HERE,
+        FaultKind.REFUSED_BY_POLICY,
+        FaultKind.CREDENTIALS,
+        FaultKind.THROTTLED,
     }
 )
+# Reasons of attempts that say a place could not be had, though it sells such machines.
+REFUSED_PLACES: Final = frozenset({FaultKind.SHORT.value, FaultKind.QUOTA.value, FaultKind.PRICE.value})
 
 
 class Reach(StrEnum):
@@ -94,9 +98,51 @@ class Fault:
                 return FaultAction.ELSEWHERE
 
     @property
+    def reason(self) -> str:
+        """Return the word for an attempt that ended so; a region that a policy denies is not enabled there."""
+        if self.kind is FaultKind.REFUSED_BY_POLICY and self.reach is Reach.REGION:
+            return FaultKind.NOT_ENABLED_HERE.value
+        return self.kind.value
+
+    @property
+    def holds_in_region(self) -> bool:
+        """Return whether nothing of the region can be had: it is switched off for us, or a policy denies it."""
+        return self.reason == FaultKind.NOT_ENABLED_HERE.value and self.reach is Reach.REGION
+
+    @property
     def marks_pool(self) -> bool:
         """Return whether the pool is to be passed over for a while."""
         return self.action is FaultAction.ELSEWHERE
 
 
 UNKNOWN_FAULT: Final = Fault(FaultKind.UNKNOWN, Reach.ACCOUNT)
+SHORT: Final = Fault(FaultKind.SHORT, Reach.PLACE)
+UNHEALTHY: Final = Fault(FaultKind.MACHINE_FAULT, Reach.MACHINE)
+JOB_FAULT: Final = Fault(FaultKind.JOB_FAULT, Reach.JOB)
+PASSING: Final = Fault(FaultKind.TRANSIENT, Reach.NONE)
+OURS: Final = Fault(FaultKind.OURS, Reach.NONE)
+STOPPED: Final = Fault(FaultKind.STOPPED, Reach.JOB)
+
+_WORDS: Final = {
+    FaultKind.SHORT: "no capacity now",
+    FaultKind.QUOTA: "over a quota",
+    FaultKind.PRICE: "dearer than the price limit",
+    FaultKind.NOT_SOLD_HERE: "not sold there",
+    FaultKind.NOT_ENABLED_HERE: "not enabled for this account",
+    FaultKind.REFUSED_BY_POLICY: "denied by a policy of your organisation",
+    FaultKind.SETUP: "wrong settings",
+    FaultKind.CREDENTIALS: "no valid credentials, or a right is missing",
+    FaultKind.THROTTLED: "too many requests",
+    FaultKind.TRANSIENT: "a passing failure",
+    FaultKind.MACHINE_FAULT: "a machine is not healthy",
+    FaultKind.JOB_FAULT: "the job itself fails",
+    FaultKind.OURS: "a fault of the machine that runs stepfare",
+    FaultKind.STOPPED: "stopped",
+    FaultKind.UNKNOWN: "failed for a reason that is not known",
+}
+
+
+def describe_fault(fault: Fault, region: str = "") -> str:
+    """Return the fault in words for a person, with the region where it holds there alone."""
+    where = f" in {region}" if region and fault.reach is Reach.REGION else ""
+    return f"{_WORDS[fault.kind]}{where}"

@@ -11,6 +11,7 @@ from router.controller.accept.guardrails import CurrentPrice, Refusal
 from router.controller.context import ControllerContext
 from router.controller.provision.provision_order import ProvisionResult, existing_result
 from router.deploy.deploy_settings import Deploy
+from router.faults.fault import describe_fault
 from router.jobs.run_policy import RunPolicy
 from router.render.record_table import RecordTable, TableColumn
 from router.render.tables import (
@@ -98,7 +99,11 @@ def outcomes_table(site: ControllerContext, outcomes: Sequence[ProvisionResult],
     """Return a table with one row per gang, followed by the causes of failures."""
     rows = [(outcome, _current_attempt(site, outcome)) for outcome in outcomes]
     lines = [_OUTCOMES.text(rows, screen)]
-    lines += [wrap_text(f"{o.order.job}: {o.cause}: {o.message}") for o in outcomes if o.cause is not None]
+    lines += [
+        wrap_text(f"{o.order.job}: {describe_fault(o.fault, o.attempt.region if o.attempt else '')}: {o.message}")
+        for o in outcomes
+        if o.fault is not None
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -126,7 +131,7 @@ _OUTCOMES: RecordTable[OutcomeRow] = RecordTable(
         TableColumn("gang", lambda row: row[0].order.gang),
         TableColumn("start", lambda row: row[0].order.start, "START", format_day_time, plain=format_timestamp),
         TableColumn("result", lambda row: row[0].result.value, "RESULT"),
-        TableColumn("cause", lambda row: None if row[0].cause is None else row[0].cause.value),
+        TableColumn("cause", lambda row: None if row[0].fault is None else row[0].fault.reason),
         TableColumn("message", lambda row: row[0].message),
         TableColumn("", _of_attempt(lambda attempt: f"{attempt.cloud}/{attempt.region}"), "PLACE", width=26),
         TableColumn("", _of_attempt(lambda attempt: attempt.machines), "MACHINES", right=True),

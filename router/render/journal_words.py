@@ -82,6 +82,14 @@ _STATES = {
     "quota": "over a quota",
     "price": "dearer than its ceiling",
     "unhealthy": "machines were not healthy",
+    "not_sold_here": "not sold there",
+    "not_enabled_here": "not enabled there for the account",
+    "refused_by_policy": "denied by a policy of the organisation",
+    "setup": "wrong settings",
+    "credentials": "no valid credentials, or a right is missing",
+    "throttled": "too many requests",
+    "transient": "a passing failure",
+    "here": "a fault of the machine that runs stepfare",
 }
 
 

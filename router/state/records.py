@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from typing import Final
 
 from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
@@ -53,8 +54,8 @@ class Attempt:
     may have come to exist, ``met_at`` when all ranks had called, ``gone_at`` when the last machine was surely gone.
     ``result`` is how the training ended, as its ranks reported ("" while it runs): ``finished``, else a reason of
     :mod:`router.agent.protocol`; the coordinator writes it and ``met_at``, the controller, which creates and releases
-    machines, the rest. ``reason`` says why an attempt is over: ``finished``, ``short``, ``quota``, ``unhealthy``,
-    ``crashed``, ``stopped``, ``put_off``, ``credentials``, ``interrupted``, ``lost``, ``moved``, ``here``, ``failed``,
+    machines, the rest. ``reason`` says why an attempt is over: ``finished``, a :class:`~router.faults.fault.FaultKind`,
+    ``crashed``, ``put_off``, ``interrupted``, ``lost``, ``moved``,
     ``given_up``; ``message`` the same for a person. ``version`` rises with every change.
 
     ``resumes``: the attempt that this one resumes from ("": none), at ``first_step``, the last step that was confirmed
@@ -205,9 +206,16 @@ class NoticeRecord:
     heard_at: datetime
 
 
+# Any instance type: a shortage of a whole region.
+ANY: Final = "*"
+
+
 @dataclass(frozen=True, slots=True)
 class Shortage:
-    """A pool that could not deliver ``machines``; until ``until`` it is considered short."""
+    """A pool that could not deliver ``machines``; until ``until`` it is considered short.
+
+    ``instance_type`` :data:`ANY` stands for all of a region.
+    """
 
     cloud: str
     region: str

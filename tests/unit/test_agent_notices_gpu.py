@@ -9,9 +9,13 @@ from pathlib import Path
 import pytest
 
 from router.agent import gpu_health
-from router.agent.gpu_health import KernelLogWatch, NvidiaSmiWatch, find_xids, parse_gpus, run_tool, watches
+from router.agent.gpu_health import KernelLogWatch, NvidiaSmiWatch, parse_gpus, run_tool, watches
 from router.agent.imds import MachineNotice, NoticeSourceError
+from router.agent.xids import find_events
 from tests.support.gpu_readings import A100, ADA, K80, KERNEL_LOG, LOST, T4
+from tests.support.repository import ROOT
+
+FIELD = ROOT.parent / "shared" / "field"
 
 Run = Callable[[list[str], float], tuple[int, str]]
 
@@ -108,17 +112,45 @@ def test_what_is_no_output_is_trouble(text: str) -> None:
         parse_gpus(text)
 
 
-def test_xids_of_the_hardware_each_once_and_none_of_programs() -> None:
-    found = list(find_xids(KERNEL_LOG.splitlines()))
-    assert [(place, number) for place, number, _ in found] == [
-        ("0000:3b:00", 48),
-        ("0000:86:00", 79),
-        ("0000:af:00", 74),
-    ]
-    assert found[1][2] == "pid=1122, GPU has fallen off the bus."
+def test_events_of_the_hardware_each_once_and_none_of_programs() -> None:
     notices = _looked(KernelLogWatch("dmesg", _says((0, KERNEL_LOG))))
+    assert [notice.id for notice in notices] == [
+        "gpu-xid-48-0000:3b:00",
+        "gpu-xid-79-0000:86:00",
+        "gpu-xid-74-0000:af:00",
+        "gpu-sxid-11001-0000:00:00.0",
+    ]
     assert notices[1].id == "gpu-xid-79-0000:86:00"
     assert notices[1].what == "Xid 79 on 0000:86:00: pid=1122, GPU has fallen off the bus."
+
+
+@pytest.mark.skipif(not FIELD.exists(), reason="no ../shared")
+def test_repairs_and_nonfatal_notes_are_no_notices() -> None:
+    log = (FIELD / "16-xids/dmesg.txt").read_text(encoding="utf-8")
+    assert [(event.kind, event.number, event.severity) for event in find_events(log)] == [
+        ("Xid", 63, "noted"),
+        ("Xid", 145, "noted"),
+        ("SXid", 20034, "fatal"),
+    ]
+    assert [notice.id for notice in _looked(KernelLogWatch("dmesg", _says((0, log))))] == [
+        "gpu-sxid-20034-0000:c4:00.0"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("number", "words", "severity"),
+    [
+        (13, "", "noted"),
+        (31, "", "noted"),
+        (45, "", "noted"),
+        (63, "", "noted"),
+        (94, "", "serious"),
+        (79, "", "fatal"),
+    ],
+)
+def test_severity_of_an_event(number: int, words: str, severity: str) -> None:
+    (event,) = find_events(f"NVRM: Xid (PCI:0000:86:00): {number}, pid=1, {words}")
+    assert event.severity == severity
 
 
 def test_a_kernel_log_that_may_not_be_read_is_trouble() -> None:

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from router.controller.history.attempt_history import resumable_histories
-from router.controller.history.causes import FailureCause
 from router.controller.history.lifecycle import POSTPONED
 from router.controller.provision import provision_order
 from router.controller.provision.provision import ProvisionError
+from router.faults.fault import STOPPED
 from router.state.records import Phase
 from tests.support.bare_site import bare_site
 from tests.support.state_values import NOW, attempt
@@ -28,7 +28,7 @@ def test_a_job_whose_next_gang_was_being_made_goes_on_when_somebody_watches_agai
     resumes: str, told: bool, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def stopped(*_: object) -> None:
-        raise ProvisionError(FailureCause.STOPPED, "stopped")
+        raise ProvisionError(STOPPED, "stopped")
 
     monkeypatch.setattr(provision_order, "provision", stopped)
     with bare_site(tmp_path, []) as site:

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
-from router.controller.history.causes import FailureCause
 from router.controller.history.lifecycle import (
     GAVE_UP,
     RESUMABLE_REASONS,
@@ -16,6 +15,7 @@ from router.controller.history.lifecycle import (
     confirmed_step,
     is_transient,
 )
+from router.faults.fault import REFUSED_PLACES
 from router.jobs.job_json import read_job
 from router.state.errors import BusyError, StateError, UnreadableError
 from router.state.records import Attempt, NodeRecord, Phase
@@ -29,9 +29,6 @@ _FIRST_PAUSE = timedelta(seconds=15)
 
 # A shorter checkpoint interval would leave no time for training, however short the notices are.
 MIN_CHECKPOINT_INTERVAL_S = 10.0
-
-
-_REFUSED = frozenset({FailureCause.SHORT.value, FailureCause.QUOTA.value, FailureCause.PRICE.value})
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +96,7 @@ class AttemptHistory:
         An attempt that found no machines does not count: its place is avoided for a while and the next is tried at
         once.
         """
-        return sum(attempt.reason not in _REFUSED for attempt in self._attempts_without_save)
+        return sum(attempt.reason not in REFUSED_PLACES for attempt in self._attempts_without_save)
 
     @property
     def crashed_in_vain(self) -> int:

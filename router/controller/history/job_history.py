@@ -12,14 +12,13 @@ from datetime import datetime
 
 from pricing.places import Market
 from router.controller.history.attempt_history import AttemptHistory
-from router.controller.history.causes import FailureCause
 from router.controller.history.lifecycle import ReleaseReason
+from router.faults.fault import REFUSED_PLACES
 from router.jobs.spec import Job
 from router.planning.find.candidate import Candidate
 from router.spot.policies.interface import AvailabilityAnswer, PastAttempt
 from router.state.records import Attempt, NodeRecord, Shortage
 
-_REFUSED = frozenset({FailureCause.SHORT.value, FailureCause.QUOTA.value, FailureCause.PRICE.value})
 _INTERRUPTED = frozenset({ReleaseReason.INTERRUPTED.value, ReleaseReason.LOST.value})
 
 
@@ -50,7 +49,7 @@ def policy_history_of(
             continue
         since = attempt.made_at or attempt.created_at
         if attempt.met_at is None:
-            if attempt.reason in _REFUSED:
+            if attempt.reason in REFUSED_PLACES:
                 answers.append(AvailabilityAnswer(place.key, attempt.gone_at or since, up=False))
             continue
         answers.append(AvailabilityAnswer(place.key, since, up=True))

@@ -10,9 +10,10 @@ from datetime import UTC, datetime, timedelta
 from pricing.book import PriceBook
 from pricing.pool_experience import LossReason
 from router.agent import protocol
-from router.controller.history.causes import FailureCause, cause_in
 from router.controller.history.lifecycle import ReleaseReason
 from router.controller.history.measured_speeds import measure_speed
+from router.faults.classify import fault_of_refusal
+from router.faults.fault import FaultKind
 from router.jobs.experience import LONGEST_MEMORY, PoolRun, RunRecords, SpeedRun, job_signature
 from router.jobs.job_json import read_job
 from router.state.records import Attempt, NodeRecord, NoticeRecord
@@ -21,7 +22,7 @@ from router.state.store import StateStore
 _KEY = "forgotten runs"
 _INTERRUPTED = frozenset({ReleaseReason.INTERRUPTED.value, ReleaseReason.LOST.value})
 _HOUR = timedelta(hours=1)
-_IN_WORDS = {FailureCause.PRICE: LossReason.PRICE, FailureCause.SHORT: LossReason.CAPACITY}
+_IN_WORDS = {FaultKind.PRICE: LossReason.PRICE, FaultKind.SHORT: LossReason.CAPACITY}
 #: A machine that was lost so long about what was announced was lost by that.
 _ANNOUNCED_WITHIN = timedelta(hours=1)
 
@@ -117,7 +118,7 @@ def loss_reason(attempt: Attempt, notices: Sequence[NoticeRecord], ended: dateti
     if is_interrupted(attempt):
         preempted = [notice for notice in near if notice.kind == protocol.INTERRUPTION]
         for notice in preempted:
-            reason = _IN_WORDS.get(cause_in(notice.what) or FailureCause.FAILED)
+            reason = _IN_WORDS.get(fault_of_refusal(notice.what).kind)
             if reason is not None:
                 return reason
         # Without time left, a cloud only reports that the machine goes down, whatever the reason.

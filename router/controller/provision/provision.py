@@ -16,9 +16,10 @@ from providers.errors import ProviderError
 from router.agent import protocol
 from router.agent.config import AgentConfig
 from router.controller.context import ControllerContext
-from router.controller.history.causes import FailureCause, cause_of
 from router.controller.history.metering import DISK_GIB, PROVISIONING
 from router.controller.release.inventory import MachineInventory, record_found_machines
+from router.faults.classify import fault_of_error
+from router.faults.fault import JOB_FAULT, OURS, SHORT, STOPPED, UNHEALTHY, UNKNOWN_FAULT, Fault
 from router.state.records import Attempt, NodeRecord, Phase
 from terraform.errors import StateLockedError, TerraformError
 from terraform.module_metadata import is_local, needs_hosts
@@ -32,21 +33,17 @@ _POLL_S = 0.1
 # A rank that was told to start reports it within two heartbeats and a little more.
 _START_S = 2 * AgentConfig.heartbeat_seconds + 5.0
 _LOCK_PAUSE_S, _LOCK_TRIES = 2.0, 30
-# The cloud refused before there was a machine.
-_REFUSALS = frozenset(
-    {FailureCause.SHORT, FailureCause.QUOTA, FailureCause.PRICE, FailureCause.CREDENTIALS, FailureCause.THROTTLED}
-)
 
 
 class ProvisionError(Exception):
     """A gang could not be provisioned.
 
-    ``cause`` decides what is tried next. The message is for a person and holds no secret.
+    ``fault`` decides what is tried next. The message is for a person and holds no secret.
     """
 
-    def __init__(self, cause: FailureCause, message: str) -> None:
+    def __init__(self, fault: Fault, message: str) -> None:
         super().__init__(message)
-        self.cause = cause
+        self.fault = fault
 
 
 def provision(
@@ -76,18 +73,16 @@ def provision(
         preview = _retry_while_locked(lambda: site.runner.preview(directory, stop=site.stop))
         site.store.journal.note(attempt.id, "previewed", site.clock(), creates=len(preview.creates))
         if preview.destroys and spec is not None:
-            raise ProvisionError(
-                FailureCause.HERE, f"{attempt.id}: making it would destroy {', '.join(preview.destroys[:3])}"
-            )
+            raise ProvisionError(OURS, f"{attempt.id}: making it would destroy {', '.join(preview.destroys[:3])}")
         applied = site.runner.apply(directory, inventory.saw, preview=preview, stop=site.stop)
     except TerraformError as error:
-        cause = cause_of(error)
-        if cause is FailureCause.STOPPED and not site.stop.is_set():
-            cause = FailureCause.HERE  # Another process stopped Terraform.
-        if cause in _REFUSALS:
+        fault = fault_of_error(error, cloud=attempt.cloud, region=attempt.region)
+        if fault is STOPPED and not site.stop.is_set():
+            fault = OURS  # Another process stopped Terraform.
+        if fault.kind.is_refusal:
             inventory.refused()
-        remedy = f" ({error.remedy})" if error.remedy else ""
-        raise ProvisionError(cause, f"{error}{remedy}") from error
+        remedy = error.remedy or fault.remedy
+        raise ProvisionError(fault, f"{error} ({remedy})" if remedy else str(error)) from error
     nodes = _count_machines(site, attempt, applied)
     site.tell(
         attempt.job, f"{format_count(len(nodes), 'machine is', 'machines are')} there, {attempt.id} waits for all ranks"
@@ -114,9 +109,9 @@ def _count_machines(site: ControllerContext, attempt: Attempt, applied: ApplyRes
     try:
         nodes = parse_nodes(applied.outputs)
     except ValueError as error:
-        raise ProvisionError(FailureCause.FAILED, str(error)) from error
+        raise ProvisionError(UNKNOWN_FAULT, str(error)) from error
     if [node.rank for node in nodes] != list(range(attempt.machines)):
-        raise ProvisionError(FailureCause.SHORT, f"{len(nodes)} of {format_count(attempt.machines, 'machine')} came")
+        raise ProvisionError(SHORT, f"{len(nodes)} of {format_count(attempt.machines, 'machine')} came")
     record_found_machines(site, attempt)
     now = site.clock()
     for node, record in zip(nodes, site.store.attempts.nodes(attempt.id), strict=True):
@@ -167,24 +162,22 @@ def _wait_for_ranks(site: ControllerContext, attempt: Attempt, when_whole: Calla
     while True:
         current = site.store.attempts.get(attempt.id)
         if current is None:
-            raise ProvisionError(FailureCause.HERE, f"{attempt.id} is gone from the state database")
+            raise ProvisionError(OURS, f"{attempt.id} is gone from the state database")
         if current.met_at is not None:
             if when_whole is not None:
                 when_whole()
             return _wait_for_start(site, current)
         if current.phase is not Phase.PROVISIONING:
-            raise ProvisionError(FailureCause.STOPPED, f"{attempt.id} was released by another process")
+            raise ProvisionError(STOPPED, f"{attempt.id} was released by another process")
         if current.result:
             # Missing code is missing everywhere; a rank that does not start or meet points to its machine.
-            cause = FailureCause.JOB if current.result == protocol.NO_CODE else FailureCause.UNHEALTHY
-            raise ProvisionError(cause, _failure_text(site.store.attempts.nodes(attempt.id), current.result))
+            fault = JOB_FAULT if current.result == protocol.NO_CODE else UNHEALTHY
+            raise ProvisionError(fault, _failure_text(site.store.attempts.nodes(attempt.id), current.result))
         if site.stop.is_set():
-            raise ProvisionError(FailureCause.STOPPED, "stopped")
+            raise ProvisionError(STOPPED, "stopped")
         if time.monotonic() > ends:
             missing = [str(node.rank) for node in site.store.attempts.nodes(attempt.id) if not node.agent]
-            raise ProvisionError(
-                FailureCause.UNHEALTHY, f"rank {', '.join(missing) or '?'} did not call within {limit_s:g} s"
-            )
+            raise ProvisionError(UNHEALTHY, f"rank {', '.join(missing) or '?'} did not call within {limit_s:g} s")
         time.sleep(_POLL_S)
 
 

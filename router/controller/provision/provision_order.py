@@ -17,12 +17,12 @@ from pricing.book import PriceBook
 from pricing.problems import InvalidInputError
 from router.controller.context import ControllerContext
 from router.controller.history.attempt_history import AttemptHistory, ResumePoint, order_history
-from router.controller.history.causes import FailureCause
 from router.controller.history.lifecycle import POSTPONED
 from router.controller.orders import Order
 from router.controller.provision.checkpoint_transfer import prepare_resume_point, with_resume_point
+from router.controller.provision.place_search import PlaceSearch
 from router.controller.provision.provision import ProvisionError, provision
-from router.controller.provision.quarantine import mark_short
+from router.controller.provision.quarantine import mark_region_off, mark_short
 from router.controller.release.release import release
 from router.controller.workspace.placement_options import (
     GangPlacement,
@@ -34,6 +34,7 @@ from router.controller.workspace.placement_options import (
 )
 from router.controller.workspace.secret_refs import resolve_environment
 from router.controller.workspace.workspaces import NodeSecrets, attempt_name, build_workspace, new_attempt
+from router.faults.fault import OURS, SHORT, STOPPED, UNKNOWN_FAULT, Fault, FaultAction, describe_fault
 from router.jobs.spec import Job
 from router.state.records import Attempt, NodeRecord, Phase
 from terraform.module_metadata import needs_hosts, needs_zones
@@ -61,13 +62,13 @@ class ProvisionStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ProvisionResult:
-    """The result of one order; ``attempt`` is the last one, ``cause`` why it failed."""
+    """The result of one order; ``attempt`` is the last one, ``fault`` why it failed."""
 
     order: Order
     result: ProvisionStatus
     attempt: Attempt | None = None
     message: str = ""
-    cause: FailureCause | None = None
+    fault: Fault | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,22 +122,39 @@ def fulfil_order(site: ControllerContext, request: ProvisionRequest) -> Provisio
     resumed = _resume_or_release(site, request)
     if resumed is not None:
         return resumed
-    outcome = ProvisionResult(
-        request.order, ProvisionStatus.FAILED, None, "every place is remembered as short", FailureCause.SHORT
-    )
-    for tried, choice in enumerate(_open_choices(site, request), start=1):
-        if site.stop.is_set():
-            return ProvisionResult(
-                request.order, ProvisionStatus.STOPPED, outcome.attempt, "stopped", FailureCause.STOPPED
-            )
-        outcome = _provision_choice(site, request, choice)
-        if outcome.result is ProvisionStatus.READY:
+    search = PlaceSearch()
+    reported = ProvisionResult(request.order, ProvisionStatus.FAILED, None, "every place is remembered as short", SHORT)
+    for tried, choice in enumerate(_open_choices(site, request, search), start=1):
+        outcome = _provision_patiently(site, request, choice, search)
+        if site.stop.is_set() and outcome.result is not ProvisionStatus.READY:
+            return replace(outcome, result=ProvisionStatus.STOPPED, fault=STOPPED)
+        if outcome.fault is None:
             return outcome
-        if outcome.cause is None or not outcome.cause.tries_elsewhere:
-            return outcome
+        # What a person has to mend is reported, whatever the places after it said.
+        if reported.fault is None or reported.fault.action is not FaultAction.ELSEWHERE_OTHER_CLOUD:
+            reported = outcome
+        search.note(choice.cloud, choice.region, outcome.fault)
+        if search.is_over:
+            return reported
         if tried < len(request.choices):
             site.tell(request.order.job, "trying the next place")
-    return outcome
+    return reported
+
+
+def _provision_patiently(
+    site: ControllerContext, request: ProvisionRequest, choice: GangPlacement, search: PlaceSearch
+) -> ProvisionResult:
+    """Provision in one place; what passes is tried there again, what is throttled after a pause."""
+    while True:
+        outcome = _provision_choice(site, request, choice)
+        if outcome.fault is None or site.stop.is_set():
+            return outcome
+        pause_s = search.pause_before_retry(outcome.fault)
+        if pause_s is None:
+            return outcome
+        site.tell(request.order.job, f"{choice.place}: trying again" + (f" in {pause_s:g} s" if pause_s else ""))
+        if site.stop.wait(pause_s):
+            return outcome
 
 
 def release_half_done(site: ControllerContext, attempt: Attempt) -> Attempt:
@@ -171,7 +189,7 @@ def _resume_or_release(site: ControllerContext, request: ProvisionRequest) -> Pr
                 _with_resume_point(site, request, attempt, copy=True) if attempt.resumes else attempt,
                 None,
             )
-            if outcome.result is ProvisionStatus.READY or outcome.cause is FailureCause.STOPPED:
+            if outcome.result is ProvisionStatus.READY or outcome.fault is STOPPED:
                 return outcome
         else:
             site.tell(attempt.job, f"releasing {attempt.id}, which was interrupted")
@@ -179,9 +197,12 @@ def _resume_or_release(site: ControllerContext, request: ProvisionRequest) -> Pr
     return None
 
 
-def _open_choices(site: ControllerContext, request: ProvisionRequest) -> Iterator[GangPlacement]:
-    """Yield the placements whose pools are not remembered as short, checked anew before each."""
+def _open_choices(site: ControllerContext, request: ProvisionRequest, search: PlaceSearch) -> Iterator[GangPlacement]:
+    """Yield the placements whose pools are not remembered as short and that no fault excludes, asked before each."""
     for choice in request.choices:
+        if (why := search.excludes(choice.cloud, choice.region)) is not None:
+            site.tell(request.order.job, f"{choice.place}: passed over, {why}")
+            continue
         shortage = blocking_shortage(choice, site.store.shortages.in_force(site.clock()))
         if shortage is None:
             yield choice
@@ -237,9 +258,7 @@ def provision_recorded(
     """
     attempt = _with_resume_point(site, request, placed.attempt, copy=when_whole is None)
     if attempt.phase is not Phase.PLANNED:
-        return ProvisionResult(
-            request.order, ProvisionStatus.STOPPED, attempt, "released meanwhile", FailureCause.STOPPED
-        )
+        return ProvisionResult(request.order, ProvisionStatus.STOPPED, attempt, "released meanwhile", STOPPED)
     try:
         with site.choosing:
             known = site.store.attempts.nodes(attempt.id)
@@ -248,9 +267,9 @@ def provision_recorded(
                 if old != new:
                     site.store.attempts.set_node(attempt.id, new.rank, **_changed_fields(old, new))
     except TooFewHostsError as error:
-        return _fail_before_provisioning(site, request, attempt, FailureCause.SHORT, str(error))
+        return _fail_before_provisioning(site, request, attempt, SHORT, str(error))
     except (ValueError, InvalidInputError) as error:
-        return _fail_before_provisioning(site, request, attempt, FailureCause.HERE, str(error))
+        return _fail_before_provisioning(site, request, attempt, OURS, str(error))
     site.tell(attempt.job, f"making {placed.choice.place} as {attempt.id}")
     return _provision(site, request, attempt, spec, when_whole)
 
@@ -271,12 +290,11 @@ def _changed_fields(old: NodeRecord, new: NodeRecord) -> dict[str, object]:
 
 
 def _fail_before_provisioning(
-    site: ControllerContext, request: ProvisionRequest, attempt: Attempt, cause: FailureCause, message: str
+    site: ControllerContext, request: ProvisionRequest, attempt: Attempt, fault: Fault, message: str
 ) -> ProvisionResult:
-    if cause.is_the_pools:
-        _remember_shortage(site, attempt, cause)
+    _remember_fault(site, attempt, fault)
     return ProvisionResult(
-        request.order, ProvisionStatus.FAILED, release(site, attempt, cause.value, message), message, cause
+        request.order, ProvisionStatus.FAILED, release(site, attempt, fault.reason, message), message, fault
     )
 
 
@@ -312,7 +330,7 @@ def _new_attempt(
     except KeyError as error:
         what = f"no zone of {choice.region} is known that sells {error.args[0]}"
         remedy = f"write clouds.{choice.cloud}.regions.{choice.region}.zone into the deploy file"
-        return ProvisionResult(order, ProvisionStatus.FAILED, None, f"{what}: {remedy}", FailureCause.FAILED)
+        return ProvisionResult(order, ProvisionStatus.FAILED, None, f"{what}: {remedy}", UNKNOWN_FAULT)
     choice = fill_list_prices(choice, request.book)
     attempt, nodes = new_attempt(
         name,
@@ -353,9 +371,9 @@ def _provision_choice(site: ControllerContext, request: ProvisionRequest, choice
             spec, nodes = _build_spec(site, request.job, attempt, nodes, choice, placed.token, request.book)
             site.store.attempts.add(attempt, nodes)
     except TooFewHostsError as error:
-        return ProvisionResult(order, ProvisionStatus.FAILED, None, str(error), FailureCause.SHORT)
+        return ProvisionResult(order, ProvisionStatus.FAILED, None, str(error), SHORT)
     except (ValueError, InvalidInputError) as error:
-        return ProvisionResult(order, ProvisionStatus.FAILED, None, str(error), FailureCause.HERE)
+        return ProvisionResult(order, ProvisionStatus.FAILED, None, str(error), OURS)
     site.tell(order.job, f"making {choice.place} as {attempt.id}")
     return _provision(site, request, attempt, spec)
 
@@ -396,19 +414,21 @@ def _provision(
     try:
         ready = provision(site, attempt, spec, when_whole)
     except ProvisionError as error:
-        site.tell(attempt.job, f"{attempt.id}: {error.cause}: {error}")
+        site.tell(attempt.job, f"{attempt.id}: {describe_fault(error.fault, attempt.region)}: {error}")
         now = site.store.attempts.get(attempt.id) or attempt
-        if error.cause.is_the_pools:
-            _remember_shortage(site, now, error.cause)
-        put_off = error.cause is FailureCause.STOPPED and site.stop.is_set() and attempt.resumes
-        released = release(site, now, POSTPONED if put_off else error.cause.value, str(error))
-        result = ProvisionStatus.STOPPED if error.cause is FailureCause.STOPPED else ProvisionStatus.FAILED
-        return ProvisionResult(request.order, result, released, str(error), error.cause)
+        _remember_fault(site, now, error.fault)
+        put_off = error.fault is STOPPED and site.stop.is_set() and attempt.resumes
+        released = release(site, now, POSTPONED if put_off else error.fault.reason, str(error))
+        result = ProvisionStatus.STOPPED if error.fault is STOPPED else ProvisionStatus.FAILED
+        return ProvisionResult(request.order, result, released, str(error), error.fault)
     return ProvisionResult(request.order, ProvisionStatus.READY, ready, f"as {ready.id}")
 
 
-def _remember_shortage(site: ControllerContext, attempt: Attempt, cause: FailureCause) -> None:
-    mark_short(site, attempt.cloud, attempt.region, site.store.attempts.nodes(attempt.id), cause.value)
+def _remember_fault(site: ControllerContext, attempt: Attempt, fault: Fault) -> None:
+    if fault.holds_in_region:
+        mark_region_off(site, attempt.cloud, attempt.region, attempt.machines, fault.reason)
+    elif fault.marks_pool:
+        mark_short(site, attempt.cloud, attempt.region, site.store.attempts.nodes(attempt.id), fault.reason)
 
 
 def assign_hosts(

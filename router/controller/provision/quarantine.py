@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 
 from pricing.offers import Offer
 from pricing.places import Market
@@ -15,9 +16,10 @@ from router.controller.workspace.placement_options import MachineSpec
 from router.planning.find.candidate import Candidate
 from router.spot.live.pool_backoff import BACKOFF_MEMORY, compute_backoff_end, is_backing_off, models_availability
 from router.spot.policies.interface import Policy
-from router.state.records import Attempt, NodeRecord, Shortage
+from router.state.records import ANY, Attempt, NodeRecord, Shortage
 
-_ANY = "*"
+# Time enough to enable a region, and too short to forget that it is worth a try.
+REGION_OFF_FOR = timedelta(hours=6)
 UNHEALTHY = "unhealthy"
 
 
@@ -64,6 +66,14 @@ def mark_short(
     site.store.shortages.remember(*(Shortage(cloud, region, *pool, len(machines), now, until, why) for pool in pools))
 
 
+def mark_region_off(site: ControllerContext, cloud: str, region: str, machines: int, why: str) -> None:
+    """Remember that nothing of the region can be had: it is not enabled for the account, or a policy denies it."""
+    now = site.clock()
+    until = now + REGION_OFF_FOR
+    rows = (Shortage(cloud, region, None, ANY, market, machines, now, until, why) for market in Market)
+    site.store.shortages.remember(*rows)
+
+
 ShortagePool = tuple[str, str, str | None, str, Market]
 
 
@@ -77,7 +87,7 @@ class ShortPools:
     def __init__(self, shortages: Iterable[Shortage]) -> None:
         pools = {_pool(shortage) for shortage in shortages}
         # A shortage of a whole region is one of each zone, and an offer for a region may come from any zone.
-        self._pools = pools | {(cloud, region, _ANY, kind, market) for cloud, region, _, kind, market in pools}
+        self._pools = pools | {(cloud, region, ANY, kind, market) for cloud, region, _, kind, market in pools}
 
     def has(self, candidate: Candidate) -> bool:
         """Return whether a part of the candidate's gang would come from one of these pools."""
@@ -85,8 +95,10 @@ class ShortPools:
 
     def _has(self, offer: Offer) -> bool:
         kind, market = offer.instance_type, offer.market
+        if (offer.cloud, offer.region, None, ANY, market) in self._pools:
+            return True
         if offer.zone is None:
-            return (offer.cloud, offer.region, _ANY, kind, market) in self._pools
+            return (offer.cloud, offer.region, ANY, kind, market) in self._pools
         zones = (None, offer.zone)
         return any((offer.cloud, offer.region, zone, kind, market) in self._pools for zone in zones)
 

@@ -20,7 +20,7 @@ from router.planning.document.costing import day_of
 from router.planning.document.plan import Alternative, JobSummary, Line, Plan
 from router.planning.find.candidate import Candidate
 from router.planning.find.listings import OfferListing
-from router.state.records import Shortage
+from router.state.records import ANY, Shortage
 
 _SPOT_CEILING = Fraction(5, 4)
 _DIGEST_CHARACTERS = 12
@@ -170,7 +170,8 @@ def blocking_shortage(choice: GangPlacement, shortages: Sequence[Shortage]) -> S
     """Return the remembered shortage that this placement would run into, None where there is none."""
     for shortage in shortages:
         for seat in choice.seats:
-            same = (choice.cloud, choice.region, seat.instance_type, seat.market)
+            kind = ANY if shortage.instance_type == ANY else seat.instance_type
+            same = (choice.cloud, choice.region, kind, seat.market)
             pool = (shortage.cloud, shortage.region, shortage.instance_type, shortage.market)
             if same == pool and (shortage.zone is None or seat.zone in (None, shortage.zone)):
                 return shortage
