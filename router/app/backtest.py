@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from router.app.parallel import Advance, Engine, run_tasks
 from router.backtest.windows import BacktestCell, BacktestPart, WindowLayout, list_backtest_parts, play_part
-from router.spot.policies.registry import WindowOutcomes
+from router.spot.simulator.simulation import WindowOutcomes
 from router.spot.simulator.traces import Floats
 
 _Inputs = tuple[Sequence[BacktestCell], WindowLayout, bool]

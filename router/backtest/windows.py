@@ -16,8 +16,9 @@ import numpy as np
 from router.spot.live.as_run import play_as_run
 from router.spot.policies import registry as published
 from router.spot.policies.omniscient import compute_least_usd
-from router.spot.policies.registry import RegisteredPolicy, WindowOutcomes
+from router.spot.policies.registry import RegisteredPolicy
 from router.spot.simulator.inputs import HOUR_S, SimulationInputs, Task, ZoneMoveCosts
+from router.spot.simulator.simulation import WindowOutcomes
 from router.spot.simulator.traces import Floats, Ints, Series
 
 AS_RUN: Final = "as-run"

@@ -46,7 +46,7 @@ def forecast_starts(
     ticks = ground.past + job.ticks(ground.series.tick_s)
     like = ground.inputs(zones, job, np.zeros((1, ticks), dtype=np.int64))
     inputs = simulate_windows(hazard_model, each, like, at.size * DRAWS, rng)
-    length = inputs.series.ticks // (at.size * DRAWS)
+    length = inputs.up.shape[1] // (at.size * DRAWS)
     usd = ground.usd[zones][:, at].repeat(DRAWS * length, axis=1)  # prices at the time of the quote
     return play_starts(replace(inputs, spot_usd=usd), player, at.size, DRAWS)
 

@@ -218,8 +218,7 @@ class ScenarioRunner:
             availability.hazard_model, availability.state, self.like, draws, np.random.default_rng((seed, 0))
         )
         up = simulated.up[np.array(availability.pool)] & ~np.array([v.sure for v in self.venues])[:, None]
-        zones = tuple(replace(z, counts=up[i].astype(np.int64)) for i, z in enumerate(simulated.series.zones))
-        return replace(simulated, up=up, series=Series(self.clock.tick_s, zones))
+        return replace(simulated, up=up)
 
     def _draw_slowness(self, draws: int, rng: np.random.Generator) -> Floats:
         """Return draws of the speed's error as plans take it.

@@ -14,8 +14,9 @@ from router.backtest.windows import POLICIES, BacktestCell, WindowLayout
 from router.files.csv_text import csv_text
 from router.jobs.quantities import format_duration
 from router.render.tables import PLAIN, Screen, format_table, wrap_text
-from router.spot.policies.registry import ALIASES, WindowOutcomes
+from router.spot.policies.registry import ALIASES
 from router.spot.simulator.inputs import HOUR_S
+from router.spot.simulator.simulation import WindowOutcomes
 
 ScoredCells = Sequence[tuple[PooledWindows, tuple[PolicyScore, ...]]]
 _HEADER = ("POLICY", "MEAN USD", "OF OD", "OVER", "LESS", "DIFFERENCE, 90 %", "EFF N", "LATE")

@@ -40,7 +40,7 @@ from router.quotes.statistics import quantiles
 from router.spot.availability.calibration import PitIntervals
 from router.spot.simulator.inputs import HOUR_S, SimulationInputs
 from router.spot.simulator.simulation import SPOT, FullInfoPolicy, FullView, GuardMode, simulate
-from router.spot.simulator.traces import Bools, Floats, Ints, Series
+from router.spot.simulator.traces import Bools, Floats, Ints
 from tests.bench.example_shapes import find_example_shapes
 from tests.bench.interruption_rates import DATA
 from tests.bench.interruption_rules import Recording, read_recordings
@@ -105,11 +105,7 @@ def real_inputs(promise: Promise, recording: Recording, starts: Ints) -> Simulat
     sold = np.isfinite(like.on_demand_usd)
     up = np.where(sold[:, None], False, seen[None])
     prices = like.spot_usd[:, :1].repeat(seen.size, axis=1)
-    zones = tuple(
-        replace(z, counts=up[i].astype(np.int64), spot_usd_per_hour=prices[i].copy())
-        for i, z in enumerate(like.series.zones)
-    )
-    return replace(like, series=Series(like.tick_s, zones), up=up, spot_usd=prices, starts=starts)
+    return replace(like, up=up, spot_usd=prices, starts=starts)
 
 
 def spread_starts(first: int, after: int, ticks: int, count: int) -> Ints:

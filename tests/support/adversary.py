@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from router.spot.simulator.blind_policy import BlindPolicy, BlindView, LaunchRequest, SimulationSpec
+from router.spot.simulator.blind_policy import BlindPolicy, BlindView, LaunchRequest
 from router.spot.simulator.blind_policy import PolicySession as Asker
-from router.spot.simulator.inputs import SimulationInputs
+from router.spot.simulator.inputs import SimulationInputs, SimulationSpec
 from router.spot.simulator.simulation import SPOT, Actions, FullInfoPolicy, FullInfoSession, FullView
 from router.spot.simulator.traces import Bools
 

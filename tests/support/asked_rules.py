@@ -9,7 +9,8 @@ from random import Random
 
 import numpy as np
 
-from router.spot.simulator.blind_policy import BlindView, LaunchRequest, PolicySession, SimulationSpec
+from router.spot.simulator.blind_policy import BlindView, LaunchRequest, PolicySession
+from router.spot.simulator.inputs import SimulationSpec
 from router.spot.simulator.traces import Bools
 from tests.support.asked_windows import DEMAND, IDLE, SPOT, Asked, Rule, Steps
 
@@ -76,7 +77,7 @@ class Uniform(Rule):
         self.wants = False
 
     def order(self, w: Asked) -> list[int]:
-        regions = w.inputs.series.regions
+        regions = w.inputs.regions
         was = None if self.last is None else regions[self.last]
         return sorted(w.zones, key=lambda z: (regions[z] == was, w.price(z)))
 

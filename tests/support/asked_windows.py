@@ -9,8 +9,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from math import ceil
 
-from router.spot.simulator.blind_simulator import BlindGuardMode, ProbeFees
+from router.spot.simulator.blind_simulator import ProbeFees
 from router.spot.simulator.inputs import SimulationInputs
+from router.spot.simulator.simulation import GuardMode
 
 IDLE, SPOT, DEMAND = 0, 1, 2
 
@@ -47,7 +48,7 @@ class Asked:
     inputs: SimulationInputs
     start: int
     rule: Rule
-    guard: BlindGuardMode = BlindGuardMode.PUBLISHED
+    guard: GuardMode = GuardMode.PUBLISHED
     fees: ProbeFees = field(default_factory=ProbeFees)
     tick: int = 0
     left: int = 0
@@ -84,7 +85,7 @@ class Asked:
             if self.lost:
                 self.kind = IDLE
             rest = self.inputs.ticks - self.tick
-            if self.guard is BlindGuardMode.PUBLISHED and ceil((self.left + self.worst) / g) >= rest:
+            if self.guard is GuardMode.PUBLISHED and ceil((self.left + self.worst) / g) >= rest:
                 latched = True
             if latched or late:
                 if self.kind != DEMAND:
@@ -103,7 +104,7 @@ class Asked:
 
     def _act(self, rest: int) -> None:
         steps = self.rule.act(self)
-        if self.guard is BlindGuardMode.EXACT:
+        if self.guard is GuardMode.EXACT:
             steps = self._exact(steps, rest)
         before, stopped = self.kind, steps.leave
         if stopped:

@@ -22,6 +22,16 @@ IDLE, SPOT, DEMAND = 0, 1, 2
 Action = tuple[int, int]
 
 
+def series_of(inputs: SimulationInputs) -> Series:
+    """The series that gives these inputs again, as many machines as gangs may have."""
+    size = inputs.task.size
+    places = zip(inputs.zones, inputs.regions, inputs.up, inputs.spot_usd, inputs.on_demand_usd, strict=True)
+    zones = tuple(
+        ZoneSeries(name, at, up.astype(int) * size, usd / size, sure / size) for name, at, up, usd, sure in places
+    )
+    return Series(inputs.tick_s, tuple(zones))
+
+
 @dataclass
 class Window:
     """One window of simulation inputs; ``decide`` is the policy."""
@@ -136,7 +146,7 @@ def elsewhere(w: Window) -> Action:
     """As greedy, but the region where it last ran is the last choice."""
     if w.kind == SPOT:
         return SPOT, w.zone
-    regions = w.inputs.series.regions
+    regions = w.inputs.regions
     zones = [z for z in range(len(w.inputs.up)) if w.up(z)]
     was = regions[w.last] if w.last >= 0 else None
     return (SPOT, min(zones, key=lambda z: (regions[z] == was, w.price(z)))) if zones else (IDLE, 0)

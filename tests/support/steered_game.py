@@ -27,6 +27,7 @@ from router.spot.policies.interface import (
 )
 from router.spot.simulator.inputs import HOUR_S, SimulationInputs
 from router.spot.simulator.traces import Series, ZoneSeries
+from tests.support.spot_windows import series_of
 
 BEGIN = datetime(2026, 11, 21, tzinfo=UTC)
 IDLE, SPOT, DEMAND = 0, 1, 2
@@ -43,7 +44,7 @@ def in_money(inputs: SimulationInputs) -> SimulationInputs:
             on_demand_usd_per_hour=round(z.on_demand_usd_per_hour, 4),
         )
 
-    series = Series(inputs.tick_s, tuple(zone(z) for z in inputs.series.zones))
+    series = Series(inputs.tick_s, tuple(zone(z) for z in series_of(inputs).zones))
     return SimulationInputs.of(inputs.task, series, [0], inputs.ways)
 
 
@@ -123,7 +124,7 @@ class Steer:
         g = timedelta(seconds=inputs.tick_s)
         size = inputs.task.size
         if z not in self.spot:
-            prices = inputs.series.zones[z].spot_usd_per_hour.tolist()
+            prices = (inputs.spot_usd[z] / inputs.task.size).tolist()
             self.spot[z] = [(BEGIN + t * g, UsdPerHour.parse(f"{size * usd:.4f}")) for t, usd in enumerate(prices)]
         earlier = tuple(self.spot[z][: self.tick]) if market == "spot" else ()
         if market == "spot":
@@ -141,7 +142,7 @@ class Steer:
             transfer_hours=seconds / HOUR_S,
             moves_usd=Usd.parse(f"{usd:.4f}"),
             site=number,
-            region=inputs.series.regions[z],
+            region=inputs.regions[z],
             usd_since=self.now,
             earlier_usd=earlier,
         )

@@ -22,7 +22,7 @@ from router.spot.policies.rules import Rule
 from router.spot.simulator.inputs import SimulationInputs, Task, ZoneMoveCosts
 from router.spot.simulator.simulation import IDLE, ON_DEMAND, SPOT
 from router.spot.simulator.traces import Series, ZoneSeries
-from tests.support.spot_windows import simulation_inputs
+from tests.support.spot_windows import series_of, simulation_inputs
 
 HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
 NOON = datetime(2026, 11, 23, 12)  # noqa: DTZ001  only differences count
@@ -72,7 +72,7 @@ def test_the_back_test_decides_as_the_watcher_tick_for_tick(ticks: int) -> None:
     """Each observation of the back-test, shown to a watcher's policy that was begun a moment ago: the same decision.
     With few ticks it sees the job in longer ones than it is asked in."""
     inputs = three_zones()
-    past = inputs.series.part(0, 100)
+    past = series_of(inputs).part(0, 100)
     log = log_of(inputs, small(ticks), past=past)
     assert len({tick for _, tick, _, _ in log}) > 80
     assert {type(decision) for _, _, _, decision in log} >= {MoveDecision, WaitDecision}
@@ -142,13 +142,13 @@ def test_it_has_a_name_and_a_window_that_is_followed_is_the_window_that_was_play
     with pytest.raises(KeyError, match="did you mean as-run"):
         find_backtest_policy("asrun")
     whole = three_zones()
-    inputs = SimulationInputs.of(whole.task, whole.series, [7], whole.ways)
-    site = BacktestSite("three", inputs.series, inputs.series, 0)
+    inputs = SimulationInputs.of(whole.task, series_of(whole), [7], whole.ways)
+    site = BacktestSite("three", series_of(inputs), series_of(inputs), 0)
     cell = BacktestCell("job", "three", 3, inputs.task, Moved(), (site,))
     line = follow_window(
         ShownWindow(cell, 0, 0, 7, inputs.up[:, 7 : 7 + inputs.ticks]), WindowLayout(1, 3600), [AS_RUN]
     )[0]
-    played = POLICIES[AS_RUN].play(None, SimulationInputs.of(inputs.task, inputs.series, [7]), 0.0, paid=True)
+    played = POLICIES[AS_RUN].play(None, SimulationInputs.of(inputs.task, series_of(inputs), [7]), 0.0, paid=True)
     assert line.kind.size == played.finish_tick[0]
     assert (line.kind == SPOT).sum() == played.spot_ticks[0]
     assert (line.kind == ON_DEMAND).sum() == played.on_demand_ticks[0]

@@ -23,8 +23,8 @@ from router.backtest.windows import (
     select_past,
 )
 from router.spot.policies.omniscient import compute_least_usd
-from router.spot.policies.registry import WindowOutcomes
 from router.spot.simulator.inputs import Task
+from router.spot.simulator.simulation import WindowOutcomes
 from router.spot.simulator.traces import Series, ZoneSeries
 
 TICK_S, TICKS = 3600, 240

@@ -14,12 +14,12 @@ from router.backtest.timeline import ShownWindow, follow_window
 from router.backtest.windows import BacktestCell, BacktestSite, CheckpointMove, WindowLayout
 from router.spot.policies.registry import ALIASES, POLICIES, RegisteredPolicy, find_policy
 from router.spot.policies.rules import Rule
-from router.spot.simulator.blind_simulator import BlindGuardMode, simulate_blind
+from router.spot.simulator.blind_simulator import simulate_blind
 from router.spot.simulator.inputs import SimulationInputs, Task, ZoneMoveCosts
 from router.spot.simulator.simulation import IDLE, ON_DEMAND, SPOT, GuardMode, simulate
 from router.spot.simulator.traces import Series, ZoneSeries
 from tests.support.adversary import Adversary, AskedAdversary
-from tests.support.spot_windows import simulation_inputs
+from tests.support.spot_windows import series_of, simulation_inputs
 
 TICK_S = 600
 CHANGEOVERS_S = (0, 200, 600, 720, 1500)
@@ -72,7 +72,7 @@ def test_in_time_in_any_availability(name: str, paid: bool, zones: int, data: st
 @given(data=st.data())
 def test_what_learns_is_in_time_in_any_availability(name: str, zones: int, data: st.DataObject) -> None:
     inputs = data.draw(simulation_inputs(zones, windows=6))
-    assert not POLICIES[name].play(inputs.series, inputs, GB).late.any()
+    assert not POLICIES[name].play(series_of(inputs), inputs, GB).late.any()
 
 
 def hostile(kind: str, changeover_s: int, spare_s: int) -> SimulationInputs:
@@ -99,7 +99,7 @@ def test_in_time_in_availability_bad_for_all(name: str, paid: bool, kind: str) -
     for changeover_s in CHANGEOVERS_S:
         for spare_s in SPARES_S:
             inputs = hostile(kind, changeover_s, spare_s)
-            one = SimulationInputs.of(inputs.task, inputs.series.only(["a"]), inputs.starts)
+            one = SimulationInputs.of(inputs.task, series_of(inputs).only(["a"]), inputs.starts)
             for each in (inputs, one):
                 assert not POLICIES[name].play(None, each, GB, paid=paid, exact=True).late.any()
 
@@ -123,7 +123,7 @@ def against(
             else:
                 assert policy.asks is not None
                 explorer = AskedAdversary(policy.asks(past(inputs), inputs, GB), inputs, patience)
-                late = simulate_blind(inputs, explorer, BlindGuardMode.EXACT).late
+                late = simulate_blind(inputs, explorer, GuardMode.EXACT).late
             found += int(late.sum())
     return found
 
@@ -138,7 +138,7 @@ def test_in_time_where_all_that_is_started_is_taken(name: str, paid: bool, patie
 @pytest.mark.parametrize("patience", [1, pytest.param(3, marks=pytest.mark.slow)])
 def test_what_learns_is_in_time_where_all_that_it_starts_is_taken(name: str, patience: int) -> None:
     def past(inputs: SimulationInputs) -> Series:
-        return replace(inputs.series, zones=tuple(zone(z.zone, [1, 1, 1, 0] * 30) for z in inputs.series.zones))
+        return replace(series_of(inputs), zones=tuple(zone(name, [1, 1, 1, 0] * 30) for name in inputs.zones))
 
     assert against(POLICIES[name], False, patience, past) == 0
 
@@ -148,8 +148,8 @@ def test_what_learns_is_in_time_where_all_that_it_starts_is_taken(name: str, pat
 @given(data=st.data())
 def test_a_window_that_is_followed_is_the_window_that_was_played(name: str, paid: bool, data: st.DataObject) -> None:
     inputs = data.draw(simulation_inputs(2, windows=1))
-    inputs = SimulationInputs.of(inputs.task, inputs.series, inputs.starts)
-    site = BacktestSite("both", inputs.series, inputs.series, 0)
+    inputs = SimulationInputs.of(inputs.task, series_of(inputs), inputs.starts)
+    site = BacktestSite("both", series_of(inputs), series_of(inputs), 0)
     cell = BacktestCell("job", "both", 2, inputs.task, CheckpointMove(GB), (site,))
     start = int(inputs.starts[0])
     shown = ShownWindow(cell, 0, 0, start, inputs.up[:, start : start + inputs.ticks])

@@ -10,10 +10,10 @@ import pytest
 from router.spot.availability.hazard_model import HazardModel
 from router.spot.policies import our_policy
 from router.spot.policies.our_policy import build_expected_inputs, policy_for, policy_from
-from router.spot.simulator.blind_policy import SimulationSpec
 from router.spot.simulator.inputs import SimulationInputs, Task, ZoneMoveCosts
 from router.spot.simulator.simulation import FullInfoPolicy, GuardMode, simulate
 from router.spot.simulator.traces import Series, ZoneSeries
+from tests.support.spot_windows import series_of
 
 TASK = Task(7200, 14400, 600, size=2)
 
@@ -57,20 +57,20 @@ def test_the_outlook_is_of_the_scenes_zones_in_their_order_and_learns_from_all(m
         return policy_for(outlook, like)
 
     monkeypatch.setattr(our_policy, "policy_for", note)
-    turned = paced(SCENE.series.only(["b", "a"]))
+    turned = paced(series_of(SCENE).only(["b", "a"]))
     policy = policy_from(PAST, turned)
     [(outlook, like)] = made
     whole = HazardModel.of(PAST, TASK.size)
     assert (outlook.events == whole.events[[2, 1]]).all()
     assert (outlook.hours == whole.hours[[2, 1]]).all()
-    assert [z.zone for z in like.series.zones] == ["b", "a"]
+    assert list(like.zones) == ["b", "a"]
     assert not simulate(turned, policy, GuardMode.EXACT).late.any()
     with pytest.raises(KeyError):
         policy_from(PAST.only(["a"]), SCENE)
 
 
 def test_who_asks_is_told_of_the_same_speeds_and_launches() -> None:
-    terms = SimulationSpec.of(SCENE)
+    terms = SCENE.spec
     assert (terms.speed == SCENE.speed).all()
     assert (terms.launch_s == SCENE.launch_s).all()
     assert terms.worst_s == TASK.changeover_s + 60
@@ -78,4 +78,4 @@ def test_who_asks_is_told_of_the_same_speeds_and_launches() -> None:
         with pytest.raises(ValueError, match="speed"):
             replace(terms, **wrong)
         with pytest.raises(ValueError, match="speed"):
-            SimulationInputs.of(TASK, SCENE.series, [0], ZoneMoveCosts.free(2), **wrong)
+            SimulationInputs.of(TASK, series_of(SCENE), [0], ZoneMoveCosts.free(2), **wrong)

@@ -16,10 +16,10 @@ from router.spot.policies.baselines import CheapestWithMoves, Lindy
 from router.spot.policies.omniscient import compute_least_usd
 from router.spot.policies.skynomad import HourValue, SkyNomad
 from router.spot.policies.uniform_probing import CheapestSpot, FailoverProgress, RatePerUsdProgress, RateProgress
-from router.spot.simulator.blind_policy import BlindPolicy, BlindView, LaunchRequest, PolicySession, SimulationSpec
-from router.spot.simulator.blind_simulator import BlindGuardMode, ProbeFees, simulate_blind
-from router.spot.simulator.inputs import SimulationInputs, Task, ZoneMoveCosts
-from router.spot.simulator.simulation import SPOT
+from router.spot.simulator.blind_policy import BlindPolicy, BlindView, LaunchRequest, PolicySession
+from router.spot.simulator.blind_simulator import ProbeFees, simulate_blind
+from router.spot.simulator.inputs import SimulationInputs, SimulationSpec, Task, ZoneMoveCosts
+from router.spot.simulator.simulation import SPOT, GuardMode
 from router.spot.simulator.traces import Bools, Series, ZoneSeries
 from tests.support import asked_rules, asked_windows
 from tests.support.asked_rules import Dice
@@ -52,7 +52,7 @@ def paired(inputs: SimulationInputs, seed: int) -> dict[str, tuple[BlindPolicy, 
 @given(data=st.data())
 def test_each_window_costs_what_it_costs_alone(name: str, zones: int, data: st.DataObject) -> None:
     inputs = data.draw(simulation_inputs(zones, feasible=data.draw(st.booleans())))
-    guard, fees = data.draw(st.sampled_from(list(BlindGuardMode))), ProbeFees(60, data.draw(st.sampled_from((0, 7))))
+    guard, fees = data.draw(st.sampled_from(list(GuardMode))), ProbeFees(60, data.draw(st.sampled_from((0, 7))))
     policy, alone = paired(inputs, data.draw(st.integers(0, 99)))[name]
     found = simulate_blind(inputs, policy, guard, fees)
     for number, start in enumerate(inputs.starts.tolist()):
@@ -106,7 +106,7 @@ class Recorded:
 @given(data=st.data())
 def test_what_was_not_asked_is_not_known(policy: BlindPolicy, data: st.DataObject) -> None:
     inputs = data.draw(simulation_inputs(3, windows=1))
-    guard, start = data.draw(st.sampled_from(list(BlindGuardMode))), int(inputs.starts[0])
+    guard, start = data.draw(st.sampled_from(list(GuardMode))), int(inputs.starts[0])
     first = Recorded(policy)
     bill = simulate_blind(inputs, first, guard)
     rng = np.random.default_rng(data.draw(st.integers(0, 99)))
@@ -122,11 +122,11 @@ def test_what_was_not_asked_is_not_known(policy: BlindPolicy, data: st.DataObjec
 
 
 @pytest.mark.parametrize("policy", ALL, ids=str)
-@pytest.mark.parametrize("guard", [BlindGuardMode.PUBLISHED, BlindGuardMode.EXACT])
+@pytest.mark.parametrize("guard", [GuardMode.PUBLISHED, GuardMode.EXACT])
 @settings(max_examples=25, deadline=None)
 @given(data=st.data())
 def test_nothing_is_late_that_on_demand_would_have_done_and_nothing_is_below_the_bound(
-    guard: BlindGuardMode, policy: BlindPolicy, data: st.DataObject
+    guard: GuardMode, policy: BlindPolicy, data: st.DataObject
 ) -> None:
     inputs = data.draw(simulation_inputs(data.draw(st.sampled_from((1, 3)))))
     found = simulate_blind(inputs, policy, guard)
@@ -144,7 +144,7 @@ def test_the_bound_knows_that_a_launch_that_is_lost_has_moved_the_checkpoint() -
     series = Series(3600, zones)
     ways = ZoneMoveCosts.between(series.regions, lambda a, b: 0.25, 3600)
     inputs = SimulationInputs.of(Task(8 * 3600, 36_000, 1800), series, [0], ways)
-    bill = simulate_blind(inputs, CheapestSpot(), BlindGuardMode.NONE)
+    bill = simulate_blind(inputs, CheapestSpot(), GuardMode.NONE)
     assert bill.usd[0] == compute_least_usd(inputs, moves_at_once=True)[0] == 10.25
     assert compute_least_usd(inputs)[0] > 11
 
@@ -208,14 +208,14 @@ def test_the_net_leaves_a_healthy_spot_instance_and_stays_where_it_runs() -> Non
     found = simulate_blind(short, Looks())
     assert (found.spot_ticks[0], found.on_demand_ticks[0], found.egress_usd[0]) == (1, 5, 0.0)
     assert found.usd[0] == pytest.approx(1 + 5 * 9)
-    rides = simulate_blind(short, Looks(), BlindGuardMode.EXACT)
+    rides = simulate_blind(short, Looks(), GuardMode.EXACT)
     assert (rides.spot_ticks[0], rides.on_demand_ticks[0], rides.usd[0]) == (5, 0, 5.0)
 
 
 def test_a_job_that_cannot_be_in_time_goes_on_demand_at_once_and_is_late() -> None:
     found = simulate_blind(world("111", work=3 * 3600, spot=(1.0,), demand=(3.0,)), Looks())
     assert (found.late[0], found.finish_tick[0], found.usd[0]) == (True, 4, 12.0)
-    found = simulate_blind(world("111", work=3 * 3600, spot=(1.0,), demand=(3.0,)), Looks(), BlindGuardMode.NONE)
+    found = simulate_blind(world("111", work=3 * 3600, spot=(1.0,), demand=(3.0,)), Looks(), GuardMode.NONE)
     assert (found.late[0], found.spot_ticks[0], found.on_demand_ticks[0]) == (True, 3, 1)
 
 

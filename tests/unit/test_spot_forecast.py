@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from router.spot.availability.forecast import PAST_H, JobForecast, forecast_job, simulate_windows
+from router.spot.availability.forecast import PAST_H, simulate_windows
 from router.spot.availability.hazard_model import HazardModel, ZoneStates
 from router.spot.policies.baselines import GreedySpot, UniformProgress
 from router.spot.simulator.inputs import HOUR_S, SimulationInputs, Task, ZoneMoveCosts
-from router.spot.simulator.simulation import GuardMode
+from router.spot.simulator.simulation import GuardMode, WindowOutcomes, simulate
 from router.spot.simulator.traces import Series, ZoneSeries
 
 TICK_S = 600
@@ -33,14 +33,15 @@ def rates(lost: float, back: float, hours: float = 40.0, drift: float = 0.5, zon
     return HazardModel.prior(np.full(zones, lost), np.full(zones, back), hours, drift)
 
 
-def found(outlook: HazardModel, seed: int = 1, draws: int = 400, state: ZoneStates | None = None) -> JobForecast:
-    return forecast_job(outlook, state, like(outlook.zones), UniformProgress(False), draws, np.random.default_rng(seed))
+def found(outlook: HazardModel, seed: int = 1, draws: int = 400, state: ZoneStates | None = None) -> WindowOutcomes:
+    windows = simulate_windows(outlook, state, like(outlook.zones), draws, np.random.default_rng(seed))
+    return simulate(windows, UniformProgress(False), GuardMode.EXACT)
 
 
 def test_the_same_seed_gives_the_same() -> None:
     one, two, other = found(rates(0.3, 0.3)), found(rates(0.3, 0.3)), found(rates(0.3, 0.3), seed=2)
     assert (one.usd == two.usd).all()
-    assert (one.finish_s == two.finish_s).all()
+    assert (one.finish_tick == two.finish_tick).all()
     assert (one.usd != other.usd).any()
 
 
@@ -50,8 +51,8 @@ def test_where_spot_is_sure_all_draws_are_one() -> None:
     ticks = -(-(TASK.work_s + TASK.changeover_s) // TICK_S)
     assert sure.usd == pytest.approx(ticks / 6 * 2 * 1.0)  # the last price, of two machines
     assert np.ptp(sure.usd) == 0
-    assert (sure.finish_s == ticks * TICK_S).all()
-    assert sure.on_time == 1
+    assert (sure.finish_tick == ticks).all()
+    assert not sure.late.any()
     assert (sure.spot_ticks == ticks).all()
     assert (sure.launches == 1).all()
     assert not sure.on_demand_ticks.any()
@@ -84,7 +85,7 @@ def test_without_a_sky_availability_is_usual_before_and_after() -> None:
     up, _ = inputs.before(PAST_H * HOUR_S // TICK_S)
     swung = 0.714  # the mean of 1 / (1 + exp(2 a) / 3) over the scarcities a
     assert up[:, :, -1].mean() == pytest.approx(swung, abs=0.02)
-    length = inputs.series.ticks // 3000
+    length = inputs.up.shape[1] // 3000
     last = inputs.up.reshape(2, 3000, length)[:, :, -1]
     assert last.mean() == pytest.approx(swung, abs=0.02)
     assert (np.diff(inputs.starts) == length).all()
@@ -92,7 +93,7 @@ def test_without_a_sky_availability_is_usual_before_and_after() -> None:
 
 def test_zones_of_a_region_go_together_and_those_of_two_do_not() -> None:
     outlook, usual = rates(0.5, 0.5, hours=1e6, drift=0.0), like()
-    one = replace(usual, series=Series(TICK_S, tuple(replace(z, region="r") for z in usual.series.zones)))
+    one = replace(usual, regions=("r", "r"))
     together = []
     for inputs in (one, usual):
         made = simulate_windows(outlook, None, inputs, 4000, np.random.default_rng(4))
@@ -115,10 +116,11 @@ def test_the_past_of_a_window_changes_as_often_as_its_hazards_say() -> None:
 
 
 def test_the_exact_net_meets_the_deadline_and_none_does_not() -> None:
-    assert found(rates(1.0, 0.1)).on_time == 1
-    bare = forecast_job(rates(1.0, 0.01), None, like(), GreedySpot(), 50, np.random.default_rng(1), net=GuardMode.NONE)
-    assert bare.on_time < 0.5
-    assert (bare.finish_s[bare.late] > TASK.deadline_s).all()
+    assert not found(rates(1.0, 0.1)).late.any()
+    windows = simulate_windows(rates(1.0, 0.01), None, like(), 50, np.random.default_rng(1))
+    bare = simulate(windows, GreedySpot(), GuardMode.NONE)
+    assert bare.late.mean() > 0.5
+    assert (bare.finish_tick[bare.late] * TICK_S > TASK.deadline_s).all()
     assert bare.egress_usd.shape == (50,)
 
 

@@ -19,8 +19,7 @@ from router.spot.policies.foresight_policies import (
     choose_clock_s,
 )
 from router.spot.policies.regression_features import advance_belief, encode_states
-from router.spot.simulator.blind_policy import SimulationSpec
-from router.spot.simulator.blind_simulator import BlindGuardMode, simulate_blind
+from router.spot.simulator.blind_simulator import simulate_blind
 from router.spot.simulator.inputs import HOUR_S, SimulationInputs, Task, ZoneMoveCosts
 from router.spot.simulator.simulation import (
     ON_DEMAND,
@@ -33,6 +32,7 @@ from router.spot.simulator.simulation import (
 )
 from router.spot.simulator.traces import Floats, Ints
 from tests.support.made_up_windows import made_up
+from tests.support.spot_windows import series_of
 
 HOURLY = 3600
 DEMAND = 3.0
@@ -120,8 +120,8 @@ def test_it_costs_less_than_what_is_published(zones: int) -> None:
     ours = played(inputs, ForesightPolicy.fitted(outlook, inputs)).usd
     asking = simulate_blind(
         inputs,
-        BlindForesightPolicy.fitted(outlook, SimulationSpec.of(inputs), inputs.spot_usd[:, 0]),
-        BlindGuardMode.EXACT,
+        BlindForesightPolicy.fitted(outlook, inputs.spec, inputs.spot_usd[:, 0]),
+        GuardMode.EXACT,
     )
     assert not asking.late.any()
     assert not asking.probes.any()
@@ -133,7 +133,7 @@ def test_it_costs_less_than_what_is_published(zones: int) -> None:
 
 def spot_ticks_by_zone(inputs: SimulationInputs, policy: FullInfoPolicy) -> tuple[Ints, int]:
     """[zone], and how often the checkpoint left its zone."""
-    ticks, homes, moves = np.zeros(len(inputs.series.zones), dtype=np.int64), np.full(inputs.starts.size, -1), 0
+    ticks, homes, moves = np.zeros(len(inputs.zones), dtype=np.int64), np.full(inputs.starts.size, -1), 0
 
     def watch(now: FullView) -> None:
         nonlocal moves
@@ -173,7 +173,7 @@ def test_slow_and_cheap_on_demand_is_taken_where_there_is_time_for_it() -> None:
     for deadline_h, usd, slow in ((24, 20 * 0.75, True), (11, 10 * DEMAND, False)):
         task = Task(10 * HOURLY, deadline_h * HOURLY, 600)
         made = made_up(outlook, task, 600, [1.0, 1.0], [DEMAND, DEMAND / 4], 50)
-        inputs = SimulationInputs.of(task, made.series, made.starts, None, speed)
+        inputs = SimulationInputs.of(task, series_of(made), made.starts, None, speed)
         found = played(inputs, ForesightPolicy.fitted(outlook, inputs))
         assert found.usd.mean() == pytest.approx(usd, rel=0.05)
         assert (found.on_demand_ticks.mean() > 115) == slow
@@ -183,14 +183,14 @@ def test_twice_as_fast_at_twice_the_price() -> None:
     """Both places cost no more than the better of them alone; and which is the first does not matter."""
     outlook, task = sure([0.3, 0.3], [0.4, 0.4]), Task(8 * HOURLY, 16 * HOURLY, 600)
     made = made_up(outlook, task, 600, [2.0, 1.0], [6.0, 3.0], 300)
-    speed, names = np.array([1.0, 0.5]), [zone.zone for zone in made.series.zones]
-    both = SimulationInputs.of(task, made.series, made.starts, None, speed)
+    speed, names = np.array([1.0, 0.5]), list(made.zones)
+    both = SimulationInputs.of(task, series_of(made), made.starts, None, speed)
     found = played(both, ForesightPolicy.fitted(outlook, both)).usd
-    fast = SimulationInputs.of(task, made.series.only(names[:1]), made.starts)
+    fast = SimulationInputs.of(task, series_of(made).only(names[:1]), made.starts)
     alone = played(fast, ForesightPolicy.fitted(outlook.only(np.array([0])), fast)).usd
     by, error = dearer_by(found, alone)
     assert by > 3 * error
-    turned = SimulationInputs.of(task, made.series.only(names[::-1]), made.starts, None, speed[::-1])
+    turned = SimulationInputs.of(task, series_of(made).only(names[::-1]), made.starts, None, speed[::-1])
     again = played(turned, ForesightPolicy.fitted(outlook.only(np.array([1, 0])), turned)).usd
     assert again.mean() == pytest.approx(found.mean(), rel=0.02)
 
@@ -199,7 +199,7 @@ def test_going_on_with_fast_on_demand_is_not_taken_for_slow() -> None:
     """Two speeds in one place, dollars of both known: what runs is weighed at its own."""
     outlook, task = sure([5.0, 5.0], [1e-6, 1e-6]), Task(10 * HOURLY, 11 * HOURLY, 600)
     made = made_up(outlook, task, 600, [1.0, 1.0], [DEMAND, DEMAND], 20)
-    inputs = SimulationInputs.of(task, made.series, made.starts, None, np.array([1.0, 0.5]))
+    inputs = SimulationInputs.of(task, series_of(made), made.starts, None, np.array([1.0, 0.5]))
     kinds = []
     simulate(
         inputs,

@@ -36,8 +36,7 @@ from router.spot.policies.interface import (
     WaitDecision,
 )
 from router.spot.policies.rules import Rule
-from router.spot.simulator.blind_policy import SimulationSpec
-from router.spot.simulator.inputs import Task, ZoneMoveCosts
+from router.spot.simulator.inputs import SimulationSpec, Task, ZoneMoveCosts
 
 BEGAN = datetime(2026, 11, 21, tzinfo=UTC)
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)

@@ -16,13 +16,12 @@ from router.spot.policies import price_fits
 from router.spot.policies.foresight import ForesightModel
 from router.spot.policies.foresight_policies import BlindForesightPolicy, ForesightPolicy, choose_clock_s
 from router.spot.policies.market import ZoneMarket
-from router.spot.simulator.blind_policy import SimulationSpec
-from router.spot.simulator.blind_simulator import BlindGuardMode, simulate_blind
+from router.spot.simulator.blind_simulator import simulate_blind
 from router.spot.simulator.inputs import SimulationInputs, Task, ZoneMoveCosts
 from router.spot.simulator.simulation import GuardMode, simulate
 from router.spot.simulator.traces import Floats, Ints, Series, ZoneSeries
 from tests.support.adversary import Adversary, AskedAdversary
-from tests.support.spot_windows import simulation_inputs
+from tests.support.spot_windows import series_of, simulation_inputs
 
 DRAWS = 12
 
@@ -37,7 +36,7 @@ def _few_fits() -> Iterator[None]:
 
 def mind(inputs: SimulationInputs) -> ForesightModel:
     """Of few draws: it may be as wrong as it likes."""
-    outlook = HazardModel.of(inputs.series, inputs.task.size)
+    outlook = HazardModel.of(series_of(inputs), inputs.task.size)
     launch = (inputs.task.changeover_s + inputs.launch_s).astype(np.float64)
     market = ZoneMarket(inputs.spot_usd[:, 0], inputs.on_demand_usd, inputs.speed, launch, inputs.ways)
     deadline_s = inputs.ticks * inputs.tick_s
@@ -48,7 +47,7 @@ def mind(inputs: SimulationInputs) -> ForesightModel:
 
 def uneven(inputs: SimulationInputs, seed: int) -> SimulationInputs:
     """The same with speeds, launches, and zones without on-demand; all but the first."""
-    rng, zones = Random(seed), list(inputs.series.zones)
+    rng, zones = Random(seed), list(series_of(inputs).zones)
     speed: Floats = np.array([1.0] + [rng.choice((0.21, 0.5, 1.0, 1.4)) for _ in zones[1:]])
     launch_s: Ints = np.array([0] + [rng.choice((0, 7, inputs.tick_s, 1300)) for _ in zones[1:]])
     for i in range(1, len(zones)):
@@ -67,7 +66,7 @@ def test_in_any_availability_at_any_speeds(zones: int, data: st.DataObject, seed
     """Ticks of ten seconds to ten minutes: windows shorter than a tick of the clock, and of many."""
     inputs = data.draw(simulation_inputs(zones, windows=8))
     assert not simulate(inputs, ForesightPolicy(mind(inputs)), GuardMode.EXACT).late.any()
-    assert not simulate_blind(inputs, BlindForesightPolicy(mind(inputs)), BlindGuardMode.EXACT).late.any()
+    assert not simulate_blind(inputs, BlindForesightPolicy(mind(inputs)), GuardMode.EXACT).late.any()
     inputs = uneven(inputs, seed)
     found = simulate(inputs, ForesightPolicy(mind(inputs)), GuardMode.EXACT)
     assert not found.late.any()
@@ -88,7 +87,7 @@ def test_availability_that_takes_whatever_is_started(g: int, patience: int) -> N
             policy = mind(inputs)
             assert not simulate(inputs, Adversary(ForesightPolicy(policy), patience), GuardMode.EXACT).late.any()
             asked = AskedAdversary(BlindForesightPolicy(policy), inputs, patience)
-            assert not simulate_blind(inputs, asked, BlindGuardMode.EXACT).late.any()
+            assert not simulate_blind(inputs, asked, GuardMode.EXACT).late.any()
 
 
 def test_a_deadline_within_one_tick_of_the_clock_and_no_slack() -> None:
@@ -96,6 +95,6 @@ def test_a_deadline_within_one_tick_of_the_clock_and_no_slack() -> None:
     for changeover in (0, 60):
         inputs = SimulationInputs.of(Task(600 - changeover, 600, changeover), Series(60, (zone,)), [0])
         assert not simulate(inputs, ForesightPolicy(mind(inputs)), GuardMode.EXACT).late.any()
-        terms = SimulationSpec.of(inputs)
-        asking = BlindForesightPolicy.fitted(HazardModel.of(inputs.series), terms, inputs.spot_usd[:, 0])
-        assert not simulate_blind(inputs, asking, BlindGuardMode.EXACT).late.any()
+        terms = inputs.spec
+        asking = BlindForesightPolicy.fitted(HazardModel.of(series_of(inputs)), terms, inputs.spot_usd[:, 0])
+        assert not simulate_blind(inputs, asking, GuardMode.EXACT).late.any()

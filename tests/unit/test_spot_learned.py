@@ -19,7 +19,7 @@ from router.spot.policies.our_policy import policy_from
 from router.spot.simulator.inputs import SimulationInputs, Task, ZoneMoveCosts
 from router.spot.simulator.simulation import GuardMode, simulate
 from router.spot.simulator.traces import Series, ZoneSeries
-from tests.support.spot_windows import simulation_inputs
+from tests.support.spot_windows import series_of, simulation_inputs
 
 TICK_S = 600
 
@@ -106,7 +106,7 @@ def test_cheaper_than_the_published_on_availability_like_that_of_the_past() -> N
 @given(inputs=st.one_of(simulation_inputs(), simulation_inputs(zones=2), simulation_inputs(zones=4)))
 def test_no_deadline_is_missed_that_on_demand_would_have_met(inputs: SimulationInputs) -> None:
     """Whatever the availability, and whatever the past was: here the inputs' own first ticks, however few."""
-    past = inputs.series.part(0, max(1, inputs.series.ticks // 4))
+    past = series_of(inputs).part(0, max(1, inputs.up.shape[1] // 4))
     found = simulate(inputs, policy_from(past, inputs), GuardMode.EXACT)
     assert not found.late.any()
     assert np.isfinite(found.usd).all()
@@ -115,4 +115,4 @@ def test_no_deadline_is_missed_that_on_demand_would_have_met(inputs: SimulationI
 def test_one_zone_alone() -> None:
     inputs = SimulationInputs.of(Task(3600, 7200, 60), memoryless(2, 50, 1), [0])
     with pytest.raises(ValueError, match="one zone"):
-        ChainPolicy.fitted(inputs.series, inputs)
+        ChainPolicy.fitted(series_of(inputs), inputs)

@@ -15,12 +15,12 @@ from router.spot.policies.foresight_policies import BlindForesightPolicy
 from router.spot.policies.optimistic import OptimisticAdapter
 from router.spot.policies.skynomad import HourValue, SkyNomad
 from router.spot.policies.uniform_probing import CheapestSpot, FailoverProgress, RatePerUsdProgress, RateProgress
-from router.spot.simulator.blind_policy import BlindPolicy, SimulationSpec
-from router.spot.simulator.blind_simulator import BlindGuardMode, ProbeFees, simulate_blind
+from router.spot.simulator.blind_policy import BlindPolicy
+from router.spot.simulator.blind_simulator import ProbeFees, simulate_blind
 from router.spot.simulator.inputs import SimulationInputs
 from router.spot.simulator.simulation import FullInfoPolicy, GuardMode, simulate
 from tests.support.asked_rules import Dice
-from tests.support.spot_windows import simulation_inputs
+from tests.support.spot_windows import series_of, simulation_inputs
 from tests.support.steered_game import Steer, in_money
 
 ALL: dict[str, BlindPolicy] = {
@@ -44,7 +44,7 @@ def _foreseen(inputs: SimulationInputs) -> BlindPolicy:
     """Fitted to the inputs' market, to availability that its own is not, so that it is wrong now and then."""
     zones = np.ones(len(inputs.up))
     outlook = HazardModel.prior(zones * 0.5, zones, 20.0)
-    return BlindForesightPolicy.fitted(outlook, SimulationSpec.of(inputs), inputs.spot_usd.mean(axis=1))
+    return BlindForesightPolicy.fitted(outlook, inputs.spec, inputs.spot_usd.mean(axis=1))
 
 
 @pytest.mark.parametrize("name", [name for name in ALL if name not in LONG])
@@ -65,7 +65,7 @@ def test_the_watcher_decides_as_the_back_test_does_in_more_scenes(name: str, dat
 def _decides_alike(name: str, data: st.DataObject) -> None:
     inputs = data.draw(simulation_inputs(data.draw(st.integers(1, 3)), windows=1))
     if name == "sliced":  # reckons with the longest way from the start; a job that has saved nothing has none to know
-        inputs = SimulationInputs.of(inputs.task, inputs.series, inputs.starts)
+        inputs = SimulationInputs.of(inputs.task, series_of(inputs), inputs.starts)
     _same_in_both(in_money(inputs), ALL[name])
 
 
@@ -86,7 +86,7 @@ def test_and_so_it_does_in_more_scenes(data: st.DataObject) -> None:
 
 
 def _same_in_both(inputs: SimulationInputs, explorer: BlindPolicy) -> None:
-    bill = simulate_blind(inputs, explorer, BlindGuardMode.NONE, ProbeFees(60, 0))
+    bill = simulate_blind(inputs, explorer, GuardMode.NONE, ProbeFees(60, 0))
     game = Steer(inputs, PolicyAdapter(lambda *_: explorer))
     usd = game.play()
     if bill.late[0]:  # what comes after the deadline is not a policy's
@@ -103,10 +103,10 @@ def test_who_believes_until_it_hears_no_does_as_who_sees_all(rule: str, data: st
     """The same but for where the checkpoint is said to be, which is told apart in moves that cost something."""
     policy = FREE[rule]
     inputs = data.draw(simulation_inputs(data.draw(st.integers(1, 3)), windows=4))
-    inputs = SimulationInputs.of(inputs.task, inputs.series, inputs.starts)
+    inputs = SimulationInputs.of(inputs.task, series_of(inputs), inputs.starts)
     seen, asked = (
         simulate(inputs, policy, GuardMode.NONE),
-        simulate_blind(inputs, OptimisticAdapter(policy), BlindGuardMode.NONE),
+        simulate_blind(inputs, OptimisticAdapter(policy), GuardMode.NONE),
     )
     done = ~seen.late
     np.testing.assert_array_equal(asked.late, seen.late)

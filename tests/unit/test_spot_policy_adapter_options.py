@@ -33,10 +33,11 @@ from router.spot.policies.interface import (
     StayDecision,
     WaitDecision,
 )
-from router.spot.policies.optimistic import OptimisticAdapter, build_empty_inputs
+from router.spot.policies.optimistic import OptimisticAdapter
 from router.spot.policies.rules import Rule
 from router.spot.policies.uniform_probing import CheapestSpot, FailoverProgress, RateProgress
-from router.spot.simulator.blind_policy import BlindPolicy, SimulationSpec
+from router.spot.simulator.blind_policy import BlindPolicy
+from router.spot.simulator.inputs import SimulationSpec
 
 BEGAN = datetime(2026, 11, 21, tzinfo=UTC)
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
@@ -262,6 +263,3 @@ def test_terms_have_a_speed_and_a_launch_time_for_each_zone() -> None:
     terms = terms_of(seen(A, B, OD))
     with pytest.raises(ValueError, match="each of 2 zones"):
         replace(terms, speed=np.ones(3))
-    inputs = build_empty_inputs(terms)
-    assert not inputs.up.any()
-    np.testing.assert_array_equal(inputs.speed, terms.speed)

@@ -16,8 +16,7 @@ from router.spot.policies.foresight_policies import BlindForesightPolicy, Foresi
 from router.spot.policies.omniscient import compute_least_usd
 from router.spot.policies.our_policy import policy_from
 from router.spot.policies.price_fits import PriceFits
-from router.spot.simulator.blind_policy import SimulationSpec
-from router.spot.simulator.blind_simulator import BlindGuardMode, simulate_blind
+from router.spot.simulator.blind_simulator import simulate_blind
 from router.spot.simulator.bootstrap import bootstrap_interval
 from router.spot.simulator.inputs import HOUR_S, SimulationInputs, Task
 from router.spot.simulator.simulation import FullInfoPolicy, GuardMode, SimulationOutcome, simulate
@@ -26,6 +25,7 @@ from tests.bench.cells import PROBED, STEPS, THREE, WORK_ZONES_S, Apart, stepped
 from tests.bench.probes import RESTART_S
 from tests.support.made_up_windows import made_up
 from tests.support.repository import ROOT
+from tests.support.spot_windows import series_of
 
 DEMAND = 3.06
 USUAL = np.array([1.218, 1.0, 0.95])
@@ -57,10 +57,9 @@ def test_a_price_that_has_moved_counts_as_if_it_had_always_been_that(usd: Floats
     later = at(inputs, usd)
     old, new = (played(later, ForesightPolicy.fitted(outlook, like)).usd for like in (inputs, later))
     assert old.tolist() == new.tolist()
-    terms = SimulationSpec.of(inputs)
+    terms = inputs.spec
     asked = [
-        simulate_blind(later, BlindForesightPolicy.fitted(outlook, terms, p), BlindGuardMode.EXACT).usd
-        for p in (USUAL, usd)
+        simulate_blind(later, BlindForesightPolicy.fitted(outlook, terms, p), GuardMode.EXACT).usd for p in (USUAL, usd)
     ]
     assert asked[0].tolist() == asked[1].tolist()
 
@@ -68,10 +67,11 @@ def test_a_price_that_has_moved_counts_as_if_it_had_always_been_that(usd: Floats
 @pytest.mark.parametrize("step", [1.25, 0.5, 2.0])
 def test_so_it_is_in_one_zone_alone(step: float) -> None:
     _, inputs = availability(1)
-    scaled = inputs.series.zones[0].spot_usd_per_hour * step
-    dear = replace(inputs.series, zones=(replace(inputs.series.zones[0], spot_usd_per_hour=scaled),))
+    series = series_of(inputs)
+    scaled = series.zones[0].spot_usd_per_hour * step
+    dear = replace(series, zones=(replace(series.zones[0], spot_usd_per_hour=scaled),))
     later = at(inputs, USUAL[:1] * step)
-    old, new = (played(later, policy_from(past, inputs)).usd for past in (inputs.series, dear))
+    old, new = (played(later, policy_from(past, inputs)).usd for past in (series, dear))
     assert old.tolist() == new.tolist()
 
 
@@ -158,7 +158,7 @@ def test_prices_that_are_nowhere_for_long_get_the_nearest_fit(monkeypatch: pytes
 
 def test_later_availability_is_the_same_but_for_one_price_from_the_middle_on() -> None:
     _, inputs = availability()
-    series, name = inputs.series, inputs.series.zones[1].zone
+    series, name = series_of(inputs), inputs.zones[1]
     later, half = stepped(series, name, 1.1), series.ticks // 2
     assert (later.up() == series.up()).all()
     was, now = series.spot_usd(), later.spot_usd()

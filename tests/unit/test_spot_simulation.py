@@ -15,7 +15,7 @@ from router.spot.simulator.inputs import SimulationInputs, Task
 from router.spot.simulator.simulation import FullInfoPolicy, GuardMode, simulate
 from router.spot.simulator.traces import Series, ZoneSeries
 from tests.support import spot_windows as plain
-from tests.support.spot_windows import Action, Window, simulation_inputs
+from tests.support.spot_windows import Action, Window, series_of, simulation_inputs
 
 POLICIES: dict[str, tuple[FullInfoPolicy, Callable[[Window], Action]]] = {
     "greedy": (GreedySpot(), plain.greedy),
@@ -106,4 +106,4 @@ def test_a_task_is_refused(work: int, deadline: int, changeover: int, size: int)
 
 def test_windows_lie_within_the_series() -> None:
     with pytest.raises(ValueError, match="beyond"):
-        SimulationInputs.of(Task(60, 4 * 3600, 0), inputs("1111", 60, 0).series, [1])
+        SimulationInputs.of(Task(60, 4 * 3600, 0), series_of(inputs("1111", 60, 0)), [1])

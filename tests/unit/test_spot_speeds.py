@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from router.spot.policies.baselines import GreedySpot, TimeSliced, UniformProgress, rank_by_price
 from router.spot.policies.omniscient import compute_least_usd
-from router.spot.simulator.blind_policy import BlindView, LaunchRequest, SimulationSpec
+from router.spot.simulator.blind_policy import BlindView, LaunchRequest
 from router.spot.simulator.blind_simulator import simulate_blind
-from router.spot.simulator.inputs import SimulationInputs, Task, ZoneMoveCosts, ZoneSpeeds
+from router.spot.simulator.inputs import SimulationInputs, SimulationSpec, Task, ZoneMoveCosts, ZoneSpeeds
 from router.spot.simulator.simulation import (
     IDLE,
     ON_DEMAND,
@@ -30,6 +30,7 @@ from router.spot.simulator.simulation import (
 )
 from router.spot.simulator.traces import Series, ZoneSeries
 from tests.support.adversary import Adversary
+from tests.support.spot_windows import series_of
 
 G = 60
 
@@ -84,7 +85,7 @@ def test_cheapest_is_by_work() -> None:
 def _now(spot_usd: np.ndarray) -> FullView:
     none = np.zeros(1, dtype=np.int64)
     return FullView(
-        0, 1, none, none, none.astype(np.int8), none, none - 1, none - 1, none, none, spot_usd > 0, spot_usd
+        0, 1, none, none, none.astype(np.int8), none, none - 1, none, spot_usd, none - 1, none, spot_usd > 0
     )
 
 
@@ -247,7 +248,7 @@ def test_nor_in_availability_that_takes_whatever_is_started(data: st.DataObject)
 def test_of_speed_one_nothing_changes_but_the_zone_on_demand(data: st.DataObject) -> None:
     """The net of paces, asked with speeds of one and a launch of a zone that is never taken, is the plain one."""
     inputs = data.draw(uneven(1))
-    plain = SimulationInputs.of(inputs.task, inputs.series, inputs.starts)
+    plain = SimulationInputs.of(inputs.task, series_of(inputs), inputs.starts)
     if not inputs.task.on_demand_is_in_time(inputs.tick_s):
         return
     paces = replace(plain, speed=np.array([1.0 + 1e-9]))  # the same to a millionth, and not alike

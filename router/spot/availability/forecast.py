@@ -1,46 +1,23 @@
-"""Forecast of a job's cost and finish: a policy played on availability simulated from a hazard model."""
+"""Windows of availability that is simulated from a hazard model."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
 from router.spot.availability.hazard_model import HazardModel, ScarcityProcess, ZoneStates, simulate_availability
 from router.spot.simulator.inputs import HOUR_S, SimulationInputs
-from router.spot.simulator.simulation import FullInfoPolicy, GuardMode, simulate
-from router.spot.simulator.traces import Bools, Floats, Ints, Series
+from router.spot.simulator.traces import Bools, Floats
 
 PAST_H: Final = 24
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class JobForecast:
-    """A forecast, one entry a draw.
-
-    ``usd`` is the whole cost, ``egress_usd`` included. ``finish_s`` is from now to the end of the last billed tick. A
-    ``late`` draw goes on demand after the deadline; the cost of that is included.
-    """
-
-    usd: Floats
-    finish_s: Floats
-    late: Bools
-    spot_ticks: Ints
-    on_demand_ticks: Ints
-    launches: Ints
-    egress_usd: Floats
-
-    @property
-    def on_time(self) -> float:
-        """The probability of being done by the deadline."""
-        return float(1 - self.late.mean())
 
 
 def simulate_windows(
     hazard_model: HazardModel, state: ZoneStates | None, like: SimulationInputs, draws: int, rng: np.random.Generator
 ) -> SimulationInputs:
-    """Return ``draws`` simulated windows with the task, moves and last prices of ``like``, joined in one series.
+    """Return ``draws`` simulated windows with the task, moves and last prices of ``like``, joined in one.
 
     Each draws hazards of its own. Of several zones those of one region change scarcity together. ``state`` is by
     [zone], or by [draw, zone] where each draw has its own: the state at the last tick before a window; None: a state
@@ -48,7 +25,7 @@ def simulate_windows(
     :meth:`SimulationInputs.before` tells what was seen; further back lies another window. Raise ValueError where
     ``hazard_model`` or ``state`` does not have as many zones as ``like``.
     """
-    zones, tick_s = len(like.series.zones), like.tick_s
+    zones, tick_s = len(like.zones), like.tick_s
     if hazard_model.zones != zones or (state is not None and state.up.shape not in {(zones,), (draws, zones)}):
         raise ValueError(f"the hazard model and the states must have the {zones} zones of the inputs")
     hazards, past = hazard_model.draw(draws, rng), PAST_H * HOUR_S // tick_s
@@ -67,38 +44,12 @@ def simulate_windows(
     return _join_windows(up, like, past)
 
 
-def forecast_job(
-    hazard_model: HazardModel,
-    state: ZoneStates | None,
-    like: SimulationInputs,
-    policy: FullInfoPolicy,
-    draws: int,
-    rng: np.random.Generator,
-    net: GuardMode = GuardMode.EXACT,
-) -> JobForecast:
-    """Return what ``policy`` makes of simulated windows; see :func:`simulate_windows`."""
-    inputs = simulate_windows(hazard_model, state, like, draws, rng)
-    got = simulate(inputs, policy, net)
-    return JobForecast(
-        usd=got.usd,
-        finish_s=(got.finish_tick * like.tick_s).astype(np.float64),
-        late=got.late,
-        spot_ticks=got.spot_ticks,
-        on_demand_ticks=got.on_demand_ticks,
-        launches=got.launches,
-        egress_usd=got.egress_usd,
-    )
-
-
 def _scarcity(like: SimulationInputs, draws: int, rng: np.random.Generator) -> ScarcityProcess | None:
     """Return the scarcity process of these zones; None for one zone.
 
     The wandering of a single zone is in its drift, and there is no other zone that it could go with.
     """
-    if len(like.series.zones) < 2:
-        return None
-    names = list(dict.fromkeys(like.series.regions))
-    return ScarcityProcess.begin(np.array([names.index(name) for name in like.series.regions]), draws, rng)
+    return ScarcityProcess.begin(like.region_numbers, draws, rng) if len(like.zones) > 1 else None
 
 
 def _simulate_before(hazards: Floats, state: ZoneStates, ticks: int, tick_s: int, rng: np.random.Generator) -> Bools:
@@ -125,11 +76,5 @@ def _simulate_before(hazards: Floats, state: ZoneStates, ticks: int, tick_s: int
 def _join_windows(up: Bools, like: SimulationInputs, past: int) -> SimulationInputs:
     draws, zones, length = up.shape
     joined = np.ascontiguousarray(up.transpose(1, 0, 2)).reshape(zones, draws * length)
-    usd = np.array([z.spot_usd_per_hour[-1] for z in like.series.zones])[:, None]
-    zone_series = tuple(
-        replace(z, counts=joined[i] * np.int64(like.task.size), spot_usd_per_hour=np.full(draws * length, usd[i, 0]))
-        for i, z in enumerate(like.series.zones)
-    )
-    prices: Floats = np.broadcast_to(like.task.size * usd, joined.shape)
-    starts = past + length * np.arange(draws)
-    return replace(like, series=Series(like.tick_s, zone_series), starts=starts, up=joined, spot_usd=prices)
+    prices: Floats = np.broadcast_to(like.spot_usd[:, -1:], joined.shape)
+    return replace(like, starts=past + length * np.arange(draws), up=joined, spot_usd=prices)

@@ -51,11 +51,10 @@ from router.spot.policies.interface import (
     PolicyEvent,
     SpotPoolKey,
 )
-from router.spot.policies.registry import WindowOutcomes
 from router.spot.policies.rules import QUOTED_RULE
 from router.spot.simulator.blind_policy import BlindView
 from router.spot.simulator.inputs import HOUR_S, SimulationInputs
-from router.spot.simulator.simulation import IDLE, NOWHERE, ON_DEMAND, SPOT
+from router.spot.simulator.simulation import IDLE, NOWHERE, ON_DEMAND, SPOT, WindowOutcomes
 from router.spot.simulator.traces import Bools, Floats, Ints, Series
 
 # The planner's prior of spot of which nothing is known, and the time-outs of a deploy file.
@@ -123,14 +122,14 @@ def _pool_lookup(past: Series | None, inputs: SimulationInputs) -> PoolLookup:
     """
     known: dict[SpotPoolKey, PoolObservation] = {}
     if past is not None:
-        zones = {zone.zone: zone for zone in past.zones}
+        traces = {zone.zone: zone for zone in past.zones}
         first = max(0, past.ticks - int(_OBSERVED_FOR.total_seconds()) // past.tick_s)
         times = [_BEGIN + timedelta(seconds=tick * past.tick_s) for tick in range(first, past.ticks)]
-        for zone in inputs.series.zones:
-            up = (zones[zone.zone].counts >= inputs.task.size)[first:].tolist() if zone.zone in zones else []
+        for zone, region in zip(inputs.zones, inputs.regions, strict=True):
+            up = (traces[zone].counts >= inputs.task.size)[first:].tolist() if zone in traces else []
             observation = summarise_observations(zip(times, up, strict=False), timedelta(seconds=past.tick_s))
             if observation is not None:
-                known[_pool_key(zone.zone, zone.region)] = observation
+                known[_pool_key(zone, region)] = observation
 
     def lookup(pools: Collection[SpotPoolKey]) -> Mapping[SpotPoolKey, PoolObservation]:
         return {pool: known[pool] for pool in pools if pool in known}
@@ -147,8 +146,7 @@ class _World:
     def __init__(self, inputs: SimulationInputs) -> None:
         self.inputs, self.tick = inputs, timedelta(seconds=inputs.tick_s)
         self.spot_nanos: Ints = np.rint(inputs.spot_usd * 1e9).astype(np.int64)
-        self.zones = tuple(zone.zone for zone in inputs.series.zones)
-        self.regions = inputs.series.regions
+        self.zones, self.regions = inputs.zones, inputs.regions
         self.demand: dict[str, int] = {}
         for z in range(len(self.zones)):
             if isfinite(inputs.on_demand_usd[z]) and not any(
@@ -376,24 +374,16 @@ class _Run:
 
     def known(self) -> BlindView:
         """Return the view for a listener: what ran in the tick, and nothing of the zones."""
-        one = np.array([self.row])
-        none: Ints = np.zeros((len(self.world.zones), 1), dtype=np.int64)
         at = self.start + self.tick
-        return BlindView(
+        return replace(
+            BlindView.initial(self.world.inputs, np.array([self.row])),
             tick=self.tick,
-            ticks=self.world.inputs.ticks,
-            window=one,
             left_s=np.array([self.left_s]),
             kind=np.array([self.kind], dtype=np.int8),
             zone=np.array([self.zone]),
-            lost=np.zeros(1, dtype=bool),
             home=np.array([self.home]),
             delay_s=np.array([self.delay_s]),
-            since=none[0],
             spot_usd=self.world.inputs.spot_usd[:, at : at + 1],
-            answer_tick=none,
-            was_up=none > 0,
-            tried=none > 0,
         )
 
 

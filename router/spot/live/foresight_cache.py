@@ -24,8 +24,8 @@ from router.spot.policies.foresight_policies import BlindForesightPolicy, choose
 from router.spot.policies.interface import SpotPoolKey
 from router.spot.policies.market import SPEED_TOLERANCE, ZoneMarket
 from router.spot.policies.uniform_probing import CheapestSpot
-from router.spot.simulator.blind_policy import BlindPolicy, SimulationSpec
-from router.spot.simulator.inputs import ZoneMoveCosts
+from router.spot.simulator.blind_policy import BlindPolicy
+from router.spot.simulator.inputs import SimulationSpec, ZoneMoveCosts
 from router.spot.simulator.traces import Floats, Ints
 
 PoolLookup = Callable[[Collection[SpotPoolKey]], Mapping[SpotPoolKey, PoolObservation]]

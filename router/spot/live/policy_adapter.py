@@ -34,10 +34,9 @@ from router.spot.simulator.blind_policy import (
     BlindPolicy,
     BlindView,
     LaunchRequest,
-    SimulationSpec,
     find_blind_on_demand_zone,
 )
-from router.spot.simulator.inputs import HOUR_S, Task, ZoneMoveCosts
+from router.spot.simulator.inputs import HOUR_S, SimulationSpec, Task, ZoneMoveCosts
 from router.spot.simulator.simulation import IDLE, NOWHERE, ON_DEMAND, SPOT
 
 MOST_ZONES = 24

@@ -21,8 +21,8 @@ from router.spot.simulator.blind_policy import (
     LaunchRequest,
     PolicySession,
     ReplayableSession,
-    SimulationSpec,
 )
+from router.spot.simulator.inputs import SimulationSpec
 from router.spot.simulator.simulation import IDLE, NOWHERE, SPOT
 
 _since_s, _at_s = attrgetter("since_s"), attrgetter("at_s")

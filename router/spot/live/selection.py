@@ -22,7 +22,8 @@ from router.spot.policies.optimistic import OptimisticAdapter
 from router.spot.policies.rules import Rule
 from router.spot.policies.skynomad import SkyNomad
 from router.spot.policies.uniform_probing import FailoverProgress, RatePerUsdProgress, RateProgress
-from router.spot.simulator.blind_policy import BlindPolicy, SimulationSpec
+from router.spot.simulator.blind_policy import BlindPolicy
+from router.spot.simulator.inputs import SimulationSpec
 
 Factory = Callable[[SimulationSpec, Sequence[PolicyZone], PoolLookup], BlindPolicy]
 Parameters = Mapping[str, Number]

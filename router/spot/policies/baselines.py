@@ -15,8 +15,8 @@ from typing import Final
 
 import numpy as np
 
-from router.spot.simulator.blind_policy import NEVER, BlindView, LaunchRequest, PolicySession, SimulationSpec
-from router.spot.simulator.inputs import HOUR_S, SimulationInputs
+from router.spot.simulator.blind_policy import NEVER, BlindView, LaunchRequest, PolicySession
+from router.spot.simulator.inputs import HOUR_S, SimulationSpec
 from router.spot.simulator.simulation import (
     IDLE,
     ON_DEMAND,
@@ -29,25 +29,24 @@ from router.spot.simulator.simulation import (
 )
 from router.spot.simulator.traces import Bools, Floats, Ints
 
-Ranking = Callable[[SimulationInputs, FullView], Floats]
+Ranking = Callable[[SimulationSpec, FullView], Floats]
 
 
-def rank_by_price(inputs: SimulationInputs, now: FullView) -> Floats:
+def rank_by_price(inputs: SimulationSpec, now: FullView) -> Floats:
     """Return by [zone, window] the present spot price in dollars for an hour's work; the least ranks first."""
     return now.spot_usd if inputs.alike else now.spot_usd / inputs.speed[:, None]
 
 
-def rank_by_price_elsewhere(inputs: SimulationInputs, now: FullView) -> Floats:
+def rank_by_price_elsewhere(inputs: SimulationSpec, now: FullView) -> Floats:
     """Rank as :func:`rank_by_price`, but the whole region where the job last ran last: "eager failover", UP(S)."""
-    names = {name: number for number, name in enumerate(dict.fromkeys(inputs.series.regions))}
-    region = np.array([names[name] for name in inputs.series.regions])
+    region = inputs.region_numbers
     was = np.where(now.last < 0, -1, region[np.maximum(now.last, 0)])
     usd = rank_by_price(inputs, now)
     return usd + np.where(region[:, None] == was, float(usd.max()), 0.0)
 
 
 def choose_spot_or_idle(
-    inputs: SimulationInputs, now: FullView, ranking: Ranking = rank_by_price
+    inputs: SimulationSpec, now: FullView, ranking: Ranking = rank_by_price
 ) -> tuple[Bools, InstanceKinds, Ints]:
     """Return whether there is spot for each window, and the greedy action.
 
@@ -62,7 +61,7 @@ def choose_spot_or_idle(
     return has, np.where(has, np.int8(SPOT), np.int8(IDLE)), zone
 
 
-def add_on_demand(inputs: SimulationInputs, now: FullView, kind: InstanceKinds, zone: Ints, needed: Bools) -> Actions:
+def add_on_demand(inputs: SimulationSpec, now: FullView, kind: InstanceKinds, zone: Ints, needed: Bools) -> Actions:
     """Return the actions with on-demand where it is ``needed``."""
     which = np.flatnonzero(needed)
     if which.size:
@@ -78,7 +77,7 @@ class GreedySpot:
 
     ranking: Ranking = rank_by_price
 
-    def begin(self, inputs: SimulationInputs) -> FullInfoSession:
+    def begin(self, inputs: SimulationSpec) -> FullInfoSession:
         """See :class:`~router.spot.simulator.simulation.FullInfoPolicy`."""
 
         def play(now: FullView) -> Actions:
@@ -99,7 +98,7 @@ class UniformProgress:
     hysteresis: bool = True
     ranking: Ranking = rank_by_price
 
-    def begin(self, inputs: SimulationInputs) -> FullInfoSession:
+    def begin(self, inputs: SimulationSpec) -> FullInfoSession:
         """See :class:`~router.spot.simulator.simulation.FullInfoPolicy`."""
         task = inputs.task
 
@@ -129,7 +128,7 @@ class TimeSliced:
 
     slices: int = 8
 
-    def begin(self, inputs: SimulationInputs) -> FullInfoSession:
+    def begin(self, inputs: SimulationSpec) -> FullInfoSession:
         """See :class:`~router.spot.simulator.simulation.FullInfoPolicy`."""
         task, g, n = inputs.task, inputs.tick_s, self.slices
         d = task.changeover_s + inputs.ways.longest_s

@@ -16,8 +16,8 @@ from router.spot.policies.market import SPEED_TOLERANCE, ZoneMarket
 from router.spot.policies.price_fits import PriceFits
 from router.spot.policies.regression_features import TYPICAL_H, RecentChanges, advance_belief
 from router.spot.policies.window_features import WindowFeatures
-from router.spot.simulator.blind_policy import BlindView, LaunchRequest, SimulationSpec
-from router.spot.simulator.inputs import HOUR_S, SimulationInputs
+from router.spot.simulator.blind_policy import BlindView, LaunchRequest
+from router.spot.simulator.inputs import HOUR_S, SimulationInputs, SimulationSpec
 from router.spot.simulator.simulation import IDLE, NOWHERE, ON_DEMAND, SPOT, Actions, FullView
 from router.spot.simulator.simulation import FullInfoSession as SeeingPlayer
 from router.spot.simulator.traces import Bools, Floats, Ints

@@ -144,7 +144,7 @@ class ChainPolicy:
         ``past`` is on the tick of the inputs. Starts, availability and spot prices of the inputs to be played may
         differ. Raise ValueError for inputs of several zones.
         """
-        if len(like.series.zones) != 1:
+        if len(like.zones) != 1:
             raise ValueError("this policy supports one zone only")
         task = like.task
         step = max(1, clock_s // like.tick_s)

@@ -151,7 +151,7 @@ def _number_places(inputs: SimulationInputs) -> Ints:
     ways = inputs.ways
     numbers: dict[tuple[bytes, ...], int] = {}
     place_of_zone = []
-    for z in range(len(inputs.series.zones)):
+    for z in range(len(inputs.zones)):
         about = (ways.egress_usd[z], ways.egress_usd[:, z], ways.transfer_s[z], ways.transfer_s[:, z])
         key = tuple(a.tobytes() for a in about)
         place_of_zone.append(numbers.setdefault(key, len(numbers)))

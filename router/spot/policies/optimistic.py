@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
-from router.spot.simulator.blind_policy import BlindView, LaunchRequest, PolicySession, SimulationSpec
-from router.spot.simulator.inputs import SimulationInputs
-from router.spot.simulator.simulation import IDLE, NOWHERE, ON_DEMAND, SPOT, FullInfoPolicy, FullView
-from router.spot.simulator.simulation import FullInfoSession as FreePlayer
-from router.spot.simulator.traces import Bools, Series, ZoneSeries
+from router.spot.simulator.blind_policy import BlindView, LaunchRequest, PolicySession
+from router.spot.simulator.inputs import SimulationSpec
+from router.spot.simulator.simulation import IDLE, NOWHERE, ON_DEMAND, SPOT, FullInfoSession, FullView
+from router.spot.simulator.traces import Bools
+
+
+class PresentPolicy(Protocol):
+    """A policy that looks at no more than the present tick."""
+
+    def begin(self, inputs: SimulationSpec) -> FullInfoSession:
+        """See :class:`~router.spot.simulator.simulation.FullInfoPolicy`."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,37 +28,20 @@ class OptimisticAdapter:
     Where the answer is spot in some zone, it asks what the policy would do if that one was down, and so on. It requests
     the zones in that order, and at its end what is left to do.
 
-    The policy may look at no more than the present tick: several answers are asked of it for each tick. A zone that
-    said no is taken to be down for the rest of the tick and ``holds_ticks`` more; 0: every tick is a new chance.
+    Several answers are asked of the policy for each tick. A zone that said no is taken to be down for the rest of the
+    tick and ``holds_ticks`` more; 0: every tick is a new chance.
     """
 
-    policy: FullInfoPolicy
+    policy: PresentPolicy
     holds_ticks: int = 0
 
     def begin(self, terms: SimulationSpec, /) -> PolicySession:
         """See :class:`~router.spot.simulator.blind_policy.BlindPolicy`."""
-        return _OptimisticSession(self.policy.begin(build_empty_inputs(terms)), self.holds_ticks)
-
-
-def build_empty_inputs(terms: SimulationSpec) -> SimulationInputs:
-    """Return inputs of this specification in which nothing is ever up and spot costs what on-demand does.
-
-    That is all that a policy without knowledge of availability may read.
-    """
-    ticks = int(terms.starts.max()) + terms.ticks
-    usd = np.where(np.isfinite(terms.on_demand_usd), terms.on_demand_usd, 1.0)
-    named = zip(terms.zones, terms.regions, usd.tolist(), terms.on_demand_usd.tolist(), strict=True)
-    zones = tuple(
-        ZoneSeries(zone, region, np.zeros(ticks, dtype=np.int64), np.full(ticks, spot), demand)
-        for zone, region, spot, demand in named
-    )
-    return SimulationInputs.of(
-        terms.task, Series(terms.tick_s, zones), terms.starts, terms.ways, terms.speed, terms.launch_s
-    )
+        return _OptimisticSession(self.policy.begin(terms), self.holds_ticks)
 
 
 class _OptimisticSession:
-    def __init__(self, player: FreePlayer, holds_ticks: int) -> None:
+    def __init__(self, player: FullInfoSession, holds_ticks: int) -> None:
         self.player, self.holds = player, holds_ticks
 
     def act(self, view: BlindView, /) -> LaunchRequest:

@@ -12,7 +12,7 @@ from router.spot.policies.baselines import GreedySpot
 from router.spot.policies.foresight_policies import BlindForesightPolicy, ForesightPolicy
 from router.spot.policies.learned import ChainPolicy
 from router.spot.policies.market import SPEED_TOLERANCE
-from router.spot.simulator.blind_policy import BlindPolicy, SimulationSpec
+from router.spot.simulator.blind_policy import BlindPolicy
 from router.spot.simulator.inputs import SimulationInputs
 from router.spot.simulator.simulation import (
     ON_DEMAND,
@@ -22,7 +22,7 @@ from router.spot.simulator.simulation import (
     FullView,
     find_on_demand_zone,
 )
-from router.spot.simulator.traces import Ints, Series, ZoneSeries
+from router.spot.simulator.traces import Ints, Series
 
 QUOTED_DESCRIPTION: Final = "foresight in the exact safety net"
 
@@ -81,8 +81,7 @@ def policy_from(past: Series, inputs: SimulationInputs) -> FullInfoPolicy:
     others, which are learned from too. The policy sees nothing of the inputs' availability and prices. In one zone the
     induction is exact.
     """
-    which = {zone.zone: i for i, zone in enumerate(past.zones)}
-    own = np.array([which[zone.zone] for zone in inputs.series.zones], dtype=np.int64)
+    own = _own_zones(past, inputs)
     if own.size == 1:
         return ChainPolicy.fitted(past, inputs)
     return policy_for(HazardModel.of(past, inputs.task.size).only(own), build_expected_inputs(past, inputs))
@@ -90,26 +89,24 @@ def policy_from(past: Series, inputs: SimulationInputs) -> FullInfoPolicy:
 
 def blind_policy_from(past: Series, inputs: SimulationInputs) -> BlindPolicy:
     """Return our policy, learned from ``past``, for zones that must be asked; it needs the exact guard."""
+    model = HazardModel.of(past, inputs.task.size).only(_own_zones(past, inputs))
+    return BlindForesightPolicy.fitted(model, inputs.spec, build_expected_inputs(past, inputs).spot_usd[:, 0])
+
+
+def _own_zones(past: Series, inputs: SimulationInputs) -> Ints:
+    """Return the numbers of the inputs' zones in ``past``; raise KeyError where one is missing."""
     which = {zone.zone: i for i, zone in enumerate(past.zones)}
-    own = np.array([which[zone.zone] for zone in inputs.series.zones], dtype=np.int64)
-    prices = build_expected_inputs(past, inputs).spot_usd[:, 0]
-    return BlindForesightPolicy.fitted(
-        HazardModel.of(past, inputs.task.size).only(own), SimulationSpec.of(inputs), prices
-    )
+    return np.array([which[zone] for zone in inputs.zones], dtype=np.int64)
 
 
 def build_expected_inputs(past: Series, inputs: SimulationInputs) -> SimulationInputs:
     """Return one window like those of the inputs, without spot, at the last spot price of each zone in ``past``."""
-    known = past.only([zone.zone for zone in inputs.series.zones])
-    zones = tuple(
-        _without_spot(zone, was, inputs.ticks) for zone, was in zip(inputs.series.zones, known.zones, strict=True)
+    usd = past.only(inputs.zones).spot_usd(inputs.task.size)[:, -1:]
+    shape = (len(inputs.zones), inputs.ticks)
+    return replace(
+        inputs,
+        starts=np.zeros(1, dtype=np.int64),
+        up=np.zeros(shape, dtype=bool),
+        spot_usd=np.broadcast_to(usd, shape),
+        begins=None,
     )
-    return SimulationInputs.of(
-        inputs.task, Series(inputs.tick_s, zones), [0], inputs.ways, inputs.speed, inputs.launch_s
-    )
-
-
-def _without_spot(zone: ZoneSeries, past: ZoneSeries, ticks: int) -> ZoneSeries:
-    usd = past.spot_usd_per_hour[-1]
-    none: Ints = np.zeros(ticks, dtype=np.int64)
-    return replace(zone, counts=none, spot_usd_per_hour=np.full(ticks, usd))

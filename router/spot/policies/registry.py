@@ -19,34 +19,15 @@ from router.spot.policies.our_policy import blind_policy_from, policy_from
 from router.spot.policies.skynomad import SkyNomad
 from router.spot.policies.uniform_probing import CheapestSpot, FailoverProgress, RatePerUsdProgress, RateProgress
 from router.spot.simulator.blind_policy import BlindPolicy, BlindView
-from router.spot.simulator.blind_simulator import BlindGuardMode, simulate_blind
+from router.spot.simulator.blind_simulator import simulate_blind
 from router.spot.simulator.inputs import SimulationInputs
-from router.spot.simulator.simulation import FullInfoPolicy, FullView, GuardMode, simulate
-from router.spot.simulator.traces import Bools, Floats, Ints, Series
+from router.spot.simulator.simulation import FullInfoPolicy, FullView, GuardMode, WindowOutcomes, simulate
+from router.spot.simulator.traces import Series
 
 SLICES: Final = 8
 FullInfoFactory = Callable[[Series | None, SimulationInputs], FullInfoPolicy]
 BlindFactory = Callable[[Series | None, SimulationInputs, float], BlindPolicy]
 ViewListener = Callable[[FullView | BlindView], None]
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class WindowOutcomes:
-    """The outcome of windows, one entry a window; ``usd`` is the whole cost.
-
-    ``finish_tick`` is the first tick after the last billed one.
-    """
-
-    usd: Floats
-    egress_usd: Floats
-    probe_usd: Floats
-    finish_tick: Ints
-    late: Bools
-    spot_ticks: Ints
-    on_demand_ticks: Ints
-    launches: Ints
-
-
 WindowPlayer = Callable[[Series | None, SimulationInputs, ViewListener | None], WindowOutcomes]
 
 
@@ -87,40 +68,12 @@ class RegisteredPolicy:
             raise ValueError(f"{self.name} learns from the past, and there is none")
         if self.plays is not None:
             return self.plays(past, inputs, watch)
-        sure = self.exact if exact is None else exact
+        guard = GuardMode.EXACT if (self.exact if exact is None else exact) else GuardMode.PUBLISHED
         if self.sees is not None and not paid:
-            free = simulate(
-                inputs, self.sees(past, inputs), GuardMode.EXACT if sure else GuardMode.PUBLISHED, watch=watch
-            )
-            return WindowOutcomes(
-                free.usd,
-                free.egress_usd,
-                0 * free.usd,
-                free.finish_tick,
-                free.late,
-                free.spot_ticks,
-                free.on_demand_ticks,
-                free.launches,
-            )
+            return simulate(inputs, self.sees(past, inputs), guard, watch=watch)
         if self.asks is None:
             raise ValueError(f"{self.name} does not ask")
-        bill = simulate_blind(
-            inputs,
-            self.asks(past, inputs, checkpoint_gb),
-            BlindGuardMode.EXACT if sure else BlindGuardMode.PUBLISHED,
-            None,
-            watch,
-        )
-        return WindowOutcomes(
-            bill.usd,
-            bill.egress_usd,
-            bill.probe_usd,
-            bill.finish_tick,
-            bill.late,
-            bill.spot_ticks,
-            bill.on_demand_ticks,
-            bill.launches,
-        )
+        return simulate_blind(inputs, self.asks(past, inputs, checkpoint_gb), guard, watch=watch)
 
 
 OUR_POLICY: Final = "ours"

@@ -3,7 +3,7 @@
 Each tick, a zone is worth U = V (L - d)+ / L - price - egress / L on spot, V - price where it runs already, V - price
 less (d V + egress elsewhere) on demand, and 0 idle; V: the value of an hour of work, L: its expected lifetime. The
 action of the highest worth is tried first, until something launches. It needs the guard
-:attr:`router.spot.simulator.blind_simulator.BlindGuardMode.PUBLISHED`.
+:attr:`router.spot.simulator.simulation.GuardMode.PUBLISHED`.
 
 Book-keeping of the released code that its figures rest on is preserved: a zone left for another one counts as running
 on until spot or a probe succeeds there again; a probe that succeeded is not repeated until spot is tried there; an
@@ -21,9 +21,9 @@ from typing import Final
 import numpy as np
 
 from router.spot.policies.lifetimes import LifetimeEstimator
-from router.spot.simulator.blind_policy import BlindView, LaunchRequest, PolicySession, SimulationSpec
+from router.spot.simulator.blind_policy import BlindView, LaunchRequest, PolicySession
 from router.spot.simulator.blind_simulator import PROBE_S
-from router.spot.simulator.inputs import HOUR_S
+from router.spot.simulator.inputs import HOUR_S, SimulationSpec
 from router.spot.simulator.simulation import IDLE, NOWHERE, ON_DEMAND, SPOT
 from router.spot.simulator.traces import Bools
 

@@ -1,7 +1,7 @@
 """Uniform Progress over zones that have to be asked, "UP(S)", "UP(A)" and "UP(AP)", and the cheapest spot.
 
 They follow the released simulator of SkyNomad (NSDI 2027) and need the guard
-:attr:`router.spot.simulator.blind_simulator.BlindGuardMode.PUBLISHED`.
+:attr:`router.spot.simulator.simulation.GuardMode.PUBLISHED`.
 
 C work, R deadline, d changeover, t seconds since the start, cp work done, ep(t) = t * C / R. Idle: spot is tried zone
 by zone; where there is none, on demand if cp < ep(t); on demand at once where C + 2d does not fit any more. On demand:
@@ -16,8 +16,8 @@ from typing import Final
 
 import numpy as np
 
-from router.spot.simulator.blind_policy import BlindView, LaunchRequest, PolicySession, SimulationSpec
-from router.spot.simulator.inputs import HOUR_S
+from router.spot.simulator.blind_policy import BlindView, LaunchRequest, PolicySession
+from router.spot.simulator.inputs import HOUR_S, SimulationSpec
 from router.spot.simulator.simulation import IDLE, NOWHERE, ON_DEMAND, SPOT
 from router.spot.simulator.traces import Bools, Floats, Ints
 
@@ -103,8 +103,7 @@ def _request_uniform_progress(
 
 class _FailoverSession:
     def __init__(self, terms: SimulationSpec) -> None:
-        names = list(dict.fromkeys(terms.regions))
-        self.terms, self.region = terms, np.array([names.index(name) for name in terms.regions])
+        self.terms, self.region = terms, terms.region_numbers
         self.last = np.full(terms.starts.size, NOWHERE)  # region
 
     def act(self, view: BlindView) -> LaunchRequest:

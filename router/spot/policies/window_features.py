@@ -85,7 +85,7 @@ class WindowFeatures:
             rows, first, ticks = np.arange(self.starts.size), 0, inputs.ticks
         row = np.full(self.starts.size, -1)
         row[rows] = np.arange(rows.size)
-        at = np.clip(self.starts[rows, None] + np.arange(first - 1, first + ticks), 0, inputs.series.ticks - 1)
+        at = np.clip(self.starts[rows, None] + np.arange(first - 1, first + ticks), 0, inputs.up.shape[1] - 1)
         up = inputs.up[self.model.spots][:, at].transpose(1, 2, 0)
         usd = inputs.spot_usd[:, at].transpose(1, 2, 0)
         states, times = self._states_at(rows, up[:, 1:], first)

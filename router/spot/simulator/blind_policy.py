@@ -10,106 +10,50 @@ from typing import Final, Protocol, runtime_checkable
 
 import numpy as np
 
-from router.spot.simulator.inputs import HOUR_S, SimulationInputs, Task, ZoneMoveCosts, validate_speeds
-from router.spot.simulator.simulation import NOWHERE, ON_DEMAND, InstanceKinds
+from router.spot.simulator.inputs import HOUR_S, SimulationSpec
+from router.spot.simulator.simulation import NOWHERE, ON_DEMAND, WindowView
 from router.spot.simulator.traces import Bools, Floats, Ints
 
 NEVER: Final = -1
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class SimulationSpec:
-    """The specification given to a policy before it begins: the job and the zones, but no availability.
-
-    ``starts`` is the tick of the series at which each window begins. ``on_demand_usd`` is by [zone], in dollars an hour
-    of the whole gang, infinite where on-demand is not sold.
-
-    ``speed`` and ``launch_s`` are those of the simulation inputs, see
-    :func:`router.spot.simulator.inputs.validate_speeds`, which raises ValueError for those that it refuses.
-    """
-
-    task: Task
-    tick_s: int
-    starts: Ints
-    zones: tuple[str, ...]
-    regions: tuple[str, ...]
-    ways: ZoneMoveCosts
-    on_demand_usd: Floats
-    speed: Floats
-    launch_s: Ints
-
-    def __post_init__(self) -> None:
-        validate_speeds(len(self.zones), self.speed, self.launch_s)
-
-    @classmethod
-    def of(cls, inputs: SimulationInputs) -> SimulationSpec:
-        """Return the specification of these simulation inputs."""
-        zones = tuple(z.zone for z in inputs.series.zones)
-        ways, usd = inputs.ways, inputs.on_demand_usd.copy()
-        return cls(
-            inputs.task,
-            inputs.tick_s,
-            inputs.starts.copy(),
-            zones,
-            inputs.series.regions,
-            ways,
-            usd,
-            inputs.speed.copy(),
-            inputs.launch_s.copy(),
-        )
-
-    @property
-    def ticks(self) -> int:
-        """The number of ticks of a window."""
-        return self.task.ticks(self.tick_s)
-
-    @property
-    def worst_s(self) -> int:
-        """d: the seconds of the longest launch."""
-        return self.task.changeover_s + self.ways.longest_s + int(self.launch_s.max())
-
-
 @dataclass(eq=False, slots=True)
-class BlindView:
-    """The start of a tick as a blind policy sees it, with one entry a window.
+class BlindView(WindowView):
+    """The start of a tick as a blind policy sees it.
 
-    Zones are in the order of the series. The arrays are read-only for the policy.
-
-    ``tick`` is the tick of the window, of ``ticks`` before the deadline. ``window`` numbers the windows of the
-    specification; finished windows are removed. ``left_s`` is the seconds of work left. ``zone`` is where the job runs,
-    or last ran. ``lost`` says whether its spot instance was preempted at the start of this tick. ``home`` is where the
-    checkpoint is, ``NOWHERE`` at first. ``delay_s`` is the part of the changeover that has still to pass. ``since`` is
-    the tick of the last launch.
-
-    The others are by [zone, window]: ``spot_usd``; ``answer_tick``, the tick of the zone's last answer, or ``NEVER``;
+    ``lost`` says whether the spot instance was preempted at the start of this tick. ``since`` is the tick of the last
+    launch. The others are by [zone, window]: ``answer_tick``, the tick of the zone's last answer, or ``NEVER``;
     ``was_up``, that answer; ``tried``, where spot was tried in this tick or, before the launches of this tick, in the
     last one.
     """
 
-    tick: int
-    ticks: int
-    window: Ints
-    left_s: Ints
-    kind: InstanceKinds
-    zone: Ints
     lost: Bools
-    home: Ints
-    delay_s: Ints
     since: Ints
-    spot_usd: Floats
     answer_tick: Ints
     was_up: Bools
     tried: Bools
 
-    def at(self, rows: Ints) -> BlindView:
-        """Return the view of these rows of its windows."""
-        own = {name: getattr(self, name)[rows] for name in WINDOW_FIELDS}
-        zones = {name: getattr(self, name)[:, rows] for name in ZONE_FIELDS}
-        return BlindView(self.tick, self.ticks, **own, **zones)
-
-
-WINDOW_FIELDS: Final = ("window", "left_s", "kind", "zone", "lost", "home", "delay_s", "since")
-ZONE_FIELDS: Final = ("spot_usd", "answer_tick", "was_up", "tried")
+    @classmethod
+    def initial(cls, spec: SimulationSpec, window: Ints) -> BlindView:
+        """Return the view of these windows before anything ran."""
+        none: Ints = np.zeros(window.size, dtype=np.int64)
+        unseen: Bools = np.zeros((len(spec.zones), window.size), dtype=bool)
+        return cls(
+            tick=0,
+            ticks=spec.ticks,
+            window=window,
+            left_s=none + spec.task.work_s,
+            kind=none.astype(np.int8),
+            zone=none.copy(),
+            home=none + NOWHERE,
+            delay_s=none.copy(),
+            spot_usd=np.empty(unseen.shape),
+            lost=none > 0,
+            since=none + NEVER,
+            answer_tick=np.full(unseen.shape, NEVER, dtype=np.int64),
+            was_up=unseen.copy(),
+            tried=unseen,
+        )
 
 
 @dataclass(eq=False, slots=True)

@@ -9,47 +9,26 @@ Rules (SkyNomad, NSDI 2027, and its released simulator), on top of those of :mod
   known.
 * Every launch takes the changeover again, in the same zone too. Egress is paid from the zone where the job last ran a
   tick.
-* The deadline guard goes on demand to the end when ceil((C + d) / tick) >= ticks left: in the zone where the job runs,
-  off a healthy spot instance too, else where the rest is cheapest.
+* The published deadline guard goes on demand to the end when ceil((C + d) / tick) >= ticks left: in the zone where the
+  job runs, off a healthy spot instance too, else where the rest is cheapest. The exact one overrules a policy only
+  where, whatever the availability, one more tick of what it requests could leave too little time for C + d; a spot
+  instance past that moment goes on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import Enum
 from typing import Final
 
 import numpy as np
 
-from router.spot.simulator.blind_policy import (
-    NEVER,
-    WINDOW_FIELDS,
-    ZONE_FIELDS,
-    BlindPolicy,
-    BlindView,
-    LaunchRequest,
-    SimulationSpec,
-    find_blind_on_demand_zone,
-)
+from router.spot.simulator.blind_policy import BlindPolicy, BlindView, LaunchRequest, find_blind_on_demand_zone
 from router.spot.simulator.inputs import HOUR_S, SimulationInputs
-from router.spot.simulator.simulation import IDLE, NOWHERE, ON_DEMAND, SPOT
+from router.spot.simulator.simulation import IDLE, NOWHERE, ON_DEMAND, SPOT, GuardMode, WindowOutcomes, WindowRun
 from router.spot.simulator.traces import Bools, Floats, Ints
 
 PROBE_S: Final = 60
-
-
-class BlindGuardMode(Enum):
-    """The deadline guard of the blind simulator.
-
-    ``PUBLISHED`` is the guard described above. ``EXACT`` overrules a policy only where, whatever the availability, one
-    more tick of what it requests could leave too little time for C + d; a spot instance past that moment goes on.
-    ``NONE`` trusts the policy.
-    """
-
-    PUBLISHED = "published"
-    EXACT = "exact"
-    NONE = "none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,22 +47,9 @@ class ProbeFees:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class BlindOutcome:
-    """The outcome of a blind simulation, one entry a window.
+class BlindOutcome(WindowOutcomes):
+    """The outcome of a blind simulation: ``probes`` were made, of which ``probes_up`` found a zone up."""
 
-    ``usd`` is the whole cost, ``egress_usd`` and ``probe_usd`` included. ``probes`` were made, of which ``probes_up``
-    found a zone up. ``finish_tick`` is the first tick after the last billed one; ``late`` says that it is beyond the
-    deadline.
-    """
-
-    usd: Floats
-    egress_usd: Floats
-    probe_usd: Floats
-    finish_tick: Ints
-    late: Bools
-    spot_ticks: Ints
-    on_demand_ticks: Ints
-    launches: Ints
     probes: Ints
     probes_up: Ints
 
@@ -91,7 +57,7 @@ class BlindOutcome:
 def simulate_blind(
     inputs: SimulationInputs,
     policy: BlindPolicy,
-    guard: BlindGuardMode = BlindGuardMode.PUBLISHED,
+    guard: GuardMode = GuardMode.PUBLISHED,
     fees: ProbeFees | None = None,
     watch: Callable[[BlindView], None] | None = None,
 ) -> BlindOutcome:
@@ -103,53 +69,32 @@ def simulate_blind(
     if not inputs.alike:
         raise ValueError("the blind simulator supports zones of one speed only")
     run = _Run(inputs, guard, fees or ProbeFees())
-    player = policy.begin(run.terms)
+    player = policy.begin(inputs.spec)
     for tick in range(inputs.ticks):
         if not run.begin(tick):
             break
-        run.launch(player.act(run.known))
-        run.probe(player.look(run.known))
+        run.apply(player.act(run.view))
+        run.probe(player.look(run.view))
         run.finish()
         if watch is not None:
-            watch(run.known)
+            watch(run.view)
     return run.bill()
 
 
-class _Run:
-    """The simulation of one set of inputs.
+class _Run(WindowRun[BlindView]):
+    """The simulation of a policy that has to ask zones."""
 
-    ``known`` holds the windows that are not done; the totals are of all windows.
-    """
-
-    def __init__(self, inputs: SimulationInputs, guard: BlindGuardMode, fees: ProbeFees) -> None:
-        count, zones = inputs.starts.size, len(inputs.series.zones)
-        self.inputs, self.guard, self.fees, self.g = inputs, guard, fees, inputs.tick_s
-        self.terms = SimulationSpec.of(inputs)
-        zeros = np.zeros(count, dtype=np.int64)
-        self.known = BlindView(
-            tick=0,
-            ticks=inputs.ticks,
-            window=np.arange(count),
-            left_s=zeros + inputs.task.work_s,
-            kind=np.zeros(count, dtype=np.int8),
-            zone=zeros.copy(),
-            lost=np.zeros(count, dtype=bool),
-            home=zeros + NOWHERE,
-            delay_s=zeros.copy(),
-            since=zeros + NEVER,
-            spot_usd=np.empty((zones, count)),
-            answer_tick=np.full((zones, count), NEVER, dtype=np.int64),
-            was_up=np.zeros((zones, count), dtype=bool),
-            tried=np.zeros((zones, count), dtype=bool),
-        )
-        self.up = np.empty((zones, count), dtype=bool)
-        self.run_usd, self.egress, self.probe_usd = np.zeros(count), np.zeros(count), np.zeros(count)
-        self.spot, self.demand, self.launches = zeros.copy(), zeros.copy(), zeros.copy()
-        self.probes, self.probes_up, self.done = zeros.copy(), zeros.copy(), np.full(count, NEVER)
+    def __init__(self, inputs: SimulationInputs, guard: GuardMode, fees: ProbeFees) -> None:
+        count = inputs.starts.size
+        super().__init__(inputs, guard, BlindView.initial(inputs, np.arange(count)))
+        self.fees, self.worst_s = fees, inputs.worst_s
+        self.up = self.view.was_up
+        self.run_usd, self.probe_usd = np.zeros(count), np.zeros(count)
+        self.probes, self.probes_up = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
 
     def begin(self, tick: int) -> bool:
         """Apply the preemptions of this tick; return False where no window is left."""
-        known = self.known
+        known = self.view
         known.tick = tick
         if tick:
             self._keep_rows(known.left_s > 0)
@@ -162,18 +107,18 @@ class _Run:
         known.answer_tick[known.zone[rows], rows] = tick
         known.was_up[known.zone[rows], rows] = there
         known.kind[known.lost] = IDLE
-        if self.guard is BlindGuardMode.PUBLISHED:
-            must = known.left_s + self.terms.worst_s > (known.ticks - tick - 1) * self.g
+        if self.guard is GuardMode.PUBLISHED:
+            must = known.left_s + self.worst_s > (known.ticks - tick - 1) * self.g
             if must.any():
                 self._finish_on_demand(must)
         return known.window.size > 0
 
-    def launch(self, wish: LaunchRequest) -> None:
+    def apply(self, wish: LaunchRequest) -> None:
         """Try the launches that are requested."""
-        known = self.known
+        known = self.view
         rows = np.arange(known.window.size)
         order, demand, leave = wish.spot, wish.demand, wish.leave
-        if self.guard is BlindGuardMode.EXACT:
+        if self.guard is GuardMode.EXACT:
             order, demand, leave = self._apply_exact_guard(order, demand, leave)
         hits = np.where(self.up, order, np.inf)
         first = np.argmin(hits, axis=0)
@@ -194,7 +139,7 @@ class _Run:
         """Probe these zones and bill it."""
         if looks is None or not looks.any():
             return
-        known = self.known
+        known = self.view
         looks = looks.copy()
         rows = np.flatnonzero(known.kind == SPOT)
         looks[known.zone[rows], rows] = False
@@ -207,10 +152,10 @@ class _Run:
 
     def finish(self) -> None:
         """Bill the tick and do its work."""
-        known, rows = self.known, np.arange(self.known.window.size)
+        known, rows = self.view, np.arange(self.view.window.size)
         spot, demand = known.kind == SPOT, known.kind == ON_DEMAND
         runs = spot | demand
-        rate = np.where(spot, known.spot_usd[known.zone, rows], self.terms.on_demand_usd[known.zone])
+        rate = np.where(spot, known.spot_usd[known.zone, rows], self.inputs.on_demand_usd[known.zone])
         self.run_usd[known.window] += np.where(runs, rate * self.g / HOUR_S, 0.0)
         self.spot[known.window] += spot
         self.demand[known.window] += demand
@@ -218,32 +163,32 @@ class _Run:
         known.left_s = np.where(runs, np.maximum(known.left_s - self.g + passed, 0), known.left_s)
         known.delay_s = np.where(runs, known.delay_s - passed, 0)
         known.home = np.where(runs, known.zone, known.home)
-        self.done[known.window[known.left_s == 0]] = known.tick + 1
+        self.done_tick[known.window[known.left_s == 0]] = known.tick + 1
 
     def bill(self) -> BlindOutcome:
         """Return the outcome once all ticks are played."""
-        known = self.known
+        known = self.view
         known.tick = self.inputs.ticks
         self._keep_rows(known.left_s > 0)
         if known.window.size:
             self._finish_on_demand(np.ones(known.window.size, dtype=bool))
         usd = self.run_usd + self.egress + self.probe_usd
         return BlindOutcome(
-            usd,
-            self.egress,
-            self.probe_usd,
-            self.done,
-            self.done > self.inputs.ticks,
-            self.spot,
-            self.demand,
-            self.launches,
-            self.probes,
-            self.probes_up,
+            usd=usd,
+            egress_usd=self.egress,
+            probe_usd=self.probe_usd,
+            finish_tick=self.done_tick,
+            late=self.done_tick > self.inputs.ticks,
+            spot_ticks=self.spot,
+            on_demand_ticks=self.demand,
+            launches=self.launches,
+            probes=self.probes,
+            probes_up=self.probes_up,
         )
 
     def _apply_exact_guard(self, order: Floats, demand: Ints, leave: Bools) -> tuple[Floats, Ints, Bools]:
         """Return the request without what could miss the deadline."""
-        known, worst = self.known, self.terms.worst_s
+        known, worst = self.view, self.worst_s
         after = (known.ticks - known.tick - 1) * self.g
         spare = after - known.left_s - worst  # seconds of slack if this tick does no work
         runs = known.kind != IDLE
@@ -262,45 +207,33 @@ class _Run:
         )  # True where it may go on without on-demand if nothing launches
         return (
             order,
-            np.where(~idles & (demand == NOWHERE), find_blind_on_demand_zone(self.terms, known), demand),
+            np.where(~idles & (demand == NOWHERE), find_blind_on_demand_zone(self.inputs, known), demand),
             leave,
         )
 
     def _record_answers(self, which: Bools) -> None:
-        known = self.known
+        known = self.view
         known.answer_tick = np.where(which, known.tick, known.answer_tick)
         known.was_up = np.where(which, self.up, known.was_up)
 
     def _record_launches(self, which: Ints) -> None:
-        known, ways = self.known, self.terms.ways
-        known.delay_s[which] = self.terms.task.changeover_s
-        known.since[which] = known.tick
-        self.launches[known.window[which]] += 1
-        moved = which[known.home[which] != NOWHERE]
-        there = (known.home[moved], known.zone[moved])
-        known.delay_s[moved] += ways.transfer_s[there]
-        self.egress[known.window[moved]] += ways.egress_usd[there]
+        self.launch(which, self.view.zone)
+        self.view.since[which] = self.view.tick
 
     def _finish_on_demand(self, which: Bools) -> None:
         """Run these windows on demand from now on until their work is done, and remove them."""
-        known = self.known
-        zone = np.where(known.kind == IDLE, find_blind_on_demand_zone(self.terms, known), known.zone)
+        known = self.view
+        zone = np.where(known.kind == IDLE, find_blind_on_demand_zone(self.inputs, known), known.zone)
         fresh = np.flatnonzero(which & (known.kind != ON_DEMAND))
         known.zone = np.where(which, zone, known.zone)
         self._record_launches(fresh)
         more = -(-(known.left_s + known.delay_s) // self.g)[which]
         window = known.window[which]
         self.demand[window] += more
-        self.run_usd[window] += more * self.terms.on_demand_usd[known.zone[which]] * self.g / HOUR_S
-        self.done[window] = known.tick + more
+        self.run_usd[window] += more * self.inputs.on_demand_usd[known.zone[which]] * self.g / HOUR_S
+        self.done_tick[window] = known.tick + more
         self._keep_rows(~which)
 
     def _keep_rows(self, which: Bools) -> None:
-        known = self.known
-        if which.all():
-            return
-        for name in WINDOW_FIELDS:
-            setattr(known, name, getattr(known, name)[which])
-        for name in ZONE_FIELDS:
-            setattr(known, name, getattr(known, name)[:, which])
+        self.view.keep(which)
         self.up = self.up[:, which]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
 
 import numpy as np
@@ -11,8 +11,6 @@ import numpy as np
 from router.spot.simulator.traces import Bools, Floats, Ints, Series
 
 HOUR_S = 3600
-
-
 MILLION = 1_000_000
 
 
@@ -97,29 +95,63 @@ def validate_speeds(zones: int, speed: Floats | None, launch_s: Ints | None) -> 
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class SimulationInputs:
-    """The inputs of a simulation: many windows of one series for one task.
+class SimulationSpec:
+    """The specification of a simulation: many windows for one task, its zones and clock, but no availability.
 
-    ``starts`` is the first tick of each window. ``begins`` is the tick of the task at which each window begins; None:
-    all begin at the first. All windows end at the deadline, so that one which begins later has less time. Only policies
-    that decide by the time left, not by the time passed, may play such windows.
-
-    ``speed`` and ``launch_s``: see :func:`validate_speeds`.
-
-    Raise ValueError where a window goes beyond the series, or where ``ways``, ``speed`` or ``launch_s`` do not fit its
-    zones. A policy may read all but ``up`` and ``spot_usd``, which hold the future; the ticks before a window's start
-    it gets from :meth:`before`.
+    ``starts`` is the first tick of each window. ``on_demand_usd`` is by [zone], in dollars an hour of the whole gang,
+    infinite where on-demand is not sold. ``speed`` and ``launch_s``: see :func:`validate_speeds`, which raises
+    ValueError for those that it refuses.
     """
 
     task: Task
-    series: Series
+    tick_s: int
     starts: Ints
+    zones: tuple[str, ...]
+    regions: tuple[str, ...]
     ways: ZoneMoveCosts
-    up: Bools
-    spot_usd: Floats
     on_demand_usd: Floats
     speed: Floats
     launch_s: Ints
+
+    def __post_init__(self) -> None:
+        validate_speeds(len(self.zones), self.speed, self.launch_s)
+
+    @property
+    def ticks(self) -> int:
+        """The number of ticks of a window."""
+        return self.task.ticks(self.tick_s)
+
+    @property
+    def worst_s(self) -> int:
+        """d: the seconds of the longest launch."""
+        return self.task.changeover_s + self.ways.longest_s + int(self.launch_s.max())
+
+    @property
+    def alike(self) -> bool:
+        """True if all zones have speed one and launch in the task's changeover."""
+        return not self.launch_s.any() and bool((self.speed == 1).all())
+
+    @property
+    def region_numbers(self) -> Ints:
+        """The number of each zone's region, in the order of the zones."""
+        names = list(dict.fromkeys(self.regions))
+        return np.array([names.index(name) for name in self.regions])
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class SimulationInputs(SimulationSpec):
+    """The inputs of a simulation: its specification, with availability and spot prices by [zone, tick].
+
+    ``begins`` is the tick of the task at which each window begins; None: all begin at the first. All windows end at the
+    deadline, so that one which begins later has less time. Only policies that decide by the time left, not by the time
+    passed, may play such windows.
+
+    A policy may read all but ``up`` and ``spot_usd``, which hold the future; the ticks before a window's start it gets
+    from :meth:`before`.
+    """
+
+    up: Bools
+    spot_usd: Floats
     begins: Ints | None = None
 
     @classmethod
@@ -134,7 +166,8 @@ class SimulationInputs:
     ) -> SimulationInputs:
         """Return inputs with prices of the whole gang.
 
-        Moves are free, zones have one speed and no launch times unless these are given.
+        Moves are free, zones have one speed and no launch times unless these are given. Raise ValueError where a window
+        goes beyond the series, or where ``ways``, ``speed`` or ``launch_s`` do not fit its zones.
         """
         first = np.asarray(starts, dtype=np.int64)
         needed = task.ticks(series.tick_s)
@@ -145,23 +178,24 @@ class SimulationInputs:
         if ways.egress_usd.shape != (zones, zones):
             raise ValueError(f"the moves are between {ways.egress_usd.shape[0]} zones, but the series has {zones}")
         speed, launch_s = validate_speeds(zones, speed, launch_s)
-        up, prices = series.up(task.size), series.spot_usd(task.size)
-        return cls(task, series, first, ways, up, prices, series.on_demand_usd(task.size), speed, launch_s)
+        return cls(
+            task=task,
+            tick_s=series.tick_s,
+            starts=first,
+            zones=tuple(zone.zone for zone in series.zones),
+            regions=series.regions,
+            ways=ways,
+            on_demand_usd=series.on_demand_usd(task.size),
+            speed=speed,
+            launch_s=launch_s,
+            up=series.up(task.size),
+            spot_usd=series.spot_usd(task.size),
+        )
 
     @property
-    def tick_s(self) -> int:
-        """The seconds of a tick."""
-        return self.series.tick_s
-
-    @property
-    def ticks(self) -> int:
-        """The number of ticks of a window."""
-        return self.task.ticks(self.tick_s)
-
-    @property
-    def alike(self) -> bool:
-        """True if all zones have speed one and launch in the task's changeover."""
-        return not self.launch_s.any() and bool((self.speed == 1).all())
+    def spec(self) -> SimulationSpec:
+        """The specification alone, as a policy that does not see availability gets it."""
+        return SimulationSpec(*(getattr(self, field.name) for field in fields(SimulationSpec)))
 
     def before(self, count: int) -> tuple[Bools, Bools]:
         """Return availability by [zone, window, tick] in the ``count`` ticks before each window.
@@ -181,7 +215,7 @@ NOT_SOLD_S = 2**61  # longer than any window
 class ZoneSpeeds:
     """The speeds and launch times of the zones of one simulation."""
 
-    def __init__(self, inputs: SimulationInputs) -> None:
+    def __init__(self, inputs: SimulationSpec) -> None:
         self.pace: Ints = np.rint(inputs.speed * MILLION).astype(np.int64)
         self.launch_s: Ints = inputs.task.changeover_s + inputs.launch_s
         self.from_afar_s: Ints = self.launch_s + inputs.ways.transfer_s.max(axis=0)
@@ -212,13 +246,13 @@ class ZoneSpeeds:
 
 
 @lru_cache(maxsize=4)
-def get_zone_speeds(inputs: SimulationInputs) -> ZoneSpeeds:
+def get_zone_speeds(inputs: SimulationSpec) -> ZoneSpeeds:
     """Return the speeds of these inputs, cached for the last inputs: policies ask at every tick."""
     return ZoneSpeeds(inputs)
 
 
 def pick_on_demand_zone(
-    inputs: SimulationInputs, paces: ZoneSpeeds, left_s: Ints, rest_s: int, transfer_s: Ints, egress_usd: Floats
+    inputs: SimulationSpec, paces: ZoneSpeeds, left_s: Ints, rest_s: int, transfer_s: Ints, egress_usd: Floats
 ) -> Ints:
     """Return by [window] the zone where on-demand does the work at the least cost within ``rest_s``.
 

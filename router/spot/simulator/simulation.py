@@ -13,14 +13,14 @@ Rules (Wu et al., "Can't Be Late", NSDI 2024, section 3, and its released simula
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from enum import Enum
-from typing import Final, Protocol
+from typing import Any, Final, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from router.spot.simulator.inputs import HOUR_S, SimulationInputs, get_zone_speeds, pick_on_demand_zone
+from router.spot.simulator.inputs import HOUR_S, SimulationInputs, SimulationSpec, get_zone_speeds, pick_on_demand_zone
 from router.spot.simulator.traces import Bools, Floats, Ints
 
 IDLE: Final = 0
@@ -33,7 +33,8 @@ InstanceKinds = NDArray[np.int8]
 class GuardMode(Enum):
     """The deadline guard: when a policy is overruled so that the deadline is met.
 
-    Both guards go on demand while there is just time for it.
+    Both guards go on demand while there is just time for it. :mod:`router.spot.simulator.blind_simulator` has rules of
+    its own for both.
 
     ``PUBLISHED`` acts, where the job is idle or on demand, at the first tick where, counted in whole ticks, R <= C +
     2d; a spot instance past its delay goes on to R = C + d and beyond. It is for zones of one speed only. ``EXACT``
@@ -48,15 +49,13 @@ class GuardMode(Enum):
 
 
 @dataclass(eq=False, slots=True)
-class FullView:
-    """The start of a tick with all availability: one entry a window, zones in the order of the series.
+class WindowView:
+    """The start of a tick: one entry a window on the last axis of each array, which is read-only for the policy.
 
-    The arrays are read-only for the policy.
-
-    ``up`` and ``spot_usd`` are by [zone, window]. ``home`` is where the checkpoint is, ``last`` where the job last ran;
-    both are ``NOWHERE`` at first. ``delay_s`` is the part of the changeover that has still to pass. ``window`` numbers
-    the windows of the inputs. ``kept`` is work of less than a second, in millionths of one, where zones differ in
-    speed.
+    ``tick`` is the tick of the window, of ``ticks`` before the deadline. ``window`` numbers the windows of the
+    specification; finished windows are removed. ``left_s`` is the seconds of work left. ``zone`` is where the job runs,
+    or last ran. ``home`` is where the checkpoint is, ``NOWHERE`` at first. ``delay_s`` is the part of the changeover
+    that has still to pass. ``spot_usd`` is by [zone, window], zones in the order of the specification.
     """
 
     tick: int
@@ -66,19 +65,37 @@ class FullView:
     kind: InstanceKinds
     zone: Ints
     home: Ints
-    last: Ints
     delay_s: Ints
-    kept: Ints
-    up: Bools
     spot_usd: Floats
 
-    def at(self, rows: Ints) -> FullView:
+    def at(self, rows: Ints) -> Self:
         """Return the view of these rows of its windows."""
-        own = {name: getattr(self, name)[rows] for name in _OF_WINDOWS}
-        return FullView(self.tick, self.ticks, **own, up=self.up[:, rows], spot_usd=self.spot_usd[:, rows])
+        return replace(self, **{name: values[..., rows] for name, values in self.arrays().items()})
+
+    def keep(self, which: Bools) -> None:
+        """Remove the other windows."""
+        if not which.all():
+            for name, values in self.arrays().items():
+                setattr(self, name, values[..., which])
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return all that the view has for each window, by name."""
+        return {each.name: getattr(self, each.name) for each in fields(self) if each.name not in ("tick", "ticks")}
 
 
-_OF_WINDOWS: Final = ("window", "left_s", "kind", "zone", "home", "last", "delay_s", "kept")
+@dataclass(eq=False, slots=True)
+class FullView(WindowView):
+    """The start of a tick with all availability: ``up`` is by [zone, window].
+
+    ``last`` is where the job last ran, ``NOWHERE`` at first. ``kept`` is work of less than a second, in millionths of
+    one, where zones differ in speed.
+    """
+
+    last: Ints
+    kept: Ints
+    up: Bools
+
+
 Actions = tuple[InstanceKinds, Ints]
 FullInfoSession = Callable[[FullView], Actions]
 FullViewListener = Callable[[FullView], None]
@@ -96,33 +113,65 @@ class FullInfoPolicy(Protocol):
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class SimulationOutcome:
-    """The outcome of a simulation, one entry a window.
+class WindowOutcomes:
+    """The outcome of windows, one entry a window.
 
-    ``usd`` is the whole cost, of which ``egress_usd`` and ``spot_usd`` are parts. ``finish_tick`` is the first tick
-    after the last billed one, counted from where the window begins.
-
-    A window that is ``late`` ends on demand after its deadline; the cost of that is included. Where on-demand is sold
-    in no zone such a window never ends: ``usd`` is infinite, and ``finish_tick`` says no more than that it is late.
-    ``spare_s`` is the seconds of the last tick after the work was done; their ``spare_usd`` are in ``usd`` too.
+    ``usd`` is the whole cost, of which ``egress_usd`` and ``probe_usd`` are parts. ``finish_tick`` is the first tick
+    after the last billed one, counted from where the window begins. A window that is ``late`` ends on demand after its
+    deadline; the cost of that is included.
     """
 
     usd: Floats
     egress_usd: Floats
+    probe_usd: Floats
     finish_tick: Ints
     late: Bools
     spot_ticks: Ints
     on_demand_ticks: Ints
     launches: Ints
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class SimulationOutcome(WindowOutcomes):
+    """The outcome of a simulation; ``spot_usd`` is a part of the cost.
+
+    Where on-demand is sold in no zone a late window never ends: ``usd`` is infinite, and ``finish_tick`` says no more
+    than that it is late. ``spare_s`` is the seconds of the last tick after the work was done; their ``spare_usd`` are
+    in ``usd`` too.
+    """
+
     spot_usd: Floats
     spare_s: Floats
     spare_usd: Floats
 
 
+View = TypeVar("View", bound=WindowView)
+
+
+class WindowRun(Generic[View]):
+    """State of one simulation: ``view`` has the windows that are not done; the totals are of all windows."""
+
+    def __init__(self, inputs: SimulationInputs, guard: GuardMode, view: View) -> None:
+        count = inputs.starts.size
+        self.inputs, self.guard, self.view, self.g = inputs, guard, view, inputs.tick_s
+        self.egress, self.done_tick = np.zeros(count), np.full(count, -1, dtype=np.int64)
+        self.spot, self.demand, self.launches = (np.zeros(count, dtype=np.int64) for _ in range(3))
+
+    def launch(self, which: Ints, zone: Ints) -> None:
+        """Begin the changeover of these windows in their zones, and bill what brings the checkpoints there."""
+        view, ways = self.view, self.inputs.ways
+        view.delay_s[which] = self.inputs.task.changeover_s + self.inputs.launch_s[zone[which]]
+        self.launches[view.window[which]] += 1
+        moved = which[view.home[which] != NOWHERE]
+        there = (view.home[moved], zone[moved])
+        view.delay_s[moved] += ways.transfer_s[there]
+        self.egress[view.window[moved]] += ways.egress_usd[there]
+
+
 def simulate(
     inputs: SimulationInputs,
     policy: FullInfoPolicy,
-    net: GuardMode = GuardMode.PUBLISHED,
+    guard: GuardMode = GuardMode.PUBLISHED,
     work_s: Ints | None = None,
     watch: FullViewListener | None = None,
 ) -> SimulationOutcome:
@@ -132,71 +181,63 @@ def simulate(
     has passed, with what ran in it. Raise ValueError for the published guard where zones differ in speed or launch
     time.
     """
-    run = _Run(inputs, net, work_s)
+    run = _Run(inputs, guard, work_s)
     player = policy.begin(inputs)
     for tick in range(inputs.ticks):
         if not run.begin(tick):
             if inputs.begins is None:
                 break
             continue
-        run.finish(*player(run.now))
+        run.finish(*player(run.view))
         if watch is not None:
-            watch(run.now)
+            watch(run.view)
     return run.outcome()
 
 
-class _Run:
-    """State of the windows that are not done; ``now`` is what the policy sees of them."""
+def _initial_view(inputs: SimulationInputs, window: Ints, left_s: Ints) -> FullView:
+    """Return the view of these windows before anything ran."""
+    zeros, nowhere = np.zeros(window.size, dtype=np.int64), np.full(window.size, NOWHERE, dtype=np.int64)
+    return FullView(
+        tick=0,
+        ticks=inputs.ticks,
+        window=window,
+        left_s=left_s,
+        kind=np.zeros(window.size, dtype=np.int8),
+        zone=zeros.copy(),
+        home=nowhere.copy(),
+        delay_s=zeros.copy(),
+        spot_usd=np.empty((len(inputs.zones), window.size)),
+        last=nowhere.copy(),
+        kept=zeros.copy(),
+        up=np.empty((len(inputs.zones), window.size), dtype=bool),
+    )
 
-    def __init__(self, inputs: SimulationInputs, net: GuardMode, work_s: Ints | None) -> None:
-        count, task = inputs.starts.size, inputs.task
-        self.inputs, self.net, self.g = inputs, net, inputs.tick_s
-        self.plain = not (inputs.ways.egress_usd.any() or inputs.ways.transfer_s.any())
-        self.worst_s = task.changeover_s + inputs.ways.longest_s
+
+class _Run(WindowRun[FullView]):
+    """The simulation of a policy that sees availability."""
+
+    def __init__(self, inputs: SimulationInputs, guard: GuardMode, work_s: Ints | None) -> None:
+        count = inputs.starts.size
+        self.work_s = np.full(count, inputs.task.work_s) if work_s is None else work_s.astype(np.int64)
+        first = np.arange(count) if inputs.begins is None else np.flatnonzero(inputs.begins == 0)
+        super().__init__(inputs, guard, _initial_view(inputs, first, self.work_s[first]))
         self.paces = None if inputs.alike else get_zone_speeds(inputs)
-        if self.paces is not None and net is GuardMode.PUBLISHED:
+        if self.paces is not None and guard is GuardMode.PUBLISHED:
             raise ValueError("the published guard supports zones of one speed only; use the exact one")
         self.sold = np.isfinite(inputs.on_demand_usd)
         usd = float(inputs.on_demand_usd[0])
         self.one_price = usd * self.g / HOUR_S if self.sold[0] and (inputs.on_demand_usd == usd).all() else None
-        zeros = np.zeros(count, dtype=np.int64)
-        self.work_s = zeros + task.work_s if work_s is None else work_s.astype(np.int64)
-        self.now = self._initial_view(np.arange(count) if inputs.begins is None else np.flatnonzero(inputs.begins == 0))
-        self.spot_usd, self.egress = np.zeros(count), np.zeros(count)
-        self.spare_s, self.spare_usd = np.zeros(count), np.zeros(count)
-        self.spot, self.demand, self.demand_usd = zeros.copy(), zeros.copy(), np.zeros(count)
-        self.launches, self.done_tick = zeros.copy(), np.full(count, -1, dtype=np.int64)
-
-    def _initial_view(self, window: Ints) -> FullView:
-        """Return the view of these windows before anything ran."""
-        zeros, nowhere = np.zeros(window.size, dtype=np.int64), np.full(window.size, NOWHERE, dtype=np.int64)
-        return FullView(
-            tick=0,
-            ticks=self.inputs.ticks,
-            window=window,
-            left_s=self.work_s[window],
-            kind=np.zeros(window.size, dtype=np.int8),
-            zone=zeros.copy(),
-            home=nowhere.copy(),
-            last=nowhere.copy(),
-            delay_s=zeros.copy(),
-            kept=zeros.copy(),
-            up=np.empty((0, 0), dtype=bool),
-            spot_usd=np.empty((0, 0)),
-        )
+        self.spot_usd, self.demand_usd, self.spare_s, self.spare_usd = (np.zeros(count) for _ in range(4))
 
     def begin(self, tick: int) -> bool:
         """Show this tick to the windows that have begun and are not done; return False where there is none."""
-        now = self.now
-        unfinished = now.left_s > 0
-        if not unfinished.all():
-            for name in _OF_WINDOWS:
-                setattr(now, name, getattr(now, name)[unfinished])
-        begins = self.inputs.begins
+        now, begins = self.view, self.inputs.begins
+        now.keep(now.left_s > 0)
         if begins is not None and tick and (begins == tick).any():
-            new = self._initial_view(np.flatnonzero(begins == tick))
-            for name in _OF_WINDOWS:
-                setattr(now, name, np.concatenate([getattr(now, name), getattr(new, name)]))
+            window = np.flatnonzero(begins == tick)
+            new = _initial_view(self.inputs, window, self.work_s[window]).arrays()
+            for name, values in now.arrays().items():
+                setattr(now, name, np.concatenate([values, new[name]], axis=-1))
         if not now.window.size:
             return False
         now.tick = tick
@@ -208,7 +249,7 @@ class _Run:
 
     def finish(self, kind: InstanceKinds, zone: Ints) -> None:
         """Apply the actions of one tick."""
-        now, inputs = self.now, self.inputs
+        now, inputs = self.view, self.inputs
         rows = np.arange(zone.size)
         kind = np.where((kind == SPOT) & ~(now.up[0] if len(now.up) == 1 else now.up[zone, rows]), IDLE, kind)
         if not self.sold.all():
@@ -218,7 +259,7 @@ class _Run:
         runs = kind != IDLE
         fresh = runs & ((kind != now.kind) | (zone != now.zone))
         if fresh.any():
-            self._launch(np.flatnonzero(fresh), zone)
+            self.launch(np.flatnonzero(fresh), zone)
         self._bill(kind, zone, rows)
         delay_passed_s = np.minimum(now.delay_s, self.g)
         worked = self.g - delay_passed_s
@@ -239,28 +280,15 @@ class _Run:
             self._finish_late(np.flatnonzero(~finished))
 
     def _record_finished(self, which: Ints, spare_s: Floats) -> None:
-        now = self.now
+        now = self.view
         window, zone = now.window[which], now.zone[which]
         self.done_tick[window] = now.tick + 1
         self.spare_s[window] = spare_s[which]
         usd = np.where(now.kind[which] == SPOT, now.spot_usd[zone, which], self.inputs.on_demand_usd[zone])
         self.spare_usd[window] = spare_s[which] / HOUR_S * usd
 
-    def _launch(self, which: Ints, zone: Ints) -> None:
-        now, ways = self.now, self.inputs.ways
-        now.delay_s[which] = self.inputs.task.changeover_s
-        if self.paces is not None:
-            now.delay_s[which] += self.inputs.launch_s[zone[which]]
-        self.launches[now.window[which]] += 1
-        if self.plain:
-            return
-        moved = which[now.home[which] != NOWHERE]
-        there = (now.home[moved], zone[moved])
-        now.delay_s[moved] += ways.transfer_s[there]
-        self.egress[now.window[moved]] += ways.egress_usd[there]
-
     def _bill(self, kind: InstanceKinds, zone: Ints, rows: Ints) -> None:
-        now, share = self.now, self.g / HOUR_S
+        now, share = self.view, self.g / HOUR_S
         spot, demand = kind == SPOT, kind == ON_DEMAND
         price = now.spot_usd[0] if len(now.up) == 1 else now.spot_usd[zone, rows]
         self.spot_usd[now.window] += np.where(spot, price * share, 0.0)
@@ -274,22 +302,21 @@ class _Run:
 
         All comparisons are of whole ticks: ceil(x / g) >= n is x > (n - 1) * g.
         """
-        if self.net is GuardMode.NONE:
+        if self.guard is GuardMode.NONE:
             return kind, zone
-        now, g, task = self.now, self.g, self.inputs.task
+        now, g, worst_s = self.view, self.g, self.inputs.worst_s
         rest = (now.ticks - now.tick - 1) * g
-        least = now.left_s + self.worst_s
+        least = now.left_s + worst_s
         running = now.kind == SPOT
-        if self.net is GuardMode.PUBLISHED:
+        if self.guard is GuardMode.PUBLISHED:
             must = least > rest
             riding = running & (now.delay_s == 0)
             kind = np.where(must & riding, np.int8(SPOT), kind)
             zone = np.where(must & riding, now.zone, zone)
-            forced = (must & ~riding) | (~running & (least + self.worst_s > rest))
+            forced = (must & ~riding) | (~running & (least + worst_s > rest))
         else:
             stays = (kind == now.kind) & ((zone == now.zone) | (kind == IDLE))
-            launch_s = task.changeover_s + (self.inputs.ways.longest_s if not self.plain else 0)
-            works = np.where(kind == IDLE, 0, np.maximum(g - np.where(stays, now.delay_s, launch_s), 0))
+            works = np.where(kind == IDLE, 0, np.maximum(g - np.where(stays, now.delay_s, worst_s), 0))
             forced = (kind != ON_DEMAND) & (works < now.left_s) & (least - works > rest)
             on = np.maximum(g - now.delay_s, 0)
             goes_on = forced & running & ((on >= now.left_s) | (least - on <= rest))
@@ -300,8 +327,8 @@ class _Run:
 
     def _guard_by_speed(self, kind: InstanceKinds, zone: Ints) -> Actions:
         """Return the actions after the exact guard, for zones of different speeds."""
-        paces, now, task = self.paces, self.now, self.inputs.task
-        if self.net is GuardMode.NONE or paces is None:
+        paces, now, task = self.paces, self.view, self.inputs.task
+        if self.guard is GuardMode.NONE or paces is None:
             return kind, zone
         rest = (now.ticks - now.tick - 1) * self.g
         if paces.soonest_s(now.left_s.max(keepdims=True))[0] <= rest:
@@ -325,12 +352,12 @@ class _Run:
         if at.size and self.sold.any():
             kind, zone = kind.copy(), zone.copy()
             kind[at] = ON_DEMAND
-            zone[at] = find_on_demand_zone(self.inputs, self.now, at)
+            zone[at] = find_on_demand_zone(self.inputs, self.view, at)
         return kind, zone
 
     def _finish_late(self, which: Ints) -> None:
         """Run these windows on demand after the deadline until their work is done."""
-        now = self.now
+        now = self.view
         zone = find_on_demand_zone(self.inputs, now, which)
         on = now.kind[which] == ON_DEMAND
         left = now.left_s[which]
@@ -357,20 +384,21 @@ class _Run:
         late = self.done_tick > inputs.ticks
         done = self.done_tick if inputs.begins is None else self.done_tick - inputs.begins
         return SimulationOutcome(
-            usd,
-            self.egress,
-            done,
-            late,
-            self.spot,
-            self.demand,
-            self.launches,
-            self.spot_usd,
-            self.spare_s,
-            self.spare_usd,
+            usd=usd,
+            egress_usd=self.egress,
+            probe_usd=np.zeros(usd.size),
+            finish_tick=done,
+            late=late,
+            spot_ticks=self.spot,
+            on_demand_ticks=self.demand,
+            launches=self.launches,
+            spot_usd=self.spot_usd,
+            spare_s=self.spare_s,
+            spare_usd=self.spare_usd,
         )
 
 
-def find_on_demand_zone(inputs: SimulationInputs, now: FullView, which: Ints) -> Ints:
+def find_on_demand_zone(inputs: SimulationSpec, now: FullView, which: Ints) -> Ints:
     """Return the zone where the rest is cheapest on demand, for the windows ``which`` of ``now``.
 
     Where a window runs on demand already, it stays there. Else the zone has the least price times work left plus
@@ -388,7 +416,7 @@ def find_on_demand_zone(inputs: SimulationInputs, now: FullView, which: Ints) ->
     return np.where(now.kind[which] == ON_DEMAND, now.zone[which], best)
 
 
-def _on_demand_zone_by_speed(inputs: SimulationInputs, now: FullView, which: Ints) -> Ints:
+def _on_demand_zone_by_speed(inputs: SimulationSpec, now: FullView, which: Ints) -> Ints:
     paces, left, at = get_zone_speeds(inputs), now.left_s[which], np.maximum(now.home[which], 0)
     nowhere = now.home[which] == NOWHERE
     rest = (now.ticks - now.tick) * inputs.tick_s
