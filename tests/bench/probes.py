@@ -21,10 +21,10 @@ import numpy as np
 
 from router.config.trace_files import read_traces
 from router.config.trace_values import Holes
-from router.spot.policies.baselines import CheapestWithMoves, Lindy, UniformProgress
+from router.spot.policies.baselines import CheapestSpot, CheapestWithMoves, Lindy, UniformProgress
 from router.spot.policies.omniscient import compute_least_usd
 from router.spot.policies.skynomad import SkyNomad
-from router.spot.policies.uniform_probing import CheapestSpot, FailoverProgress, RatePerUsdProgress, RateProgress
+from router.spot.policies.uniform_probing import FailoverProgress, RatePerUsdProgress, RateProgress
 from router.spot.simulator.blind_policy import BlindPolicy
 from router.spot.simulator.blind_simulator import simulate_blind
 from router.spot.simulator.inputs import HOUR_S, SimulationInputs, Task, ZoneMoveCosts

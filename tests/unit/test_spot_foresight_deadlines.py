@@ -15,9 +15,8 @@ from router.spot.availability.hazard_model import HazardModel
 from router.spot.policies import price_fits
 from router.spot.policies.foresight import ForesightModel
 from router.spot.policies.foresight_policies import BlindForesightPolicy, ForesightPolicy, choose_clock_s
-from router.spot.policies.market import ZoneMarket
 from router.spot.simulator.blind_simulator import simulate_blind
-from router.spot.simulator.inputs import SimulationInputs, Task, ZoneMoveCosts
+from router.spot.simulator.inputs import SimulationInputs, Task, ZoneMarket, ZoneMoveCosts
 from router.spot.simulator.simulation import GuardMode, simulate
 from router.spot.simulator.traces import Floats, Ints, Series, ZoneSeries
 from tests.support.adversary import Adversary, AskedAdversary

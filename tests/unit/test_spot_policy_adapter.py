@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from router.spot.availability.hazard_model import HazardModel
 from router.spot.live.policy_adapter import PolicyAdapter
-from router.spot.policies.baselines import CheapestWithMoves, Lindy, TimeSliced, UniformProgress
+from router.spot.policies.baselines import CheapestSpot, CheapestWithMoves, Lindy, TimeSliced, UniformProgress
 from router.spot.policies.baselines import GreedySpot as SpotOrWait
 from router.spot.policies.foresight_policies import BlindForesightPolicy
 from router.spot.policies.optimistic import OptimisticAdapter
 from router.spot.policies.skynomad import HourValue, SkyNomad
-from router.spot.policies.uniform_probing import CheapestSpot, FailoverProgress, RatePerUsdProgress, RateProgress
+from router.spot.policies.uniform_probing import FailoverProgress, RatePerUsdProgress, RateProgress
 from router.spot.simulator.blind_policy import BlindPolicy
 from router.spot.simulator.blind_simulator import ProbeFees, simulate_blind
 from router.spot.simulator.inputs import SimulationInputs

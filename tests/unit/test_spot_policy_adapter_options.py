@@ -16,7 +16,7 @@ from pricing.places import Market
 from router.spot.live.policy_adapter import PolicyAdapter, PolicyZone
 from router.spot.live.replay import Tenure
 from router.spot.live.selection import BLIND_POLICIES, build_named_policy
-from router.spot.policies.baselines import UniformProgress
+from router.spot.policies.baselines import CheapestSpot, UniformProgress
 from router.spot.policies.deadline_guard import DeadlineGuard
 from router.spot.policies.greedy import GreedyPolicy
 from router.spot.policies.interface import (
@@ -35,7 +35,7 @@ from router.spot.policies.interface import (
 )
 from router.spot.policies.optimistic import OptimisticAdapter
 from router.spot.policies.rules import Rule
-from router.spot.policies.uniform_probing import CheapestSpot, FailoverProgress, RateProgress
+from router.spot.policies.uniform_probing import FailoverProgress, RateProgress
 from router.spot.simulator.blind_policy import BlindPolicy
 from router.spot.simulator.inputs import SimulationSpec
 

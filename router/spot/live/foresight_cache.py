@@ -19,13 +19,12 @@ from router.spot.availability.hazard_model import HazardModel
 from router.spot.availability.loss_rates import CLASSES
 from router.spot.availability.observed import HazardPrior, PoolObservation, posterior_hazards
 from router.spot.live.policy_adapter import PolicyZone
+from router.spot.policies.baselines import CheapestSpot
 from router.spot.policies.foresight import DRAWS, ForesightModel
 from router.spot.policies.foresight_policies import BlindForesightPolicy, choose_clock_s
 from router.spot.policies.interface import SpotPoolKey
-from router.spot.policies.market import SPEED_TOLERANCE, ZoneMarket
-from router.spot.policies.uniform_probing import CheapestSpot
 from router.spot.simulator.blind_policy import BlindPolicy
-from router.spot.simulator.inputs import SimulationSpec, ZoneMoveCosts
+from router.spot.simulator.inputs import SimulationSpec, ZoneMarket, ZoneMoveCosts, sells_reference
 from router.spot.simulator.traces import Floats, Ints
 
 PoolLookup = Callable[[Collection[SpotPoolKey]], Mapping[SpotPoolKey, PoolObservation]]
@@ -56,7 +55,7 @@ def fit_foresight(
     Where nothing as fast as the reference is sold on demand there is no fallback: any spot is taken, the cheapest
     first.
     """
-    if not (np.isfinite(terms.on_demand_usd) & (terms.speed >= 1 - SPEED_TOLERANCE)).any():
+    if not sells_reference(terms.on_demand_usd, terms.speed):
         return CheapestSpot()
     return _cached_fit(_fit_key(terms, sites, build_hazard_model(sites, watched), draws, clock_ticks))
 

@@ -9,9 +9,8 @@ import numpy as np
 
 from router.spot.policies.backward_induction import INFEASIBLE_USD, Singles
 from router.spot.policies.foresight import ForesightModel, RegressionInputs
-from router.spot.policies.market import SPEED_TOLERANCE
 from router.spot.simulator.blind_policy import BlindView
-from router.spot.simulator.inputs import HOUR_S
+from router.spot.simulator.inputs import HOUR_S, SPEED_TOLERANCE
 from router.spot.simulator.simulation import ON_DEMAND, SPOT, FullView
 from router.spot.simulator.traces import Bools, Floats, Ints
 

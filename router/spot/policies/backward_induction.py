@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from router.spot.availability.hazard_model import HazardModel, ScarcityProcess, ZoneStates, advance_states
-from router.spot.policies.market import SPEED_TOLERANCE, ZoneMarket
 from router.spot.policies.regression_features import OWN_TERMS, RecentChanges, RegressionFeatures, encode_states
-from router.spot.simulator.inputs import HOUR_S
+from router.spot.simulator.inputs import HOUR_S, SPEED_TOLERANCE, ZoneMarket
 from router.spot.simulator.traces import Bools, Floats, Ints
 
 INFEASIBLE_USD: Final = 1e12  # dollars of an infeasible action

@@ -78,8 +78,6 @@ class GreedySpot:
     ranking: Ranking = rank_by_price
 
     def begin(self, inputs: SimulationSpec) -> FullInfoSession:
-        """See :class:`~router.spot.simulator.simulation.FullInfoPolicy`."""
-
         def play(now: FullView) -> Actions:
             _, kind, zone = choose_spot_or_idle(inputs, now, self.ranking)
             return kind, zone
@@ -99,7 +97,6 @@ class UniformProgress:
     ranking: Ranking = rank_by_price
 
     def begin(self, inputs: SimulationSpec) -> FullInfoSession:
-        """See :class:`~router.spot.simulator.simulation.FullInfoPolicy`."""
         task = inputs.task
 
         def play(now: FullView) -> Actions:
@@ -129,7 +126,6 @@ class TimeSliced:
     slices: int = 8
 
     def begin(self, inputs: SimulationSpec) -> FullInfoSession:
-        """See :class:`~router.spot.simulator.simulation.FullInfoPolicy`."""
         task, g, n = inputs.task, inputs.tick_s, self.slices
         d = task.changeover_s + inputs.ways.longest_s
 
@@ -165,6 +161,14 @@ def compute_move_gains(terms: SimulationSpec, view: BlindView, hours: Floats) ->
 
 
 @dataclass(frozen=True, slots=True)
+class CheapestSpot:
+    """A policy that takes the cheapest spot whenever there is any, and else waits; it has to ask for it."""
+
+    def begin(self, _: SimulationSpec, /) -> PolicySession:
+        return _CheapestSession()
+
+
+@dataclass(frozen=True, slots=True)
 class CheapestWithMoves:
     """The policy "+ moves": it moves where that pays for itself if spot lasts there until the work is done.
 
@@ -172,7 +176,6 @@ class CheapestWithMoves:
     """
 
     def begin(self, terms: SimulationSpec, /) -> PolicySession:
-        """See :class:`~router.spot.simulator.blind_policy.BlindPolicy`."""
         return _MovesSession(terms)
 
 
@@ -188,7 +191,6 @@ class Lindy:
     probe_ticks: int = PROBE_TICKS
 
     def begin(self, terms: SimulationSpec, /) -> PolicySession:
-        """See :class:`~router.spot.simulator.blind_policy.BlindPolicy`."""
         return _LindySession(self, terms)
 
 
@@ -196,7 +198,14 @@ def _cheapest_order(view: BlindView) -> Floats:
     return np.where(view.kind == IDLE, view.spot_usd, np.inf)
 
 
-class _MovesSession:
+class _CheapestSession(PolicySession):
+    def act(self, view: BlindView, /) -> LaunchRequest:
+        wish = LaunchRequest.nothing(view)
+        wish.spot = _cheapest_order(view)
+        return wish
+
+
+class _MovesSession(PolicySession):
     def __init__(self, terms: SimulationSpec) -> None:
         self.terms = terms
 
@@ -205,9 +214,6 @@ class _MovesSession:
         better = (compute_move_gains(self.terms, view, np.full(view.spot_usd.shape, np.inf)) > 0) & (view.kind == SPOT)
         wish.spot = np.where(better, view.spot_usd, _cheapest_order(view))
         return wish
-
-    def look(self, _: BlindView, /) -> Bools | None:
-        return None
 
 
 class _LindySession:

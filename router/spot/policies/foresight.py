@@ -20,9 +20,8 @@ import numpy as np
 
 from router.spot.availability.hazard_model import HazardModel
 from router.spot.policies.backward_induction import Singles, ValueTables, slack_grid, solve_tables
-from router.spot.policies.market import SPEED_TOLERANCE, ZoneMarket
 from router.spot.policies.regression_features import RegressionFeatures
-from router.spot.simulator.inputs import HOUR_S
+from router.spot.simulator.inputs import HOUR_S, ZoneMarket, sells_reference
 from router.spot.simulator.traces import Bools, Floats, Ints
 
 CLOCK_S: Final = 1200
@@ -94,7 +93,7 @@ class ForesightModel:
 
         Raise ValueError where no place of the reference's speed is sold on demand.
         """
-        if not (np.isfinite(market.on_demand_usd) & (market.speed >= 1 - SPEED_TOLERANCE)).any():
+        if not sells_reference(market.on_demand_usd, market.speed):
             raise ValueError("no zone sells on-demand machines of the reference speed")
         spots = hazard_model.comes()
         spots = spots if spots.size else np.arange(market.zones)

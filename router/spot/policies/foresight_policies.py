@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
@@ -12,21 +12,18 @@ from router.spot.availability.hazard_model import HazardModel, ZoneStates
 from router.spot.availability.loss_rates import CLASSES
 from router.spot.policies.action_values import ActionValues
 from router.spot.policies.foresight import CLOCK_S, ForesightModel, RegressionInputs
-from router.spot.policies.market import SPEED_TOLERANCE, ZoneMarket
 from router.spot.policies.price_fits import PriceFits
 from router.spot.policies.regression_features import TYPICAL_H, RecentChanges, advance_belief
 from router.spot.policies.window_features import WindowFeatures
-from router.spot.simulator.blind_policy import BlindView, LaunchRequest
-from router.spot.simulator.inputs import HOUR_S, SimulationInputs, SimulationSpec
-from router.spot.simulator.simulation import IDLE, NOWHERE, ON_DEMAND, SPOT, Actions, FullView
-from router.spot.simulator.simulation import FullInfoSession as SeeingPlayer
+from router.spot.simulator.blind_policy import BlindView, LaunchRequest, PolicySession
+from router.spot.simulator.inputs import HOUR_S, SPEED_TOLERANCE, SimulationInputs, SimulationSpec, ZoneMarket
+from router.spot.simulator.simulation import IDLE, NOWHERE, ON_DEMAND, SPOT, Actions, FullInfoSession, FullView
 from router.spot.simulator.traces import Bools, Floats, Ints
 
 _CERTAIN: Final = 1 - 1e-9
 _QUICK_TICKS, _QUICK_DRAWS, _LEAST_CLOCK_S = 32, 200, 60
-_PARTS: Final = (
-    4  # Parts of a tick to which launches are rounded up; rounded up to a whole tick they would look too dear.
-)
+# Parts of a tick to which launches are rounded up; rounded up to a whole tick they would look too dear.
+_PARTS: Final = 4
 _USUAL_STEPS: Final = 200
 
 
@@ -51,12 +48,7 @@ class ForesightPolicy:
         It is for any tick, and for deadlines and slack up to those of ``like``, whose first spot prices are the
         expected ones. Raise ValueError where the reference is not sold on demand.
         """
-        launch = (like.task.changeover_s + like.launch_s).astype(np.float64)
-        market = ZoneMarket(like.spot_usd[:, 0], like.on_demand_usd, like.speed, launch, like.ways)
-        clock, task = choose_clock_s(like.tick_s), like.task
-        return cls(
-            ForesightModel.of(hazard_model, market, task.work_s, like.ticks * like.tick_s, clock_s=clock, seed=seed)
-        )
+        return cls(_fit_model(hazard_model, like, like.spot_usd[:, 0], seed))
 
     @classmethod
     def quickly(cls, hazard_model: HazardModel, like: SimulationInputs, seed: int = 0) -> ForesightPolicy:
@@ -66,23 +58,14 @@ class ForesightPolicy:
         """
         horizon_s = like.ticks * like.tick_s
         clock = max(_LEAST_CLOCK_S, -(-horizon_s // _QUICK_TICKS))
-        launch, ways = like.task.changeover_s + like.launch_s, like.ways
         # A launch longer by a hundredth of a tick would add a column to the tables and change no decision.
-        takes = replace(ways, transfer_s=_round_up(ways.transfer_s, clock // _PARTS))
-        market = ZoneMarket(
-            like.spot_usd[:, 0],
-            like.on_demand_usd,
-            like.speed,
-            _round_up(launch, clock // _PARTS).astype(np.float64),
-            takes,
-        )
+        market = ZoneMarket.of(like, like.spot_usd[:, 0], clock // _PARTS)
         work_s = like.task.work_s
         return cls(
             ForesightModel.of(hazard_model, market, work_s, horizon_s, clock_s=clock, draws=_QUICK_DRAWS, seed=seed)
         )
 
-    def begin(self, inputs: SimulationInputs) -> SeeingPlayer:
-        """See :class:`~router.spot.simulator.simulation.FullInfoPolicy`."""
+    def begin(self, inputs: SimulationInputs) -> FullInfoSession:
         return _FullSession(self.model, inputs).play
 
 
@@ -139,21 +122,19 @@ class BlindForesightPolicy:
 
         ``spot_usd`` is by [zone] as expected. Raise ValueError where the reference is not sold on demand.
         """
-        launch = (terms.task.changeover_s + terms.launch_s).astype(np.float64)
-        market = ZoneMarket(spot_usd, terms.on_demand_usd, terms.speed, launch, terms.ways)
-        clock = choose_clock_s(terms.tick_s)
-        return cls(
-            ForesightModel.of(
-                hazard_model, market, terms.task.work_s, terms.ticks * terms.tick_s, clock_s=clock, seed=seed
-            )
-        )
+        return cls(_fit_model(hazard_model, terms, spot_usd, seed))
 
     def begin(self, terms: SimulationSpec) -> _BlindSession:
-        """See :class:`~router.spot.simulator.blind_policy.BlindPolicy`."""
         return _BlindSession(self.model, terms)
 
 
-class _BlindSession:
+def _fit_model(hazard_model: HazardModel, spec: SimulationSpec, spot_usd: Floats, seed: int) -> ForesightModel:
+    market, horizon_s = ZoneMarket.of(spec, spot_usd), spec.ticks * spec.tick_s
+    clock_s = choose_clock_s(spec.tick_s)
+    return ForesightModel.of(hazard_model, market, spec.task.work_s, horizon_s, clock_s=clock_s, seed=seed)
+
+
+class _BlindSession(PolicySession):
     """The session of a blind view; ``look_`` is the belief [window, spot, up, class] at the last tick."""
 
     def __init__(self, model: ForesightModel, terms: SimulationSpec) -> None:
@@ -227,10 +208,6 @@ class _BlindSession:
         wish.demand[rows] = np.where(~goes_on & (costs.demand < costs.wait), costs.place, NOWHERE)
         wish.leave[rows] = runs & ~goes_on & (costs.demand >= costs.wait)
 
-    def look(self, _: BlindView, /) -> Bools | None:
-        """Return None: it never probes."""
-        return None
-
 
 @lru_cache(maxsize=64)
 def _stationary_belief(hazards: bytes, spots: int) -> Floats:
@@ -243,11 +220,6 @@ def _stationary_belief(hazards: bytes, spots: int) -> Floats:
     for _ in range(_USUAL_STEPS):
         belief = advance_belief(belief, rates, 1.0)
     return belief
-
-
-def _round_up(seconds: Ints, parts_s: int) -> Ints:
-    """Return the seconds rounded up to whole parts."""
-    return np.asarray(-(-seconds // max(1, parts_s)) * max(1, parts_s), dtype=np.int64)
 
 
 def _likeliest_state(look: Floats) -> ZoneStates:

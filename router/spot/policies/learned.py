@@ -159,7 +159,6 @@ class ChainPolicy:
         return solve_chain(self.chain, self.grid, self.ticks, spot_usd * share, self.on_demand_usd * share)
 
     def begin(self, inputs: SimulationInputs) -> FullInfoSession:
-        """See :class:`~router.spot.simulator.simulation.FullInfoPolicy`."""
         return _ChainSession(self, inputs).play
 
 

@@ -36,11 +36,10 @@ class OptimisticAdapter:
     holds_ticks: int = 0
 
     def begin(self, terms: SimulationSpec, /) -> PolicySession:
-        """See :class:`~router.spot.simulator.blind_policy.BlindPolicy`."""
         return _OptimisticSession(self.policy.begin(terms), self.holds_ticks)
 
 
-class _OptimisticSession:
+class _OptimisticSession(PolicySession):
     def __init__(self, player: FullInfoSession, holds_ticks: int) -> None:
         self.player, self.holds = player, holds_ticks
 
@@ -62,9 +61,6 @@ class _OptimisticSession:
             if not open_.any():
                 break
         return wish
-
-    def look(self, _: BlindView, /) -> Bools | None:
-        return None
 
 
 def _full_view(view: BlindView, up: Bools) -> FullView:

@@ -11,9 +11,8 @@ from router.spot.availability.hazard_model import HazardModel
 from router.spot.policies.baselines import GreedySpot
 from router.spot.policies.foresight_policies import BlindForesightPolicy, ForesightPolicy
 from router.spot.policies.learned import ChainPolicy
-from router.spot.policies.market import SPEED_TOLERANCE
 from router.spot.simulator.blind_policy import BlindPolicy
-from router.spot.simulator.inputs import SimulationInputs
+from router.spot.simulator.inputs import SimulationInputs, sells_reference
 from router.spot.simulator.simulation import (
     ON_DEMAND,
     Actions,
@@ -35,8 +34,6 @@ class OnDemandNow:
     """
 
     def begin(self, inputs: SimulationInputs) -> FullInfoSession:
-        """See :class:`~router.spot.simulator.simulation.FullInfoPolicy`."""
-
         def play(now: FullView) -> Actions:
             rows = np.arange(now.window.size)
             runs = now.kind == ON_DEMAND
@@ -69,7 +66,7 @@ def _fallback_policy(hazard_model: HazardModel, like: SimulationInputs) -> FullI
     Where nothing as fast as the reference is sold on demand there is no fallback: any spot is taken, the cheapest
     first. Where spot never comes, on-demand begins at once.
     """
-    if not (np.isfinite(like.on_demand_usd) & (like.speed >= 1 - SPEED_TOLERANCE)).any():
+    if not sells_reference(like.on_demand_usd, like.speed):
         return GreedySpot()
     return None if hazard_model.comes().size else OnDemandNow()
 

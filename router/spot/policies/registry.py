@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from typing import Final
 
 from router.spot.policies.baselines import (
+    CheapestSpot,
     CheapestWithMoves,
     GreedySpot,
     Lindy,
@@ -17,7 +18,7 @@ from router.spot.policies.baselines import (
 )
 from router.spot.policies.our_policy import blind_policy_from, policy_from
 from router.spot.policies.skynomad import SkyNomad
-from router.spot.policies.uniform_probing import CheapestSpot, FailoverProgress, RatePerUsdProgress, RateProgress
+from router.spot.policies.uniform_probing import FailoverProgress, RatePerUsdProgress, RateProgress
 from router.spot.simulator.blind_policy import BlindPolicy, BlindView
 from router.spot.simulator.blind_simulator import simulate_blind
 from router.spot.simulator.inputs import SimulationInputs

@@ -71,7 +71,6 @@ class SkyNomad:
         return cls(HourValue.RATE, inf, True)
 
     def begin(self, terms: SimulationSpec, /) -> PolicySession:
-        """See :class:`~router.spot.simulator.blind_policy.BlindPolicy`."""
         return _SkyNomadSession(self, terms)
 
 

@@ -1,4 +1,4 @@
-"""Uniform Progress over zones that have to be asked, "UP(S)", "UP(A)" and "UP(AP)", and the cheapest spot.
+"""Uniform Progress over zones that have to be asked: "UP(S)", "UP(A)" and "UP(AP)".
 
 They follow the released simulator of SkyNomad (NSDI 2027) and need the guard
 :attr:`router.spot.simulator.simulation.GuardMode.PUBLISHED`.
@@ -28,20 +28,10 @@ _GOOD_ENOUGH: Final = 0.9  # share of the best score at which UP(AP) stays
 
 
 @dataclass(frozen=True, slots=True)
-class CheapestSpot:
-    """A policy that takes the cheapest spot whenever there is any, and else waits."""
-
-    def begin(self, _: SimulationSpec, /) -> PolicySession:
-        """See :class:`~router.spot.simulator.blind_policy.BlindPolicy`."""
-        return _CheapestSession()
-
-
-@dataclass(frozen=True, slots=True)
 class FailoverProgress:
     """UP(S): the cheapest zone first, the region of the zone where it last was for a whole tick last."""
 
     def begin(self, terms: SimulationSpec) -> PolicySession:
-        """See :class:`~router.spot.simulator.blind_policy.BlindPolicy`."""
         return _FailoverSession(terms)
 
 
@@ -55,7 +45,6 @@ class RateProgress:
     interval_s: int = 2 * HOUR_S
 
     def begin(self, terms: SimulationSpec) -> PolicySession:
-        """See :class:`~router.spot.simulator.blind_policy.BlindPolicy`."""
         return _RateSession(terms, self.interval_s)
 
 
@@ -69,18 +58,7 @@ class RatePerUsdProgress:
     interval_s: int = HOUR_S
 
     def begin(self, terms: SimulationSpec) -> PolicySession:
-        """See :class:`~router.spot.simulator.blind_policy.BlindPolicy`."""
         return _RatePerUsdSession(terms, self.interval_s)
-
-
-class _CheapestSession:
-    def act(self, view: BlindView) -> LaunchRequest:
-        wish = LaunchRequest.nothing(view)
-        wish.spot = np.where(view.kind == IDLE, view.spot_usd, np.inf)
-        return wish
-
-    def look(self, _: BlindView, /) -> Bools | None:
-        return None
 
 
 def _request_uniform_progress(
@@ -101,7 +79,7 @@ def _request_uniform_progress(
     return LaunchRequest(spot, demand, leave), wants | (view.kind == SPOT)
 
 
-class _FailoverSession:
+class _FailoverSession(PolicySession):
     def __init__(self, terms: SimulationSpec) -> None:
         self.terms, self.region = terms, terms.region_numbers
         self.last = np.full(terms.starts.size, NOWHERE)  # region
@@ -112,9 +90,6 @@ class _FailoverSession:
         was = self.region[:, None] == self.last[view.window]
         order = view.spot_usd + np.where(was, view.spot_usd.max(), 0.0)
         return _request_uniform_progress(self.terms, view, order, np.maximum(view.home, 0))[0]
-
-    def look(self, _: BlindView, /) -> Bools | None:
-        return None
 
 
 class _RateSession:

@@ -86,13 +86,13 @@ class PolicySession(Protocol):
         """Return the launches requested at the start of a tick."""
         ...
 
-    def look(self, view: BlindView, /) -> Bools | None:
+    def look(self, _: BlindView, /) -> Bools | None:
         """Return by [zone, window] which zones to probe once the tick's launches are known; None for none.
 
-        The answers are in ``view`` at the next tick; where no answer could be obtained, ``answer_tick`` there is older
+        The answers are in the view of the next tick; where no answer could be obtained, ``answer_tick`` there is older
         than this tick. Where spot runs, a probe is neither made nor paid.
         """
-        ...
+        return None
 
 
 @runtime_checkable

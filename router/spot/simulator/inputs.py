@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
+from typing import Final
 
 import numpy as np
 
@@ -12,6 +13,8 @@ from router.spot.simulator.traces import Bools, Floats, Ints, Series
 
 HOUR_S = 3600
 MILLION = 1_000_000
+NOT_SOLD_S = 2**61  # longer than any window
+SPEED_TOLERANCE: Final = 1e-9  # speeds that differ by less count as equal
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,9 +212,6 @@ class SimulationInputs(SimulationSpec):
         return up, np.broadcast_to(known, up.shape)
 
 
-NOT_SOLD_S = 2**61  # longer than any window
-
-
 class ZoneSpeeds:
     """The speeds and launch times of the zones of one simulation."""
 
@@ -266,3 +266,59 @@ def pick_on_demand_zone(
     in_time = needs <= rest_s
     cheap: Ints = np.argmin(np.where(in_time, usd, np.inf), axis=0)
     return np.where(in_time.any(axis=0), cheap, np.argmin(needs, axis=0))
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class ZoneMarket:
+    """The market of a :mod:`router.spot.policies.foresight` model: prices and launches by zone.
+
+    Prices are dollars an hour of the whole gang on spot and on demand (infinite: not sold). ``speed`` is relative to
+    the reference; ``launch_s`` is the seconds of a launch there without a transfer.
+    """
+
+    spot_usd: Floats
+    on_demand_usd: Floats
+    speed: Floats
+    launch_s: Floats
+    ways: ZoneMoveCosts
+
+    @classmethod
+    def of(cls, spec: SimulationSpec, spot_usd: Floats, part_s: int = 1) -> ZoneMarket:
+        """Return the market of these zones at spot prices [zone]; launches and moves take whole parts of ``part_s``."""
+        launch_s = _round_up(spec.task.changeover_s + spec.launch_s, part_s).astype(np.float64)
+        ways = replace(spec.ways, transfer_s=_round_up(spec.ways.transfer_s, part_s))
+        return cls(spot_usd, spec.on_demand_usd, spec.speed, launch_s, ways)
+
+    @property
+    def zones(self) -> int:
+        """The number of zones."""
+        return len(self.spot_usd)
+
+    def homes(self) -> tuple[Ints, Ints]:
+        """Return by [zone] its group, and by [group] a zone of it.
+
+        Moves from zones of one group cost the same.
+        """
+        rows = np.concatenate([self.ways.egress_usd, self.ways.transfer_s], axis=1)
+        _, first, group = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+        return group.ravel(), first
+
+    def on_demand_zones(self) -> Ints:
+        """Return the cheapest on-demand zone of each group of homes and each speed."""
+        group, _ = self.homes()
+        best: dict[tuple[int, float], int] = {}
+        for z in np.flatnonzero(np.isfinite(self.on_demand_usd)):
+            key = (int(group[z]), float(self.speed[z]))
+            if key not in best or self.on_demand_usd[z] < self.on_demand_usd[best[key]]:
+                best[key] = int(z)
+        return np.array(sorted(best.values()), dtype=np.int64)
+
+
+def _round_up(seconds: Ints, part_s: int) -> Ints:
+    """Return the seconds rounded up to whole parts."""
+    return np.asarray(-(-seconds // max(1, part_s)) * max(1, part_s), dtype=np.int64)
+
+
+def sells_reference(on_demand_usd: Floats, speed: Floats) -> bool:
+    """Return whether any zone sells on-demand machines that are as fast as the reference."""
+    return bool((np.isfinite(on_demand_usd) & (speed >= 1 - SPEED_TOLERANCE)).any())
