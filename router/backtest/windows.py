@@ -14,36 +14,26 @@ from typing import Final
 import numpy as np
 
 from router.spot.live.as_run import play_as_run
-from router.spot.policies import registry as published
 from router.spot.policies.omniscient import compute_least_usd
-from router.spot.policies.registry import RegisteredPolicy
+from router.spot.policies.registry import OUR_POLICY, RegisteredPolicy, find_policy, registered_policies
 from router.spot.simulator.inputs import HOUR_S, SimulationInputs, Task, ZoneMoveCosts
 from router.spot.simulator.simulation import WindowOutcomes
 from router.spot.simulator.traces import Floats, Ints, Series
 
 AS_RUN: Final = "as-run"
-
-
+OPTIMUM: Final = "optimum"
 _AS_RUN: Final = RegisteredPolicy(
     AS_RUN, "stepfare's own exactly as `watch` runs it: asks zones, fits, deadline guard", plays=play_as_run, exact=True
 )
-
-
-_OURS: Final = published.POLICIES[published.OUR_POLICY]
-
-
 # Our two policies stand first.
 POLICIES: Final[Mapping[str, RegisteredPolicy]] = MappingProxyType(
-    {_OURS.name: _OURS, _AS_RUN.name: _AS_RUN, **published.POLICIES}
+    {OUR_POLICY: registered_policies()[OUR_POLICY], AS_RUN: _AS_RUN, **registered_policies()}
 )
 
 
 def find_backtest_policy(name: str) -> RegisteredPolicy:
     """Return the policy of that name; else raise KeyError with similar names, or with all."""
-    return published.find_policy(name, POLICIES)
-
-
-OPTIMUM: Final = "optimum"
+    return find_policy(name, POLICIES)
 
 
 @dataclass(frozen=True, eq=False, slots=True)

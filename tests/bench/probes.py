@@ -21,7 +21,8 @@ import numpy as np
 
 from router.config.trace_files import read_traces
 from router.config.trace_values import Holes
-from router.spot.policies.baselines import CheapestSpot, CheapestWithMoves, Lindy, UniformProgress
+from router.spot.policies.baselines import CheapestSpot, UniformProgress
+from router.spot.policies.moves import CheapestWithMoves, Lindy
 from router.spot.policies.omniscient import compute_least_usd
 from router.spot.policies.skynomad import SkyNomad
 from router.spot.policies.uniform_probing import FailoverProgress, RatePerUsdProgress, RateProgress

@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from router.spot.live.policy_adapter import PolicyAdapter
-from router.spot.live.selection import BLIND_POLICIES
-from router.spot.policies.baselines import CheapestWithMoves, Lindy
+from router.spot.live.selection import live_policy
 from router.spot.policies.deadline_guard import DeadlineGuard
+from router.spot.policies.moves import CheapestWithMoves, Lindy
+from router.spot.policies.registry import LivePolicy
 from router.spot.policies.rules import Rule
 from router.spot.simulator.blind_policy import BlindPolicy
 from tests.property.test_safety_net import worlds
@@ -41,7 +42,7 @@ def _tight(world: World, slack: int) -> World:
 
 def steered(explorer: BlindPolicy) -> DeadlineGuard:
     # Dice decide by the tick alone, and need not be shown the past.
-    return DeadlineGuard(PolicyAdapter(lambda *_: explorer, replays_past=not isinstance(explorer, Dice)))
+    return DeadlineGuard(PolicyAdapter(LivePolicy(lambda *_: explorer, replays_past=not isinstance(explorer, Dice))))
 
 
 def in_time(world: World, net: DeadlineGuard) -> None:
@@ -50,18 +51,18 @@ def in_time(world: World, net: DeadlineGuard) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("rule", [rule for rule in BLIND_POLICIES if rule is not Rule.FORESIGHT])
+@pytest.mark.parametrize("rule", [rule for rule in Rule if rule not in (Rule.GREEDY, Rule.FORESIGHT)])
 @settings(max_examples=12, deadline=None)
 @given(world=many)
 def test_no_deadline_is_missed_by_any_that_can_be_chosen(rule: Rule, world: World) -> None:
-    in_time(world, DeadlineGuard(BLIND_POLICIES[rule].steered()))
+    in_time(world, DeadlineGuard(PolicyAdapter(live_policy(rule))))
 
 
 @pytest.mark.slow
 @settings(max_examples=8, deadline=None)
 @given(many)
 def test_nor_by_foresight_that_is_fitted_to_each_world(world: World) -> None:
-    in_time(world, DeadlineGuard(BLIND_POLICIES[Rule.FORESIGHT].steered()))
+    in_time(world, DeadlineGuard(PolicyAdapter(live_policy(Rule.FORESIGHT))))
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from router.backtest.timeline import ShownWindow, follow_window
 from router.backtest.windows import BacktestCell, BacktestSite, CheckpointMove, WindowLayout
-from router.spot.policies.registry import ALIASES, POLICIES, RegisteredPolicy, find_policy
+from router.spot.policies.registry import ALIASES, RegisteredPolicy, find_policy, registered_policies
 from router.spot.policies.rules import Rule
 from router.spot.simulator.blind_simulator import simulate_blind
 from router.spot.simulator.inputs import SimulationInputs, Task, ZoneMoveCosts
@@ -21,6 +21,7 @@ from router.spot.simulator.traces import Series, ZoneSeries
 from tests.support.adversary import Adversary, AskedAdversary
 from tests.support.spot_windows import series_of, simulation_inputs
 
+POLICIES = registered_policies()
 TICK_S = 600
 CHANGEOVERS_S = (0, 200, 600, 720, 1500)
 SPARES_S = (0, 1, 1300, 5000)
@@ -32,6 +33,7 @@ QUICK = [(name, paid) for name, paid in WAYS if not POLICIES[name].learns]
 
 def test_names_aliases_and_what_was_meant() -> None:
     assert all(find_policy(name) is policy for name, policy in POLICIES.items())
+    assert all(find_policy(alias).rule == alias for alias in ALIASES)
     assert all(find_policy(alias).name == meant for alias, meant in ALIASES.items())
     assert find_policy("UP-S").name == "up-s"
     assert all(find_policy(rule).name in POLICIES for rule in Rule if rule is not Rule.GREEDY)

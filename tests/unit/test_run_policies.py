@@ -107,7 +107,7 @@ def test_parameters_are_what_runs() -> None:
     inner = build_policy(RunPolicy.of("foresight", clock_ticks=20, draws=50, places=3, ticks=99))
     assert isinstance(inner, DeadlineGuard)
     assert isinstance(inner.inner, PolicyAdapter)
-    assert (inner.inner.most_zones, inner.inner.most_ticks) == (3, 99)
+    assert (inner.inner.live.most_zones, inner.inner.live.most_ticks) == (3, 99)
     greedy = build_policy(RunPolicy.of("greedy", least_saving_share=0.25, least_saving_usd=2.5), heeds_hints=True)
     assert isinstance(greedy, DeadlineGuard)
     assert isinstance(greedy.inner, GreedyPolicy)

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from router.spot.policies.baselines import CheapestSpot, CheapestWithMoves, Lindy
+from router.spot.policies.baselines import CheapestSpot
+from router.spot.policies.moves import CheapestWithMoves, Lindy
 from router.spot.policies.omniscient import compute_least_usd
 from router.spot.policies.skynomad import HourValue, SkyNomad
 from router.spot.policies.uniform_probing import FailoverProgress, RatePerUsdProgress, RateProgress

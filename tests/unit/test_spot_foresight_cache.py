@@ -18,8 +18,7 @@ from router.jobs.pool_waits import return_rates
 from router.spot.availability.loss_rates import AGES_H, CLASSES, LossRates
 from router.spot.availability.observed import PoolObservation
 from router.spot.live import foresight_cache
-from router.spot.live.foresight_cache import build_hazard_model, find_no_observations
-from router.spot.live.policy_adapter import PolicyZone
+from router.spot.live.foresight_cache import build_hazard_model
 from router.spot.live.selection import build_named_policy
 from router.spot.policies.interface import (
     AvailabilityAnswer,
@@ -31,10 +30,12 @@ from router.spot.policies.interface import (
     PlacementOption,
     Policy,
     PolicyEvent,
+    PolicyZone,
     SpotPoolKey,
     StayDecision,
     WaitDecision,
 )
+from router.spot.policies.registry import find_no_observations
 from router.spot.policies.rules import Rule
 from router.spot.simulator.inputs import SimulationSpec, Task, ZoneMoveCosts
 

@@ -9,16 +9,18 @@ from hypothesis import strategies as st
 
 from router.spot.availability.hazard_model import HazardModel
 from router.spot.live.policy_adapter import PolicyAdapter
-from router.spot.policies.baselines import CheapestSpot, CheapestWithMoves, Lindy, TimeSliced, UniformProgress
+from router.spot.policies.baselines import CheapestSpot, TimeSliced, UniformProgress
 from router.spot.policies.baselines import GreedySpot as SpotOrWait
 from router.spot.policies.foresight_policies import BlindForesightPolicy
-from router.spot.policies.optimistic import OptimisticAdapter
+from router.spot.policies.moves import CheapestWithMoves, Lindy
+from router.spot.policies.optimistic import OptimisticAdapter, PresentPolicy
+from router.spot.policies.registry import LivePolicy
 from router.spot.policies.skynomad import HourValue, SkyNomad
 from router.spot.policies.uniform_probing import FailoverProgress, RatePerUsdProgress, RateProgress
 from router.spot.simulator.blind_policy import BlindPolicy
 from router.spot.simulator.blind_simulator import ProbeFees, simulate_blind
 from router.spot.simulator.inputs import SimulationInputs
-from router.spot.simulator.simulation import FullInfoPolicy, GuardMode, simulate
+from router.spot.simulator.simulation import GuardMode, simulate
 from tests.support.asked_rules import Dice
 from tests.support.spot_windows import series_of, simulation_inputs
 from tests.support.steered_game import Steer, in_money
@@ -32,7 +34,7 @@ ALL: dict[str, BlindPolicy] = {
     "sliced": OptimisticAdapter(TimeSliced(3)),
 }  # fmt: skip
 LONG = {"UP(A)", "UP(AP)", "lindy", "SkyNomad v100", "SkyNomad", "moves"}  # seconds each
-FREE: dict[str, FullInfoPolicy] = {
+FREE: dict[str, PresentPolicy] = {
     "wait": SpotOrWait(),
     "UP": UniformProgress(),
     "UP plain": UniformProgress(False),
@@ -87,7 +89,7 @@ def test_and_so_it_does_in_more_scenes(data: st.DataObject) -> None:
 
 def _same_in_both(inputs: SimulationInputs, explorer: BlindPolicy) -> None:
     bill = simulate_blind(inputs, explorer, GuardMode.NONE, ProbeFees(60, 0))
-    game = Steer(inputs, PolicyAdapter(lambda *_: explorer))
+    game = Steer(inputs, PolicyAdapter(LivePolicy(lambda *_: explorer)))
     usd = game.play()
     if bill.late[0]:  # what comes after the deadline is not a policy's
         assert game.left > 0

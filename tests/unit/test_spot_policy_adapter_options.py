@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from math import inf
@@ -13,9 +12,9 @@ import pytest
 
 from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
-from router.spot.live.policy_adapter import PolicyAdapter, PolicyZone
+from router.spot.live.policy_adapter import PolicyAdapter
 from router.spot.live.replay import Tenure
-from router.spot.live.selection import BLIND_POLICIES, build_named_policy
+from router.spot.live.selection import build_named_policy
 from router.spot.policies.baselines import CheapestSpot, UniformProgress
 from router.spot.policies.deadline_guard import DeadlineGuard
 from router.spot.policies.greedy import GreedyPolicy
@@ -34,6 +33,7 @@ from router.spot.policies.interface import (
     WaitDecision,
 )
 from router.spot.policies.optimistic import OptimisticAdapter
+from router.spot.policies.registry import LivePolicy, registered_policies
 from router.spot.policies.rules import Rule
 from router.spot.policies.uniform_probing import FailoverProgress, RateProgress
 from router.spot.simulator.blind_policy import BlindPolicy
@@ -63,16 +63,16 @@ def seen(*places: PlacementOption, passed: timedelta = MINUTE, hours: float = 30
 def terms_of(o: Observation, **more: Any) -> SimulationSpec:
     found: list[SimulationSpec] = []
 
-    def making(terms: SimulationSpec, _: Sequence[PolicyZone]) -> BlindPolicy:
+    def making(terms: SimulationSpec, *_: object) -> BlindPolicy:
         found.append(terms)
         return CheapestSpot()
 
-    PolicyAdapter(making, **more).decide(o)
+    PolicyAdapter(LivePolicy(making, **more)).decide(o)
     return found[0]
 
 
 def decided(o: Observation, explorer: BlindPolicy | None = None) -> Decision:
-    return PolicyAdapter(lambda *_: explorer or FailoverProgress()).decide(o)
+    return PolicyAdapter(LivePolicy(lambda *_: explorer or FailoverProgress())).decide(o)
 
 
 def lived(key: str, since: timedelta, until: timedelta | None = None, *, taken: bool = False) -> PastAttempt:
@@ -168,7 +168,7 @@ def test_where_it_runs_it_stays_until_the_policy_wants_it_elsewhere() -> None:
 
 
 def test_the_net_lets_nothing_stop_that_could_not_come_back() -> None:
-    net = DeadlineGuard(PolicyAdapter(lambda *_: FailoverProgress()))
+    net = DeadlineGuard(PolicyAdapter(LivePolicy(lambda *_: FailoverProgress())))
     ahead = seen(
         passed=HOUR,
         here=CurrentPlacement(OD, saved=True),
@@ -180,7 +180,9 @@ def test_the_net_lets_nothing_stop_that_could_not_come_back() -> None:
     assert stops == MoveDecision((), "as the policy for its deadline wants", ordered=True)
     assert isinstance(stops, MoveDecision)
     near = replace(ahead, deadline=ahead.now + 10 * HOUR + 8 * MINUTE)
-    assert PolicyAdapter(lambda *_: FailoverProgress()).decide(near) == MoveDecision((), stops.why, ordered=True)
+    assert PolicyAdapter(LivePolicy(lambda *_: FailoverProgress())).decide(near) == MoveDecision(
+        (), stops.why, ordered=True
+    )
     assert net.decide(near) == StayDecision("no time to leave on-demand")
 
 
@@ -223,7 +225,7 @@ def test_it_asks_after_what_was_launched_and_does_nothing_else_then() -> None:
         event=PolicyEvent.LAUNCHED,
     )
     assert decided(o, RateProgress(60)) == ProbeDecision(("a-2",))
-    assert DeadlineGuard(PolicyAdapter(lambda *_: RateProgress(60))).decide(o) == ProbeDecision(("a-2",))
+    assert DeadlineGuard(PolicyAdapter(LivePolicy(lambda *_: RateProgress(60)))).decide(o) == ProbeDecision(("a-2",))
     assert decided(o) == StayDecision()
     assert isinstance(decided(replace(o, here=None, lives=())), WaitDecision)
     for policy in (GreedyPolicy(), DeadlineGuard(GreedyPolicy())):
@@ -232,7 +234,7 @@ def test_it_asks_after_what_was_launched_and_does_nothing_else_then() -> None:
 
 
 def test_every_name_is_a_policy_and_the_same_each_time() -> None:
-    assert set(BLIND_POLICIES) == set(Rule) - {Rule.GREEDY}
+    assert {policy.rule for policy in registered_policies().values()} - {None} == set(Rule) - {Rule.GREEDY}
     o = seen(
         A,
         B,

@@ -26,7 +26,6 @@ from pricing.places import Market
 from router.jobs.run_policy import RunPolicy
 from router.spot.availability.loss_rates import LossRates
 from router.spot.availability.observed import PoolObservation, summarise_observations
-from router.spot.live.foresight_cache import PoolLookup
 from router.spot.live.policy_adapter import PolicyAdapter
 from router.spot.live.pool_backoff import (
     BACKOFF_MEMORY,
@@ -51,6 +50,7 @@ from router.spot.policies.interface import (
     PolicyEvent,
     SpotPoolKey,
 )
+from router.spot.policies.registry import PoolLookup
 from router.spot.policies.rules import QUOTED_RULE
 from router.spot.simulator.blind_policy import BlindView
 from router.spot.simulator.inputs import HOUR_S, SimulationInputs

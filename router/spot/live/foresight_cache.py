@@ -7,7 +7,7 @@ between options that differ little, only the sixth digit is cut: no decision dep
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import floor, log
@@ -17,17 +17,18 @@ import numpy as np
 
 from router.spot.availability.hazard_model import HazardModel
 from router.spot.availability.loss_rates import CLASSES
-from router.spot.availability.observed import HazardPrior, PoolObservation, posterior_hazards
-from router.spot.live.policy_adapter import PolicyZone
+from router.spot.availability.observed import HazardPrior, posterior_hazards
 from router.spot.policies.baselines import CheapestSpot
 from router.spot.policies.foresight import DRAWS, ForesightModel
 from router.spot.policies.foresight_policies import BlindForesightPolicy, choose_clock_s
-from router.spot.policies.interface import SpotPoolKey
+from router.spot.policies.interface import PolicyZone
+from router.spot.policies.our_policy import blind_policy_from, policy_from
+from router.spot.policies.registry import OUR_POLICY, LivePolicy, Parameters, PoolLookup, RegisteredPolicy
+from router.spot.policies.rules import Rule
 from router.spot.simulator.blind_policy import BlindPolicy
 from router.spot.simulator.inputs import SimulationSpec, ZoneMarket, ZoneMoveCosts, sells_reference
 from router.spot.simulator.traces import Floats, Ints
 
-PoolLookup = Callable[[Collection[SpotPoolKey]], Mapping[SpotPoolKey, PoolObservation]]
 Numbers = tuple[float, ...]
 _MOST_FITS: Final = 16  # fits of some ten MB each
 MOST_CLOCK_TICKS: Final = 144  # a longer job is solved in longer ticks
@@ -35,11 +36,6 @@ _HAZARD_DIGITS: Final = 2
 _PRICE_DIGITS: Final = 5  # digits of prices, egress and speeds: at most 1 in 20,000 off
 _GROWS: Final = 1.1  # work is rounded down to a power of it
 _LAUNCH_S: Final = 30.0
-
-
-def find_no_observations(_: Collection[SpotPoolKey]) -> Mapping[SpotPoolKey, PoolObservation]:
-    """Return no observations: priors alone are used."""
-    return {}
 
 
 def fit_foresight(
@@ -152,3 +148,28 @@ def _cached_fit(case: _FitKey) -> BlindForesightPolicy:
         hazard_model, market, case.work_s, case.deadline_s, clock_s=case.clock_s, draws=case.draws
     )
     return BlindForesightPolicy(model)
+
+
+def _live(given: Parameters) -> LivePolicy:
+    draws, clock_ticks = int(given["draws"]), int(given["clock_ticks"])
+
+    def fit(terms: SimulationSpec, sites: Sequence[PolicyZone], watched: PoolLookup) -> BlindPolicy:
+        return fit_foresight(terms, sites, watched, draws=draws, clock_ticks=clock_ticks)
+
+    return LivePolicy(fit, most_zones=int(given["places"]), most_ticks=int(given["ticks"]), models_losses=True)
+
+
+POLICIES: Final = (
+    RegisteredPolicy(
+        OUR_POLICY,
+        "stepfare's own, fitted on the past",
+        sees=policy_from,
+        asks=lambda past, inputs, _: blind_policy_from(past, inputs),
+        learns=True,
+        exact=True,
+        rule=Rule.FORESIGHT,
+        live=_live,
+        # ``places`` and ``ticks`` are limited: a fit to many options takes long, and so does the replay of its past.
+        parameters={"clock_ticks": MOST_CLOCK_TICKS, "draws": DRAWS, "places": 8, "ticks": 240},
+    ),
+)

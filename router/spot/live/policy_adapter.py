@@ -8,7 +8,7 @@ speed and price. Work is counted in seconds of the fastest on-demand option.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from math import ceil, inf, isfinite
@@ -25,13 +25,14 @@ from router.spot.policies.interface import (
     PlacementOption,
     Policy,
     PolicyEvent,
+    PolicyZone,
     ProbeDecision,
     SaveDecision,
     StayDecision,
     WaitDecision,
 )
+from router.spot.policies.registry import LivePolicy, PoolLookup, find_no_observations
 from router.spot.simulator.blind_policy import (
-    BlindPolicy,
     BlindView,
     LaunchRequest,
     find_blind_on_demand_zone,
@@ -39,58 +40,23 @@ from router.spot.simulator.blind_policy import (
 from router.spot.simulator.inputs import HOUR_S, SimulationSpec, Task, ZoneMoveCosts
 from router.spot.simulator.simulation import IDLE, NOWHERE, ON_DEMAND, SPOT
 
-MOST_ZONES = 24
-MOST_TICKS = 1000
 _SECOND = timedelta(seconds=1)
 _DISTURBED = (PolicyEvent.INTERRUPTION, PolicyEvent.REBALANCE, PolicyEvent.MAINTENANCE, PolicyEvent.HEALTH)
 
 
 @dataclass(frozen=True, slots=True)
-class PolicyZone:
-    """A zone of the blind policy; at least one of the two options is there."""
-
-    spot: PlacementOption | None
-    demand: PlacementOption | None
-
-    @property
-    def first(self) -> PlacementOption:
-        """The option that names the zone."""
-        place = self.spot or self.demand
-        assert place is not None
-        return place
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """The keys of its options."""
-        return tuple(place.key for place in (self.spot, self.demand) if place is not None)
-
-
-BlindPolicyFactory = Callable[[SimulationSpec, Sequence[PolicyZone]], BlindPolicy]
-
-
-@dataclass(frozen=True, slots=True)
 class PolicyAdapter:
-    """A policy that decides as the blind policy that ``factory`` returns, which begins anew for each decision.
+    """A policy that decides as the blind policy of ``live``, which is made and begins anew for each decision.
 
     A job without a deadline, or past it, and a gang that has notice to leave are decided by ``fallback``: hints make it
-    save as that policy says.
-
-    ``replays_past``: the session's decisions depend on more than the present view; else the past is not replayed to it.
-    Longer jobs are seen in longer ticks, ``most_ticks`` at most; of more than ``most_zones`` zones it keeps those where
-    the job was, the fastest on demand and the cheapest.
-
-    ``models_losses``: for a blind policy that models losses itself. Each option is a zone of its own, and as fast as it
-    is where nothing is lost; every launch on spot takes longer by what a loss there costs.
+    save as that policy says. ``watched`` returns the observations of spot pools, for policies that learn from them.
 
     ``memory``: the memory of a session, for one job that is asked again and again.
     """
 
-    factory: BlindPolicyFactory
-    replays_past: bool = True
+    live: LivePolicy
     fallback: Policy = field(default_factory=GreedyPolicy)
-    most_zones: int = MOST_ZONES
-    most_ticks: int = MOST_TICKS
-    models_losses: bool = False
+    watched: PoolLookup = find_no_observations
     memory: SessionMemory | None = None
 
     def decide(self, o: Observation) -> Decision:
@@ -102,14 +68,15 @@ class PolicyAdapter:
             decision_on_notice = self.fallback.decide(o)
             if isinstance(decision_on_notice, SaveDecision | StayDecision):
                 return decision_on_notice
-        sites = _build_zones(o, places, self.most_zones, models_losses=self.models_losses)
-        history = _build_history(o, sites, self.most_ticks, models_losses=self.models_losses)
-        player = self.factory(history.terms, sites).begin(history.terms)
-        if self.replays_past and self.memory is not None:
+        live = self.live
+        sites = _build_zones(o, places, live)
+        history = _build_history(o, sites, live)
+        player = live.factory(history.terms, sites, self.watched).begin(history.terms)
+        if live.replays_past and self.memory is not None:
             replay = self.memory.replay_to(player, history)
         else:
             replay = HistoryReplay(history)
-            replay.replay_to(player if self.replays_past else None)
+            replay.replay_to(player if live.replays_past else None)
         known = replay.now(launched=o.event is PolicyEvent.LAUNCHED)
         wish = player.act(known)
         if o.event is not PolicyEvent.LAUNCHED:
@@ -128,9 +95,7 @@ def _options_by_key(o: Observation) -> dict[str, PlacementOption]:
     return {place.key: place for place in (*o.places, *o.closed, *here)}
 
 
-def _build_zones(
-    o: Observation, places: Mapping[str, PlacementOption], max_zones: int, *, models_losses: bool
-) -> list[PolicyZone]:
+def _build_zones(o: Observation, places: Mapping[str, PlacementOption], live: LivePolicy) -> list[PolicyZone]:
     """Return the zones by key, so that a fit does not depend on which of them were available lately.
 
     The order of the options has no influence. On-demand without a zone of its own goes with each spot option of the
@@ -138,14 +103,14 @@ def _build_zones(
     """
     groups: dict[str, list[PlacementOption]] = {}
     for place in places.values():
-        groups.setdefault(place.key if models_losses else place.site or place.key, []).append(place)
+        groups.setdefault(place.key if live.models_losses else place.site or place.key, []).append(place)
     zones: list[PolicyZone] = []
     for group in groups.values():
         demand = min((p for p in group if p.sure), key=lambda p: (p.expected_usd, p.key), default=None)
         spots = [p for p in group if not p.sure]
         zones += [PolicyZone(spot, demand) for spot in spots] or [PolicyZone(None, demand)]
     zones.sort(key=lambda site: site.first.key)
-    if len(zones) <= max_zones:
+    if len(zones) <= live.most_zones:
         return zones
     known = {life.key for life in o.lives} | ({o.here.place.key} if o.here else set())
     sure = [p for p in places.values() if p.sure]
@@ -153,21 +118,19 @@ def _build_zones(
         known |= {min(sure, key=lambda p: p.needs).key, min(sure, key=lambda p: p.expected_usd).key}
     usd = [min(p.expected_usd for p in (s.spot, s.demand) if p is not None) for s in zones]
     first = sorted(range(len(zones)), key=lambda i: (not known & {*zones[i].keys}, usd[i], zones[i].first.key))
-    return [zones[i] for i in sorted(first[:max_zones])]
+    return [zones[i] for i in sorted(first[: live.most_zones])]
 
 
-def _build_history(o: Observation, sites: list[PolicyZone], most_ticks: int, *, models_losses: bool) -> ReplayedHistory:
+def _build_history(o: Observation, sites: list[PolicyZone], live: LivePolicy) -> ReplayedHistory:
     began, deadline = o.began or o.now, o.deadline
     assert deadline is not None
     tick_s = max(1, round(o.tick / _SECOND))
-    tick_s *= max(1, ceil((deadline - began) / _SECOND / tick_s / most_ticks))
+    tick_s *= max(1, ceil((deadline - began) / _SECOND / tick_s / live.most_ticks))
     places = [p for s in sites for p in (s.demand, s.spot) if p is not None]
-    first = min([p for p in places if p.sure] or places, key=lambda p: _work_hours(p, models_losses=models_losses))
-    fastest = _work_hours(first, models_losses=models_losses)
+    first = min([p for p in places if p.sure] or places, key=lambda p: _work_hours(p, live))
+    fastest = _work_hours(first, live)
     work_s = max(1, round(first.hours * HOUR_S / o.share))
-    launch = [
-        max(_startup_hours(p, models_losses=models_losses) for p in (s.spot, s.demand) if p is not None) for s in sites
-    ]
+    launch = [max(_startup_hours(p, live) for p in (s.spot, s.demand) if p is not None) for s in sites]
     launch_s = np.array([round(hours * HOUR_S) for hours in launch], dtype=np.int64)
     terms = SimulationSpec(
         task=Task(work_s, int((deadline - began) / _SECOND), int(launch_s.min())),
@@ -177,7 +140,7 @@ def _build_history(o: Observation, sites: list[PolicyZone], most_ticks: int, *, 
         regions=tuple(s.first.region for s in sites),
         ways=_move_costs(sites),
         on_demand_usd=np.array([inf if s.demand is None else s.demand.usd_per_hour.dollars() for s in sites]),
-        speed=np.array([fastest / _work_hours(s.first, models_losses=models_losses) for s in sites]),
+        speed=np.array([fastest / _work_hours(s.first, live) for s in sites]),
         launch_s=launch_s - launch_s.min(),
     )
     is_there = o.here is not None and not o.must_go
@@ -196,12 +159,12 @@ def _build_history(o: Observation, sites: list[PolicyZone], most_ticks: int, *, 
     return ReplayedHistory(terms, now_s, max(1, round(left_s)), is_there and bool(tenures), tenures, replies, prices)
 
 
-def _work_hours(place: PlacementOption, *, models_losses: bool) -> float:
-    return place.hours if not models_losses or place.chances is None else place.chances.steady_hours
+def _work_hours(place: PlacementOption, live: LivePolicy) -> float:
+    return place.hours if not live.models_losses or place.chances is None else place.chances.steady_hours
 
 
-def _startup_hours(place: PlacementOption, *, models_losses: bool) -> float:
-    lost = 0.0 if not models_losses or place.chances is None else place.chances.lost_hours
+def _startup_hours(place: PlacementOption, live: LivePolicy) -> float:
+    lost = 0.0 if not live.models_losses or place.chances is None else place.chances.lost_hours
     return place.startup_hours + lost
 
 

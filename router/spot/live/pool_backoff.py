@@ -20,7 +20,7 @@ BackoffPeriod = tuple[datetime, datetime]
 def models_availability(policy: Policy) -> bool:
     """Return whether the policy models how often pools are lost and return, and so decides about them."""
     inner = policy.inner if isinstance(policy, DeadlineGuard) else policy
-    return isinstance(inner, PolicyAdapter) and inner.models_losses
+    return isinstance(inner, PolicyAdapter) and inner.live.models_losses
 
 
 def is_backing_off(stretch: BackoffPeriod, now: datetime, first: timedelta, *, modelled: bool) -> bool:

@@ -15,8 +15,11 @@ from typing import Final
 
 import numpy as np
 
-from router.spot.simulator.blind_policy import NEVER, BlindView, LaunchRequest, PolicySession
-from router.spot.simulator.inputs import HOUR_S, SimulationSpec
+from router.spot.policies.optimistic import OptimisticAdapter
+from router.spot.policies.registry import LivePolicy, RegisteredPolicy
+from router.spot.policies.rules import Rule
+from router.spot.simulator.blind_policy import BlindView, LaunchRequest, PolicySession
+from router.spot.simulator.inputs import SimulationSpec
 from router.spot.simulator.simulation import (
     IDLE,
     ON_DEMAND,
@@ -143,23 +146,6 @@ class TimeSliced:
         return play
 
 
-PROBE_TICKS: Final = 6
-
-
-def compute_move_gains(terms: SimulationSpec, view: BlindView, hours: Floats) -> Floats:
-    """Return by [zone, window] the dollars that a move of the spot instance to the zone saves.
-
-    Spot is assumed to last ``hours`` [zone, window] there, or until the work is done: (p_here - p_there) * hours - d *
-    p_there - egress.
-    """
-    rows = np.arange(view.window.size)
-    here = view.spot_usd[view.zone, rows]
-    lasts = np.minimum(hours, view.left_s / HOUR_S)
-    d_h = (terms.task.changeover_s + terms.ways.transfer_s[view.zone].T) / HOUR_S
-    gains_usd: Floats = (here - view.spot_usd) * lasts - d_h * view.spot_usd - terms.ways.egress_usd[view.zone].T
-    return gains_usd
-
-
 @dataclass(frozen=True, slots=True)
 class CheapestSpot:
     """A policy that takes the cheapest spot whenever there is any, and else waits; it has to ask for it."""
@@ -168,77 +154,48 @@ class CheapestSpot:
         return _CheapestSession()
 
 
-@dataclass(frozen=True, slots=True)
-class CheapestWithMoves:
-    """The policy "+ moves": it moves where that pays for itself if spot lasts there until the work is done.
-
-    It tries those zones each tick.
-    """
-
-    def begin(self, terms: SimulationSpec, /) -> PolicySession:
-        return _MovesSession(terms)
-
-
-@dataclass(frozen=True, slots=True)
-class Lindy:
-    """The policy "lindy": it moves where that pays for itself if spot lasts there ``factor`` times its age.
-
-    The age is the time for which it has been seen up. The policy probes zones to which a move would pay if they lasted:
-    each tick while they are down, which is free, and every ``probe_ticks`` while they are up.
-    """
-
-    factor: float = 1.0
-    probe_ticks: int = PROBE_TICKS
-
-    def begin(self, terms: SimulationSpec, /) -> PolicySession:
-        return _LindySession(self, terms)
-
-
-def _cheapest_order(view: BlindView) -> Floats:
+def order_by_price(view: BlindView) -> Floats:
+    """Return by [zone, window] the order in which a job that is idle tries spot: the cheapest first."""
     return np.where(view.kind == IDLE, view.spot_usd, np.inf)
 
 
 class _CheapestSession(PolicySession):
     def act(self, view: BlindView, /) -> LaunchRequest:
         wish = LaunchRequest.nothing(view)
-        wish.spot = _cheapest_order(view)
+        wish.spot = order_by_price(view)
         return wish
 
 
-class _MovesSession(PolicySession):
-    def __init__(self, terms: SimulationSpec) -> None:
-        self.terms = terms
-
-    def act(self, view: BlindView, /) -> LaunchRequest:
-        wish = LaunchRequest.nothing(view)
-        better = (compute_move_gains(self.terms, view, np.full(view.spot_usd.shape, np.inf)) > 0) & (view.kind == SPOT)
-        wish.spot = np.where(better, view.spot_usd, _cheapest_order(view))
-        return wish
-
-
-class _LindySession:
-    """The session of lindy.
-
-    ``first_up`` [zone, window] is the tick since which no answer was "down"; ``NEVER`` if the last one was.
-    """
-
-    def __init__(self, rule: Lindy, terms: SimulationSpec) -> None:
-        self.rule, self.terms = rule, terms
-        self.first_up: Ints = np.full((len(terms.zones), terms.starts.size), NEVER)
-
-    def act(self, view: BlindView, /) -> LaunchRequest:
-        wish = LaunchRequest.nothing(view)
-        first = self.first_up[:, view.window]
-        first = np.where((first == NEVER) & view.was_up, view.answer_tick, first)
-        first = np.where((view.answer_tick != NEVER) & ~view.was_up, NEVER, first)
-        self.first_up[:, view.window] = first
-        age_h = np.where(first == NEVER, 0.0, (view.tick - first) * self.terms.tick_s / HOUR_S)
-        better = (compute_move_gains(self.terms, view, self.rule.factor * age_h) > 0) & (view.kind == SPOT)
-        wish.spot = np.where(better, view.spot_usd, _cheapest_order(view))
-        return wish
-
-    def look(self, view: BlindView, /) -> Bools | None:
-        worth = compute_move_gains(self.terms, view, np.full(view.spot_usd.shape, np.inf)) > 0
-        due = np.where(view.was_up, view.tick >= view.answer_tick + self.rule.probe_ticks, view.answer_tick < view.tick)
-        probes: Bools = worth & (due | (view.answer_tick == NEVER)) & (view.kind == SPOT)
-        return probes
+SLICES: Final = 8
+POLICIES: Final = (
+    RegisteredPolicy(
+        "greedy",
+        "the cheapest spot, else wait",
+        lambda *_: GreedySpot(),
+        lambda *_: CheapestSpot(),
+        rule=Rule.SPOT_OR_WAIT,
+        live=lambda _: LivePolicy.fixed(OptimisticAdapter(GreedySpot()), replays_past=False),
+    ),
+    RegisteredPolicy(
+        "sliced",
+        f"Time Sliced: greedy in each of {SLICES} slices of the time",
+        lambda *_: TimeSliced(SLICES),
+        rule=Rule.TIME_SLICED,
+        live=lambda given: LivePolicy.fixed(OptimisticAdapter(TimeSliced(int(given["slices"]))), replays_past=False),
+        parameters={"slices": SLICES},
+    ),
+    RegisteredPolicy(
+        "up",
+        "Uniform Progress, the cheapest zone first",
+        lambda *_: UniformProgress(),
+        rule=Rule.UNIFORM_PROGRESS,
+        live=lambda _: LivePolicy.fixed(OptimisticAdapter(UniformProgress()), replays_past=False),
+    ),
+    RegisteredPolicy(
+        "up-plain",
+        "the same, leaving on-demand for any spot",
+        lambda *_: UniformProgress(hysteresis=False),
+        rule=Rule.UNIFORM_PROGRESS_PLAIN,
+        live=lambda _: LivePolicy.fixed(OptimisticAdapter(UniformProgress(False)), replays_past=False),
+    ),
+)

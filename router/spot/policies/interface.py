@@ -116,6 +116,26 @@ class PlacementOption:
 
 
 @dataclass(frozen=True, slots=True)
+class PolicyZone:
+    """A zone of the blind policy; at least one of the two options is there."""
+
+    spot: PlacementOption | None
+    demand: PlacementOption | None
+
+    @property
+    def first(self) -> PlacementOption:
+        """The option that names the zone."""
+        place = self.spot or self.demand
+        assert place is not None
+        return place
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The keys of its options."""
+        return tuple(place.key for place in (self.spot, self.demand) if place is not None)
+
+
+@dataclass(frozen=True, slots=True)
 class CurrentPlacement:
     """The current placement of the gang, also while it starts there.
 

@@ -71,21 +71,23 @@ def _fallback_policy(hazard_model: HazardModel, like: SimulationInputs) -> FullI
     return None if hazard_model.comes().size else OnDemandNow()
 
 
-def policy_from(past: Series, inputs: SimulationInputs) -> FullInfoPolicy:
+def policy_from(past: Series | None, inputs: SimulationInputs) -> FullInfoPolicy:
     """Return our policy with all expectations learned from ``past``.
 
     ``past`` is on the tick of the inputs and has their zones by name (KeyError where one is missing), perhaps among
     others, which are learned from too. The policy sees nothing of the inputs' availability and prices. In one zone the
     induction is exact.
     """
+    assert past is not None  # the registry has checked it
     own = _own_zones(past, inputs)
     if own.size == 1:
         return ChainPolicy.fitted(past, inputs)
     return policy_for(HazardModel.of(past, inputs.task.size).only(own), build_expected_inputs(past, inputs))
 
 
-def blind_policy_from(past: Series, inputs: SimulationInputs) -> BlindPolicy:
+def blind_policy_from(past: Series | None, inputs: SimulationInputs) -> BlindPolicy:
     """Return our policy, learned from ``past``, for zones that must be asked; it needs the exact guard."""
+    assert past is not None  # the registry has checked it
     model = HazardModel.of(past, inputs.task.size).only(_own_zones(past, inputs))
     return BlindForesightPolicy.fitted(model, inputs.spec, build_expected_inputs(past, inputs).spot_usd[:, 0])
 

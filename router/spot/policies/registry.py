@@ -1,35 +1,63 @@
-"""Registry of policies by name; each plays with full information, or by asking zones."""
+"""Registry of policies: how each is played in back-tests, and how a running job plays it.
+
+A policy is a module with ``POLICIES``, which :data:`router.spot.policies.rules.POLICY_MODULES` names.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import Final
+from functools import cache
+from importlib import import_module
+from types import MappingProxyType
+from typing import Final, Self
 
-from router.spot.policies.baselines import (
-    CheapestSpot,
-    CheapestWithMoves,
-    GreedySpot,
-    Lindy,
-    TimeSliced,
-    UniformProgress,
-    rank_by_price_elsewhere,
-)
-from router.spot.policies.our_policy import blind_policy_from, policy_from
-from router.spot.policies.skynomad import SkyNomad
-from router.spot.policies.uniform_probing import FailoverProgress, RatePerUsdProgress, RateProgress
+from router.jobs.run_policy import Number
+from router.spot.availability.observed import PoolObservation
+from router.spot.policies.interface import PolicyZone, SpotPoolKey
+from router.spot.policies.rules import POLICY_MODULES, Rule
 from router.spot.simulator.blind_policy import BlindPolicy, BlindView
 from router.spot.simulator.blind_simulator import simulate_blind
-from router.spot.simulator.inputs import SimulationInputs
+from router.spot.simulator.inputs import SimulationInputs, SimulationSpec
 from router.spot.simulator.simulation import FullInfoPolicy, FullView, GuardMode, WindowOutcomes, simulate
 from router.spot.simulator.traces import Series
 
-SLICES: Final = 8
 FullInfoFactory = Callable[[Series | None, SimulationInputs], FullInfoPolicy]
 BlindFactory = Callable[[Series | None, SimulationInputs, float], BlindPolicy]
 ViewListener = Callable[[FullView | BlindView], None]
 WindowPlayer = Callable[[Series | None, SimulationInputs, ViewListener | None], WindowOutcomes]
+PoolLookup = Callable[[Collection[SpotPoolKey]], Mapping[SpotPoolKey, PoolObservation]]
+Parameters = Mapping[str, Number]
+
+
+def find_no_observations(_: Collection[SpotPoolKey]) -> Mapping[SpotPoolKey, PoolObservation]:
+    """Return no observations: priors alone are used."""
+    return {}
+
+
+@dataclass(frozen=True, slots=True)
+class LivePolicy:
+    """How a running job plays a blind policy, which ``factory`` makes for the specification of these zones.
+
+    ``replays_past``: the session's decisions depend on more than the present view; else the past is not replayed to it.
+    Longer jobs are seen in longer ticks, ``most_ticks`` at most; of more than ``most_zones`` zones it keeps those where
+    the job was, the fastest on demand and the cheapest.
+
+    ``models_losses``: for a blind policy that models losses itself. Each option is a zone of its own, and as fast as it
+    is where nothing is lost; every launch on spot takes longer by what a loss there costs.
+    """
+
+    factory: Callable[[SimulationSpec, Sequence[PolicyZone], PoolLookup], BlindPolicy]
+    replays_past: bool = True
+    most_zones: int = 24
+    most_ticks: int = 1000
+    models_losses: bool = False
+
+    @classmethod
+    def fixed(cls, policy: BlindPolicy, *, replays_past: bool = True) -> Self:
+        """Return how a job plays a policy that is the same for all zones."""
+        return cls(lambda *_: policy, replays_past)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +68,9 @@ class RegisteredPolicy:
     asked, for money; None: there is none. Both get the past (None where there is none) and inputs like those to be
     played; ``asks`` also the checkpoint in GB. ``learns``: it needs a past. ``exact``: it needs the exact guard; else
     the published one. ``plays`` plays the inputs by itself, asking zones, with a guard of its own.
+
+    ``rule`` is its name in deploy files, where a running job may have it; ``live`` is how that plays it, with
+    parameters of these names, ``parameters`` unless others are asked for.
     """
 
     name: str
@@ -49,6 +80,9 @@ class RegisteredPolicy:
     learns: bool = False
     exact: bool = False
     plays: WindowPlayer | None = None
+    rule: Rule | None = None
+    live: Callable[[Parameters], LivePolicy] | None = None
+    parameters: Parameters = field(default_factory=dict)
 
     def play(
         self,
@@ -78,41 +112,6 @@ class RegisteredPolicy:
 
 
 OUR_POLICY: Final = "ours"
-_ALL: Final = (
-    RegisteredPolicy(
-        OUR_POLICY,
-        "stepfare's own, fitted on the past",
-        sees=lambda past, inputs: policy_from(_require_past(past), inputs),
-        asks=lambda past, inputs, _: blind_policy_from(_require_past(past), inputs),
-        learns=True,
-        exact=True,
-    ),
-    RegisteredPolicy("greedy", "the cheapest spot, else wait", lambda *_: GreedySpot(), lambda *_: CheapestSpot()),
-    RegisteredPolicy(
-        "sliced", f"Time Sliced: greedy in each of {SLICES} slices of the time", lambda *_: TimeSliced(SLICES)
-    ),
-    RegisteredPolicy("up", "Uniform Progress, the cheapest zone first", lambda *_: UniformProgress()),
-    RegisteredPolicy(
-        "up-plain", "the same, leaving on-demand for any spot", lambda *_: UniformProgress(hysteresis=False)
-    ),
-    RegisteredPolicy(
-        "up-s",
-        "UP(S): the region where spot was lost comes last",
-        lambda *_: UniformProgress(ranking=rank_by_price_elsewhere),
-        lambda *_: FailoverProgress(),
-    ),
-    RegisteredPolicy("up-a", "UP(A): the zone with the best share of answers first", asks=lambda *_: RateProgress()),
-    RegisteredPolicy("up-ap", "UP(AP): share of answers over price", asks=lambda *_: RatePerUsdProgress()),
-    RegisteredPolicy(
-        "moves", "the cheapest spot, moves when that pays if it lasts", asks=lambda *_: CheapestWithMoves()
-    ),
-    RegisteredPolicy("lindy", "moves when that pays if spot lasts as long again", asks=lambda *_: Lindy()),
-    RegisteredPolicy(
-        "skynomad", "SkyNomad as its H100 figures have it", asks=lambda _, __, gb: SkyNomad(checkpoint_gb=gb)
-    ),
-    RegisteredPolicy("skynomad-v100", "SkyNomad as its V100 figure has it", asks=lambda *_: SkyNomad.v100()),
-)
-POLICIES: Final = {policy.name: policy for policy in _ALL}
 # The names of deploy files.
 ALIASES: Final = {
     "spot-or-wait": "greedy",
@@ -126,15 +125,18 @@ ALIASES: Final = {
 }
 
 
-def find_policy(name: str, among: Mapping[str, RegisteredPolicy] = POLICIES) -> RegisteredPolicy:
+@cache
+def registered_policies() -> Mapping[str, RegisteredPolicy]:
+    """Return all policies by name."""
+    policies: list[RegisteredPolicy] = [each for name in POLICY_MODULES for each in import_module(name).POLICIES]
+    return MappingProxyType({policy.name: policy for policy in policies})
+
+
+def find_policy(name: str, among: Mapping[str, RegisteredPolicy] | None = None) -> RegisteredPolicy:
     """Return the policy of that name; else raise KeyError with similar names, or with all."""
+    among = registered_policies() if among is None else among
     policy = among.get(ALIASES.get(name.lower(), name.lower()))
     if policy is None:
         similar = get_close_matches(name.lower(), [*among, *ALIASES], n=2)
         raise KeyError(f"did you mean {' or '.join(similar)}?" if similar else f"one of {', '.join(among)}")
     return policy
-
-
-def _require_past(past: Series | None) -> Series:
-    assert past is not None  # play() has checked it
-    return past

@@ -1,8 +1,9 @@
-"""Names of the policies that a person may choose, which settings read without loading a policy."""
+"""Names of the policies that a person may choose, and the modules of all policies: read without loading one."""
 
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Final
 
 
 class Rule(StrEnum):
@@ -22,3 +23,11 @@ class Rule(StrEnum):
 
 # Quotes are made for this policy, so it runs wherever a deploy file names none.
 QUOTED_RULE = Rule.FORESIGHT
+#: The modules of policies in the order in which lists show them; each has ``POLICIES``.
+POLICY_MODULES: Final = (
+    "router.spot.live.foresight_cache",
+    "router.spot.policies.baselines",
+    "router.spot.policies.uniform_probing",
+    "router.spot.policies.moves",
+    "router.spot.policies.skynomad",
+)

@@ -21,6 +21,8 @@ from typing import Final
 import numpy as np
 
 from router.spot.policies.lifetimes import LifetimeEstimator
+from router.spot.policies.registry import LivePolicy, RegisteredPolicy
+from router.spot.policies.rules import Rule
 from router.spot.simulator.blind_policy import BlindView, LaunchRequest, PolicySession
 from router.spot.simulator.blind_simulator import PROBE_S
 from router.spot.simulator.inputs import HOUR_S, SimulationSpec
@@ -317,3 +319,15 @@ class _WindowState:
         first = int(begin / self.tick_h + _CLOSE)
         before = self.done_h[first - 1] if first else 0.0
         return max(0.0, min(1.0, (done - before) / (t - begin)))
+
+
+POLICIES: Final = (
+    RegisteredPolicy(
+        "skynomad",
+        "SkyNomad as its H100 figures have it",
+        asks=lambda _, __, gb: SkyNomad(checkpoint_gb=gb),
+        rule=Rule.SKYNOMAD,
+        live=lambda _: LivePolicy.fixed(SkyNomad()),
+    ),
+    RegisteredPolicy("skynomad-v100", "SkyNomad as its V100 figure has it", asks=lambda *_: SkyNomad.v100()),
+)

@@ -16,6 +16,9 @@ from typing import Final
 
 import numpy as np
 
+from router.spot.policies.baselines import UniformProgress, rank_by_price_elsewhere
+from router.spot.policies.registry import LivePolicy, RegisteredPolicy
+from router.spot.policies.rules import Rule
 from router.spot.simulator.blind_policy import BlindView, LaunchRequest, PolicySession
 from router.spot.simulator.inputs import HOUR_S, SimulationSpec
 from router.spot.simulator.simulation import IDLE, NOWHERE, ON_DEMAND, SPOT
@@ -192,3 +195,29 @@ class _RatePerUsdSession(_RateSession):
 
     def due(self, view: BlindView) -> Bools:
         return np.greater_equal(view.tick, self.next_probe[:, view.window]) & self.wanted
+
+
+POLICIES: Final = (
+    RegisteredPolicy(
+        "up-s",
+        "UP(S): the region where spot was lost comes last",
+        lambda *_: UniformProgress(ranking=rank_by_price_elsewhere),
+        lambda *_: FailoverProgress(),
+        rule=Rule.FAILOVER_PROGRESS,
+        live=lambda _: LivePolicy.fixed(FailoverProgress()),
+    ),
+    RegisteredPolicy(
+        "up-a",
+        "UP(A): the zone with the best share of answers first",
+        asks=lambda *_: RateProgress(),
+        rule=Rule.RATE_PROGRESS,
+        live=lambda _: LivePolicy.fixed(RateProgress()),
+    ),
+    RegisteredPolicy(
+        "up-ap",
+        "UP(AP): share of answers over price",
+        asks=lambda *_: RatePerUsdProgress(),
+        rule=Rule.RATE_PER_USD_PROGRESS,
+        live=lambda _: LivePolicy.fixed(RatePerUsdProgress()),
+    ),
+)

@@ -78,7 +78,7 @@ class WindowView:
             for name, values in self.arrays().items():
                 setattr(self, name, values[..., which])
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
+    def arrays(self) -> dict[str, Any]:
         """Return all that the view has for each window, by name."""
         return {each.name: getattr(self, each.name) for each in fields(self) if each.name not in ("tick", "ticks")}
 
