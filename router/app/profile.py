@@ -16,8 +16,8 @@ from router.config.job_files import LoadedJobs, load_jobs
 from router.config.job_points import PointFields, insert_points
 from router.config.validation import problems_of
 from router.config.yamlfile import YamlDocument, parse_documents
-from router.jobs.point_speed import PointsTooFew
 from router.jobs.spec import Job
+from router.jobs.speed import UnknownSpeed
 from router.planning.find.candidates import candidates_for
 from router.planning.find.listings import listings_by_accelerator
 from router.planning.find.next_points import MeasuringPlan, propose_points
@@ -34,7 +34,7 @@ def propose(
     lasting: timedelta,
     max_points: int,
     advisory: bool,
-) -> tuple[str, MeasuringPlan | PointsTooFew]:
+) -> tuple[str, MeasuringPlan | UnknownSpeed]:
     """Return the name of the job in the file, and the points of it to measure next. InvalidInputError as for a plan."""
     book = load_book(book_name)
     loaded, limits = load_inputs([str(file)], limits_file, now, book, own_deadlines=False)
@@ -42,8 +42,8 @@ def propose(
     candidates, dropped = candidates_for(job, book, limits, now, advisory)
     listings = listings_by_accelerator(book, limits)
     result = propose_points(job, candidates, listings, book.accelerators, lasting=lasting, max_points=max_points)
-    if isinstance(result, PointsTooFew) and dropped:
-        result = PointsTooFew(f"{result.reason}: {dropped[0].listing.name}: {dropped[0].reason}")
+    if isinstance(result, UnknownSpeed) and dropped:
+        result = UnknownSpeed(f"{result.reason}: {dropped[0].listing.name}: {dropped[0].reason}")
     return job.name, result
 
 

@@ -88,7 +88,7 @@ def profile(
     if add:
         return _add(file, job, add, book, moment)
     from router.app.profile import propose
-    from router.jobs.point_speed import PointsTooFew
+    from router.jobs.speed import UnknownSpeed
     from router.render import profile_text
 
     duration = parse_duration_option("--lasting", lasting)
@@ -98,7 +98,7 @@ def profile(
         console.write(profile_text.as_json(name, result), None)
     else:
         console.write(profile_text.table(name, result, str(file), console.screen()), None)
-    return ExitCode.UNPLACED if isinstance(result, PointsTooFew) else ExitCode.OK
+    return ExitCode.UNPLACED if isinstance(result, UnknownSpeed) else ExitCode.OK
 
 
 def _measure(

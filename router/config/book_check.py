@@ -20,9 +20,9 @@ from router.config.yamlfile import FieldPath, YamlDocument
 from router.jobs.fields import RefusedError, suggest
 from router.jobs.gang import GangOption, parse_accelerators
 from router.jobs.limits import Limits
-from router.jobs.point_speed import arithmetic_refusal
 from router.jobs.residency import unknown_tokens
 from router.jobs.spec import Job
+from router.jobs.speed import arithmetic_refusal
 from router.planning.find.listings import PlaceRule
 
 BookFinding = tuple[tuple[str | int, ...], str, str]  # Path, what, remedy.

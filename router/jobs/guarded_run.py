@@ -34,9 +34,8 @@ from numpy.typing import NDArray
 from pricing.hazard import AGE_SCALE_HOURS, LEVELS, Hazard, HazardShape
 from router.jobs.goodput import ndtr, run_share
 from router.jobs.interruption_sums import LEAVE_AFTER, NOTHING, SpotRuns, Sums, begins_on_spot
-from router.jobs.lives import Lives, lives_after, mean_life_within
 from router.jobs.pool_waits import REMAINING_POINTS, WAIT_POINTS, mean_square_wait_within, mean_wait_within
-from router.jobs.renewals import Floats, kept_work
+from router.jobs.renewals import Floats, Lives, kept_work, lives_after, mean_life_within
 
 #: Shares of the slack that a run may keep for bridging.
 BRIDGED_SHARES: Final = (0.25, 0.5, 1.0)

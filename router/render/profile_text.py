@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from router.config.job_points import point_argument
-from router.jobs.point_speed import PointsTooFew
+from router.jobs.speed import UnknownSpeed
 from router.jobs.step_measurement import DeviceMeasurement
 from router.planning.find.next_points import MeasuringPlan, PointProposal
 from router.render.record_table import RecordTable, TableColumn
@@ -15,9 +15,9 @@ from router.render.tables import PLAIN, Screen, format_table, format_usd, wrap_t
 SCHEMA_VERSION = 1
 
 
-def table(job: str, result: MeasuringPlan | PointsTooFew, file: str, screen: Screen = PLAIN) -> str:
+def table(job: str, result: MeasuringPlan | UnknownSpeed, file: str, screen: Screen = PLAIN) -> str:
     """Return the points to measure with cost and error, and how to write each result back."""
-    if isinstance(result, PointsTooFew):
+    if isinstance(result, UnknownSpeed):
         return wrap_text(f"{job}: {result.reason}", width=screen.width) + "\n"
     best = f"{result.best.accelerator}:{result.best.accelerators} on {result.best.parts[-1].listing.name}"
     error = f"{result.speed.relative_error:.0%}"
@@ -49,10 +49,10 @@ _PROPOSALS: RecordTable[PointProposal] = RecordTable(
 )
 
 
-def as_json(job: str, result: MeasuringPlan | PointsTooFew) -> str:
+def as_json(job: str, result: MeasuringPlan | UnknownSpeed) -> str:
     """Return the same as JSON; ``best`` and ``points`` are absent where ``reason`` says why there are none."""
     document: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "job": job}
-    if isinstance(result, PointsTooFew):
+    if isinstance(result, UnknownSpeed):
         document["reason"] = result.reason
     else:
         document["best"] = {

@@ -11,8 +11,7 @@ from pydantic import ValidationError
 
 from router.jobs.fields import RefusedError
 from router.jobs.measured_speed import MeasuredSpeed, correct_workload
-from router.jobs.point_speed import arithmetic_refusal
-from router.jobs.speed import Speed, UnknownSpeed, gang_speed
+from router.jobs.speed import Speed, UnknownSpeed, arithmetic_refusal, gang_speed
 from router.jobs.workload import Workload
 from tests.support.books import MACHINE, MODEL, a_book
 

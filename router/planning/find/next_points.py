@@ -10,9 +10,8 @@ from typing import Final
 from pricing.machines import Accelerator
 from pricing.money import Usd
 from router.jobs.point_model import PointLinks, StepForm, StepMeasurement, StepPlace, fit_form
-from router.jobs.point_speed import POINT_ERROR, PointsTooFew, form_of, links_of, step_place
 from router.jobs.spec import Job
-from router.jobs.speed import Speed, gang_speed
+from router.jobs.speed import POINT_ERROR, Speed, UnknownSpeed, form_of, gang_speed, links_of, step_place
 from router.planning.find.candidate import Candidate
 from router.planning.find.listings import OfferListing
 
@@ -69,7 +68,7 @@ def propose_points(
     *,
     lasting: timedelta = timedelta(minutes=15),
     max_points: int = 3,
-) -> MeasuringPlan | PointsTooFew:
+) -> MeasuringPlan | UnknownSpeed:
     """Return up to ``max_points`` to measure for the candidate that costs least, each for ``lasting`` and its start.
 
     One after the other the point is taken that narrows the error most for a dollar, until none narrows it by a
@@ -79,7 +78,7 @@ def propose_points(
     """
     alone = [c for c in candidates if len({part.offer.instance_type for part in c.parts}) == 1]
     if not alone:
-        return PointsTooFew("no gang can run it, so nothing can be weighed")
+        return UnknownSpeed("no gang can run it, so nothing can be weighed")
     best = min(alone, key=lambda c: (c.expected_usd(job.steps_left), c.key))
     listing = best.parts[-1].listing
     speed = gang_speed(job.workload, listing.machine, best.machines, listing.accelerator, accelerators)

@@ -12,9 +12,8 @@ from statistics import median
 from typing import Literal
 
 from pricing.machines import Accelerator, Machine
-from router.jobs.point_speed import states_place
 from router.jobs.spec import Data, Job
-from router.jobs.speed import StepTimes, memory_need_gib, step_times
+from router.jobs.speed import StepTimes, memory_need_gib, states_place, step_times
 
 # From these shares on a job is bound by what they are the share of.
 _EXCHANGE_SHARE = 0.25  # of the seconds of a step
