@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from router.backtest.windows import BacktestCell, BacktestPart, WindowLayout, build_window_inputs, compute_on_demand_usd
-from router.spot.simulator.bootstrap import Interval, bootstrap_interval
+from router.spot.availability.calibration import Interval, bootstrap_interval
 from router.spot.simulator.inputs import HOUR_S
 from router.spot.simulator.simulation import WindowOutcomes
 from router.spot.simulator.traces import Floats, Ints

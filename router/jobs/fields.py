@@ -159,29 +159,13 @@ def as_many(value: object) -> object:
 
 
 Number = Annotated[float, BeforeValidator(as_number)]
-
-
 Positive = Annotated[float, BeforeValidator(as_number), Field(gt=0)]
-
-
 Share = Annotated[float, BeforeValidator(as_number), Field(ge=0, le=1)]
-
-
 NotNegative = Annotated[float, BeforeValidator(as_number), Field(ge=0)]
-
-
 Whole = Annotated[int, BeforeValidator(as_whole)]
-
-
 Count = Annotated[int, BeforeValidator(as_whole), Field(gt=0, le=10**15)]
-
-
 Tally = Annotated[int, BeforeValidator(as_whole), Field(ge=0, le=10**15)]
-
-
 Text = Annotated[str, BeforeValidator(as_text)]
-
-
 Flag = Annotated[bool, BeforeValidator(as_flag)]
 
 

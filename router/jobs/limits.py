@@ -22,6 +22,18 @@ from router.jobs.fields import Count, Flag, Positive, RefusedError, Spec, Tally,
 from router.jobs.quantities import Dollars, DollarsPerHour, Duration, Gigabytes, Percent, UtcTime
 
 ReservedCost = Literal["amortised", "sunk", "unknown"]
+_UniqueName = Annotated[Text, Field(description="How plans call it; unique.")]
+_AnyRegion = Annotated[Text | None, Field(examples=["us-east-1", "aws/us-east-1"])]
+_Families = Annotated[
+    tuple[Text, ...],
+    BeforeValidator(as_many),
+    Field(description="p5 of p5.48xlarge, a3 of a3-highgpu-8g.", examples=["p5", ["p4d", "p5"]]),
+]
+_Begin = Annotated[UtcTime | None, Field(alias="from", description="When it begins; left out: it has begun.")]
+_End = Annotated[UtcTime | None, Field(description="When it ends; left out: no end is known.")]
+_GigabytesByCloud = Annotated[
+    dict[str, Gigabytes], WithJsonSchema({"type": "object", "additionalProperties": {"type": ["number", "string"]}})
+]
 
 
 class _PlaceSpec(Spec):
@@ -49,9 +61,9 @@ class Limit(_PlaceSpec):
     A field left out matches any. Without ``market`` everything but reservations counts.
     """
 
-    name: Text = Field(description="How plans call it; unique.")
+    name: _UniqueName
     cloud: Text | None = None
-    region: Text | None = Field(default=None, examples=["us-east-1", "aws/us-east-1"])
+    region: _AnyRegion = None
     zone: Text | None = None
     family: Annotated[tuple[Text, ...], BeforeValidator(as_many)] = Field(
         default=(),
@@ -85,8 +97,8 @@ class Reservation(_PlaceSpec):
         default=None, description="Amortised, for one machine; left out: unknown, and marked so."
     )
     sunk: Flag = Field(default=False, description="true: its price is not to be counted any more, only named.")
-    start: UtcTime | None = Field(default=None, alias="from", description="When it begins; left out: it has begun.")
-    until: UtcTime | None = Field(default=None, description="When it ends; left out: no end is known.")
+    start: _Begin = None
+    until: _End = None
 
     @model_validator(mode="after")
     def _consistent(self) -> Reservation:
@@ -111,13 +123,11 @@ class Maintenance(_PlaceSpec):
 
     model_config = ConfigDict(populate_by_name=True)
 
-    name: Text = Field(description="How plans call it; unique.")
+    name: _UniqueName
     cloud: Text
-    region: Text | None = Field(default=None, examples=["us-east-1", "aws/us-east-1"])
+    region: _AnyRegion = None
     zone: Text | None = None
-    family: Annotated[tuple[Text, ...], BeforeValidator(as_many)] = Field(
-        default=(), description="p5 of p5.48xlarge, a3 of a3-highgpu-8g.", examples=["p5", ["p4d", "p5"]]
-    )
+    family: _Families = ()
     instance_type: Text | None = None
     start: UtcTime = Field(alias="from", description="When it begins.")
     until: UtcTime = Field(description="When it ends.")
@@ -137,20 +147,18 @@ class Commitment(_PlaceSpec):
 
     model_config = ConfigDict(populate_by_name=True)
 
-    name: Text = Field(description="How plans call it; unique.")
+    name: _UniqueName
     cloud: Text
-    region: Text | None = Field(default=None, examples=["us-east-1", "aws/us-east-1"])
-    family: Annotated[tuple[Text, ...], BeforeValidator(as_many)] = Field(
-        default=(), description="p5 of p5.48xlarge, a3 of a3-highgpu-8g.", examples=["p5", ["p4d", "p5"]]
-    )
+    region: _AnyRegion = None
+    family: _Families = ()
     instance_type: Text | None = None
     accelerator: Text | None = None
     usd_per_hour: DollarsPerHour = Field(description="Dollars committed for each hour, at the discounted prices.")
     discount: Annotated[float, BeforeValidator(as_number), Field(ge=0, lt=1)] = Field(
         description="Share of the on-demand price that it saves: 0.3 for 30 percent.", examples=[0.3]
     )
-    start: UtcTime | None = Field(default=None, alias="from", description="When it begins; left out: it has begun.")
-    until: UtcTime | None = Field(default=None, description="When it ends; left out: no end is known.")
+    start: _Begin = None
+    until: _End = None
 
     @model_validator(mode="after")
     def _consistent(self) -> Commitment:
@@ -265,14 +273,10 @@ class Limits(Spec):
     )
     discounts: tuple[Discount, ...] = ()
     teams: tuple[TeamBudget, ...] = ()
-    egress_month_to_date_gb: Annotated[
-        dict[str, Gigabytes],
-        WithJsonSchema({"type": "object", "additionalProperties": {"type": ["number", "string"]}}),
-    ] = Field(default_factory=dict, description="GB (10**9 bytes) already sent out this month, by cloud.")
-    egress_caps_gb: Annotated[
-        dict[str, Gigabytes],
-        WithJsonSchema({"type": "object", "additionalProperties": {"type": ["number", "string"]}}),
-    ] = Field(
+    egress_month_to_date_gb: _GigabytesByCloud = Field(
+        default_factory=dict, description="GB (10**9 bytes) already sent out this month, by cloud."
+    )
+    egress_caps_gb: _GigabytesByCloud = Field(
         default_factory=dict,
         description="The most GB (10**9 bytes) that may leave a cloud in a calendar month (UTC), by cloud; "
         "what `egress_month_to_date_gb` says is included.",

@@ -126,11 +126,13 @@ class MarketRule(Spec):
         use_spot = value.pop("use_spot")
         if "spot" in value:
             raise RefusedError("spot and use_spot are both given", "keep `spot: allowed|never|only`", at=("use_spot",))
-        if not isinstance(use_spot, bool):
-            raise RefusedError(
-                f"{show_value(use_spot)} is neither true nor false", "write true or false", at=("use_spot",)
-            )
-        return {**value, "spot": "only" if use_spot else "never"}
+        return {**value, "spot": _spot_of(use_spot)}
+
+
+def _spot_of(use_spot: object) -> str:
+    if not isinstance(use_spot, bool):
+        raise RefusedError(f"{show_value(use_spot)} is neither true nor false", "write true or false", at=("use_spot",))
+    return "only" if use_spot else "never"
 
 
 _HOUR, _DAY = timedelta(hours=1), timedelta(days=1)
@@ -433,11 +435,7 @@ class Job(Spec):
         use_spot = value.pop("use_spot")
         if "market" in value:
             raise RefusedError("market and use_spot are both given", "keep `market: {spot: ...}`", at=("use_spot",))
-        if not isinstance(use_spot, bool):
-            raise RefusedError(
-                f"{show_value(use_spot)} is neither true nor false", "write true or false", at=("use_spot",)
-            )
-        return {**value, "market": {"spot": "only" if use_spot else "never"}}
+        return {**value, "market": {"spot": _spot_of(use_spot)}}
 
     @model_validator(mode="before")
     @classmethod

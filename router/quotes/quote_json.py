@@ -27,8 +27,6 @@ from router.jobs.run_policy import RunPolicy, run_policy_schema
 from router.quotes.quote import BudgetQuote, Quote, Refused
 
 SCHEMA_VERSION = 1
-
-
 _OWN = ("digest", "quote_id")
 
 
@@ -130,8 +128,6 @@ def _parse(hint: Any, value: Any) -> Any:
 
 
 Schema = dict[str, Any]
-
-
 _POLICY = "The policy that runs the job where the quote is accepted."
 _SHARES = frozenset({"on_time", "on_time_low", "on_time_high", "confidence", "spot_share", "share"})
 

@@ -28,7 +28,7 @@ from router.render.drawing import (
     title,
 )
 from router.render.figures import tick_in
-from router.spot.simulator.bootstrap import Interval, bootstrap_interval
+from router.spot.availability.calibration import Interval, bootstrap_interval
 from router.spot.simulator.inputs import HOUR_S
 from router.spot.simulator.simulation import IDLE, ON_DEMAND
 from router.spot.simulator.traces import Bools

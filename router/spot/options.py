@@ -14,6 +14,7 @@ from router.planning.find.transfers import TRANSFER_GIB_PER_S, Transfer
 from router.planning.problem.remaining_work import moves_usd, remaining_usd
 from router.spot.availability.loss_rates import LossRates
 from router.spot.policies.interface import AvailabilityEstimate, PlacementOption
+from router.spot.venues import pool_keys, undisturbed_steps_per_hour
 
 _STREAMED = "stream"
 _CHECKPOINT = "checkpoint"
@@ -75,18 +76,13 @@ def _machine_group(candidate: Candidate) -> str:
 
 def _availability(candidate: Candidate, steps: float) -> AvailabilityEstimate:
     """Return the availability estimate as a quote has it, see :func:`router.spot.venues.build_quote_option`."""
-    risk = candidate.risk
     if candidate.market is not Market.SPOT:
         return AvailabilityEstimate(steps / candidate.steps_per_hour)
-    saving = risk.interval_hours / (risk.interval_hours + risk.stall_hours)
-    pools = {
-        (p.offer.cloud, p.offer.region, p.offer.zone or "", p.offer.instance_type)
-        for p in candidate.parts
-        if p.offer.market is Market.SPOT
-    }
-    lost = risk.mean_loss_hours
     return AvailabilityEstimate(
-        steps / (risk.nominal_steps_per_hour * saving), lost, tuple(sorted(pools)), risk.recovery_hours
+        steady_hours=steps / undisturbed_steps_per_hour(candidate),
+        lost_hours=candidate.risk.mean_loss_hours,
+        pools=tuple(sorted(pool_keys(candidate, spot_alone=True))),
+        back_hours=candidate.risk.recovery_hours,
     )
 
 

@@ -51,12 +51,7 @@ class QuoteOption:
     @property
     def pool(self) -> tuple[str, ...]:
         """The key of the machines that are lost and return together."""
-        pools = {
-            (p.offer.cloud, p.offer.region, p.offer.zone or "", p.offer.instance_type)
-            for p in self.candidate.parts
-            if self.sure or p.offer.market is Market.SPOT
-        }
-        return tuple(sorted("/".join(place) for place in pools))
+        return tuple(sorted("/".join(place) for place in pool_keys(self.candidate, spot_alone=not self.sure)))
 
     @property
     def size(self) -> tuple[str, int]:
@@ -78,11 +73,25 @@ class QuoteOption:
         return self.usd_per_hour * self.startup_hours + each * steps + self.moving_usd
 
 
+def undisturbed_steps_per_hour(candidate: Candidate) -> float:
+    """Return the speed of a gang that nothing interrupts, checkpoints deducted."""
+    risk = candidate.risk
+    return risk.nominal_steps_per_hour * (risk.interval_hours / (risk.interval_hours + risk.stall_hours))
+
+
+def pool_keys(candidate: Candidate, *, spot_alone: bool) -> set[tuple[str, str, str, str]]:
+    """Return cloud, region, zone and machine type of the gang's machines, or of those on spot."""
+    return {
+        (p.offer.cloud, p.offer.region, p.offer.zone or "", p.offer.instance_type)
+        for p in candidate.parts
+        if not spot_alone or p.offer.market is Market.SPOT
+    }
+
+
 def build_quote_option(job: Job, candidate: Candidate, limits: Limits) -> QuoteOption:
     """Return a candidate as a quote option."""
-    risk, sure = candidate.risk, candidate.market is not Market.SPOT
-    saving = risk.interval_hours / (risk.interval_hours + risk.stall_hours)
-    speed = candidate.steps_per_hour if sure else risk.nominal_steps_per_hour * saving
+    sure = candidate.market is not Market.SPOT
+    speed = candidate.steps_per_hour if sure else undisturbed_steps_per_hour(candidate)
     paid = [
         (t.what, transfer_usd(t.tariff, t.volume_bytes, limits).dollars()) for t in candidate.transfers if not t.free
     ]
@@ -93,7 +102,7 @@ def build_quote_option(job: Job, candidate: Candidate, limits: Limits) -> QuoteO
         usd_per_hour=(candidate.amortised_usd_per_hour or candidate.usd_per_hour).dollars() + streamed * speed,
         steps_per_hour=speed,
         startup_hours=candidate.startup_hours,
-        lost_hours=0.0 if sure else risk.mean_loss_hours,
+        lost_hours=0.0 if sure else candidate.risk.mean_loss_hours,
         moving_usd=sum(usd for what, usd in paid if what != _STREAMED),
         data_usd=sum(usd for what, usd in paid if what == "data"),
     )

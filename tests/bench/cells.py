@@ -41,8 +41,8 @@ from router.backtest.scores import PolicyScore, PooledWindows, pool_windows, sco
 from router.backtest.windows import AS_RUN, BacktestCell, BacktestSite, CheckpointMove, WindowLayout
 from router.config.trace_files import read_traces
 from router.config.trace_values import Holes, ListPrices
+from router.spot.availability.calibration import bootstrap_interval
 from router.spot.policies.registry import OUR_POLICY
-from router.spot.simulator.bootstrap import bootstrap_interval
 from router.spot.simulator.inputs import HOUR_S, Task, ZoneMoveCosts
 from router.spot.simulator.simulation import WindowOutcomes
 from router.spot.simulator.traces import Floats, Ints, Series

@@ -34,7 +34,7 @@ from pricing.book import PriceBook
 from router.jobs.spec import Job
 from router.planning.planner import PlanRequest, make_plan
 from router.prices.books import load_book
-from router.spot.simulator.bootstrap import Interval, bootstrap_interval
+from router.spot.availability.calibration import Interval, bootstrap_interval
 from tests.bench.nights import realistic_night
 from tests.support.rule_choices import rules_of
 from tests.support.rule_simulator import Outcome, RuleNight, simulate_rule

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from router.spot.simulator.bootstrap import bootstrap_interval
+from router.spot.availability.calibration import bootstrap_interval
 
 
 def test_values_of_their_own_have_the_usual_interval() -> None:

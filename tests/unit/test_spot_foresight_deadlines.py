@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from router.spot.availability.hazard_model import HazardModel
-from router.spot.policies import price_fits
+from router.spot.policies import action_values
 from router.spot.policies.foresight import ForesightModel
 from router.spot.policies.foresight_policies import BlindForesightPolicy, ForesightPolicy, choose_clock_s
 from router.spot.simulator.blind_simulator import simulate_blind
@@ -29,7 +29,7 @@ DRAWS = 12
 def _few_fits() -> Iterator[None]:
     """Prices here are random at each tick: it needs not be fitted to each of them."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(price_fits, "MOST", 3)
+        patch.setattr(action_values, "MOST", 3)
         yield
 
 

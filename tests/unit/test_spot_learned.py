@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from router.spot.availability.hazards import AvailabilityChain, ChainShape, LogisticHazards
-from router.spot.policies import price_fits
+from router.spot.policies import action_values
 from router.spot.policies.baselines import GreedySpot, UniformProgress
 from router.spot.policies.learned import CHAIN_INFEASIBLE_USD, ChainPolicy, SlackGrid, solve_chain
 from router.spot.policies.our_policy import policy_from
@@ -28,7 +28,7 @@ TICK_S = 600
 def _few_fits() -> Iterator[None]:
     """Prices here are random at each tick: it needs not be fitted to each of them."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(price_fits, "MOST", 3)
+        patch.setattr(action_values, "MOST", 3)
         yield
 
 

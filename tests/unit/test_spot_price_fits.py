@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 
 from router.config.trace_files import read_traces
+from router.spot.availability.calibration import bootstrap_interval
 from router.spot.availability.hazard_model import HazardModel
-from router.spot.policies import price_fits
+from router.spot.policies import action_values
+from router.spot.policies.action_values import PriceFits
 from router.spot.policies.baselines import GreedySpot, UniformProgress, rank_by_price_elsewhere
 from router.spot.policies.foresight import ForesightModel
 from router.spot.policies.foresight_policies import BlindForesightPolicy, ForesightPolicy
 from router.spot.policies.omniscient import compute_least_usd
 from router.spot.policies.our_policy import policy_from
-from router.spot.policies.price_fits import PriceFits
 from router.spot.simulator.blind_simulator import simulate_blind
-from router.spot.simulator.bootstrap import bootstrap_interval
 from router.spot.simulator.inputs import HOUR_S, SimulationInputs, Task
 from router.spot.simulator.simulation import FullInfoPolicy, GuardMode, SimulationOutcome, simulate
 from router.spot.simulator.traces import Floats, Series
@@ -148,7 +148,7 @@ def test_a_fit_serves_until_a_price_has_moved_by_two_percent(monkeypatch: pytest
 
 
 def test_prices_that_are_nowhere_for_long_get_the_nearest_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(price_fits, "MOST", 3)
+    monkeypatch.setattr(action_values, "MOST", 3)
     outlook, inputs = availability()
     fits = PriceFits(ForesightPolicy.fitted(outlook, inputs).model)
     usd = USUAL[:, None] * np.array([1.0, 1.1, 1.2, 1.3, 1.02, 9.0])

@@ -4,6 +4,8 @@ A quote is a distribution, as equally likely values: draws of a simulation, or e
 The place of an outcome in it is its probability integral transform. Costs have ties (a job on spot throughout costs the
 same each time), so that the transform is an interval, of which level p covers a part (Czado, Gneiting and Held,
 Biometrics 2009).
+
+Intervals of means over overlapping windows are those of the block bootstrap, resampled by whole groups.
 """
 
 from __future__ import annotations
@@ -14,13 +16,44 @@ from typing import Final
 
 import numpy as np
 
-from router.spot.simulator.bootstrap import Interval, bootstrap_interval
 from router.spot.simulator.traces import Floats, Ints
 
 LEVELS: Final = (0.5, 0.8, 0.95)
-
-
 _NEAR: Final = 1e-9  # share of the value that counts as a tie: dollars are sums of floats
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A mean with its interval.
+
+    ``effective`` is the number of independent values that would give the same certainty; at most the number of values.
+    """
+
+    mean: float
+    low: float
+    high: float
+    effective: float
+
+
+def bootstrap_interval(values: Floats, groups: Ints, level: float = 0.9, draws: int = 2000, seed: int = 0) -> Interval:
+    """Return the block bootstrap interval of the mean of ``values``, drawing whole groups with replacement.
+
+    Raise ValueError without values, or where the arrays differ in length. One group alone gives no interval: it is the
+    mean itself, with one effective value.
+    """
+    if values.ndim != 1 or values.shape != groups.shape or not values.size:
+        raise ValueError("give at least one value, and the group of each value")
+    _, which = np.unique(groups, return_inverse=True)
+    sums, counts = np.bincount(which, values), np.bincount(which)
+    mean = float(values.mean())
+    if counts.size == 1:
+        return Interval(mean, mean, mean, 1.0)
+    drawn = np.random.default_rng(seed).integers(counts.size, size=(draws, counts.size))
+    means = sums[drawn].sum(axis=1) / counts[drawn].sum(axis=1)
+    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
+    spread = float(means.var())
+    effective = float(values.size) if spread == 0 else min(float(values.size), float(values.var()) / spread)
+    return Interval(mean, float(low), float(high), effective)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -101,7 +134,7 @@ Reliability = tuple[LevelCoverage, ...]
 def measure_coverage(places: PitIntervals, groups: Ints, levels: Sequence[float] = LEVELS) -> Reliability:
     """Return the coverage at each level.
 
-    ``groups`` marks outcomes that depend on each other (see :mod:`router.spot.simulator.bootstrap`).
+    ``groups`` marks outcomes that depend on each other (see :func:`bootstrap_interval`).
     """
     return tuple(LevelCoverage(p, bootstrap_interval(places.within(p), groups), places.below.size) for p in levels)
 
@@ -172,11 +205,7 @@ def assess_calibration(name: str, what: str, quoted: Floats, outcomes: Floats, g
 
 
 TRUST: Final = 20.0  # number of outcomes whose weight an unadjusted forecast has
-
-
 _TAIL: Final = (0.0, 0.002, 0.005, 0.01, 0.02, 0.05)
-
-
 KNOTS: Final = (*_TAIL, *(round(0.05 * i, 2) for i in range(2, 19)), *(round(1 - p, 3) for p in reversed(_TAIL)))
 
 

@@ -16,7 +16,6 @@ from router.spot.simulator.inputs import HOUR_S, SimulationInputs, Task, ZoneMov
 from router.spot.simulator.traces import Bools, Floats, Ints, Series, ZoneSeries
 
 _TRIED: Final = 48  # candidate ticks from which a seam takes the most similar one
-
 BLOCKS: Final = 6
 PIECE_H: Final = 12.0
 

@@ -17,14 +17,8 @@ from router.spot.simulator.inputs import HOUR_S
 from router.spot.simulator.traces import Bools, Floats, Ints
 
 STEP_H: Final = 24.0  # hours between the moments that compare past and future
-
-
 AHEAD: Final = (range(2), range(2, 5))  # the stretches that each moment predicts, in steps
-
-
 _X: Final = np.linspace(-5.0, 5.0, 101)
-
-
 _TINY: Final = 1e-300
 
 
@@ -160,11 +154,7 @@ def _normal_weights(x: Floats, deviation: float) -> Floats:
 
 
 FORMAT: Final = 1
-
-
 FRESH_FOR: Final = timedelta(days=31)  # after its last look: availability changes
-
-
 _SURE: Final = 1e-6
 
 

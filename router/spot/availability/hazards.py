@@ -17,26 +17,12 @@ from router.spot.simulator.inputs import HOUR_S
 from router.spot.simulator.traces import Bools, Floats, Ints
 
 FAST_H = 8.0
-
-
 SLOW_H = 48.0
-
-
 LONGEST_AGE_H = 72.0
-
-
 _PRIOR = 0.5
-
-
 _RIDGE = 1.0
-
-
 _SLOPES_RIDGE = 4.0
-
-
 _ROUNDS = 30
-
-
 _WIDEST = 8.0  # log odds
 
 

@@ -10,9 +10,8 @@ import numpy as np
 
 from router.spot.availability.hazard_model import HazardModel, ZoneStates
 from router.spot.availability.loss_rates import CLASSES
-from router.spot.policies.action_values import ActionValues
+from router.spot.policies.action_values import ActionValues, PriceFits
 from router.spot.policies.foresight import CLOCK_S, ForesightModel, RegressionInputs
-from router.spot.policies.price_fits import PriceFits
 from router.spot.policies.regression_features import TYPICAL_H, RecentChanges, advance_belief
 from router.spot.policies.window_features import WindowFeatures
 from router.spot.simulator.blind_policy import BlindView, LaunchRequest, PolicySession

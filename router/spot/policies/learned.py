@@ -15,20 +15,14 @@ from router.spot.availability.hazards import (
     LogisticHazards,
     Singles,
 )
-from router.spot.policies import price_fits
+from router.spot.policies import action_values
 from router.spot.simulator.inputs import HOUR_S, SimulationInputs
 from router.spot.simulator.simulation import IDLE, ON_DEMAND, SPOT, Actions, FullInfoSession, FullView
 from router.spot.simulator.traces import Floats, Ints, Series
 
 Halves = NDArray[np.float16]
-
-
 CHAIN_INFEASIBLE_USD = 1e4
-
-
 _MOST_SLACKS = 400
-
-
 _FINEST = 6
 
 
@@ -118,8 +112,6 @@ def reduce_slack(values: Singles, units: int) -> Singles:
 
 # A clock as slow as this decides equally well: hazards are per hour, not per minute.
 _CLOCK_S = 900
-
-
 _MEMORY_H = 3 * SLOW_H
 
 
@@ -211,7 +203,7 @@ class _ChainSession:
     def _solution(self, usd: float) -> ChainValues:
         """Return the solution at the nearest solved price within 2 % of this one, or else at this one."""
         near = min(self.solved, key=lambda other: abs(usd / other - 1), default=usd)
-        if not self.solved or (abs(usd / near - 1) > price_fits.MOVES and len(self.solved) < price_fits.MOST):
+        if not self.solved or (abs(usd / near - 1) > action_values.MOVES and len(self.solved) < action_values.MOST):
             near, self.solved[usd] = usd, self.policy.at(usd)
         return self.solved[near]
 

@@ -13,8 +13,8 @@ import numpy as np
 
 from router.spot.availability.hazard_model import ZoneStates, age_class
 from router.spot.availability.loss_rates import CLASSES
+from router.spot.policies.action_values import PriceFits
 from router.spot.policies.foresight import ForesightModel, RegressionInputs
-from router.spot.policies.price_fits import PriceFits
 from router.spot.policies.regression_features import RecentChanges, encode_states
 from router.spot.simulator.inputs import HOUR_S, SimulationInputs
 from router.spot.simulator.simulation import FullView
