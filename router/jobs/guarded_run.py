@@ -287,19 +287,14 @@ def aged_figures(
 class _RunsAtSpeeds:
     """Runs at several speeds, whose pools have the same waits; all have a fallback or none has.
 
-    The windows of all runs follow each other: ``spans`` are those of each run, ``run_of`` has its number for each
-    window. ``works`` are the hours by [speed, run]; ``wasted`` is by [run, level] the mean of min(X, a). Figures are by
-    [variant, speed, window, level], with the variants of :class:`LevelFigures`.
+    The windows of all runs follow each other: ``run_of`` has the run's number for each window; ``spot`` is what the
+    runs do on spot. Figures are by [variant, speed, window, level], with the variants of :class:`LevelFigures`.
     """
 
     runs: Sequence[GuardedWork]
-    spans: Sequence[slice]
     run_of: NDArray[np.intp]
     windows: Floats
-    works: Floats
-    wasted: Floats
-    shape: HazardShape
-    levels: tuple[float, ...]
+    spot: SpotRuns
 
     @classmethod
     def of(
@@ -307,27 +302,25 @@ class _RunsAtSpeeds:
     ) -> _RunsAtSpeeds:
         """Return these runs in their windows."""
         ends = np.cumsum([0, *(len(windows) for _, windows in runs)]).tolist()
-        return cls(
-            runs=[run for run, _ in runs],
-            spans=[slice(begin, end) for begin, end in pairwise(ends)],
-            run_of=np.repeat(np.arange(len(runs)), np.diff(ends)),
-            windows=np.concatenate([windows for _, windows in runs]),
-            works=np.array([_works(run) for run, _ in runs]).T,
-            wasted=np.array([mean_life_within(shape, levels, run.restart + run.loss) for run, _ in runs]),
+        works = [run for run, _ in runs]
+        wastes = [run.restart + run.loss for run in works]
+        spot = SpotRuns(
             shape=shape,
-            levels=levels,
+            levels=np.array(levels),
+            recovery=works[0].recovery,
+            spans=[slice(begin, end) for begin, end in pairwise(ends)],
+            works=np.array([_works(run) for run in works]).T,
+            wastes=np.array(wastes),
+            losses=np.array([run.loss for run in works]),
+            starts=np.array([run.fallback_start for run in works]),
+            wasted=np.array([mean_life_within(shape, levels, waste) for waste in wastes]),
         )
-
-    def _by_run(self, figure: Callable[[GuardedWork], float]) -> Floats:
-        return np.array([figure(run) for run in self.runs])
+        run_of = np.repeat(np.arange(len(runs)), np.diff(ends))
+        return cls(works, run_of, np.concatenate([windows for _, windows in runs]), spot)
 
     def _by_window(self, figure: Callable[[GuardedWork], float]) -> Floats:
         """Return a figure of runs by [window, 1]."""
-        return self._by_run(figure)[self.run_of, None]
-
-    @property
-    def _recovery(self) -> float:
-        return self.runs[0].recovery
+        return np.array([figure(run) for run in self.runs])[self.run_of, None]
 
     @property
     def _falls_back(self) -> bool:
@@ -335,11 +328,15 @@ class _RunsAtSpeeds:
 
     @property
     def _work(self) -> Floats:
-        return self.works[:, self.run_of, None]
+        return self.spot.works[:, self.run_of, None]
 
     @property
     def _ratio(self) -> Floats:
         return self._by_window(lambda run: 1.0 if run.fallback_ratio is None else run.fallback_ratio)
+
+    @property
+    def _wasted(self) -> Floats:
+        return self.spot.wasted[self.run_of]
 
     @property
     def _start(self) -> Floats:
@@ -353,26 +350,25 @@ class _RunsAtSpeeds:
 
     def level_figures(self) -> list[LevelFigures]:
         """Return the figures of each run."""
-        figures = self.variants()
+        figures, spot = self.variants(), self.spot
         # The mean over speeds, which are the last axis then.
-        by_speed = np.stack([figures[:, :, speed] for speed in range(len(self.works))], axis=-1)
-        mean = by_speed.reshape(-1, len(self.works)) @ np.array([share for _, share in _speeds(self.runs[0])])
+        by_speed = np.stack([figures[:, :, speed] for speed in range(len(spot.works))], axis=-1)
+        mean = by_speed.reshape(-1, len(spot.works)) @ np.array([share for _, share in _speeds(self.runs[0])])
         variants = mean.reshape(by_speed.shape[:-1])
-        wastes = self._by_run(lambda run: run.restart + run.loss)
-        kept = kept_work(self.shape, np.array(self.levels), self._by_run(lambda run: run.work), wastes, LEAVE_AFTER)
+        kept = kept_work(spot.shape, spot.levels, np.array([run.work for run in self.runs]), spot.wastes, LEAVE_AFTER)
         return [
             LevelFigures(
-                levels=np.array(self.levels),
+                levels=spot.levels,
                 variants=variants[:, :, span],
                 windows=self.windows[span],
                 work=run.work,
                 remaining_share=kept.remaining_share[at, :, -1],
                 not_done=kept.not_done[at, :, -1],
                 hits=kept.not_done[at].sum(axis=1),
-                wasted=self.wasted[at],
-                delay=self.wasted[at] + run.recovery,
+                wasted=spot.wasted[at],
+                delay=spot.wasted[at] + run.recovery,
             )
-            for at, (run, span) in enumerate(zip(self.runs, self.spans, strict=True))
+            for at, (run, span) in enumerate(zip(self.runs, spot.spans, strict=True))
         ]
 
     def variants(self) -> Floats:
@@ -380,18 +376,7 @@ class _RunsAtSpeeds:
         slack = self._slack
         spare = np.where(np.isfinite(slack), np.maximum(slack, 0.0), 0.0)
         kept = np.array([0.0, *(BRIDGED_SHARES if self._falls_back else ())])[:, None, None, None] * spare
-        spot = SpotRuns(
-            shape=self.shape,
-            levels=np.array(self.levels),
-            recovery=self._recovery,
-            spans=self.spans,
-            works=self.works,
-            wastes=self._by_run(lambda run: run.restart + run.loss),
-            losses=self._by_run(lambda run: run.loss),
-            starts=self._by_run(lambda run: run.fallback_start),
-            wasted=self.wasted,
-        )
-        sums = spot.sums((slack - kept)[..., 0])
+        sums = self.spot.sums((slack - kept)[..., 0])
         figures = self.figures(sums)
         if self._falls_back:
             figures[:, 2:] += self.bridges(sums.probability[2:], sums.remaining[2:], kept[1:])
@@ -399,7 +384,13 @@ class _RunsAtSpeeds:
 
     def figures(self, sums: Sums) -> Floats:
         """Return the figures, first of all axes, of runs that are on the fallback for good once they need it."""
-        slack, work, ratio, start, wasted = self._slack, self._work, self._ratio, self._start, self.wasted[self.run_of]
+        slack, work, ratio, start, wasted = (
+            self._slack,
+            self._work,
+            self._ratio,
+            self._start,
+            self._wasted,
+        )
         begun = begins_on_spot(slack)
         probability, remaining = sums.probability + 1 - begun, sums.remaining + (1 - begun) * work
         last_moment = sums.last_moment + 1 - begun
@@ -408,10 +399,10 @@ class _RunsAtSpeeds:
             remaining, on_fallback = np.zeros_like(remaining), np.zeros_like(probability)
         done, waste = work - remaining, self._by_window(lambda run: run.restart + run.loss)
         # Who is done on spot has waited for no longer than the slack allows.
-        each = wasted + mean_wait_within(np.maximum(slack, 0.0), self._recovery)
+        each = wasted + mean_wait_within(np.maximum(slack, 0.0), self.spot.recovery)
         hardware = self._by_window(lambda run: run.hardware) * done
         lost = sums.hits * wasted + hardware * waste
-        delays = np.maximum(sums.hits - sums.early, 0.0) * each + hardware * (waste + self._recovery)
+        delays = np.maximum(sums.hits - sums.early, 0.0) * each + hardware * (waste + self.spot.recovery)
         open_end = work * np.maximum(1.0, ratio) + LEAVE_AFTER * each
         finite = np.isfinite(self.windows)
         to_the_end = np.where(finite, self.windows - start[:, 0] / 2, 0.0)[:, None]
@@ -433,12 +424,13 @@ class _RunsAtSpeeds:
 
         ``begins`` is the probability that they do not suffice, ``remaining`` the work that is left then.
         """
-        ratio, start, wasted = self._ratio, self._start, self.wasted[self.run_of]
+        ratio, start, wasted = self._ratio, self._start, self._wasted
         left = np.minimum(remaining / np.maximum(begins, NOTHING), self._work)
-        lives = [lives_after(self.shape, self.levels, run.restart + run.loss) for run in self.runs]
+        levels = tuple(self.spot.levels.tolist())
+        lives = [lives_after(self.spot.shape, levels, waste) for waste in self.spot.wastes.tolist()]
         life, square = Lives.of_windows(lives, self.run_of).kept(left)
-        wait = mean_wait_within(ratio * left, self._recovery)
-        wait_square = mean_square_wait_within(ratio * left, self._recovery)
+        wait = mean_wait_within(ratio * left, self.spot.recovery)
+        wait_square = mean_square_wait_within(ratio * left, self.spot.recovery)
         each, takes = np.maximum(life + wait / ratio, NOTHING), wasted + start
         most = np.floor(kept / takes)
         # By the normal distribution of what so many rounds bring; the last life of a run is longer than was needed.

@@ -14,9 +14,11 @@ from random import Random
 import numpy as np
 from hypothesis import strategies as st
 
+from router.spot.availability.hazard_model import DRIFT, HazardModel
+from router.spot.availability.loss_rates import CLASSES
 from router.spot.simulator.inputs import SimulationInputs, Task, ZoneMoveCosts
 from router.spot.simulator.simulation import GuardMode
-from router.spot.simulator.traces import Series, ZoneSeries
+from router.spot.simulator.traces import Floats, Series, ZoneSeries
 
 IDLE, SPOT, DEMAND = 0, 1, 2
 Action = tuple[int, int]
@@ -30,6 +32,12 @@ def series_of(inputs: SimulationInputs) -> Series:
         ZoneSeries(name, at, up.astype(int) * size, usd / size, sure / size) for name, at, up, usd, sure in places
     )
     return Series(inputs.tick_s, tuple(zones))
+
+
+def known_hazards(lost_per_hour: Floats, back_per_hour: Floats, hours: float, drift: float = DRIFT) -> HazardModel:
+    """The hazard model of [zone] rates, whatever the age, that are known as well as from ``hours`` of observation."""
+    rate: Floats = np.stack([back_per_hour, lost_per_hour], axis=1)[:, :, None].repeat(CLASSES, axis=2)
+    return HazardModel(rate * hours, np.full(rate.shape, float(hours)), drift)
 
 
 @dataclass

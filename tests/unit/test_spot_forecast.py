@@ -13,6 +13,7 @@ from router.spot.policies.baselines import GreedySpot, UniformProgress
 from router.spot.simulator.inputs import HOUR_S, SimulationInputs, Task, ZoneMoveCosts
 from router.spot.simulator.simulation import GuardMode, WindowOutcomes, simulate
 from router.spot.simulator.traces import Series, ZoneSeries
+from tests.support.spot_windows import known_hazards
 
 TICK_S = 600
 TASK = Task(10 * HOUR_S, 15 * HOUR_S, 720, size=2)
@@ -30,7 +31,7 @@ def like(zones: int = 2) -> SimulationInputs:
 
 
 def rates(lost: float, back: float, hours: float = 40.0, drift: float = 0.5, zones: int = 2) -> HazardModel:
-    return HazardModel.prior(np.full(zones, lost), np.full(zones, back), hours, drift)
+    return known_hazards(np.full(zones, lost), np.full(zones, back), hours, drift)
 
 
 def found(outlook: HazardModel, seed: int = 1, draws: int = 400, state: ZoneStates | None = None) -> WindowOutcomes:

@@ -32,7 +32,7 @@ from router.spot.simulator.simulation import (
 )
 from router.spot.simulator.traces import Floats, Ints
 from tests.support.made_up_windows import made_up
-from tests.support.spot_windows import series_of
+from tests.support.spot_windows import known_hazards, series_of
 
 HOURLY = 3600
 DEMAND = 3.0
@@ -40,7 +40,7 @@ DEMAND = 3.0
 
 def sure(lost: list[float], back: list[float]) -> HazardModel:
     """Hazards that are known."""
-    return HazardModel.prior(np.array(lost), np.array(back), 1e6, drift=0.0)
+    return known_hazards(np.array(lost), np.array(back), 1e6, drift=0.0)
 
 
 def played(inputs: SimulationInputs, policy: FullInfoPolicy) -> SimulationOutcome:
@@ -239,7 +239,7 @@ def test_the_grid_of_slack_has_what_is_scarce() -> None:
 
 
 def test_beliefs_are_probabilities_and_come_to_what_is_usual() -> None:
-    outlook = HazardModel.prior(np.array([0.2, 0.9]), np.array([0.4, 0.1]), 10.0)
+    outlook = known_hazards(np.array([0.2, 0.9]), np.array([0.4, 0.1]), 10.0)
     sky = outlook.usual(1, np.random.default_rng(1))
     look = encode_states(sky)
     for _ in range(4000):

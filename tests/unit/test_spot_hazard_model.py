@@ -18,13 +18,14 @@ from router.spot.availability.hazard_model import (
 )
 from router.spot.availability.loss_rates import AGES_H, CLASSES
 from router.spot.simulator.traces import Bools, Floats, Series, ZoneSeries
+from tests.support.spot_windows import known_hazards
 
 LOST, BACK = np.array([0.2, 0.8]), np.array([0.5, 0.1])
 
 
 def availability(ticks: int, tick_s: int, lost: Floats = LOST, back: Floats = BACK) -> Bools:
     """[zone, tick] of hazards that do not change."""
-    outlook = HazardModel.prior(lost, back, 1.0)
+    outlook = known_hazards(lost, back, 1.0)
     sky = outlook.usual(1, np.random.default_rng(1))
     return np.asarray(simulate_availability(outlook.mean()[None], sky, ticks, tick_s, np.random.default_rng(2))[0])
 
@@ -66,17 +67,17 @@ def test_what_is_long_past_counts_for_less() -> None:
 
 
 def test_draws_are_as_wide_as_said() -> None:
-    outlook = HazardModel.prior(LOST, BACK, 1e8)
+    outlook = known_hazards(LOST, BACK, 1e8)
     drawn = np.log(outlook.draw(20_000, np.random.default_rng(3)) / outlook.mean())
     assert drawn.std(axis=0) == pytest.approx(DRIFT, rel=0.03)
     one, other = drawn[:, 0, 1, 0], drawn[:, 1, 1, 0]
     assert np.corrcoef(one, other)[0, 1] == pytest.approx(0.5, abs=0.03)
-    few = HazardModel.prior(LOST, BACK, 40.0, drift=0.0)
+    few = known_hazards(LOST, BACK, 40.0, drift=0.0)
     assert few.draw(20_000, np.random.default_rng(4)).std(axis=0) == pytest.approx(np.sqrt(few.events) / 40, rel=0.03)
 
 
 def test_after_a_long_while_it_is_up_for_the_share_of_time_that_it_should_be() -> None:
-    outlook = HazardModel.prior(LOST, BACK, 1.0)
+    outlook = known_hazards(LOST, BACK, 1.0)
     sky = outlook.usual(20_000, np.random.default_rng(5))
     gone, back = -np.expm1(-LOST), -np.expm1(-BACK)
     assert sky.up.mean(axis=0) == pytest.approx(back / (back + gone), abs=0.015)

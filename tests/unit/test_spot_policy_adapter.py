@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from router.spot.availability.hazard_model import HazardModel
 from router.spot.live.policy_adapter import PolicyAdapter
 from router.spot.policies.baselines import CheapestSpot, TimeSliced, UniformProgress
 from router.spot.policies.baselines import GreedySpot as SpotOrWait
@@ -22,7 +21,7 @@ from router.spot.simulator.blind_simulator import ProbeFees, simulate_blind
 from router.spot.simulator.inputs import SimulationInputs
 from router.spot.simulator.simulation import GuardMode, simulate
 from tests.support.asked_rules import Dice
-from tests.support.spot_windows import series_of, simulation_inputs
+from tests.support.spot_windows import known_hazards, series_of, simulation_inputs
 from tests.support.steered_game import Steer, in_money
 
 ALL: dict[str, BlindPolicy] = {
@@ -45,7 +44,7 @@ FREE: dict[str, PresentPolicy] = {
 def _foreseen(inputs: SimulationInputs) -> BlindPolicy:
     """Fitted to the inputs' market, to availability that its own is not, so that it is wrong now and then."""
     zones = np.ones(len(inputs.up))
-    outlook = HazardModel.prior(zones * 0.5, zones, 20.0)
+    outlook = known_hazards(zones * 0.5, zones, 20.0)
     return BlindForesightPolicy.fitted(outlook, inputs.spec, inputs.spot_usd.mean(axis=1))
 
 

@@ -25,7 +25,7 @@ from tests.bench.cells import PROBED, STEPS, THREE, WORK_ZONES_S, Apart, stepped
 from tests.bench.probes import RESTART_S
 from tests.support.made_up_windows import made_up
 from tests.support.repository import ROOT
-from tests.support.spot_windows import series_of
+from tests.support.spot_windows import known_hazards, series_of
 
 DEMAND = 3.06
 USUAL = np.array([1.218, 1.0, 0.95])
@@ -34,7 +34,7 @@ LATER = [USUAL * step for step in (1.12, 0.9)] + [RISEN]
 
 
 def availability(zones: int = 3, windows: int = 60) -> tuple[HazardModel, SimulationInputs]:
-    outlook = HazardModel.prior(np.array([0.3, 0.2, 0.5][:zones]), np.array([0.3, 0.15, 0.1][:zones]), 200.0)
+    outlook = known_hazards(np.array([0.3, 0.2, 0.5][:zones]), np.array([0.3, 0.15, 0.1][:zones]), 200.0)
     task = Task(8 * HOUR_S, 10 * HOUR_S, 720)
     return outlook, made_up(outlook, task, 600, USUAL[:zones].tolist(), [DEMAND] * zones, windows)
 

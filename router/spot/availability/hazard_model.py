@@ -110,15 +110,6 @@ class HazardModel:
         events = np.asarray(np.bincount(at, weight.ravel() * changed, count), dtype=np.float64).reshape(shape)
         return cls(*pool_hazards(events, hours, pool_events), drift)
 
-    @classmethod
-    def prior(cls, lost_per_hour: Floats, back_per_hour: Floats, hours: float, drift: float = DRIFT) -> HazardModel:
-        """Return the model of [zone] rates that are known as well as from ``hours`` of observation.
-
-        Age has no influence.
-        """
-        rate: Floats = np.stack([back_per_hour, lost_per_hour], axis=1)[:, :, None].repeat(CLASSES, axis=2)
-        return cls(rate * hours, np.full(rate.shape, float(hours)), drift)
-
     @property
     def zones(self) -> int:
         """The number of zones."""

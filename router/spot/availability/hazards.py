@@ -24,6 +24,7 @@ _RIDGE = 1.0
 _SLOPES_RIDGE = 4.0
 _ROUNDS = 30
 _WIDEST = 8.0  # log odds
+Singles = NDArray[np.float32]
 
 
 @dataclass(eq=False, slots=True)
@@ -67,32 +68,22 @@ def design_matrix(age_h: Floats, fast: Floats, slow: Floats) -> Floats:
     return np.reshape(columns, (-1, columns.shape[-1]))
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class LogisticFit:
-    """One logistic regression: ``weights`` with their ``covariance``."""
-
-    weights: Floats
-    covariance: Floats
-    cases: int
-
-    @classmethod
-    def of(cls, x: Floats, happened: Bools) -> LogisticFit:
-        """Return the ridge-penalised fit; without cases it gives even odds at every tick, and is very unsure."""
-        columns = x.shape[1]
-        penalty = np.diag([_RIDGE * 0.01] + [_SLOPES_RIDGE] * (columns - 1))
-        # The prior of the level is half a change in a hundred ticks.
-        w = np.zeros(columns)
-        w[0] = np.log((happened.sum() + 0.5) / (happened.size - happened.sum() + 50))
-        centre = w.copy()
-        hessian = penalty
-        for _ in range(_ROUNDS):
-            p = change_probabilities(x, w)
-            hessian = (x * (p * (1 - p))[:, None]).T @ x + penalty
-            step = np.linalg.solve(hessian, x.T @ (happened - p) - penalty @ (w - centre))
-            w = w + step
-            if np.abs(step).max() < 1e-8:
-                break
-        return cls(w, np.linalg.inv(hessian), int(happened.size))
+def fit_logistic(x: Floats, happened: Bools) -> Floats:
+    """Return the weights of a ridge-penalised logistic regression; without cases the odds are even at every tick."""
+    columns = x.shape[1]
+    penalty = np.diag([_RIDGE * 0.01] + [_SLOPES_RIDGE] * (columns - 1))
+    # The prior of the level is half a change in a hundred ticks.
+    w: Floats = np.zeros(columns)
+    w[0] = np.log((happened.sum() + 0.5) / (happened.size - happened.sum() + 50))
+    centre = w.copy()
+    for _ in range(_ROUNDS):
+        p = change_probabilities(x, w)
+        hessian = (x * (p * (1 - p))[:, None]).T @ x + penalty
+        step = np.linalg.solve(hessian, x.T @ (happened - p) - penalty @ (w - centre))
+        w = w + step
+        if np.abs(step).max() < 1e-8:
+            break
+    return w
 
 
 def change_probabilities(x: Floats, weights: Floats) -> Floats:
@@ -103,11 +94,11 @@ def change_probabilities(x: Floats, weights: Floats) -> Floats:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class LogisticHazards:
-    """Hazards per tick of ``tick_s``: ``fall`` of spot that is there, ``rise`` of spot that is not."""
+    """Hazards per tick of ``tick_s`` by their weights: ``fall`` of spot that is there, ``rise`` of spot that is not."""
 
     tick_s: int
-    fall: LogisticFit
-    rise: LogisticFit
+    fall: Floats
+    rise: Floats
     mean: float
 
     @classmethod
@@ -122,28 +113,13 @@ class LogisticHazards:
         if not rows:
             rows = [(np.zeros(0, dtype=bool), np.zeros((0, 4)), np.zeros(0, dtype=bool))]
         up, x, change = (np.concatenate(c) for c in zip(*rows, strict=True))
-        return cls(tick_s, LogisticFit.of(x[up], change[up]), LogisticFit.of(x[~up], change[~up]), mean)
+        return cls(tick_s, fit_logistic(x[up], change[up]), fit_logistic(x[~up], change[~up]), mean)
 
     def changes(self, up: Bools, age_h: Floats, fast: Floats, slow: Floats) -> Floats:
         """Return the probability that the next tick is not like this one."""
         x = design_matrix(age_h, fast, slow)
-        return np.where(
-            up.ravel(), change_probabilities(x, self.fall.weights), change_probabilities(x, self.rise.weights)
-        ).reshape(up.shape)
-
-    def simulate(self, seen: AvailabilitySignals, ticks: int, rng: np.random.Generator) -> Bools:
-        """Return by [..., tick] availability simulated after ``seen``, which is not changed."""
-        now = AvailabilitySignals(seen.up.copy(), seen.age_h.copy(), seen.fast.copy(), seen.slow.copy())
-        simulated = np.empty((*seen.up.shape, ticks), dtype=bool)
-        for i in range(ticks):
-            age = np.maximum(now.age_h, self.tick_s / HOUR_S)
-            change = rng.random(seen.up.shape) < self.changes(now.up, age, now.fast, now.slow)
-            now.see(now.up ^ change, self.tick_s)
-            simulated[..., i] = now.up
-        return simulated
-
-
-Singles = NDArray[np.float32]
+        falls, rises = (change_probabilities(x, weights) for weights in (self.fall, self.rise))
+        return np.where(up.ravel(), falls, rises).reshape(up.shape)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -232,13 +208,6 @@ class AvailabilityChain:
             np.stack([level + f for _, f in steps]),
             np.stack(weights),
         )
-
-    def lasting(self) -> Floats:
-        """Return by [class, up, age, level] the expected ticks until spot is lost; 0 where there is none."""
-        ticks = np.zeros_like(self.change)
-        for _ in range(int(4 * self.shape.ages[-1])):
-            ticks[:, 1] = (1 + (1 - self.change) * self.next_if(ticks)[0])[:, 1]
-        return ticks.astype(np.float64)
 
 
 def _levels(values: Floats, grid: Floats) -> tuple[Ints, Floats]:
