@@ -22,7 +22,7 @@ from router.config.clouds_file import load_clouds
 from router.config.deploy_file import load_deploy
 from router.config.job_files import FoundFiles, LoadedJobs, find_files, load_jobs
 from router.config.limits_file import load_limits, teams_without_jobs
-from router.jobs.literal_secrets import find_literal_secrets
+from router.jobs.spec import find_literal_secrets
 from router.prices.books import load_book
 
 _SHORT_NOTICE = timedelta(hours=1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import timedelta
 from typing import Annotated, Any, ClassVar, Final, Literal
 
@@ -315,6 +315,7 @@ class Code(Spec):
 
 # Values of ``run.env`` with these prefixes refer to secrets of the user who applies the plan.
 SECRET_FROM_ENVIRONMENT, SECRET_FROM_FILE = "secret:env:", "secret:file:"
+_REFERENCES = (SECRET_FROM_ENVIRONMENT, SECRET_FROM_FILE)
 
 
 class Run(Spec):
@@ -344,9 +345,32 @@ class Run(Spec):
     @property
     def references(self) -> tuple[tuple[str, str], ...]:
         """Return the variables whose values are secrets, each with the job's reference to its secret."""
-        return tuple(
-            (name, value) for name, value in self.env if value.startswith((SECRET_FROM_ENVIRONMENT, SECRET_FROM_FILE))
-        )
+        return tuple((name, value) for name, value in self.env if value.startswith(_REFERENCES))
+
+
+# Words of names that hold secrets, and nothing else after them: TOKENIZERS_PARALLELISM and MAX_TOKENS are none.
+_SECRET_NAME = re.compile(
+    r"(?:^|_)(?:TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|ACCESS_KEY|PRIVATE_KEY|CREDENTIALS?)$", re.IGNORECASE
+)
+_SECRET_SHAPE = re.compile(
+    r"(?:AKIA|ASIA)[0-9A-Z]{16}\b"  # AWS
+    r"|AIza[\w-]{35}|ya29\.[\w-]{20}"  # Google
+    r"|gh[pousr]_\w{30}|github_pat_\w{30}|glpat-[\w-]{20}"  # GitHub, GitLab
+    r"|hf_[A-Za-z0-9]{30}|sk-[\w-]{20}|xox[abprs]-[\w-]{10}"  # Hugging Face, OpenAI and others, Slack
+    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----|\w+://[^/\s:@]+:[^/\s@]+@"  # a key in PEM, a password in a URL
+)
+
+
+def find_literal_secrets(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """Yield the names of the variables whose value looks like a secret, and is no reference to one.
+
+    The list is short on purpose, and the help of `stepfare validate` names it: it warns, and proves nothing.
+    """
+    for name, value in pairs:
+        # A path is where a secret lies, not the secret.
+        is_named = _SECRET_NAME.search(name) and not value.startswith(("/", "~"))
+        if value and not value.startswith(_REFERENCES) and (is_named or _SECRET_SHAPE.search(value)):
+            yield name
 
 
 # What limits a job's speed; it rules out where the job would be slow (design note costs-and-estimates).

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from pricing.money import Usd
-from router.quotes.explanation import list_conditions, list_single_sizes
-from router.quotes.learned_rows import find_learned
+from router.quotes.explanation import find_learned, list_conditions, list_single_sizes
 from router.quotes.quote import BudgetQuote, Reach, Refused
 from router.quotes.request import MarketInputs, QuoteProblem, QuoteRequest, summarise_reasons
 from router.quotes.runner import DeadlineCase, ScenarioRunner, choose_clock

@@ -16,8 +16,7 @@ from router.quotes.runner import PolicyFactory
 from router.spot.availability.calibration import PitIntervals, Recalibration
 from router.spot.availability.evaluation_blocks import BLOCKS, EvaluationTraces
 from router.spot.availability.fit import DriftingHazardModel, learn_drift
-from router.spot.availability.forecast import simulate_windows
-from router.spot.availability.hazard_model import HazardModel, ZoneStates
+from router.spot.availability.hazard_model import HazardModel, ZoneStates, simulate_windows
 from router.spot.simulator.inputs import HOUR_S, SimulationInputs, Task
 from router.spot.simulator.simulation import FullInfoPolicy, GuardMode, simulate
 from router.spot.simulator.traces import Floats, Ints

@@ -36,11 +36,11 @@ from router.quotes.explanation import (
     compute_drivers,
     describe_dearest_risk,
     describe_evidence,
+    find_learned,
     list_conditions,
     list_single_sizes,
     propose_changes,
 )
-from router.quotes.learned_rows import find_learned
 from router.quotes.quote import LEVELS, Leg, Likely, Other, Point, Quote, Refused
 from router.quotes.request import MarketInputs, QuoteProblem, QuoteRequest, format_offer, option_keys
 from router.quotes.runner import (

@@ -21,8 +21,7 @@ from router.jobs.goodput import run_share
 from router.jobs.spec import Job
 from router.planning.find.candidate import Candidate
 from router.planning.find.transfers import TRANSFER_GIB_PER_S
-from router.spot.availability.forecast import simulate_windows
-from router.spot.availability.hazard_model import HazardModel
+from router.spot.availability.hazard_model import HazardModel, simulate_windows
 from router.spot.availability.observed import OptionAvailability
 from router.spot.simulator.inputs import HOUR_S, SimulationInputs, Task, ZoneMoveCosts
 from router.spot.simulator.simulation import (

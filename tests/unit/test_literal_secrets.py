@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from router.jobs.literal_secrets import find_literal_secrets
+from router.jobs.spec import find_literal_secrets
 
 KEY = "AKIA" + "IOSFODNN7EXAMPLE"
 

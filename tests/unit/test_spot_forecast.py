@@ -7,8 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from router.spot.availability.forecast import PAST_H, simulate_windows
-from router.spot.availability.hazard_model import HazardModel, ZoneStates
+from router.spot.availability.hazard_model import PAST_H, HazardModel, ZoneStates, simulate_windows
 from router.spot.policies.baselines import GreedySpot, UniformProgress
 from router.spot.simulator.inputs import HOUR_S, SimulationInputs, Task, ZoneMoveCosts
 from router.spot.simulator.simulation import GuardMode, WindowOutcomes, simulate

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from router.config.trace_files import read_traces
-from router.spot.policies.lifetimes import LifetimeEstimator
 from router.spot.policies.omniscient import compute_least_usd
-from router.spot.policies.skynomad import HourValue, SkyNomad
+from router.spot.policies.skynomad import HourValue, LifetimeEstimator, SkyNomad
 from router.spot.policies.uniform_probing import FailoverProgress
 from router.spot.simulator.blind_simulator import simulate_blind
 from router.spot.simulator.inputs import SimulationInputs, Task, ZoneMoveCosts

@@ -10,8 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from router.spot.availability.forecast import PAST_H
-from router.spot.availability.hazard_model import ZoneStates, age_class, ages_h
+from router.spot.availability.hazard_model import PAST_H, ZoneStates, age_class, ages_h
 from router.spot.simulator.inputs import HOUR_S, SimulationInputs, Task, ZoneMoveCosts
 from router.spot.simulator.traces import Bools, Floats, Ints, Series, ZoneSeries
 
