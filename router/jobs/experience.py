@@ -29,6 +29,8 @@ HALF_LIFE = timedelta(days=30)
 LONGEST_MEMORY = 6 * HALF_LIFE
 _PRIOR_RUNS = 2.0  # the usual spread between runs weighs as much as so many of them
 _MOST_NAMED = 5
+_GANG = ("cloud", "instance_type", "accelerator", "accelerators", "machines", "fabric")
+_POOL = ("cloud", "region", "zone", "instance_type", "market")
 T = TypeVar("T")
 
 
@@ -244,12 +246,7 @@ def _speed_row(job: str, runs: Sequence[SpeedRun], now: datetime) -> LearnedSpee
     newest = ordered[-1]
     return LearnedSpeed(
         job=job,
-        cloud=newest.cloud,
-        instance_type=newest.instance_type,
-        accelerator=newest.accelerator,
-        accelerators=newest.accelerators,
-        machines=newest.machines,
-        fabric=newest.fabric,
+        **{name: getattr(newest, name) for name in _GANG},
         steps_per_hour=to_digits(math.exp(mean)),
         spread=to_digits(math.sqrt((_PRIOR_RUNS * RELATIVE_ERROR**2 + squares) / (_PRIOR_RUNS + max(0.0, total - 1)))),
         weight=to_digits(total),
@@ -261,16 +258,10 @@ def _speed_row(job: str, runs: Sequence[SpeedRun], now: datetime) -> LearnedSpee
 
 
 def _pool_row(runs: Sequence[PoolRun], now: datetime) -> PoolExperience:
-    one = runs[0]
     weights = [memory_weight(run.at, now) for run in runs]
     lived = [operational_time(HazardShape.FALLING, run.hours) for run in runs]
     return PoolExperience(
-        cloud=one.cloud,
-        region=one.region,
-        zone=one.zone,
-        instance_type=one.instance_type,
-        market=one.market,
-        machines=one.machines,
+        **{name: getattr(runs[0], name) for name in (*_POOL, "machines")},
         hours=to_digits(sum(w * run.hours for w, run in zip(weights, runs, strict=True))),
         exposure=to_digits(sum(w * x for w, x in zip(weights, lived, strict=True))),
         interruptions=to_digits(sum(w for w, run in zip(weights, runs, strict=True) if run.lost_capacity)),
@@ -281,9 +272,8 @@ def _pool_row(runs: Sequence[PoolRun], now: datetime) -> PoolExperience:
 
 
 def _loss_row(runs: Sequence[PoolRun], now: datetime) -> PoolLosses:
-    one = runs[0]
     losses = to_digits(sum(memory_weight(run.at, now) for run in runs))
-    return PoolLosses(one.cloud, one.region, one.zone, one.instance_type, one.market, one.reason, losses)
+    return PoolLosses(**{name: getattr(runs[0], name) for name in (*_POOL, "reason")}, losses=losses)
 
 
 def _counts(at: datetime, now: datetime) -> bool:

@@ -30,6 +30,9 @@ _TOKEN_BYTES = {"none": 34.0, "selective": 18.0, "full": 2.0}  # activations a t
 _LOGIT_BYTES = 6.0  # 16-bit logits and their 32-bit gradient
 _TENSOR, _PIPELINE, _CONTEXT = (1, 2, 4, 8), (1, 2, 4, 8, 16), (1, 2, 4, 8)
 _EXPERT, _MICRO = (1, 2, 4, 8, 16, 32, 64), (1, 2, 4, 8, 16)
+# What the step model takes as layouts and links have it.
+_OF_LAYOUTS = ("microbatch", "tensor", "pipeline", "data", "context", "expert")
+_OF_LINKS = ("count", "domain", "peak", "peak16", "memory_rate", "link", "network")
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,26 +231,15 @@ def _as_steps(model: Transformer, links: Links, layouts: Sequence[ChosenLayout])
             "hidden": model.hidden,
             "sequence": model.sequence_length,
             "sequences": model.tokens_per_step / model.sequence_length,
-            "microbatch": column([one.microbatch for one in layouts]),
+            **{name: column([getattr(one, name) for one in layouts]) for name in _OF_LAYOUTS},
             "microbatches": column([one.accumulation for one in layouts]),
-            "tensor": column([one.tensor for one in layouts]),
-            "pipeline": column([one.pipeline for one in layouts]),
-            "data": column([one.data for one in layouts]),
-            "context": column([one.context for one in layouts]),
-            "expert": column([one.expert for one in layouts]),
             "stages": 1.0,
             "zero": column([ZERO_STAGES[one.sharding] for one in layouts]),
             "again": column([AGAIN[one.recompute] for one in layouts]),
             "causal": float(model.causal),
             "lora": float(model.lora),
             "experts": float(experts),
-            "count": links.count,
-            "domain": links.domain,
-            "peak": links.peak,
-            "peak16": links.peak16,
-            "memory_rate": links.memory_rate,
-            "link": links.link,
-            "network": links.network,
+            **{name: getattr(links, name) for name in _OF_LINKS},
             "log_efficiency": efficiency,
             "log_attention": plain,
         }

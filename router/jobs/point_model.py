@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
 _Residuals = Callable[[Floats], Floats]
+_StepTable = tuple[Floats, Floats, Floats, npt.NDArray[np.int64]]  # machines, accelerators of each, batch, kind
 
 MISFIT: Final = 0.08  # standard deviation of measured step times about the form, where its parameters are well known
 _ANY: Final = 3.0  # standard deviation of a logarithm of which nothing is known beforehand
@@ -166,40 +167,28 @@ def _least_squares(residuals: _Residuals, jacobian: _Residuals, start: Floats) -
     return at
 
 
-@dataclass(frozen=True, eq=False)
-class _StepTable:
-    """Places as columns."""
-
-    machines: Floats
-    per_machine: Floats
-    batch: Floats
-    kind: npt.NDArray[np.int64]
-
-
 def _table(places: list[StepPlace], kinds: list[int], reference: float) -> _StepTable:
-    return _StepTable(
-        np.array([p.machines for p in places], float),
-        np.array([p.per_machine for p in places], float),
-        np.array([p.batch / reference for p in places], float),
-        np.array(kinds, int),
-    )
+    columns = np.array([(p.machines, p.per_machine, p.batch / reference) for p in places], float)
+    machines, per_machine, batch = np.ascontiguousarray(columns.T)
+    return machines, per_machine, batch, np.array(kinds, int)
 
 
 def _log_seconds(parameters: Floats, table: _StepTable) -> Floats:
     """Return the logarithm of the seconds of a step at each place; parameters may have leading axes."""
+    machines, per_machine, batch, kind = table
     compute, fixed, inside, growth, outside, by_machines, sharing, norm = (
         parameters[..., i, None] for i in range(_SHAPE)
     )
     others = (parameters.shape[-1] - _SHAPE) // 2
     zero = np.zeros_like(compute)
-    ratio = np.concatenate([zero, parameters[..., _SHAPE : _SHAPE + others]], axis=-1)[..., table.kind]
-    sync_ratio = np.concatenate([zero, parameters[..., _SHAPE + others :]], axis=-1)[..., table.kind]
+    ratio = np.concatenate([zero, parameters[..., _SHAPE : _SHAPE + others]], axis=-1)[..., kind]
+    sync_ratio = np.concatenate([zero, parameters[..., _SHAPE + others :]], axis=-1)[..., kind]
     share = 1 / (1 + np.exp(-fixed))
-    log_compute = compute + ratio + np.log(share + (1 - share) * table.batch)
-    pairs = np.log(np.maximum(table.per_machine, 2.0) / 2)
-    across = outside + sharing * np.log(table.per_machine) + by_machines * np.log(np.maximum(table.machines, 2.0) / 2)
-    log_sync = compute + inside + sync_ratio + np.where(table.machines > 1, across, growth * pairs)
-    log_sync = np.where(table.machines * table.per_machine > 1, log_sync, math.log(_NO_SYNC))
+    log_compute = compute + ratio + np.log(share + (1 - share) * batch)
+    pairs = np.log(np.maximum(per_machine, 2.0) / 2)
+    across = outside + sharing * np.log(per_machine) + by_machines * np.log(np.maximum(machines, 2.0) / 2)
+    log_sync = compute + inside + sync_ratio + np.where(machines > 1, across, growth * pairs)
+    log_sync = np.where(machines * per_machine > 1, log_sync, math.log(_NO_SYNC))
     power = 1 + np.exp(norm)
     log_seconds: Floats = np.logaddexp(power * log_compute, power * log_sync) / power
     return log_seconds

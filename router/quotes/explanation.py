@@ -30,11 +30,13 @@ from router.spot.availability.fit import AvailabilityFit
 from router.spot.availability.observed import OptionAvailability
 from router.spot.simulator.inputs import HOUR_S
 from router.spot.simulator.traces import Floats
-from router.spot.venues import QuoteOption, filter_options
+from router.spot.venues import QuoteOption
 
 _SIZES: Final = 2
 _TOLD_TICK_S: Final = HOUR_S // 2  # of a simulation, from which on losses between two ticks are worth telling
 _LEAST_SHARE: Final = 0.005
+# What a quote says of a learned speed as it was learned.
+_AS_LEARNED: Final = ("accelerator", "accelerators", "machines", "fabric", "runs", "first_at", "last_at", "attempts")
 _WORDS: Final = {
     "slow": "the job may be slower than its profile says",
     "sure": "spot may be scarce, and on-demand steps in",
@@ -134,13 +136,13 @@ def propose_changes(problem: QuoteProblem, menu: Sequence[QuoteOption]) -> list[
 
     spot = [v for v in menu if not v.sure]
     if spot:
-        add("on-demand alone", filter_options(problem.venues, lambda v: v.sure))
+        add("on-demand alone", [v for v in problem.venues if v.sure])
     elif problem.job.market.spot == "never" and problem.job.checkpoint is not None:
         market = problem.job.market.model_copy(update={"spot": "allowed"})
         add("with spot allowed", problem.again(market=market), allowed=False)
     own = {v.size for v in menu}
     best = min(menu, key=lambda v: v.whole_usd(steps))
-    add(f"without {best.region}", filter_options(problem.venues, lambda v: v.region != best.region and v.size in own))
+    add(f"without {best.region}", [v for v in problem.venues if v.region != best.region and v.size in own])
     clouds = sorted({v.candidate.offer.cloud for v in menu})
     for cloud in clouds if len(clouds) > 1 else ():
         add(f"on {cloud} alone", [v for v in problem.venues if v.candidate.offer.cloud == cloud and v.size in own])
@@ -241,16 +243,9 @@ def find_learned(problem: QuoteProblem) -> QuoteLearned | None:
 def _speed(problem: QuoteProblem, row: LearnedSpeed, steps_per_hour: float) -> QuoteLearnedSpeed:
     stated = _steps_per_hour(problem, problem.job, row)
     return QuoteLearnedSpeed(
-        accelerator=row.accelerator,
-        accelerators=row.accelerators,
-        machines=row.machines,
-        fabric=row.fabric,
+        **{name: getattr(row, name) for name in _AS_LEARNED},
         steps_per_hour=to_digits(steps_per_hour),
         factor=None if stated is None else to_digits(steps_per_hour / stated),
-        runs=row.runs,
-        first_at=row.first_at,
-        last_at=row.last_at,
-        attempts=row.attempts,
     )
 
 

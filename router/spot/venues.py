@@ -5,7 +5,7 @@ Dollars and speeds are floats here: they enter statistics, never a bill.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -179,8 +179,3 @@ def _pick_distinct_pools(venues: Sequence[QuoteOption], max_options: int) -> lis
             pools |= set(v.pool)
             regions[v.region] = regions.get(v.region, 0) + 1
     return picked
-
-
-def filter_options(venues: Sequence[QuoteOption], keep: Callable[[QuoteOption], bool]) -> tuple[QuoteOption, ...]:
-    """Return the options for which ``keep`` returns True."""
-    return tuple(v for v in venues if keep(v))

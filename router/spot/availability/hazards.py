@@ -42,6 +42,10 @@ class AvailabilitySignals:
         some = np.full(shape, mean)
         return cls(np.zeros(shape, dtype=bool), np.zeros(shape), some, some.copy())
 
+    def at(self, rows: Ints) -> AvailabilitySignals:
+        """Return the signals [zone, window] of these windows."""
+        return AvailabilitySignals(self.up[:, rows], self.age_h[:, rows], self.fast[:, rows], self.slow[:, rows])
+
     def see(self, up: Bools, tick_s: int, is_observed: Bools | bool = True) -> None:
         """Take a tick in; where ``is_observed`` is false nothing changes."""
         hours = tick_s / HOUR_S

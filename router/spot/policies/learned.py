@@ -174,7 +174,7 @@ class _ChainSession:
     def play(self, now: FullView) -> Actions:
         """Look each action up."""
         seen, rows = self.seen, now.window
-        part = AvailabilitySignals(*(getattr(seen, name)[:, rows] for name in ("up", "age_h", "fast", "slow")))
+        part = seen.at(rows)
         part.see(now.up, self.inputs.tick_s)
         for name in ("up", "age_h", "fast", "slow"):
             getattr(seen, name)[:, rows] = getattr(part, name)
@@ -192,12 +192,8 @@ class _ChainSession:
         dollars = np.empty((5, now.window.size))
         for usd in np.unique(now.spot_usd[0]):
             rows = np.flatnonzero(now.spot_usd[0] == usd)
-            window_signals = AvailabilitySignals(
-                *(getattr(seen, name)[:, rows] for name in ("up", "age_h", "fast", "slow"))
-            )
-            dollars[:, rows] = self._dollars_at(
-                self._solution(float(usd)), window_signals, n, (slack_s - now.delay_s)[rows].astype(np.float64)
-            )
+            slack = (slack_s - now.delay_s)[rows].astype(np.float64)
+            dollars[:, rows] = self._dollars_at(self._solution(float(usd)), seen.at(rows), n, slack)
         return tuple(dollars)
 
     def _solution(self, usd: float) -> ChainValues:
