@@ -166,20 +166,6 @@ class NoticeKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class ProviderNotice:
-    """A cloud's notice that a machine will be, or was, preempted. ``id`` is the same each time it is sent."""
-
-    id: str
-    kind: NoticeKind
-    cloud: str
-    region: str
-    zone: str | None
-    machine_id: str
-    at: datetime
-    takes_effect: datetime | None
-
-
-@dataclass(frozen=True, slots=True)
 class CallCheck:
     """One call of ``doctor``: the permission it needs, and the error it met (None: it works)."""
 
@@ -234,13 +220,6 @@ class Provider(Protocol):
 
     def allowances(self, regions: Sequence[str]) -> AccountAllowances:
         """Return quotas and reserved capacity in these regions (empty: all scopes)."""
-
-    def notices(self) -> Sequence[ProviderNotice]:
-        """Return notices sent outside the machine since the last call, oldest first.
-
-        Empty where a cloud has no such channel (the node agent hears them inside the machine). A notice may come twice:
-        identify it by ``id``.
-        """
 
     def diagnose(self) -> Diagnosis:
         """Check each call that this adapter makes, without changing anything. Never raises."""

@@ -33,8 +33,6 @@ DEFAULT_REGION = "us-east-1"
 _PRICING_REGION = "us-east-1"
 _SCORED_REGIONS_A_CALL = 10
 _TYPES_A_CALL = 100
-_QUEUE_BATCH = 10
-_MOST_BATCHES = 50
 _LARGEST_PAGE = 1000
 # The name of a service in IAM and in the settings, where it is not the SDK's name.
 _POLICY_NAMES = {"service-quotas": "servicequotas", "resourcegroupstaggingapi": "tag"}
@@ -209,29 +207,6 @@ class AwsClient:
             Filters=filters,
         )
         return [row for page in pages for row in page]
-
-    def messages(self, queue_url: str) -> Sequence[str]:
-        """Return the bodies of the messages in the queue.
-
-        Nothing is deleted, and a message stays visible to other readers; each look counts as one receipt, for queues
-        that move messages away after a number of receipts.
-        """
-        bodies: dict[str, str] = {}
-        for _ in range(_MOST_BATCHES):
-            answer = self._ask(
-                "sqs",
-                "ReceiveMessage",
-                queue_region(queue_url) or self.home,
-                QueueUrl=queue_url,
-                MaxNumberOfMessages=_QUEUE_BATCH,
-                VisibilityTimeout=0,
-                WaitTimeSeconds=0,
-            )
-            batch = {str(message["MessageId"]): str(message["Body"]) for message in answer.get("Messages", ())}
-            if batch.keys() <= bodies.keys():
-                break
-            bodies.update(batch)
-        return list(bodies.values())
 
     def probe(self, service: str, action: str, **parameters: Any) -> float:
         """Make one call to test it; return the seconds that it took.

@@ -1,7 +1,7 @@
 """AWS adapter.
 
 Options: ``profile`` (of the SDK's configuration), ``region`` (the home region, which answers for the account),
-``notice_queue_url`` (an SQS queue that EventBridge feeds with the events about spot machines). Endpoints: ``ec2``,
+``notice_queue_url`` (an SQS queue of interruption notices, which ``doctor`` alone tries to read). Endpoints: ``ec2``,
 ``pricing``, ``servicequotas``, ``sts`` and ``sqs`` of the account, ``price_list`` and ``spot_advisor`` of the public
 files.
 """
@@ -19,12 +19,11 @@ from providers.aws.access import AccountAccess, OpenedAccount
 from providers.aws.catalogue import WOULD_ADD, PublicCatalogue
 from providers.aws.diagnosis import diagnose
 from providers.aws.parse.allowances import read_quotas, read_reservations
-from providers.aws.parse.notices import read_notices
 from providers.aws.parse.places import zone_ids
 from providers.aws.parse.stock import choose_scored_types, find_largest_gangs, read_block_hints, read_score_hints
 from providers.aws.public import PublicFiles
 from providers.aws.region_calls import RegionCalls
-from providers.errors import NotForSaleError, ProviderError, RegionOffError
+from providers.errors import NotForSaleError, RegionOffError
 from providers.protocol import (
     AccountAllowances,
     Diagnosis,
@@ -32,7 +31,6 @@ from providers.protocol import (
     GangQuery,
     PartialFailure,
     Provider,
-    ProviderNotice,
     Scope,
     StockHint,
 )
@@ -119,26 +117,6 @@ class AwsProvider:
             gaps=tuple(gap for part in parts for gap in part.gaps),
         )
 
-    def notices(self) -> Sequence[ProviderNotice]:
-        """Return the notices in the queue of the option ``notice_queue_url``; empty without that option.
-
-        Messages are left in the queue (this only reads), so that they come again until the queue drops them.
-        """
-        url = self._session.settings.options.get("notice_queue_url")
-        if not url:
-            return ()
-        opened = self._access.open()
-        if not isinstance(opened, OpenedAccount):
-            raise opened
-        known: dict[str, Mapping[str, str]] = {}
-
-        def zone_of(region: str, name: str) -> str | None:
-            if region not in known:
-                known[region] = _zones_if_known(lambda: zone_ids(opened.client.zones(region)))
-            return known[region].get(name)
-
-        return read_notices(self._cloud, opened.client.messages(url), zone_of)
-
     def diagnose(self) -> Diagnosis:
         """Check each permission with one small call; those that would cost something as a dry run."""
         return diagnose(self._session, self._access, self._files)
@@ -186,11 +164,3 @@ def _rows_if_sold(ask: Callable[[], Sequence[T]]) -> Sequence[T]:
         return ask()
     except (NotForSaleError, RegionOffError):
         return ()
-
-
-def _zones_if_known(ask: Callable[[], Mapping[str, str]]) -> Mapping[str, str]:
-    """Return what ``ask`` gives; nothing when it cannot be obtained: a notice without its zone is still a notice."""
-    try:
-        return ask()
-    except ProviderError:
-        return {}

@@ -34,7 +34,6 @@ from providers.protocol import (
     FetchResult,
     GangQuery,
     PartialFailure,
-    ProviderNotice,
     Quota,
     Scope,
     StockHint,
@@ -109,10 +108,6 @@ class AzureProvider:
 
     def stock(self, queries: Sequence[GangQuery]) -> Sequence[StockHint]:  # noqa: ARG002
         """Return nothing: Spot Placement Scores are not in azure-mgmt-compute."""
-        return ()
-
-    def notices(self) -> Sequence[ProviderNotice]:
-        """Return nothing: Azure sends Scheduled Events inside the machine only."""
         return ()
 
     def allowances(self, regions: Sequence[str]) -> AccountAllowances:

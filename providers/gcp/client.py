@@ -46,7 +46,6 @@ SKU_FIELDS = (
     "nextPageToken,skus(skuId,description,category(usageType),serviceRegions,"
     "pricingInfo(effectiveTime,pricingExpression(usageUnit,tieredRates)))"
 )
-PREEMPTED = 'operationType = "compute.instances.preempted"'
 _UNREACHABLE = "UNREACHABLE"
 _PAGE = 500
 _SKU_PAGE = 5000
@@ -167,11 +166,6 @@ class GcpClient:
             rows += [_plain(row) for part in page.items.values() for row in part.reservations]
             silent += [place.rpartition("/")[2] for place in page.unreachables]
         return rows, silent
-
-    def preemptions(self) -> list[Row]:
-        """Return the preemption operations, as long as Google stores them."""
-        pages = self._pages(permissions.OPERATIONS, filter=PREEMPTED)
-        return [_plain(row) for page in pages for part in page.items.values() for row in part.operations]
 
     def everywhere(self, call: ApiCall, field: str, row_filter: str = "") -> tuple[list[Row], list[str]]:
         """Return all rows of an aggregated list under ``field``, and the places that did not answer.

@@ -41,7 +41,6 @@ from providers.protocol import (
     GangQuery,
     PartialFailure,
     Provider,
-    ProviderNotice,
     Quota,
     Scope,
     StockHint,
@@ -194,16 +193,6 @@ class GcpProvider:
         except ProviderError as error:
             gaps.append(PartialFailure("reservations", error, "machines reserved for the account"))
         return AccountAllowances(tuple(quotas), tuple(reservations), tuple(gaps))
-
-    def notices(self) -> Sequence[ProviderNotice]:
-        """Return machines that were preempted in the past day, reported afterwards.
-
-        Empty unless option ``project`` names the project. The warning before a preemption is heard inside the machine
-        only.
-        """
-        if not self._session.settings.options.get("project"):
-            return ()
-        return tuple(signals.read_preemptions(self._cloud, self._client.get().preemptions(), self._session.now))
 
     def diagnose(self) -> Diagnosis:
         """Make one cheap call for each permission."""

@@ -1,22 +1,20 @@
-"""Parser of Google's signals over time: spot prices of the past year, preemptions, obtainability."""
+"""Parser of Google's signals over time: spot prices of the past year, shares of preempted machines, obtainability."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 from pricing.history import PricePoint
 from pricing.money import NANOS, UsdPerHour
 from pricing.places import Market
-from providers.gcp.allowances import last_segment, parse_moment, region_of
-from providers.protocol import DroppedRow, GangQuery, NoticeKind, ProviderNotice, StockHint
+from providers.gcp.allowances import last_segment, parse_moment
+from providers.protocol import DroppedRow, GangQuery, StockHint
 
 HISTORY_SOURCE = "Google Compute Engine advice.capacityHistory"
 STOCK_SOURCE = "Google Compute Engine advice.capacity"
 NO_SHARE = "a share of preempted machines that is not between 0 and 1"
-# Older preemptions are not reported as notices.
-NOTICE_WINDOW = timedelta(days=1)
 
 
 def read_spot_prices(
@@ -84,29 +82,3 @@ def read_stock_hint(region: str, gang: GangQuery, answer: Mapping[str, Any]) -> 
     zones = {last_segment(shard.get("zone", "")) for shard in recommendation.get("shards", ())} - {""}
     zone = zones.pop() if len(zones) == 1 else None
     return StockHint(region, zone, gang.instance_type, Market.SPOT, float(score), None, STOCK_SOURCE)
-
-
-def read_preemptions(cloud: str, operations: Iterable[Mapping[str, Any]], now: datetime) -> Sequence[ProviderNotice]:
-    """Return machines that were preempted within a day before ``now``, oldest first.
-
-    Google reports it afterwards, so ``takes_effect`` is the moment the machine was gone.
-    """
-    found = []
-    for row in operations:
-        at = parse_moment(row.get("insertTime")) or parse_moment(row.get("startTime"))
-        zone = last_segment(row.get("zone", ""))
-        if at is None or not zone or not now - NOTICE_WINDOW <= at <= now:
-            continue
-        found.append(
-            ProviderNotice(
-                str(row.get("id") or row.get("name", "")),
-                NoticeKind.INTERRUPTION,
-                cloud,
-                region_of(zone),
-                zone,
-                last_segment(row.get("targetLink", "")),
-                at.astimezone(UTC),
-                (parse_moment(row.get("endTime")) or at).astimezone(UTC),
-            )
-        )
-    return sorted(found, key=lambda n: (n.at, n.id))

@@ -23,7 +23,6 @@ from providers.protocol import (
     GangQuery,
     PartialFailure,
     Provider,
-    ProviderNotice,
     Scope,
     StockHint,
 )
@@ -44,7 +43,7 @@ def make(cloud: str, session: Session) -> Provider:
 
 
 class _Public:
-    """The common part of providers without an account: one scope, no reservations, no notices."""
+    """The common part of providers without an account: one scope, no reservations."""
 
     def __init__(self, cloud: str, entry: CatalogueEntry, session: Session) -> None:
         self._cloud = cloud
@@ -64,10 +63,6 @@ class _Public:
     def allowances(self, regions: Sequence[str]) -> AccountAllowances:  # noqa: ARG002  the protocol's signature
         """Return nothing: quotas belong to an account."""
         return AccountAllowances()
-
-    def notices(self) -> Sequence[ProviderNotice]:
-        """Return nothing: there is no such channel without an account."""
-        return ()
 
     def _terms(self, source: str, as_of: date, at: datetime | None) -> CatalogueTerms:
         return CatalogueTerms(

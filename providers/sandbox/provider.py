@@ -21,7 +21,6 @@ from providers.protocol import (
     DroppedRow,
     FetchResult,
     GangQuery,
-    ProviderNotice,
     Quota,
     Scope,
     StockHint,
@@ -126,10 +125,6 @@ class SandboxProvider:
     def allowances(self, regions: Sequence[str]) -> AccountAllowances:
         """Return the scripted quotas that hold in these regions."""
         return self._play("allowances", "", lambda: self._allowances(frozenset(regions)))
-
-    def notices(self) -> Sequence[ProviderNotice]:
-        """Return all notices up to now, each time."""
-        return self._play("notices", "", self._notices)
 
     def diagnose(self) -> Diagnosis:
         """Return a diagnosis in which all works; a scripted failure of another call is not used up."""
@@ -265,22 +260,3 @@ class SandboxProvider:
                 if not regions or quota.region is None or quota.region in regions
             )
         )
-
-    def _notices(self) -> tuple[ProviderNotice, ...]:
-        notices = []
-        for notice in self._script.notices:
-            at = self._script.moment(notice.at)
-            if at <= self._session.now:
-                notices.append(
-                    ProviderNotice(
-                        id=f"{notice.machine_id} {notice.kind} {at.isoformat()}",
-                        kind=notice.kind,
-                        cloud=self._cloud,
-                        region=notice.region,
-                        zone=notice.zone,
-                        machine_id=notice.machine_id,
-                        at=at,
-                        takes_effect=None if notice.warning is None else at + notice.warning,
-                    )
-                )
-        return tuple(sorted(notices, key=lambda notice: (notice.at, notice.id)))

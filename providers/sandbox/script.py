@@ -145,6 +145,7 @@ class Script(UserFileModel):
     machines: NonEmpty[MachineType]
     prices: NonEmpty[Prices]
     stock: tuple[Stock, ...] = ()
+    # Part of the format; no command asks a cloud for them.
     notices: tuple[ScriptedNotice, ...] = ()
     quotas: tuple[ScriptedQuota, ...] = ()
     failures: tuple[Failure, ...] = ()

@@ -18,7 +18,6 @@ from providers.protocol import (
     DroppedRow,
     FetchResult,
     GangQuery,
-    ProviderNotice,
     Scope,
     StockHint,
 )
@@ -116,10 +115,6 @@ class StaticProvider:
     def allowances(self, regions: Sequence[str]) -> AccountAllowances:  # noqa: ARG002  the protocol's signature
         """Return nothing: the number of hosts is the limit, and it is in the offers."""
         return AccountAllowances()
-
-    def notices(self) -> Sequence[ProviderNotice]:
-        """Return nothing: own hosts are not preempted."""
-        return ()
 
     def diagnose(self) -> Diagnosis:
         """Return what the pool file holds, or what it lacks."""

@@ -22,7 +22,6 @@ from providers.protocol import (
     FetchResult,
     GangQuery,
     Provider,
-    ProviderNotice,
     Scope,
     StockHint,
 )
@@ -160,9 +159,8 @@ class ProviderContract:
         wanted = GangQuery(offer.instance_type, 2, Market.SPOT, (offer.region,))
         stock: tuple[StockHint, ...] = tuple(provider.stock([wanted]))
         allowances: AccountAllowances = provider.allowances((offer.region,))
-        notices: tuple[ProviderNotice, ...] = tuple(provider.notices())
         diagnosis: Diagnosis = provider.diagnose()
-        yield from _values((harvests, stock, allowances, notices, diagnosis))
+        yield from _values((harvests, stock, allowances, diagnosis))
 
     def test_stock_is_within_bounds(self, provider: Provider) -> None:
         offer = next(o for _, h in self.harvests(provider) for o in h.offers)

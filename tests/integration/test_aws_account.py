@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from datetime import timedelta
-from typing import Any
 
-import botocore.session
 import pytest
 import requests
 
@@ -20,7 +17,7 @@ from providers.aws.parse.machines import FRACTION, UNKNOWN_ACCELERATOR
 from providers.aws.parse.prices import NOT_LISTED
 from providers.aws.parse.stock import choose_scored_types
 from providers.errors import CredentialsError, NotForSaleError, RegionOffError
-from providers.protocol import GangQuery, NoticeKind, Scope
+from providers.protocol import GangQuery, Scope
 from tests.support.aws_service import make_app
 from tests.support.aws_service_session import CANARY, NOW, NOW_TEXT, provider, somebody
 from tests.support.aws_service_world import NEW_KNOWN, NEW_UNKNOWN, World, decimal, first_regions, gpu_of, score
@@ -191,33 +188,6 @@ def test_quotas_and_reservations_are_found_on_every_page(url: str) -> None:
     ]
     assert not found.gaps
     assert {quota.region for quota in provider(url).allowances(()).quotas} == {"us-west-2", "eu-west-1"}
-
-
-def _queue(url: str, *events: dict[str, Any]) -> str:
-    """A queue in moto that EventBridge fills, as the documentation of interruption notices has it."""
-    session = botocore.session.Session()
-    sqs: Any = session.create_client("sqs", "us-east-1", endpoint_url=url)
-    bridge: Any = session.create_client("events", "us-east-1", endpoint_url=url)
-    queue: str = sqs.create_queue(QueueName="notices")["QueueUrl"]
-    arn = sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
-    bridge.put_rule(Name="spot", EventPattern=json.dumps({"source": ["aws.ec2"]}))
-    bridge.put_targets(Rule="spot", Targets=[{"Id": "1", "Arn": arn}])
-    bridge.put_events(Entries=[{"Source": "aws.ec2", **event} for event in events])
-    return queue
-
-
-def test_notices_come_from_the_queue_and_stay_in_it(url: str) -> None:
-    detail = {"instance-id": "i-0a", "instance-action": "terminate"}
-    resources = ["arn:aws:ec2:us-east-1a:instance/i-0a"]
-    kinds = ("EC2 Spot Instance Interruption Warning", "EC2 Instance Rebalance Recommendation")
-    events = [{"DetailType": kind, "Detail": json.dumps(detail), "Resources": resources} for kind in kinds]
-    queue = _queue(url, *events)
-    asked = provider(url, options={"notice_queue_url": queue})
-    first, again = asked.notices(), asked.notices()
-    assert {notice.kind for notice in first} == {NoticeKind.INTERRUPTION, NoticeKind.REBALANCE}
-    assert {(notice.machine_id, notice.region, notice.zone) for notice in first} == {("i-0a", "us-east-1", "use1-az6")}
-    assert [notice.id for notice in again] == [notice.id for notice in first]
-    assert provider(url).notices() == ()
 
 
 def test_a_profile_that_does_not_exist_is_a_matter_of_credentials(url: str) -> None:

@@ -21,6 +21,7 @@ from tests.support.service import closed_port, in_thread
 QUEUE = "https://sqs.us-east-1.amazonaws.com/123456789012/notices"
 POLICY = json.loads(files("providers.aws").joinpath("policy.json").read_text(encoding="utf-8"))
 ALLOWED = {action for statement in POLICY["Statement"] for action in statement["Action"]}
+DOCTOR_ALONE = {"sqs:ReceiveMessage", "sts:GetCallerIdentity"}
 # Where IAM calls a service otherwise than the SDK calls its endpoint.
 IAM_NAMES = {"api.pricing": "pricing"}
 
@@ -57,7 +58,6 @@ def _use_all_but_the_doctor(asked: Provider) -> None:
         asked.fetch(scope, NOW - timedelta(days=40))
     asked.stock([GangQuery("p5.48xlarge", 2, market, ("us-west-2",)) for market in Market])
     asked.allowances(("us-west-2",))
-    asked.notices()
 
 
 def _queue_for_it(url: str) -> None:
@@ -68,8 +68,8 @@ def _queue_for_it(url: str) -> None:
 def test_the_calls_made_are_exactly_those_that_the_policy_allows(url: str, made: set[str]) -> None:
     _queue_for_it(url)
     made.clear()
-    _use_all_but_the_doctor(provider(url, options={"notice_queue_url": QUEUE}))
-    assert made == ALLOWED - {"sts:GetCallerIdentity"}
+    _use_all_but_the_doctor(provider(url))
+    assert made == ALLOWED - DOCTOR_ALONE
     made.clear()
     diagnosis = provider(url, options={"notice_queue_url": QUEUE}).diagnose()
     assert made == ALLOWED
@@ -97,7 +97,7 @@ def test_a_healthy_account_passes_every_check(url: str) -> None:
     assert any("spot prices per zone" in source for source in diagnosis.sources)
 
 
-@pytest.mark.parametrize("permission", sorted(ALLOWED - {"sqs:ReceiveMessage", "sts:GetCallerIdentity"}))
+@pytest.mark.parametrize("permission", sorted(ALLOWED - DOCTOR_ALONE))
 def test_a_permission_that_is_missing_is_named(permission: str, url: str) -> None:
     fault = {"match": permission.partition(":")[2] + " ", "kind": "forbidden"}
     with in_thread(make_app(regions=["us-west-2"], now=NOW_TEXT, history_rows=0, faults=[fault])) as address:

@@ -96,9 +96,6 @@ def test_what_needs_an_account_is_empty_or_a_gap(url: str) -> None:
     assert asked.stock([GangQuery("p5.48xlarge", 2, Market.SPOT)]) == ()
     allowances = asked.allowances(())
     assert (allowances.quotas, allowances.held, len(allowances.gaps)) == ((), (), 1)
-    assert asked.notices() == ()
-    with pytest.raises(CredentialsError):
-        provider(url, options={"notice_queue_url": "https://sqs.us-east-1.amazonaws.com/1/q"}).notices()
 
 
 def test_an_account_that_the_settings_leave_alone_is_not_used(url: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -190,7 +190,6 @@ def test_the_role_allows_exactly_the_calls_that_are_made() -> None:
         everything.allowances(REGIONS)
         everything.diagnose()
         everything.stock(())
-        everything.notices()
         called = requests.get(f"{url}/_calls", timeout=5).json()
     role = json.loads((ROOT / "providers/azure/role.json").read_text())
     assert sorted(set(called) - {"RetailPrices"}) == sorted(role["Actions"])

@@ -187,25 +187,6 @@ def test_allowances() -> None:
         assert {h.region for h in provider.allowances(()).held} == {"us-central1", "us-east1"}
 
 
-def test_notices_only_of_a_project_that_is_named() -> None:
-    at = NOW.isoformat()
-    zone = "https://www.googleapis.com/compute/v1/projects/a-project/zones/us-central1-b"
-    with serving() as (provider, app):
-        assert provider.notices() == ()
-        app.preempted.append(
-            {
-                "id": "12345",
-                "name": "systemevent-1",
-                "zone": zone,
-                "targetLink": f"{zone}/instances/n0",
-                "insertTime": at,
-            }
-        )
-        (notice,) = provider.notices()
-        assert (notice.id, notice.machine_id, notice.zone) == ("12345", "n0", "us-central1-b")
-        assert provider.notices() == (notice,)
-
-
 def test_nothing_there_is_said_at_once() -> None:
     provider = provider_at(f"http://127.0.0.1:{closed_port()}")
     with pytest.raises(NotReachedError, match=r"regions\.list"):

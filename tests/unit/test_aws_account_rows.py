@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -11,11 +10,10 @@ import pytest
 from pricing.book_file import embedded_book
 from pricing.places import Market
 from providers.aws.parse.allowances import read_quotas, read_reservations
-from providers.aws.parse.notices import read_notices
 from providers.aws.parse.places import parse_region_index, split_regions_by_status, zone_ids
 from providers.aws.parse.stock import choose_scored_types, find_largest_gangs, read_block_hints, read_score_hints
 from providers.errors import UnreadableError
-from providers.protocol import GangQuery, NoticeKind, QuotaUnit
+from providers.protocol import GangQuery, QuotaUnit
 
 FAMILIES = frozenset({"p3", "p3dn", "p4d", "p4de", "p5", "p5en", "p6", "g4dn", "g5", "g6", "gr6", "g7e"})
 
@@ -124,42 +122,3 @@ def test_blocks_count_machines_per_zone() -> None:
         "a", "p5.48xlarge", [*rows, {"InstanceType": "p4d.24xlarge", "InstanceCount": 9}], {"a1": "z1"}
     )
     assert (hint.zone, hint.machines, hint.score, hint.market) == ("z1", 4, None, Market.RESERVED)
-
-
-def _event(kind: str, detail: dict[str, str], **changed: object) -> str:
-    """As the user guide prints it."""
-    event = {
-        "version": "0", "id": "12345678-1234-1234-1234-123456789012", "detail-type": kind, "source": "aws.ec2",
-        "account": "123456789012", "time": "2026-11-21T17:30:00Z", "region": "us-east-2",
-        "resources": ["arn:aws:ec2:us-east-2a:instance/i-0a"], "detail": {"instance-id": "i-0a", **detail},
-    }  # fmt: skip
-    return json.dumps({**event, **changed})
-
-
-WARNING, REBALANCE = "EC2 Spot Instance Interruption Warning", "EC2 Instance Rebalance Recommendation"
-
-
-def _zone(region: str, name: str) -> str | None:
-    return {("us-east-2", "us-east-2a"): "use2-az1"}.get((region, name))
-
-
-def test_a_warning_takes_effect_in_two_minutes() -> None:
-    (notice,) = read_notices("aws", [_event(WARNING, {"instance-action": "terminate"})], _zone)
-    assert (notice.kind, notice.machine_id, notice.zone) == (NoticeKind.INTERRUPTION, "i-0a", "use2-az1")
-    assert notice.takes_effect == notice.at + timedelta(minutes=2)
-    (asleep,) = read_notices("aws", [_event(WARNING, {"instance-action": "hibernate"})], _zone)
-    assert asleep.takes_effect == asleep.at
-
-
-def test_a_rebalance_recommendation_has_no_end_and_may_have_no_zone() -> None:
-    arn = ["arn:aws:ec2:us-east-2:instance/i-0a"]
-    (notice,) = read_notices("aws", [_event(REBALANCE, {}, resources=arn)], _zone)
-    assert (notice.kind, notice.takes_effect, notice.zone) == (NoticeKind.REBALANCE, None, None)
-
-
-def test_notices_come_once_oldest_first_and_other_messages_not_at_all() -> None:
-    older = _event(REBALANCE, {}, id="b", time="2026-11-21T17:00:00Z")
-    newer = _event(WARNING, {"instance-action": "stop"}, id="a")
-    others = ["", "[]", "{}", '{"detail-type": "x"}', _event("EC2 Instance State-change Notification", {})]
-    notices = read_notices("aws", [newer, *others, older, newer], _zone)
-    assert [notice.id for notice in notices] == ["b", "a"]

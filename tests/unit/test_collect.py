@@ -18,7 +18,6 @@ from providers.protocol import (
     FetchResult,
     GangQuery,
     Provider,
-    ProviderNotice,
     Scope,
     StockHint,
 )
@@ -50,9 +49,6 @@ class Scripted:
 
     def allowances(self, regions: Sequence[str]) -> AccountAllowances:
         return AccountAllowances()
-
-    def notices(self) -> Sequence[ProviderNotice]:
-        return ()
 
     def diagnose(self) -> Diagnosis:
         return Diagnosis(None, None, (), None, None, ())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -10,8 +10,8 @@ import pytest
 from pricing.money import UsdPerHour
 from pricing.places import Market
 from providers.gcp.allowances import find_uncounted_accelerators, read_quotas, read_reservations, region_of
-from providers.gcp.signals import NO_SHARE, read_preempted_share, read_preemptions, read_spot_prices, read_stock_hint
-from providers.protocol import GangQuery, NoticeKind, QuotaUnit
+from providers.gcp.signals import NO_SHARE, read_preempted_share, read_spot_prices, read_stock_hint
+from providers.protocol import GangQuery, QuotaUnit
 
 NOW = datetime(2026, 11, 21, 18, tzinfo=UTC)
 
@@ -167,28 +167,3 @@ def test_advice_is_a_hint_for_the_zone_it_names(answer: dict[str, Any], score: f
 @pytest.mark.parametrize("answer", [{}, {"recommendations": []}, {"recommendations": [{}]}, advice(1.5), advice("0.5")])
 def test_no_score_is_no_hint(answer: dict[str, Any]) -> None:
     assert read_stock_hint("us-central1", GangQuery("a3-highgpu-8g", 4, Market.SPOT), answer) is None
-
-
-def operation(number: int, ago: timedelta) -> dict[str, Any]:
-    at = (NOW - ago).isoformat()
-    base = "https://www.googleapis.com/compute/v1/projects/p/zones/us-central1-a"
-    row = {
-        "id": str(number),
-        "name": f"systemevent-{number}",
-        "zone": base,
-        "targetLink": f"{base}/instances/node-{number}",
-    }
-    return {**row, "insertTime": at, "endTime": at, "operationType": "compute.instances.preempted"}
-
-
-def test_what_was_taken_back_lately_is_told_oldest_first() -> None:
-    rows = [operation(n, timedelta(hours=h)) for n, h in ((1, 1), (2, 5), (3, 25), (4, -1))]
-    first, second = read_preemptions("gcp", [*rows, {"id": "5"}], NOW)
-    assert [n.machine_id for n in (first, second)] == ["node-2", "node-1"]
-    assert (first.id, first.kind, first.region, first.zone) == (
-        "2",
-        NoticeKind.INTERRUPTION,
-        "us-central1",
-        "us-central1-a",
-    )
-    assert first.at == first.takes_effect == NOW - timedelta(hours=5)

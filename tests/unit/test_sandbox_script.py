@@ -15,7 +15,7 @@ from pricing.places import Market
 from pricing.problems import InvalidInputError
 from providers.caller import Caller
 from providers.errors import ProviderError, TransientError
-from providers.protocol import GangQuery, NoticeKind, QuotaUnit
+from providers.protocol import GangQuery, QuotaUnit
 from providers.sandbox.default_script import make_default_script
 from providers.sandbox.errors import KINDS
 from providers.sandbox.provider import SandboxProvider, make
@@ -123,20 +123,6 @@ def test_stock_is_judged_for_the_whole_gang(machines: int, score: float) -> None
     assert sandbox(3).stock([GangQuery("box", 1, Market.SPOT, ("q",))]) == ()
 
 
-def test_notices_are_told_from_their_moment_on() -> None:
-    notices = [
-        {"at": "3h", "machine_id": "m2", "region": "r", "zone": "b", "warning": "2m"},
-        {"at": "2h", "machine_id": "m1", "region": "q", "kind": "maintenance"},
-    ]
-    assert sandbox(1, notices=notices).notices() == ()
-    one = sandbox(3, notices=notices)
-    first, second = one.notices()
-    assert (first.machine_id, first.kind, first.takes_effect) == ("m1", NoticeKind.MAINTENANCE, None)
-    assert second.takes_effect == START + timedelta(hours=3, minutes=2)
-    assert one.notices() == (first, second)
-    assert one.at(START + timedelta(hours=9)).notices() == (first, second)
-
-
 def test_quotas_are_those_of_the_regions() -> None:
     quotas = [{"name": "here", "region": "r", "amount": 8}, {"name": "all", "amount": 2, "unit": "machines"}]
     one = sandbox(1, quotas=quotas)
@@ -176,7 +162,6 @@ def test_every_call_can_be_failed() -> None:
         "scopes": one.scopes,
         "stock": lambda: one.stock(()),
         "allowances": lambda: one.allowances(()),
-        "notices": one.notices,
     }
     for ask in asks.values():
         with pytest.raises(ProviderError):
@@ -230,7 +215,6 @@ def test_the_example_plays() -> None:
         ("sandbox-east-a", "27.80", 2),
         ("sandbox-east-b", "20.10", 4),
     ]
-    assert [notice.machine_id for notice in one.notices()] == ["machine-3"]
 
 
 @settings(max_examples=20)
