@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 _SHAPE = re.compile(r"-(?:\d+GB|PCIe|NVL|SXM\d?)")
 # Fabrics that carry collectives between machines without the kernel's TCP stack.
@@ -68,3 +70,18 @@ class Machine:
     def has_rdma(self) -> bool:
         """Return whether the machine has an RDMA-class fabric; False when unknown."""
         return self.fabric in RDMA_FABRICS
+
+
+_ETHERNET = "ethernet"
+_ANY_FABRIC = frozenset({_ETHERNET, *RDMA_FABRICS})
+# Azure's InfiniBand joins the machines of one scale set, which are of one type; Google's GPUDirect is another protocol
+# on each type.
+MIXABLE_FABRICS: Mapping[str, frozenset[str]] = MappingProxyType(
+    {
+        "aws": frozenset({_ETHERNET, "efa"}),
+        "azure": frozenset({_ETHERNET}),
+        "gcp": frozenset({_ETHERNET}),
+        "sandbox": _ANY_FABRIC,
+        "static": _ANY_FABRIC,
+    }
+)

@@ -1,9 +1,10 @@
-"""Places and markets: clouds, regions, and the ways in which machines are sold."""
+"""Places and markets: clouds, regions, known and unknown, and the ways in which machines are sold."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import date
 from enum import StrEnum
 from types import MappingProxyType
 
@@ -75,3 +76,23 @@ def mixes_simulated_and_real(clouds: Iterable[str]) -> bool:
     """Return whether the names hold both a simulated cloud and a real one."""
     names = frozenset(clouds)
     return bool(names & SIMULATED_CLOUDS) and bool(names - SIMULATED_CLOUDS)
+
+
+def make_unknown_region(cloud: str, region: str, source: str, today: date) -> Region:
+    """Return a region whose country, residency and tariffs are unknown.
+
+    A job with a residency rule or with data to move will not be placed there; others may.
+    """
+    return Region(
+        id=RegionId(cloud, region),
+        country=None,
+        continent=UNKNOWN_GEO,
+        geo=UNKNOWN_GEO,
+        residency_group=None,
+        city="",
+        latitude=None,
+        longitude=None,
+        grid_carbon_gco2_per_kwh=None,
+        source=source,
+        as_of=today.isoformat(),
+    )

@@ -1,16 +1,18 @@
-"""Terraform's JSON lines, read as they come: planned changes, progress and diagnostics.
+"""Terraform's JSON lines, read as they come: planned changes, progress and diagnostics, with secrets masked.
 
-The output of provisioners is not stored: a script may print anything. Diagnostics go through the masker.
+The output of provisioners is not stored: a script may print anything.
 """
 
 from __future__ import annotations
 
+import base64
 import json
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from terraform.diagnostics import Diagnostic
+from terraform.errors import Diagnostic
 
 # The kinds of message that are about one resource.
 _HOOKS: Final = frozenset({"apply_start", "apply_progress", "apply_complete", "apply_errored"})
@@ -107,3 +109,39 @@ def _outputs(outputs: Mapping[str, Any]) -> Mapping[str, Any] | None:
     if not all("value" in output for output in outputs.values()):
         return None
     return {name: output["value"] for name, output in outputs.items()}
+
+
+HIDDEN: Final = "(hidden)"
+# Shorter secrets are not masked: they would hide ordinary words.
+_SHORTEST_LINE = 12
+_SHORTEST_VALUE = 8
+_SECRET_NAME = re.compile(r"SECRET|PASSW|TOKEN|CREDENTIAL|API_?KEY|ACCESS_KEY|PRIVATE|AUTH|CONN_STR|SAS", re.IGNORECASE)
+
+
+def secret_values(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the values of an environment whose names say that they are secret."""
+    return tuple(value for name, value in environment.items() if _SECRET_NAME.search(name))
+
+
+class Masker:
+    """Replace secrets by ``(hidden)``: whole, in base64, as JSON escapes them, and each of their longer lines."""
+
+    __slots__ = ("_parts",)
+
+    def __init__(self, secrets: Iterable[str]) -> None:
+        parts: set[str] = set()
+        for secret in secrets:
+            if len(secret) < _SHORTEST_VALUE:
+                continue
+            parts |= {secret, secret.strip(), json.dumps(secret)[1:-1], base64.b64encode(secret.encode()).decode()}
+            parts |= {line for part in secret.splitlines() if len(line := part.strip()) >= _SHORTEST_LINE}
+        # The longest part comes first, or a line would be cut out of the text that contains it.
+        self._parts = tuple(sorted(parts, key=lambda part: (-len(part), part)))
+
+    def __call__(self, text: str) -> str:
+        for part in self._parts:
+            text = text.replace(part, HIDDEN)
+        return text
+
+    def __repr__(self) -> str:
+        return f"Masker({len(self._parts)} secrets)"

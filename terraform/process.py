@@ -1,4 +1,8 @@
-"""Child processes with a time limit: lines are passed on as they come, and stopping precedes killing."""
+"""Child processes with a time limit: lines are passed on as they come, and stopping precedes killing.
+
+Only ``generate_cmd_string`` of python-terraform is used: its own ways to run a command have no time limit, no streaming
+and give options that Terraform dropped years ago (docs/design/provisioning.md).
+"""
 
 from __future__ import annotations
 
@@ -15,6 +19,8 @@ from enum import StrEnum
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import IO, Final
+
+from python_terraform import IsFlagged, Terraform
 
 _TICK_S: Final = 0.1
 _LATE_OUTPUT_S: Final = 2.0  # A grandchild may hold the output open after the child's end.
@@ -193,3 +199,15 @@ def _drain(stream: IO[bytes], take: Callable[[bytes | None], None]) -> None:
         for line in stream:
             take(line)
     take(None)
+
+
+def command_line(engine: Path, command: str, *arguments: str, **options: bool | str | int) -> tuple[str, ...]:
+    """Return the words of ``engine command``, e.g. ``command_line(path, "apply", "p.tfplan", input=False, json=True)``.
+
+    True is a bare flag (``-json``), False is written out (``-input=false``); ``_`` in a name becomes ``-``.
+    """
+    # The folder cannot exist, because the object reads the state of a folder it is given and fails on an empty one.
+    # Each call makes its own object, because it is not thread-safe.
+    builder = Terraform(working_dir=os.devnull, terraform_bin_path=str(engine))
+    flags = {name: IsFlagged if value is True else value for name, value in options.items()}
+    return tuple(str(word) for word in builder.generate_cmd_string(command, *arguments, **flags))

@@ -1,4 +1,4 @@
-"""Render a workspace as the files that Terraform reads. Pure: the same bytes for the same spec.
+"""Render a workspace as the files that Terraform reads, and parse what a module puts out. Pure: same spec, same bytes.
 
 ``main.tf.json`` passes every variable to one module and its outputs on, as JSON text; ``terraform.tfvars.json`` holds
 the values. User data goes to ``secrets.auto.tfvars.json`` alone, a name that Terraform reads by itself and that nothing
@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
+from pricing.money import UsdPerHour
+from pricing.places import Market
 from terraform.module_metadata import takes_instance_profile
 from terraform.spec import NodeSpec, WorkspaceSpec
 
@@ -97,3 +99,46 @@ def _node(node: NodeSpec) -> dict[str, Any]:
 
 def _text(content: Mapping[str, Any]) -> str:
     return json.dumps(content, indent=2, sort_keys=True) + "\n"
+
+
+@dataclass(frozen=True, slots=True)
+class ProvisionedNode:
+    """One machine that exists.
+
+    ``id`` is the cloud's; ``address`` is where it is reached from outside, None: it is not.
+    """
+
+    rank: int
+    id: str
+    address: str | None
+    private_address: str | None
+    zone: str | None
+    market: Market
+    max_usd_per_hour: UsdPerHour | None
+
+
+def parse_nodes(outputs: Mapping[str, Any]) -> tuple[ProvisionedNode, ...]:
+    """Parse the output ``nodes`` of any module, sorted by rank; empty when there is none.
+
+    The output is rows, or the JSON text of them that a rendered workspace stores (``terraform/render.py``). ValueError
+    when it is neither.
+    """
+    rows = outputs.get("nodes") or []
+    try:
+        nodes = [_provisioned_node(row) for row in (json.loads(rows) if isinstance(rows, str) else rows)]
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ValueError(f"the module's output `nodes` is not what was agreed: {error}") from error
+    return tuple(sorted(nodes, key=lambda node: node.rank))
+
+
+def _provisioned_node(row: Mapping[str, Any]) -> ProvisionedNode:
+    ceiling = row["max_usd_per_hour"]
+    return ProvisionedNode(
+        rank=int(row["rank"]),
+        id=str(row["id"]),
+        address=row["address"] or None,
+        private_address=row["private_address"] or None,
+        zone=row["zone"] or None,
+        market=Market(row["market"]),
+        max_usd_per_hour=None if ceiling is None else UsdPerHour.parse(str(ceiling)),
+    )

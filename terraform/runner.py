@@ -15,12 +15,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from terraform.command import command_line
-from terraform.diagnostics import Diagnostic
 from terraform.engine import Engine
 from terraform.errors import (
     ApplyFailedError,
     DestroyFailedError,
+    Diagnostic,
     EngineMissingError,
     InitFailedError,
     PreviewFailedError,
@@ -31,9 +30,8 @@ from terraform.errors import (
     StoppedError,
     TimedOutError,
 )
-from terraform.events import ResourceChange, TerraformEvent, Transcript
-from terraform.masker import Masker, secret_values
-from terraform.process import EndReason, ProcessResult, StopTimeouts, run_process
+from terraform.events import Masker, ResourceChange, TerraformEvent, Transcript, secret_values
+from terraform.process import EndReason, ProcessResult, StopTimeouts, command_line, run_process
 from terraform.workdir import CLI_CONFIG, PREVIEW, check_directory, read_user_data
 
 _LOCKED: Final = "Error acquiring the state lock"

@@ -1,4 +1,4 @@
-"""Specification of one gang's workspace: frozen values, checked when they are made.
+"""Specification of one gang's workspace, its backend and its hosts: frozen values, checked when they are made.
 
 ValueError says what is wrong and contains no secret. Limits are the strictest of the clouds', so that a spec that can
 be made can be sent anywhere.
@@ -17,9 +17,107 @@ from typing import Final, TypeVar
 
 from pricing.money import UsdPerHour
 from pricing.places import PROVISIONABLE_CLOUDS, Market
-from terraform.backend import Backend as Backend
-from terraform.hosts import Host as Host
 from terraform.module_metadata import names_containers, needs_hosts, needs_key, needs_zones, takes_instance_profile
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """The backend that holds Terraform's state: ``local`` (in the run directory), or s3, gcs, azurerm, http, pg.
+
+    ``settings`` are not secret; credentials reach a backend through the environment only. The setting that says where
+    one state lies must contain ``{attempt}``, since two attempts in one state would destroy each other's machines.
+    """
+
+    kind: str = "local"
+    settings: Mapping[str, str | bool] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "settings", MappingProxyType(dict(sorted(self.settings.items()))))
+        if self.kind not in _STATE_PLACE:
+            raise ValueError(f"backend {self.kind!r} is unknown; one of {', '.join(sorted(_STATE_PLACE))}")
+        secret = sorted(name for name in self.settings if _SECRET_SETTING.search(name))
+        if secret:
+            raise ValueError(
+                f"backend {self.kind}: {', '.join(secret)} may be secret: set it in the environment instead"
+            )
+        if any("@" in value.partition("://")[2].partition("/")[0] for value in self._texts()):
+            raise ValueError(f"backend {self.kind}: an address with a user or password: set them in the environment")
+        place = _STATE_PLACE[self.kind]
+        if place is None and self.settings:
+            raise ValueError(f"backend {self.kind} takes no settings: its state lies in the run directory")
+        if place is not None and "{attempt}" not in str(self.settings.get(place, "")):
+            raise ValueError(
+                f"backend {self.kind}: {place} must contain {{attempt}}: each attempt has a state of its own"
+            )
+        lock = _LOCK_SETTINGS.get(self.kind)
+        if lock is not None and not any(self.settings.get(name) for name in lock):
+            raise ValueError(
+                f"backend {self.kind} locks nothing without {' or '.join(lock)}: two runs could write at once"
+            )
+
+    def _texts(self) -> list[str]:
+        return [value for value in self.settings.values() if isinstance(value, str)]
+
+    def of(self, attempt: str) -> dict[str, str | bool]:
+        """Return the settings with ``{attempt}`` filled in."""
+        return {
+            name: value.replace("{attempt}", attempt) if isinstance(value, str) else value
+            for name, value in self.settings.items()
+        }
+
+
+# The setting of each backend that tells one state from another.
+_STATE_PLACE: Final[Mapping[str, str | None]] = {
+    "local": None,
+    "s3": "key",
+    "gcs": "prefix",
+    "azurerm": "key",
+    "http": "address",
+    "pg": "schema_name",
+}
+# Backends that lock only when told to, and the settings that tell them.
+_LOCK_SETTINGS: Final[Mapping[str, tuple[str, ...]]] = {
+    "s3": ("use_lockfile", "dynamodb_table"),
+    "http": ("lock_address",),
+}
+_SECRET_SETTING: Final = re.compile(r"secret|password|token|credential|access_key|encryption_key|conn_str|private|cert")
+
+
+LARGEST_PORT: Final = 65_535
+# Names and addresses, IPv6 too, but nothing that a shell or SSH would take for something else.
+_ADDRESS: Final = re.compile(r"[A-Za-z0-9:](?:[A-Za-z0-9:._-]*[A-Za-z0-9:])?")
+_USER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}")
+_HOST_KEY: Final = re.compile(r"(?:ssh|ecdsa|sk)-[a-z0-9@.-]+ [A-Za-z0-9+/=]+(?: [^\r\n]*)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """One existing host: its SSH address and the user to log in as.
+
+    ``host_key`` is its public key (``ssh-ed25519 AAAA...``); None: any key is accepted. ``private_address`` is where
+    the gang reaches it; None: ``address`` too. ValueError for an invalid value.
+    """
+
+    address: str
+    port: int = 22
+    user: str = "root"
+    host_key: str | None = None
+    private_address: str | None = None
+
+    def __post_init__(self) -> None:
+        for what, text in (("address", self.address), ("private address", self.private_address)):
+            if text is not None and not _ADDRESS.fullmatch(text):
+                raise ValueError(f"{what} {text!r} of a host is neither a name nor an IP address")
+        if not 1 <= self.port <= LARGEST_PORT:
+            raise ValueError(f"host {self.address}: port {self.port} is not 1 to {LARGEST_PORT}")
+        if not _USER.fullmatch(self.user):
+            raise ValueError(f"host {self.address}: {self.user!r} is not the name of a user")
+        # The message does not quote the key, because it may be the private one.
+        if self.host_key is not None and not _HOST_KEY.fullmatch(self.host_key):
+            raise ValueError(
+                f"host {self.address}: host_key is not one line of a public key, e.g. ssh-ed25519 AAAA... name"
+            )
+
 
 K = TypeVar("K", str, int)
 V = TypeVar("V")

@@ -12,13 +12,13 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from pricing.atomic_file import make_private_folder, publish_folder, write_atomic
-from terraform.cli_config import PluginSources, render_cli_config
 from terraform.errors import RunDirectoryError, StateLostError
 from terraform.render import MAIN, SECRET_FILES, SECRETS, VALUES, render
 from terraform.spec import WorkspaceSpec
@@ -220,3 +220,40 @@ def _errors_explained(directory: Path) -> Iterator[None]:
             raise RunDirectoryError(f"{directory}: no space left", remedy="free some space and try again") from error
         reason = error.strerror or str(error)
         raise RunDirectoryError(f"the run directory {directory} cannot be written: {reason}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class PluginSources:
+    """The sources of provider plugins.
+
+    ``cache``: a folder shared by all runs, so that a provider is fetched once. ``mirror``: the only place to take
+    providers from, for machines without a registry. ``overrides``: folder of a provider's binary by source address.
+    """
+
+    cache: Path | None = None
+    mirror: Path | None = None
+    overrides: Mapping[str, Path] = field(default_factory=dict)
+
+
+def render_cli_config(plugins: PluginSources) -> str:
+    """Return the text of a file for ``TF_CLI_CONFIG_FILE``; the same settings give the same text."""
+    lines = ["disable_checkpoint = true"]
+    if plugins.cache is not None:
+        lines.append(f"plugin_cache_dir = {_quoted(plugins.cache)}")
+    if plugins.mirror is not None or plugins.overrides:
+        lines.append("provider_installation {")
+        if plugins.overrides:
+            lines.append("  dev_overrides {")
+            lines += [f"    {json.dumps(name)} = {_quoted(path)}" for name, path in sorted(plugins.overrides.items())]
+            lines.append("  }")
+        if plugins.mirror is not None:
+            lines += ["  filesystem_mirror {", f"    path = {_quoted(plugins.mirror)}", "  }"]
+        else:
+            lines.append("  direct {}")
+        lines.append("}")
+    return "\n".join(lines) + "\n"
+
+
+def _quoted(path: Path) -> str:
+    # The language of this file quotes strings as JSON does.
+    return json.dumps(str(path))

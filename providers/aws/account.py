@@ -1,25 +1,30 @@
-"""Fetching of a region with an account: live prices per zone, with their history."""
+"""The AWS account: whether there is one to ask, and regions fetched with it: live prices per zone, with history."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from pricing.machines import Machine
 from pricing.places import Market
-from providers.aws.parse import products, spot
+from providers.aws.parse import spot
 from providers.aws.parse.advisor import SpotAdvice
-from providers.aws.parse.machines import find_zones_by_type, read_types
+from providers.aws.parse.machines import find_zones_by_type, read_types, split_regions_by_status, zone_ids
 from providers.aws.parse.offers import build_estimated_spot_offers, build_on_demand_offers, build_spot_offers
-from providers.aws.parse.places import split_regions_by_status, zone_ids
-from providers.aws.parse.prices import NOT_LISTED, OnDemandPrices
-from providers.aws.parse.products import read_products
+from providers.aws.parse.prices import NOT_LISTED, SOURCE, OnDemandPrices, read_products
 from providers.aws.public import PublicFiles
 from providers.aws.region_calls import RegionCalls, fetch_advice, find_new_region
-from providers.errors import NotForSaleError, RegionOffError
+from providers.errors import (
+    AccountNotUsedError,
+    CredentialsError,
+    NotForSaleError,
+    ProviderError,
+    RegionOffError,
+    SdkMissingError,
+)
 from providers.protocol import DroppedRow, FetchResult
 from providers.session import Session
 
@@ -102,11 +107,11 @@ class AwsAccount:
         if attempt.failed(SPOT) and not attempt.failed(HISTORY):
             agreed = dict(past.current)
         prices = listing.prices if listing is not None else {}
-        offers = build_on_demand_offers(self._cloud, region, prices, sold or {}, products.SOURCE, today)
+        offers = build_on_demand_offers(self._cloud, region, prices, sold or {}, SOURCE, today)
         offers += build_spot_offers(self._cloud, region, agreed, prices, advice, today)
         if attempt.forbidden(SPOT):
             as_of = min(written, today) if written else None
-            offers += build_estimated_spot_offers(self._cloud, region, prices, advice, products.SOURCE, as_of)
+            offers += build_estimated_spot_offers(self._cloud, region, prices, advice, SOURCE, as_of)
         covered = set()
         if not attempt.failed(ZONES, OFFERINGS, TYPES, SPOT) and now.whole and len(agreed) == len(now.current):
             covered.add((region, Market.SPOT))
@@ -185,3 +190,48 @@ class AwsAccount:
         dropped = tuple(DroppedRow(f"{region} {name} on demand", NOT_LISTED) for name in unlisted)
         lost = prices.lost | set(missing[_ASKED_BY_NAME:])
         return replace(prices, dropped=(*prices.dropped, *dropped), lost=lost)
+
+
+FIND_CREDENTIALS = "give credentials as for the `aws` command (environment, profile, SSO or a role)"
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedAccount:
+    """An account with credentials; the first call shows whether they are accepted."""
+
+    client: AwsClient
+    account: AwsAccount
+
+
+class AccountAccess:
+    """Open the account at most once; safe for threads. Loads the SDK at first use."""
+
+    def __init__(self, cloud: str, session: Session, files: PublicFiles) -> None:
+        self._cloud = cloud
+        self._session = session
+        self._files = files
+        self._lock = threading.Lock()
+        self._outcome: OpenedAccount | ProviderError | None = None
+
+    def open(self) -> OpenedAccount | ProviderError:
+        """Return the account, or the error that says why there is none.
+
+        Raises CredentialsError when the credentials that were found cannot be used.
+        """
+        with self._lock:
+            if self._outcome is None:
+                self._outcome = self._find()
+            return self._outcome
+
+    def _find(self) -> OpenedAccount | ProviderError:
+        if not self._session.settings.credentials:
+            return AccountNotUsedError(self._cloud, "the settings say to use public sources only")
+        try:
+            from providers.aws.client import AwsClient
+        except ModuleNotFoundError as error:
+            remedy = "pip install 'stepfare[aws]'"
+            return SdkMissingError(self._cloud, str(error.name), remedy=remedy)
+        client = AwsClient(self._cloud, self._session)
+        if not client.has_credentials():
+            return CredentialsError(self._cloud, "none were found", none_found=True, remedy=FIND_CREDENTIALS)
+        return OpenedAccount(client, AwsAccount(self._cloud, self._session, client, self._files))

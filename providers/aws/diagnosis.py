@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
-from providers.aws.access import AccountAccess, OpenedAccount
+from providers.aws.account import AccountAccess, OpenedAccount
 from providers.aws.public import PublicFiles
 from providers.errors import AccountNotUsedError, ProviderError
 from providers.protocol import CallCheck, Diagnosis

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 
-from providers.aws.access import FIND_CREDENTIALS
+from providers.aws.account import FIND_CREDENTIALS
 from providers.aws.inventory import InventoryClient
 from providers.aws.parse import inventory
-from providers.aws.parse.places import split_regions_by_status, zone_ids
+from providers.aws.parse.machines import split_regions_by_status, zone_ids
 from providers.errors import (
     AccountNotUsedError,
     CredentialsError,

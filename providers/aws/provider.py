@@ -15,14 +15,13 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from pricing.places import Market
-from providers.aws.access import AccountAccess, OpenedAccount
-from providers.aws.catalogue import WOULD_ADD, PublicCatalogue
+from providers.aws.account import AccountAccess, OpenedAccount
 from providers.aws.diagnosis import diagnose
 from providers.aws.parse.allowances import read_quotas, read_reservations
-from providers.aws.parse.places import zone_ids
+from providers.aws.parse.machines import zone_ids
 from providers.aws.parse.stock import choose_scored_types, find_largest_gangs, read_block_hints, read_score_hints
 from providers.aws.public import PublicFiles
-from providers.aws.region_calls import RegionCalls
+from providers.aws.region_calls import WOULD_ADD, PublicCatalogue, RegionCalls
 from providers.errors import NotForSaleError, RegionOffError
 from providers.protocol import (
     AccountAllowances,

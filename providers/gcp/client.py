@@ -26,11 +26,10 @@ from google.protobuf import json_format
 
 from providers.errors import AccountNotUsedError, CredentialsError, ProviderError, UnreadableError
 from providers.gcp import permissions
-from providers.gcp.endpoints import find_endpoint, is_anonymous
 from providers.gcp.errors import to_error
 from providers.gcp.permissions import ApiCall
 from providers.gcp.series import MACHINE_TYPE_FILTER
-from providers.gcp.wire import ConnectTimeoutAdapter, describe_failure, parse_http_date
+from providers.gcp.wire import ConnectTimeoutAdapter, describe_failure, find_endpoint, is_anonymous, parse_http_date
 from providers.session import Session
 
 # google.auth warns on standard error about problems that this module raises as errors.

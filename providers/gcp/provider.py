@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pricing.history import PricePoint
 from pricing.offers import Offer
-from pricing.places import Market, RegionId
+from pricing.places import Market, RegionId, make_unknown_region
 from providers.errors import (
     CredentialsError,
     NotForSaleError,
@@ -46,7 +46,6 @@ from providers.protocol import (
     StockHint,
 )
 from providers.session import Session
-from providers.unknown_regions import make_unknown_region
 
 if TYPE_CHECKING:
     from providers.gcp.client import GcpClient

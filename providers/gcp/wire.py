@@ -1,17 +1,21 @@
-"""HTTP below the SDKs: time limits, and the plain facts of an SDK exception."""
+"""HTTP below the SDKs: addresses, the rule for calls without TLS, time limits, the plain facts of an SDK exception."""
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
+from urllib.parse import urlsplit
 
 import requests
 from requests.adapters import HTTPAdapter
 
+from providers.errors import ProviderError
 from providers.gcp.errors import FailureKind, GcpFailure, classify_exception, parse_error_body
-from providers.gcp.permissions import API_OF, ApiCall
+from providers.gcp.permissions import API_OF, ENDPOINTS, ApiCall
+from providers.session import Settings
 
 _POOL = 16
 _CODE = re.compile(r"\w{1,64}")
@@ -76,3 +80,36 @@ def _chain(error: BaseException) -> list[BaseException]:
             break
         chain.append(cause)
     return chain
+
+
+def find_endpoint(cloud: str, service: str, settings: Settings) -> str:
+    """Return the address of ``compute`` or ``billing``: that of the settings, else Google's own.
+
+    ProviderError for plain http to anything but this machine: a token must not travel unencrypted.
+    """
+    url = settings.endpoints.get(service, ENDPOINTS[service]).rstrip("/")
+    parts = urlsplit(url)
+    if parts.scheme == "https" and parts.hostname:
+        return url
+    if parts.scheme == "http" and is_loopback(parts.hostname or ""):
+        return url
+    raise ProviderError(
+        cloud,
+        f"the endpoint of {service} must start with https:// (http:// is taken for this machine's own services only)",
+        remedy=f"correct endpoints: {service} in the clouds file",
+    )
+
+
+def is_anonymous(url: str) -> bool:
+    """Return whether calls go out without any identity: to plain http, hence to this machine only."""
+    return url.startswith("http://")
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a host is this machine."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -9,7 +9,7 @@ from functools import cache
 from importlib import resources
 
 from pricing.places import Market
-from providers.neoclouds.parse.machine_names import NamingRule
+from providers.neoclouds.parse.catalogue import NamingRule
 
 GPUHUNT = "gpuhunt"
 SKYPILOT = "SkyPilot"

@@ -26,8 +26,7 @@ from providers.protocol import (
     StockHint,
 )
 from providers.sandbox.default_script import make_default_script
-from providers.sandbox.errors import make_scripted_error
-from providers.sandbox.script import Failure, Prices, Script
+from providers.sandbox.script import Failure, Prices, Script, make_scripted_error
 from providers.session import Session
 
 SOURCE = "sandbox script"

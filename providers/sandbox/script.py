@@ -7,14 +7,28 @@ A series is a list of steps; a step holds from its ``at`` until the next. ``at``
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import Literal, Self, TypeVar
 
 from pydantic import Field, model_validator
 
 from pricing.money import ZERO, UsdPerHour
 from pricing.places import Market
+from providers.errors import (
+    CredentialsError,
+    NoCapacityError,
+    NotForSaleError,
+    NotReachedError,
+    PermissionDeniedError,
+    ProviderError,
+    QuotaError,
+    RegionOffError,
+    ThrottledError,
+    TransientError,
+    UnreadableError,
+)
 from providers.protocol import NoticeKind, QuotaUnit
 from providers.user_files import (
     Count,
@@ -218,3 +232,29 @@ class Script(UserFileModel):
         require_known_name("region", region, zones, (*at, "region"))
         if zone is not None:
             require_known_name("zone", zone, zones[region], (*at, "zone"))
+
+
+KINDS: Mapping[str, type[ProviderError]] = MappingProxyType(
+    {
+        "credentials": CredentialsError,
+        "no_capacity": NoCapacityError,
+        "not_for_sale": NotForSaleError,
+        "not_reached": NotReachedError,
+        "permission": PermissionDeniedError,
+        "quota": QuotaError,
+        "region_off": RegionOffError,
+        "throttled": ThrottledError,
+        "transient": TransientError,
+        "unreadable": UnreadableError,
+    }
+)
+
+
+def make_scripted_error(cloud: str, kind: str, call: str, retry_after_s: float | None) -> ProviderError:
+    """Return the error of that kind (a key of :data:`KINDS`) for a call."""
+    what = f"the script fails {call}"
+    if kind == "throttled":
+        return ThrottledError(cloud, what, retry_after_s=retry_after_s, code=kind)
+    if kind == "permission":
+        return PermissionDeniedError(cloud, what, permission=f"{cloud}:{call}", code=kind)
+    return KINDS[kind](cloud, what, code=kind)

@@ -35,11 +35,11 @@ from router.prices.cloud_settings import LoadedClouds
 from router.state.errors import LeaseHeldError
 from router.state.lock_owner import LockOwner
 from router.state.store import StateStore
-from terraform.cli_config import PluginSources
 from terraform.engine import find_engine
 from terraform.module_metadata import find_provider_variables
 from terraform.runner import CommandLimits, Runner
 from terraform.spec import Host
+from terraform.workdir import PluginSources
 
 # The interval is shorter than the time after which a machine is taken to be lost.
 EVERY_S = 1.0

@@ -99,7 +99,7 @@ def _render(
     if output is QuotasFormat.LIMITS:
         import yaml
 
-        from router.prices.account_limits import build_limits_file
+        from router.prices.read_limits import build_limits_file
 
         return _SCHEMA_HINT + yaml.safe_dump(
             build_limits_file(allowances, book), sort_keys=False, allow_unicode=True, width=120

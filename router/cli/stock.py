@@ -42,10 +42,9 @@ def stock(
     from router.prices import history
     from router.prices.allowance_store import AllowanceStore
     from router.prices.bookstore import BookStore
-    from router.prices.cloud_queries import query_stock
+    from router.prices.cloud_queries import build_stock_points, find_sellers, query_stock, sort_stock_hints
     from router.prices.data_folders import allowances_folder, books_folder, history_folder
     from router.prices.refresh import load_all_tables
-    from router.prices.stock_hints import build_stock_points, find_sellers, sort_stock_hints
 
     moment = parse_now(now).replace(microsecond=0)
     limit = parse_duration_option("--time-limit", time_limit)

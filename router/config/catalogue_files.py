@@ -19,9 +19,9 @@ from pricing.places import Market
 from pricing.problems import InvalidInputError, Problem
 from providers.neoclouds.clouds import GPUHUNT, SKYPILOT, find_cloud_name, load_catalogue_entries
 from providers.neoclouds.parse import catalogue, skypilot
+from providers.neoclouds.parse.catalogue import NamingRule
 from providers.neoclouds.parse.catalogue_rows import CatalogueContent, NotACatalogueError
 from providers.neoclouds.parse.fetch_result import CatalogueTerms, build_fetch_result
-from providers.neoclouds.parse.machine_names import NamingRule
 from providers.protocol import DroppedRow, FetchResult
 from providers.registry import CLOUDS
 from router.files.missing_file import missing_file

@@ -12,9 +12,9 @@ from providers.fleet import Fleet
 from router.controller.workspace.workspaces import CoordinatorEndpoint
 from router.deploy.deploy_settings import Deploy
 from router.state.store import StateStore
-from terraform.cli_config import PluginSources
 from terraform.runner import Runner
 from terraform.spec import Host
+from terraform.workdir import PluginSources
 
 Reporter = Callable[[str, str], None]
 

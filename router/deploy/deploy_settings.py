@@ -19,8 +19,7 @@ from router.deploy.webhook_settings import WebhookEntry
 from router.jobs.fields import Count, Flag, RefusedError, Spec, Text, as_many, show_value, suggest
 from router.jobs.quantities import Duration
 from router.spot.policies.rules import QUOTED_RULE, Rule
-from terraform.backend import Backend
-from terraform.hosts import Host
+from terraform.spec import Backend, Host
 
 SCHEMES = ("s3", "gs", "abfs", "abfss", "file")
 _WRITE = "write s3://BUCKET/PREFIX, gs://, abfs(s):// or file:///PATH"

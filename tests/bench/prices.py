@@ -77,9 +77,8 @@ def catalogue_figures() -> Iterator[str]:
     from gpuhunt._internal import storage
 
     from pricing.places import Market
-    from providers.neoclouds.parse.catalogue import read_catalogue
+    from providers.neoclouds.parse.catalogue import NamingRule, read_catalogue
     from providers.neoclouds.parse.fetch_result import CatalogueTerms, build_fetch_result
-    from providers.neoclouds.parse.machine_names import NamingRule
     from tests.support.neocloud_rows import catalogue_items
     from tests.support.neocloud_service import csv_of
 

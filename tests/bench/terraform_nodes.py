@@ -22,7 +22,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from terraform.engine import Engine, find_engine
-from terraform.outputs import parse_nodes
+from terraform.render import parse_nodes
 from terraform.runner import CommandLimits, Runner
 from terraform.workdir import CLI_CONFIG, prepare
 from tests.support.gangs import sandbox

@@ -11,7 +11,7 @@ import pytest
 
 from pricing.places import Market
 from terraform.errors import ApplyFailedError, DestroyFailedError, PreviewFailedError
-from terraform.outputs import parse_nodes
+from terraform.render import parse_nodes
 from tests.support.terraform_moto import Cloud, calls, cloud, faults, gang
 from tests.support.terraform_runs import needs_engine
 

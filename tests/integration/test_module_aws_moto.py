@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from terraform.outputs import parse_nodes
+from terraform.render import parse_nodes
 from tests.support.terraform_moto import Cloud, cloud, gang
 from tests.support.terraform_runs import needs_engine
 

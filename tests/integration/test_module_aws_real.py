@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from terraform.cli_config import PluginSources
-from terraform.outputs import parse_nodes
-from terraform.workdir import prepare
+from terraform.render import parse_nodes
+from terraform.workdir import PluginSources, prepare
 from tests.support.terraform_moto import IMAGE, Cloud, cloud, gang
 from tests.support.terraform_real_aws import mirror, needs_real_aws, older
 from tests.support.terraform_runs import needs_engine

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pricing.mix_rules import MIXABLE_FABRICS
+from pricing.machines import MIXABLE_FABRICS
 from tests.support.terraform_plans import planned, variables
 from tests.support.terraform_standin import Engine
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from pricing.places import Market
-from terraform.hosts import Host as PoolHost
-from terraform.outputs import parse_nodes
+from terraform.render import parse_nodes
+from terraform.spec import Host as PoolHost
 from terraform.spec import NodeSpec, WorkspaceSpec
 from terraform.workdir import prepare
 from tests.support import terraform_runs

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from terraform.cli_config import PluginSources
 from terraform.errors import (
     ApplyFailedError,
     DestroyFailedError,
@@ -29,7 +28,7 @@ from terraform.errors import (
 from terraform.events import TerraformEvent
 from terraform.process import StopTimeouts, run_process
 from terraform.runner import CommandLimits, Runner
-from terraform.workdir import forget_state, prepare
+from terraform.workdir import PluginSources, forget_state, prepare
 from tests.support import terraform_runs as support
 from tests.support.busy import in_time
 from tests.support.gangs import sandbox

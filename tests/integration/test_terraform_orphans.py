@@ -16,7 +16,7 @@ import pytest
 from terraform.errors import OrphansLeftError, StateLostError, StoppedError
 from terraform.events import TerraformEvent
 from terraform.orphans import OrphanProcess, list_orphans, stop_orphans
-from terraform.outputs import parse_nodes
+from terraform.render import parse_nodes
 from terraform.workdir import MODULES, STATE, check_state, forget_state, prepare
 from tests.support import terraform_runs as support
 from tests.support.gangs import examples, sandbox

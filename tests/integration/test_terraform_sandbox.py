@@ -13,7 +13,7 @@ import pytest
 
 from terraform.errors import ApplyFailedError
 from terraform.events import TerraformEvent
-from terraform.outputs import parse_nodes
+from terraform.render import parse_nodes
 from terraform.runner import Runner
 from terraform.workdir import forget_secrets, prepare
 from tests.support import terraform_runs as support

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from terraform.errors import ApplyFailedError
-from terraform.outputs import parse_nodes
+from terraform.render import parse_nodes
 from terraform.runner import Runner
 from terraform.workdir import MODULES, prepare
 from tests.support import terraform_runs as support

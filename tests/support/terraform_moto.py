@@ -16,11 +16,10 @@ from moto.server import ThreadedMotoServer
 
 from pricing.money import UsdPerHour
 from pricing.places import Market
-from terraform.cli_config import PluginSources
 from terraform.process import StopTimeouts
 from terraform.runner import CommandLimits, Runner
 from terraform.spec import NodeSpec, WorkspaceSpec
-from terraform.workdir import prepare
+from terraform.workdir import PluginSources, prepare
 from tests.support.gangs import TAGS
 from tests.support.repository import ROOT
 from tests.support.terraform_runs import embedded

@@ -10,7 +10,7 @@ import pytest
 from pricing.book_file import embedded_book
 from pricing.places import Market
 from providers.aws.parse.allowances import read_quotas, read_reservations
-from providers.aws.parse.places import parse_region_index, split_regions_by_status, zone_ids
+from providers.aws.parse.machines import parse_region_index, split_regions_by_status, zone_ids
 from providers.aws.parse.stock import choose_scored_types, find_largest_gangs, read_block_hints, read_score_hints
 from providers.errors import UnreadableError
 from providers.protocol import GangQuery, QuotaUnit

@@ -19,8 +19,7 @@ from pricing.places import Market
 from providers.aws.parse.advisor import UNKNOWN_BAND, UNREADABLE_SAVING, SpotAdvice, read_advice
 from providers.aws.parse.offers import build_estimated_spot_offers, build_on_demand_offers, build_spot_offers
 from providers.aws.parse.pricelist import NAMELESS_GPU, PublicPriceList, read_list
-from providers.aws.parse.prices import NOT_ABOVE_ZERO, NOT_HOURLY, NOT_USD, TWO_PRICES
-from providers.aws.parse.products import read_products
+from providers.aws.parse.prices import NOT_ABOVE_ZERO, NOT_HOURLY, NOT_USD, TWO_PRICES, read_products
 from providers.errors import UnreadableError
 from tests.support import aws_service_pages as pages
 from tests.support.aws_service_world import World, first_regions

@@ -14,7 +14,7 @@ from pricing.problems import InvalidInputError
 from router.config.deploy_file import deploy_path, load_deploy
 from router.deploy.console_settings import OidcEntry
 from router.deploy.deploy_settings import CloudDeploy, Deploy, SecretsEntry
-from terraform.hosts import Host
+from terraform.spec import Host
 from tests.support.repository import ROOT
 
 EXAMPLE = ROOT / "examples" / "pool" / "deploy.yaml"

@@ -9,9 +9,9 @@ import pytest
 
 from router.faults.classify import fault_of_crash, fault_of_error, fault_of_refusal, fault_rows
 from router.faults.fault import Fault, FaultAction, FaultKind, Reach, describe_fault
-from terraform.diagnostics import Diagnostic
 from terraform.errors import (
     ApplyFailedError,
+    Diagnostic,
     EngineMissingError,
     EngineTooOldError,
     InitFailedError,

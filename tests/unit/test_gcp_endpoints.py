@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from providers.errors import ProviderError
-from providers.gcp.endpoints import find_endpoint, is_anonymous
+from providers.gcp.wire import find_endpoint, is_anonymous
 from providers.session import Settings
 
 

@@ -9,11 +9,10 @@ from datetime import UTC, date, datetime, timedelta
 from pricing.book import PriceBook
 from pricing.money import UsdPerHour
 from pricing.offers import Offer, is_stale
-from pricing.places import Market
+from pricing.places import Market, make_unknown_region
 from pricing.pool_experience import ExperienceKind, PoolExperience
 from pricing.risk import RiskSignal
 from providers.protocol import FetchResult
-from providers.unknown_regions import make_unknown_region
 from router.prices.merge import MergedBook, extend_tables, merge_books
 from router.prices.quality_gates import GateLimits
 from tests.support.made_up_book import book as a_book

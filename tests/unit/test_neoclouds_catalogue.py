@@ -15,7 +15,7 @@ from pricing.book_file import embedded_book
 from pricing.offer_csv import WEAK_LIST_ALL, WEAK_UNDATED
 from pricing.places import Market
 from providers.neoclouds.clouds import load_catalogue_entries
-from providers.neoclouds.parse.catalogue import read_catalogue
+from providers.neoclouds.parse.catalogue import NamingRule, read_catalogue
 from providers.neoclouds.parse.catalogue_rows import FRACTION, NOT_ABOVE_ZERO, NotACatalogueError
 from providers.neoclouds.parse.fetch_result import (
     OTHER_MACHINE,
@@ -24,7 +24,6 @@ from providers.neoclouds.parse.fetch_result import (
     CatalogueTerms,
     build_fetch_result,
 )
-from providers.neoclouds.parse.machine_names import NamingRule
 from providers.protocol import FetchResult
 from tests.support.neocloud_rows import catalogue_items
 from tests.support.neocloud_service import csv_of

@@ -29,7 +29,7 @@ from router.planning.document.plan_json import plan_from_json, plan_to_json
 from router.planning.find.candidates import CandidateFinder
 from router.planning.planner import make_plan
 from router.planning.problem.remaining_work import fits_reservations
-from router.prices.account_limits import build_limits_file
+from router.prices.read_limits import build_limits_file
 from router.render.plan_text import table
 from router.render.status_text import as_table
 from router.showback.facts_from_ledger import facts_of_rows

@@ -17,9 +17,8 @@ from providers.caller import Caller
 from providers.errors import ProviderError, TransientError
 from providers.protocol import GangQuery, QuotaUnit
 from providers.sandbox.default_script import make_default_script
-from providers.sandbox.errors import KINDS
 from providers.sandbox.provider import SandboxProvider, make
-from providers.sandbox.script import Call, Script
+from providers.sandbox.script import KINDS, Call, Script
 from providers.session import Session, Settings
 from providers.user_files import parse_duration, parse_moment
 from router.config.document_file import read_sandbox

@@ -7,10 +7,9 @@ import json
 
 import pytest
 
-from terraform.diagnostics import Diagnostic
-from terraform.events import ResourceChange, TerraformEvent, Transcript
-from terraform.masker import HIDDEN, Masker, secret_values
-from terraform.outputs import parse_nodes
+from terraform.errors import Diagnostic
+from terraform.events import HIDDEN, Masker, ResourceChange, TerraformEvent, Transcript, secret_values
+from terraform.render import parse_nodes
 
 CANARY = "canary-7c1e-token"
 ADDRESS = 'module.gang.aws_instance.node["1"]'

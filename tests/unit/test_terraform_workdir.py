@@ -11,9 +11,16 @@ from typing import Any
 
 import pytest
 
-from terraform.cli_config import PluginSources, render_cli_config
 from terraform.errors import RunDirectoryError
-from terraform.workdir import check_directory, forget_secrets, forget_state, prepare, read_user_data
+from terraform.workdir import (
+    PluginSources,
+    check_directory,
+    forget_secrets,
+    forget_state,
+    prepare,
+    read_user_data,
+    render_cli_config,
+)
 from tests.support.gangs import sandbox
 
 

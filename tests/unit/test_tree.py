@@ -19,7 +19,7 @@ LONGEST_MEDIAN = 150
 CLOUDS = {"aws", "gcp", "azure", "lambda", "runpod", "nebius", "verda"}
 # sold.py is a table: a row a cloud and type, with its source.
 NAMED_CLOUD = re.compile(f"""["'](?:{"|".join(sorted(CLOUDS))})["']""")
-MAY_NAME_CLOUDS = {"pricing/places.py", "pricing/mix_rules.py", "pricing/sale_rules.py", "providers/registry.py"}
+MAY_NAME_CLOUDS = {"pricing/places.py", "pricing/machines.py", "pricing/sale_rules.py", "providers/registry.py"}
 
 # Written in two halves, so that this file does not contain what it looks for.
 FOREIGN = {

@@ -5,8 +5,7 @@ from __future__ import annotations
 from datetime import date
 
 from pricing.book_file import embedded_book
-from pricing.places import RegionId
-from providers.unknown_regions import make_unknown_region
+from pricing.places import RegionId, make_unknown_region
 
 BOOK = embedded_book()
 NEW, OTHER = (make_unknown_region("aws", name, "made up", date(2026, 11, 21)) for name in ("xx-new-1", "xx-new-2"))

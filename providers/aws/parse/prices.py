@@ -1,11 +1,18 @@
-"""Parser of single prices, and the prices that a list gives for instance types. Pure."""
+"""Parser of on-demand prices: single ones, what a list gives for instance types, and products (GetProducts). Pure.
+
+The form of a product:
+https://docs.aws.amazon.com/awsaccountbilling/latest/aboutv2/reading-service-price-list-file-for-services.html
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from pricing.money import UsdPerHour
+from providers.errors import UnreadableError
 from providers.protocol import DroppedRow
 
 NOT_ABOVE_ZERO = "the price is not above 0"
@@ -66,3 +73,41 @@ class PriceRows:
                 self.lost.add(name)
                 self.dropped.append(DroppedRow(f"{self.region} {name} on demand: {shown}", TWO_PRICES))
         return OnDemandPrices(resolved, tuple(self.dropped), frozenset(self.lost - set(resolved)), rows_read)
+
+
+SOURCE = "AWS Price List GetProducts"
+_HOURLY = frozenset({"Hrs", "Hours", "Hour"})
+# Capacity blocks are listed beside the products sold by the hour, at 0.
+_BY_THE_HOUR = frozenset({"", "OnDemand"})
+
+
+def read_products(cloud: str, region: str, products: Iterable[str], instance_types: frozenset[str]) -> OnDemandPrices:
+    """Return prices of these instance types among ``products`` (JSON texts).
+
+    UnreadableError when one of them is not of the documented form: nothing of them is used.
+    """
+    rows, count = PriceRows(region), 0
+    for text in products:
+        count += 1
+        try:
+            product = json.loads(text)
+            attributes = product["product"]["attributes"]
+            name, sku = attributes["instanceType"], product["product"]["sku"]
+            terms = product["terms"].get("OnDemand", {})
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise UnreadableError(cloud, f"a product in the price list of {region} cannot be read") from None
+        if name in instance_types and attributes.get("marketoption", "") in _BY_THE_HOUR:
+            _read_terms(rows, name, sku, terms)
+    return rows.resolve(count)
+
+
+def _read_terms(rows: PriceRows, name: str, sku: str, terms: Mapping[str, Any]) -> None:
+    for term in terms.values():
+        for dimension in term.get("priceDimensions", {}).values():
+            prices = dimension.get("pricePerUnit") or {}
+            if dimension.get("unit") not in _HOURLY:
+                rows.refuse(name, sku, NOT_HOURLY)
+            elif "USD" not in prices:
+                rows.refuse(name, sku, NOT_USD if prices else NO_PRICE)
+            else:
+                rows.add(name, sku, prices["USD"])

@@ -10,7 +10,7 @@ from pricing.book import PriceBook
 from pricing.history import PricePoint
 from pricing.machines import Machine
 from pricing.offers import Offer
-from pricing.places import Market, RegionId
+from pricing.places import Market, RegionId, make_unknown_region
 from providers.azure.parse.families import accelerator_of, is_accelerator_share
 from providers.azure.parse.prices import RegionPrices, RetailPrice, format_row_label
 from providers.azure.parse.skus import (
@@ -23,7 +23,6 @@ from providers.azure.parse.skus import (
     build_machine,
 )
 from providers.protocol import DroppedRow, FetchResult
-from providers.unknown_regions import make_unknown_region
 
 SOURCE = "Azure Retail Prices API"
 NOT_IN_BOOK = "a machine type that the price book does not know; with credentials its accelerators are counted"

@@ -13,11 +13,10 @@ from pricing.history import PricePoint
 from pricing.machines import Accelerator, Machine
 from pricing.offer_csv import WEAK_LIST_ALL, WEAK_UNDATED
 from pricing.offers import Offer, OfferKey
-from pricing.places import Market, RegionId
+from pricing.places import Market, RegionId, make_unknown_region
 from providers.neoclouds.parse.accelerators import AcceleratorIndex
 from providers.neoclouds.parse.catalogue_rows import CatalogueContent, CatalogueListing
 from providers.protocol import DroppedRow, FetchResult
-from providers.unknown_regions import make_unknown_region
 
 TWO_PRICES = "listed at several prices"
 OTHER_MACHINE = "the book knows a machine of that name with other accelerators"

@@ -23,7 +23,7 @@ from router.faults.fault import JOB_FAULT, OURS, SHORT, STOPPED, UNHEALTHY, UNKN
 from router.state.records import Attempt, NodeRecord, Phase
 from terraform.errors import StateLockedError, TerraformError
 from terraform.module_metadata import is_local, needs_hosts
-from terraform.outputs import ProvisionedNode, parse_nodes
+from terraform.render import ProvisionedNode, parse_nodes
 from terraform.runner import ApplyResult
 from terraform.spec import WorkspaceSpec
 from terraform.workdir import forget_secrets, prepare

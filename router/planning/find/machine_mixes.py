@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from pricing.mix_rules import MIXABLE_FABRICS
+from pricing.machines import MIXABLE_FABRICS
 from router.jobs.limits import Limits
 from router.jobs.spec import Job
 from router.planning.find.limit_kinds import LimitPerMachine
