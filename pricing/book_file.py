@@ -14,12 +14,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, time
 from functools import cache
-from importlib import resources
 from itertools import chain
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pricing import table_rows
 from pricing.atomic_file import open_atomic
 from pricing.book import PriceBook
 from pricing.egress import Tariff
@@ -28,10 +27,11 @@ from pricing.money import UsdPerHour
 from pricing.offer_csv import read_rows
 from pricing.offer_records import has_record_header, read_records
 from pricing.offers import Offer
-from pricing.places import Market, Region
+from pricing.places import Market, Region, RegionId
 from pricing.pool_experience import PoolExperience
 from pricing.problems import InvalidInputError, Problem
 from pricing.risk import RiskPrior, RiskSignal
+from pricing.table_rows import parse_offers, parse_rows, parse_tariffs, read_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -68,26 +68,19 @@ def embedded_book() -> PriceBook:
     """
     return PriceBook(
         as_of=EMBEDDED_AS_OF,
-        offers=table_rows.parse_offers(_table("offers")),
-        machines=table_rows.parse_machines(_table("machines")),
-        accelerators=table_rows.parse_accelerators(_table("accelerators")),
-        regions=table_rows.parse_regions(_table("regions")),
-        tariffs=table_rows.parse_tariffs(_table("egress")),
-        priors=table_rows.parse_priors(_table("interruption_priors")),
-        signals=table_rows.parse_signals(_table("interruption_signals")),
+        offers=parse_offers(read_table("offers")),
+        machines=parse_rows(Machine, read_table("machines")),
+        accelerators=parse_rows(Accelerator, read_table("accelerators"), name=itemgetter("accelerator")),
+        regions=parse_rows(Region, read_table("regions"), id=lambda row: RegionId(row["cloud"], row["region"])),
+        tariffs=parse_tariffs(read_table("egress")),
+        priors=parse_rows(RiskPrior, read_table("interruption_priors")),
+        signals=parse_rows(RiskSignal, read_table("interruption_signals")),
     )
 
 
 def accelerator_names() -> tuple[str, ...]:
     """Return the names of the embedded book's accelerators, in its order, without reading the rest of it."""
-    return tuple(row["accelerator"] for row in _table("accelerators"))
-
-
-def _table(name: str) -> Iterator[dict[str, str]]:
-    text = resources.files("pricing").joinpath(f"tables/{name}.csv").read_text(encoding="utf-8")
-    rows = csv.reader(text.splitlines())
-    header = next(rows)
-    return (dict(zip(header, row, strict=True)) for row in rows)
+    return tuple(row["accelerator"] for row in read_table("accelerators"))
 
 
 def read_book(path: Path) -> PriceBook:

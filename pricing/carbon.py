@@ -7,16 +7,15 @@ what they miss.
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
-from importlib import resources
 
 from pricing.book import PriceBook
 from pricing.machines import Machine
 from pricing.places import Region
+from pricing.table_rows import parse_rows, read_table
 
 GRAMS_PER_TONNE = 1_000_000
 
@@ -35,11 +34,7 @@ class PowerFigure:
 @cache
 def power_figures() -> tuple[PowerFigure, ...]:
     """Return the rows of ``tables/power_factors.csv``."""
-    text = resources.files("pricing").joinpath("tables/power_factors.csv").read_text(encoding="utf-8")
-    return tuple(
-        PowerFigure(row["name"], row["cloud"], Fraction(row["value"]), row["source"], row["as_of"])
-        for row in csv.DictReader(text.splitlines())
-    )
+    return parse_rows(PowerFigure, read_table("power_factors"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from pricing.money import UsdPerHour
+from pricing.offers import Offer
 from pricing.places import Market
 
 
@@ -38,6 +39,12 @@ class PricePoint:
         """
         place = (self.cloud, self.region, self.zone or "", self.instance_type, self.market.value)
         return (self.at, *place, self.source)
+
+
+def price_point(offer: Offer, at: datetime) -> PricePoint:
+    """Return what an offer states at a moment: its price alone."""
+    place = (offer.cloud, offer.region, offer.zone, offer.instance_type, offer.market)
+    return PricePoint(at, *place, offer.usd_per_hour, None, None, offer.source)
 
 
 def merge_points(points: Iterable[PricePoint]) -> tuple[PricePoint, ...]:

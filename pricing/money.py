@@ -54,8 +54,8 @@ def _format_nanos(nanos: int) -> str:
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Usd:
-    """An amount of US dollars, in whole nano-dollars (``nanos``); may be negative (a saving)."""
+class _Nanos:
+    """Whole nano-dollars: what an amount and the prices have in common."""
 
     nanos: int
 
@@ -64,14 +64,23 @@ class Usd:
         """Parse a decimal string such as ``"912.60"``; ValueError if it is none or has over nine decimals."""
         return cls(_parse_nanos(text))
 
+    def __str__(self) -> str:
+        """Return the exact decimal string with two to nine decimals, the form that JSON carries."""
+        return _format_nanos(self.nanos)
+
+    def dollars(self) -> float:
+        """Return it as a float, for ratios, plots and the solver only; never added up into money again."""
+        return self.nanos / NANOS
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Usd(_Nanos):
+    """An amount of US dollars, in whole nano-dollars (``nanos``); may be negative (a saving)."""
+
     @classmethod
     def total(cls, amounts: Iterable[Usd]) -> Self:
         """Return the exact sum; zero for no amounts."""
         return cls(sum(a.nanos for a in amounts))
-
-    def __str__(self) -> str:
-        """Return the exact decimal string with two to nine decimals, the form that JSON carries."""
-        return _format_nanos(self.nanos)
 
     def __add__(self, other: Usd) -> Usd:
         return Usd(self.nanos + other.nanos)
@@ -81,10 +90,6 @@ class Usd:
 
     def __neg__(self) -> Usd:
         return Usd(-self.nanos)
-
-    def dollars(self) -> float:
-        """Return the amount as a float, for ratios, plots and the solver only; never added up into money again."""
-        return self.nanos / NANOS
 
     def split(self, weights: Sequence[int]) -> tuple[Usd, ...]:
         """Return shares in proportion to ``weights`` (non-negative, not all zero) that add up to the whole.
@@ -106,18 +111,8 @@ ZERO = Usd(0)
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class UsdPerHour:
+class UsdPerHour(_Nanos):
     """A price for an hour, in whole nano-dollars."""
-
-    nanos: int
-
-    @classmethod
-    def parse(cls, text: str | int | Decimal) -> Self:
-        """Parse a decimal string such as ``"55.04"``; ValueError as :meth:`Usd.parse`."""
-        return cls(_parse_nanos(text))
-
-    def __str__(self) -> str:
-        return _format_nanos(self.nanos)
 
     def __add__(self, other: UsdPerHour) -> UsdPerHour:
         return UsdPerHour(self.nanos + other.nanos)
@@ -136,25 +131,7 @@ class UsdPerHour:
         microseconds = duration // timedelta(microseconds=1)
         return Usd(divide_half_even(self.nanos * microseconds, _MICROSECONDS_PER_HOUR))
 
-    def dollars(self) -> float:
-        """Return the price as a float, for ratios, plots and the solver only."""
-        return self.nanos / NANOS
-
 
 @dataclass(frozen=True, slots=True, order=True)
-class UsdPerGb:
+class UsdPerGb(_Nanos):
     """A price for moving one GB (1e9 bytes), in whole nano-dollars."""
-
-    nanos: int
-
-    @classmethod
-    def parse(cls, text: str | int | Decimal) -> Self:
-        """Parse a decimal string such as ``"0.09"``; ValueError as :meth:`Usd.parse`."""
-        return cls(_parse_nanos(text))
-
-    def __str__(self) -> str:
-        return _format_nanos(self.nanos)
-
-    def dollars(self) -> float:
-        """Return the price as a float, for the solver only."""
-        return self.nanos / NANOS

@@ -5,10 +5,11 @@ The table holds what a speed estimate needs, whether or not a price book sells t
 
 from __future__ import annotations
 
-import csv
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
-from importlib import resources
+from functools import cache
+
+from pricing.table_rows import parse_rows, read_table
 
 PRECISIONS = ("fp32", "tf32", "bf16", "fp8", "fp4")
 # Precisions that a family has no hardware for: their blanks are no holes in the table.
@@ -52,23 +53,12 @@ class PeakRates:
         return tuple(p for p, rate in self.tflops if rate is None and p not in none)
 
 
-@lru_cache(maxsize=1)
+@cache
 def read_peak_rates() -> dict[str, PeakRates]:
     """Return the rows of the table by the name of the accelerator."""
-    text = resources.files("pricing").joinpath("tables/peak_rates.csv").read_text(encoding="utf-8")
-    return {row["accelerator"]: _rates(row) for row in csv.DictReader(text.splitlines())}
+    return {rates.accelerator: rates for rates in parse_rows(PeakRates, read_table("peak_rates"), tflops=_tflops)}
 
 
-def _rates(row: dict[str, str]) -> PeakRates:
-    return PeakRates(
-        accelerator=row["accelerator"],
-        family=row["family"],
-        memory_gib=float(row["memory_gib"]),
-        memory_bandwidth_gb_per_s=float(row["memory_bandwidth_gb_per_s"]),
-        tflops=tuple((p, float(row[f"{p}_tflops"]) if row[f"{p}_tflops"] else None) for p in PRECISIONS),
-        link_gb_per_s=float(row["link_gb_per_s"]),
-        link_domain=int(row["link_domain"]),
-        source=row["source"],
-        checked=row["checked"] == "yes",
-        as_of=row["as_of"],
-    )
+def _tflops(row: Mapping[str, str]) -> tuple[tuple[str, float | None], ...]:
+    cells = {precision: row[f"{precision}_tflops"] for precision in PRECISIONS}
+    return tuple((precision, float(cell) if cell else None) for precision, cell in cells.items())

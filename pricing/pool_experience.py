@@ -34,27 +34,40 @@ class LossReason(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class PoolLosses:
-    """How often gangs of one pool were lost for one reason; older losses count less.
-
-    ``reason`` None: none is recorded, so that they count as losses of capacity.
-    """
+class RecordedPool:
+    """The pool that a record is about: a machine type in one place and market; ``zone`` None is not known."""
 
     cloud: str
     region: str
     zone: str | None
     instance_type: str
     market: str
-    reason: LossReason | None
-    losses: float
+
+    @property
+    def pool(self) -> tuple[str, str, str, str, str]:
+        """Return cloud, region, zone ("" where unknown), type and market."""
+        return (self.cloud, self.region, self.zone or "", self.instance_type, self.market)
 
     def concerns(self, offer: Offer) -> bool:
-        """Return whether they are of the offer's pool, or one of them is of the whole region."""
-        return _is_same_pool((self.cloud, self.region, self.zone, self.instance_type, self.market), offer)
+        """Return whether it says something of the offer: the same pool, or one of them is of the whole region."""
+        cloud, region, zone, instance_type, market = offer.key
+        same = (self.cloud, self.region, self.instance_type, self.market) == (cloud, region, instance_type, market)
+        return same and (self.zone is None or offer.zone is None or self.zone == zone)
 
 
 @dataclass(frozen=True, slots=True)
-class PoolExperience:
+class PoolLosses(RecordedPool):
+    """How often gangs of one pool were lost for one reason; older losses count less.
+
+    ``reason`` None: none is recorded, so that they count as losses of capacity.
+    """
+
+    reason: LossReason | None
+    losses: float
+
+
+@dataclass(frozen=True, slots=True)
+class PoolExperience(RecordedPool):
     """The time in which gangs of ``machines`` machines of one pool lived, and how often they were interrupted.
 
     ``hours`` is that time; ``exposure`` is the same in operational time (:func:`pricing.hazard.operational_time`, every
@@ -64,11 +77,6 @@ class PoolExperience:
     and ``waits`` how often it then had some again; both weigh the same, and are 0 where nobody looked.
     """
 
-    cloud: str
-    region: str
-    zone: str | None
-    instance_type: str
-    market: str
     machines: int
     hours: float
     exposure: float
@@ -79,26 +87,6 @@ class PoolExperience:
     kind: ExperienceKind = ExperienceKind.GANGS
     waited_hours: float = 0.0
     waits: float = 0.0
-
-    def concerns(self, offer: Offer) -> bool:
-        """Return whether it says something of the offer: the same pool, or one of them is of the whole region."""
-        return _is_same_pool((self.cloud, self.region, self.zone, self.instance_type, self.market), offer)
-
-    @property
-    def pool(self) -> tuple[str, str, str, str, str]:
-        """Return cloud, region, zone ("" where unknown), type and market."""
-        return (self.cloud, self.region, self.zone or "", self.instance_type, self.market)
-
-
-def _is_same_pool(pool: tuple[str, str, str | None, str, str], offer: Offer) -> bool:
-    cloud, region, zone, instance_type, market = pool
-    same = (cloud, region, instance_type, market) == (
-        offer.cloud,
-        offer.region,
-        offer.instance_type,
-        offer.market.value,
-    )
-    return same and (zone is None or offer.zone is None or zone == offer.zone)
 
 
 @dataclass(frozen=True, slots=True)

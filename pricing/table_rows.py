@@ -1,34 +1,60 @@
-"""Values from the rows (CSV cells) of the embedded tables. Pure: text in, values out; blank is unknown.
+"""Values from the rows (CSV cells) of the embedded tables: a field is the cell of its name, read by the field's type.
 
-The tables are the package's own and are checked by tests, so a bad cell raises ValueError without a place.
+The tables are the package's own and are checked by tests, so a bad cell raises ValueError without a place. A blank cell
+is unknown.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import csv
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import date
+from fractions import Fraction
 from functools import cache
+from importlib import resources
+from typing import TypeVar, get_type_hints
 
 from pricing.egress import Tariff, Tier
-from pricing.machines import Accelerator, Machine
 from pricing.money import UsdPerGb, UsdPerHour
 from pricing.offers import Offer
-from pricing.places import Market, Region, RegionId
-from pricing.risk import RiskPrior, RiskSignal
+from pricing.places import Market
 from pricing.units import gb_to_bytes
 
 Row = Mapping[str, str]
+T = TypeVar("T")
 UNDATED = "undated"
 # The bands of the embedded offers equal the advisor file of this day, whatever day their prices were read.
 EMBEDDED_BANDS_OF = date(2025, 6, 28)
+_READERS: Mapping[object, Callable[[str], object]] = {
+    str: str,
+    int: int,
+    float: float,
+    Fraction: Fraction,
+    bool: lambda cell: cell == "yes",
+    str | None: lambda cell: cell or None,
+    int | None: lambda cell: int(cell) if cell else None,
+    float | None: lambda cell: float(cell) if cell else None,
+}
 
 
-def _float(cell: str) -> float | None:
-    return float(cell) if cell else None
+def read_table(name: str) -> Iterator[dict[str, str]]:
+    """Yield the rows of ``tables/<name>.csv``."""
+    text = resources.files("pricing").joinpath(f"tables/{name}.csv").read_text(encoding="utf-8")
+    rows = csv.reader(text.splitlines())
+    header = next(rows)
+    return (dict(zip(header, row, strict=True)) for row in rows)
 
 
-def _int(cell: str) -> int | None:
-    return int(cell) if cell else None
+def parse_rows(kind: Callable[..., T], rows: Iterable[Row], **derived: Callable[[Row], object]) -> tuple[T, ...]:
+    """Return a ``kind`` (a dataclass) for each row; ``derived`` makes, by name, the fields that are no single cell."""
+    hints = get_type_hints(kind)
+    readers = {name: _READERS[hint] for name, hint in hints.items() if name not in derived}
+
+    def parse(row: Row) -> T:
+        cells = {name: read(row[name]) for name, read in readers.items()}
+        return kind(**cells, **{name: derive(row) for name, derive in derived.items()})
+
+    return tuple(map(parse, rows))
 
 
 _date = cache(date.fromisoformat)
@@ -53,69 +79,6 @@ def parse_offers(rows: Iterable[Row]) -> tuple[Offer, ...]:
             band_as_of=EMBEDDED_BANDS_OF if row["interruption_band"] else None,
             price_basis=row["price_basis"],
             weak=row["weak"],
-        )
-        for row in rows
-    )
-
-
-def parse_machines(rows: Iterable[Row]) -> tuple[Machine, ...]:
-    """Parse ``machines.csv``."""
-    return tuple(
-        Machine(
-            cloud=row["cloud"],
-            instance_type=row["instance_type"],
-            accelerator=row["accelerator"],
-            accelerator_count=int(row["accelerator_count"]),
-            accelerator_memory_gib=int(row["accelerator_memory_gib"]),
-            vcpus=_int(row["vcpus"]),
-            memory_gib=_float(row["memory_gib"]),
-            intra_node_interconnect=row["intra_node_interconnect"] or None,
-            intra_node_gb_per_s=_float(row["intra_node_gb_per_s"]),
-            inter_node_gbps=_float(row["inter_node_gbps"]),
-            fabric=row["fabric"] or None,
-            local_nvme_gib=_int(row["local_nvme_gib"]),
-            source=row["source"],
-            as_of=row["as_of"],
-            checked=row["checked"] == "yes",
-        )
-        for row in rows
-    )
-
-
-def parse_accelerators(rows: Iterable[Row]) -> tuple[Accelerator, ...]:
-    """Parse ``accelerators.csv``."""
-    return tuple(
-        Accelerator(
-            name=row["accelerator"],
-            memory_gib=int(row["memory_gib"]),
-            memory_bandwidth_gb_per_s=float(row["memory_bandwidth_gb_per_s"]),
-            bf16_dense_tflops=float(row["bf16_dense_tflops"]),
-            fp8_dense_tflops=_float(row["fp8_dense_tflops"]),
-            tdp_w=_int(row["tdp_w"]),
-            generation=row["generation"],
-            source=row["source"],
-            as_of=row["as_of"],
-            checked=row["checked"] == "yes",
-        )
-        for row in rows
-    )
-
-
-def parse_regions(rows: Iterable[Row]) -> tuple[Region, ...]:
-    """Parse ``regions.csv``."""
-    return tuple(
-        Region(
-            id=RegionId(row["cloud"], row["region"]),
-            country=row["country"] or None,
-            continent=row["continent"],
-            geo=row["geo"],
-            residency_group=row["residency_group"] or None,
-            city=row["city"],
-            latitude=_float(row["latitude"]),
-            longitude=_float(row["longitude"]),
-            grid_carbon_gco2_per_kwh=_int(row["grid_carbon_gco2_per_kwh"]),
-            source=row["source"],
-            as_of=row["as_of"],
         )
         for row in rows
     )
@@ -148,43 +111,4 @@ def _tier(row: Row) -> Tier:
         from_bytes=gb_to_bytes(float(row["tier_from_gb"])),
         to_bytes=gb_to_bytes(float(end)) if end else None,
         price=UsdPerGb.parse(row["usd_per_gb"]),
-    )
-
-
-def parse_priors(rows: Iterable[Row]) -> tuple[RiskPrior, ...]:
-    """Parse ``interruption_priors.csv``."""
-    return tuple(
-        RiskPrior(
-            cloud=row["cloud"],
-            accelerator=row["accelerator"],
-            market=row["market"],
-            shape=row["shape"],
-            level=float(row["level"]),
-            low=float(row["low"]),
-            high=float(row["high"]),
-            recovery_hours=float(row["recovery_hours"]),
-            refusal_probability=float(row["refusal_probability"]),
-            source=row["source"],
-            as_of=row["as_of"],
-            weak=row["weak"],
-        )
-        for row in rows
-    )
-
-
-def parse_signals(rows: Iterable[Row]) -> tuple[RiskSignal, ...]:
-    """Parse ``interruption_signals.csv``."""
-    return tuple(
-        RiskSignal(
-            cloud=row["cloud"],
-            band=row["band"],
-            shape=row["shape"],
-            level=float(row["level"]),
-            low=float(row["low"]),
-            high=float(row["high"]),
-            memory_months=float(row["memory_months"]),
-            source=row["source"],
-            as_of=row["as_of"],
-        )
-        for row in rows
     )

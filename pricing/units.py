@@ -45,3 +45,12 @@ def format_count(number: int, noun: str, plural: str = "") -> str:
 def format_utc(moment: datetime) -> str:
     """Return a moment in UTC as a machine reads it, such as ``2026-11-21T18:00:00Z``."""
     return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+def parse_utc(text: object) -> datetime | None:
+    """Parse a moment as a machine writes it (ISO 8601 with its zone) into UTC; None where it is none."""
+    try:
+        moment = datetime.fromisoformat(str(text))
+    except ValueError:
+        return None
+    return moment.astimezone(UTC) if moment.utcoffset() is not None else None

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from pricing.book import PriceBook
 from pricing.book_file import embedded_book
-from pricing.history import PricePoint, merge_points
+from pricing.history import merge_points, price_point
 from pricing.offers import Offer, OfferKey
 from pricing.places import SIMULATED_CLOUDS, Market
 from pricing.pool_experience import ExperienceKind
@@ -45,12 +45,8 @@ from router.prices.report import (
 
 # The period of history over which interruptions are counted.
 RISK_WINDOW = timedelta(days=60)
-
-
 # Clouds refuse signatures and tokens that are five minutes off.
 CLOCK_TOLERANCE = timedelta(minutes=3)
-
-
 _USUAL = GateLimits()
 
 
@@ -304,11 +300,7 @@ def _append_history(
     priced = (p for p in points if p.usd_per_hour is not None)
     priced_keys = {(p.cloud, p.region, p.zone or "", p.instance_type, p.market.value) for p in priced}
     old = {offer.key: offer for offer in before.offers}
-    points += [
-        PricePoint(now, o.cloud, o.region, o.zone, o.instance_type, o.market, o.usd_per_hour, None, None, o.source)
-        for o in _changed_offers(book.offers, old, results)
-        if o.key not in priced_keys
-    ]
+    points += [price_point(o, now) for o in _changed_offers(book.offers, old, results) if o.key not in priced_keys]
     return history.append(folder, merge_points(points)).written
 
 

@@ -9,13 +9,15 @@ from __future__ import annotations
 import csv
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from operator import itemgetter
 from pathlib import Path
 
+from pricing.machines import Accelerator
 from pricing.offer_csv import read_rows
 from pricing.offers import Offer
 from pricing.places import Market
 from pricing.sale_rules import explain_unsold
-from pricing.table_rows import parse_accelerators
+from pricing.table_rows import parse_rows
 
 FACTS_DATE = "2026-11-21"
 BAND_SOURCE = "interruption band: AWS Spot Advisor of 2025-07-28"
@@ -47,7 +49,8 @@ def make_offers(folder: Path) -> None:
     """One row per offer; dates, medians and weak reasons as in any CSV of offers."""
     with (folder / "offers.csv").open(encoding="utf-8", newline="") as stream:
         lines = [(number, row) for number, row in enumerate(csv.reader(stream), start=1)]
-    accelerators = parse_accelerators({**row, "as_of": FACTS_DATE} for row in read(folder, "accelerators"))
+    facts = ({**row, "as_of": FACTS_DATE} for row in read(folder, "accelerators"))
+    accelerators = parse_rows(Accelerator, facts, name=itemgetter("accelerator"))
     offers = read_rows("offers.csv", lines, {}, {a.name: a for a in accelerators}).offers
     counts = {(r["cloud"], r["instance_type"]): int(r["accelerator_count"]) for r in read(folder, "machines")}
     rows = [

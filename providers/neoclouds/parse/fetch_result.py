@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import date, datetime
 
 from pricing.book import PriceBook
-from pricing.history import PricePoint
+from pricing.history import price_point
 from pricing.machines import Accelerator, Machine
 from pricing.offer_csv import WEAK_LIST_ALL, WEAK_UNDATED
 from pricing.offers import Offer, OfferKey
@@ -107,7 +107,7 @@ def build_fetch_result(reading: CatalogueContent, book: PriceBook, terms: Catalo
             for region in named
             if not collector.places.known(region)
         ),
-        points=tuple(_point(offer, terms.at) for offer in offers) if terms.at is not None else (),
+        points=tuple(price_point(offer, terms.at) for offer in offers) if terms.at is not None else (),
         dropped=tuple(dropped),
         rows_read=reading.rows,
     )
@@ -115,21 +115,6 @@ def build_fetch_result(reading: CatalogueContent, book: PriceBook, terms: Catalo
 
 def _why(column: str, what: str) -> str:
     return f"{column} {what}" if column else what
-
-
-def _point(offer: Offer, at: datetime) -> PricePoint:
-    return PricePoint(
-        at=at,
-        cloud=offer.cloud,
-        region=offer.region,
-        zone=offer.zone,
-        instance_type=offer.instance_type,
-        market=offer.market,
-        usd_per_hour=offer.usd_per_hour,
-        available=None,
-        score=None,
-        source=offer.source,
-    )
 
 
 class _Collector:
