@@ -16,14 +16,8 @@ from router.prices.bookstore import BookStore, StoredBook
 from router.prices.data_folders import books_folder
 
 LATEST = "latest"
-
-
 EMBEDDED = "embedded"
-
-
 SANDBOX = "sandbox"
-
-
 _DIGEST = re.compile(r"[0-9a-fA-F]{8,64}")
 
 

@@ -31,14 +31,8 @@ if TYPE_CHECKING:
 
 
 LOCK_WAIT_S = 120.0
-
-
 _LOCK = ".lock"
-
-
 _MONTH = re.compile(r"month=(\d{4}-\d{2})")
-
-
 _PART = re.compile(r"part-(\d{9,})-[0-9a-f]{8}\.parquet")
 
 
@@ -146,42 +140,20 @@ def remove_parts(parts: tuple[HistoryPart, ...]) -> None:
 
 
 SCHEMA_VERSION = 1
-
-
 VERSION_KEY = "stepfare_price_history"
-
-
 MEMORY = "384MB"
-
-
 # "at" is quoted, because it is a keyword of DuckDB's SQL.
 PLACE = ("cloud", "region", "zone", "instance_type", "market")
-
-
 KEY = ('"at"', *PLACE, "source")
-
-
 VALUES = ("usd_nanos_per_hour", "available", "score")
-
-
 CONTENT = ('"at"', *PLACE, *VALUES, "source")
-
-
 _SERIES = ", ".join((*PLACE, "source"))
-
-
 # The row that counts has no other of its key after it. The values come last, so that ties do not depend on file order.
 IS_CURRENT_ROW = (
     f'lead("at") OVER (PARTITION BY {_SERIES} ORDER BY "at", batch, {", ".join(VALUES)}) IS DISTINCT FROM "at"'
 )
-
-
 _TRIES = 10
-
-
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
 T = TypeVar("T")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -76,7 +76,9 @@ def compute_statistics(folder: Path, which: Selection, since: datetime, now: dat
     def read(connection: duckdb.DuckDBPyConnection) -> list[Any]:
         return connection.execute(sql, values).fetchall()
 
-    return tuple(_stats(*row) for row in query_parts(folder, read, since - LOOK_BACK, now + _MICROSECOND) or ())
+    return tuple(
+        _read_statistics(row) for row in query_parts(folder, read, since - LOOK_BACK, now + _MICROSECOND) or ()
+    )
 
 
 def _common_tables(which: Selection, since: datetime, now: datetime) -> tuple[str, list[object]]:
@@ -106,29 +108,10 @@ def _common_tables(which: Selection, since: datetime, now: datetime) -> tuple[st
     return sql, [*values, *earlier_values]
 
 
-def _stats(
-    cloud: str,
-    region: str,
-    zone: str,
-    instance_type: str,
-    market: str,
-    source: str,
-    last: int | None,
-    last_at: int | None,
-    lowest: int | None,
-    highest: int | None,
-    weight: int | None,
-    length: int | None,
-    changes: int,
-    points: int,
-    available: float | None,
-    observations: int,
-    score: float | None,
-) -> SeriesStats:
+def _read_statistics(row: Sequence[Any]) -> SeriesStats:
+    """Return the statistics in a row of :func:`compute_statistics`, whose last columns are those of the value."""
+    cloud, region, zone, instance_type, market, source, last, last_at, lowest, highest, weight, length, *rest = row
     mean = last if not length or weight is None else divide_half_even(weight, length)
-    last_price, least_price, most_price, mean_price = (
-        None if nanos is None else UsdPerHour(nanos) for nanos in (last, lowest, highest, mean)
-    )
     return SeriesStats(
         cloud,
         region,
@@ -136,17 +119,17 @@ def _stats(
         instance_type,
         Market(market),
         source,
-        last_price,
+        _price(last),
         None if last_at is None else from_microseconds(last_at),
-        least_price,
-        most_price,
-        mean_price,
-        changes,
-        points,
-        available,
-        observations,
-        score,
+        _price(lowest),
+        _price(highest),
+        _price(mean),
+        *rest,
     )
+
+
+def _price(nanos: int | None) -> UsdPerHour | None:
+    return None if nanos is None else UsdPerHour(nanos)
 
 
 @dataclass(frozen=True, slots=True)

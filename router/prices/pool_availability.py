@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from pricing.book import PriceBook
 from pricing.offers import OfferKey
@@ -24,12 +24,10 @@ if TYPE_CHECKING:
 # Outages of contested pools last about an hour and a half (docs/design/interruption-risk.md): less frequent
 # observation misses their beginning, and many of them altogether.
 LONGEST_GAP = timedelta(minutes=30)
-
-
 _AT_A_TIME = 100_000
-
-
 _SPOT = Selection(markets=(Market.SPOT,))
+_Observations = tuple[tuple[datetime, bool], ...]
+T = TypeVar("T")
 
 
 def read_pool_records(
@@ -105,26 +103,41 @@ def _read_watches(
 
     Several sources may have observed the same hours, so that their sum would count these twice.
     """
-    where, values = replace(which, markets=(Market.SPOT,)).where(since, until)
+
+    def measure(seen: _Observations) -> tuple[float, _Watch]:
+        exposure = measure_exposure(seen, longest_gap, until if decaying else None)
+        return exposure.hours, _Watch(exposure, seen[0][0], seen[-1][0])
+
+    return _read_longest(folder, replace(which, markets=(Market.SPOT,)), since, until, measure)
+
+
+def _read_longest(
+    folder: Path,
+    which: Selection,
+    since: datetime,
+    until: datetime,
+    measure: Callable[[_Observations], tuple[float, T]],
+) -> dict[OfferKey, T]:
+    """Return, of each pool, what ``measure`` makes of the source whose observations it measures as longest."""
+    where, values = which.where(since, until)
     sql = f"""
         SELECT cloud, region, coalesce(zone, ''), instance_type, market, source, epoch_us("at"), available > 0
         FROM (SELECT * FROM stored WHERE {where} QUALIFY {IS_CURRENT_ROW}) WHERE available IS NOT NULL
         ORDER BY {", ".join(PLACE)}, source, "at" """
 
-    def read(connection: duckdb.DuckDBPyConnection) -> dict[OfferKey, _Watch]:
-        longest: dict[OfferKey, _Watch] = {}
-        for series, rows in groupby(_risk_rows(connection.execute(sql, values)), key=itemgetter(0, 1, 2, 3, 4, 5)):
+    def read(connection: duckdb.DuckDBPyConnection) -> dict[OfferKey, tuple[float, T]]:
+        longest: dict[OfferKey, tuple[float, T]] = {}
+        for series, rows in groupby(_rows(connection.execute(sql, values)), key=itemgetter(0, 1, 2, 3, 4, 5)):
             key: OfferKey = series[:5]
-            seen = [(from_microseconds(at), available) for *_, at, available in rows]
-            exposure = measure_exposure(seen, longest_gap, until if decaying else None)
-            if key not in longest or exposure.hours > longest[key].exposure.hours:
-                longest[key] = _Watch(exposure, seen[0][0], seen[-1][0])
+            length, value = measure(tuple((from_microseconds(at), bool(available)) for *_, at, available in rows))
+            if key not in longest or length > longest[key][0]:
+                longest[key] = (length, value)
         return longest
 
-    return query_parts(folder, read, since, until) or {}
+    return {key: value for key, (_, value) in (query_parts(folder, read, since, until) or {}).items()}
 
 
-def _risk_rows(cursor: duckdb.DuckDBPyConnection) -> Iterator[tuple[str, str, str, str, str, str, int, bool]]:
+def _rows(cursor: duckdb.DuckDBPyConnection) -> Iterator[tuple[str, str, str, str, str, str, int, bool]]:
     while rows := cursor.fetchmany(_AT_A_TIME):
         yield from rows
 
@@ -147,7 +160,7 @@ def list_observed_pools(folder: Path, since: datetime, until: datetime) -> tuple
 
 def read_observations(
     folder: Path, pools: Collection[SpotPoolKey], since: datetime, until: datetime
-) -> Mapping[SpotPoolKey, tuple[tuple[datetime, bool], ...]]:
+) -> Mapping[SpotPoolKey, _Observations]:
     """Return, of each pool observed between the two moments, each observation and whether there were machines.
 
     Of several sources the one that observed most often counts. InvalidInputError for a file that cannot be read.
@@ -159,25 +172,5 @@ def read_observations(
         instance_types=tuple(sorted({kind for *_, kind in pools})),
         markets=(Market.SPOT,),
     )
-    where, values = which.where(since, until)
-    sql = f"""
-        SELECT cloud, region, coalesce(zone, ''), instance_type, source, epoch_us("at"), available > 0
-        FROM (SELECT * FROM stored WHERE {where} QUALIFY {IS_CURRENT_ROW}) WHERE available IS NOT NULL
-        ORDER BY {", ".join(PLACE)}, source, "at" """
-
-    def read(connection: duckdb.DuckDBPyConnection) -> dict[SpotPoolKey, tuple[tuple[datetime, bool], ...]]:
-        longest: dict[SpotPoolKey, tuple[tuple[datetime, bool], ...]] = {}
-        for series, rows in groupby(_rows(connection.execute(sql, values)), key=itemgetter(0, 1, 2, 3, 4)):
-            pool: SpotPoolKey = series[:4]
-            if pool in pools:
-                seen = tuple((from_microseconds(at), bool(up)) for *_, at, up in rows)
-                if len(seen) > len(longest.get(pool, ())):
-                    longest[pool] = seen
-        return longest
-
-    return query_parts(folder, read, since, until) or {}
-
-
-def _rows(cursor: duckdb.DuckDBPyConnection) -> Iterator[tuple[str, str, str, str, str, int, bool]]:
-    while rows := cursor.fetchmany(_AT_A_TIME):
-        yield from rows
+    observed = _read_longest(folder, which, since, until, lambda seen: (len(seen), seen))
+    return {key[:4]: seen for key, seen in observed.items() if key[:4] in pools}
