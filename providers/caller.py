@@ -10,7 +10,8 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
 from typing import TypeVar
 
 from tenacity import RetryCallState, Retrying, wait_random, wait_random_exponential
@@ -180,3 +181,21 @@ class Caller:
     def _count(self, counter: Counter[str], service: str) -> None:
         with self._lock:
             counter[service] += 1
+
+
+def parse_http_date(text: str | None) -> datetime | None:
+    """Return the moment of a ``Date`` header, in UTC; None without one, or where it cannot be read."""
+    try:
+        moment = parsedate_to_datetime(text) if text else None
+    except ValueError:
+        return None
+    return None if moment is None or moment.tzinfo is None else moment.astimezone(UTC)
+
+
+def parse_retry_after(text: str | None, date: str | None = None) -> float | None:
+    """Return the seconds of a ``Retry-After``: a number, or a moment seen from the answer's own ``Date``."""
+    seconds = (text or "").strip()
+    if seconds.isascii() and seconds.replace(".", "", 1).isdecimal():
+        return float(seconds)
+    until, since = parse_http_date(seconds), parse_http_date(date)
+    return max(0.0, (until - since).total_seconds()) if until and since else None

@@ -198,9 +198,8 @@ class Provider(Protocol):
     keeps to the cloud's rate and gives up at the time limit.
     """
 
-    @property
-    def cloud(self) -> str:
-        """Return its name, as in the registry and in every offer."""
+    #: Its name, as in the registry and in every offer.
+    cloud: str
 
     def scopes(self) -> Sequence[Scope]:
         """Return what can be fetched now, sorted; at least one. Raises when the cloud cannot even say that.
@@ -215,11 +214,13 @@ class Provider(Protocol):
         nothing of the scope could be obtained. ``covered`` stays within the scope.
         """
 
-    def stock(self, queries: Sequence[GangQuery]) -> Sequence[StockHint]:
+    def stock(self, queries: Sequence[GangQuery]) -> Sequence[StockHint]:  # noqa: ARG002  other clouds use it
         """Return the cloud's hints about its stock, one a place, type and market; empty where it gives none."""
+        return ()
 
-    def allowances(self, regions: Sequence[str]) -> AccountAllowances:
-        """Return quotas and reserved capacity in these regions (empty: all scopes)."""
+    def allowances(self, regions: Sequence[str]) -> AccountAllowances:  # noqa: ARG002  other clouds use it
+        """Return quotas and reserved capacity in these regions (empty: all scopes); none without an account."""
+        return AccountAllowances()
 
     def diagnose(self) -> Diagnosis:
         """Check each call that this adapter makes, without changing anything. Never raises."""

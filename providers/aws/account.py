@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from pricing.machines import Machine
 from pricing.places import Market
+from providers.aws.errors import FIND_CREDENTIALS
 from providers.aws.parse import spot
 from providers.aws.parse.advisor import SpotAdvice
 from providers.aws.parse.machines import find_zones_by_type, read_types, split_regions_by_status, zone_ids
@@ -190,9 +191,6 @@ class AwsAccount:
         dropped = tuple(DroppedRow(f"{region} {name} on demand", NOT_LISTED) for name in unlisted)
         lost = prices.lost | set(missing[_ASKED_BY_NAME:])
         return replace(prices, dropped=(*prices.dropped, *dropped), lost=lost)
-
-
-FIND_CREDENTIALS = "give credentials as for the `aws` command (environment, profile, SSO or a role)"
 
 
 @dataclass(frozen=True, slots=True)

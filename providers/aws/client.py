@@ -21,9 +21,10 @@ from botocore import xform_name
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from providers.aws.errors import from_code, from_exception, parse_server_time, retry_after
+from providers.aws.errors import FIND_CREDENTIALS, from_code, from_exception, parse_server_time
 from providers.aws.parse.machines import ACCELERATED
-from providers.errors import ProviderError, UnreadableError
+from providers.caller import parse_retry_after
+from providers.errors import AccountNotUsedError, CredentialsError, ProviderError, UnreadableError
 from providers.session import Session
 
 T = TypeVar("T")
@@ -65,6 +66,13 @@ class AwsClient:
 
         return self._caller.call("credentials", find, lambda error: self._translate(error, "credentials", ""))
 
+    def require_credentials(self) -> None:
+        """Raise AccountNotUsedError where the settings exclude the account, CredentialsError without credentials."""
+        if not self._settings.credentials:
+            raise AccountNotUsedError(self._cloud, "the settings say to leave the account alone")
+        if not self.has_credentials():
+            raise CredentialsError(self._cloud, "none were found", none_found=True, remedy=FIND_CREDENTIALS)
+
     @property
     def home(self) -> str:
         """Return the region that answers for the account: the option ``region``, else the SDK's own setting."""
@@ -94,7 +102,7 @@ class AwsClient:
         ]
 
     def _offerings(self, region: str, **filters: Any) -> list[Mapping[str, Any]]:
-        pages = self._pages(
+        return self._all(
             "ec2",
             "DescribeInstanceTypeOfferings",
             region,
@@ -103,7 +111,6 @@ class AwsClient:
             MaxResults=_LARGEST_PAGE,
             **filters,
         )
-        return [row for page in pages for row in page]
 
     def instance_types(self, region: str, names: Sequence[str]) -> Sequence[Mapping[str, Any]]:
         """Return the API's description of each of ``names``; NotForSaleError when the region no longer has one."""
@@ -145,7 +152,7 @@ class AwsClient:
         return [
             row
             for start in range(0, len(regions), _SCORED_REGIONS_A_CALL)
-            for page in self._pages(
+            for row in self._all(
                 "ec2",
                 "GetSpotPlacementScores",
                 self.home,
@@ -156,12 +163,11 @@ class AwsClient:
                 SingleAvailabilityZone=True,
                 RegionNames=list(regions[start : start + _SCORED_REGIONS_A_CALL]),
             )
-            for row in page
         ]
 
     def block_offerings(self, region: str, name: str, machines: int, hours: int) -> Sequence[Mapping[str, Any]]:
         """Return capacity blocks for sale that hold this many machines for this many hours."""
-        pages = self._pages(
+        return self._all(
             "ec2",
             "DescribeCapacityBlockOfferings",
             region,
@@ -170,17 +176,14 @@ class AwsClient:
             InstanceCount=machines,
             CapacityDurationHours=hours,
         )
-        return [row for page in pages for row in page]
 
     def reservations(self, region: str) -> Sequence[Mapping[str, Any]]:
         """Return capacity reservations and blocks, in every state."""
-        pages = self._pages("ec2", "DescribeCapacityReservations", region, "CapacityReservations")
-        return [row for page in pages for row in page]
+        return self._all("ec2", "DescribeCapacityReservations", region, "CapacityReservations")
 
     def quotas(self, region: str) -> Sequence[Mapping[str, Any]]:
         """Return EC2's quotas as they apply to the account."""
-        pages = self._pages("service-quotas", "ListServiceQuotas", region, "Quotas", ServiceCode="ec2", MaxResults=100)
-        return [row for page in pages for row in page]
+        return self._all("service-quotas", "ListServiceQuotas", region, "Quotas", ServiceCode="ec2", MaxResults=100)
 
     def products(self, region: str, name: str | None = None) -> Sequence[str]:
         """Return on-demand products (JSON texts) for Linux, shared tenancy, nothing installed.
@@ -196,7 +199,7 @@ class AwsClient:
             **({"instanceType": name} if name else {"instanceFamily": "GPU instance"}),
         }
         filters = [{"Type": "TERM_MATCH", "Field": field, "Value": value} for field, value in fields.items()]
-        pages = self._pages(
+        return self._all(
             "pricing",
             "GetProducts",
             _PRICING_REGION,
@@ -206,7 +209,6 @@ class AwsClient:
             FormatVersion="aws_v1",
             Filters=filters,
         )
-        return [row for page in pages for row in page]
 
     def probe(self, service: str, action: str, **parameters: Any) -> float:
         """Make one call to test it; return the seconds that it took.
@@ -229,9 +231,17 @@ class AwsClient:
         return self._call(service, action, place, "", ask)
 
     def _pages(
-        self, service: str, action: str, region: str, key: str, *, about: str = "", **parameters: Any
+        self,
+        service: str,
+        action: str,
+        region: str,
+        key: str,
+        *,
+        about: str = "",
+        token_name: str = "NextToken",
+        **parameters: Any,
     ) -> Iterator[Sequence[Any]]:
-        """Yield each page's list under ``key``.
+        """Yield each page's list under ``key``; ``token_name`` is what the API calls the token of the next.
 
         UnreadableError for a token that comes twice, which would page for ever.
         """
@@ -239,13 +249,17 @@ class AwsClient:
         while True:
             answer = self._ask(service, action, region, key=key, about=about, **parameters)
             yield answer[key]
-            token = answer.get("NextToken")
+            token = answer.get(token_name)
             if not token:
                 return
             if token in seen:
                 raise UnreadableError(self._cloud, f"{action} in {about or region}: its pages go round in a circle")
             seen.add(token)
-            parameters["NextToken"] = token
+            parameters[token_name] = token
+
+    def _all(self, service: str, action: str, region: str, key: str, **parameters: Any) -> list[Any]:
+        """Return the rows of all pages, as :meth:`_pages` takes the parameters."""
+        return [row for page in self._pages(service, action, region, key, **parameters) for row in page]
 
     def _listed(self, service: str, action: str, region: str, key: str, **parameters: Any) -> Sequence[Any]:
         rows: Sequence[Any] = self._ask(service, action, region, key=key, **parameters)[key]
@@ -310,7 +324,7 @@ class AwsClient:
             str(error.response.get("Error", {}).get("Code", "")),
             status=int(metadata.get("HTTPStatusCode", 0)),
             permission=permission,
-            retry_after_s=retry_after(metadata.get("HTTPHeaders", {}).get("retry-after")),
+            retry_after_s=parse_retry_after(metadata.get("HTTPHeaders", {}).get("retry-after")),
             policy=self.POLICY,
         )
 

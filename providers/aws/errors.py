@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
-from email.utils import parsedate_to_datetime
 
+from providers.caller import parse_http_date
 from providers.errors import (
     CredentialsError,
     NoCapacityError,
@@ -76,6 +76,7 @@ BY_EXCEPTION: Mapping[str, type[ProviderError]] = {
 _CLOCK_CODES = frozenset({"RequestExpired", "RequestTimeTooSkewed"})
 _CLOCK = "set this machine's clock (it may differ from the cloud's by minutes), or renew the credentials"
 _RENEW = "renew the credentials: the cloud does not accept them, or no longer"
+FIND_CREDENTIALS = "give credentials as for the `aws` command (environment, profile, SSO or a role)"
 _FIND = "see `aws configure list` for what is found, and where"
 
 
@@ -120,18 +121,11 @@ def from_exception(cloud: str, what: str, names: Iterable[str]) -> ProviderError
 
 def parse_server_time(date: str | None, age: str | None = None) -> datetime | None:
     """Return the moment of a ``Date`` header, plus the ``Age`` of an answer from a cache; None without one."""
+    at = parse_http_date(date)
     try:
-        at = parsedate_to_datetime(date) if date else None
-        cached_for = timedelta(seconds=int(age or 0))
+        return None if at is None else at + timedelta(seconds=int(age or 0))
     except (ValueError, OverflowError):
         return None
-    return None if at is None or at.tzinfo is None else at + cached_for
-
-
-def retry_after(header: str | None) -> float | None:
-    """Return the seconds of a ``Retry-After`` header; None without one, or where it is a date (which needs a clock)."""
-    text = (header or "").strip()
-    return float(text) if text.isascii() and text.replace(".", "", 1).isdigit() else None
 
 
 def _by_status(status: int) -> type[ProviderError]:

@@ -14,12 +14,10 @@ from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 
-from providers.aws.account import FIND_CREDENTIALS
 from providers.aws.inventory import InventoryClient
 from providers.aws.parse import inventory
 from providers.aws.parse.machines import split_regions_by_status, zone_ids
 from providers.errors import (
-    AccountNotUsedError,
     CredentialsError,
     NotReachedError,
     ProviderError,
@@ -88,18 +86,14 @@ class AwsFleet:
     def __init__(
         self, cloud: str, session: Session, *, patience_s: float = PATIENCE_S, pause_s: float = _PAUSE_S
     ) -> None:
-        self._cloud = cloud
+        self.cloud = cloud
         self._session = session
         self._client = InventoryClient(cloud, session)
         self._patience_s = patience_s
         self._pause_s = pause_s
 
-    @property
-    def cloud(self) -> str:
-        return self._cloud
-
     def found(self, regions: Sequence[str]) -> FleetListing:
-        self._check_account()
+        self._client.require_credentials()
         wanted = sorted(set(regions)) or list(split_regions_by_status(self._client.regions())[0])
         with ThreadPoolExecutor(_REGIONS_AT_ONCE) as pool:
             parts = list(pool.map(self._list_region, wanted))
@@ -110,7 +104,7 @@ class AwsFleet:
     def release(self, resources: Sequence[CloudResource]) -> tuple[ProviderError | None, ...]:
         if not resources:
             return ()
-        self._check_account()
+        self._client.require_credentials()
         answers: dict[tuple[str, str], ProviderError | None] = {}
         regions = {
             region: [one.machine_id for one in resources if one.region == region] for region in _regions(resources)
@@ -120,14 +114,8 @@ class AwsFleet:
                 answers.update({(region, id_): error for id_, error in errors.items()})
         return tuple(answers[one.region, one.machine_id] for one in resources)
 
-    def _check_account(self) -> None:
-        if not self._session.settings.credentials:
-            raise AccountNotUsedError(self._cloud, "the settings say to leave the account alone")
-        if not self._client.has_credentials():
-            raise CredentialsError(self._cloud, "none were found", none_found=True, remedy=FIND_CREDENTIALS)
-
     def _list_region(self, region: str) -> tuple[list[CloudResource], list[PartialFailure]]:
-        cloud, client = self._cloud, self._client
+        cloud, client = self.cloud, self._client
         gaps: list[PartialFailure] = []
         try:
             machines, with_them = inventory.read_machines(cloud, region, *self._machines(region))
@@ -186,7 +174,7 @@ class AwsFleet:
             is_releasing = is_releasing or any(gone)
         for id_ in ids:
             answers.setdefault(
-                id_, ProviderError(self._cloud, f"{id_} is not released from here", remedy=RELEASE_BY_HAND)
+                id_, ProviderError(self.cloud, f"{id_} is not released from here", remedy=RELEASE_BY_HAND)
             )
         return answers
 
@@ -213,7 +201,7 @@ class AwsFleet:
 
     def _end(self, region: str, ending: _Ending, id_: str) -> None:
         if id_.startswith(_ADDRESS) and self._client.in_use(region, id_):
-            raise ProviderError(self._cloud, f"{id_} in {region}", code="InvalidIPAddress.InUse")
+            raise ProviderError(self.cloud, f"{id_} in {region}", code="InvalidIPAddress.InUse")
         self._client.delete(region, ending.action, ending.parameter, id_)
 
     def _end_with_retries(self, end: Callable[[], None], until: float) -> ProviderError | None:

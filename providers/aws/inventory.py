@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from providers.aws.client import AwsClient
-from providers.errors import UnreadableError
 from providers.fleet import ATTEMPT_TAG
 
 Row = Mapping[str, Any]
@@ -26,17 +25,17 @@ class InventoryClient(AwsClient):
     def instances(self, region: str) -> Sequence[Row]:
         """Return reservations with instances that are not terminated."""
         alive = {"Name": "instance-state-name", "Values": list(_ALIVE)}
-        return self._all("DescribeInstances", region, "Reservations", Filters=[_FILTER, alive], MaxResults=_PAGE)
+        return self._all("ec2", "DescribeInstances", region, "Reservations", Filters=[_FILTER, alive], MaxResults=_PAGE)
 
     def spot_requests(self, region: str) -> Sequence[Row]:
         """Return spot requests in every state that EC2 still lists."""
         return self._all(
-            "DescribeSpotInstanceRequests", region, "SpotInstanceRequests", Filters=[_FILTER], MaxResults=_PAGE
+            "ec2", "DescribeSpotInstanceRequests", region, "SpotInstanceRequests", Filters=[_FILTER], MaxResults=_PAGE
         )
 
     def gateways(self, region: str) -> Sequence[Row]:
         """Return NAT gateways; deleted ones stay listed for an hour."""
-        return self._all("DescribeNatGateways", region, "NatGateways", Filters=[_FILTER], MaxResults=_PAGE)
+        return self._all("ec2", "DescribeNatGateways", region, "NatGateways", Filters=[_FILTER], MaxResults=_PAGE)
 
     def addresses(self, region: str) -> Sequence[Row]:
         """Return elastic IPs. EC2 gives them all at once."""
@@ -44,39 +43,30 @@ class InventoryClient(AwsClient):
 
     def volumes(self, region: str) -> Sequence[Row]:
         """Return EBS volumes."""
-        return self._all("DescribeVolumes", region, "Volumes", Filters=[_FILTER], MaxResults=_PAGE)
+        return self._all("ec2", "DescribeVolumes", region, "Volumes", Filters=[_FILTER], MaxResults=_PAGE)
 
     def interfaces(self, region: str) -> Sequence[Row]:
         """Return network interfaces."""
-        return self._all("DescribeNetworkInterfaces", region, "NetworkInterfaces", Filters=[_FILTER], MaxResults=_PAGE)
+        return self._all(
+            "ec2", "DescribeNetworkInterfaces", region, "NetworkInterfaces", Filters=[_FILTER], MaxResults=_PAGE
+        )
 
     def tagged(self, region: str) -> Sequence[Row]:
         """Return every tagged resource of the region, of any service, by ARN."""
-        rows: list[Row] = []
-        seen: set[str] = set()
-        token = ""
-        while True:
-            answer = self._ask(
-                TAGGING,
-                "GetResources",
-                region,
-                key="ResourceTagMappingList",
-                TagFilters=[{"Key": ATTEMPT_TAG}],
-                ResourcesPerPage=_TAGGED_PAGE,
-                **({"PaginationToken": token} if token else {}),
-            )
-            rows += answer["ResourceTagMappingList"]
-            token = str(answer.get("PaginationToken") or "")
-            if not token:
-                return rows
-            if token in seen:
-                raise UnreadableError(self._cloud, f"GetResources in {region}: its pages go round in a circle")
-            seen.add(token)
+        return self._all(
+            TAGGING,
+            "GetResources",
+            region,
+            "ResourceTagMappingList",
+            token_name="PaginationToken",
+            TagFilters=[{"Key": ATTEMPT_TAG}],
+            ResourcesPerPage=_TAGGED_PAGE,
+        )
 
     def requests_of(self, region: str, instance_ids: Sequence[str]) -> Sequence[str]:
         """Return ids of the spot requests that these instances fulfil."""
         mine = {"Name": "instance-id", "Values": list(instance_ids)}
-        rows = self._all("DescribeSpotInstanceRequests", region, "SpotInstanceRequests", Filters=[mine])
+        rows = self._all("ec2", "DescribeSpotInstanceRequests", region, "SpotInstanceRequests", Filters=[mine])
         return [str(row["SpotInstanceRequestId"]) for row in rows if row.get("SpotInstanceRequestId")]
 
     def in_use(self, region: str, allocation_id: str) -> bool:
@@ -95,9 +85,3 @@ class InventoryClient(AwsClient):
     def delete(self, region: str, action: str, parameter: str, id_: str) -> None:
         """Make one deleting call that takes one id."""
         self._ask("ec2", action, region, **{parameter: id_})
-
-    def _all(self, action: str, region: str, key: str, **parameters: Any) -> Sequence[Row]:
-        return [row for page in self._rows(action, region, key, parameters) for row in page]
-
-    def _rows(self, action: str, region: str, key: str, parameters: Mapping[str, Any]) -> Iterator[Sequence[Row]]:
-        return self._pages("ec2", action, region, key, **parameters)

@@ -54,15 +54,11 @@ class AwsProvider:
     """One AWS account, or the public files where there are no credentials (or the settings exclude them)."""
 
     def __init__(self, cloud: str, session: Session) -> None:
-        self._cloud = cloud
+        self.cloud = cloud
         self._session = session
         self._files = PublicFiles(cloud, session)
         self._catalogue = PublicCatalogue(cloud, session, self._files)
         self._access = AccountAccess(cloud, session, self._files)
-
-    @property
-    def cloud(self) -> str:
-        return self._cloud
 
     def scopes(self) -> Sequence[Scope]:
         """Return the regions that the account has enabled, or those of the public price list.
@@ -71,7 +67,7 @@ class AwsProvider:
         """
         opened = self._access.open()
         found = opened.account.regions() if isinstance(opened, OpenedAccount) else self._catalogue.regions()
-        return [Scope(self._cloud, region) for region in sorted(set(self._session.settings.regions or found))]
+        return [Scope(self.cloud, region) for region in sorted(set(self._session.settings.regions or found))]
 
     def fetch(self, scope: Scope, history_since: datetime | None) -> FetchResult:
         """Return list prices and spot prices per zone with an account; without, prices by region.
@@ -133,7 +129,7 @@ class AwsProvider:
         )
 
     def _alike(self, instance_type: str) -> tuple[str, ...]:
-        return choose_scored_types(instance_type, (m for m in self._session.book.machines if m.cloud == self._cloud))
+        return choose_scored_types(instance_type, (m for m in self._session.book.machines if m.cloud == self.cloud))
 
     def _blocks(self, client: AwsClient, gangs: Mapping[tuple[str, str], int]) -> tuple[StockHint, ...]:
         hints: list[StockHint] = []
@@ -148,8 +144,8 @@ class AwsProvider:
         quotas = attempt(f"quotas in {region}", lambda: opened.client.quotas(region)) or ()
         reservations = attempt(f"reservations in {region}", lambda: opened.client.reservations(region)) or ()
         return AccountAllowances(
-            quotas=read_quotas(self._cloud, region, quotas, opened.account.families()),
-            held=read_reservations(self._cloud, region, reservations),
+            quotas=read_quotas(self.cloud, region, quotas, opened.account.families()),
+            held=read_reservations(self.cloud, region, reservations),
             gaps=tuple(attempt.gaps),
         )
 

@@ -6,12 +6,12 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
-from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 
 import requests
 
-from providers.aws.errors import from_code, from_exception, parse_server_time, retry_after
+from providers.aws.errors import from_code, from_exception, parse_server_time
+from providers.caller import parse_http_date, parse_retry_after
 from providers.errors import NotForSaleError, ProviderError
 from providers.session import Session
 
@@ -72,7 +72,8 @@ class PublicFiles:
         """Return the Spot Advisor file."""
 
         def read(response: requests.Response) -> AdvisorDocument:
-            return AdvisorDocument(response.json(), _day(response.headers.get("Last-Modified")))
+            written = parse_http_date(response.headers.get("Last-Modified"))
+            return AdvisorDocument(response.json(), written.date() if written else None)
 
         with self._lock:
             if self._advised is None:
@@ -110,7 +111,7 @@ class PublicFiles:
         # The object stores behind these files answer 403 for a missing file.
         if status in (403, 404):
             return NotForSaleError(self._cloud, f"{what} is not published", code=str(status))
-        wait = retry_after(response.headers.get("Retry-After"))
+        wait = parse_retry_after(response.headers.get("Retry-After"))
         code = "SlowDown" if status in (429, 503) else str(status)
         return from_code(self._cloud, what, code, status=status, retry_after_s=wait)
 
@@ -118,13 +119,6 @@ class PublicFiles:
         for chunk in response.iter_content(_CHUNK):
             self._caller.check()
             yield chunk
-
-
-def _day(header: str | None) -> date | None:
-    try:
-        return parsedate_to_datetime(header).date() if header else None
-    except ValueError:
-        return None
 
 
 def _chain(error: BaseException) -> Iterator[str]:

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
 from providers.azure.errors import error_for
-from providers.azure.parse.identity import http_date, seconds_until
+from providers.caller import parse_http_date, parse_retry_after
 from providers.errors import ProviderError, UnreadableError
 from providers.session import Session
 
@@ -58,7 +58,7 @@ class AzureCalls:
         """Record the answer to a call that began at ``begin``."""
         with self._lock:
             self._took = [*self._took[1 - _LATEST_ANSWERS :], time.monotonic() - begin]
-        moment = http_date(date)
+        moment = parse_http_date(date)
         if moment is not None:
             self._caller.heard(moment)
 
@@ -103,7 +103,7 @@ class AzureCalls:
         role: str = "role.json",
     ) -> ProviderError:
         """Return the provider error for an answer that is not 200."""
-        wait = seconds_until(headers.get("Retry-After", ""), headers.get("Date", ""))
+        wait = parse_retry_after(headers.get("Retry-After"), headers.get("Date"))
         return error_for(
             self.cloud, subject, status, code, message, permission=permission, retry_after_s=wait, role=role
         )

@@ -10,6 +10,8 @@ Azure Resource Graph (REST reference: "Resources - Resources"), which changes no
 
 from __future__ import annotations
 
+import base64
+import json
 import logging
 import threading
 import time
@@ -305,3 +307,30 @@ class _CredentialChain:
         if self._tenant:
             options = {"tenant_id": self._tenant, **options}
         return self._chain.get_token(*scopes, **options)
+
+
+# Claims of an Entra access token, the most specific first ("Access token claims reference", Microsoft Learn).
+_NAMES = ("upn", "unique_name", "preferred_username", "app_displayname", "appid", "oid")
+_LONGEST_NAME = 120
+
+
+def parse_identity(token: str, subscription: str) -> str:
+    """Return the account and tenant that the token names, and the subscription; nothing else of the token."""
+    claims = _claims(token)
+    name = next((claims[key] for key in _NAMES if claims.get(key)), "")
+    parts = (name, f"tenant {claims['tid']}" if claims.get("tid") else "", f"subscription {subscription}")
+    return ", ".join(filter(None, parts))
+
+
+def _claims(token: str) -> dict[str, str]:
+    """Return the texts among the claims; the cloud itself checks the signature."""
+    parts = token.split(".")
+    if len(parts) != 3:
+        return {}
+    try:
+        claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+    except ValueError:
+        return {}
+    if not isinstance(claims, dict):
+        return {}
+    return {str(k): v for k, v in claims.items() if isinstance(v, str) and len(v) <= _LONGEST_NAME}

@@ -41,17 +41,13 @@ class AzureFleet:
     """
 
     def __init__(self, cloud: str, session: Session, credential: TokenSource | None = None) -> None:
-        self._cloud = cloud
+        self.cloud = cloud
         self._session = session
         self._account = InventoryAccount(AzureCalls(cloud, session), credential)
 
-    @property
-    def cloud(self) -> str:
-        return self._cloud
-
     def found(self, regions: Sequence[str]) -> FleetListing:
         self._check_account()
-        cloud, gaps = self._cloud, _PartialFailures()
+        cloud, gaps = self.cloud, _PartialFailures()
         groups = inventory.read_groups(cloud, gaps.or_none("resource groups", self._account.groups))
         found = list(groups.values())
         found += inventory.read_machines(cloud, gaps.or_none("virtual machines", self._account.machines), groups)
@@ -83,16 +79,16 @@ class AzureFleet:
 
     def _check_account(self) -> None:
         if not self._session.settings.credentials:
-            raise AccountNotUsedError(self._cloud, "the settings say to leave the account alone")
+            raise AccountNotUsedError(self.cloud, "the settings say to leave the account alone")
         if not self._account.subscription:
             remedy = "set the option `subscription`; `az account show --query id` prints it"
-            raise CredentialsError(self._cloud, "no subscription is configured", none_found=True, remedy=remedy)
+            raise CredentialsError(self.cloud, "no subscription is configured", none_found=True, remedy=remedy)
 
     def _release(self, key: tuple[str, str]) -> ProviderError | None:
         id_, attempt = key
         mine = f"/subscriptions/{self._account.subscription}/".lower()
         if not id_.lower().startswith(mine) or not (_is_group(id_) or _machine(id_)):
-            return ProviderError(self._cloud, f"{id_} is not released from here", remedy=RELEASE_BY_HAND)
+            return ProviderError(self.cloud, f"{id_} is not released from here", remedy=RELEASE_BY_HAND)
         try:
             self._end(id_, attempt)
         except ProviderError as error:
@@ -110,7 +106,7 @@ class AzureFleet:
             row, end = self._account.machine(id_), self._account.end_machine
         if inventory.attempt_of(row) != attempt:
             what = f"{id_.rpartition('/')[2]} is not of attempt {attempt}"
-            raise ProviderError(self._cloud, what, remedy="look again: the name is something else's by now")
+            raise ProviderError(self.cloud, what, remedy="look again: the name is something else's by now")
         if not inventory.is_going(row):
             end(id_)
 

@@ -18,9 +18,9 @@ from datetime import datetime, timedelta
 from pricing.machines import Machine
 from providers.azure import client
 from providers.azure.calls import AzureCalls, Row
+from providers.azure.client import parse_identity
 from providers.azure.parse.allowances import family_key, place_of, read_quotas, read_reservations, region_of
 from providers.azure.parse.evictions import EvictionRates, read_eviction_rates, set_bands
-from providers.azure.parse.identity import parse_identity
 from providers.azure.parse.prices import read_prices
 from providers.azure.parse.region import RegionContext, read_locations, read_points, read_region
 from providers.azure.parse.skus import SkuList, build_machine, read_skus
@@ -32,11 +32,10 @@ from providers.protocol import (
     CapacityReservation,
     Diagnosis,
     FetchResult,
-    GangQuery,
     PartialFailure,
+    Provider,
     Quota,
     Scope,
-    StockHint,
 )
 from providers.session import Session
 
@@ -56,14 +55,14 @@ def make(cloud: str, session: Session) -> AzureProvider:
     return AzureProvider(cloud, session)
 
 
-class AzureProvider:
+class AzureProvider(Provider):
     """Fetch prices and limits of Azure; see :class:`providers.protocol.Provider`.
 
     ``credential`` replaces Azure's own chain.
     """
 
     def __init__(self, cloud: str, session: Session, credential: client.TokenSource | None = None) -> None:
-        self._cloud = cloud
+        self.cloud = cloud
         self._session = session
         self._context = RegionContext(cloud, session.book, session.now)
         self._calls = AzureCalls(cloud, session)
@@ -74,10 +73,6 @@ class AzureProvider:
         self._rates: list[Row] | ProviderError | None = None
         self._unseen_regions: tuple[PartialFailure, ...] = ()
 
-    @property
-    def cloud(self) -> str:
-        return self._cloud
-
     def scopes(self) -> Sequence[Scope]:
         """Return the regions asked for; else those of the price book and, with credentials, of the subscription."""
         regions = set(self._session.settings.regions) or self._known_regions()
@@ -87,7 +82,7 @@ class AzureProvider:
                 self._unseen_regions = ()
             except ProviderError as error:
                 self._unseen_regions = (PartialFailure("regions newer than the price book", error, "offers there"),)
-        return sorted(Scope(self._cloud, region) for region in regions)
+        return sorted(Scope(self.cloud, region) for region in regions)
 
     def fetch(self, scope: Scope, history_since: datetime | None) -> FetchResult:
         region = scope.region
@@ -105,10 +100,6 @@ class AzureProvider:
             gaps=(*gaps, *rate_gaps, *self._unseen_regions),
             rows_read=result.rows_read + rates.rows_read,
         )
-
-    def stock(self, queries: Sequence[GangQuery]) -> Sequence[StockHint]:  # noqa: ARG002
-        """Return nothing: Spot Placement Scores are not in azure-mgmt-compute."""
-        return ()
 
     def allowances(self, regions: Sequence[str]) -> AccountAllowances:
         if not self._account.subscription:
@@ -146,7 +137,7 @@ class AzureProvider:
         )
 
     def _known_regions(self) -> set[str]:
-        return {region.id.region for region in self._session.book.regions if region.id.cloud == self._cloud}
+        return {region.id.region for region in self._session.book.regions if region.id.cloud == self.cloud}
 
     def _try_skus(self, region: str) -> tuple[SkuList | None, tuple[PartialFailure, ...]]:
         """Return the region's SKUs, or why there are none. RegionOffError: nothing there is for this account."""
@@ -179,20 +170,20 @@ class AzureProvider:
             if isinstance(self._rates, list) and not self._rates:
                 what = "the table SpotResources of Azure Resource Graph has no rows for this identity"
                 remedy = f"grant {client.READ_GRAPH} on the subscription: providers/azure/role.json lists all"
-                self._rates = ProviderError(self._cloud, what, remedy=remedy)
+                self._rates = ProviderError(self.cloud, what, remedy=remedy)
             return self._rates
 
     def _no_account(self, subject: str) -> PartialFailure:
         error: ProviderError
         if self._session.settings.credentials:
             error = CredentialsError(
-                self._cloud,
+                self.cloud,
                 "no subscription is configured",
                 none_found=True,
                 remedy="set the option `subscription`; `az account show --query id` prints it",
             )
         else:
-            error = AccountNotUsedError(self._cloud, "the settings say to use public sources only")
+            error = AccountNotUsedError(self.cloud, "the settings say to use public sources only")
         return PartialFailure(
             subject, error, _WITH_ACCOUNT if subject == _ZONES else "what the account may have at once"
         )
@@ -205,14 +196,14 @@ class AzureProvider:
             usages = self._account.usages(region)
         except ProviderError as error:
             return (), (*gaps, PartialFailure(f"quotas of {region}", error, "what the account may have at once"))
-        return read_quotas(self._cloud, region, usages, self._families(region)), gaps
+        return read_quotas(self.cloud, region, usages, self._families(region)), gaps
 
     def _families(self, region: str) -> dict[str, list[Machine]]:
         """Return the machines of each family that the region has, by the key under which usages name it."""
         families: dict[str, list[Machine]] = {}
         book, today = self._session.book, self._session.now.date()
         for sku in self._skus[region].skus.values() if region in self._skus else ():
-            machine = book.machine(self._cloud, sku.instance_type) or build_machine(sku, book, self._cloud, today)
+            machine = book.machine(self.cloud, sku.instance_type) or build_machine(sku, book, self.cloud, today)
             if machine is not None:
                 families.setdefault(family_key(sku.family), []).append(machine)
         return families
@@ -227,7 +218,7 @@ class AzureProvider:
                     place = place_of(group)
                     rows = self._account.reservations(*place)
                     view = self._account.group_view(*place) if rows else {}
-                    reservations.extend(read_reservations(self._cloud, group, rows, view))
+                    reservations.extend(read_reservations(self.cloud, group, rows, view))
         except ProviderError as error:
             return tuple(reservations), (
                 PartialFailure("capacity reservations", error, "capacity that is paid for already"),

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
 from typing import Any
 
 from pricing.places import Market
+from pricing.units import parse_utc
 from providers.protocol import CapacityReservation, Quota, QuotaUnit
 
 _METRIC = re.compile(r"(?P<kind>PREEMPTIBLE_|COMMITTED_)?NVIDIA_(?P<model>[A-Z0-9_]+)_GPUS")
@@ -84,8 +84,8 @@ def read_reservations(
                 machine_type,
                 count,
                 max(0, count - in_use),
-                parse_moment(row.get("creationTimestamp")),
-                parse_moment(row.get("deleteAtTime")),
+                parse_utc(row.get("creationTimestamp")),
+                parse_utc(row.get("deleteAtTime")),
             )
         )
     return sorted(found, key=lambda h: (h.region, h.zone or "", h.name))
@@ -99,12 +99,3 @@ def last_segment(url: str) -> str:
 def region_of(zone: str) -> str:
     """Return ``us-central1`` of ``us-central1-a``."""
     return zone.rpartition("-")[0]
-
-
-def parse_moment(text: object) -> datetime | None:
-    """Parse a moment as the API writes it (RFC 3339 with an offset); None where it is missing or unreadable."""
-    try:
-        at = datetime.fromisoformat(str(text))
-    except ValueError:
-        return None
-    return at if at.utcoffset() is not None else None

@@ -24,12 +24,13 @@ from google.auth.transport.requests import AuthorizedSession, Request
 from google.cloud import compute_v1
 from google.protobuf import json_format
 
+from providers.caller import parse_http_date
 from providers.errors import AccountNotUsedError, CredentialsError, ProviderError, UnreadableError
 from providers.gcp import permissions
 from providers.gcp.errors import to_error
 from providers.gcp.permissions import ApiCall
 from providers.gcp.series import MACHINE_TYPE_FILTER
-from providers.gcp.wire import ConnectTimeoutAdapter, describe_failure, find_endpoint, is_anonymous, parse_http_date
+from providers.gcp.wire import ConnectTimeoutAdapter, describe_failure, find_endpoint, is_anonymous
 from providers.session import Session
 
 # google.auth warns on standard error about problems that this module raises as errors.
@@ -50,49 +51,6 @@ _PAGE = 500
 _SKU_PAGE = 5000
 # On a Google machine the metadata service answers at once; elsewhere the check must not delay the command.
 _METADATA_TIMEOUT_S = 1.0
-
-_LISTS: Mapping[ApiCall, tuple[type, str, type]] = {
-    permissions.REGIONS: (compute_v1.RegionsClient, "list", compute_v1.ListRegionsRequest),
-    permissions.MACHINE_TYPES: (compute_v1.MachineTypesClient, "list", compute_v1.ListMachineTypesRequest),
-    permissions.ACCELERATOR_TYPES: (
-        compute_v1.AcceleratorTypesClient,
-        "aggregated_list",
-        compute_v1.AggregatedListAcceleratorTypesRequest,
-    ),
-    permissions.RESERVATIONS: (
-        compute_v1.ReservationsClient,
-        "aggregated_list",
-        compute_v1.AggregatedListReservationsRequest,
-    ),
-    permissions.OPERATIONS: (
-        compute_v1.GlobalOperationsClient,
-        "aggregated_list",
-        compute_v1.AggregatedListGlobalOperationsRequest,
-    ),
-    permissions.INSTANCES: (compute_v1.InstancesClient, "aggregated_list", compute_v1.AggregatedListInstancesRequest),
-    permissions.DISKS: (compute_v1.DisksClient, "aggregated_list", compute_v1.AggregatedListDisksRequest),
-    permissions.NETWORKS: (compute_v1.NetworksClient, "list", compute_v1.ListNetworksRequest),
-    permissions.SUBNETWORKS: (
-        compute_v1.SubnetworksClient,
-        "aggregated_list",
-        compute_v1.AggregatedListSubnetworksRequest,
-    ),
-    permissions.FIREWALLS: (compute_v1.FirewallsClient, "list", compute_v1.ListFirewallsRequest),
-    permissions.POLICIES: (
-        compute_v1.ResourcePoliciesClient,
-        "aggregated_list",
-        compute_v1.AggregatedListResourcePoliciesRequest,
-    ),
-}
-
-_SINGLE: Mapping[ApiCall, tuple[type, str, type]] = {
-    permissions.INSTANCE: (compute_v1.InstancesClient, "get", compute_v1.GetInstanceRequest),
-    permissions.DISK: (compute_v1.DisksClient, "get", compute_v1.GetDiskRequest),
-    # "unary" methods skip the SDK's own waiting, which asks a host of its own choice.
-    permissions.DELETE_INSTANCE: (compute_v1.InstancesClient, "delete_unary", compute_v1.DeleteInstanceRequest),
-    permissions.DELETE_DISK: (compute_v1.DisksClient, "delete_unary", compute_v1.DeleteDiskRequest),
-    permissions.OPERATION: (compute_v1.ZoneOperationsClient, "get", compute_v1.GetZoneOperationRequest),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +93,7 @@ class GcpClient:
 
     def regions(self) -> list[Row]:
         """Return all regions of the project, with their zones and quotas."""
-        return [_plain(row) for page in self._pages(permissions.REGIONS) for row in page.items]
+        return self.listed(permissions.REGIONS)
 
     def machine_types(self, zone: str) -> tuple[list[Row], int]:
         """Return machine types with accelerators in a zone, and how many rows were read to find them."""
@@ -187,15 +145,14 @@ class GcpClient:
 
     def single(self, call: ApiCall, **names: str) -> Row:
         """Return one resource, or the operation that ends it; ``names`` are the fields of the call's address."""
-        kind, method, request = _SINGLE[call]
+        kind, method, request = _find_method(call)
         wanted = request(project=self.identity.project, **names)
-        where = f" for {' '.join(names.values())}"
+        where = f" for {' '.join(names.values())}" if names else ""
         return _plain(_message(self._call(call, self._ask(kind, method, wanted), where)))
 
     def project(self) -> Row:
         """Return the project's own entry, with the quotas that hold over all regions."""
-        request = compute_v1.GetProjectRequest(project=self.identity.project)
-        return _plain(_message(self._call(permissions.PROJECT, self._ask(compute_v1.ProjectsClient, "get", request))))
+        return self.single(permissions.PROJECT)
 
     def capacity(self, region: str, machine_type: str, machines: int) -> Row:
         """Return Google's advice on starting ``machines`` Spot machines in one zone of a region."""
@@ -210,19 +167,16 @@ class GcpClient:
 
     def capacity_history(self, region: str, machine_type: str) -> Row:
         """Return Spot prices of one machine type in a region over the past year."""
-        properties = {"machine_type": machine_type, "scheduling": {"provisioning_model": "SPOT"}}
-        body = {"instance_properties": properties, "types": ["PRICE"]}
-        where = f" for {machine_type} in {region}"
-        return self._advise(
-            permissions.HISTORY, "CapacityHistoryAdviceRequest", "capacity_history", region, body, where
-        )
+        return self._history(region, machine_type, region, {"types": ["PRICE"]})
 
     def preemption_history(self, region: str, zone: str, machine_type: str) -> Row:
         """Return the daily shares of stopped Spot machines of one type in a zone that were preempted."""
+        fields = {"location_policy": {"location": f"zones/{zone}"}, "types": ["PREEMPTION"]}
+        return self._history(region, machine_type, zone, fields)
+
+    def _history(self, region: str, machine_type: str, place: str, fields: Row) -> Row:
         properties = {"machine_type": machine_type, "scheduling": {"provisioning_model": "SPOT"}}
-        place = {"location": f"zones/{zone}"}
-        body = {"instance_properties": properties, "location_policy": place, "types": ["PREEMPTION"]}
-        where = f" for {machine_type} in {zone}"
+        body, where = {"instance_properties": properties, **fields}, f" for {machine_type} in {place}"
         return self._advise(
             permissions.HISTORY, "CapacityHistoryAdviceRequest", "capacity_history", region, body, where
         )
@@ -255,7 +209,7 @@ class GcpClient:
                 return
 
     def _page(self, call: ApiCall, where: str, size: int, token: str, fields: Mapping[str, Any]) -> Any:
-        kind, method, request = _LISTS[call]
+        kind, method, request = _find_method(call)
         paging = {"page_token": token} if token else {}
         wanted = request(project=self.identity.project, max_results=size, **paging, **fields)
         pager = self._call(call, self._ask(kind, method, wanted), where)
@@ -348,6 +302,15 @@ class GcpClient:
             return error
         except Exception as error:
             return to_error(self._cloud, describe_failure(error, permissions.REGIONS, "google.auth.default"))
+
+
+def _find_method(call: ApiCall) -> tuple[type, str, type]:
+    """Return the SDK's client, method and request of a call: it names them after the methods of the REST API."""
+    noun, verb = (word[0].upper() + word[1:] for word in call.method.split("."))
+    subject = noun if verb.endswith("List") else noun.removesuffix("s")
+    # "unary" methods skip the SDK's own waiting, which asks a host of its own choice.
+    method = {"AggregatedList": "aggregated_list", "Delete": "delete_unary"}.get(verb, verb.lower())
+    return getattr(compute_v1, f"{noun}Client"), method, getattr(compute_v1, f"{verb}{subject}Request")
 
 
 def _make_identity(cloud: str, name: str, project: str, credentials: Any) -> GoogleIdentity | ProviderError:

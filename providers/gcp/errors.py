@@ -10,9 +10,9 @@ import json
 import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
 from enum import Enum, auto
 
+from providers.caller import parse_retry_after
 from providers.errors import (
     CredentialsError,
     NoCapacityError,
@@ -184,28 +184,13 @@ def _by_status(cloud: str, failure: GcpFailure, code: str) -> ProviderError:
     return ProviderError(cloud, failure.subject, code=code)
 
 
-def retry_after_seconds(header: str, date: str) -> float | None:
-    """Return the seconds that ``Retry-After`` asks for.
-
-    It is a number, or a moment seen from the answer's own ``Date``.
-    """
-    text = header.strip()
-    if text.isdecimal():
-        return float(text)
-    try:
-        wait = (parsedate_to_datetime(text) - parsedate_to_datetime(date)).total_seconds()
-    except (TypeError, ValueError):
-        return None
-    return max(0.0, wait)
-
-
 def _throttled(cloud: str, failure: GcpFailure, code: str) -> ProviderError:
-    wait = retry_after_seconds(failure.retry_after, failure.date)
+    wait = parse_retry_after(failure.retry_after, failure.date)
     return ThrottledError(cloud, failure.subject, retry_after_s=wait, code=code)
 
 
 def _transient(cloud: str, failure: GcpFailure, code: str) -> ProviderError:
-    wait = retry_after_seconds(failure.retry_after, failure.date)
+    wait = parse_retry_after(failure.retry_after, failure.date)
     if wait is not None:  # A 503 that says when to come back is treated as a 429.
         return ThrottledError(cloud, failure.subject, retry_after_s=wait, code=code)
     return TransientError(cloud, failure.subject, code=code)

@@ -51,22 +51,18 @@ class GcpFleet:
     def __init__(
         self, cloud: str, session: Session, *, patience_s: float = PATIENCE_S, pause_s: float = _PAUSE_S
     ) -> None:
-        self._cloud = cloud
+        self.cloud = cloud
         self._session = session
         self._client = GcpClient(cloud, session)
         self._patience_s = patience_s
         self._pause_s = pause_s
-
-    @property
-    def cloud(self) -> str:
-        return self._cloud
 
     def found(self, regions: Sequence[str]) -> FleetListing:
         """Return the resources of attempts.
 
         Networks and firewall rules have no region: they are found whichever regions are asked for.
         """
-        cloud, client = self._cloud, self._client
+        cloud, client = self.cloud, self._client
         _ = client.identity  # Raises when there is no account or project to ask.
         with_machines: frozenset[str] = frozenset()
         found: list[CloudResource] = []
@@ -123,10 +119,10 @@ class GcpFleet:
 
     def _named(self, what: str, call: ApiCall, field: str) -> tuple[Iterable[CloudResource], Sequence[str]]:
         rows, silent = self._client.everywhere(call, field)
-        return inventory.read_named(self._cloud, what, rows), silent
+        return inventory.read_named(self.cloud, what, rows), silent
 
     def _refused(self, machine_id: str) -> ProviderError:
-        return ProviderError(self._cloud, f"{machine_id} is not released from here", remedy=RELEASE_BY_HAND)
+        return ProviderError(self.cloud, f"{machine_id} is not released from here", remedy=RELEASE_BY_HAND)
 
     def _release(self, key: tuple[str, str], *, until: float) -> ProviderError | None:
         machine_id, attempt = key
@@ -148,7 +144,7 @@ class GcpFleet:
         row = self._client.single(_READ[kind], zone=zone, **{_FIELD[kind]: name})
         if inventory.attempt_of(row) != attempt:
             what = f"{name} in {zone} is not of attempt {attempt}"
-            raise ProviderError(self._cloud, what, remedy="look again: the name is something else's by now")
+            raise ProviderError(self.cloud, what, remedy="look again: the name is something else's by now")
         number = str(row["id"])
         operation = self._client.single(_END[kind], zone=zone, **{_FIELD[kind]: number})
         while operation.get("status") != "DONE" and self._pause(until):
@@ -158,7 +154,7 @@ class GcpFleet:
             status = int(operation.get("httpErrorStatusCode", 0))
             codes = tuple(str(one.get("code", "")) for one in errors)
             failure = GcpFailure(FailureKind.ANSWER, f"{_END[kind].method} for {name} in {zone}", status, codes)
-            raise to_error(self._cloud, failure)
+            raise to_error(self.cloud, failure)
 
     def _pause(self, until: float) -> bool:
         """Wait a moment; return False when there is no more time."""

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import UTC, datetime
 from typing import Any
 
+from pricing.units import parse_utc
 from providers.fleet import NAME_PREFIX, AttemptTags, CloudResource, ResourceKind, read_attempt_tags
-from providers.gcp.allowances import last_segment, parse_moment, region_of
+from providers.gcp.allowances import last_segment, region_of
 
 Row = Mapping[str, Any]
 
@@ -98,11 +98,7 @@ def _found(
         rank=rank,
         kind=kind,
         what=what,
-        since=_utc(parse_moment(row.get("creationTimestamp"))),
+        since=parse_utc(row.get("creationTimestamp")),
         billed=billed,
         going=going,
     )
-
-
-def _utc(at: datetime | None) -> datetime | None:
-    return None if at is None else at.astimezone(UTC)

@@ -97,7 +97,7 @@ class GcpProvider:
     """
 
     def __init__(self, cloud: str, session: Session) -> None:
-        self._cloud = cloud
+        self.cloud = cloud
         self._session = session
         self._client: _Once[GcpClient] = _Once(self._open)
         self._regions = _Once(self._list_regions)
@@ -105,17 +105,13 @@ class GcpProvider:
         self._table = _Once(self._read_catalogue)
         self._no_history: PermissionDeniedError | None = None
 
-    @property
-    def cloud(self) -> str:
-        return self._cloud
-
     def scopes(self) -> Sequence[Scope]:
         """Return regions of the project, or those that the settings name.
 
         CredentialsError without an account: Google publishes no price list that can be read without one.
         """
         regions = sorted(self._session.settings.regions or self._regions.get())
-        return tuple(Scope(self._cloud, region) for region in regions)
+        return tuple(Scope(self.cloud, region) for region in regions)
 
     def fetch(self, scope: Scope, history_since: datetime | None) -> FetchResult:
         """Return offers of a region, one for each zone that lists the machine type, at the region's price.
@@ -129,17 +125,17 @@ class GcpProvider:
         listed, gaps, rows_read = self._machine_types(zones)
         today = self._session.now.date()
         book = self._session.book
-        found = parse.find_offers(self._cloud, region, listed, table, book, today)
+        found = parse.find_offers(self.cloud, region, listed, table, book, today)
         points, history_gaps = self._history(region, found, history_since)
         offers, odd_shares, share_gaps = self._with_shares(region, found.offers)
         left_out, other_gaps = self._left_out(listed)
-        known = book.region(RegionId(self._cloud, region)) is not None
+        known = book.region(RegionId(self.cloud, region)) is not None
         covered = [] if gaps else [market for market in parse.MARKETS if market not in found.doubtful]
         return FetchResult(
             offers=offers,
             covered=frozenset((region, market) for market in covered),
             machines=found.machines,
-            regions=() if known else (make_unknown_region(self._cloud, region, parse.MACHINE_SOURCE, today),),
+            regions=() if known else (make_unknown_region(self.cloud, region, parse.MACHINE_SOURCE, today),),
             points=tuple(points),
             dropped=(*found.dropped, *odd_shares, *left_out),
             gaps=(*gaps, *history_gaps, *share_gaps, *other_gaps),
@@ -181,13 +177,11 @@ class GcpProvider:
         reservations: list[CapacityReservation] = []
         try:
             rows, silent = self._client.get().reservations()
-            reservations = allowances.read_reservations(self._cloud, rows, regions)
+            reservations = allowances.read_reservations(self.cloud, rows, regions)
             if silent:
                 what = f"{len(silent)} places did not answer, {silent[0]} among them"
                 gaps.append(
-                    PartialFailure(
-                        "reservations", ProviderError(self._cloud, what), "machines reserved for the account"
-                    )
+                    PartialFailure("reservations", ProviderError(self.cloud, what), "machines reserved for the account")
                 )
         except ProviderError as error:
             gaps.append(PartialFailure("reservations", error, "machines reserved for the account"))
@@ -205,7 +199,7 @@ class GcpProvider:
     def _open(self) -> GcpClient:
         from providers.gcp.client import GcpClient  # The import takes over a second, so it waits until needed.
 
-        return GcpClient(self._cloud, self._session)
+        return GcpClient(self.cloud, self._session)
 
     def _list_regions(self) -> Mapping[str, Mapping[str, Any]]:
         return {row["name"]: row for row in self._client.get().regions()}
@@ -219,7 +213,7 @@ class GcpProvider:
     def _zones(self, region: str) -> list[str]:
         row = self._regions.get().get(region)
         if row is None:
-            raise RegionOffError(self._cloud, f"the project has no region {region}")
+            raise RegionOffError(self.cloud, f"the project has no region {region}")
         return sorted(allowances.last_segment(url) for url in row.get("zones", ()))
 
     def _machine_types(self, zones: Sequence[str]) -> tuple[dict[str, list[dict[str, Any]]], list[PartialFailure], int]:
@@ -258,7 +252,7 @@ class GcpProvider:
                 if isinstance(error, _LASTING):
                     break  # The calls for other machine types would fail as well.
             else:
-                points += signals.read_spot_prices(self._cloud, region, answer, since, self._session.now)
+                points += signals.read_spot_prices(self.cloud, region, answer, since, self._session.now)
         return points, gaps
 
     def _with_shares(
@@ -312,14 +306,14 @@ class GcpProvider:
         try:
             rows = self._regions.get()
             for region in regions or sorted(rows):
-                quotas += allowances.read_quotas(self._cloud, region, rows.get(region, {}).get("quotas", ()))
+                quotas += allowances.read_quotas(self.cloud, region, rows.get(region, {}).get("quotas", ()))
             if unknown := allowances.find_uncounted_accelerators(quotas):
                 what = f"Compute Engine states none for {', '.join(unknown)}; the Cloud Quotas API may"
-                gaps.append(PartialFailure("quotas", ProviderError(self._cloud, what), "limits on these accelerators"))
+                gaps.append(PartialFailure("quotas", ProviderError(self.cloud, what), "limits on these accelerators"))
         except ProviderError as error:
             gaps.append(PartialFailure("quotas", error, "accelerator quotas of each region"))
         try:
-            quotas += allowances.read_quotas(self._cloud, None, self._client.get().project().get("quotas", ()))
+            quotas += allowances.read_quotas(self.cloud, None, self._client.get().project().get("quotas", ()))
         except ProviderError as error:
             gaps.append(PartialFailure("the quota over all regions", error, "a limit that holds over all regions"))
         return quotas

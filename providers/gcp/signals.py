@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from pricing.history import PricePoint
 from pricing.money import NANOS, UsdPerHour
 from pricing.places import Market
-from providers.gcp.allowances import last_segment, parse_moment
+from pricing.units import parse_utc
+from providers.gcp.allowances import last_segment
 from providers.protocol import DroppedRow, GangQuery, StockHint
 
 HISTORY_SOURCE = "Google Compute Engine advice.capacityHistory"
@@ -28,7 +29,7 @@ def read_spot_prices(
     points = []
     for record in answer.get("priceHistory", ()):
         interval, money = record.get("interval", {}), record.get("listPrice", {})
-        start, end = parse_moment(interval.get("startTime")), parse_moment(interval.get("endTime"))
+        start, end = parse_utc(interval.get("startTime")), parse_utc(interval.get("endTime"))
         nanos = int(money.get("units") or 0) * NANOS + int(money.get("nanos") or 0)
         if start is None or start > now or (end is not None and end <= since):
             continue
@@ -36,7 +37,7 @@ def read_spot_prices(
             continue
         points.append(
             PricePoint(
-                start.astimezone(UTC),
+                start,
                 cloud,
                 region,
                 None,

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from datetime import datetime
-from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -34,15 +32,6 @@ class ConnectTimeoutAdapter(HTTPAdapter):
         if isinstance(timeout, int | float):
             timeout = (min(self._connect_s, timeout), timeout)
         return super().send(request, stream, timeout, *args, **kwargs)
-
-
-def parse_http_date(text: str) -> datetime | None:
-    """Return the moment in a Date header; None where it cannot be read."""
-    try:
-        at = parsedate_to_datetime(text)
-    except (TypeError, ValueError):
-        return None
-    return at if at.utcoffset() is not None else None
 
 
 def describe_failure(error: Exception, call: ApiCall, subject: str) -> GcpFailure:

@@ -13,13 +13,13 @@ import zipfile
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from decimal import Decimal
-from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 
 import requests
 
+from providers.caller import parse_http_date, parse_retry_after
 from providers.errors import ProviderError, UnreadableError
 from providers.neoclouds import errors
 from providers.session import Session
@@ -119,9 +119,9 @@ class CatalogueClient:
         began = time.monotonic()
         response = requests.request(method, url, json=body, timeout=timeouts)
         seconds = time.monotonic() - began
-        server_time = _moment(response.headers.get("Date"))
+        server_time = parse_http_date(response.headers.get("Date"))
         if response.status_code != 200:
-            wait = _seconds(response.headers.get("Retry-After"), server_time)
+            wait = parse_retry_after(response.headers.get("Retry-After"), response.headers.get("Date"))
             raise errors.status_error(self._cloud, response.status_code, service, wait)
         return HttpAnswer(response.content, server_time, seconds)
 
@@ -136,21 +136,3 @@ class CatalogueClient:
         if isinstance(error, requests.RequestException):
             return errors.connection_error(self._cloud, kind, service, connected=True)
         return ProviderError(self._cloud, f"the {service} could not be asked", code=kind)
-
-
-def _moment(text: str | None) -> datetime | None:
-    try:
-        moment = parsedate_to_datetime(text) if text else None
-    except ValueError:
-        return None
-    return moment.astimezone(UTC) if moment is not None and moment.tzinfo is not None else None
-
-
-def _seconds(text: str | None, server_time: datetime | None) -> float | None:
-    """Return ``Retry-After`` as seconds from now: it is a number, or a moment by the server's clock."""
-    if text is None:
-        return None
-    if text.strip().isdigit():
-        return float(text)
-    moment = _moment(text)
-    return max(0.0, (moment - server_time).total_seconds()) if moment and server_time else None

@@ -16,7 +16,6 @@ from providers.neoclouds.parse.catalogue_rows import CatalogueContent, NotACatal
 from providers.neoclouds.parse.fetch_result import CatalogueTerms, build_fetch_result
 from providers.neoclouds.parse.hosts import HostGroup, read_hosts
 from providers.protocol import (
-    AccountAllowances,
     CallCheck,
     Diagnosis,
     FetchResult,
@@ -42,31 +41,22 @@ def make(cloud: str, session: Session) -> Provider:
     return MarketProvider(cloud, entry, session) if entry.live else CatalogueProvider(cloud, entry, session)
 
 
-class _Public:
+class _Public(Provider):
     """The common part of providers without an account: one scope, no reservations."""
 
     def __init__(self, cloud: str, entry: CatalogueEntry, session: Session) -> None:
-        self._cloud = cloud
+        self.cloud = cloud
         self._entry = entry
         self._session = session
         self._client = CatalogueClient(cloud, entry.catalogue, session)
 
-    @property
-    def cloud(self) -> str:
-        """Return its name, as in the registry."""
-        return self._cloud
-
     def scopes(self) -> Sequence[Scope]:
         """Return one scope: what is published of the cloud is fetched whole."""
-        return (Scope(self._cloud, ""),)
-
-    def allowances(self, regions: Sequence[str]) -> AccountAllowances:  # noqa: ARG002  the protocol's signature
-        """Return nothing: quotas belong to an account."""
-        return AccountAllowances()
+        return (Scope(self.cloud, ""),)
 
     def _terms(self, source: str, as_of: date, at: datetime | None) -> CatalogueTerms:
         return CatalogueTerms(
-            cloud=self._cloud,
+            cloud=self.cloud,
             source=source,
             as_of=as_of,
             today=self._session.now.date(),
@@ -106,17 +96,13 @@ class CatalogueProvider(_Public):
             reading = read_catalogue(io.StringIO(text, newline=""), lambda _: self._entry.naming)
         except NotACatalogueError as error:
             what = f"the catalogue is not of the known form: {error.column} {error.what}".replace("  ", " ")
-            raise UnreadableError(self._cloud, what) from None
+            raise UnreadableError(self.cloud, what) from None
         listed = reading.get("", CatalogueContent())
         listed.skip(self._entry.skip)
         is_history_wanted = history_since is not None and history_since.date() <= day
         at = datetime.combine(day, time(), UTC) if is_history_wanted else None
         terms = self._terms(f"gpuhunt catalogue {version}", day, at)
         return build_fetch_result(listed, self._session.book, terms)
-
-    def stock(self, queries: Sequence[GangQuery]) -> Sequence[StockHint]:  # noqa: ARG002  the protocol's signature
-        """Return nothing: a catalogue does not know stock."""
-        return ()
 
     def diagnose(self) -> Diagnosis:
         """Return whether the catalogue answers."""
@@ -128,9 +114,9 @@ class CatalogueProvider(_Public):
         try:
             day = date.fromisoformat(version[:8])
         except ValueError:
-            raise UnreadableError(self._cloud, f"the catalogue's version {version} is no date") from None
+            raise UnreadableError(self.cloud, f"the catalogue's version {version} is no date") from None
         if day > today + _CLOCKS_DIFFER:
-            raise UnreadableError(self._cloud, f"the catalogue is dated {day}, and today is {today}")
+            raise UnreadableError(self.cloud, f"the catalogue is dated {day}, and today is {today}")
         return min(day, today)
 
 
@@ -148,7 +134,7 @@ class MarketProvider(_Public):
         result = build_fetch_result(reading, self._session.book, terms)
         if whole:
             return result
-        error = ProviderError(self._cloud, f"there are over {MOST_HOSTS} free hosts, the most that one answer holds")
+        error = ProviderError(self.cloud, f"there are over {MOST_HOSTS} free hosts, the most that one answer holds")
         gap = PartialFailure("free hosts beyond those", error)
         return replace(result, covered=frozenset(), gaps=(gap,))
 
@@ -182,5 +168,5 @@ class MarketProvider(_Public):
         try:
             groups, reading = read_hosts(answer, AcceleratorIndex(self._session.book.accelerators))
         except ValueError as error:
-            raise UnreadableError(self._cloud, f"the market's answer is not of the known form: {error}") from None
+            raise UnreadableError(self.cloud, f"the market's answer is not of the known form: {error}") from None
         return groups, reading, reading.rows < MOST_HOSTS

@@ -40,13 +40,9 @@ class SandboxFleet:
     """
 
     def __init__(self, cloud: str, session: Session, *, grace_s: float = GRACE_S) -> None:
-        self._cloud = cloud
+        self.cloud = cloud
         self._session = session
         self._grace_s = grace_s
-
-    @property
-    def cloud(self) -> str:
-        return self._cloud
 
     def found(self, regions: Sequence[str]) -> FleetListing:  # noqa: ARG002
         return FleetListing(sort_resources(self._machine(node) for node in _by_node(processes.members()).values()))
@@ -60,18 +56,18 @@ class SandboxFleet:
 
     def _answer(self, key: NodeKey, here: Iterable[NodeKey], remaining: Remaining) -> ProviderError | None:
         if key in here:
-            return ProviderError(self._cloud, f"node {key.node_id}: this very command runs on it")
+            return ProviderError(self.cloud, f"node {key.node_id}: this very command runs on it")
         if key not in remaining:
             return None
         pids = " ".join(str(member.pid) for member in sorted(remaining[key], key=_age))
-        return ProviderError(self._cloud, f"node {key.node_id} cannot be ended", remedy=f"kill -KILL {pids}")
+        return ProviderError(self.cloud, f"node {key.node_id} cannot be ended", remedy=f"kill -KILL {pids}")
 
     def _machine(self, node: Sequence[NodeProcess]) -> CloudResource:
         eldest = min(node, key=_age)
         rank = eldest.marks.get(processes.RANK, "")
         count = f"{len(node)} process" + ("es" if len(node) > 1 else "")
         return CloudResource(
-            cloud=self._cloud,
+            cloud=self.cloud,
             region="",
             zone=None,
             machine_id=eldest.key.node_id,

@@ -80,15 +80,10 @@ class SandboxProvider:
     """Play the script; :meth:`at` is the same sandbox at another moment."""
 
     def __init__(self, cloud: str, session: Session, script: Script, tape: _Tape) -> None:
-        self._cloud = cloud
+        self.cloud = cloud
         self._session = session
         self._script = script
         self._tape = tape
-
-    @property
-    def cloud(self) -> str:
-        """Return its name, as in the registry."""
-        return self._cloud
 
     @property
     def calls(self) -> tuple[RecordedCall, ...]:
@@ -98,15 +93,15 @@ class SandboxProvider:
 
     def at(self, now: datetime) -> SandboxProvider:
         """Return this sandbox as of ``now``, with the same calls and failures."""
-        return SandboxProvider(self._cloud, replace(self._session, now=now), self._script, self._tape)
+        return SandboxProvider(self.cloud, replace(self._session, now=now), self._script, self._tape)
 
     def scopes(self) -> Sequence[Scope]:
         """Return one scope for each region."""
         wanted = self._session.settings.regions
         names = sorted(region.name for region in self._script.regions if not wanted or region.name in wanted)
-        scopes = tuple(Scope(self._cloud, name) for name in names)
+        scopes = tuple(Scope(self.cloud, name) for name in names)
         if not scopes:
-            raise ProviderError(self._cloud, f"the script has no region called {' or '.join(wanted)}")
+            raise ProviderError(self.cloud, f"the script has no region called {' or '.join(wanted)}")
         return self._play("scopes", "", lambda: scopes)
 
     def fetch(self, scope: Scope, history_since: datetime | None) -> FetchResult:
@@ -143,34 +138,34 @@ class SandboxProvider:
             if self._script.latency_s:
                 time.sleep(self._script.latency_s)
             if failure is not None:
-                raise make_scripted_error(self._cloud, failure.kind, method, failure.retry_after_s)
+                raise make_scripted_error(self.cloud, failure.kind, method, failure.retry_after_s)
             return answer()
 
         def translate(error: Exception) -> ProviderError:
-            return ProviderError(self._cloud, "the script cannot be played", code=type(error).__name__)
+            return ProviderError(self.cloud, "the script cannot be played", code=type(error).__name__)
 
-        return self._session.caller.call(self._cloud, ask, translate)
+        return self._session.caller.call(self.cloud, ask, translate)
 
     def _fetch(self, name: str, since: datetime | None) -> FetchResult:
         script, book, now = self._script, self._session.book, self._session.now
         region = next((region for region in script.regions if region.name == name), None)
         if region is None:
-            raise ProviderError(self._cloud, f"the script has no region called {name}")
-        place = region.region(self._cloud, SOURCE, now.date())
+            raise ProviderError(self.cloud, f"the script has no region called {name}")
+        place = region.region(self.cloud, SOURCE, now.date())
         machines, dropped = [], []
         for machine in script.machines:
             accelerator = book.accelerator(machine.accelerator)
             if accelerator is None:
                 dropped.append(DroppedRow(f"{machine.type} ({machine.accelerator})", UNKNOWN_ACCELERATOR))
             else:
-                machines.append(machine.machine(self._cloud, accelerator, SOURCE, now.date()))
+                machines.append(machine.machine(self.cloud, accelerator, SOURCE, now.date()))
         usable = {machine.instance_type for machine in machines}
         series = [prices for prices in script.prices if prices.region == name and prices.machine in usable]
         offers = sorted((offer for offer in map(self._offer, series) if offer), key=lambda offer: offer.key)
         return FetchResult(
             offers=tuple(offers),
             covered=frozenset((name, market) for market in Market),
-            machines=tuple(m for m in machines if book.machine(self._cloud, m.instance_type) != m),
+            machines=tuple(m for m in machines if book.machine(self.cloud, m.instance_type) != m),
             regions=() if book.region(place.id) == place else (place,),
             points=() if since is None else tuple(self._points(series, since)),
             dropped=tuple(dropped),
@@ -182,7 +177,7 @@ class SandboxProvider:
         if step is None or step.price is None:
             return None
         return Offer(
-            cloud=self._cloud,
+            cloud=self.cloud,
             region=prices.region,
             zone=prices.zone,
             instance_type=prices.machine,
@@ -206,7 +201,7 @@ class SandboxProvider:
         for prices in series:
             point = PricePoint(
                 at=self._session.now,
-                cloud=self._cloud,
+                cloud=self.cloud,
                 region=prices.region,
                 zone=prices.zone,
                 instance_type=prices.machine,
@@ -244,17 +239,7 @@ class SandboxProvider:
     def _allowances(self, regions: frozenset[str]) -> AccountAllowances:
         return AccountAllowances(
             quotas=tuple(
-                Quota(
-                    cloud=self._cloud,
-                    name=quota.name,
-                    region=quota.region,
-                    families=quota.families,
-                    accelerator=quota.accelerator,
-                    market=quota.market,
-                    amount=quota.amount,
-                    used=quota.used,
-                    unit=quota.unit,
-                )
+                Quota(cloud=self.cloud, **dict(quota))
                 for quota in self._script.quotas
                 if not regions or quota.region is None or quota.region in regions
             )

@@ -6,18 +6,18 @@ from collections.abc import Sequence
 from datetime import UTC, date, datetime, time, timedelta
 
 from pricing.egress import CROSS_CONTINENT, INTERNET, SAME_CONTINENT, Tariff, Tier
-from pricing.history import PricePoint
+from pricing.history import price_point
 from pricing.money import UsdPerGb
 from pricing.offers import Offer
 from pricing.places import Market
 from providers.errors import ProviderError
 from providers.protocol import (
-    AccountAllowances,
     CallCheck,
     Diagnosis,
     DroppedRow,
     FetchResult,
     GangQuery,
+    Provider,
     Scope,
     StockHint,
 )
@@ -34,28 +34,23 @@ def make(cloud: str, session: Session) -> StaticProvider:
     return StaticProvider(cloud, session)
 
 
-class StaticProvider:
+class StaticProvider(Provider):
     """Offer the hosts of a pool file.
 
-    Which of them are busy is not known here: ``machines_cap`` is how many there are.
+    Which of them are busy is not known here: ``machines_cap`` is how many there are, which is the only limit.
     """
 
     def __init__(self, cloud: str, session: Session) -> None:
-        self._cloud = cloud
+        self.cloud = cloud
         self._session = session
-
-    @property
-    def cloud(self) -> str:
-        """Return its name, as in the registry."""
-        return self._cloud
 
     def scopes(self) -> Sequence[Scope]:
         """Return one scope for each site."""
         wanted = self._session.settings.regions
         sites = [site.name for site in self._pool().sites if not wanted or site.name in wanted]
         if not sites:
-            raise ProviderError(self._cloud, f"the pool has no site called {' or '.join(wanted)}")
-        return tuple(Scope(self._cloud, name) for name in sorted(sites))
+            raise ProviderError(self.cloud, f"the pool has no site called {' or '.join(wanted)}")
+        return tuple(Scope(self.cloud, name) for name in sorted(sites))
 
     def fetch(self, scope: Scope, history_since: datetime | None) -> FetchResult:
         """Return the site's hosts at their price, dated as the file is; all of the site is covered.
@@ -68,7 +63,7 @@ class StaticProvider:
         book = self._session.book
         site = next((site for site in pool.sites if site.name == scope.region), None)
         if site is None:
-            raise ProviderError(self._cloud, f"the pool has no site called {scope.region}")
+            raise ProviderError(self.cloud, f"the pool has no site called {scope.region}")
         groups = [group for group in pool.hosts if group.site == site.name]
         types = {machine.type: machine for machine in pool.machines}
         offers, machines, dropped = [], [], []
@@ -78,17 +73,17 @@ class StaticProvider:
                 dropped.append(DroppedRow(f"{group.name} ({types[group.machine].accelerator})", UNKNOWN_ACCELERATOR))
                 continue
             offers.append(self._offer(group, day))
-            machine = types[group.machine].machine(self._cloud, accelerator, SOURCE, day)
-            if book.machine(self._cloud, group.machine) != machine:
+            machine = types[group.machine].machine(self.cloud, accelerator, SOURCE, day)
+            if book.machine(self.cloud, group.machine) != machine:
                 machines.append(machine)
-        region = site.region(self._cloud, SOURCE, day)
+        region = site.region(self.cloud, SOURCE, day)
         return FetchResult(
             offers=tuple(offers),
             covered=frozenset((site.name, market) for market in _COVERED),
             machines=tuple(machines),
             regions=() if book.region(region.id) == region else (region,),
             tariffs=self._tariffs(pool, day),
-            points=tuple(_point(offer, day) for offer in offers)
+            points=tuple(price_point(offer, datetime.combine(day, time(), UTC)) for offer in offers)
             if history_since is not None and history_since.date() <= day
             else (),
             dropped=tuple(dropped),
@@ -100,7 +95,7 @@ class StaticProvider:
             return ()
         tiers = (Tier(0, None, UsdPerGb.parse(pool.egress_usd_per_gb)),)
         scopes = (INTERNET, SAME_CONTINENT, CROSS_CONTINENT)
-        return tuple(Tariff(self._cloud, scope, "any", "any", tiers, SOURCE, day.isoformat(), "") for scope in scopes)
+        return tuple(Tariff(self.cloud, scope, "any", "any", tiers, SOURCE, day.isoformat(), "") for scope in scopes)
 
     def stock(self, queries: Sequence[GangQuery]) -> Sequence[StockHint]:
         """Return how many hosts there are, free or not."""
@@ -111,10 +106,6 @@ class StaticProvider:
             if any(not w.regions or group.site in w.regions for w in asked):
                 hints.append(StockHint(group.site, None, group.machine, Market.ON_DEMAND, None, group.count, SOURCE))
         return tuple(hints)
-
-    def allowances(self, regions: Sequence[str]) -> AccountAllowances:  # noqa: ARG002  the protocol's signature
-        """Return nothing: the number of hosts is the limit, and it is in the offers."""
-        return AccountAllowances()
 
     def diagnose(self) -> Diagnosis:
         """Return what the pool file holds, or what it lacks."""
@@ -131,18 +122,18 @@ class StaticProvider:
         document = self._session.settings.document
         if isinstance(document, Pool):
             return document
-        remedy = f"name it in the clouds file: clouds.{self._cloud}.file"
-        raise ProviderError(self._cloud, "there is no pool file", remedy=remedy)
+        remedy = f"name it in the clouds file: clouds.{self.cloud}.file"
+        raise ProviderError(self.cloud, "there is no pool file", remedy=remedy)
 
     def _day(self, pool: Pool) -> date:
         today = self._session.now.date()
         if pool.as_of is not None and pool.as_of > today:
-            raise ProviderError(self._cloud, f"the pool file is dated {pool.as_of}, and today is {today}")
+            raise ProviderError(self.cloud, f"the pool file is dated {pool.as_of}, and today is {today}")
         return pool.as_of or today
 
     def _offer(self, group: Hosts, day: date) -> Offer:
         return Offer(
-            cloud=self._cloud,
+            cloud=self.cloud,
             region=group.site,
             zone=None,
             instance_type=group.machine,
@@ -153,18 +144,3 @@ class StaticProvider:
             machines_cap=group.count,
             price_basis="amortised" if group.amortised else "list",
         )
-
-
-def _point(offer: Offer, day: date) -> PricePoint:
-    return PricePoint(
-        at=datetime.combine(day, time(), UTC),
-        cloud=offer.cloud,
-        region=offer.region,
-        zone=None,
-        instance_type=offer.instance_type,
-        market=offer.market,
-        usd_per_hour=offer.usd_per_hour,
-        available=None,
-        score=None,
-        source=offer.source,
-    )

@@ -18,7 +18,6 @@ from providers.aws.errors import (
     from_code,
     from_exception,
     parse_server_time,
-    retry_after,
 )
 
 
@@ -97,14 +96,6 @@ def test_a_wait_that_is_asked_for_is_kept() -> None:
     error = from_code("aws", "x", "RequestLimitExceeded", status=503, retry_after_s=2.5)
     assert isinstance(error, ours.ThrottledError)
     assert error.retry_after_s == 2.5
-
-
-@pytest.mark.parametrize(
-    ("header", "seconds"),
-    [(None, None), ("3", 3.0), ("0.5", 0.5), ("", None), ("Fri, 21 Nov 2026 18:00:00 GMT", None), ("-1", None)],
-)
-def test_retry_after_is_seconds_or_nothing(header: str | None, seconds: float | None) -> None:
-    assert retry_after(header) == seconds
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ import pytest
 
 from pricing.book_file import embedded_book
 from pricing.places import Market
+from providers.azure.client import parse_identity
 from providers.azure.parse.allowances import family_key, place_of, read_quotas, read_reservations, region_of
-from providers.azure.parse.identity import http_date, parse_identity, seconds_until
 from providers.protocol import CapacityReservation, QuotaUnit
 
 BOOK = embedded_book()
@@ -126,15 +126,3 @@ def test_who_a_token_speaks_for() -> None:
     assert parse_identity(token({"appid": "robot"}), "sub") == "robot, subscription sub"
     for opaque in ("nobody", "a.b.c", token([1]), "..", token({"upn": "x" * 999})):
         assert parse_identity(opaque, "sub") == "subscription sub"
-
-
-def test_clocks_and_waits() -> None:
-    date = "Sat, 21 Nov 2026 18:00:00 GMT"
-    assert http_date(date) == datetime(2026, 11, 21, 18, tzinfo=UTC)
-    assert http_date("") is None
-    assert http_date("yesterday") is None
-    assert seconds_until("7", "") == 7
-    assert seconds_until("Sat, 21 Nov 2026 18:00:30 GMT", date) == 30
-    assert seconds_until("Sat, 21 Nov 2026 17:00:30 GMT", date) == 0
-    assert seconds_until("", date) is None
-    assert seconds_until("Sat, 21 Nov 2026 18:00:30 GMT", "") is None

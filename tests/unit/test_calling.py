@@ -10,7 +10,7 @@ import pytest
 from tenacity import wait_none
 
 from providers import caller as calling
-from providers.caller import Caller
+from providers.caller import Caller, parse_retry_after
 from providers.errors import (
     CredentialsError,
     NotReachedError,
@@ -158,3 +158,21 @@ def test_cancelling_wakes_who_waits() -> None:
     with pytest.raises(ProviderError):
         caller.call("api", answers(ThrottledError("c", "slow down", retry_after_s=50)), never)
     assert time.monotonic() - begin < 10
+
+
+@pytest.mark.parametrize(
+    ("header", "date", "seconds"),
+    [
+        ("3", "", 3.0),
+        ("0.5", None, 0.5),
+        (None, None, None),
+        ("", "", None),
+        ("Sat, 21 Nov 2026 18:00:30 GMT", "Sat, 21 Nov 2026 18:00:00 GMT", 30.0),
+        ("Sat, 21 Nov 2026 17:00:00 GMT", "Sat, 21 Nov 2026 18:00:00 GMT", 0.0),
+        ("Sat, 21 Nov 2026 18:00:30 GMT", "", None),
+        ("soon", "Sat, 21 Nov 2026 18:00:00 GMT", None),
+        ("-5", "", None),
+    ],
+)
+def test_retry_after_forms(header: str | None, date: str | None, seconds: float | None) -> None:
+    assert parse_retry_after(header, date) == seconds

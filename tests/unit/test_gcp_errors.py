@@ -25,7 +25,6 @@ from providers.gcp.errors import (
     GcpFailure,
     classify_exception,
     parse_error_body,
-    retry_after_seconds,
     to_error,
 )
 
@@ -129,22 +128,6 @@ def test_retry_after_is_heeded(status: int) -> None:
     error = answered(status, "", retry_after="7")
     assert isinstance(error, ThrottledError)
     assert error.retry_after_s == 7.0
-
-
-@pytest.mark.parametrize(
-    ("header", "date", "seconds"),
-    [
-        ("3", "", 3.0),
-        ("", "", None),
-        ("Sat, 21 Nov 2026 18:00:30 GMT", "Sat, 21 Nov 2026 18:00:00 GMT", 30.0),
-        ("Sat, 21 Nov 2026 17:00:00 GMT", "Sat, 21 Nov 2026 18:00:00 GMT", 0.0),
-        ("Sat, 21 Nov 2026 18:00:30 GMT", "", None),
-        ("soon", "Sat, 21 Nov 2026 18:00:00 GMT", None),
-        ("-5", "", None),
-    ],
-)
-def test_retry_after_forms(header: str, date: str, seconds: float | None) -> None:
-    assert retry_after_seconds(header, date) == seconds
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, get_args
@@ -157,7 +158,7 @@ def test_a_passing_failure_is_called_again() -> None:
 
 def test_every_call_can_be_failed() -> None:
     one = sandbox(1, failures=[{"call": call, "kind": "transient"} for call in get_args(Call)])
-    asks = {
+    asks: dict[str, Callable[[], object]] = {
         "scopes": one.scopes,
         "stock": lambda: one.stock(()),
         "allowances": lambda: one.allowances(()),

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from pricing.places import Market
+from pricing.units import parse_utc
 from providers.protocol import CapacityReservation, Quota, QuotaUnit
 
 _NAMES: Mapping[Market, re.Pattern[str]] = {
@@ -87,7 +88,7 @@ def read_reservations(cloud: str, region: str, rows: Iterable[Mapping[str, Any]]
         # EC2 does not count machines of a scheduled reservation as available yet.
         scheduled = row.get("State") == "scheduled"
         block = row.get("ReservationType") == "capacity-block"
-        end = _moment(row.get("EndDate"))
+        end = parse_utc(row.get("EndDate"))
         reservations.append(
             CapacityReservation(
                 cloud=cloud,
@@ -97,17 +98,9 @@ def read_reservations(cloud: str, region: str, rows: Iterable[Mapping[str, Any]]
                 instance_type=instance_type,
                 machines=row.get("TotalInstanceCount", 0),
                 free=row.get("TotalInstanceCount" if scheduled else "AvailableInstanceCount", 0),
-                start=_moment(row.get("StartDate")),
+                start=parse_utc(row.get("StartDate")),
                 end=end - BLOCK_CLOSES if end is not None and block else end,
                 prepaid=block,
             )
         )
     return tuple(sorted(reservations, key=lambda reservation: reservation.name))
-
-
-def _moment(text: str | None) -> datetime | None:
-    try:
-        at = datetime.fromisoformat(text or "")
-    except ValueError:
-        return None
-    return at.astimezone(UTC) if at.tzinfo is not None else None

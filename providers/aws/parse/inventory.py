@@ -6,9 +6,9 @@ Resources that go with a machine (its root volume, its interfaces) are left out 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
+from pricing.units import parse_utc
 from providers.fleet import CloudResource, ResourceKind, read_attempt_tags
 
 Row = Mapping[str, Any]
@@ -169,7 +169,7 @@ def _found(
         rank=tags.rank if is_machine else None,
         kind=kind,
         what=what,
-        since=_moment(row.get(since)) if since else None,
+        since=parse_utc(row.get(since)) if since else None,
         billed=not going and (is_machine if billed is None else billed),
         going=going,
     )
@@ -177,11 +177,3 @@ def _found(
 
 def _tags(rows: Sequence[Row]) -> Mapping[str, str]:
     return {str(row.get("Key", "")): str(row.get("Value", "")) for row in rows}
-
-
-def _moment(text: object) -> datetime | None:
-    try:
-        at = datetime.fromisoformat(str(text))
-    except ValueError:
-        return None
-    return at.astimezone(UTC) if at.utcoffset() is not None else None

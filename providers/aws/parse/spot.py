@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 
 from pricing.history import PricePoint
 from pricing.money import UsdPerHour
 from pricing.places import Market
+from pricing.units import parse_utc
 from providers.aws.parse.prices import TWO_PRICES, read_price
 from providers.protocol import DroppedRow
 
@@ -79,7 +80,7 @@ def _resolve(
     newest: dict[tuple[str, str], tuple[datetime, UsdPerHour | None]] = {}
     for key, text in prices.items():
         zone, name, written = key
-        at = moments[written] if written in moments else moments.setdefault(written, _moment(written))
+        at = moments[written] if written in moments else moments.setdefault(written, parse_utc(written))
         if at is None:
             refused[key] = UNREADABLE_ROW
             continue
@@ -118,11 +119,3 @@ def _resolve(
         whole=all(price is not None for _, price in newest.values())
         and not any(drop.why == UNREADABLE_ROW for drop in dropped),
     )
-
-
-def _moment(text: str) -> datetime | None:
-    try:
-        at = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return at.astimezone(UTC) if at.tzinfo is not None else None

@@ -6,9 +6,9 @@ Everything of an attempt lies in a resource group of its own, which carries the 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import UTC, datetime
 from typing import Any
 
+from pricing.units import parse_utc
 from providers.fleet import AttemptTags, CloudResource, ResourceKind, read_attempt_tags
 
 Row = Mapping[str, Any]
@@ -104,15 +104,7 @@ def _found(
         rank=tags.rank if kind is ResourceKind.MACHINE else None,
         kind=kind,
         what=what,
-        since=_moment(row.get("properties", {}).get("timeCreated")),
+        since=parse_utc(row.get("properties", {}).get("timeCreated")),
         billed=not gone,
         going=gone,
     )
-
-
-def _moment(text: object) -> datetime | None:
-    try:
-        at = datetime.fromisoformat(str(text))
-    except ValueError:
-        return None
-    return at.astimezone(UTC) if at.utcoffset() is not None else None
