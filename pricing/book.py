@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import InitVar, astuple, dataclass, replace
 from datetime import UTC, date, datetime
 from functools import cached_property
+from typing import Final
 
 from pricing.book_check import find_problems
 from pricing.egress import EgressTable, Tariff
@@ -19,6 +20,9 @@ from pricing.pool_experience import PoolExperience
 from pricing.problems import InvalidInputError
 from pricing.risk import RiskPrior, RiskSignal, RiskTable
 from pricing.sale_rules import explain_unsold, find_sale_rule
+
+#: The fields of a book beside its offers.
+SMALL_TABLES: Final = ("machines", "accelerators", "regions", "tariffs", "priors", "signals", "records")
 
 
 def _offer_key(offer: Offer) -> OfferKey:
@@ -73,18 +77,8 @@ class PriceBook:
         content: dict[str, object] = {
             "as_of": self.as_of.isoformat(),
             "offers": [_offer_row(offer) for offer in self.offers],
+            **{name: [astuple(row) for row in getattr(self, name)] for name in SMALL_TABLES},
         }
-        tables: dict[str, Iterable[object]] = {
-            "machines": map(astuple, self.machines),
-            "accelerators": map(astuple, self.accelerators),
-            "regions": map(astuple, self.regions),
-            "tariffs": map(astuple, self.tariffs),
-            "priors": map(astuple, self.priors),
-            "signals": map(astuple, self.signals),
-            "records": map(astuple, self.records),
-        }
-        for name, rows in tables.items():
-            content[name] = list(rows)
         text = json.dumps(content, separators=(",", ":"), sort_keys=True, default=_canonical)
         return hashlib.sha256(text.encode()).hexdigest()
 

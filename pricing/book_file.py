@@ -17,18 +17,15 @@ from functools import cache
 from itertools import chain
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 from pricing.atomic_file import open_atomic
-from pricing.book import PriceBook
-from pricing.egress import Tariff
+from pricing.book import SMALL_TABLES, PriceBook
 from pricing.machines import Accelerator, Machine
 from pricing.money import UsdPerHour
-from pricing.offer_csv import read_rows
-from pricing.offer_records import has_record_header, read_records
+from pricing.offer_csv import has_record_header, read_records, read_rows
 from pricing.offers import Offer
 from pricing.places import Market, Region, RegionId
-from pricing.pool_experience import PoolExperience
 from pricing.problems import InvalidInputError, Problem
 from pricing.risk import RiskPrior, RiskSignal
 from pricing.table_rows import parse_offers, parse_rows, parse_tariffs, read_table
@@ -158,15 +155,8 @@ def _small_table_adapters() -> Mapping[str, TypeAdapter[Any]]:
     """Return, by table, the adapter that turns its rows into JSON and, strictly, back."""
     from pydantic import TypeAdapter
 
-    return {
-        "machines": TypeAdapter(tuple[Machine, ...]),
-        "accelerators": TypeAdapter(tuple[Accelerator, ...]),
-        "regions": TypeAdapter(tuple[Region, ...]),
-        "tariffs": TypeAdapter(tuple[Tariff, ...]),
-        "priors": TypeAdapter(tuple[RiskPrior, ...]),
-        "signals": TypeAdapter(tuple[RiskSignal, ...]),
-        "records": TypeAdapter(tuple[PoolExperience, ...]),
-    }
+    types = get_type_hints(PriceBook)
+    return {name: TypeAdapter(types[name]) for name in SMALL_TABLES}
 
 
 def _arrow_schema() -> pa.Schema:

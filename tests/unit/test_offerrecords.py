@@ -75,6 +75,6 @@ def test_what_is_wrong_is_named(tmp_path: Path, text: str, place: str) -> None:
 
 
 def test_the_written_fields_are_those_that_can_be_read() -> None:
-    from pricing.offer_records import DERIVED_COLUMNS, OPTIONAL_RECORD_COLUMNS, REQUIRED_COLUMNS
+    from pricing.offer_csv import DERIVED_COLUMNS, OPTIONAL_RECORD_COLUMNS, REQUIRED_COLUMNS
 
     assert set(RECORD_FIELDS) == {*REQUIRED_COLUMNS, *OPTIONAL_RECORD_COLUMNS, *DERIVED_COLUMNS}
