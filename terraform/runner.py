@@ -133,9 +133,6 @@ class Runner:
                 stop,
                 "plan",
                 out=PREVIEW,
-                input=False,
-                json=True,
-                parallelism=self.parallelism,
             )
             file.chmod(0o600)
         except BaseException:
@@ -174,9 +171,6 @@ class Runner:
                 on_event,
                 stop,
                 *words,
-                input=False,
-                json=True,
-                parallelism=self.parallelism,
                 auto_approve=preview is None,
             )
         finally:
@@ -206,9 +200,6 @@ class Runner:
             "apply",
             destroy=True,
             auto_approve=True,
-            input=False,
-            json=True,
-            parallelism=self.parallelism,
         )
         return DestroyResult(tuple(transcript.done))
 
@@ -260,6 +251,7 @@ class Runner:
             if event is not None and on_event is not None:
                 on_event(event)
 
+        options |= {"input": False, "json": True, "parallelism": self.parallelism}
         words = command_line(self.engine.path, command, *arguments, **options)
         finished = self._process(directory, words, limit_s, take, stop)
         diagnostics = transcript.diagnostics

@@ -43,14 +43,14 @@ def doctor(
     from router.prices.bookstore import BookStore
     from router.prices.cloud_queries import diagnose_clouds
     from router.prices.data_folders import books_folder, clouds_file, history_folder
-    from router.prices.refresh import load_all_tables, load_base_book, load_sandbox_base_book
+    from router.prices.refresh import load_all_tables, load_base_book
 
     loaded, asked = select_clouds(cloud or [], clouds)
     limit = parse_duration_option("--time-limit", time_limit)
     assert limit is not None
     store = BookStore(books_folder())
     book, _, warnings = load_base_book(store)
-    sandbox, _, more = load_sandbox_base_book(store.sandbox)
+    sandbox, _, more = load_base_book(store.sandbox, simulated=True)
     warnings += more
     now = parse_now(None)
     with console.progress(f"asking {format_count(len(asked), 'cloud')}"):

@@ -14,13 +14,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
-from filelock import FileLock, Timeout
-
-from pricing.atomic_file import make_private_folder, write_atomic
+from pricing.atomic_file import write_atomic
 from pricing.places import Market
 from pricing.problems import InvalidInputError
 from pricing.units import format_utc
 from providers.protocol import AccountAllowances, CapacityReservation, Quota, QuotaUnit, StockHint
+from router.prices.bookstore import lock_folder
 
 SCHEMA_VERSION = 1
 # The number of readings that stay, as of price books.
@@ -82,20 +81,13 @@ class AllowanceStore:
         self, now: datetime, allowances: Mapping[str, AccountAllowances], stock: Iterable[tuple[str, StockHint]] = ()
     ) -> Path:
         """Store a reading upon the latest one, and return its file. InvalidInputError where another writer is stuck."""
-        make_private_folder(self.folder)
-        try:
-            with FileLock(self.folder / ".lock", timeout=_LOCK_WAIT_S):
-                text = allowances_to_json(_merged(self._sound(), now, allowances, stock))
-                digest = hashlib.sha256(text.encode()).hexdigest()
-                path = self.folder / f"{now.astimezone(UTC):%Y%m%dT%H%M%SZ}-{digest[:16]}.json"
-                write_atomic(path, text, mode=0o600)
-                for old in self._paths()[:-READING_LIMIT]:
-                    old.unlink(missing_ok=True)
-        except Timeout:
-            what = "another command has been writing readings of quotas for a minute"
-            raise InvalidInputError.single(
-                what, where=str(self.folder), remedy="try again when it has finished"
-            ) from None
+        with lock_folder(self.folder, _LOCK_WAIT_S, "readings of quotas for a minute"):
+            text = allowances_to_json(_merged(self._sound(), now, allowances, stock))
+            digest = hashlib.sha256(text.encode()).hexdigest()
+            path = self.folder / f"{now.astimezone(UTC):%Y%m%dT%H%M%SZ}-{digest[:16]}.json"
+            write_atomic(path, text, mode=0o600)
+            for old in self._paths()[:-READING_LIMIT]:
+                old.unlink(missing_ok=True)
         return path
 
     def _sound(self) -> AllowanceReading:

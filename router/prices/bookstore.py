@@ -125,17 +125,8 @@ class BookStore:
     @contextmanager
     def lock(self) -> Iterator[None]:
         """Allow one writer at a time, across processes; the lock of a killed process is free at once."""
-        make_private_folder(self.folder)
-        lock = FileLock(self.folder / ".lock", timeout=_LOCK_WAIT_S)
-        try:
-            with lock:
-                yield
-        except Timeout:
-            raise InvalidInputError.single(
-                "another command has been writing price books for two minutes",
-                where=str(self.folder),
-                remedy="try again when it has finished",
-            ) from None
+        with lock_folder(self.folder, _LOCK_WAIT_S, "price books for two minutes"):
+            yield
 
     def _prune(self) -> None:
         for old in self.all()[BOOK_LIMIT:]:
@@ -144,6 +135,18 @@ class BookStore:
         # Temporary files come from writers that were killed, because this process holds the lock.
         for part in self.folder.glob(".*.part"):
             part.unlink(missing_ok=True)
+
+
+@contextmanager
+def lock_folder(folder: Path, wait_s: float, work: str) -> Iterator[None]:
+    """Hold the lock of a folder, which is made if missing; InvalidInputError where another command holds it so long."""
+    make_private_folder(folder)
+    try:
+        with FileLock(folder / ".lock", timeout=wait_s):
+            yield
+    except Timeout:
+        what = f"another command has been writing {work}"
+        raise InvalidInputError.single(what, where=str(folder), remedy="try again when it has finished") from None
 
 
 def _description(path: Path) -> StoredBook | None:

@@ -159,7 +159,7 @@ class _Shelf:
         return (cloud in SIMULATED_CLOUDS) == (self.name == SANDBOX)
 
     def standing(self) -> tuple[PriceBook, PriceBook, tuple[str, ...]]:
-        return load_sandbox_base_book(self.store) if self.name == SANDBOX else load_base_book(self.store)
+        return load_base_book(self.store, simulated=self.name == SANDBOX)
 
 
 @dataclass(frozen=True)
@@ -194,29 +194,18 @@ def _merge_shelf(
     )
 
 
-def load_base_book(store: BookStore) -> tuple[PriceBook, PriceBook, tuple[str, ...]]:
-    """Return the book of real clouds to build on, the tables, and warnings about damaged books.
+def load_base_book(store: BookStore, *, simulated: bool = False) -> tuple[PriceBook, PriceBook, tuple[str, ...]]:
+    """Return the book to build on, the tables, and warnings about damaged books.
 
-    The book is the latest that can be read, else the embedded one. The tables are those of this version of the program
-    with what earlier refreshes added to them.
+    The book is the latest that can be read, else the embedded one; of the ``simulated`` cloud, whose ``store`` is its
+    own, the first has no offer. The tables are those of this version of the program with what earlier refreshes added
+    to them.
     """
     tables = embedded_book()
     latest, warnings = store.newest_sound()
     if latest is None:
-        return tables, tables, warnings
-    latest = latest.sold_only()
-    return latest, extend_tables(tables, None, latest), warnings
-
-
-def load_sandbox_base_book(store: BookStore) -> tuple[PriceBook, PriceBook, tuple[str, ...]]:
-    """Return as :func:`load_base_book` for the simulated cloud.
-
-    ``store`` is its own, and the first book has no offer.
-    """
-    tables = embedded_book()
-    latest, warnings = store.newest_sound()
-    if latest is None:
-        return tables.with_offers(()), tables, warnings
+        return tables.with_offers(()) if simulated else tables, tables, warnings
+    latest = latest if simulated else latest.sold_only()
     return latest, extend_tables(tables, None, latest), warnings
 
 
