@@ -5,40 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 
 from providers.registry import CLOUDS
-
-
-@dataclass(frozen=True, slots=True)
-class CredentialFile:
-    """A file that may hold credentials.
-
-    ``variable`` names another place for it, or for its folder where ``names_folder``. The file counts where its text
-    matches ``pattern``.
-    """
-
-    default: str
-    variable: str = ""
-    names_folder: bool = False
-    pattern: str = r"\S"
-
-    def path(self, environment: Mapping[str, str], home: Path) -> Path:
-        """Return where the file is, if it exists."""
-        named = environment.get(self.variable, "") if self.variable else ""
-        if not named:
-            return home / self.default
-        return Path(named).expanduser() / Path(self.default).name if self.names_folder else Path(named).expanduser()
-
-
-@dataclass(frozen=True, slots=True)
-class CredentialPlaces:
-    """The variables (all of a group must be set) and files of one cloud, and what to do where there are none."""
-
-    variables: tuple[tuple[str, ...], ...]
-    files: tuple[CredentialFile, ...]
-    remedy: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +29,9 @@ def find_credentials(cloud: str, environment: Mapping[str, str], home: Path) -> 
 
     Roles of machines are not looked for, since only a network service knows them.
     """
-    entry = CLOUDS[cloud].credential_places
-    if not entry:
+    places = CLOUDS[cloud].credential_places
+    if places is None:
         return CredentialPresence(cloud, "", "needs none: its public prices are compared with")
-    module, _, name = entry.partition(":")
-    places: CredentialPlaces = getattr(import_module(module), name)
     for group in places.variables:
         if all(environment.get(variable) for variable in group):
             return CredentialPresence(cloud, f"{group[0]} in the environment", "")

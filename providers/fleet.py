@@ -75,9 +75,12 @@ class AttemptTags:
 def read_attempt_tags(tags: Mapping[str, str]) -> AttemptTags | None:
     """Read the attempt that ``tags`` (or labels) state; None for a resource that no attempt made."""
     attempt = tags.get(ATTEMPT_TAG, "")
-    rank = tags.get(RANK_TAG, "")
-    rank_number = int(rank) if rank.isascii() and rank.isdecimal() else None
-    return AttemptTags(attempt, tags.get(STATE_TAG, ""), rank_number) if attempt else None
+    return AttemptTags(attempt, tags.get(STATE_TAG, ""), parse_rank(tags.get(RANK_TAG, ""))) if attempt else None
+
+
+def parse_rank(text: str) -> int | None:
+    """Parse the rank in a tag or a mark; None where it is no number."""
+    return int(text) if text.isascii() and text.isdecimal() else None
 
 
 def sort_resources(resources: Iterable[CloudResource]) -> tuple[CloudResource, ...]:
@@ -104,9 +107,8 @@ class Fleet(Protocol):
     may be called from several threads. Network calls go through ``Session.caller``, and end at its time limit.
     """
 
-    @property
-    def cloud(self) -> str:
-        """Return its name, as in the registry."""
+    #: Its name, as in the registry.
+    cloud: str
 
     def found(self, regions: Sequence[str]) -> FleetListing:
         """Return every resource in these regions (empty: all that the account has enabled) that carries the tag.

@@ -58,9 +58,8 @@ class NoticeQueue(Protocol):
     For one thread.
     """
 
-    @property
-    def cloud(self) -> str:
-        """Return its name, as in the registry."""
+    #: Its name, as in the registry.
+    cloud: str
 
     def receive(self, wait_s: float) -> QueueBatch:
         """Wait until there is a message, at most ``wait_s``. Messages that are not :meth:`done` come again."""

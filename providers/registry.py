@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, cast
 
@@ -19,15 +20,45 @@ if TYPE_CHECKING:  # Settings name clouds without loading what adapters return.
 
 
 @dataclass(frozen=True, slots=True)
+class CredentialFile:
+    """A file that may hold credentials.
+
+    ``variable`` names another place for it, or for its folder where ``names_folder``. The file counts where its text
+    matches ``pattern``.
+    """
+
+    default: str
+    variable: str = ""
+    names_folder: bool = False
+    pattern: str = r"\S"
+
+    def path(self, environment: Mapping[str, str], home: Path) -> Path:
+        """Return where the file is, if it exists."""
+        named = environment.get(self.variable, "") if self.variable else ""
+        if not named:
+            return home / self.default
+        return Path(named).expanduser() / Path(self.default).name if self.names_folder else Path(named).expanduser()
+
+
+@dataclass(frozen=True, slots=True)
+class CredentialPlaces:
+    """The variables (all of a group must be set) and files of one cloud, and what to do where there are none."""
+
+    variables: tuple[tuple[str, ...], ...]
+    files: tuple[CredentialFile, ...]
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True)
 class CloudRegistration:
     """One cloud of the registry.
 
-    ``title`` is its name for people; ``factory`` the ``module:function`` that makes its provider from (cloud, session);
+    ``title`` is its name for people; ``factory`` the ``module:name`` of what makes its provider of (cloud, session);
     ``extra`` the extra of this package that installs its SDK ("" for none); ``public`` makes the provider of its public
     prices where ``factory`` needs an account ("" where it does not); ``by_default``: it is asked without being
     configured; ``fleet`` makes its fleet ("" where attempts make nothing that could be left there); ``notices`` makes
     its queue of notices; ``sellers`` are names in its bills besides the cloud's name and title;
-    ``credential_places`` is where its tools keep credentials ("" where none are needed).
+    ``credential_places`` is where its tools keep credentials (None where none are needed).
     """
 
     title: str
@@ -38,50 +69,98 @@ class CloudRegistration:
     fleet: str = ""
     notices: str = ""
     sellers: tuple[str, ...] = ()
-    credential_places: str = ""
+    credential_places: CredentialPlaces | None = None
 
 
+# Places of AWS credentials, in the order of the SDK's chain.
+_AWS_CREDENTIALS = CredentialPlaces(
+    variables=(
+        ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"),
+        ("AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_ROLE_ARN"),
+        ("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",),
+        ("AWS_CONTAINER_CREDENTIALS_FULL_URI",),
+    ),
+    files=(
+        CredentialFile(
+            ".aws/credentials",
+            "AWS_SHARED_CREDENTIALS_FILE",
+            pattern=r"(?m)^\s*(?:aws_access_key_id|credential_process)",
+        ),
+        CredentialFile(
+            ".aws/config",
+            "AWS_CONFIG_FILE",
+            pattern=r"(?m)^\s*(?:aws_access_key_id|sso_session|sso_start_url|credential_process|role_arn)\b",
+        ),
+    ),
+    remedy="none found: run `aws configure` or `aws sso login`, or name a profile under options",
+)
+_FILE = "application_default_credentials.json"
+# Places of Google's application default credentials, in the order in which google.auth looks.
+_GCP_CREDENTIALS = CredentialPlaces(
+    variables=(),
+    files=(
+        CredentialFile(f".config/gcloud/{_FILE}", "GOOGLE_APPLICATION_CREDENTIALS"),
+        CredentialFile(f".config/gcloud/{_FILE}", "CLOUDSDK_CONFIG", names_folder=True),
+    ),
+    remedy="none found: run `gcloud auth application-default login`, or set GOOGLE_APPLICATION_CREDENTIALS",
+)
+_PRINCIPAL = ("AZURE_CLIENT_ID", "AZURE_TENANT_ID")
+# Places of Azure credentials: a service principal in the environment, or the login of ``az``.
+_AZURE_CREDENTIALS = CredentialPlaces(
+    variables=(
+        (*_PRINCIPAL, "AZURE_CLIENT_SECRET"),
+        (*_PRINCIPAL, "AZURE_CLIENT_CERTIFICATE_PATH"),
+        (*_PRINCIPAL, "AZURE_FEDERATED_TOKEN_FILE"),
+    ),
+    # After `az logout` the list of subscriptions is empty.
+    files=(
+        CredentialFile(
+            ".azure/azureProfile.json", "AZURE_CONFIG_DIR", names_folder=True, pattern=r'"subscriptions"\s*:\s*\[\s*\{'
+        ),
+    ),
+    remedy="none found: run `az login`, or set AZURE_TENANT_ID, AZURE_CLIENT_ID and a secret or certificate",
+)
 _NEOCLOUD = "providers.neoclouds.provider:make"
 
 CLOUDS: Mapping[str, CloudRegistration] = MappingProxyType(
     {
         "aws": CloudRegistration(
             "Amazon EC2",
-            "providers.aws.provider:make",
+            "providers.aws.provider:AwsProvider",
             "aws",
-            fleet="providers.aws.fleet:make",
-            notices="providers.aws.interruptions:make",
+            fleet="providers.aws.fleet:AwsFleet",
+            notices="providers.aws.interruptions:AwsNoticeQueue",
             sellers=("Amazon Web Services", "Amazon Web Services, Inc.", "Amazon"),
-            credential_places="providers.aws.credential_places:PLACES",
+            credential_places=_AWS_CREDENTIALS,
         ),
         "gcp": CloudRegistration(
             "Google Compute Engine",
             "providers.gcp.provider:make",
             "gcp",
             _NEOCLOUD,
-            fleet="providers.gcp.fleet:make",
+            fleet="providers.gcp.fleet:GcpFleet",
             sellers=("Google Cloud", "Google Cloud Platform", "Google"),
-            credential_places="providers.gcp.credential_places:PLACES",
+            credential_places=_GCP_CREDENTIALS,
         ),
         "azure": CloudRegistration(
             "Azure",
-            "providers.azure.provider:make",
+            "providers.azure.provider:AzureProvider",
             "azure",
-            fleet="providers.azure.fleet:make",
+            fleet="providers.azure.fleet:AzureFleet",
             sellers=("Microsoft Azure", "Microsoft", "Microsoft Corporation"),
-            credential_places="providers.azure.credential_places:PLACES",
+            credential_places=_AZURE_CREDENTIALS,
         ),
         "lambda": CloudRegistration("Lambda", _NEOCLOUD, sellers=("Lambda Labs", "Lambda Cloud")),
         "nebius": CloudRegistration("Nebius", _NEOCLOUD, sellers=("Nebius B.V.", "Nebius AI Cloud")),
         "runpod": CloudRegistration("RunPod", _NEOCLOUD),
         "verda": CloudRegistration("Verda (DataCrunch)", _NEOCLOUD, sellers=("Verda", "DataCrunch")),
         "vast": CloudRegistration("Vast.ai", _NEOCLOUD, sellers=("Vast",)),
-        "static": CloudRegistration("hosts of your own", "providers.static.provider:make", by_default=False),
+        "static": CloudRegistration("hosts of your own", "providers.static.provider:StaticProvider", by_default=False),
         "sandbox": CloudRegistration(
             "sandbox on this machine",
             "providers.sandbox.provider:make",
             by_default=False,
-            fleet="providers.sandbox.fleet:make",
+            fleet="providers.sandbox.fleet:SandboxFleet",
         ),
     }
 )

@@ -71,12 +71,7 @@ _FOR_ALL = (CredentialsError, NotReachedError, RetryableError)
 _FATAL = (CredentialsError, NotReachedError, RegionOffError)
 
 
-def make(cloud: str, session: Session) -> Fleet:
-    """Return the fleet; touches no network. ModuleNotFoundError without the SDK."""
-    return AwsFleet(cloud, session)
-
-
-class AwsFleet:
+class AwsFleet(Fleet):
     """Find and release resources; see :class:`providers.fleet.Fleet`.
 
     A resource still in use because of something released in the same call is tried again every ``pause_s``, for

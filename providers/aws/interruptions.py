@@ -56,12 +56,7 @@ _LONGEST_WAIT_S = 20
 _MARGIN_S = 3.0
 
 
-def make(cloud: str, session: Session) -> NoticeQueue:
-    """Return the queue that the option ``interruption_queue`` names; KeyError without it."""
-    return AwsNoticeQueue(cloud, session)
-
-
-class AwsNoticeQueue:
+class AwsNoticeQueue(NoticeQueue):
     """Receive notices from an SQS queue; see :class:`providers.notices.NoticeQueue`."""
 
     def __init__(self, cloud: str, session: Session) -> None:

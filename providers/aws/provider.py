@@ -45,12 +45,7 @@ _MOST_IN_A_BLOCK = 64
 _AT_ONCE = 8
 
 
-def make(cloud: str, session: Session) -> Provider:
-    """Return the adapter; touches no network, and does not load the SDK yet."""
-    return AwsProvider(cloud, session)
-
-
-class AwsProvider:
+class AwsProvider(Provider):
     """One AWS account, or the public files where there are no credentials (or the settings exclude them)."""
 
     def __init__(self, cloud: str, session: Session) -> None:

@@ -10,9 +10,13 @@ from functools import partial
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
+import requests
+from requests.adapters import HTTPAdapter
+from urllib3.exceptions import ProtocolError
+
 from providers.azure.errors import error_for
 from providers.caller import parse_http_date, parse_retry_after
-from providers.errors import ProviderError, UnreadableError
+from providers.errors import NotReachedError, ProviderError, TransientError, UnreadableError
 from providers.session import Session
 
 Row = dict[str, Any]
@@ -128,3 +132,53 @@ def _place(url: str) -> tuple[str, str | None, int | None]:
     """Return scheme, host and port; the Retail Prices API writes :443 into its links."""
     parts = urlsplit(url)
     return parts.scheme, parts.hostname, parts.port or _PORTS.get(parts.scheme)
+
+
+_VERSION = "2023-01-01-preview"
+_CONNECTIONS = 16
+# All sizes with accelerators are of an N family; without this filter a region has some thousand rows more.
+_ACCELERATED = "Standard_N"
+
+
+class RetailPrices:
+    """Fetch public prices; safe for threads."""
+
+    def __init__(self, calls: AzureCalls) -> None:
+        self._calls = calls
+        self._web = requests.Session()
+        for scheme in ("https://", "http://"):
+            self._web.mount(scheme, HTTPAdapter(pool_maxsize=_CONNECTIONS, max_retries=0))
+
+    def prices(self, region: str, size: str = _ACCELERATED) -> list[Row]:
+        """Return all pay-as-you-go and spot rows of a region whose machine's name contains ``size``."""
+        clauses = (
+            "serviceName eq 'Virtual Machines'",
+            f"armRegionName eq '{region}'",
+            "priceType eq 'Consumption'",
+            f"contains(armSkuName, '{size}')",
+        )
+        parts = {"api-version": _VERSION, "$filter": " and ".join(clauses)}
+        subject = f"prices of {region}"
+        start = f"{self._calls.base(PRICES)}/api/retail/prices?{query(parts)}"
+        return self._calls.follow(PRICES, start, partial(self._page, subject), partial(self._error, subject))
+
+    def _page(self, subject: str, url: str) -> Page:
+        settings = self._calls.settings
+        begin = time.monotonic()
+        answer = self._web.get(
+            url, timeout=(settings.connect_timeout_s, settings.read_timeout_s), allow_redirects=False
+        )
+        self._calls.note(answer.headers.get("Date", ""), begin)
+        if answer.status_code != 200:
+            raise self._calls.refused(subject, answer.status_code, answer.headers)
+        return self._calls.read_page(subject, answer.content, "Items", "NextPageLink")
+
+    def _error(self, subject: str, error: Exception) -> ProviderError:
+        cloud = self._calls.cloud
+        if isinstance(error, requests.Timeout) and not isinstance(error, requests.ConnectTimeout):
+            return TransientError(cloud, f"{subject}: no answer in time")
+        if isinstance(error, requests.ConnectionError):
+            if error.args and isinstance(error.args[0], ProtocolError):
+                return TransientError(cloud, f"{subject}: the connection broke")
+            return NotReachedError(cloud, f"{subject}: no connection to {self._calls.base(PRICES)}")
+        return UnreadableError(cloud, f"{subject}: {type(error).__name__}")

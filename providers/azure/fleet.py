@@ -29,12 +29,7 @@ _MACHINE = re.compile(
 _GONE = frozenset({"NotFound", "ParentResourceNotFound", "ResourceGroupNotFound", "ResourceNotFound"})
 
 
-def make(cloud: str, session: Session) -> Fleet:
-    """Return the fleet; touches no network. ProviderError when an endpoint is not usable."""
-    return AzureFleet(cloud, session)
-
-
-class AzureFleet:
+class AzureFleet(Fleet):
     """Find and release resources; see :class:`providers.fleet.Fleet`.
 
     ``credential`` replaces Azure's own chain.

@@ -17,14 +17,13 @@ from datetime import datetime, timedelta
 
 from pricing.machines import Machine
 from providers.azure import client
-from providers.azure.calls import AzureCalls, Row
+from providers.azure.calls import AzureCalls, RetailPrices, Row
 from providers.azure.client import parse_identity
 from providers.azure.parse.allowances import family_key, place_of, read_quotas, read_reservations, region_of
 from providers.azure.parse.evictions import EvictionRates, read_eviction_rates, set_bands
 from providers.azure.parse.prices import read_prices
 from providers.azure.parse.region import RegionContext, read_locations, read_points, read_region
 from providers.azure.parse.skus import SkuList, build_machine, read_skus
-from providers.azure.retail import RetailPrices
 from providers.errors import AccountNotUsedError, CredentialsError, ProviderError, RegionOffError
 from providers.protocol import (
     AccountAllowances,
@@ -48,11 +47,6 @@ _ZONES = "zones, restrictions and new machine types"
 _AT_ONCE = 8
 _PUBLIC = "none: public"
 _ONE_SIZE = "Standard_ND96isr_H100_v5"
-
-
-def make(cloud: str, session: Session) -> AzureProvider:
-    """Return the adapter for the registry. ProviderError when an endpoint is not usable."""
-    return AzureProvider(cloud, session)
 
 
 class AzureProvider(Provider):

@@ -37,12 +37,7 @@ _GONE = frozenset({"notFound", "RESOURCE_NOT_FOUND"})
 ListCall = Callable[[], tuple[Iterable[CloudResource], Sequence[str]]]
 
 
-def make(cloud: str, session: Session) -> Fleet:
-    """Return the fleet; touches no network. ModuleNotFoundError without the SDK."""
-    return GcpFleet(cloud, session)
-
-
-class GcpFleet:
+class GcpFleet(Fleet):
     """Find and release resources; see :class:`providers.fleet.Fleet`.
 
     An order that is not completed within ``patience_s`` counts as accepted.

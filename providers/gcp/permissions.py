@@ -1,9 +1,8 @@
 """Calls of this adapter, each with the permission it needs.
 
-``ALL`` are those that ``doctor`` tries and ``role.yaml`` grants; ``OF_FLEET`` those that find and end machines, granted
-by ``provisioner.yaml``. The permissions are those of the "IAM Permissions" section of each method in the Compute Engine
-REST reference. The price catalogue needs none: any signed-in identity may read it, in a project where the Cloud Billing
-API is on.
+``doctor`` tries those that ``role.yaml`` grants; ``provisioner.yaml`` grants those that find and end machines. The
+permissions are those of the "IAM Permissions" section of each method in the Compute Engine REST reference. The price
+catalogue needs none: any signed-in identity may read it, in a project where the Cloud Billing API is on.
 """
 
 from __future__ import annotations
@@ -56,8 +55,6 @@ OPERATIONS = ApiCall(
     COMPUTE, "globalOperations.aggregatedList", "compute.globalOperations.list", "machines that were preempted"
 )
 
-DOCTOR_CALLS = (REGIONS, MACHINE_TYPES, ACCELERATOR_TYPES, SKUS, HISTORY, ADVICE, PROJECT, RESERVATIONS, OPERATIONS)
-
 
 def _of_fleet(method: str, permission: str, needed_for: str) -> ApiCall:
     return ApiCall(COMPUTE, method, f"compute.{permission}", needed_for, "provisioner.yaml")
@@ -74,17 +71,3 @@ DISK = _of_fleet("disks.get", "disks.get", "whose a disk is")
 DELETE_INSTANCE = _of_fleet("instances.delete", "instances.delete", "ending machines")
 DELETE_DISK = _of_fleet("disks.delete", "disks.delete", "deleting disks")
 OPERATION = _of_fleet("zoneOperations.get", "zoneOperations.get", "whether a machine is gone")
-
-FLEET_CALLS = (
-    INSTANCES,
-    DISKS,
-    NETWORKS,
-    SUBNETWORKS,
-    FIREWALLS,
-    POLICIES,
-    INSTANCE,
-    DISK,
-    DELETE_INSTANCE,
-    DELETE_DISK,
-    OPERATION,
-)

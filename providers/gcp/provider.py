@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import importlib.util
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pricing.history import PricePoint
@@ -29,11 +30,12 @@ from providers.errors import (
     RegionOffError,
     RetryableError,
 )
-from providers.gcp import allowances, parse, signals
-from providers.gcp.diagnosis import diagnose_account
+from providers.gcp import allowances, parse, permissions, signals
+from providers.gcp.permissions import ApiCall
 from providers.gcp.skus import SkuTable
 from providers.protocol import (
     AccountAllowances,
+    CallCheck,
     CapacityReservation,
     Diagnosis,
     DroppedRow,
@@ -48,9 +50,10 @@ from providers.protocol import (
 from providers.session import Session
 
 if TYPE_CHECKING:
-    from providers.gcp.client import GcpClient
+    from providers.gcp.client import GcpClient, GoogleIdentity
 
 T = TypeVar("T")
+K = TypeVar("K")
 _LASTING = (CredentialsError, PermissionDeniedError, NotReachedError, RetryableError)
 
 
@@ -90,7 +93,7 @@ class _Once(Generic[T]):
             return self._got[0]
 
 
-class GcpProvider:
+class GcpProvider(Provider):
     """Fetch prices and limits of Google Cloud; see :class:`providers.protocol.Provider`.
 
     The SDK is imported by the first call that needs it.
@@ -230,63 +233,66 @@ class GcpProvider:
             raise gaps[0].error
         return listed, gaps, rows_read
 
-    def _history(
-        self, region: str, region_offers: parse.RegionOffers, since: datetime | None
-    ) -> tuple[list[PricePoint], list[PartialFailure]]:
-        points: list[PricePoint] = []
-        if since is None:
-            return points, []
-        would_add = "spot prices of the past year"
-        if self._no_history is not None:
-            return points, [PartialFailure("spot price history", self._no_history, would_add)]
-        gaps: list[PartialFailure] = []
-        for name in sorted({offer.instance_type for offer in region_offers.offers if offer.market is Market.SPOT}):
-            try:
-                answer = self._client.get().capacity_history(region, name)
-            except (NotForSaleError, RegionOffError):
-                continue  # Google stores no history of this type there.
-            except ProviderError as error:
-                gaps = [PartialFailure("spot price history", error, would_add)]
-                if isinstance(error, PermissionDeniedError):
-                    self._no_history = error
-                if isinstance(error, _LASTING):
-                    break  # The calls for other machine types would fail as well.
-            else:
-                points += signals.read_spot_prices(self.cloud, region, answer, since, self._session.now)
-        return points, gaps
+    def _ask_each(
+        self, places: Iterable[K], ask: Callable[[K], Mapping[str, Any]], subject: str, would_add: str
+    ) -> tuple[dict[K, Mapping[str, Any]], list[PartialFailure]]:
+        """Return the advice on past prices or preemptions by place, and why there is none of some places.
 
-    def _with_shares(
-        self, region: str, offers: tuple[Offer, ...]
-    ) -> tuple[tuple[Offer, ...], list[DroppedRow], list[PartialFailure]]:
-        """Return the offers, those of Spot with the share of preempted machines where Google publishes it."""
-        subject, would_add = "shares of preempted Spot machines", "how often Spot machines of each zone are preempted"
+        It is not asked for again once it was not permitted.
+        """
+        answers: dict[K, Mapping[str, Any]] = {}
         if self._no_history is not None:
-            return offers, [], [PartialFailure(subject, self._no_history, would_add)]
-        shares: dict[tuple[str | None, str], float | None] = {}
-        dropped: list[DroppedRow] = []
+            return answers, [PartialFailure(subject, self._no_history, would_add)]
         gaps: list[PartialFailure] = []
-        for zone, name in sorted({(o.zone or "", o.instance_type) for o in offers if o.market is Market.SPOT}):
+        for place in places:
             try:
-                answer = self._client.get().preemption_history(region, zone, name)
+                answers[place] = ask(place)
             except (NotForSaleError, RegionOffError):
-                continue  # Google publishes no share of this type there.
+                continue  # Google publishes nothing of this type there.
             except ProviderError as error:
                 gaps = [PartialFailure(subject, error, would_add)]
                 if isinstance(error, PermissionDeniedError):
                     self._no_history = error
                 if isinstance(error, _LASTING):
                     break  # The calls for other places would fail as well.
-            else:
-                shares[zone, name], odd = signals.read_preempted_share(zone, name, answer)
-                dropped += odd
+        return answers, gaps
+
+    def _history(
+        self, region: str, region_offers: parse.RegionOffers, since: datetime | None
+    ) -> tuple[list[PricePoint], list[PartialFailure]]:
+        if since is None:
+            return [], []
+        names = sorted({offer.instance_type for offer in region_offers.offers if offer.market is Market.SPOT})
+        answers, gaps = self._ask_each(
+            names,
+            lambda name: self._client.get().capacity_history(region, name),
+            "spot price history",
+            "spot prices of the past year",
+        )
+        now = self._session.now
+        read = (signals.read_spot_prices(self.cloud, region, answer, since, now) for answer in answers.values())
+        return [point for points in read for point in points], gaps
+
+    def _with_shares(
+        self, region: str, offers: tuple[Offer, ...]
+    ) -> tuple[tuple[Offer, ...], list[DroppedRow], list[PartialFailure]]:
+        """Return the offers, those of Spot with the share of preempted machines where Google publishes it."""
+        answers, gaps = self._ask_each(
+            sorted({(o.zone or "", o.instance_type) for o in offers if o.market is Market.SPOT}),
+            lambda place: self._client.get().preemption_history(region, *place),
+            "shares of preempted Spot machines",
+            "how often Spot machines of each zone are preempted",
+        )
+        read = {place: signals.read_preempted_share(*place, answer) for place, answer in answers.items()}
+        shares = {place: share for place, (share, _) in read.items()}
         return (
             tuple(
-                replace(offer, preempted_share=shares.get((offer.zone, offer.instance_type)))
+                replace(offer, preempted_share=shares.get((offer.zone or "", offer.instance_type)))
                 if offer.market is Market.SPOT
                 else offer
                 for offer in offers
             ),
-            dropped,
+            [row for _, odd in read.values() for row in odd],
             gaps,
         )
 
@@ -317,3 +323,55 @@ class GcpProvider:
         except ProviderError as error:
             gaps.append(PartialFailure("the quota over all regions", error, "a limit that holds over all regions"))
         return quotas
+
+
+# Any project can ask about this place and machine type.
+_ZONE, _REGION, _MACHINE_TYPE = "us-central1-a", "us-central1", "g2-standard-4"
+
+
+def diagnose_account(client: GcpClient, identity: GoogleIdentity, session: Session) -> Diagnosis:
+    """Return the diagnosis. Never raises."""
+    checks = tuple(_check(call, ask) for call, ask in _trials(client).items())
+    return Diagnosis(
+        identity=f"{identity.name}, project {identity.project}",
+        identity_error=None,
+        checks=checks,
+        clock_ahead=session.caller.clock_ahead(session.now),
+        latency=client.fastest,
+        sources=_sources({check.needed_for for check in checks if check.error is None}),
+    )
+
+
+def _trials(client: GcpClient) -> dict[ApiCall, Callable[[], object]]:
+    return {
+        permissions.REGIONS: partial(client.try_list, permissions.REGIONS),
+        permissions.MACHINE_TYPES: partial(client.try_list, permissions.MACHINE_TYPES, zone=_ZONE),
+        permissions.SKUS: client.try_skus,
+        permissions.HISTORY: partial(client.capacity_history, _REGION, _MACHINE_TYPE),
+        permissions.ADVICE: partial(client.capacity, _REGION, _MACHINE_TYPE, 1),
+        permissions.PROJECT: client.project,
+        permissions.RESERVATIONS: partial(client.try_list, permissions.RESERVATIONS),
+        permissions.OPERATIONS: partial(client.try_list, permissions.OPERATIONS),
+        permissions.ACCELERATOR_TYPES: partial(client.try_list, permissions.ACCELERATOR_TYPES),
+    }
+
+
+def _check(call: ApiCall, ask: Callable[[], object]) -> CallCheck:
+    error: ProviderError | None = None
+    try:
+        ask()
+    except NotForSaleError:
+        pass  # The call was permitted.
+    except ProviderError as met:
+        error = met
+    return CallCheck(call.permission or call.method, call.needed_for, error)
+
+
+def _sources(works: set[str]) -> tuple[str, ...]:
+    needed = (permissions.REGIONS, permissions.MACHINE_TYPES, permissions.SKUS)
+    if not all(call.needed_for in works for call in needed):
+        return ("nothing: regions, machine types and prices are all needed",)
+    found = ["on-demand and Spot prices of every zone, from the Cloud Billing catalogue"]
+    if permissions.HISTORY.needed_for in works:
+        found.append("Spot prices of the past year, and the share of stopped Spot machines that were preempted")
+    return tuple(found)

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from providers.errors import ProviderError
 from providers.fleet import CloudResource, Fleet, FleetListing, ResourceKind, sort_resources
 from providers.sandbox import processes
-from providers.sandbox.processes import NodeKey, NodeProcess
+from providers.sandbox.processes import NodeKey, NodeProcess, find_eldest
 from providers.session import Session
 
 GRACE_S = 10.0
@@ -28,12 +28,7 @@ _PAUSE_S = 0.05
 _LOOKS = 3
 
 
-def make(cloud: str, session: Session) -> Fleet:
-    """Return the fleet of this machine."""
-    return SandboxFleet(cloud, session)
-
-
-class SandboxFleet:
+class SandboxFleet(Fleet):
     """Find and release the sandbox's nodes; see :class:`providers.fleet.Fleet`.
 
     Regions mean nothing here: all of them are this machine, and ``region`` of what is found is "".
@@ -59,12 +54,11 @@ class SandboxFleet:
             return ProviderError(self.cloud, f"node {key.node_id}: this very command runs on it")
         if key not in remaining:
             return None
-        pids = " ".join(str(member.pid) for member in sorted(remaining[key], key=_age))
+        pids = " ".join(str(member.pid) for member in sorted(remaining[key], key=lambda member: member.age))
         return ProviderError(self.cloud, f"node {key.node_id} cannot be ended", remedy=f"kill -KILL {pids}")
 
     def _machine(self, node: Sequence[NodeProcess]) -> CloudResource:
-        eldest = min(node, key=_age)
-        rank = eldest.marks.get(processes.RANK, "")
+        eldest = find_eldest(node)
         count = f"{len(node)} process" + ("es" if len(node) > 1 else "")
         return CloudResource(
             cloud=self.cloud,
@@ -73,7 +67,7 @@ class SandboxFleet:
             machine_id=eldest.key.node_id,
             attempt=eldest.key.attempt,
             state_id=eldest.marks.get(processes.STATE, ""),
-            rank=int(rank) if rank.isascii() and rank.isdecimal() else None,
+            rank=eldest.rank,
             kind=ResourceKind.MACHINE,
             what=f"node {eldest.marks.get(processes.NODE, eldest.key.node_id)}, {count}",
             since=eldest.since,
@@ -137,12 +131,8 @@ class _Shutdown:
 
 
 def _eldest_group(node: Sequence[NodeProcess]) -> list[NodeProcess]:
-    group = min(node, key=_age).group
+    group = find_eldest(node).group
     return [member for member in node if member.group == group]
-
-
-def _age(member: NodeProcess) -> tuple[float, int]:
-    return member.born, member.pid
 
 
 def _by_node(everybody: Iterable[NodeProcess]) -> Mapping[NodeKey, list[NodeProcess]]:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from pricing.atomic_file import write_atomic
 from providers.sandbox import processes
-from providers.sandbox.processes import NodeProcess
+from providers.sandbox.processes import NodeProcess, find_eldest
 
 NOTICE = "notice.json"
 _TAKEN = "taken"
@@ -58,11 +58,10 @@ class SandboxMachines:
         """Return all machines that run, by attempt and rank. One that is being started is not up yet."""
         found = []
         for node in self._nodes().values():
-            eldest = min(node, key=_age)
-            rank = eldest.marks.get(processes.RANK, "")
-            if rank.isascii() and rank.isdecimal():
+            eldest = find_eldest(node)
+            if eldest.rank is not None:
                 folder = Path(eldest.marks[processes.FOLDER])
-                found.append(SandboxMachine(eldest.key.node_id, eldest.key.attempt, int(rank), folder))
+                found.append(SandboxMachine(eldest.key.node_id, eldest.key.attempt, eldest.rank, folder))
         return tuple(sorted(found, key=lambda machine: (machine.attempt, machine.rank, machine.id)))
 
     def announce(self, machine: SandboxMachine, notice: SandboxNotice) -> None:
@@ -101,7 +100,7 @@ class SandboxMachines:
             quiet = 0 if remaining else quiet + 1
             # Agents are killed first: one that sees its training die would report it, and a vanished machine does not.
             for node in nodes.values():
-                eldest = min(node, key=_age).group
+                eldest = find_eldest(node).group
                 _kill([one for one in node if one.group == eldest], everybody)
             for node in nodes.values():
                 _kill(node, everybody)
@@ -123,7 +122,3 @@ class SandboxMachines:
 
 def _kill(some: Sequence[NodeProcess], everybody: Sequence[NodeProcess]) -> None:
     processes.signal_groups(some, everybody, signal.SIGKILL)
-
-
-def _age(member: NodeProcess) -> tuple[float, int]:
-    return member.born, member.pid

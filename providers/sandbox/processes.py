@@ -16,6 +16,8 @@ from datetime import UTC, datetime
 
 import psutil
 
+from providers.fleet import parse_rank
+
 ATTEMPT, NODE_ID = "STEPFARE_ATTEMPT", "STEPFARE_NODE_ID"
 STATE, RANK, NODE = "STEPFARE_STATE", "STEPFARE_RANK", "STEPFARE_NODE"
 # The node's own folder; a mark of nodes that are not up yet; and a mark of trainings.
@@ -48,9 +50,24 @@ class NodeProcess:
         return NodeKey(self.marks[NODE_ID], self.marks[ATTEMPT])
 
     @property
+    def rank(self) -> int | None:
+        """Return the rank of its node; None where its mark is no number."""
+        return parse_rank(self.marks.get(RANK, ""))
+
+    @property
+    def age(self) -> tuple[float, int]:
+        """Return what sorts the eldest first."""
+        return self.born, self.pid
+
+    @property
     def since(self) -> datetime:
         """Return the moment at which it began."""
         return datetime.fromtimestamp(self.born, UTC)
+
+
+def find_eldest(node: Iterable[NodeProcess]) -> NodeProcess:
+    """Return the process of a node that was born first."""
+    return min(node, key=lambda member: member.age)
 
 
 def members() -> list[NodeProcess]:

@@ -1,4 +1,4 @@
-"""Sandbox adapter: it plays its script as of the session's moment, and records its calls."""
+"""Sandbox adapter: it plays its script as of the session's moment."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from providers.protocol import (
     DroppedRow,
     FetchResult,
     GangQuery,
+    Provider,
     Quota,
     Scope,
     StockHint,
@@ -34,34 +35,20 @@ UNKNOWN_ACCELERATOR = "the accelerator is not in the book"
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedCall:
-    """One call as it was made: the method, its subject ("" for nothing in particular), and the moment."""
-
-    method: str
-    subject: str
-    at: datetime
-
-
 @dataclass
-class _Tape:
-    """The calls so far and the failures not yet used.
-
-    One tape serves all moments of a sandbox; safe for threads.
-    """
+class _FailureQueue:
+    """The scripted failures that no call has met yet; safe for threads."""
 
     failures: tuple[Failure, ...]
     met: Counter[int] = field(default_factory=Counter)
-    calls: list[RecordedCall] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def take(self, call: RecordedCall) -> Failure | None:
-        """Record ``call``, and return the failure that it meets."""
+    def take(self, method: str, subject: str) -> Failure | None:
+        """Return the failure that a call meets; ``subject`` is "" for nothing in particular."""
         with self.lock:
-            self.calls.append(call)
             for number, failure in enumerate(self.failures):
                 remaining = failure.times - self.met[number]
-                if remaining and failure.call == call.method and failure.region in {None, call.subject}:
+                if remaining and failure.call == method and failure.region in {None, subject}:
                     self.met[number] += 1
                     return failure
         return None
@@ -73,27 +60,17 @@ def make(cloud: str, session: Session) -> SandboxProvider:
     if document is not None and not isinstance(document, Script):
         raise ProviderError(cloud, "what it was given is no sandbox script")
     script = document or make_default_script(session.now)
-    return SandboxProvider(cloud, session, script, _Tape(script.failures))
+    return SandboxProvider(cloud, session, script)
 
 
-class SandboxProvider:
-    """Play the script; :meth:`at` is the same sandbox at another moment."""
+class SandboxProvider(Provider):
+    """Play the script as of the session's moment."""
 
-    def __init__(self, cloud: str, session: Session, script: Script, tape: _Tape) -> None:
+    def __init__(self, cloud: str, session: Session, script: Script) -> None:
         self.cloud = cloud
         self._session = session
         self._script = script
-        self._tape = tape
-
-    @property
-    def calls(self) -> tuple[RecordedCall, ...]:
-        """Return every call so far, in order, also those that failed and were made again."""
-        with self._tape.lock:
-            return tuple(self._tape.calls)
-
-    def at(self, now: datetime) -> SandboxProvider:
-        """Return this sandbox as of ``now``, with the same calls and failures."""
-        return SandboxProvider(self.cloud, replace(self._session, now=now), self._script, self._tape)
+        self._failures = _FailureQueue(script.failures)
 
     def scopes(self) -> Sequence[Scope]:
         """Return one scope for each region."""
@@ -134,7 +111,7 @@ class SandboxProvider:
 
     def _play(self, method: str, subject: str, answer: Callable[[], T]) -> T:
         def ask() -> T:
-            failure = self._tape.take(RecordedCall(method, subject, self._session.now))
+            failure = self._failures.take(method, subject)
             if self._script.latency_s:
                 time.sleep(self._script.latency_s)
             if failure is not None:

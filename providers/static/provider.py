@@ -29,11 +29,6 @@ UNKNOWN_ACCELERATOR = "the accelerator is not in the book"
 _COVERED = (Market.ON_DEMAND, Market.SPOT)
 
 
-def make(cloud: str, session: Session) -> StaticProvider:
-    """Return the provider of the pool in ``settings.document``."""
-    return StaticProvider(cloud, session)
-
-
 class StaticProvider(Provider):
     """Offer the hosts of a pool file.
 

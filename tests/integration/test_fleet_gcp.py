@@ -20,6 +20,7 @@ from providers.gcp import permissions
 from providers.gcp.fleet import GcpFleet
 from providers.session import Settings
 from tests.contract.fleet_contract import OURS, THEIRS, session
+from tests.support.gcp_calls import calls_of
 from tests.support.gcp_estate import PROJECT, ZONES, Project, labels_of, project
 from tests.support.service import closed_port
 
@@ -213,7 +214,9 @@ def test_a_zone_that_does_not_answer_is_a_gap(app: Project, fleet: GcpFleet) -> 
     assert isinstance(findings.gaps[0].error, TransientError)
 
 
-@pytest.mark.parametrize("call", [call for call in permissions.FLEET_CALLS if call.method.endswith(("ist", "List"))])
+@pytest.mark.parametrize(
+    "call", [call for call in calls_of("provisioner.yaml") if call.method.endswith(("ist", "List"))]
+)
 def test_a_list_that_is_denied_is_a_gap(call: permissions.ApiCall, app: Project, fleet: GcpFleet) -> None:
     gang(app, "llama-1", OURS, 1)
     kind = call.method.partition(".")[0]

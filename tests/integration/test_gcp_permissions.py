@@ -10,6 +10,7 @@ import yaml
 from pricing.places import Market
 from providers.gcp import permissions
 from providers.protocol import GangQuery, Scope
+from tests.support.gcp_calls import calls_of
 from tests.support.gcp_service_client import serving
 from tests.support.repository import ROOT
 
@@ -51,7 +52,7 @@ def test_calls_and_role_are_equal() -> None:
 
 
 def test_the_table_of_calls_says_the_same() -> None:
-    assert {call.permission for call in permissions.DOCTOR_CALLS} - {""} == set(role())
+    assert {call.permission for call in calls_of("role.yaml")} - {""} == set(role())
     assert role() == sorted(role())
 
 

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from providers.azure import inventory
-from providers.gcp import permissions
+from tests.support.gcp_calls import calls_of
 from tests.support.provisioner_needs import AZURE, AZURE_PROVIDER, GCP
 from tests.support.repository import ROOT
 
@@ -40,15 +40,11 @@ def test_every_resource_of_the_modules_is_in_the_tables() -> None:
 
 
 def test_google_cloud_grants_exactly_what_is_needed() -> None:
-    needed = {one for wanted in GCP.values() for one in wanted} | {call.permission for call in permissions.FLEET_CALLS}
+    asked = {call.permission for call in calls_of("provisioner.yaml")}
+    needed = {one for wanted in GCP.values() for one in wanted} | asked
     granted = set(GCP_ROLE["includedPermissions"])
     assert needed - granted == set()
     assert granted - needed == set()
-
-
-def test_the_sweep_of_google_cloud_names_its_role() -> None:
-    assert {call.role for call in permissions.FLEET_CALLS} == {"provisioner.yaml"}
-    assert {call.role for call in permissions.DOCTOR_CALLS} == {"role.yaml"}
 
 
 def test_azure_grants_exactly_what_is_needed() -> None:

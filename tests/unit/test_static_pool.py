@@ -23,7 +23,7 @@ from providers.protocol import GangQuery
 from providers.sandbox.script import Script
 from providers.session import Session, Settings
 from providers.static.pool import Amortised, Pool
-from providers.static.provider import StaticProvider, make
+from providers.static.provider import StaticProvider
 from router.config.document_file import read_pool
 from router.config.yamlfile import read_documents
 from tests.support.repository import ROOT
@@ -39,7 +39,7 @@ POOL: dict[str, Any] = {
 
 def provider(document: object, now: datetime = NOW, **settings: Any) -> StaticProvider:
     session = Session(Settings(document=document, **settings), embedded_book(), now, Caller("static", 10.0))
-    return make("static", session)
+    return StaticProvider("static", session)
 
 
 def pool(**changed: Any) -> Pool:
@@ -110,11 +110,11 @@ def test_what_the_book_has_word_for_word_is_not_given_again() -> None:
         book.as_of, (), (*book.machines, *found.machines), book.accelerators, (*book.regions, *found.regions), (), ()
     )
     session = Session(Settings(document=pool()), knowing, NOW, Caller("static", 10.0))
-    again = make("static", session).fetch(provider(pool()).scopes()[0], None)
+    again = StaticProvider("static", session).fetch(provider(pool()).scopes()[0], None)
     assert (again.machines, again.regions) == ((), ())
     assert again.offers == found.offers
     faster = pool(machines=[{**POOL["machines"][0], "inter_node_gbps": 800}])
-    corrected = make("static", Session(Settings(document=faster), knowing, NOW, Caller("static", 10.0)))
+    corrected = StaticProvider("static", Session(Settings(document=faster), knowing, NOW, Caller("static", 10.0)))
     assert [m.inter_node_gbps for m in corrected.fetch(corrected.scopes()[0], None).machines] == [800]
 
 

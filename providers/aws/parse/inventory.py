@@ -39,8 +39,8 @@ def read_machines(
         what = f"ec2 instance {row.get('InstanceType', '')}"
         place = row.get("Placement", {})
         zone = place.get("AvailabilityZoneId") or zones.get(place.get("AvailabilityZone", ""))
-        one = _found(cloud, region, row, "InstanceId", what, state, "LaunchTime", kind=ResourceKind.MACHINE, zone=zone)
-        if one is not None:
+        machine = _found(cloud, region, row, "InstanceId", what, state, "LaunchTime", ResourceKind.MACHINE, zone)
+        for one in machine:
             found.append(one)
             with_them.update(_attached_ids(row))
     return tuple(found), frozenset(with_them)
@@ -64,9 +64,7 @@ def read_requests(
     for row in rows:
         state = str(row.get("State", ""))
         if state in WAITING and row.get("SpotInstanceRequestId") not in with_machines:
-            one = _found(cloud, region, row, "SpotInstanceRequestId", f"spot request, {state}", "", "CreateTime")
-            if one is not None:
-                yield one
+            yield from _found(cloud, region, row, "SpotInstanceRequestId", f"spot request, {state}", "", "CreateTime")
 
 
 def read_gateways(cloud: str, region: str, rows: Iterable[Row]) -> Iterator[CloudResource]:
@@ -75,17 +73,13 @@ def read_gateways(cloud: str, region: str, rows: Iterable[Row]) -> Iterator[Clou
         state = str(row.get("State", ""))
         if state not in _GONE:
             billed = state != "failed"
-            one = _found(cloud, region, row, "NatGatewayId", "nat gateway", state, "CreateTime", billed=billed)
-            if one is not None:
-                yield one
+            yield from _found(cloud, region, row, "NatGatewayId", "nat gateway", state, "CreateTime", billed=billed)
 
 
 def read_addresses(cloud: str, region: str, rows: Iterable[Row]) -> Iterator[CloudResource]:
     """Yield elastic IPs; they are billed whether something uses them or not."""
     for row in rows:
-        one = _found(cloud, region, row, "AllocationId", "elastic ip", "", "", billed=True)
-        if one is not None:
-            yield one
+        yield from _found(cloud, region, row, "AllocationId", "elastic ip", "", "", billed=True)
 
 
 def read_volumes(
@@ -95,9 +89,7 @@ def read_volumes(
     for row in rows:
         if row.get("VolumeId") not in with_machines:
             what = f"volume of {row.get('Size', '?')} GiB"
-            one = _found(cloud, region, row, "VolumeId", what, row.get("State", ""), "CreateTime", billed=True)
-            if one is not None:
-                yield one
+            yield from _found(cloud, region, row, "VolumeId", what, row.get("State", ""), "CreateTime", billed=True)
 
 
 def read_interfaces(
@@ -106,9 +98,7 @@ def read_interfaces(
     """Yield network interfaces that do not go with a machine that is listed."""
     for row in rows:
         if row.get("NetworkInterfaceId") not in with_machines:
-            one = _found(cloud, region, row, "NetworkInterfaceId", "network interface", "", "")
-            if one is not None:
-                yield one
+            yield from _found(cloud, region, row, "NetworkInterfaceId", "network interface", "", "")
 
 
 def read_tagged(cloud: str, region: str, rows: Iterable[Row]) -> Iterator[CloudResource]:
@@ -123,9 +113,7 @@ def read_tagged(cloud: str, region: str, rows: Iterable[Row]) -> Iterator[CloudR
             continue
         plain = kind.replace("-", " ")
         what, id_ = (plain, name) if service == "ec2" else (f"{service} {plain}".strip(), arn)
-        one = _found(cloud, region, {**row, "id": id_}, "id", what, "", "")
-        if one is not None:
-            yield one
+        yield from _found(cloud, region, {**row, "id": id_}, "id", what, "", "")
 
 
 def _parts(arn: str) -> tuple[str, str, str]:
@@ -145,21 +133,21 @@ def _found(
     what: str,
     state: str,
     since: str,
-    *,
     kind: ResourceKind = ResourceKind.OTHER,
     zone: str | None = None,
+    *,
     billed: bool | None = None,
-) -> CloudResource | None:
-    """Return the resource of a row; None without the tag or without an id.
+) -> Iterator[CloudResource]:
+    """Yield the resource of a row; nothing without the tag or without an id.
 
     A machine is ``billed`` unless it is going.
     """
     tags = read_attempt_tags(_tags(row.get("Tags") or row.get("TagSet") or ()))  # Interfaces have a TagSet.
     name = str(row.get(id_) or "")
     if tags is None or not name:
-        return None
+        return
     is_machine, going = kind is ResourceKind.MACHINE, state in _GOING
-    return CloudResource(
+    yield CloudResource(
         cloud=cloud,
         region=region,
         zone=zone,

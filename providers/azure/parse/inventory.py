@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from pricing.units import parse_utc
-from providers.fleet import AttemptTags, CloudResource, ResourceKind, read_attempt_tags
+from providers.fleet import AttemptTags, CloudResource, ResourceKind, parse_rank, read_attempt_tags
 
 Row = Mapping[str, Any]
 
@@ -59,10 +59,9 @@ def read_members(
     for row in rows:
         number = str(row.get("instanceId", ""))
         if tags is not None and number:
-            rank = int(number) if number.isascii() and number.isdecimal() else None
             size = scale_set.get("sku", {}).get("name", "")
             whole = {**row, "id": f"{scale_set['id']}/virtualMachines/{number}"}
-            own = AttemptTags(tags.attempt, tags.state_id, rank)
+            own = AttemptTags(tags.attempt, tags.state_id, parse_rank(number))
             yield _machine(cloud, whole, own, f"scale set machine {size}", groups)
 
 
