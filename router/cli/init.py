@@ -17,8 +17,7 @@ import typer
 from pricing.places import PROVISIONABLE_CLOUDS, RegionId
 from pricing.problems import InvalidInputError
 from pricing.units import format_count
-from providers.credential_places import CredentialPresence, find_credentials
-from providers.registry import CLOUDS
+from providers.registry import CLOUDS, CredentialPresence, find_credentials
 from router.cli import console
 from router.cli.cloud_options import refuse_unknown_clouds
 from router.cli.console import ExitCode

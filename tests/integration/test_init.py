@@ -17,8 +17,7 @@ import yaml
 from filelock import FileLock
 from typer.testing import CliRunner, Result
 
-from providers.credential_places import find_credentials
-from providers.registry import CLOUDS
+from providers.registry import CLOUDS, find_credentials
 from router.app import starter_folder
 from router.cli import init as init_command
 from router.cli.main import app
