@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, time
 from functools import cache
-from itertools import chain
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
@@ -23,7 +22,7 @@ from pricing.atomic_file import open_atomic
 from pricing.book import SMALL_TABLES, PriceBook
 from pricing.machines import Accelerator, Machine
 from pricing.money import UsdPerHour
-from pricing.offer_csv import has_record_header, read_records, read_rows
+from pricing.offer_csv import read_rows
 from pricing.offers import Offer
 from pricing.places import Market, Region, RegionId
 from pricing.problems import InvalidInputError, Problem
@@ -111,12 +110,9 @@ def write_book(book: PriceBook, path: Path) -> None:
 
 def _read_csv(path: Path) -> PriceBook:
     base = embedded_book()
-    lines = _csv_lines(path)
-    first = next(lines, (1, ()))
-    read = read_records if has_record_header(first[1]) else read_rows
-    found = read(
+    found = read_rows(
         str(path),
-        chain([first], lines),
+        _csv_lines(path),
         {(m.cloud, m.instance_type): m for m in base.machines},
         {a.name: a for a in base.accelerators},
     )

@@ -1,9 +1,14 @@
-"""Offers as people write them: one CSV row per place and machine type, on-demand and spot side by side. Pure.
+"""Offers in CSV, as people write them and as ``stepfare offers -o csv`` does. Pure.
 
-Columns are those of :data:`COLUMNS` (all of them; a blank cell is "not known" or "not sold", never zero) and,
-optionally, :data:`OPTIONAL_COLUMNS`. A row becomes up to two offers: without a zone, spot is sold at the median of the
-zones where that is known. ``machines_cap`` holds for each market on its own; ``interruptions_per_hour`` and
-``interruption_band`` are about spot. A file is refused whole, with all problems listed.
+People write a row for each place and machine type, on-demand and spot side by side. Columns are those of
+:data:`COLUMNS` (all of them; a blank cell is "not known" or "not sold", never zero) and, optionally,
+:data:`OPTIONAL_COLUMNS`. A row becomes up to two offers: without a zone, spot is sold at the median of the zones where
+that is known. ``machines_cap`` holds for each market on its own; ``interruptions_per_hour`` and ``interruption_band``
+are about spot.
+
+The program writes a row for each offer with all of its fields (:data:`REQUIRED_COLUMNS` and the two after it), which is
+read back without loss, so that a book can be carried by hand, edited and imported. Derived columns are ignored. A file
+is refused whole, with all problems listed.
 """
 
 from __future__ import annotations
@@ -41,6 +46,30 @@ COLUMNS = (
     "spot_as_of",
 )
 OPTIONAL_COLUMNS = ("machines_cap", "interruptions_per_hour", "zone")
+
+REQUIRED_COLUMNS = (
+    "cloud",
+    "region",
+    "instance_type",
+    "market",
+    "accelerator",
+    "accelerator_count",
+    "usd_per_hour",
+    "source",
+)
+OPTIONAL_RECORD_COLUMNS = (
+    "zone",
+    "as_of",
+    "not_before",
+    "price_basis",
+    "interruption_band",
+    "band_as_of",
+    "preempted_share",
+    "interruptions_per_hour",
+    "machines_cap",
+    "weak",
+)
+DERIVED_COLUMNS = ("usd_per_accelerator_hour", "age_days", "provisionable")
 
 WEAK_UNDATED = "undated"
 WEAK_AZURE_SPOT = "spot in 8 US regions only and far older than on-demand"
@@ -133,6 +162,19 @@ class RowReader:
             self.wrong(column, f"{text!r} is not a date", remedy)
             return None, False
 
+    def band(self) -> str | None:
+        band = self.cell("interruption_band") or None
+        if band is not None and band not in BANDS:
+            self.wrong("interruption_band", f"{band!r} is not one of {', '.join(BANDS)}")
+        return band
+
+    def subject(self) -> tuple[str, str, str, str]:
+        """Return cloud, region, machine type and source; the machine is read along."""
+        names = ("cloud", "region", "instance_type", "source")
+        cloud, region, instance_type, source = (self.needed(column) for column in names)
+        self.read_machine(cloud, instance_type)
+        return cloud, region, instance_type, source
+
     def all(self, lines: Iterable[tuple[int, Sequence[str]]]) -> OfferRows:
         """Read every row below the header. InvalidInputError lists every problem."""
         for number, row in lines:
@@ -153,21 +195,16 @@ class RowReader:
     def read(self) -> None:
         """Read one row into up to two offers."""
         before = len(self.problems)
-        cloud, region, instance_type, source = (
-            self.needed(column) for column in ("cloud", "region", "instance_type", "source")
-        )
-        self.read_machine(cloud, instance_type)
+        cloud, region, instance_type, source = self.subject()
         on_demand = self.price("on_demand_usd_per_hour")
         cheapest = self.price("spot_usd_per_hour")
         median = self.price("spot_median_usd_per_hour")
         zone = self.cell("zone") or None
         cap = self.whole("machines_cap", 0)
         rate = self.number("interruptions_per_hour")
-        band = self.cell("interruption_band") or None
         as_of, not_before = self.day("as_of")
         spot_as_of, spot_not_before = self.day("spot_as_of")
-        if band is not None and band not in BANDS:
-            self.wrong("interruption_band", f"{band!r} is not one of {', '.join(BANDS)}")
+        band = self.band()
         if rate is not None and cheapest is None:
             self.wrong("interruptions_per_hour", "is for the spot offer, and the row has no spot price")
         if len(self.problems) > before:
@@ -271,98 +308,19 @@ class RowReader:
         )
 
 
-_SPOT_ONLY_BASES = frozenset({"az-spot-min", "az-spot-median", "advisor-savings"})
-
-
-def _join(*reasons: str | bool) -> str:
-    return "; ".join(reason for reason in reasons if isinstance(reason, str))
-
-
-def read_rows(
-    name: str,
-    rows: Iterable[tuple[int, Sequence[str]]],
-    known_machines: Mapping[tuple[str, str], Machine],
-    accelerators: Mapping[str, Accelerator],
-) -> OfferRows:
-    """Read the offers in ``rows`` (line number and cells, header first). InvalidInputError lists every problem.
-
-    ``machines`` of the result are those that are not in ``known_machines``; their network is unknown.
-    """
-    lines = iter(rows)
-    number, header = next(lines, (1, ()))
-    columns = _read_header(f"{name}:{number}", [cell.strip() for cell in header])
-    return RowReader(name, columns, known_machines, accelerators).all(lines)
-
-
-def _read_header(where: str, header: list[str]) -> Mapping[str, int]:
-    if not any(header):
-        raise InvalidInputError.single("is empty: not even a header row", where=where)
-    problems = [
-        Problem(where, name or "(blank)", "unknown column", did_you_mean(name, (*COLUMNS, *OPTIONAL_COLUMNS)))
-        for name in header
-        if name not in COLUMNS and name not in OPTIONAL_COLUMNS
-    ]
-    problems += [
-        Problem(where, name, "column is there twice") for name in sorted(set(header)) if header.count(name) > 1
-    ]
-    problems += [
-        Problem(where, name, "missing column", "blank cells are allowed, missing columns are not")
-        for name in COLUMNS
-        if name not in header
-    ]
-    if problems:
-        raise InvalidInputError(problems)
-    return {name: index for index, name in enumerate(header)}
-
-
-REQUIRED_COLUMNS = (
-    "cloud",
-    "region",
-    "instance_type",
-    "market",
-    "accelerator",
-    "accelerator_count",
-    "usd_per_hour",
-    "source",
-)
-OPTIONAL_RECORD_COLUMNS = (
-    "zone",
-    "as_of",
-    "not_before",
-    "price_basis",
-    "interruption_band",
-    "band_as_of",
-    "preempted_share",
-    "interruptions_per_hour",
-    "machines_cap",
-    "weak",
-)
-DERIVED_COLUMNS = ("usd_per_accelerator_hour", "age_days", "provisionable")
-
-
-def has_record_header(header: Iterable[str]) -> bool:
-    """Return whether a file with this header holds such rows."""
-    return {"market", "usd_per_hour"} <= {cell.strip() for cell in header}
-
-
 @dataclass
-class _RecordReader(RowReader):
+class RecordReader(RowReader):
     def read(self) -> None:
         """Read one row into one offer."""
         before = len(self.problems)
-        cloud, region, instance_type, source = (
-            self.needed(column) for column in ("cloud", "region", "instance_type", "source")
-        )
-        self.read_machine(cloud, instance_type)
+        cloud, region, instance_type, source = self.subject()
         market = self.needed("market")
         if market and market not in set(Market):
             self.wrong("market", f"{market!r} is not one of {', '.join(Market)}", did_you_mean(market, Market))
         self.needed("usd_per_hour")
         price = self.price("usd_per_hour")
         cap, rate = self.whole("machines_cap", 0), self.number("interruptions_per_hour")
-        band = self.cell("interruption_band") or None
-        if band is not None and band not in BANDS:
-            self.wrong("interruption_band", f"{band!r} is not one of {', '.join(BANDS)}")
+        band = self.band()
         as_of, open_ended = self.day("as_of")
         band_as_of, _ = self.day("band_as_of")
         share = self.number("preempted_share")
@@ -393,24 +351,60 @@ class _RecordReader(RowReader):
         )
 
 
-def read_records(
+_SPOT_ONLY_BASES = frozenset({"az-spot-min", "az-spot-median", "advisor-savings"})
+
+
+def _join(*reasons: str | bool) -> str:
+    return "; ".join(reason for reason in reasons if isinstance(reason, str))
+
+
+def read_rows(
     name: str,
     rows: Iterable[tuple[int, Sequence[str]]],
     known_machines: Mapping[tuple[str, str], Machine],
     accelerators: Mapping[str, Accelerator],
 ) -> OfferRows:
-    """Read the offers in ``rows`` (line number and cells, header first). InvalidInputError lists every problem."""
+    """Read the offers in ``rows`` (line number and cells, header first). InvalidInputError lists every problem.
+
+    ``machines`` of the result are those that are not in ``known_machines``; their network is unknown.
+    """
     lines = iter(rows)
     number, header = next(lines, (1, ()))
     cells = [cell.strip() for cell in header]
-    where = f"{name}:{number}"
-    problems = [Problem(where, column, "missing column") for column in REQUIRED_COLUMNS if column not in cells]
-    known = (*REQUIRED_COLUMNS, *OPTIONAL_RECORD_COLUMNS, *DERIVED_COLUMNS)
-    problems += [
-        Problem(where, cell or "(blank)", "unknown column", did_you_mean(cell, known))
-        for cell in cells
-        if cell not in known
-    ]
+    kind, check = (
+        (RecordReader, _check_records) if {"market", "usd_per_hour"} <= set(cells) else (RowReader, _check_rows)
+    )
+    problems = check(f"{name}:{number}", cells)
     if problems:
         raise InvalidInputError(problems)
-    return _RecordReader(name, {cell: i for i, cell in enumerate(cells)}, known_machines, accelerators).all(lines)
+    return kind(name, {cell: i for i, cell in enumerate(cells)}, known_machines, accelerators).all(lines)
+
+
+def _check_rows(where: str, header: list[str]) -> list[Problem]:
+    if not any(header):
+        raise InvalidInputError.single("is empty: not even a header row", where=where)
+    problems = [
+        Problem(where, name or "(blank)", "unknown column", did_you_mean(name, (*COLUMNS, *OPTIONAL_COLUMNS)))
+        for name in header
+        if name not in COLUMNS and name not in OPTIONAL_COLUMNS
+    ]
+    problems += [
+        Problem(where, name, "column is there twice") for name in sorted(set(header)) if header.count(name) > 1
+    ]
+    problems += [
+        Problem(where, name, "missing column", "blank cells are allowed, missing columns are not")
+        for name in COLUMNS
+        if name not in header
+    ]
+    return problems
+
+
+def _check_records(where: str, header: list[str]) -> list[Problem]:
+    known = (*REQUIRED_COLUMNS, *OPTIONAL_RECORD_COLUMNS, *DERIVED_COLUMNS)
+    problems = [Problem(where, column, "missing column") for column in REQUIRED_COLUMNS if column not in header]
+    problems += [
+        Problem(where, cell or "(blank)", "unknown column", did_you_mean(cell, known))
+        for cell in header
+        if cell not in known
+    ]
+    return problems
