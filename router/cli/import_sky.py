@@ -11,7 +11,7 @@ import yaml
 from pricing.book_file import embedded_book
 from pricing.problems import InvalidInputError
 from router.cli.console import ExitCode, note, write
-from router.config.yamlfile import read_documents
+from router.config.yamlfile import YamlDocument, read_documents
 from router.jobs.skypilot import from_skypilot
 
 _HINT = "# yaml-language-server: $schema=docs/schema/job.json\n"
@@ -42,7 +42,7 @@ def import_sky(
         )
     try:
         book = embedded_book()
-        imported = from_skypilot(documents[0].plain(), book.machines, book.regions)
+        imported = from_skypilot(_as_skypilot_reads(task, documents[0]), book.machines, book.regions)
     except InvalidInputError as error:
         places = [(problem, documents[0].where()) for problem in error.problems]
         raise InvalidInputError(
@@ -59,16 +59,37 @@ def import_sky(
     return ExitCode.OK
 
 
+def _as_skypilot_reads(task: Path, document: YamlDocument) -> Any:
+    """Return the task with the values of ``envs`` as SkyPilot's own reader has them: 1e-6 is text, ``on`` is true."""
+    plain = document.plain()
+    again = yaml.safe_load(task.read_text(encoding="utf-8-sig"))
+    if isinstance(plain, dict) and isinstance(again, dict) and isinstance(again.get("envs"), dict):
+        return {**plain, "envs": again["envs"]}
+    return plain
+
+
 class _Dumper(yaml.SafeDumper):
-    """YAML dumper that writes text of several lines as a block."""
+    """YAML dumper that writes text of several lines as a block, and values of the environment in quotes."""
+
+
+class _Quoted(str):
+    __slots__ = ()
 
 
 def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
     return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="|" if "\n" in value else None)
 
 
+def _quoted(dumper: yaml.SafeDumper, value: _Quoted) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", str(value), style='"')
+
+
 _Dumper.add_representer(str, _text)
+_Dumper.add_representer(_Quoted, _quoted)
 
 
 def _as_yaml(job: dict[str, Any]) -> str:
+    run = job.get("run", {})
+    if "env" in run:
+        job = {**job, "run": {**run, "env": {name: _Quoted(value) for name, value in run["env"].items()}}}
     return yaml.dump(job, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)

@@ -88,7 +88,10 @@ def from_skypilot(
         "steps": _fill("steps in total; a task says nothing of the work in it"),
         **({"priority": want.priority} if want.priority is not None else {}),
         "workload": _workload(want),
-        "gang": {"accelerators": list(want.gangs) or _fill("accelerators in total, e.g. H100:8")},
+        "gang": {
+            "accelerators": list(want.gangs) or _fill("accelerators in total, e.g. H100:8"),
+            **({"rdma": "required"} if want.rdma else {}),
+        },
         "market": {"spot": want.spot},
         **_storage(task, lost),
     }
@@ -97,11 +100,12 @@ def from_skypilot(
     elif want.unplanned:
         clouds = ", ".join(sorted({region.id.cloud for region in planned}))
         job["residency"] = {"allow": _fill(f"the task asks for {', '.join(want.unplanned)}; planned are {clouds}")}
-    command, env = _command(task), _env(task, lost)
+    command, env = _command(task), _env(task)
     if command:
         job["run"] = {
             **({"image": want.image} if want.image else {}),
             **({"workdir": str(task["workdir"])} if isinstance(task.get("workdir"), str) else {}),
+            **_code(task),
             "command": command,
             **env,
             "engine": "command",
@@ -133,7 +137,15 @@ def _name(name: object) -> str | dict[str, str]:
 
 def _workload(want: SkyPilotResources) -> dict[str, Any]:
     hint = "measured with this gang; or replace `profile` by a `transformer` shape"
-    points = [{"accelerators": gang, "seconds_per_step": _fill(hint)} for gang in want.gangs]
+    fabric = "rdma" if want.rdma else "ethernet"
+    points = [
+        {
+            "accelerators": gang,
+            "seconds_per_step": _fill(hint),
+            **({"placement": want.shapes[gang], "fabric": fabric} if gang in want.shapes else {}),
+        }
+        for gang in want.gangs
+    ]
     return {"profile": points} if points else _fill("measured `profile` points or a `transformer` shape")
 
 
@@ -143,22 +155,28 @@ def _command(task: Mapping[str, Any]) -> str:
     return f"(\n{setup}\n) || exit 1\n{run}" if run and setup else run
 
 
-def _env(task: Mapping[str, Any], lost: list[str]) -> dict[str, Any]:
-    """Return names and values of ``envs``; of ``secrets`` not even the values are read."""
+def _code(task: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the repository that is checked out on each machine; none where the task has a folder or nothing."""
+    workdir = task.get("workdir")
+    if not isinstance(workdir, Mapping) or not workdir.get("url"):
+        return {}
+    return {"code": {"git": str(workdir["url"]), **({"ref": str(workdir["ref"])} if workdir.get("ref") else {})}}
+
+
+def _env(task: Mapping[str, Any]) -> dict[str, Any]:
+    """Return names and values of ``envs``, as SkyPilot's process would see them.
+
+    A name without a value and all of ``secrets`` become references to variables of whoever applies; a secret's value is
+    not even read.
+    """
     found = mapping_of(task, "envs")
-    env = {str(name): _word(value) for name, value in found.items() if value is not None}
-    missing = sorted(str(name) for name, value in found.items() if value is None)
-    secrets = sorted(str(name) for name in mapping_of(task, "secrets"))
-    if missing:
-        lost.append(f"envs without a value, given at launch: {', '.join(missing)}")
-    if secrets:
-        names = ", ".join(secrets)
-        lost.append(f"secrets: {names} (never written into a job; let the machines fetch them by reference)")
+    env = {str(name): _reference(name) if value is None else str(value) for name, value in found.items()}
+    env |= {str(name): _reference(name) for name in mapping_of(task, "secrets")}
     return {"env": env} if env else {}
 
 
-def _word(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+def _reference(name: object) -> str:
+    return f"secret:env:STEPFARE_JOB_{name}"
 
 
 def _storage(task: Mapping[str, Any], lost: list[str]) -> dict[str, Any]:
@@ -194,9 +212,9 @@ def _offer_data(fields: dict[str, Any], uri: str, size: object, mode: str, where
 
 
 def _note_rest(task: Mapping[str, Any], command: str, lost: list[str]) -> None:
-    if task.get("workdir") is not None and not isinstance(task["workdir"], str):
-        lost.append("workdir: a repository to check out; put the code into the image")
-    elif task.get("workdir") and command:
+    if task.get("workdir") is not None and not isinstance(task["workdir"], str | Mapping):
+        lost.append("workdir: neither a folder nor a repository")
+    elif isinstance(task.get("workdir"), str) and command:
         lost.append("workdir is copied from your machine by SkyPilot; here it is a folder in the image")
     names = sorted(set(_SKYPILOT_VARIABLE.findall(command)) - _GIVEN)
     lost.extend(f"{name} is used by the command and set by SkyPilot only" for name in names)

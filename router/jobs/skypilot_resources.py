@@ -37,6 +37,7 @@ _READ = {
     "image_id",
     "labels",
     "priority",
+    "network_tier",
 }
 _WHY = {
     "accelerator_args": "the machine's own software decides",
@@ -44,7 +45,6 @@ _WHY = {
     "memory": "machines are chosen by their accelerators",
     "disk_size": "disks are part of the machine's module",
     "disk_tier": "disks are part of the machine's module",
-    "network_tier": "write `gang.rdma: required` where machines must be joined by RDMA",
     "max_hourly_cost": "a ceiling for an hour; `budget` is one for the whole job",
     "job_recovery": "what follows an interruption is decided from work and time left",
     "spot_recovery": "what follows an interruption is decided from work and time left",
@@ -62,6 +62,8 @@ class SkyPilotResources:
 
     ``gangs`` are ``NAME:COUNT`` in total; ``places`` residency tokens, empty for anywhere. ``unplanned``: the places
     asked for, where none of them is one that is planned; then ``places`` is empty and the job must not run anywhere.
+    ``shapes``: machines x accelerators of each, by gang, where several machines are asked for. ``rdma``: the machines
+    must be joined by RDMA.
     """
 
     gangs: tuple[str, ...]
@@ -71,6 +73,8 @@ class SkyPilotResources:
     image: str | None
     labels: dict[str, str]
     priority: int | None
+    shapes: Mapping[str, str]
+    rdma: bool
 
 
 def read_resources(
@@ -106,14 +110,17 @@ def read_resources(
     if len(set(gangs)) > 1 and len(set(places)) > 1:
         lost.append("which accelerator goes with which place: any of them may be had in any of the places")
     _note_fields(choices, lost)
+    totals = _once(gang for found in gangs for gang in found)
     return SkyPilotResources(
-        gangs=_once(gang for found in gangs for gang in found),
+        gangs=totals,
         places=_once(place for found in places for place in found),
         unplanned=unplanned,
         spot=_spot([choice.get("use_spot") for choice in choices], lost),
         image=_image([choice.get("image_id") for choice in choices], lost),
         labels=_labels(choices, lost),
         priority=_priority([choice.get("priority") for choice in choices], lost),
+        shapes={gang: f"{nodes}x{int(gang.rpartition(':')[2]) // nodes}" for gang in totals} if nodes > 1 else {},
+        rdma=_rdma([choice.get("network_tier") for choice in choices], lost),
     )
 
 
@@ -159,8 +166,6 @@ def _gangs(choice: Mapping[str, Any], nodes: int, machines: Mapping[str, Machine
     for name, count in _accelerators(named, lost):
         if count * nodes > 0:
             yield f"{name}:{count * nodes}"
-    if named is not None and nodes > 1:
-        lost.append(f"num_nodes {nodes}: accelerators are counted in total, on machines of any size")
 
 
 def _accelerators(named: object, lost: list[str]) -> Iterator[tuple[str, int]]:
@@ -220,6 +225,14 @@ def _spot(use_spot: list[object], lost: list[str]) -> str:
     if None in use_spot:
         lost.append("use_spot is not said, which is on demand for SkyPilot; `spot: allowed` lets the plan choose")
     return "never"
+
+
+def _rdma(tiers: list[object], lost: list[str]) -> bool:
+    """Return whether all alternatives ask for SkyPilot's best network, which is RDMA."""
+    best = [str(tier).lower() == "best" for tier in tiers]
+    if any(best) and not all(best):
+        lost.append("network_tier: best in some of the alternatives only; `gang.rdma: required` asks for it in all")
+    return bool(best) and all(best)
 
 
 def _image(image_ids: list[object], lost: list[str]) -> str | None:

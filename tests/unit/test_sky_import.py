@@ -71,7 +71,13 @@ def test_a_whole_task() -> None:
     assert job["residency"] == {"allow": ["aws/us-east-1"]}
     assert job["labels"] == {"project": "chat"}
     assert job["run"]["image"] == "registry.example.com/train:3"
-    assert job["run"]["env"] == {"MODEL_SIZE": "13b", "EPOCHS": "3", "DEBUG": "true"}
+    assert job["run"]["env"] == {
+        "MODEL_SIZE": "13b",
+        "EPOCHS": "3",
+        "DEBUG": "True",
+        "WANDB_API_KEY": "secret:env:STEPFARE_JOB_WANDB_API_KEY",
+        "HF_TOKEN": "secret:env:STEPFARE_JOB_HF_TOKEN",
+    }
     assert job["run"]["engine"] == "command"
     assert job["data"]["uri"] == "s3://corpus/tokens"
     assert found.to_fill == (
