@@ -8,6 +8,7 @@ Run from the repository's root.
 from __future__ import annotations
 
 import gzip
+import hashlib
 import statistics
 import time
 from pathlib import Path
@@ -27,7 +28,9 @@ def main() -> None:
     agent = pack_agent()
     print(f"agent.pyz {len(agent):,} bytes, {len(gzip.compress(agent, 9)):,} compressed")
     config = AgentConfig("attempt-1", "job", 0, 4, "torchrun train.py", "", "https://watch.example.com", "", "", "")
-    text = render_cloud_init(Bootstrap(config, AgentDownload.of(config.coordinator, agent), TOKEN))
+    text = render_cloud_init(
+        Bootstrap(config, AgentDownload.of(config.coordinator, hashlib.sha256(agent).hexdigest()), TOKEN)
+    )
     print(f"user data {len(text.encode()):,} bytes of 16,384")
     firsts, ends, resident, guards = [], [], [], []
     for _ in range(5):

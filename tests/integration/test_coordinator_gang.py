@@ -214,11 +214,12 @@ def test_no_token_and_no_secret_is_kept_or_said(tmp_path: Path) -> None:
 
 
 def test_the_agent_that_machines_fetch_is_the_one_they_expect(tmp_path: Path) -> None:
+    import hashlib
     import urllib.request
 
     agent = pack_agent()
     with scene(tmp_path, 1) as gang, gang.serving(agent):
-        at = AgentDownload.of(gang.url, agent)
+        at = AgentDownload.of(gang.url, hashlib.sha256(agent).hexdigest())
         with urllib.request.urlopen(at.url) as answer:
             assert answer.read() == agent
 

@@ -64,7 +64,7 @@ def spec(**changes: Any) -> Bootstrap:
 
 
 def at(url: str, agent: bytes = STANDIN) -> AgentDownload:
-    return AgentDownload.of(url, agent)
+    return AgentDownload.of(url, _sha(agent))
 
 
 def start(folder: Path, text: str, **environment: str) -> subprocess.Popen[str]:
@@ -147,7 +147,7 @@ def started(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
 def test_it_writes_what_the_agent_needs_and_becomes_it(tmp_path: Path) -> None:
     folder = tmp_path / "node"
     with serving(whole(STANDIN)) as url:
-        said = started(run(folder, node_script(spec(), at(url))))
+        said = started(run(folder, node_script(spec(agent=at(url)))))
     assert said == {"argv": [str(folder / "agent.pyz"), str(folder / "agent.json")], "isolated": 1, "umask": 0o077}
     assert (folder / "agent.pyz").read_bytes() == STANDIN
     config = read_config(str(folder / "agent.json"))
@@ -163,7 +163,7 @@ def test_it_writes_what_the_agent_needs_and_becomes_it(tmp_path: Path) -> None:
 def test_nobody_else_reads_what_it_writes(tmp_path: Path) -> None:
     folder = tmp_path / "node"
     with serving(whole(STANDIN)) as url:
-        started(run(folder, node_script(spec(ca="PEM"), at(url))))
+        started(run(folder, node_script(spec(ca="PEM", agent=at(url)))))
     modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in folder.iterdir() if file.name != "script"}
     assert modes == dict.fromkeys(["agent.json", "agent.pyz", "ca.pem", "env.json", "token"], 0o600)
     holding = {file.name for file in folder.iterdir() if {TOKEN, SECRET} & _found(file)}
@@ -179,7 +179,7 @@ def _found(file: Path) -> set[str]:
 def test_it_may_stand_in_any_folder(tmp_path: Path, name: str) -> None:
     folder = tmp_path / name
     with serving(whole(STANDIN)) as url:
-        started(run(folder, node_script(spec(), at(url))))
+        started(run(folder, node_script(spec(agent=at(url)))))
     assert read_config(str(folder / "agent.json")).token_file == f"{folder}/token"
 
 
@@ -187,14 +187,16 @@ def test_the_folder_may_be_named(tmp_path: Path) -> None:
     """The sandbox runs the script from where it keeps it, in a folder that it names."""
     (tmp_path / "node").mkdir()
     with serving(whole(STANDIN)) as url:
-        started(run(tmp_path / "elsewhere", node_script(spec(), at(url)), STEPFARE_NODE_FOLDER=str(tmp_path / "node")))
+        started(
+            run(tmp_path / "elsewhere", node_script(spec(agent=at(url))), STEPFARE_NODE_FOLDER=str(tmp_path / "node"))
+        )
     assert (tmp_path / "node" / "agent.json").exists()
     assert [file.name for file in (tmp_path / "elsewhere").iterdir()] == ["script"]
 
 
 def test_another_agent_than_the_one_that_was_ordered_is_not_started(tmp_path: Path) -> None:
     with serving(whole(b"print('gotcha')")) as url:
-        done = run(tmp_path / "node", node_script(spec(), at(url)))
+        done = run(tmp_path / "node", node_script(spec(agent=at(url))))
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == "stepfare: the agent is not the one that was ordered\n"
     assert not (tmp_path / "node" / "agent.pyz").exists()
@@ -203,13 +205,13 @@ def test_another_agent_than_the_one_that_was_ordered_is_not_started(tmp_path: Pa
 @pytest.mark.parametrize("trouble", [cut(STANDIN), nonsense, whole(b"", 503), whole(b"{}", 404)])
 def test_trouble_on_the_way_is_no_end(tmp_path: Path, trouble: Answer) -> None:
     with serving(trouble, trouble, whole(STANDIN)) as url:
-        started(run(tmp_path / "node", node_script(spec(), at(url))))
+        started(run(tmp_path / "node", node_script(spec(agent=at(url)))))
 
 
 def test_it_waits_for_a_server_that_is_away(tmp_path: Path) -> None:
     with serving(whole(STANDIN)) as url:
         pass
-    process = start(tmp_path / "node", node_script(spec(), at(url)))
+    process = start(tmp_path / "node", node_script(spec(agent=at(url))))
     limit = time.monotonic() + 20
     while not (tmp_path / "node" / "env.json").exists():
         assert time.monotonic() < limit
@@ -225,7 +227,7 @@ def test_it_waits_for_a_server_that_is_away(tmp_path: Path) -> None:
 def test_it_does_not_wait_for_ever(tmp_path: Path) -> None:
     with serving(whole(STANDIN)) as url:
         pass
-    done = run(tmp_path / "node", node_script(spec(config=replace(CONFIG, gang_seconds=0.2)), at(url)))
+    done = run(tmp_path / "node", node_script(spec(config=replace(CONFIG, gang_seconds=0.2), agent=at(url))))
     assert done.returncode == 1
     assert "no agent to be had" in done.stderr
     assert TOKEN not in done.stderr
@@ -235,7 +237,7 @@ def test_no_proxy_stands_between_it_and_this_machine(tmp_path: Path) -> None:
     proxy = "http://127.0.0.1:9"
     with serving(whole(STANDIN)) as url:
         done = run(
-            tmp_path / "node", node_script(spec(), at(url)), http_proxy=proxy, HTTP_PROXY=proxy, https_proxy=proxy
+            tmp_path / "node", node_script(spec(agent=at(url))), http_proxy=proxy, HTTP_PROXY=proxy, https_proxy=proxy
         )
     started(done)
 
@@ -250,10 +252,10 @@ def test_over_tls_it_believes_the_authority_it_was_given_alone(tmp_path: Path) -
     context.load_cert_chain(file, key)
     brief = replace(CONFIG, gang_seconds=0.2)
     with serving(whole(STANDIN), context=context) as url:
-        started(run(tmp_path / "a", node_script(spec(ca=certificate), at(url))))
+        started(run(tmp_path / "a", node_script(spec(ca=certificate, agent=at(url)))))
         assert (tmp_path / "a" / "ca.pem").read_text() == certificate
         for ca in (None, stranger):
-            done = run(tmp_path / f"b{ca is None}", node_script(spec(config=brief, ca=ca), at(url)))
+            done = run(tmp_path / f"b{ca is None}", node_script(spec(config=brief, ca=ca, agent=at(url))))
             assert done.returncode == 1
             assert "CERTIFICATE_VERIFY_FAILED" in done.stderr
 
@@ -263,7 +265,7 @@ def test_the_real_agent_runs_the_job_with_its_environment(tmp_path: Path) -> Non
     command = 'echo "rank $NODE_RANK of $NNODES batch $BATCH"; [ "$API_KEY" = ' + SECRET + " ]"
     with Coordinator(1, TOKEN, agent=agent).running() as coordinator:
         config = replace(CONFIG, coordinator=coordinator.url, command=command)
-        done = run(tmp_path / "node", node_script(spec(config=config), AgentDownload.of(coordinator.url, agent)))
+        done = run(tmp_path / "node", node_script(spec(config=config, agent=at(coordinator.url, agent))))
         assert done.returncode == 0, done.stderr
         assert coordinator.problems == []
         (ended,) = coordinator.messages("ended", 0)
@@ -273,16 +275,16 @@ def test_the_real_agent_runs_the_job_with_its_environment(tmp_path: Path) -> Non
 
 
 def test_the_same_spec_gives_the_same_text() -> None:
-    assert len({node_script(spec(), AT) for _ in range(3)}) == 1
+    assert len({node_script(spec()) for _ in range(3)}) == 1
 
 
 def test_what_the_agent_would_refuse_and_what_is_too_large() -> None:
     with pytest.raises(AgentConfigError, match="rank"):
-        node_script(spec(config=replace(CONFIG, rank=3)), AT)
+        node_script(spec(config=replace(CONFIG, rank=3)))
     with pytest.raises(AgentConfigError, match="password"):
-        node_script(spec(config=replace(CONFIG, code=CodeSource("git", "https://u:p@x/y.git", "main"))), AT)
+        node_script(spec(config=replace(CONFIG, code=CodeSource("git", "https://u:p@x/y.git", "main"))))
     with pytest.raises(UserDataTooLargeError, match="shorten the command"):
-        node_script(spec(config=replace(CONFIG, command="x" * MAX_USER_DATA_BYTES)), AT)
+        node_script(spec(config=replace(CONFIG, command="x" * MAX_USER_DATA_BYTES)))
 
 
 @pytest.mark.parametrize("engine", ["torchrun", "ray", "slurm", "command"])
@@ -294,8 +296,7 @@ def test_the_text_is_python_whatever_the_job_says(engine: str, tmp_path: Path) -
             plain={"A": "\"'''\\"},
             secret={"B": "{x}\n%d"},
             ca="-----BEGIN\n'''\n",
-        ),
-        AT,
+        )
     )
     compile(text, "script", "exec")
     assert text.startswith("#!/usr/bin/env python3\n")

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import gzip
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -31,7 +28,6 @@ echo "$2  $3.part" | sha256sum --check --status || { echo "stepfare: not the age
 chmod 0755 "$3.part"
 mv "$3.part" "$3"
 """
-
 
 # mount-nvme.sh FOLDER [DISKS]. The names are those that the clouds' images give to disks that belong to the machine. A
 # disk that holds data already is left alone.
@@ -66,7 +62,6 @@ mkfs.ext4 -q -E nodiscard -m 0 "$device"
 mount -o noatime,discard "$device" "$folder"
 """
 
-
 # KillMode=mixed: the agent is asked to stop and asks the training; whatever remains at the end is killed with the
 # cgroup. OOMPolicy=continue: the agent reports a training process that the kernel kills.
 UNIT = """\
@@ -89,11 +84,10 @@ LimitNOFILE=1048576
 TasksMax=infinity
 """
 
-
 # The smallest user data limit of any cloud, in bytes before encoding for transport.
 MAX_USER_DATA_BYTES = 16 * 1024
-
-
+# Files with secrets, which a script writes beside itself; nobody needs them once the machine is gone.
+SECRET_FILES = ("token", "env.json")
 ETC, OPT, VAR, LOGS = "/etc/stepfare", "/opt/stepfare", "/var/lib/stepfare", "/var/log/stepfare"
 
 
@@ -112,10 +106,9 @@ class AgentDownload:
     sha256: str
 
     @classmethod
-    def of(cls, coordinator: str, agent: bytes) -> AgentDownload:
+    def of(cls, coordinator: str, sha256: str) -> AgentDownload:
         """Return the download at the coordinator with that base URL."""
-        digest = hashlib.sha256(agent).hexdigest()
-        return cls(f"{coordinator.rstrip('/')}/v1/agents/{digest}", digest)
+        return cls(f"{coordinator.rstrip('/')}/v1/agents/{sha256}", sha256)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +122,7 @@ class Bootstrap:
     """
 
     config: AgentConfig
-    agent: bytes | AgentDownload = field(repr=False)
+    agent: AgentDownload = field(repr=False)
     token: str = field(repr=False)
     plain: Mapping[str, str] = field(default_factory=dict)
     secret: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -142,32 +135,35 @@ def render_cloud_init(spec: Bootstrap) -> str:
 
     Raises :class:`UserDataTooLargeError`, and ``BadConfig`` for a configuration that the agent would refuse.
     """
-    config = _machine_config(spec)
+    nvme = spec.local_nvme
+    config = spec.config
+    if nvme is not None and config.code.kind == "image":
+        config = replace(config, mounts=(*config.mounts, f"{nvme}:{nvme}"))
+    config = _checked_config(
+        config,
+        workdir=f"{VAR if nvme is None else nvme}/work",
+        token_file=f"{ETC}/token",
+        env_file=f"{ETC}/env.json",
+        ca_file=f"{ETC}/ca.pem" if spec.ca is not None else None,
+        log_folder=LOGS,
+        spool_folder=f"{VAR}/spool",
+    )
     files = [
         _file_entry(f"{ETC}/agent.json", "0600", json.dumps(non_default_settings(config), indent=1) + "\n"),
-        _file_entry(f"{ETC}/token", "0600", f"{spec.token}\n"),
-        _file_entry(
-            f"{ETC}/env.json", "0600", json.dumps({"plain": dict(spec.plain), "secret": dict(spec.secret)}) + "\n"
-        ),
+        *(_file_entry(f"{ETC}/{name}", "0600", text) for name, text in _secret_files(spec).items()),
     ]
     if spec.ca is not None:
         files.append(_file_entry(f"{ETC}/ca.pem", "0644", spec.ca))
     commands = [["mkdir", "-p", "-m", "0755", VAR, LOGS]]
-    if spec.local_nvme is not None:
+    if nvme is not None:
         files.append(_file_entry(f"{OPT}/mount-nvme.sh", "0755", MOUNT_NVME))
-        commands.append([f"{OPT}/mount-nvme.sh", spec.local_nvme])
-    if isinstance(spec.agent, AgentDownload):
-        files.append(_file_entry(f"{OPT}/fetch-agent.sh", "0755", FETCH_AGENT))
-        authority = [f"{ETC}/ca.pem"] if spec.ca is not None else []
-        fetch = [f"{OPT}/fetch-agent.sh", spec.agent.url, spec.agent.sha256, f"{OPT}/agent.pyz", *authority]
-    else:
-        packed = base64.b64encode(gzip.compress(spec.agent, 9, mtime=0)).decode("ascii")
-        files.append({**_file_entry(f"{OPT}/agent.pyz", "0755", packed), "encoding": "gz+b64"})
-        fetch = []
+        commands.append([f"{OPT}/mount-nvme.sh", nvme])
+    files.append(_file_entry(f"{OPT}/fetch-agent.sh", "0755", FETCH_AGENT))
+    authority = [f"{ETC}/ca.pem"] if spec.ca is not None else []
+    commands.append([f"{OPT}/fetch-agent.sh", spec.agent.url, spec.agent.sha256, f"{OPT}/agent.pyz", *authority])
     files.append(_file_entry("/etc/systemd/system/stepfare-agent.service", "0644", _systemd_unit(config)))
-    start = ["systemctl", "start", "--no-block", "stepfare-agent.service"]
-    commands += [fetch] if fetch else []
-    commands += [["systemctl", "daemon-reload"], start]
+    commands.append(["systemctl", "daemon-reload"])
+    commands.append(["systemctl", "start", "--no-block", "stepfare-agent.service"])
     text = "#cloud-config\n" + yaml.dump(
         {"write_files": files, "runcmd": commands},
         Dumper=_BlockTextDumper,
@@ -175,31 +171,27 @@ def render_cloud_init(spec: Bootstrap) -> str:
         width=10_000,
         allow_unicode=True,
     )
-    if len(text.encode()) > MAX_USER_DATA_BYTES:
-        inline = isinstance(spec.agent, bytes)
-        raise UserDataTooLargeError(
-            f"user data of {len(text.encode()):,} bytes, at most {MAX_USER_DATA_BYTES:,} fit: "
-            + ("let the machine fetch the agent" if inline else "shorten the command and the environment of the job")
-        )
+    _check_size(text, "user data of {:,} bytes")
     return text
 
 
-def _machine_config(spec: Bootstrap) -> AgentConfig:
-    work = f"{spec.local_nvme}/work" if spec.local_nvme is not None else f"{VAR}/work"
-    mounts = spec.config.mounts
-    if spec.local_nvme is not None and spec.config.code.kind == "image":
-        mounts = (*mounts, f"{spec.local_nvme}:{spec.local_nvme}")
-    config = replace(
-        spec.config,
-        mounts=mounts,
-        workdir=work,
-        token_file=f"{ETC}/token",
-        env_file=f"{ETC}/env.json",
-        ca_file=f"{ETC}/ca.pem" if spec.ca is not None else None,
-        log_folder=LOGS,
-        spool_folder=f"{VAR}/spool",
-    )
-    return parse_config(json.loads(json.dumps(asdict(config))))
+def _secret_files(spec: Bootstrap) -> dict[str, str]:
+    environment = {"plain": dict(spec.plain), "secret": dict(spec.secret)}
+    return dict(zip(SECRET_FILES, (f"{spec.token}\n", json.dumps(environment) + "\n"), strict=True))
+
+
+def _checked_config(config: AgentConfig, **paths: str | None) -> AgentConfig:
+    """Return the configuration with the paths of its machine, as the agent will read it from JSON."""
+    return parse_config(json.loads(json.dumps({**asdict(config), **paths})))
+
+
+def _check_size(text: str, subject: str) -> None:
+    size = len(text.encode())
+    if size > MAX_USER_DATA_BYTES:
+        raise UserDataTooLargeError(
+            f"{subject.format(size)}, at most {MAX_USER_DATA_BYTES:,} fit: "
+            "shorten the command and the environment of the job"
+        )
 
 
 def non_default_settings(config: AgentConfig) -> dict[str, Any]:
@@ -247,10 +239,6 @@ def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
 _BlockTextDumper.add_representer(str, _represent_text)
 
 
-# Files with secrets that the script writes beside itself; nobody needs them once the machine is gone.
-SECRET_FILES = ("token", "env.json")
-
-
 # Paths are relative here because only the script knows its own folder.
 _PATHS = ("workdir", "token_file", "env_file", "ca_file", "log_folder", "spool_folder")
 
@@ -295,18 +283,22 @@ os.execv(sys.executable, [sys.executable, "-I", agent, os.path.join(FOLDER, "age
 '''
 
 
-def node_script(spec: Bootstrap, agent: AgentDownload) -> str:
+def node_script(spec: Bootstrap) -> str:
     """Return the script, which downloads and starts the agent; the same spec always gives the same text.
 
     Raises :class:`UserDataTooLargeError`, and ``BadConfig`` for a configuration that the agent would refuse.
     ``local_nvme`` is ignored: such machines keep their disks as they are.
     """
-    config = _script_config(spec)
-    files = {
-        "agent.json": json.dumps(non_default_settings(config)) + "\n",
-        "token": f"{spec.token}\n",
-        "env.json": json.dumps({"plain": dict(spec.plain), "secret": dict(spec.secret)}) + "\n",
-    }
+    config = _checked_config(
+        spec.config,
+        workdir="work",
+        token_file="token",
+        env_file="env.json",
+        ca_file="ca.pem" if spec.ca is not None else None,
+        log_folder="log.d",
+        spool_folder="spool",
+    )
+    files = {"agent.json": json.dumps(non_default_settings(config)) + "\n", **_secret_files(spec)}
     if spec.ca is not None:
         files["ca.pem"] = spec.ca
     text = _SCRIPT.format(
@@ -316,26 +308,9 @@ def node_script(spec: Bootstrap, agent: AgentDownload) -> str:
         paths=repr(_PATHS),
         seconds=repr(config.gang_seconds),
         ca='os.path.join(FOLDER, "ca.pem")' if spec.ca is not None else "None",
-        url=repr(agent.url),
-        loopback=repr(urlsplit(agent.url).hostname in LOOPBACK),
-        sha256=repr(agent.sha256),
+        url=repr(spec.agent.url),
+        loopback=repr(urlsplit(spec.agent.url).hostname in LOOPBACK),
+        sha256=repr(spec.agent.sha256),
     )
-    if len(text.encode()) > MAX_USER_DATA_BYTES:
-        raise UserDataTooLargeError(
-            f"{len(text.encode()):,} bytes for the node's script, at most {MAX_USER_DATA_BYTES:,} fit: "
-            "shorten the command and the environment of the job"
-        )
+    _check_size(text, "{:,} bytes for the node's script")
     return text
-
-
-def _script_config(spec: Bootstrap) -> AgentConfig:
-    config = replace(
-        spec.config,
-        workdir="work",
-        token_file="token",
-        env_file="env.json",
-        ca_file="ca.pem" if spec.ca is not None else None,
-        log_folder="log.d",
-        spool_folder="spool",
-    )
-    return parse_config(json.loads(json.dumps(asdict(config))))

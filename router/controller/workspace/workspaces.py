@@ -242,10 +242,9 @@ def _user_data(
         raise ValueError(f"job {job.name} has no `run`: there is nothing to start")
     script = find_boot_method(attempt.cloud) is BootMethod.SCRIPT
     config = _config(attempt, node, job.run, deploy, home)
-    agent = AgentDownload(f"{home.url.rstrip('/')}/v1/agents/{home.agent_sha256}", home.agent_sha256)
     bootstrap = Bootstrap(
         config=config,
-        agent=agent,
+        agent=AgentDownload.of(home.url, home.agent_sha256),
         token=secrets.token,
         plain=secrets.plain,
         secret=secrets.secret,
@@ -253,7 +252,7 @@ def _user_data(
         ca=home.ca,
     )
     try:
-        return node_script(bootstrap, agent) if script else render_cloud_init(bootstrap)
+        return node_script(bootstrap) if script else render_cloud_init(bootstrap)
     except AgentConfigError as error:
         raise ValueError(f"job {job.name}: its machines could not be told what to do: {error}") from None
 
