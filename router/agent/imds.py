@@ -49,14 +49,8 @@ class NoticeWatch(Protocol):
 
 
 LINK_LOCAL = "http://169.254.169.254"
-
-
 LARGEST_ANSWER = 65536
-
-
 OK, UNAUTHORIZED, MISSING = 200, 401, 404
-
-
 # The Date of an answer is cut to whole seconds, so this much less time may remain than it implies.
 CUT = 1.0
 

@@ -9,8 +9,6 @@ from pathlib import Path
 
 # Shorter values would mask ordinary words.
 SHORTEST = 8
-
-
 MASK = b"***"
 
 

@@ -11,8 +11,6 @@ from pathlib import Path
 from router.agent.config import AgentConfig, AgentConfigError
 
 RESUME_STEP, RESUME_MANIFEST = "STEPFARE_RESUME_STEP", "STEPFARE_RESUME_MANIFEST"
-
-
 CHECKPOINT_SECONDS, CHECKPOINT_STORE = "STEPFARE_CHECKPOINT_SECONDS", "STEPFARE_CHECKPOINT_STORE"
 
 
@@ -121,7 +119,6 @@ wait $head 2>/dev/null
 exit $code
 """
 
-
 _RAY_WORKER = """\
 there="$MASTER_ADDR:$((MASTER_PORT + 1))"
 export RAY_USAGE_STATS_ENABLED=0
@@ -133,7 +130,6 @@ until ray health-check --address "$there" >/dev/null 2>&1; do
 done
 exec ray start --address="$there" --block
 """
-
 
 # A running Slurm with the gang's machines as its only usable nodes is taken as given. srun numbers the nodes its own
 # way, so the variables are set again on each of them, with the address of the node that it numbers 0. An srun that gets
@@ -163,10 +159,7 @@ while kill -0 $srun 2>/dev/null; do wait $srun; code=$?; done
 exit $code
 """
 
-
 _SLURM_WORKER = "exec sleep 2147483647\n"
-
-
 # An image may have a PYTHONPATH of its own, which a variable from outside would replace.
 _CONTAINED = 'export PYTHONPATH="$STEPFARE_CONTROL/python${PYTHONPATH:+:$PYTHONPATH}"; exec /bin/sh "$@"'
 

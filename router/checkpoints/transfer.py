@@ -31,26 +31,14 @@ from router.checkpoints.object_store import CheckpointStore, StoreReader
 from router.checkpoints.rate_limit import TransferLimits
 
 PARALLEL = 8
-
-
 CHUNK = 8 * 2**20
-
-
 # Limits shared by the files under way: bytes read and not yet written, bytes written and not yet arrived.
 _READ_BYTES, _SENT_BYTES = 64 * 2**20, 64 * 2**20
-
-
 # A file that failed is tried again after these pauses; the store's own client has retried before.
 _PAUSES = (0.5, 2.0, 5.0)
-
-
 # Errors that a second try does not mend.
 _FINAL_WORDS = ("NO_SUCH_BUCKET", "ACCESS_DENIED", "INVALID_ACCESS_KEY_ID", "SIGNATURE_DOES_NOT_MATCH", "EXPIRED_TOKEN")
-
-
 _FINAL = {errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS, errno.EFBIG, errno.ENAMETOOLONG}
-
-
 Result = TypeVar("Result")
 
 

@@ -31,33 +31,17 @@ from router.state.store import StateStore
 
 # Upper bounds in seconds; clouds give 30 and 120 s, and the targets are 3.5 and 6.5 s.
 DELAY_BUCKETS = (0.5, 1.0, 2.0, 3.5, 5.0, 6.5, 10.0, 15.0, 20.0, 30.0, 60.0, 120.0)
-
-
 # The number of jobs that are counted by name, in the order in which they first lost steps; later ones are counted
 # together.
 MAX_NAMED_JOBS = 200
-
-
 OTHER_JOBS = "(other jobs)"
-
-
 # The number of notices, and of checkpoints, whose times are remembered.
 MOST_REMEMBERED = 20_000
-
-
 # Notices are dated by a clock that may be set back, so this much time is read once more.
 _AGAIN = timedelta(minutes=10)
-
-
 SAVED, NOT_SAVED, NOT_BELIEVED = "saved", "not_saved", "not_believed"
-
-
 WASTE_USES = tuple(use for use in MachineUse if use.is_waste)
-
-
 _Key = tuple[str, str]
-
-
 _T = TypeVar("_T")
 
 
@@ -166,18 +150,10 @@ def _remember(cache: OrderedDict[_Key, _T], key: _Key, value: _T) -> None:
 
 # Six heartbeats: the machine, its agent or the network is down.
 SILENT_SECONDS = 60.0
-
-
 # A second scrape within this many seconds receives the text of the first.
 FRESH_SECONDS = 1.0
-
-
 _BEARER = "Bearer "
-
-
 _ALIVE = tuple(phase for phase in Phase if not phase.is_over)
-
-
 # Agent states of a machine that exists and will not train any more.
 _DONE = (protocol.ENDED, protocol.FAILED)
 

@@ -22,11 +22,7 @@ from router.state.records import Attempt, NodeRecord, Phase
 from router.state.store import StateStore
 
 _LONGEST_PAUSE = timedelta(minutes=15)
-
-
 _FIRST_PAUSE = timedelta(seconds=15)
-
-
 # A shorter checkpoint interval would leave no time for training, however short the notices are.
 MIN_CHECKPOINT_INTERVAL_S = 10.0
 

@@ -28,11 +28,7 @@ if TYPE_CHECKING:  # What a machine cost is computed without a plan.
     from router.jobs.spec import Job
 
 _HOUR = timedelta(hours=1)
-
-
 _TICK = timedelta(microseconds=1)
-
-
 SUNK = "sunk"
 
 
@@ -210,8 +206,6 @@ def cost_so_far(nodes: Iterable[NodeRecord], now: datetime) -> Usd:
 # Words of the journal: a checkpoint was copied to the attempt's region; it was not, or only in part; provisioning
 # begins.
 COPIED, NOT_COPIED, PROVISIONING = "copied", "not copied", "provisioning"
-
-
 DISK_GIB = "disk_gib"
 
 

@@ -90,8 +90,6 @@ def _make_sender(target: Any) -> Callable[[str, str, EventLevel], bool]:
 
 
 _MOST_NAMED = 20
-
-
 _FORECAST = "forecast"
 
 
@@ -148,29 +146,15 @@ def _event(month: Month, standing: BudgetStatus) -> GangEvent:
 
 
 LOOK_SECONDS = 2.0
-
-
 # Attempts that ended longer ago are no news.
 NEWS_WINDOW = timedelta(hours=1)
-
-
 # The number of attempts to deliver what waits for a channel, and the pauses between them in seconds.
 TRIES = 5
-
-
 PAUSES = (1.0, 5.0, 15.0, 60.0)
-
-
 # The most events that wait for one channel, and the most that one message names.
 MOST_WAITING, MOST_NAMED = 500, 20
-
-
 CLOSE_SECONDS = 10.0
-
-
 TOLD = "told"
-
-
 # Reports to a person, at most twice per failing channel: when it begins to fail, and when events are dropped.
 ReportTrouble = Callable[[str], None]
 FindEvents = Callable[[datetime], Iterable[GangEvent]]

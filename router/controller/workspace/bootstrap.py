@@ -242,7 +242,6 @@ _BlockTextDumper.add_representer(str, _represent_text)
 # Paths are relative here because only the script knows its own folder.
 _PATHS = ("workdir", "token_file", "env_file", "ca_file", "log_folder", "spool_folder")
 
-
 _SCRIPT = '''\
 #!/usr/bin/env python3
 """stepfare: rank {rank} of {attempt}."""
