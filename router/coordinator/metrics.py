@@ -25,6 +25,7 @@ from prometheus_client.registry import Collector
 from pricing.money import ZERO, Usd, UsdPerHour
 from pricing.places import Market
 from router.agent import protocol
+from router.coordinator.saves import NOT_BELIEVED, NOT_SAVED, SAVED
 from router.ledger.entry import LedgerEntry, MachineUse
 from router.state.records import Attempt, JournalEntry, NodeRecord, NoticeRecord, Phase
 from router.state.store import StateStore
@@ -39,7 +40,6 @@ OTHER_JOBS = "(other jobs)"
 MOST_REMEMBERED = 20_000
 # Notices are dated by a clock that may be set back, so this much time is read once more.
 _AGAIN = timedelta(minutes=10)
-SAVED, NOT_SAVED, NOT_BELIEVED = "saved", "not_saved", "not_believed"
 WASTE_USES = tuple(use for use in MachineUse if use.is_waste)
 _Key = tuple[str, str]
 _T = TypeVar("_T")
@@ -58,12 +58,25 @@ class DelayHistogram:
         self.seconds += seconds
 
 
-class StateCounters:
-    """Running totals, updated by each :meth:`look` with what is new. For one thread at a time.
+@dataclass(slots=True)
+class StateTotals:
+    """Totals of all that the state recorded.
 
     ``metered`` is by cloud and market, ``wasted`` by kind of waste; ``delays`` from a notice, by its kind, to the first
-    checkpoint that answered it; ``notices`` counts notices by kind.
+    checkpoint that answered it; ``notices`` counts notices by kind, ``lost_steps`` steps by job.
     """
+
+    notices: Counter[str] = field(default_factory=Counter)
+    delays: dict[str, DelayHistogram] = field(default_factory=dict)
+    failed_saves: int = 0
+    not_believed: int = 0
+    lost_steps: Counter[str] = field(default_factory=Counter)
+    metered: dict[tuple[str, Market], Usd] = field(default_factory=dict)
+    wasted: dict[MachineUse, Usd] = field(default_factory=lambda: dict.fromkeys(WASTE_USES, ZERO))
+
+
+class StateCounters:
+    """Adds to ``totals`` what is new at each :meth:`look`. For one thread at a time."""
 
     def __init__(self, store: StateStore) -> None:
         self._store = store
@@ -72,19 +85,16 @@ class StateCounters:
         self._heard: OrderedDict[_Key, NoticeRecord] = OrderedDict()
         self._saved: OrderedDict[_Key, datetime] = OrderedDict()
         self._seen: dict[tuple[str, int, str], datetime] = {}
-        self.delays: dict[str, DelayHistogram] = {}
-        self.notices: Counter[str] = Counter()
-        self.failed_saves = self.not_believed = 0
-        self.lost_steps: Counter[str] = Counter()
-        self.metered: dict[tuple[str, Market], Usd] = {}
-        self.wasted: dict[MachineUse, Usd] = dict.fromkeys(WASTE_USES, ZERO)
+        self.totals = StateTotals()
 
     def look(self) -> None:
         """Read what is new. After a StateError the next call reads it again."""
         for note in self._store.overview.notes((SAVED, NOT_SAVED, NOT_BELIEVED), self._seq):
             self._count_note(note)
         self._read_notices()
-        self._read_ledger()
+        head, entries = self._store.overview.metered(self._head)
+        self._count_entries(entries)
+        self._head = head
 
     def answered(self, attempt: Attempt) -> bool:
         """Return whether a checkpoint for the attempt's order is known, as far as that is remembered."""
@@ -93,10 +103,10 @@ class StateCounters:
     def _count_note(self, note: JournalEntry) -> None:
         self._seq = note.seq
         if note.what == NOT_BELIEVED:
-            self.not_believed += 1
+            self.totals.not_believed += 1
             return
         if note.what == NOT_SAVED:
-            self.failed_saves += 1
+            self.totals.failed_saves += 1
             return
         key = (note.attempt, str(note.details.get("id") or ""))
         if key[1] and key not in self._saved:
@@ -110,7 +120,7 @@ class StateCounters:
             if one in self._seen:
                 continue
             self._seen[one] = notice.heard_at
-            self.notices[notice.kind] += 1
+            self.totals.notices[notice.kind] += 1
             # One checkpoint answers a notice to several machines.
             if key not in self._heard:
                 _remember(self._heard, key, notice)
@@ -123,23 +133,19 @@ class StateCounters:
 
     def _add_delay(self, notice: NoticeRecord, saved_at: datetime) -> None:
         delay = max(0.0, (saved_at - notice.heard_at).total_seconds())
-        self.delays.setdefault(notice.kind, DelayHistogram()).add(delay)
-
-    def _read_ledger(self) -> None:
-        head, entries = self._store.overview.metered(self._head)
-        self._count_entries(entries)
-        self._head = head
+        self.totals.delays.setdefault(notice.kind, DelayHistogram()).add(delay)
 
     def _count_entries(self, entries: Iterable[LedgerEntry]) -> None:
+        totals = self.totals
         for entry in entries:
             if entry.market is not None:
                 place = (entry.cloud, entry.market)
-                self.metered[place] = self.metered.get(place, ZERO) + entry.usd
+                totals.metered[place] = totals.metered.get(place, ZERO) + entry.usd
             if entry.lost_steps > 0:
-                known = entry.job in self.lost_steps or len(self.lost_steps) < MAX_NAMED_JOBS
-                self.lost_steps[entry.job if known else OTHER_JOBS] += entry.lost_steps
+                known = entry.job in totals.lost_steps or len(totals.lost_steps) < MAX_NAMED_JOBS
+                totals.lost_steps[entry.job if known else OTHER_JOBS] += entry.lost_steps
             if entry.use is not None and entry.use.is_waste:
-                self.wasted[entry.use] += entry.usd
+                totals.wasted[entry.use] += entry.usd
 
 
 def _remember(cache: OrderedDict[_Key, _T], key: _Key, value: _T) -> None:
@@ -164,7 +170,6 @@ class MetricsSnapshot:
 
     ``counts``: attempts by phase and reason, ever; ``attempts`` and ``nodes``: those alive; ``silent``: machines that
     have not called for :data:`SILENT_SECONDS`; ``open_orders``, ``overdue_orders``: orders to save without an answer.
-    The other fields are those of :class:`router.coordinator.metrics.StateCounters`.
     """
 
     version: str
@@ -176,13 +181,7 @@ class MetricsSnapshot:
     silent: int = 0
     open_orders: int = 0
     overdue_orders: int = 0
-    notices: Mapping[str, int] = field(default_factory=dict)
-    delays: Mapping[str, DelayHistogram] = field(default_factory=dict)
-    failed_saves: int = 0
-    lost_steps: Mapping[str, int] = field(default_factory=dict)
-    metered: Mapping[tuple[str, Market], Usd] = field(default_factory=dict)
-    wasted: Mapping[MachineUse, Usd] = field(default_factory=dict)
-    not_believed: int = 0
+    totals: StateTotals = field(default_factory=StateTotals)
 
 
 def render_metrics(snapshot: MetricsSnapshot) -> bytes:
@@ -194,13 +193,13 @@ def render_metrics(snapshot: MetricsSnapshot) -> bytes:
 
 class _SnapshotCollector(Collector):
     def __init__(self, snapshot: MetricsSnapshot) -> None:
-        self._picture = snapshot
+        self._snapshot = snapshot
 
     def collect(self) -> Iterable[Metric]:
-        yield from _gang_metrics(self._picture)
-        yield from _machine_metrics(self._picture)
-        yield from _checkpoint_metrics(self._picture)
-        yield from _cost_metrics(self._picture)
+        yield from _gang_metrics(self._snapshot)
+        yield from _machine_metrics(self._snapshot)
+        yield from _checkpoint_metrics(self._snapshot)
+        yield from _cost_metrics(self._snapshot)
 
 
 def _gang_metrics(snapshot: MetricsSnapshot) -> Iterator[Metric]:
@@ -247,7 +246,7 @@ def _is_training(attempt: Attempt, node: NodeRecord) -> bool:
 def _checkpoint_metrics(snapshot: MetricsSnapshot) -> Iterator[Metric]:
     yield GaugeMetricFamily("stepfare_orders_open", "Orders to save without an answer yet.", snapshot.open_orders)
     yield GaugeMetricFamily("stepfare_orders_overdue", "Orders to save whose time is over.", snapshot.overdue_orders)
-    notices = {kind: snapshot.notices.get(kind, 0) for kind in protocol.NOTICES}
+    notices = {kind: snapshot.totals.notices.get(kind, 0) for kind in protocol.NOTICES}
     yield _counters("stepfare_notices", "Notices to machines, by kind.", "kind", notices)
     delays = HistogramMetricFamily(
         "stepfare_notice_to_checkpoint_seconds",
@@ -255,40 +254,40 @@ def _checkpoint_metrics(snapshot: MetricsSnapshot) -> Iterator[Metric]:
         labels=["kind"],
     )
     for kind in protocol.NOTICES:
-        delay = snapshot.delays.get(kind, DelayHistogram())
+        delay = snapshot.totals.delays.get(kind, DelayHistogram())
         ends = [*(str(end) for end in DELAY_BUCKETS), "+Inf"]
         delays.add_metric([kind], list(zip(ends, accumulate(delay.counts), strict=True)), delay.seconds)
     yield delays
     yield CounterMetricFamily(
-        "stepfare_checkpoints_failed", "Checkpoints that were ordered and failed.", snapshot.failed_saves
+        "stepfare_checkpoints_failed", "Checkpoints that were ordered and failed.", snapshot.totals.failed_saves
     )
     text = "Ranks that reported steps or checkpoints that cannot be true."
-    yield CounterMetricFamily("stepfare_reports_refused", text, snapshot.not_believed)
-    yield _counters("stepfare_lost_steps", "Steps done and then lost, by job.", "job", snapshot.lost_steps)
+    yield CounterMetricFamily("stepfare_reports_refused", text, snapshot.totals.not_believed)
+    yield _counters("stepfare_lost_steps", "Steps done and then lost, by job.", "job", snapshot.totals.lost_steps)
 
 
 def _cost_metrics(snapshot: MetricsSnapshot) -> Iterator[Metric]:
     metered = CounterMetricFamily("stepfare_metered_usd", "Cost of machines that are gone.", labels=["cloud", "market"])
-    for (cloud, market), usd in sorted(snapshot.metered.items()):
+    for (cloud, market), usd in sorted(snapshot.totals.metered.items()):
         metered.add_metric([cloud, market.value], usd.dollars())
     yield metered
     yield _counters(
         "stepfare_wasted_usd",
         "Cost of time that trained nothing, by the ledger's kinds of waste.",
         "kind",
-        {use.value: usd.dollars() for use, usd in snapshot.wasted.items()},
+        {use.value: usd.dollars() for use, usd in snapshot.totals.wasted.items()},
     )
 
 
 def _gauges(name: str, text: str, label: str, values: Mapping[str, float]) -> Metric:
-    family = GaugeMetricFamily(name, text, labels=[label])
-    for word, value in sorted(values.items()):
-        family.add_metric([str(word)], value)
-    return family
+    return _add_values(GaugeMetricFamily(name, text, labels=[label]), values)
 
 
 def _counters(name: str, text: str, label: str, values: Mapping[str, float]) -> Metric:
-    family = CounterMetricFamily(name, text, labels=[label])
+    return _add_values(CounterMetricFamily(name, text, labels=[label]), values)
+
+
+def _add_values(family: GaugeMetricFamily | CounterMetricFamily, values: Mapping[str, float]) -> Metric:
     for word, value in sorted(values.items()):
         family.add_metric([str(word)], value)
     return family
@@ -349,13 +348,7 @@ class Metrics:
             silent=self._count_silent(attempts, nodes, ticks),
             open_orders=len(orders),
             overdue_orders=sum(self._is_overdue(attempt) for attempt in orders),
-            notices=dict(tallies.notices),
-            delays=tallies.delays,
-            failed_saves=tallies.failed_saves,
-            not_believed=tallies.not_believed,
-            lost_steps=dict(tallies.lost_steps),
-            metered=dict(tallies.metered),
-            wasted=tallies.wasted,
+            totals=tallies.totals,
         )
 
     def _is_open(self, attempt: Attempt) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from datetime import timedelta
 from typing import Any
 
@@ -13,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from pricing.money import Usd
 from pricing.places import Market
 from router.cli.commands import TABLE
-from router.coordinator.metrics import DelayHistogram, MetricsSnapshot, render_metrics
+from router.coordinator.metrics import DelayHistogram, MetricsSnapshot, StateTotals, render_metrics
 from router.deploy.deploy_settings import Deploy, Timeouts
 from router.deploy.notify_settings import EventKind
 from router.ledger.entry import MachineUse
@@ -47,12 +48,14 @@ def _samples() -> dict[str, dict[str, set[str]]]:
         1,
         1,
         1,
-        {"interruption": 1},
-        {"interruption": DelayHistogram()},
-        1,
-        {"llama": 1},
-        {("aws", Market.SPOT): Usd(1)},
-        {MachineUse.STARTUP: Usd(1)},
+        StateTotals(
+            Counter({"interruption": 1}),
+            {"interruption": DelayHistogram()},
+            1,
+            lost_steps=Counter({"llama": 1}),
+            metered={("aws", Market.SPOT): Usd(1)},
+            wasted={MachineUse.STARTUP: Usd(1)},
+        ),
     )
     found: dict[str, dict[str, set[str]]] = {}
     for family in text_string_to_metric_families(render_metrics(picture).decode()):

@@ -100,9 +100,9 @@ def test_what_cannot_be_true_is_noted_and_ends_nothing(
     answers = save_answers(gang.store, ATTEMPT, "c-1")
     assert (answers.is_saved, why in answers.failed[0]) == (False, True)
     assert saved(gang, 55, id="c-2") == (55, manifest(55))
-    tallies = StateCounters(gang.store)
-    tallies.look()
-    assert (tallies.not_believed, tallies.failed_saves) == (1, 1)
+    counters = StateCounters(gang.store)
+    counters.look()
+    assert (counters.totals.not_believed, counters.totals.failed_saves) == (1, 1)
 
 
 def test_a_rank_cannot_fill_the_journal_with_what_nobody_believes(gang: Scene) -> None:

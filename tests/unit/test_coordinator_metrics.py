@@ -225,7 +225,7 @@ def test_what_is_remembered_of_announcements_is_bounded(state: Scraped) -> None:
     tallies.look()
     assert len(tallies._seen) < 10
     tallies.look()
-    assert tallies.notices["interruption"] == 40
+    assert tallies.totals.notices["interruption"] == 40
 
 
 def test_scrapes_at_once_read_the_state_once(state: Scraped, monkeypatch: pytest.MonkeyPatch) -> None:
