@@ -8,7 +8,7 @@ from pathlib import Path
 from pricing.atomic_file import publish_file
 from pricing.money import Usd
 from router.app.settings import AppSettings, open_state
-from router.controller.workspace.run_folder_backup import restore_files
+from router.controller.workspace.run_folders import restore_files
 from router.state.database_url import DatabaseFile, parse_database_url
 from router.state.errors import ExistsError
 from router.state.state_backup import check_backup, read_stored_files

@@ -187,8 +187,7 @@ def _plan_or_name(text: str) -> str:
 def _release(site: ControllerContext, attempts: list[Attempt]) -> int:
     from concurrent.futures import ThreadPoolExecutor
 
-    from router.controller.errors import NotReleasedError
-    from router.controller.release.release import release
+    from router.controller.release.release import NotReleasedError, release
     from router.state.errors import StateError
 
     def one(attempt: Attempt) -> bool:

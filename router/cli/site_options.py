@@ -290,7 +290,7 @@ def lock_provisioning(site: ControllerContext, wait: str) -> AbstractContextMana
 def translate_errors() -> Iterator[None]:
     """Translate errors of state, Terraform, clouds and the coordinator into CommandError with exit codes."""
     from providers.errors import CredentialsError, PermissionDeniedError, ProviderError
-    from router.controller.errors import NotReleasedError
+    from router.controller.release.release import NotReleasedError
     from router.state.errors import StateError
     from terraform.errors import TerraformError
 

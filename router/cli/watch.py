@@ -111,7 +111,7 @@ def build_supervisor(site: ControllerContext, book: str, plan: str | None = None
     """Return the supervisor, which reads ``book`` and the price history anew whenever it needs them."""
     from router.app.quotes import HourlyWatchedPools
     from router.controller.accept.run_policies import RecordedPolicies
-    from router.controller.history.earlier_runs import EarlierRuns
+    from router.controller.history.run_records import EarlierRuns
     from router.controller.supervise.policy_runner import Adviser
     from router.controller.supervise.replanner import Replanner
     from router.controller.supervise.supervisor import Supervisor

@@ -9,7 +9,8 @@ from pricing.units import format_count
 from providers.errors import ProviderError
 from providers.fleet import CloudResource
 from router.controller.context import ControllerContext
-from router.controller.provision.provision_order import is_half_done
+from router.controller.provision.provision_order import is_half_done, release_half_done
+from router.controller.release.release import NotReleasedError
 from router.controller.workspace.run_folders import run_directories, state_id_of
 from router.state.errors import StateError, UnreadableError
 from router.state.records import Attempt
@@ -117,9 +118,6 @@ def _unreadable(error: UnreadableError) -> str:
 
 def release_orphans(site: ControllerContext, orphans: Iterable[Orphan]) -> tuple[tuple[Orphan, str], ...]:
     """Release our orphans, half-done attempts first, and return each with its error, "" when it is gone."""
-    from router.controller.errors import NotReleasedError
-    from router.controller.provision.provision_order import release_half_done
-
     results: list[tuple[Orphan, str]] = []
     own = [orphan for orphan in orphans if orphan.ours]
     for orphan in own:

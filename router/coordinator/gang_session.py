@@ -1,4 +1,4 @@
-"""Sessions hold in memory what the ranks of each gang reported.
+"""Sessions hold in memory what the ranks of each gang reported, and rules decide how a gang ends and when it begins.
 
 The database holds the same, except for heartbeats of the last seconds.
 """
@@ -20,6 +20,8 @@ from router.state.store import StateStore
 _STATE_ORDER = ("", protocol.STARTING, protocol.WAITING, protocol.RUNNING)
 # Seconds between checks whether an attempt without messages is over.
 IDLE_SECONDS = 60.0
+# With these engines the job's command runs once, on rank 0, and the other ranks only serve it.
+LEADER_ENGINES = ("ray", "slurm")
 
 
 @dataclass
@@ -194,3 +196,52 @@ class GangSessions:
             session.refresh(now, IDLE_SECONDS)
             if session.attempt.phase.is_over:
                 self.forget(session.attempt.id)
+
+
+def gang_result(engine: str, nodes: Sequence[NodeRecord], *, ordered: bool) -> str:
+    """Return ``finished``, a reason of :mod:`router.agent.protocol`, or "" while the result is open.
+
+    ``nodes``: the whole gang by rank. ``ordered``: all ranks were told to stop; ranks that stopped then did as they
+    were told, and the gang is ``stopped`` once all ended. Without an order a rank that stopped, or failed, decides for
+    all. With an engine that has a leader, the leader's end is the gang's, and others only count if they fail before it.
+    """
+    has_leader = engine in LEADER_ENGINES
+    if has_leader and nodes[0].ended_reason:
+        return nodes[0].ended_reason
+    reasons = [node.ended_reason for node in nodes]
+    expected_reasons = {"", protocol.FINISHED, *([protocol.STOPPED] if ordered else [])}
+    # A stop is more likely a consequence of another failure than its cause.
+    failures = sorted(
+        (reason for reason in reasons if reason not in expected_reasons), key=lambda r: r == protocol.STOPPED
+    )
+    if failures:
+        return failures[0]
+    if has_leader or not all(reasons):
+        return ""
+    return protocol.STOPPED if protocol.STOPPED in reasons else protocol.FINISHED
+
+
+def blocking_attempt(store: StateStore, attempt: Attempt) -> str:
+    """Return the id of an earlier attempt that blocks this one, "" where none does; then none ever will.
+
+    The attempt resumes from the blocking one, directly or by way of others. An earlier attempt blocks while it may
+    still train: it is not over, and not every rank of it reported its end. It also blocks if it saved more than this
+    attempt was told to resume from, because whoever hands over is about to say so.
+    """
+    visited = {attempt.id}
+    name = attempt.resumes
+    while name and name not in visited:
+        visited.add(name)
+        earlier = store.attempts.get(name)
+        if earlier is None:
+            return ""
+        saved_step = earlier.kept_step
+        if not earlier.phase.is_over:
+            nodes = store.attempts.nodes(name)
+            if not all(node.ended_reason for node in nodes):
+                return name
+            saved_step = max((node.saved_step for node in nodes if node.saved_step is not None), default=None)
+        if saved_step is not None and saved_step > attempt.first_step:
+            return name
+        name = earlier.resumes
+    return ""

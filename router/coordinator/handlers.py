@@ -20,12 +20,10 @@ from typing import Any
 from router.agent import protocol
 from router.coordinator import messages
 from router.coordinator.bounds import BoundsCache, StoresOfJob, no_stores
-from router.coordinator.gang_session import GangSession, GangSessions, RankSession
+from router.coordinator.gang_session import GangSession, GangSessions, RankSession, blocking_attempt, gang_result
 from router.coordinator.log_files import log_path, write_log
 from router.coordinator.ordering import order_after_notice, order_for_rank
 from router.coordinator.saves import NOT_SAVED, SAVED
-from router.coordinator.succession import blocking_attempt
-from router.coordinator.verdict import gang_result
 from router.state.errors import StateError
 from router.state.records import Attempt, NoticeRecord, Phase
 from router.state.store import StateStore

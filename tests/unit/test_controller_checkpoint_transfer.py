@@ -31,7 +31,7 @@ from router.controller.provision.checkpoint_transfer import (
     with_resume_point,
 )
 from router.controller.supervise.handover import hand_over
-from router.coordinator.succession import blocking_attempt
+from router.coordinator.gang_session import blocking_attempt
 from router.deploy.deploy_settings import Deploy
 from router.jobs.limits import Limits
 from router.ledger.entry import GB, CostItem

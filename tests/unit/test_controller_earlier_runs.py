@@ -16,8 +16,7 @@ from pricing.places import Market
 from pricing.pool_experience import memory_weight
 from router.controller.context import ControllerContext
 from router.controller.history.attempt_history import history_of
-from router.controller.history.earlier_runs import EarlierRuns
-from router.controller.history.run_records import ForgottenRuns, forget_runs
+from router.controller.history.run_records import EarlierRuns, ForgottenRuns, forget_runs
 from router.controller.plan_limits import store_limits
 from router.controller.supervise.replanner import PendingGang, PlacementAccepted, Replanner
 from router.jobs.job_json import job_json

@@ -13,7 +13,7 @@ from pricing.places import RegionId
 from router.controller.context import ControllerContext
 from router.controller.history.attempt_history import history_of
 from router.controller.history.group_regions import GroupMember, regions_of_groups
-from router.controller.history.status_snapshot import take_snapshot
+from router.controller.history.heartbeats import take_snapshot
 from router.controller.supervise.policy_runner import Adviser
 from router.controller.supervise.replanner import TICK, PendingGang, PlacementAccepted, ReplanAnswer, Replanner
 from router.spot.policies.interface import Decision, Observation, StayDecision

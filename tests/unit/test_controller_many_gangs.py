@@ -13,7 +13,7 @@ import pytest
 from router.agent import protocol
 from router.controller.context import ControllerContext
 from router.controller.history.attempt_history import histories_of, history_of
-from router.controller.history.status_snapshot import take_snapshot
+from router.controller.history.heartbeats import take_snapshot
 from router.controller.provision.quarantine import UNHEALTHY, ShortPools, current_shortages, quarantine, quarantine_all
 from router.controller.supervise.policy_runner import Adviser
 from router.controller.supervise.replanner import Replanner

@@ -10,7 +10,7 @@ import pytest
 from pricing.book import PriceBook
 from pricing.book_file import embedded_book
 from router.controller.history.attempt_history import AttemptHistory
-from router.controller.history.measured_speeds import job_as_measured, measure_speed
+from router.controller.history.run_records import job_as_measured, measure_speed
 from router.jobs.measured_speed import MeasuredSpeed
 from router.jobs.speed import Speed, gang_speed
 from router.state.records import Attempt, NodeRecord

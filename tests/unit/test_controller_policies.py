@@ -13,8 +13,8 @@ from pricing.places import Market
 from router.controller.accept.run_policies import RecordedPolicies
 from router.controller.context import ControllerContext
 from router.controller.history.attempt_history import history_of
+from router.controller.history.heartbeats import take_snapshot
 from router.controller.history.job_history import policy_history_of
-from router.controller.history.status_snapshot import take_snapshot
 from router.controller.supervise.policy_runner import Adviser
 from router.controller.supervise.replanner import TICK, PendingGang, PlacementAccepted, PlacementDeferred, Replanner
 from router.controller.supervise.supervisor import Supervisor

@@ -10,8 +10,7 @@ import pytest
 
 from router.agent import protocol
 from router.controller.context import ControllerContext
-from router.controller.history.heartbeats import SLOW_OBSERVATIONS
-from router.controller.history.status_snapshot import take_snapshot
+from router.controller.history.heartbeats import SLOW_OBSERVATIONS, take_snapshot
 from router.controller.supervise.policy_runner import Advice, Adviser
 from router.controller.supervise.replanner import TICK, Replanner
 from router.spot.policies.greedy import GreedyPolicy

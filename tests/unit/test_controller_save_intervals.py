@@ -15,8 +15,8 @@ from pricing.book import PriceBook
 from pricing.risk import GangRisk
 from router.agent import protocol
 from router.controller.context import ControllerContext
-from router.controller.history.earlier_runs import EarlierRuns
-from router.controller.history.status_snapshot import take_snapshot
+from router.controller.history.heartbeats import take_snapshot
+from router.controller.history.run_records import EarlierRuns
 from router.controller.supervise.replanner import TICK, Replanner
 from router.controller.supervise.save_intervals import (
     INTERVAL,

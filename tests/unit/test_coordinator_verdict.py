@@ -7,7 +7,7 @@ from itertools import product
 
 import pytest
 
-from router.coordinator.verdict import gang_result
+from router.coordinator.gang_session import gang_result
 from tests.support.coordinations import gang_records
 
 ALL = ("", "finished", "stopped", "crashed", "no_gang")

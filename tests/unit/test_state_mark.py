@@ -11,8 +11,7 @@ import pytest
 
 from router.app.settings import AppSettings, check_not_lost, identity_of, open_state
 from router.app.state_restoration import restore_state
-from router.controller.workspace.run_folder_backup import files_to_back_up, restore_files
-from router.controller.workspace.run_folders import run_directories
+from router.controller.workspace.run_folders import files_to_back_up, restore_files, run_directories
 from router.deploy.deploy_settings import Deploy
 from router.prices.cloud_settings import Clouds, LoadedClouds
 from router.state.errors import ExistsError, StateError

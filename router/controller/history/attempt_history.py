@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
+from router.controller.history.heartbeats import group_by_attempt
 from router.controller.history.lifecycle import (
     GAVE_UP,
     RESUMABLE_REASONS,
@@ -142,9 +143,7 @@ def histories_of(store: StateStore, attempts: Iterable[Attempt]) -> dict[str, At
     if not requested:
         return {}
     lives, machines = store.overview.lives(attempt.job for attempt in requested)
-    nodes: dict[str, list[NodeRecord]] = {}
-    for node in machines:
-        nodes.setdefault(node.attempt, []).append(node)
+    nodes = group_by_attempt(machines)
     orders: dict[tuple[str, str, str, datetime], list[Attempt]] = {}
     for life in lives:
         orders.setdefault(_order_key(life), []).append(life)

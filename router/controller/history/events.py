@@ -9,6 +9,7 @@ from enum import StrEnum
 
 from pricing.places import Market
 from router.agent import protocol
+from router.controller.history.heartbeats import group_by_attempt
 from router.controller.history.lifecycle import GAVE_UP
 from router.controller.history.metering import cost_so_far
 from router.deploy.notify_settings import EventKind
@@ -71,9 +72,7 @@ def find_events(
     so.
     """
     by_id = {attempt.id: attempt for attempt in attempts}
-    notices_by_attempt: dict[str, list[NoticeRecord]] = {}
-    for notice in notices:
-        notices_by_attempt.setdefault(notice.attempt, []).append(notice)
+    notices_by_attempt = group_by_attempt(notices)
     gave_up = {note.attempt: str(note.details.get("why") or "") for note in notes if note.what == GAVE_UP}
     events: list[GangEvent] = []
     for attempt in by_id.values():

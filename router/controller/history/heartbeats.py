@@ -1,18 +1,20 @@
-"""Detect gangs in trouble: ranks without a heartbeat, and steps that suddenly take longer."""
+"""Observe gangs: their state in a few queries, ranks without a heartbeat, and steps that suddenly take longer."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Protocol, TypeVar
 
 from router.agent import protocol
-from router.state.records import Attempt, NodeRecord
+from router.coordinator.saves import SaveAnswers, save_answers_by_attempt
+from router.state.records import Attempt, NodeRecord, NoticeRecord, Phase
+from router.state.store import StateStore
 
 # A gang is slow when its steps take SLOW_FACTOR times its own best, in SLOW_OBSERVATIONS consecutive observations.
 SLOW_FACTOR, SLOW_OBSERVATIONS = 2.0, 3
-
 _UNOBSERVED_SHARE = 0.5
 
 
@@ -84,3 +86,45 @@ class HeartbeatMonitor:
         """Forget all attempts but these."""
         self._heard = {key: heard for key, heard in self._heard.items() if key[0] in attempts}
         self._observed_at = {name: at for name, at in self._observed_at.items() if name in attempts}
+
+
+@dataclass(frozen=True, slots=True)
+class StatusSnapshot:
+    """The state of living attempts at one moment.
+
+    ``alive``: attempts that are not over, by creation time and id. By attempt: ``nodes``, the machines by rank;
+    ``notices`` to them; ``answers`` to the order to save, for those in CHECKPOINTING.
+    """
+
+    alive: tuple[Attempt, ...]
+    nodes: Mapping[str, Sequence[NodeRecord]]
+    notices: Mapping[str, Sequence[NoticeRecord]]
+    answers: Mapping[str, SaveAnswers]
+
+
+def take_snapshot(store: StateStore, plan: str | None = None) -> StatusSnapshot:
+    """Return the snapshot of a plan's attempts (None: of all). StateError."""
+    # Notices are read before the attempts, so that what a notice changed of its attempt is seen with it.
+    notices = store.overview.notices()
+    attempts, nodes = store.overview.alive()
+    alive = tuple(attempt for attempt in attempts if plan in (None, attempt.plan))
+    orders = {a.id: a.order_id for a in alive if a.phase is Phase.CHECKPOINTING and a.order_id}
+    return StatusSnapshot(
+        alive, group_by_attempt(nodes), group_by_attempt(notices), save_answers_by_attempt(store, orders)
+    )
+
+
+class _OfAttempt(Protocol):
+    @property
+    def attempt(self) -> str: ...
+
+
+_T = TypeVar("_T", bound=_OfAttempt)
+
+
+def group_by_attempt(records: Iterable[_T]) -> dict[str, list[_T]]:
+    """Return the records of each attempt, in the order in which they came."""
+    groups: dict[str, list[_T]] = {}
+    for record in records:
+        groups.setdefault(record.attempt, []).append(record)
+    return groups

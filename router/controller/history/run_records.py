@@ -1,21 +1,32 @@
-"""Read from the state what earlier runs measured, and remember which of it a person told to ignore."""
+"""What runs measured: how fast gangs train, how often pools were interrupted, and what a person told to ignore."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 
 from pricing.book import PriceBook
 from pricing.pool_experience import LossReason
 from router.agent import protocol
+from router.controller.history.attempt_history import AttemptHistory
 from router.controller.history.lifecycle import ReleaseReason
-from router.controller.history.measured_speeds import measure_speed
 from router.faults.classify import fault_of_refusal
 from router.faults.fault import FaultKind
-from router.jobs.experience import LONGEST_MEMORY, PoolRun, RunRecords, SpeedRun, job_signature
+from router.jobs.experience import (
+    LONGEST_MEMORY,
+    Experience,
+    PoolRun,
+    RunRecords,
+    SpeedRun,
+    job_signature,
+    learn_pools,
+    learn_speeds,
+)
 from router.jobs.job_json import read_job
+from router.jobs.measured_speed import MeasuredSpeed, correct_workload
+from router.jobs.spec import Job
 from router.state.records import Attempt, NodeRecord, NoticeRecord
 from router.state.store import StateStore
 
@@ -25,6 +36,12 @@ _HOUR = timedelta(hours=1)
 _IN_WORDS = {FaultKind.PRICE: LossReason.PRICE, FaultKind.SHORT: LossReason.CAPACITY}
 #: A machine that was lost so long about what was announced was lost by that.
 _ANNOUNCED_WITHIN = timedelta(hours=1)
+# A gang is measured over this long at least, and over so many steps: what comes before its first step counts as well.
+_LEAST_TIME = timedelta(hours=1)
+# Where the training's own time of a step agrees with the clock, this is enough.
+_LEAST_TIME_AGREED = timedelta(minutes=10)
+_LEAST_STEPS = 10
+_LEAST_SHARE = 0.5  # of its time a gang spends in steps, else its own time of a step is not believed
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,3 +201,77 @@ def _pool_run(
         at=ended,
         reason=reason,
     )
+
+
+def job_as_measured(job: Job, chain: AttemptHistory, book: PriceBook, earlier: Sequence[MeasuredSpeed] = ()) -> Job:
+    """Return the job with the speeds of its own gangs, the newest gang's first, and then those of ``earlier`` runs.
+
+    Unchanged where nothing was measured, or where the book does not know the machines.
+    """
+    lives = zip(reversed(chain.attempts), reversed(chain.nodes), strict=True)
+    own = [measure_speed(attempt, nodes, book) for attempt, nodes in lives]
+    workload = correct_workload(job.workload, [*(each for each in own if each is not None), *earlier], book)
+    return job if workload is job.workload else job.model_copy(update={"workload": workload})
+
+
+def measure_speed(attempt: Attempt, nodes: Sequence[NodeRecord], book: PriceBook) -> MeasuredSpeed | None:
+    """Return the speed of an attempt; None where it ran too shortly, or on machines of several types.
+
+    It is that of the slowest rank, for a gang trains as fast as that. The training's own time of a step counts where it
+    explains at least half of the time since all ranks met; else steps by that time, start and saves included: a clock
+    that runs fast, or one slow step, is no measure.
+    """
+    heard = max((node.heard_at for node in nodes if node.heard_at is not None), default=None)
+    types = {node.instance_type for node in nodes}
+    if attempt.met_at is None or heard is None or len(types) != 1:
+        return None
+    machine = book.machine(attempt.cloud, types.pop())
+    elapsed = min(heard, attempt.gone_at or heard) - attempt.met_at
+    done = max((node.step for node in nodes if node.step is not None), default=0) - attempt.first_step
+    if machine is None or done < _LEAST_STEPS or elapsed < _LEAST_TIME_AGREED:
+        return None
+    by_clock = elapsed.total_seconds() / done
+    reported = max((node.step_seconds for node in nodes if node.step_seconds), default=None)
+    if reported is not None and _LEAST_SHARE * by_clock <= reported <= by_clock:
+        return MeasuredSpeed(machine, len(nodes), 3600 / reported)
+    return None if elapsed < _LEAST_TIME else MeasuredSpeed(machine, len(nodes), 3600 / by_clock)
+
+
+class EarlierRuns:
+    """Provides the speeds and interruption rates that ``plan --learned latest`` would use at the last full hour.
+
+    Reading thousands of attempts takes half a second, and one hour more changes little: what a job's own gangs do now
+    is measured at each call all the same (:func:`job_as_measured`).
+    """
+
+    def __init__(self, store: StateStore, clock: Callable[[], datetime]) -> None:
+        self._store, self._clock = store, clock
+        self._hour: datetime | None = None
+        self._runs: Mapping[str, list[SpeedRun]] = {}
+        self._pools = Experience()
+        self._known: dict[tuple[str, str], tuple[MeasuredSpeed, ...]] = {}
+
+    def speeds(self, job: Job, book: PriceBook) -> tuple[MeasuredSpeed, ...]:
+        """Return the measured speeds of the job's gangs in earlier runs; ``job`` is as it is stored."""
+        hour = self._read(book)
+        key = (job.name, job_signature(job))
+        if key not in self._known:
+            rows = (row.measured(book) for row in learn_speeds(job, self._runs.get(key[1], ()), hour))
+            self._known[key] = tuple(row for row in rows if row is not None)
+        return self._known[key]
+
+    def pools(self, book: PriceBook) -> Experience:
+        """Return what was counted in pools, without speeds."""
+        self._read(book)
+        return self._pools
+
+    def _read(self, book: PriceBook) -> datetime:
+        hour = self._clock().replace(minute=0, second=0, microsecond=0)
+        if hour != self._hour:
+            records = read_runs(self._store, book, hour)
+            runs: dict[str, list[SpeedRun]] = {}
+            for run in records.speeds:
+                runs.setdefault(run.signature, []).append(run)
+            self._runs, self._pools, self._known = runs, Experience(pools=learn_pools(records.pools, hour)), {}
+            self._hour = hour
+        return hour

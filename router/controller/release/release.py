@@ -17,7 +17,6 @@ from providers.fleet import CloudResource
 from router.agent import protocol
 from router.agent.config import AgentConfig
 from router.controller.context import ControllerContext
-from router.controller.errors import NotReleasedError
 from router.controller.history.attempt_history import deadline_of
 from router.controller.history.lifecycle import confirmed_step, last_step
 from router.controller.history.metering import (
@@ -52,6 +51,13 @@ _PAUSE_S = 2.0
 _SILENT_S = 2 * AgentConfig.heartbeat_seconds + 5.0
 # A Terraform process whose parent was killed still works; it ends by itself.
 _LOCK_PAUSE_S, _LOCK_TRIES = 2.0, 30
+
+
+class NotReleasedError(Exception):
+    """Some machines may still exist and cost money; the message says what was tried.
+
+    A later call resumes the release.
+    """
 
 
 def release(site: ControllerContext, attempt: Attempt, reason: str, message: str) -> Attempt:

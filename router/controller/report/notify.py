@@ -17,15 +17,17 @@ from pricing.problems import InvalidInputError
 from pricing.units import format_count
 from router.controller.context import ControllerContext
 from router.controller.history.events import EventLevel, GangEvent, find_events, render_message
+from router.controller.history.heartbeats import group_by_attempt
 from router.controller.history.lifecycle import GAVE_UP
 from router.deploy.notify_settings import EventKind
 from router.ledger.budget import BudgetStatus
 from router.ledger.month import Month
 from router.state.errors import StateError
-from router.state.records import NodeRecord
 from router.state.store import StateStore
 
 _SEPARATOR = "://"
+# The most events that wait for one channel, and the most that one message names.
+MOST_WAITING, MOST_NAMED = 500, 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,6 @@ def _make_sender(target: Any) -> Callable[[str, str, EventLevel], bool]:
     return send
 
 
-_MOST_NAMED = 20
 _FORECAST = "forecast"
 
 
@@ -112,7 +113,7 @@ def report_budget_marks(
     ]
     if not unreported:
         return ()
-    text = render_message([event for _, event in unreported], _MOST_NAMED)
+    text = render_message([event for _, event in unreported], MOST_NAMED)
     failed = tuple(channel.name for channel in to if not channel.send(*text))
     if len(failed) < len(to):
         for keys, _ in unreported:
@@ -151,8 +152,6 @@ NEWS_WINDOW = timedelta(hours=1)
 # The number of attempts to deliver what waits for a channel, and the pauses between them in seconds.
 TRIES = 5
 PAUSES = (1.0, 5.0, 15.0, 60.0)
-# The most events that wait for one channel, and the most that one message names.
-MOST_WAITING, MOST_NAMED = 500, 20
 CLOSE_SECONDS = 10.0
 TOLD = "told"
 # Reports to a person, at most twice per failing channel: when it begins to fail, and when events are dropped.
@@ -206,14 +205,13 @@ class Notifier:
         attempts, nodes = overview.alive()
         notes = overview.notes((GAVE_UP,), self._seq)
         ended = [*overview.over_since(since), *overview.attempts(note.attempt for note in notes).values()]
-        by_attempt: dict[str, list[NodeRecord]] = {}
-        for node in nodes:
-            by_attempt.setdefault(node.attempt, []).append(node)
         lately = [note for note in notes if note.at >= since]
         # Jobs that were given up long ago are not reported now.
         gave_up_long_ago = {note.attempt for note in notes} - {note.attempt for note in lately}
         attempts_known = [attempt for attempt in (*ended, *attempts) if attempt.id not in gave_up_long_ago]
-        self.tell(find_events(attempts_known, by_attempt, self._store.notices.find(since=since), lately, now))
+        self.tell(
+            find_events(attempts_known, group_by_attempt(nodes), self._store.notices.find(since=since), lately, now)
+        )
         self._seq = max([self._seq, *(note.seq for note in notes)])
         self.tell(self._find_more(now))
 

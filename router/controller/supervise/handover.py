@@ -75,7 +75,7 @@ def _resume_after(
     """Tell the new gang what it resumes from, once nobody of the old gang can save any more.
 
     Until then, and while the checkpoint is copied, the coordinator lets the new gang wait
-    (:mod:`router.coordinator.succession`).
+    (:mod:`router.coordinator.gang_session`).
     """
     while not _can_save_no_more(site, old):
         if release_tried.wait(_POLL_S) and not _can_save_no_more(site, old):

@@ -9,10 +9,9 @@ from datetime import datetime, timedelta
 
 from router.agent import protocol
 from router.controller.history.attempt_history import AttemptHistory, histories_of
-from router.controller.history.heartbeats import StragglerMonitor
+from router.controller.history.heartbeats import StatusSnapshot, StragglerMonitor
 from router.controller.history.job_history import matches_machines, policy_history_of
 from router.controller.history.lifecycle import confirmed_step, last_step
-from router.controller.history.status_snapshot import StatusSnapshot
 from router.controller.provision.quarantine import CurrentShortages, current_shortages
 from router.controller.supervise.replanner import TICK, Replanner
 from router.jobs.limits import Limits

@@ -15,12 +15,11 @@ from pricing.places import RegionId
 from pricing.units import format_count
 from router.controller.context import ControllerContext
 from router.controller.history.attempt_history import MIN_CHECKPOINT_INTERVAL_S, AttemptHistory, plan_time
-from router.controller.history.earlier_runs import EarlierRuns
 from router.controller.history.group_regions import GroupMember, regions_of_groups
 from router.controller.history.job_history import policy_history_of
 from router.controller.history.lifecycle import ReleaseReason
-from router.controller.history.measured_speeds import job_as_measured
 from router.controller.history.metering import cost_so_far
+from router.controller.history.run_records import EarlierRuns, job_as_measured
 from router.controller.orders import Order
 from router.controller.plan_limits import apply_hard_budgets, limits_json
 from router.controller.provision.provision_order import (

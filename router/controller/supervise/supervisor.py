@@ -16,7 +16,6 @@ from router.agent import protocol
 from router.agent.config import AgentConfig
 from router.controller.accept.run_policies import policy_name_of
 from router.controller.context import ControllerContext
-from router.controller.errors import NotReleasedError
 from router.controller.history.attempt_history import (
     AttemptHistory,
     give_up,
@@ -24,7 +23,7 @@ from router.controller.history.attempt_history import (
     history_of,
     resumable_histories,
 )
-from router.controller.history.heartbeats import HeartbeatMonitor
+from router.controller.history.heartbeats import HeartbeatMonitor, StatusSnapshot, take_snapshot
 from router.controller.history.lifecycle import (
     GIVEN_UP,
     GangStatus,
@@ -33,7 +32,6 @@ from router.controller.history.lifecycle import (
     ReleaseReason,
     next_transition,
 )
-from router.controller.history.status_snapshot import StatusSnapshot, take_snapshot
 from router.controller.provision.provision_order import (
     PlacedAttempt,
     ProvisionResult,
@@ -43,7 +41,7 @@ from router.controller.provision.provision_order import (
     release_half_done,
 )
 from router.controller.provision.quarantine import UNHEALTHY, quarantine, quarantine_all
-from router.controller.release.release import release
+from router.controller.release.release import NotReleasedError, release
 from router.controller.supervise.handover import hand_over, order_save
 from router.controller.supervise.policy_runner import Advice, Adviser
 from router.controller.supervise.replanner import (
