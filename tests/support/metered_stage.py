@@ -24,7 +24,7 @@ from router.controller.history.metering import COPIED, DISK_GIB, PROVISIONING
 from router.controller.orders import Order, orders_of
 from router.controller.provision.provision_order import ProvisionRequest
 from router.controller.release.release import release
-from router.controller.workspace.placement_options import GangPlacement, MachineSpec
+from router.controller.workspace.placement_options import GangPlacement
 from router.controller.workspace.workspaces import attempt_name, new_attempt
 from router.coordinator.saves import SAVED
 from router.jobs.job_json import job_json
@@ -262,10 +262,13 @@ def machine_id(cloud: str, name: str) -> str:
     return f"i-{digits[:17]}" if cloud == "aws" else str(int(digits[:15], 16)) if cloud == "gcp" else name
 
 
-def seat_of(place: Place) -> MachineSpec:
+def seat_of(place: Place) -> NodeRecord:
     """A machine of that place."""
     price, reserved = UsdPerHour.parse(place.usd), place.market is Market.RESERVED
-    return MachineSpec(
+    return NodeRecord(
+        "",
+        0,
+        "",
         place.zone or None,
         place.instance_type,
         place.market,
@@ -273,10 +276,10 @@ def seat_of(place: Place) -> MachineSpec:
         place.accelerators,
         price,
         UsdPerHour(0 if reserved else price.nanos * 5 // 4),
-        "2026-11-01",
-        "made up",
-        UsdPerHour.parse(place.on_demand),
-        "amortised" if reserved else "",
+        price_as_of="2026-11-01",
+        price_source="made up",
+        on_demand_usd_per_hour=UsdPerHour.parse(place.on_demand),
+        reservation_cost="amortised" if reserved else "",
     )
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pricing.money import UsdPerHour
 from pricing.places import PROVISIONABLE_CLOUDS, Market
 from router.controller.orders import Order
-from router.controller.workspace.placement_options import GangPlacement, MachineSpec
+from router.controller.workspace.placement_options import GangPlacement
 from router.controller.workspace.workspaces import (
     CoordinatorEndpoint,
     NodeSecrets,
@@ -24,6 +24,7 @@ from router.controller.workspace.workspaces import (
 )
 from router.deploy.deploy_settings import Deploy
 from router.jobs.spec import Job
+from router.state.records import NodeRecord
 from terraform.render import render
 from terraform.spec import ATTEMPT_CHARACTERS, NAME_CHARACTERS, Host
 from tests.support.scenes import NOW, a_job
@@ -42,7 +43,9 @@ def order_of(job: str, gang: str = "", start: datetime = NOW) -> Order:
 
 def choice_of(cloud: str) -> GangPlacement:
     zone = "r1-a" if cloud == "gcp" else None
-    seat = MachineSpec(zone, "p9.48xlarge", Market.SPOT, "H100", 8, UsdPerHour.parse("24"), UsdPerHour.parse("30"))
+    seat = NodeRecord(
+        "", 0, "", zone, "p9.48xlarge", Market.SPOT, "H100", 8, UsdPerHour.parse("24"), UsdPerHour.parse("30")
+    )
     return GangPlacement(0, cloud, "r1", (seat, seat), NOW, NOW + timedelta(hours=5))
 
 

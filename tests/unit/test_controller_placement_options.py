@@ -19,7 +19,6 @@ from pricing.places import Market
 from router.controller.orders import Order, orders_of
 from router.controller.workspace.placement_options import (
     GangPlacement,
-    MachineSpec,
     blocking_shortage,
     fabric_of,
     fill_zones,
@@ -33,7 +32,7 @@ from router.jobs.spec import Job
 from router.planning.document.plan import Alternative, Plan
 from router.planning.find.candidates import candidates_for
 from router.planning.find.listings import listings_by_accelerator
-from router.state.records import Shortage
+from router.state.records import NodeRecord, Shortage
 from tests.support.made_up_book import book, offer
 from tests.support.made_up_jobs import make_job, make_limits, simple_job
 from tests.support.mixed_instances import mixing_book
@@ -330,7 +329,7 @@ def stretches(draw: st.DrawFn) -> list[GangPlacement]:
     found = []
     for rank in range(draw(st.integers(1, 5))):
         rate = draw(st.integers(0, 50)) * 10**9
-        seat = MachineSpec(None, "x", Market.SPOT, "H100", 8, UsdPerHour(rate // 2), UsdPerHour(rate))
+        seat = NodeRecord("", 0, "", None, "x", Market.SPOT, "H100", 8, UsdPerHour(rate // 2), UsdPerHour(rate))
         end = start + draw(st.integers(1, 20)) * HOUR
         found.append(GangPlacement(rank, "aws", "r", (seat,), start, end))
     return found

@@ -23,7 +23,7 @@ from router.agent.starters import read_job_environment
 from router.config.job_files import load_jobs
 from router.controller.orders import Order
 from router.controller.workspace.bootstrap import MAX_USER_DATA_BYTES
-from router.controller.workspace.placement_options import GangPlacement, MachineSpec
+from router.controller.workspace.placement_options import GangPlacement
 from router.controller.workspace.workspaces import (
     CoordinatorEndpoint,
     NodeSecrets,
@@ -34,6 +34,7 @@ from router.controller.workspace.workspaces import (
 from router.deploy.deploy_settings import Deploy
 from router.jobs.job_json import job_json, parse_job
 from router.jobs.spec import Job
+from router.state.records import NodeRecord
 from terraform.module_metadata import BootMethod, find_boot_method
 from terraform.render import SECRETS, render
 from terraform.spec import Host, WorkspaceSpec
@@ -75,7 +76,7 @@ def order_of(job: str, gang: str = "", start: datetime = NOW) -> Order:
 
 def choice_of(cloud: str, machines: int = 2, *, market: Market = Market.SPOT, zone: str | None = None) -> GangPlacement:
     zone = "r1-a" if cloud == "gcp" else zone
-    seat = MachineSpec(zone, "p9.48xlarge", market, "H100", 8, UsdPerHour.parse("24"), UsdPerHour.parse("30"))
+    seat = NodeRecord("", 0, "", zone, "p9.48xlarge", market, "H100", 8, UsdPerHour.parse("24"), UsdPerHour.parse("30"))
     return GangPlacement(0, cloud, "r1", (seat,) * machines, NOW, NOW + timedelta(hours=5))
 
 

@@ -12,7 +12,6 @@ from datetime import timedelta
 from pricing.offers import Offer
 from pricing.places import Market
 from router.controller.context import ControllerContext
-from router.controller.workspace.placement_options import MachineSpec
 from router.planning.find.candidate import Candidate
 from router.spot.live.pool_backoff import BACKOFF_MEMORY, compute_backoff_end, is_backing_off, models_availability
 from router.spot.policies.interface import Policy
@@ -56,9 +55,7 @@ def quarantine_all(
     site.store.shortages.remember(*new)
 
 
-def mark_short(
-    site: ControllerContext, cloud: str, region: str, machines: Sequence[MachineSpec | NodeRecord], why: str
-) -> None:
+def mark_short(site: ControllerContext, cloud: str, region: str, machines: Sequence[NodeRecord], why: str) -> None:
     """Remember the pools of a gang as short for a while, because it could not be obtained or even requested."""
     now = site.clock()
     until = now + site.deploy.timeouts.shortage

@@ -20,46 +20,28 @@ from router.planning.document.costing import day_of
 from router.planning.document.plan import Alternative, JobSummary, Line, Plan
 from router.planning.find.candidate import Candidate
 from router.planning.find.listings import OfferListing
-from router.state.records import ANY, Shortage
+from router.state.records import ANY, NodeRecord, Shortage
 
 _SPOT_CEILING = Fraction(5, 4)
 _DIGEST_CHARACTERS = 12
 _FREE = UsdPerHour(0)
-
-
-@dataclass(frozen=True, slots=True)
-class MachineSpec:
-    """One machine to be provisioned; prices are for it alone.
-
-    ``price_as_of`` and ``price_source`` say where ``usd_per_hour`` is from; ``on_demand_usd_per_hour`` is filled in by
-    :func:`fill_list_prices`. On a reservation ``usd_per_hour`` is the amortised price, and ``reservation_cost`` says
-    what is known of it (amortised, sunk, unknown).
-    """
-
-    zone: str | None
-    instance_type: str
-    market: Market
-    accelerator: str
-    accelerators: int
-    usd_per_hour: UsdPerHour
-    max_usd_per_hour: UsdPerHour
-    price_as_of: str = ""
-    price_source: str = ""
-    on_demand_usd_per_hour: UsdPerHour | None = None
-    reservation_cost: str = ""
+# The attempt, rank and name of a machine that belongs to no attempt yet.
+_NO_ATTEMPT = ("", 0, "")
 
 
 @dataclass(frozen=True, slots=True)
 class GangPlacement:
     """A gang in one place for one span of time.
 
-    ``rank`` 0 is the plan's own placement; seats are in the order of the gang's ranks.
+    ``rank`` 0 is the plan's own placement; seats are machines without an attempt, in the order of the gang's ranks.
+    Their on-demand prices are filled in by :func:`fill_list_prices`. On a reservation ``usd_per_hour`` is the amortised
+    price, and ``reservation_cost`` says what is known of it (amortised, sunk, unknown).
     """
 
     rank: int
     cloud: str
     region: str
-    seats: tuple[MachineSpec, ...]
+    seats: tuple[NodeRecord, ...]
     start: datetime
     end: datetime
 
@@ -132,7 +114,8 @@ def placement_from(candidate: Candidate, start: datetime, end: datetime) -> Gang
     ``rank`` is 0, because the candidate is a plan of its own.
     """
     seats = tuple(
-        MachineSpec(
+        NodeRecord(
+            *_NO_ATTEMPT,
             part.offer.zone,
             part.offer.instance_type,
             part.offer.market,
@@ -140,8 +123,8 @@ def placement_from(candidate: Candidate, start: datetime, end: datetime) -> Gang
             part.machine.accelerator_count,
             part.offer.usd_per_hour if part.listing.cost is None else part.listing.amortised or _FREE,
             _ceiling(part.offer.usd_per_hour, part.offer.market),
-            day_of(part.offer),
-            part.offer.source,
+            price_as_of=day_of(part.offer),
+            price_source=part.offer.source,
             reservation_cost=part.listing.cost or "",
         )
         for part in sorted(candidate.parts, key=lambda p: (p.offer.market is Market.SPOT, p.offer.zone or ""))
@@ -189,7 +172,7 @@ def fill_zones(choice: GangPlacement, zones: Mapping[str, str]) -> GangPlacement
 def fill_list_prices(choice: GangPlacement, book: PriceBook) -> GangPlacement:
     """Return the placement with each machine's on-demand list price there, where the book has it."""
 
-    def priced(seat: MachineSpec) -> MachineSpec:
+    def priced(seat: NodeRecord) -> NodeRecord:
         price = book.on_demand(RegionId(choice.cloud, choice.region), seat.zone, seat.instance_type)
         return replace(seat, on_demand_usd_per_hour=price)
 
@@ -233,12 +216,13 @@ def _planned_placement(order: Order) -> GangPlacement:
     return GangPlacement(0, first.cloud, first.region, seats, order.start, order.end)
 
 
-def _machines_of(line: Line) -> Iterator[MachineSpec]:
+def _machines_of(line: Line) -> Iterator[NodeRecord]:
     reserved = line.market == Market.RESERVED.value
     rate = (line.amortised_usd_per_hour or _FREE) if reserved else line.usd_per_hour
     prices, ceilings = (_split_price(one, line.machines) for one in (rate, line.max_usd_per_hour))
     for price, ceiling in zip(prices, ceilings, strict=True):
-        yield MachineSpec(
+        yield NodeRecord(
+            *_NO_ATTEMPT,
             line.zone,
             line.instance_type,
             Market(line.market),
@@ -246,8 +230,8 @@ def _machines_of(line: Line) -> Iterator[MachineSpec]:
             line.accelerators // line.machines,
             price,
             ceiling,
-            line.price_as_of,
-            line.price_source,
+            price_as_of=line.price_as_of,
+            price_source=line.price_source,
             # Older plans do not name the cost of a reservation; theirs is always amortised.
             reservation_cost=line.reservation_cost or ("amortised" if reserved else ""),
         )
@@ -270,7 +254,8 @@ def _fallback_placement(
     price_of_all = (alternative.amortised_usd_per_hour or _FREE) if reserved else alternative.usd_per_hour
     ceiling = _ceiling(_FREE, market) if reserved else None
     seats = tuple(
-        MachineSpec(
+        NodeRecord(
+            *_NO_ATTEMPT,
             alternative.zone,
             alternative.instance_type,
             market,
@@ -278,8 +263,8 @@ def _fallback_placement(
             alternative.accelerators // alternative.machines,
             price,
             ceiling or _ceiling(price, market),
-            plan.book_as_of.date().isoformat(),
-            f"price book {plan.book_digest[:_DIGEST_CHARACTERS]}",
+            price_as_of=plan.book_as_of.date().isoformat(),
+            price_source=f"price book {plan.book_digest[:_DIGEST_CHARACTERS]}",
             reservation_cost=(alternative.reservation_cost or "unknown") if reserved else "",
         )
         for price in _split_price(price_of_all, alternative.machines)
@@ -295,7 +280,7 @@ def _ceiling(price: UsdPerHour, market: Market) -> UsdPerHour:
     return price.scaled(_SPOT_CEILING) if market is Market.SPOT else price
 
 
-def _is_for_sale(seat: MachineSpec, choice: GangPlacement, listings: Sequence[OfferListing], job: Job) -> bool:
+def _is_for_sale(seat: NodeRecord, choice: GangPlacement, listings: Sequence[OfferListing], job: Job) -> bool:
     fitting = [
         listing
         for listing in listings
@@ -320,5 +305,5 @@ def _has_same_machines(placement: GangPlacement, other: GangPlacement) -> bool:
     )
 
 
-def _pool(seat: MachineSpec) -> tuple[str, str, str]:
+def _pool(seat: NodeRecord) -> tuple[str, str, str]:
     return (seat.zone or "", seat.instance_type, seat.market.value)

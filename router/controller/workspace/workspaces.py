@@ -16,7 +16,7 @@ from router.agent.config import CodeSource as AgentCode
 from router.controller.history.attempt_history import ResumePoint
 from router.controller.orders import Order
 from router.controller.workspace.bootstrap import AgentDownload, Bootstrap, node_script, render_cloud_init
-from router.controller.workspace.placement_options import GangPlacement, MachineSpec
+from router.controller.workspace.placement_options import GangPlacement
 from router.deploy.deploy_settings import CloudDeploy, Deploy, ReservedEntry
 from router.jobs.spec import Job, Run
 from router.ledger.entry import utc
@@ -109,26 +109,8 @@ def new_attempt(
         policy=policies[0],
         quoted_policy=policies[1],
     )
-    return attempt, tuple(_node(name, rank, seat) for rank, seat in enumerate(choice.seats))
-
-
-def _node(attempt: str, rank: int, seat: MachineSpec) -> NodeRecord:
-    return NodeRecord(
-        attempt=attempt,
-        rank=rank,
-        name=f"{attempt}-{rank}",
-        zone=seat.zone,
-        instance_type=seat.instance_type,
-        market=seat.market,
-        accelerator=seat.accelerator,
-        accelerators=seat.accelerators,
-        usd_per_hour=seat.usd_per_hour,
-        max_usd_per_hour=seat.max_usd_per_hour,
-        price_as_of=seat.price_as_of,
-        price_source=seat.price_source,
-        on_demand_usd_per_hour=seat.on_demand_usd_per_hour,
-        reservation_cost=seat.reservation_cost,
-    )
+    seats = enumerate(choice.seats)
+    return attempt, tuple(replace(seat, attempt=name, rank=rank, name=f"{name}-{rank}") for rank, seat in seats)
 
 
 def build_workspace(
