@@ -40,7 +40,7 @@ class Places:
 
     def replan(self, wanting: Sequence[PendingGang]) -> list[ReplanAnswer]:
         self.asked.append([want.last.job for want in wanting])
-        go: Any = PlacementAccepted(SimpleNamespace(book=None), SimpleNamespace(), None)  # type: ignore[arg-type]
+        go: Any = PlacementAccepted(SimpleNamespace(book=None, choices=(SimpleNamespace(),)))  # type: ignore[arg-type]
         return [self.answer or go for _ in wanting]
 
     def stated_job(self, _: Attempt) -> None:
@@ -62,7 +62,7 @@ class Places:
             machines=last.machines,
         )
         self.site.store.attempts.add(one, [node(name)])
-        return PlacedAttempt(one, go.choice, "")
+        return PlacedAttempt(one, go.request.choices[0], "")
 
 
 @contextmanager

@@ -120,7 +120,7 @@ def replacement(site: ControllerContext, pending: PendingGang, *, learns: bool =
 
 
 def machine_of(answer: PlacementAccepted) -> str:
-    return answer.choice.seats[0].instance_type
+    return answer.request.choices[0].seats[0].instance_type
 
 
 def stated_speed(job: Any, machine: str, known: PriceBook = BOOK) -> float:
@@ -143,11 +143,13 @@ def test_a_replacement_leaves_aside_the_accelerator_that_earlier_ran_at_half_its
     forgetful, learned = replacement(site, pending, learns=False), replacement(site, pending)
     assert (machine_of(forgetful), machine_of(learned)) == (H100, A100)
     usd_per_step = [
-        USD_PER_HOUR[each.choice.region, machine_of(each)] / true_speed[machine_of(each)]
+        USD_PER_HOUR[each.request.choices[0].region, machine_of(each)] / true_speed[machine_of(each)]
         for each in (forgetful, learned)
     ]
     assert usd_per_step == pytest.approx([0.40, 0.24])
-    assert learned.choice.end > forgetful.choice.end  # it books the hours that the steps really take
+    assert (
+        learned.request.choices[0].end > forgetful.request.choices[0].end
+    )  # it books the hours that the steps really take
 
 
 def test_a_replacement_avoids_the_pool_that_earlier_gangs_lost(site: ControllerContext) -> None:
@@ -155,8 +157,8 @@ def test_a_replacement_avoids_the_pool_that_earlier_gangs_lost(site: ControllerC
     for number in range(8):
         ran(site, f"n-{number}", H100, 100, NOW - (number + 1) * DAY, hours=0.25, interrupted=True)
     pending = lost_tonight(site)
-    assert replacement(site, pending, learns=False).choice.region == "north-1"
-    assert replacement(site, pending).choice.region == "alps-1"
+    assert replacement(site, pending, learns=False).request.choices[0].region == "north-1"
+    assert replacement(site, pending).request.choices[0].region == "alps-1"
 
 
 def test_it_saves_as_often_as_the_counted_interruptions_ask_for(site: ControllerContext) -> None:
@@ -171,7 +173,7 @@ def test_it_saves_as_often_as_the_counted_interruptions_ask_for(site: Controller
     for earlier in (None, EarlierRuns(site.store, site.clock)):
         (answer,) = Replanner(site, lambda: only, earlier=earlier).replan([pending])
         assert isinstance(answer, PlacementAccepted)
-        seconds.append(answer.checkpoint_seconds or 0)
+        seconds.append(answer.request.checkpoint_seconds or 0)
     assert 0 < seconds[1] < 0.7 * seconds[0]
 
 

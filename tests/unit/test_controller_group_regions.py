@@ -60,7 +60,7 @@ def lose(site: ControllerContext, numbers: range) -> list[PendingGang]:
 
 def regions(answers: list[ReplanAnswer]) -> list[RegionId]:
     placed = [answer for answer in answers if isinstance(answer, PlacementAccepted)]
-    return [RegionId(go.choice.cloud, go.choice.region) for go in placed]
+    return [RegionId(go.request.choices[0].cloud, go.request.choices[0].region) for go in placed]
 
 
 def test_an_interrupted_gang_goes_where_its_mates_run(site: ControllerContext) -> None:

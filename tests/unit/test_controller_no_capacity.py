@@ -13,7 +13,7 @@ from pricing.places import Market
 from router.controller.history.attempt_history import history_of
 from router.controller.orders import Order
 from router.controller.provision import provision_order
-from router.controller.provision.provision_order import NextAttempt, ProvisionResult, ProvisionStatus, record_attempts
+from router.controller.provision.provision_order import ProvisionResult, ProvisionStatus, record_attempts
 from router.controller.supervise.replanner import PendingGang, PlacementAccepted
 from router.controller.supervise.supervisor import Supervisor
 from router.state.records import Phase
@@ -31,10 +31,10 @@ def test_where_no_zone_is_known_nobody_is_sent_for_a_while(tmp_path: Path, monke
     monkeypatch.setattr(provision_order, "_new_attempt", nowhere)
     seat = type("ASeat", (), {"zone": None, "instance_type": "a3-highgpu-1g", "market": Market.SPOT})()
     choice: Any = type("AChoice", (), {"cloud": "gcp", "region": "europe-north1", "seats": (seat, seat)})()
-    request: Any = None
+    request: Any = SimpleNamespace(choices=(choice,))
     with bare_site(tmp_path, []) as site:
         site.store.attempts.add(one, [node("a1")])
-        (answer,) = record_attempts(site, [NextAttempt(request, choice, None, history_of(site.store, one))])
+        (answer,) = record_attempts(site, [(request, history_of(site.store, one))])
         assert isinstance(answer, ProvisionResult)
         (short,) = site.store.shortages.in_force(NOW)
         assert (short.region, short.zone, short.instance_type, short.machines) == (
@@ -55,7 +55,7 @@ def test_a_job_that_was_sent_there_asks_again(tmp_path: Path) -> None:
         nowhere = ProvisionResult(order, ProvisionStatus.FAILED, None, "no zone is known")
         replanner: Any = SimpleNamespace(placed=lambda going: [nowhere for _ in going])
         watcher = Supervisor(site, replanner, SimpleNamespace(), nullcontext)  # type: ignore[arg-type]
-        go: Any = PlacementAccepted(SimpleNamespace(), SimpleNamespace(), None)  # type: ignore[arg-type]
+        go: Any = PlacementAccepted(SimpleNamespace(choices=(SimpleNamespace(),)))  # type: ignore[arg-type]
         watcher._carry_out([(PendingGang(history_of(site.store, one)), go)], 1.0)
         watcher.close()
         now = site.store.attempts.get("a1")

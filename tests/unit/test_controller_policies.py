@@ -182,7 +182,7 @@ def test_a_wish_keeps_its_order_and_what_runs(site: ControllerContext) -> None:
         assert isinstance(go, PlacementAccepted)
         (alone,) = replanner.replan([PendingGang(chain, None, MoveDecision(order[:1], keep=True, ordered=True))])
         assert isinstance(alone, PlacementAccepted)
-        assert go.choice == alone.choice
+        assert go.request.choices[0] == alone.request.choices[0]
     (nowhere,) = replanner.replan([PendingGang(chain, None, MoveDecision(("none",), keep=True, ordered=True))])
     assert isinstance(nowhere, PlacementDeferred)
     for decision, phase in (
@@ -308,7 +308,7 @@ def test_a_job_that_may_be_late_goes_on_after_its_deadline(site: ControllerConte
     (goes,) = Replanner(site, book).replan([PendingGang(chain, one)])
     assert isinstance(goes, PlacementAccepted)
     assert goes.request.job.late == "allowed"
-    assert goes.choice.start == site.clock()
+    assert goes.request.choices[0].start == site.clock()
 
 
 def test_who_waits_for_spot_is_not_forgotten_before_its_deadline(site: ControllerContext) -> None:
@@ -342,7 +342,9 @@ def test_without_a_deadline_nothing_is_different(site: ControllerContext) -> Non
     chain = history_of(site.store, other)
     answers = [Replanner(site, book, build_named_policy(rule)).replan([PendingGang(chain, other)]) for rule in Rule]
     assert all(isinstance(answer[0], PlacementAccepted) for answer in answers)
-    assert len({answer[0].choice.place for answer in answers if isinstance(answer[0], PlacementAccepted)}) == 1
+    assert (
+        len({answer[0].request.choices[0].place for answer in answers if isinstance(answer[0], PlacementAccepted)}) == 1
+    )
 
 
 def test_what_waits_says_until_when(site: ControllerContext) -> None:

@@ -219,32 +219,22 @@ class PlacedAttempt:
     token: str = field(repr=False)
 
 
-@dataclass(frozen=True, slots=True)
-class NextAttempt:
-    """The next attempt to record for an order.
+def record_attempts(
+    site: ControllerContext, requests: Sequence[tuple[ProvisionRequest, AttemptHistory]]
+) -> list[PlacedAttempt | ProvisionResult]:
+    """Record where orders are to be provisioned next, in their first placement, all at once; nothing is provisioned.
 
-    ``chain``: the order's attempts until now.
-    """
-
-    request: ProvisionRequest
-    choice: GangPlacement
-    checkpoint_seconds: float | None
-    chain: AttemptHistory | None
-
-
-def record_attempts(site: ControllerContext, requests: Sequence[NextAttempt]) -> list[PlacedAttempt | ProvisionResult]:
-    """Record where orders are to be provisioned next, all at once; nothing is provisioned.
-
-    Each resumes from what its earlier attempts saved. Returns a result instead of an attempt where machines would have
-    no zone; that pool is avoided for a while.
+    Each resumes from what its earlier attempts, the order's history, saved. Returns a result instead of an attempt
+    where machines would have no zone; that pool is avoided for a while.
     """
     sold: ZoneCache = {}
-    records = [_new_attempt(site, n.request, n.choice, n.checkpoint_seconds, n.chain, sold) for n in requests]
+    records = [_new_attempt(site, request, request.choices[0], chain, sold) for request, chain in requests]
     made = [(one[0].attempt, one[1]) for one in records if not isinstance(one, ProvisionResult)]
     site.store.attempts.add_all(made)
-    for one, n in zip(records, requests, strict=True):
+    for one, (request, _) in zip(records, requests, strict=True):
         if isinstance(one, ProvisionResult):
-            mark_short(site, n.choice.cloud, n.choice.region, n.choice.seats, "no zone")
+            choice = request.choices[0]
+            mark_short(site, choice.cloud, choice.region, choice.seats, "no zone")
     return [one if isinstance(one, ProvisionResult) else one[0] for one in records]
 
 
@@ -316,7 +306,6 @@ def _new_attempt(
     site: ControllerContext,
     request: ProvisionRequest,
     choice: GangPlacement,
-    checkpoint_seconds: float | None,
     chain: AttemptHistory | None,
     sold: ZoneCache,
 ) -> tuple[PlacedAttempt, tuple[NodeRecord, ...]] | ProvisionResult:
@@ -343,7 +332,7 @@ def _new_attempt(
         token,
         site.clock(),
         _resume_point(chain),
-        checkpoint_seconds,
+        request.checkpoint_seconds,
         request.policies,
     )
     return PlacedAttempt(attempt, choice, token), nodes
@@ -360,7 +349,7 @@ def _zone_by_type(
 
 def _provision_choice(site: ControllerContext, request: ProvisionRequest, choice: GangPlacement) -> ProvisionResult:
     order = request.order
-    record = _new_attempt(site, request, choice, request.checkpoint_seconds, _history(site, request), {})
+    record = _new_attempt(site, request, choice, _history(site, request), {})
     if isinstance(record, ProvisionResult):
         return record
     placed, nodes = record

@@ -23,14 +23,13 @@ from router.controller.history.run_records import EarlierRuns, job_as_measured
 from router.controller.orders import Order
 from router.controller.plan_limits import apply_hard_budgets, limits_json
 from router.controller.provision.provision_order import (
-    NextAttempt,
     PlacedAttempt,
     ProvisionRequest,
     ProvisionResult,
     record_attempts,
 )
 from router.controller.provision.quarantine import current_shortages
-from router.controller.workspace.placement_options import GangPlacement, placement_from
+from router.controller.workspace.placement_options import placement_from
 from router.coordinator.saves import SaveAnswers, save_answers_by_attempt
 from router.jobs.experience import Experience
 from router.jobs.job_json import read_job
@@ -77,12 +76,9 @@ class PendingGang:
 
 @dataclass(frozen=True, slots=True)
 class PlacementAccepted:
-    """The job gets the place that ``choice`` describes."""
+    """The job gets the only place of the request."""
 
     request: ProvisionRequest
-    choice: GangPlacement
-    checkpoint_seconds: float | None
-    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,9 +142,7 @@ class Replanner:
 
     def placed(self, going: Sequence[tuple[PendingGang, PlacementAccepted]]) -> list[PlacedAttempt | ProvisionResult]:
         """Record the accepted placements, all at once, before anything is provisioned."""
-        return record_attempts(
-            self.site, [NextAttempt(go.request, go.choice, go.checkpoint_seconds, want.chain) for want, go in going]
-        )
+        return record_attempts(self.site, [(go.request, want.chain) for want, go in going])
 
     def _replan_under_limits(self, pending: Sequence[PendingGang], limits: Limits) -> list[ReplanAnswer]:
         now, book = self.site.clock(), self.book()
@@ -369,11 +363,19 @@ class Replanner:
         hours = chosen.reserved_hours(max(1, job.steps_left))
         choice = placement_from(chosen, now, now + timedelta(hours=hours))
         order = Order(last.job, last.gang, last.start, choice.end, ())
-        policies = (last.policy, last.quoted_policy)
-        request = ProvisionRequest(
-            last.plan, order, (choice,), job, last.job_digest, book, last.created_at, policies=policies
+        return PlacementAccepted(
+            ProvisionRequest(
+                last.plan,
+                order,
+                (choice,),
+                job,
+                last.job_digest,
+                book,
+                last.created_at,
+                _save_interval(last, job, chosen, saved.get(last.id)),
+                (last.policy, last.quoted_policy),
+            )
         )
-        return PlacementAccepted(request, choice, _save_interval(last, job, chosen, saved.get(last.id)))
 
 
 def _save_interval(last: Attempt, job: Job, chosen: Candidate, answers: SaveAnswers | None) -> float | None:
