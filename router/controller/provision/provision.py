@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TypeVar
 
 from pricing.units import format_count
 from providers.errors import ProviderError
@@ -17,22 +16,21 @@ from router.agent import protocol
 from router.agent.config import AgentConfig
 from router.controller.context import ControllerContext
 from router.controller.history.metering import DISK_GIB, PROVISIONING
-from router.controller.release.inventory import MachineInventory, record_found_machines
+from router.controller.release.inventory import MachineInventory, own_machines, record_found_machines
+from router.controller.release.release import retry_while_locked
 from router.faults.classify import fault_of_error
 from router.faults.fault import JOB_FAULT, OURS, SHORT, STOPPED, UNHEALTHY, UNKNOWN_FAULT, Fault
 from router.state.records import Attempt, NodeRecord, Phase
-from terraform.errors import StateLockedError, TerraformError
+from terraform.errors import TerraformError
 from terraform.module_metadata import is_local, needs_hosts
 from terraform.render import ProvisionedNode, parse_nodes
 from terraform.runner import ApplyResult
 from terraform.spec import WorkspaceSpec
 from terraform.workdir import forget_secrets, prepare
 
-T = TypeVar("T")
 _POLL_S = 0.1
 # A rank that was told to start reports it within two heartbeats and a little more.
 _START_S = 2 * AgentConfig.heartbeat_seconds + 5.0
-_LOCK_PAUSE_S, _LOCK_TRIES = 2.0, 30
 
 
 class ProvisionError(Exception):
@@ -70,7 +68,7 @@ def provision(
     try:
         if spec is not None:
             prepare(directory, spec, plugins=site.plugins)
-        preview = _retry_while_locked(lambda: site.runner.preview(directory, stop=site.stop))
+        preview = retry_while_locked(lambda: site.runner.preview(directory, stop=site.stop))
         site.store.journal.note(attempt.id, "previewed", site.clock(), creates=len(preview.creates))
         if preview.destroys and spec is not None:
             raise ProvisionError(OURS, f"{attempt.id}: making it would destroy {', '.join(preview.destroys[:3])}")
@@ -90,19 +88,6 @@ def provision(
     attempt = _wait_for_ranks(site, attempt, when_whole)
     forget_secrets(directory)
     return attempt
-
-
-def _retry_while_locked(action: Callable[[], T]) -> T:
-    """Call the action, retrying while an engine whose parent was killed still holds the state's lock.
-
-    Such an engine ends by itself.
-    """
-    for _ in range(_LOCK_TRIES):
-        try:
-            return action()
-        except StateLockedError:
-            time.sleep(_LOCK_PAUSE_S)
-    return action()
 
 
 def _count_machines(site: ControllerContext, attempt: Attempt, applied: ApplyResult) -> tuple[ProvisionedNode, ...]:
@@ -138,15 +123,8 @@ def _release_unknown_machines(site: ControllerContext, attempt: Attempt, node_id
         fleet = site.fleet(attempt.cloud)
         if fleet is None:
             return
-        findings = fleet.found([attempt.region])
-        unknown = [
-            found
-            for found in findings.resources
-            if found.attempt == attempt.id
-            and found.kind == "machine"
-            and found.machine_id not in node_ids
-            and found.state_id == site.store.id
-        ]
+        machines = own_machines(site, attempt, fleet.found([attempt.region]))
+        unknown = [machine for machine in machines if machine.machine_id not in node_ids]
         if unknown:
             site.store.journal.note(attempt.id, "releasing doubles", site.clock(), ids=[f.machine_id for f in unknown])
             for error in fleet.release(unknown):

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from providers.errors import ProviderError
+from providers.fleet import CloudResource, FleetListing, ResourceKind
 from router.controller.context import ControllerContext
 from router.state.records import Attempt
 from terraform.events import TerraformEvent
@@ -70,21 +71,25 @@ def record_found_machines(site: ControllerContext, attempt: Attempt) -> None:
     unrecorded = {node.rank for node in site.store.attempts.nodes(attempt.id) if node.made_at is None}
     try:
         fleet = site.fleet(attempt.cloud) if unrecorded else None
-        machines = fleet.found([attempt.region]).resources if fleet is not None else ()
+        machines = [] if fleet is None else own_machines(site, attempt, fleet.found([attempt.region]))
     except ProviderError as error:
         site.store.journal.note(attempt.id, "not looked for by tag", site.clock(), error=str(error))
         return
     now = site.clock()
     first = attempt.made_at or now
     for machine in machines:
-        if (machine.attempt, machine.state_id, machine.kind) == (
-            attempt.id,
-            site.store.id,
-            "machine",
-        ) and machine.rank in unrecorded:
+        if machine.rank in unrecorded:
             # A cloud's clock may differ from ours, above all where ours runs fast.
             since = machine.since if machine.since is not None and first <= machine.since <= now else first
             record_machine_start(site, attempt, machine.rank, since)
+
+
+def own_machines(
+    site: ControllerContext, attempt: Attempt, listing: FleetListing, *others: ResourceKind
+) -> list[CloudResource]:
+    """Return the machines with the tags of the attempt and of this state, and its resources of ``others`` kinds."""
+    kinds, own = (ResourceKind.MACHINE, *others), (attempt.id, site.store.id)
+    return [found for found in listing.resources if (found.attempt, found.state_id) == own and found.kind in kinds]
 
 
 def record_machine_start(site: ControllerContext, attempt: Attempt, rank: int, at: datetime) -> None:

@@ -6,14 +6,15 @@ May be called again after any failure or crash: each step continues from what th
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import TypeVar
 
 from pricing.units import format_count
 from providers.errors import ProviderError
-from providers.fleet import CloudResource
+from providers.fleet import ResourceKind
 from router.agent import protocol
 from router.agent.config import AgentConfig
 from router.controller.context import ControllerContext
@@ -30,7 +31,7 @@ from router.controller.history.metering import (
 )
 from router.controller.history.time_use import training_record_of
 from router.controller.release.damaged_rows import RELEASED, mend_gang
-from router.controller.release.inventory import MachineInventory, record_found_machines
+from router.controller.release.inventory import MachineInventory, own_machines, record_found_machines
 from router.controller.workspace.bootstrap import SECRET_FILES
 from router.controller.workspace.workspaces import GRACE_SECONDS, build_release_workspace
 from router.coordinator.saves import SAVED
@@ -49,8 +50,8 @@ _LEAST_METERED = timedelta(seconds=1)
 _PAUSE_S = 2.0
 # Two heartbeats, and the time that a coordinator takes to store them.
 _SILENT_S = 2 * AgentConfig.heartbeat_seconds + 5.0
-# A Terraform process whose parent was killed still works; it ends by itself.
 _LOCK_PAUSE_S, _LOCK_TRIES = 2.0, 30
+Result = TypeVar("Result")
 
 
 class NotReleasedError(Exception):
@@ -178,59 +179,57 @@ def _destroy_with_terraform(site: ControllerContext, attempt: Attempt) -> None:
     directory = site.directory(attempt.directory)
     if not directory.exists():
         return  # Nothing was prepared, or a user removed the directory: tags decide.
-    for left in reversed(range(_LOCK_TRIES)):
+
+    def destroy() -> None:
+        record_found_machines(site, attempt)
+        site.runner.destroy(directory, MachineInventory(site, attempt).saw)
+
+    try:
+        retry_while_locked(destroy)
+    except RunDirectoryError:
+        # Without a state nothing was prepared, so nothing was created.
+        if any(directory.glob("*.tfstate")):
+            raise
+
+
+def retry_while_locked(action: Callable[[], Result]) -> Result:
+    """Call the action, retrying while an engine whose parent was killed still holds the state's lock.
+
+    Such an engine ends by itself.
+    """
+    for _ in range(_LOCK_TRIES):
         try:
-            record_found_machines(site, attempt)
-            site.runner.destroy(directory, MachineInventory(site, attempt).saw)
-            return
+            return action()
         except StateLockedError:
-            if not left:
-                raise
             time.sleep(_LOCK_PAUSE_S)
-        except RunDirectoryError:
-            if any(directory.glob("*.tfstate")):
-                raise
-            return  # Nothing was prepared, so nothing was created.
+    return action()
 
 
 def _release_by_tag(site: ControllerContext, attempt: Attempt, *, required: bool) -> None:
     """Release the attempt's machines by their tag.
 
-    ``surely``: nothing else can say what exists, so that a cloud which cannot be queried is an error.
+    ``required``: nothing else can say what exists, so that a cloud which cannot be queried is an error, and resources
+    beside machines are released as well.
     """
     try:
-        released = release_tagged(site, attempt.cloud, attempt.region, {attempt.id}, machines_only=not required)
+        fleet = site.fleet(attempt.cloud)
+        if fleet is None:
+            return
+        findings = fleet.found([attempt.region])
+        if findings.gaps:
+            raise findings.gaps[0].error
+        # Clouds may list networks and the like for hours after Terraform released them.
+        found = own_machines(site, attempt, findings, *([ResourceKind.OTHER] if required else []))
+        ours = [resource for resource in found if not resource.going]
+        errors = fleet.release(ours) if ours else []
     except ProviderError as error:
         if required:
             raise NotReleasedError(f"{attempt.id}: {error}") from error
         site.store.journal.note(attempt.id, "not looked for by tag", site.clock(), error=str(error))
         return
-    for found, trouble in released.items():
+    for resource, trouble in zip(ours, errors, strict=True):
         if trouble is not None:
-            raise NotReleasedError(f"{attempt.id}: {found.what} {found.machine_id}: {trouble}")
-
-
-def release_tagged(
-    site: ControllerContext, cloud: str, region: str, attempts: set[str], *, machines_only: bool
-) -> Mapping[CloudResource, ProviderError | None]:
-    """Release our machines that carry the tag of one of these attempts, and return the error of each or None.
-
-    ProviderError when the cloud cannot be queried; empty where a cloud has no tags.
-    """
-    fleet = site.fleet(cloud)
-    if fleet is None:
-        return {}
-    findings = fleet.found([region])
-    if findings.gaps:
-        raise findings.gaps[0].error
-    # Clouds may list networks and the like for hours after Terraform released them.
-    kinds = {"machine"} if machines_only else {"machine", "other"}
-    ours = [
-        f
-        for f in findings.resources
-        if f.attempt in attempts and f.state_id == site.store.id and f.kind in kinds and not f.going
-    ]
-    return dict(zip(ours, fleet.release(ours), strict=True)) if ours else {}
+            raise NotReleasedError(f"{attempt.id}: {resource.what} {resource.machine_id}: {trouble}")
 
 
 def _gone_at(attempt: Attempt, node: NodeRecord, made_at: datetime, now: datetime) -> datetime:
