@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from router.checkpoints.arrow_store import open_arrow_store
 from router.checkpoints.checkpoints import find_complete_checkpoints, has_expected_sizes, read_manifest
@@ -26,6 +27,7 @@ NOT_WHOLE, NOT_CONFIRMED = "checkpoint not whole", "checkpoint not confirmed"
 _TIMEOUT_S, _POLL_S = 60.0, 0.05
 
 OpenStore = Callable[[str], CheckpointStore]
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,7 @@ def confirm_checkpoint(
     store = next((url for url in sorted(site.deploy.stores_of(attempt.job)) if _is_named_by_store(before, url)), None)
     if store is None:
         return before
-    open_one = opens or (lambda url: open_checkpoint_store(url, lambda text: open_arrow_store(text, site.environment)))
+    open_one = opens or store_opener(site)
     result = _ask_store(site, lambda: _check_store(open_one(store), before.step))
     if isinstance(result, _StoreFailure):
         site.store.journal.note(attempt.id, NOT_CONFIRMED, site.clock(), step=before.step, why=result.reason)
@@ -101,15 +103,7 @@ def _check_store(store: CheckpointStore, step: int) -> _StoreCheck:
 
 def _ask_store(site: ControllerContext, check: Callable[[], _StoreCheck]) -> _StoreCheck | _StoreFailure:
     """Return what was found, or why nothing could be found."""
-    answer: Future[_StoreCheck] = Future()
-
-    def ask() -> None:
-        try:
-            answer.set_result(check())
-        except Exception as error:  # The job resumes whatever a store's client raises.
-            answer.set_exception(error)
-
-    threading.Thread(target=ask, name="confirming", daemon=True).start()
+    answer = run_in_thread(check, "confirming")
     ends = time.monotonic() + _TIMEOUT_S
     while not wait([answer], _POLL_S).done:
         if site.stop.is_set() or time.monotonic() >= ends:
@@ -118,3 +112,22 @@ def _ask_store(site: ControllerContext, check: Callable[[], _StoreCheck]) -> _St
     if error is None:
         return answer.result()
     return _StoreFailure(str(error) if isinstance(error, StorageError) else type(error).__name__)
+
+
+def run_in_thread(do: Callable[[], Result], name: str) -> Future[Result]:
+    """Begin the work in a thread of its own, so that a store that does not answer delays nobody."""
+    result: Future[Result] = Future()
+
+    def run() -> None:
+        try:
+            result.set_result(do())
+        except Exception as error:  # The job resumes whatever a store's client raises.
+            result.set_exception(error)
+
+    threading.Thread(target=run, name=name, daemon=True).start()
+    return result
+
+
+def store_opener(site: ControllerContext) -> OpenStore:
+    """Return what opens the store at a URL, with the credentials of the site's environment."""
+    return lambda url: open_checkpoint_store(url, lambda text: open_arrow_store(text, site.environment))

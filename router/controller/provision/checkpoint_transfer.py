@@ -6,25 +6,21 @@ reads it across regions. :func:`prepare_resume_point` is the edge; the rest is p
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Callable
-from concurrent.futures import Future, wait
+from concurrent.futures import wait
 from dataclasses import dataclass, replace
 
 from pricing.book import PriceBook
 from pricing.money import Usd
 from pricing.places import RegionId
-from router.checkpoints.arrow_store import open_arrow_store
 from router.checkpoints.errors import OutOfTimeError, StorageError
-from router.checkpoints.object_store import CheckpointStore, open_checkpoint_store
 from router.checkpoints.rate_limit import TransferLimits
 from router.checkpoints.transfer import TransferResult, download_checkpoints
 from router.controller.context import ControllerContext
 from router.controller.history.attempt_history import AttemptHistory, ResumePoint
 from router.controller.history.metering import COPIED, NOT_COPIED, transfer_entries
 from router.controller.plan_limits import limits_json
-from router.controller.provision.checkpoint_check import confirm_checkpoint
+from router.controller.provision.checkpoint_check import OpenStore, confirm_checkpoint, run_in_thread, store_opener
 from router.deploy.deploy_settings import Deploy
 from router.jobs.limits import Limits
 from router.planning.find.transfers import tariff_of, transfer_usd
@@ -35,8 +31,6 @@ _POLL_S, _CHECK_S = 0.05, 1.0
 # A caller that waits for a store's answer notices the timeout this much later.
 _GRACE_S = 1.0
 _WANTED_PHASES = (Phase.PLANNED, Phase.PROVISIONING)
-
-StoreOpener = Callable[[str], CheckpointStore]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +82,7 @@ def prepare_resume_point(
     book: PriceBook,
     attempt: Attempt,
     chain: AttemptHistory | None,
-    opens: StoreOpener | None = None,
+    opens: OpenStore | None = None,
 ) -> ResumePoint:
     """Return what the attempt resumes from, after copying the checkpoint to its region's store where possible in time.
 
@@ -107,7 +101,7 @@ def prepare_resume_point(
         "origin": str(transfer.origin),
     }
     site.tell(attempt.job, f"copying step {transfer.step} from {details['from']} to {details['to']}")
-    result, why = _copy_in_thread(site, attempt, transfer, pace, opens or _store_opener(site))
+    result, why = _copy_in_thread(site, attempt, transfer, pace, opens or store_opener(site))
     if result is None and not why:
         return before
     count = pace.moved if result is None else result.bytes
@@ -153,27 +147,14 @@ def _is_in_store(manifest: str, store: str) -> bool:
     return manifest.removeprefix("file://").startswith(f"{path}/")
 
 
-def _store_opener(site: ControllerContext) -> StoreOpener:
-    return lambda url: open_checkpoint_store(url, lambda text: open_arrow_store(text, site.environment))
-
-
 def _copy_in_thread(
-    site: ControllerContext, attempt: Attempt, transfer: CheckpointTransfer, pace: TransferLimits, opens: StoreOpener
+    site: ControllerContext, attempt: Attempt, transfer: CheckpointTransfer, pace: TransferLimits, opens: OpenStore
 ) -> tuple[TransferResult | None, str]:
     """Return what was copied, or None and the reason why nothing was.
 
-    The reason is "" if the attempt is no longer wanted. The copy runs in a thread of its own, so that a store that does
-    not answer delays nobody.
+    The reason is "" if the attempt is no longer wanted.
     """
-    copied: Future[TransferResult] = Future()
-
-    def copy() -> None:
-        try:
-            copied.set_result(_copy(transfer, pace, opens))
-        except Exception as error:  # The job resumes whatever a store's client raises.
-            copied.set_exception(error)
-
-    threading.Thread(target=copy, name="carrying", daemon=True).start()
+    copied = run_in_thread(lambda: _copy(transfer, pace, opens), "carrying")
     ends, asks = time.monotonic() + (pace.left or 0.0) + _GRACE_S, time.monotonic()
     while not wait([copied], _POLL_S).done:
         now = time.monotonic()
@@ -195,7 +176,7 @@ def _is_wanted(site: ControllerContext, attempt: Attempt) -> bool:
     return now is not None and now.phase in _WANTED_PHASES
 
 
-def _copy(transfer: CheckpointTransfer, pace: TransferLimits, opens: StoreOpener) -> TransferResult:
+def _copy(transfer: CheckpointTransfer, pace: TransferLimits, opens: OpenStore) -> TransferResult:
     skipped: list[str] = []
 
     def skip(step: int, why: str) -> None:

@@ -292,7 +292,7 @@ class Supervisor:
             now = self.site.store.attempts.get(attempt.id)
             if now is not None and is_half_done(now):
                 self.site.tell(now.job, f"releasing {now.id}, which was interrupted")
-                self._work.begin(_job_key(now), partial(self._release_half_done, now))
+                self._work.begin(_job_key(now), partial(release_half_done, self.site, now))
 
     def _release_finished(self, ended: Sequence[tuple[Attempt, ReleaseDecision]]) -> None:
         for attempt, leave in ended:
@@ -383,9 +383,6 @@ class Supervisor:
         reason, message = (leave.reason.value, leave.message) if leave else (now.reason, now.message)
         release(self.site, now, reason or ReleaseReason.MOVED.value, message)
 
-    def _release_half_done(self, attempt: Attempt) -> None:
-        release_half_done(self.site, attempt)
-
     def _replace(self, want: PendingGang, go: PlacementAccepted, placed: PlacedAttempt) -> None:
         """Release the old gang and provision the new one."""
         try:
@@ -393,7 +390,7 @@ class Supervisor:
                 self._release(want.leaving, None)
         except NotReleasedError:
             # Two gangs of one job never train at the same time, so the next try begins with this gang's release.
-            self._release_half_done(placed.attempt)
+            release_half_done(self.site, placed.attempt)
             raise
         outcome = provision_recorded(self.site, go.request, placed, None)
         if outcome.result is ProvisionStatus.READY:

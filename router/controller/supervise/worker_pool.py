@@ -85,7 +85,7 @@ class WorkerPool:
         """Return whether no action is running."""
         return not self._running
 
-    def begin(self, key: str, action: Callable[[], None]) -> None:
+    def begin(self, key: str, action: Callable[[], object]) -> None:
         """Run the action in a thread of its own.
 
         What cannot be released or recorded is reported, and left for later.
@@ -114,7 +114,7 @@ class WorkerPool:
             stack, self._lock_stack = self._lock_stack, None
             stack.close()
 
-    def _run(self, key: str, action: Callable[[], None]) -> None:
+    def _run(self, key: str, action: Callable[[], object]) -> None:
         try:
             action()
         except (NotReleasedError, StateError, OSError) as error:
