@@ -72,27 +72,6 @@ def _open_s3(bucket: str, words: dict[str, str], environment: Mapping[str, str])
     )
 
 
-class _Stream:
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
-
-    def write(self, data: bytes) -> None:
-        self._stream.write(data)
-
-    def flush(self) -> None:
-        # Arrow sends parts in the background and would take more data meanwhile, without bound.
-        self._stream.flush()
-
-
-class _ReadAt:
-    def __init__(self, file: Any) -> None:
-        self._file = file
-
-    def read_at(self, count: int, offset: int) -> bytes:
-        data: bytes = self._file.read_at(count, offset)
-        return data
-
-
 class ArrowStore:
     """A :class:`CheckpointStore` in an object store.
 
@@ -138,14 +117,15 @@ class ArrowStore:
     def open(self, path: str) -> Iterator[StoreReader]:
         """Implement :meth:`CheckpointStore.open`."""
         with self._system.open_input_file(self._full_path(path)) as file:
-            yield _ReadAt(file)
+            yield file
 
     @contextmanager
     def create(self, path: str) -> Iterator[StoreSink]:
         """Implement :meth:`CheckpointStore.create`."""
         stream = self._system.open_output_stream(self._full_path(path))
         try:
-            yield _Stream(stream)
+            # Arrow sends parts in the background and would take more data meanwhile, without bound, if nobody flushed.
+            yield stream
         except BaseException:
             # Otherwise the garbage collector would close it, in the middle of something else.
             with suppress(OSError):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
-from typing import IO, Protocol
+from typing import Protocol
 
 from pricing.atomic_file import open_atomic, sync_folder
 from router.checkpoints.errors import StorageError
@@ -23,11 +23,11 @@ class StoreReader(Protocol):
 class StoreSink(Protocol):
     """A file that one thread is writing."""
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes, /) -> object:
         """Write data. OSError."""
 
     def flush(self) -> None:
-        """Wait until the written data is no longer in memory. OSError."""
+        """Wait until the written data is no longer in the memory of this process. OSError."""
 
 
 class CheckpointStore(Protocol):
@@ -81,17 +81,6 @@ class _FileReader:
         return os.pread(self._descriptor, count, offset)
 
 
-class _FileSink:
-    def __init__(self, stream: IO[bytes]) -> None:
-        self._stream = stream
-
-    def write(self, data: bytes) -> None:
-        self._stream.write(data)
-
-    def flush(self) -> None:
-        """Do nothing: the kernel bounds the data that it holds in memory."""
-
-
 class FolderStore:
     """A local folder as a store: files are written under another name, synced and renamed."""
 
@@ -137,7 +126,7 @@ class FolderStore:
         file = self.path / path
         file.parent.mkdir(parents=True, exist_ok=True)
         with open_atomic(file) as stream:
-            yield _FileSink(stream)
+            yield stream
         # The folders between this one and the file may be new.
         for folder, above in pairwise(file.parents):
             if folder == self.path:
