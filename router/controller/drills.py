@@ -9,10 +9,9 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
 
 from pricing.problems import InvalidInputError
-from providers.sandbox.machines import SandboxMachine, SandboxNotice
+from providers.sandbox.machines import SandboxMachine, SandboxMachines, SandboxNotice
 from providers.sandbox.stock import StockFile
 from router.state.records import Attempt
 from router.state.store import StateStore
@@ -20,22 +19,6 @@ from terraform.module_metadata import is_local
 
 INTERRUPTION, REBALANCE = "interruption", "rebalance"
 _WHAT = {INTERRUPTION: "a drill interrupts this machine", REBALANCE: "a drill may interrupt this machine"}
-
-
-class MachineControl(Protocol):
-    """Controls machines; see :class:`providers.sandbox.machines.SandboxMachines`."""
-
-    def up(self) -> tuple[SandboxMachine, ...]:
-        """Return all running machines."""
-
-    def announce(self, machine: SandboxMachine, said: SandboxNotice) -> None:
-        """Deliver a notice to one machine."""
-
-    def withdraw(self, machine: SandboxMachine) -> None:
-        """Withdraw the notice of one machine."""
-
-    def switch_off(self, machines: Sequence[SandboxMachine], mark: str) -> tuple[SandboxMachine, ...]:
-        """Switch off the machines, and return those that could not be switched off."""
 
 
 class DrillOutcome(StrEnum):
@@ -76,7 +59,7 @@ class DrillResult:
 
 
 def find_targets(
-    store: StateStore, hand: MachineControl, attempts: Iterable[Attempt] | None = None
+    store: StateStore, hand: SandboxMachines, attempts: Iterable[Attempt] | None = None
 ) -> tuple[DrillTarget, ...]:
     """Return all machines that are up of the sandbox's living attempts, or of these attempts; by attempt and rank."""
     chosen = store.attempts.find(alive=True) if attempts is None else attempts
@@ -93,7 +76,7 @@ def find_targets(
 
 
 def choose_targets(
-    store: StateStore, hand: MachineControl, name: str, ranks: Collection[int] = (), *, everything: bool = False
+    store: StateStore, hand: SandboxMachines, name: str, ranks: Collection[int] = (), *, everything: bool = False
 ) -> tuple[DrillTarget, ...]:
     """Return machines of the newest gang of a job that has any up, or of an attempt.
 
@@ -142,7 +125,7 @@ def _is_sandbox(cloud: str) -> bool:
 
 
 def find_places(
-    store: StateStore, hand: MachineControl, name: str, place_names: Collection[str] = ()
+    store: StateStore, hand: SandboxMachines, name: str, place_names: Collection[str] = ()
 ) -> tuple[str, ...]:
     """Return the named zone or region, or the places of the named job's or attempt's machines.
 
@@ -165,7 +148,7 @@ def targets_in(everybody: Iterable[DrillTarget], where: Collection[str]) -> tupl
     return tuple(target for target in everybody if {target.zone, target.region} & set(where))
 
 
-def kill_machines(hand: MachineControl, machines: Sequence[DrillTarget], mark: str) -> tuple[DrillResult, ...]:
+def kill_machines(hand: SandboxMachines, machines: Sequence[DrillTarget], mark: str) -> tuple[DrillResult, ...]:
     """Switch the machines off without a notice. ``mark`` is new for each drill."""
     if not machines:
         return ()
@@ -176,7 +159,7 @@ def kill_machines(hand: MachineControl, machines: Sequence[DrillTarget], mark: s
 
 
 def announce_to(
-    hand: MachineControl, told: Sequence[DrillTarget], mark: str, *, seconds: float | None, kind: str = REBALANCE
+    hand: SandboxMachines, told: Sequence[DrillTarget], mark: str, *, seconds: float | None, kind: str = REBALANCE
 ) -> None:
     """Deliver a notice to the machines, and do nothing else."""
     for target in told:
@@ -194,7 +177,7 @@ class PreemptionDrill:
 
     def __init__(
         self,
-        hand: MachineControl,
+        hand: SandboxMachines,
         doomed: Sequence[DrillTarget],
         mark: str,
         *,
@@ -261,7 +244,7 @@ class PreemptionDrill:
 
 def close_zones(
     store: StateStore,
-    hand: MachineControl,
+    hand: SandboxMachines,
     stock: StockFile,
     where: Collection[str],
     mark: str,

@@ -10,8 +10,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from providers.sandbox.machines import SandboxMachines
 from providers.sandbox.stock import StockFile
-from router.controller.drills import DrillResult, MachineControl, PreemptionDrill, close_zones, open_zones
+from router.controller.drills import DrillResult, PreemptionDrill, close_zones, open_zones
 from router.state.store import StateStore
 from tests.support.repository import ROOT
 
@@ -44,7 +45,7 @@ class Availability:
     ``notice_s`` real seconds; nobody is told where it is 0. Nothing here sleeps or looks at a clock but ``ticks``."""
 
     store: StateStore
-    hand: MachineControl
+    hand: SandboxMachines
     stock: StockFile
     traces: Mapping[str, Trace]
     ticks: Callable[[], float]

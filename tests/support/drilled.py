@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from providers.sandbox.machines import SandboxMachine, SandboxNotice
+from providers.sandbox.machines import SandboxMachine, SandboxMachines, SandboxNotice
 
 
-class Hand:
+class Hand(SandboxMachines):
     """What is done to the machines is written down. ``stubborn`` ones cannot be ended."""
 
     def __init__(self, *machines: SandboxMachine) -> None:
+        super().__init__("state")
         self.machines = list(machines)
         self.told: dict[str, SandboxNotice] = {}
         self.taken: list[tuple[str, str]] = []
@@ -19,10 +20,10 @@ class Hand:
     def up(self) -> tuple[SandboxMachine, ...]:
         return tuple(self.machines)
 
-    def announce(self, machine: SandboxMachine, said: SandboxNotice) -> None:
+    def announce(self, machine: SandboxMachine, notice: SandboxNotice) -> None:
         if not machine.folder.exists():
             raise FileNotFoundError(machine.folder)
-        self.told[machine.id] = said
+        self.told[machine.id] = notice
 
     def withdraw(self, machine: SandboxMachine) -> None:
         self.told.pop(machine.id, None)
