@@ -14,7 +14,7 @@ from router.controller.accept.run_policies import RecordedPolicies
 from router.controller.context import ControllerContext
 from router.controller.history.attempt_history import history_of
 from router.controller.history.heartbeats import take_snapshot
-from router.controller.history.job_history import policy_history_of
+from router.controller.history.job_history import with_history
 from router.controller.supervise.policy_runner import Adviser
 from router.controller.supervise.replanner import TICK, PendingGang, PlacementAccepted, PlacementDeferred, Replanner
 from router.controller.supervise.supervisor import Supervisor
@@ -145,8 +145,9 @@ def test_what_was_is_read_from_attempts_alone(site: ControllerContext) -> None:
     job = replanner.left_of(chain)
     assert job is not None
     found = replanner.finder(replanner.limits_of(one)).find(job)[0]
-    past = policy_history_of(chain, job, found, (), at + HOUR)
-    assert past == policy_history_of(history_of(store, three), job, found, (), at + HOUR)
+    now = Observation(at + HOUR, None, TICK, PolicyEvent.TICK, None, ())
+    past = with_history(now, chain, job, found, ())
+    assert past == with_history(now, history_of(store, three), job, found, ())
     key = past.lives[0].key
     assert [(a.key, a.at - at, a.up, a.launch) for a in past.answers] == [
         (key, 0 * MINUTE, True, True),

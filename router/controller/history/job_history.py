@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import replace
 
 from pricing.places import Market
 from router.controller.history.attempt_history import AttemptHistory
@@ -16,29 +15,24 @@ from router.controller.history.lifecycle import ReleaseReason
 from router.faults.fault import REFUSED_PLACES
 from router.jobs.spec import Job
 from router.planning.find.candidate import Candidate
-from router.spot.policies.interface import AvailabilityAnswer, PastAttempt
+from router.spot.policies.interface import AvailabilityAnswer, Observation, PastAttempt
 from router.state.records import Attempt, NodeRecord, Shortage
 
 _INTERRUPTED = frozenset({ReleaseReason.INTERRUPTED.value, ReleaseReason.LOST.value})
 
 
-@dataclass(frozen=True, slots=True)
-class PolicyHistory:
-    """A job's history in the form that :class:`router.spot.policies.interface.Observation` needs."""
-
-    began: datetime
-    share: float
-    lives: tuple[PastAttempt, ...]
-    answers: tuple[AvailabilityAnswer, ...]
-
-
-def policy_history_of(
-    chain: AttemptHistory, job: Job, candidates: Sequence[Candidate], shortages: Iterable[Shortage], now: datetime
-) -> PolicyHistory:
-    """Return the history of a job at the ``candidates`` for its remaining work.
+def with_history(
+    observation: Observation,
+    chain: AttemptHistory,
+    job: Job,
+    candidates: Sequence[Candidate],
+    shortages: Iterable[Shortage],
+) -> Observation:
+    """Return the observation with the history of the job at the ``candidates`` for its remaining work.
 
     An attempt in a place that is no candidate is left out. ``shortages``: recent ones of anybody's gangs.
     """
+    now = observation.now
     first = chain.attempts[0]
     work = max(1, job.steps - first.first_step)
     lives: list[PastAttempt] = []
@@ -62,7 +56,13 @@ def policy_history_of(
         lives.append(PastAttempt(place.key, since, attempt.met_at, until, interrupted, share_from, share_to))
     remaining_steps = max(1, job.steps - max(chain.steps))
     past_answers = tuple(sorted((a for a in answers if a.at <= now), key=lambda a: (a.at, a.key)))
-    return PolicyHistory(min(first.created_at, now), min(1.0, remaining_steps / work), tuple(lives), past_answers)
+    return replace(
+        observation,
+        began=min(first.created_at, now),
+        share=min(1.0, remaining_steps / work),
+        lives=tuple(lives),
+        answers=past_answers,
+    )
 
 
 def _refusals(candidates: Sequence[Candidate], shortages: Iterable[Shortage]) -> list[AvailabilityAnswer]:

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from router.agent import protocol
 from router.controller.history.attempt_history import AttemptHistory, histories_of
 from router.controller.history.heartbeats import StatusSnapshot, StragglerMonitor
-from router.controller.history.job_history import matches_machines, policy_history_of
+from router.controller.history.job_history import matches_machines, with_history
 from router.controller.history.lifecycle import confirmed_step, last_step
 from router.controller.provision.quarantine import CurrentShortages, current_shortages
 from router.controller.supervise.replanner import TICK, Replanner
@@ -181,23 +181,8 @@ class Adviser:
         if job.checkpoint is not None:
             save = timedelta(seconds=job.checkpoint.size_gib / job.checkpoint.write_gib_per_s)
         deadline = None if job.deadline is None else job.deadline.at(now)
-        history = policy_history_of(chain, job, candidates, context.lately, now)
-        decision = policy.decide(
-            Observation(
-                now,
-                deadline,
-                TICK,
-                event,
-                current,
-                others,
-                save,
-                closed,
-                history.began,
-                history.share,
-                history.lives,
-                history.answers,
-            )
-        )
+        observation = Observation(now, deadline, TICK, event, current, others, save, closed)
+        decision = policy.decide(with_history(observation, chain, job, candidates, context.lately))
         if isinstance(decision, MoveDecision) and here.key in decision.to:
             # A running gang is not stopped to be provisioned anew in the same place.
             decision = replace(decision, to=decision.to[: decision.to.index(here.key)], keep=True)

@@ -16,7 +16,7 @@ from pricing.units import format_count
 from router.controller.context import ControllerContext
 from router.controller.history.attempt_history import MIN_CHECKPOINT_INTERVAL_S, AttemptHistory, plan_time
 from router.controller.history.group_regions import GroupMember, regions_of_groups
-from router.controller.history.job_history import policy_history_of
+from router.controller.history.job_history import with_history
 from router.controller.history.lifecycle import ReleaseReason
 from router.controller.history.metering import cost_so_far
 from router.controller.history.run_records import EarlierRuns, job_as_measured
@@ -337,20 +337,8 @@ class Replanner:
         deadline = None if job.deadline is None else job.deadline.at(now)
         event = _EVENTS.get(want.last.reason, PolicyEvent.ENDED_SHORT)
         places, closed = partition_options(all_candidates, open_candidates, job, limits)
-        history = policy_history_of(want.chain, job, all_candidates, recent_shortages, now)
-        observation = Observation(
-            now,
-            deadline,
-            TICK,
-            event,
-            None,
-            places,
-            closed=closed,
-            began=history.began,
-            share=history.share,
-            lives=history.lives,
-            answers=history.answers,
-        )
+        observation = Observation(now, deadline, TICK, event, None, places, closed=closed)
+        observation = with_history(observation, want.chain, job, all_candidates, recent_shortages)
         decision = self.policy_for(want.last).decide(observation)
         if isinstance(decision, MoveDecision):
             return decision
