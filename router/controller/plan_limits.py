@@ -107,7 +107,9 @@ def apply_hard_budgets(limits: Limits, budgets: Iterable[Budget]) -> Limits:
     hard = {each.name: each.usd for each in budgets if each.hard and each.scope is Scope.TEAM and each.usd is not None}
     if not hard:
         return limits
-    known = [_with_lower_budget(team, hard.pop(team.team, None)) for team in limits.teams]
+    known = [
+        team.model_copy(update={"budget": min(team.budget, hard.pop(team.team, team.budget))}) for team in limits.teams
+    ]
     new = [TeamBudget(team=name, budget=usd) for name, usd in sorted(hard.items())]
     return limits.model_copy(update={"teams": (*known, *new)})
 
@@ -152,10 +154,6 @@ def budget_sources(before: Limits, after: Limits) -> tuple[BudgetSource, ...]:
         if hard or counted:
             changed.append(BudgetSource(team.team, team.budget, team.spent, hard, counted))
     return tuple(changed)
-
-
-def _with_lower_budget(team: TeamBudget, hard: Usd | None) -> TeamBudget:
-    return team if hard is None or hard >= team.budget else team.model_copy(update={"budget": hard})
 
 
 def _with_counted_spending(team: TeamBudget, spent: SpentByOwner) -> TeamBudget:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 
 from providers.errors import ProviderError
 from providers.notices import CloudNotice, NoticeQueue
@@ -147,9 +148,13 @@ def listen_for_notices(
     ``queues`` opens them, by display name. A queue that cannot be read is reported once, and tried again later.
     """
     stop = threading.Event()
+
+    def open_listener(queue: OpenQueue) -> CloudQueueListener:
+        return CloudQueueListener(store, queue(), clock, wall_clock, tell)
+
     threads = [
         threading.Thread(
-            target=_listen, args=(store, name, queue, clock, wall_clock, tell, stop), name=f"queue {name}", daemon=True
+            target=_listen, args=(name, partial(open_listener, queue), tell, stop), name=f"queue {name}", daemon=True
         )
         for name, queue in queues.items()
     ]
@@ -163,21 +168,13 @@ def listen_for_notices(
             thread.join(_JOIN_S)
 
 
-def _listen(
-    store: StateStore,
-    name: str,
-    queue: OpenQueue,
-    clock: Callable[[], datetime],
-    wall_clock: Callable[[], datetime],
-    tell: Reporter,
-    stop: threading.Event,
-) -> None:
+def _listen(name: str, open_listener: Callable[[], CloudQueueListener], tell: Reporter, stop: threading.Event) -> None:
     listener: CloudQueueListener | None = None
     pause, is_failing = _FIRST_PAUSE_S, False
     while not stop.is_set():
         try:
             # The queue is opened anew after an error, because a failed cloud client stays unusable.
-            listener = listener or CloudQueueListener(store, queue(), clock, wall_clock, tell)
+            listener = listener or open_listener()
             result = listener.poll(WAIT_S)
         except Exception as error:
             if not is_failing and not stop.is_set():
