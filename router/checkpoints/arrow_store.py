@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from router.checkpoints.errors import StorageError
-from router.checkpoints.object_store import StoreReader, StoreSink
+from router.checkpoints.object_store import CheckpointStore, StoreReader, StoreSink
 
 SCHEMES = ("s3", "gs", "gcs", "abfs", "abfss")
 ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
@@ -72,8 +72,8 @@ def _open_s3(bucket: str, words: dict[str, str], environment: Mapping[str, str])
     )
 
 
-class ArrowStore:
-    """A :class:`CheckpointStore` in an object store.
+class ArrowStore(CheckpointStore):
+    """An object store as a store.
 
     An object exists once all of it does, but one whose writing failed half-way may exist cut short: sizes and digests
     show that.
@@ -84,11 +84,9 @@ class ArrowStore:
         self._system, self._root = system, root
 
     def names(self) -> list[str]:
-        """Implement :meth:`CheckpointStore.names`."""
         return [info.base_name for info in self._list_infos("", deep=False) if info.is_file]
 
     def folders(self) -> list[str]:
-        """Implement :meth:`CheckpointStore.folders`."""
         # Some clouds do not list folders, which are only the beginnings of names.
         inside = (
             info.path[len(self._root) + 1 :].partition("/") for info in self._list_infos("", deep=True) if info.is_file
@@ -96,7 +94,6 @@ class ArrowStore:
         return sorted({name for name, slash, _ in inside if slash})
 
     def sizes(self, paths: Sequence[str]) -> list[int | None]:
-        """Implement :meth:`CheckpointStore.sizes`."""
         if not paths:
             return []
         folders = {path.partition("/")[0] for path in paths}
@@ -108,20 +105,17 @@ class ArrowStore:
         return [sizes.get(self._full_path(path)) for path in paths]
 
     def read(self, path: str, max_bytes: int) -> bytes:
-        """Implement :meth:`CheckpointStore.read`."""
         with self._system.open_input_file(self._full_path(path)) as file:
             data: bytes = file.read(max_bytes)
             return data
 
     @contextmanager
     def open(self, path: str) -> Iterator[StoreReader]:
-        """Implement :meth:`CheckpointStore.open`."""
         with self._system.open_input_file(self._full_path(path)) as file:
             yield file
 
     @contextmanager
     def create(self, path: str) -> Iterator[StoreSink]:
-        """Implement :meth:`CheckpointStore.create`."""
         stream = self._system.open_output_stream(self._full_path(path))
         try:
             # Arrow sends parts in the background and would take more data meanwhile, without bound, if nobody flushed.
@@ -133,18 +127,11 @@ class ArrowStore:
             raise
         stream.close()
 
-    def put(self, path: str, data: bytes) -> None:
-        """Implement :meth:`CheckpointStore.put`."""
-        with self.create(path) as sink:
-            sink.write(data)
-
     def remove(self, path: str) -> None:
-        """Implement :meth:`CheckpointStore.remove`."""
         with suppress(FileNotFoundError):
             self._system.delete_file(self._full_path(path))
 
     def remove_below(self, folder: str, kept: frozenset[str]) -> None:
-        """Implement :meth:`CheckpointStore.remove_below`."""
         files = self._list_below(folder)
         if files and kept.isdisjoint(path[len(self._root) + 1 :] for path in files):
             try:
@@ -161,7 +148,6 @@ class ArrowStore:
         return [info.path for info in self._list_infos(folder, deep=True) if info.is_file]
 
     def where(self, path: str) -> str:
-        """Implement :meth:`CheckpointStore.where`."""
         return f"{self.url}/{path}"
 
     def _full_path(self, path: str) -> str:

@@ -59,6 +59,8 @@ class CheckpointStore(Protocol):
 
     def put(self, path: str, data: bytes) -> None:
         """Write a small file, completely or not at all."""
+        with self.create(path) as sink:
+            sink.write(data)
 
     def remove(self, path: str) -> None:
         """Remove a file; repeating it is harmless."""
@@ -81,7 +83,7 @@ class _FileReader:
         return os.pread(self._descriptor, count, offset)
 
 
-class FolderStore:
+class FolderStore(CheckpointStore):
     """A local folder as a store: files are written under another name, synced and renamed."""
 
     largest_file: int | None = None
@@ -91,29 +93,24 @@ class FolderStore:
         self.url = str(self.path)
 
     def names(self) -> list[str]:
-        """Implement :meth:`CheckpointStore.names`."""
         with suppress(FileNotFoundError):
             return [entry.name for entry in os.scandir(self.path) if entry.is_file()]
         return []
 
     def folders(self) -> list[str]:
-        """Implement :meth:`CheckpointStore.folders`."""
         with suppress(FileNotFoundError):
             return [entry.name for entry in os.scandir(self.path) if entry.is_dir(follow_symlinks=False)]
         return []
 
     def sizes(self, paths: Sequence[str]) -> list[int | None]:
-        """Implement :meth:`CheckpointStore.sizes`."""
         return [_file_size(self.path / path) for path in paths]
 
     def read(self, path: str, max_bytes: int) -> bytes:
-        """Implement :meth:`CheckpointStore.read`."""
         with (self.path / path).open("rb") as stream:
             return stream.read(max_bytes)
 
     @contextmanager
     def open(self, path: str) -> Iterator[StoreReader]:
-        """Implement :meth:`CheckpointStore.open`."""
         descriptor = os.open(self.path / path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             yield _FileReader(descriptor)
@@ -122,7 +119,6 @@ class FolderStore:
 
     @contextmanager
     def create(self, path: str) -> Iterator[StoreSink]:
-        """Implement :meth:`CheckpointStore.create`."""
         file = self.path / path
         file.parent.mkdir(parents=True, exist_ok=True)
         with open_atomic(file) as stream:
@@ -133,17 +129,10 @@ class FolderStore:
                 break
             sync_folder(above)
 
-    def put(self, path: str, data: bytes) -> None:
-        """Implement :meth:`CheckpointStore.put`."""
-        with self.create(path) as sink:
-            sink.write(data)
-
     def remove(self, path: str) -> None:
-        """Implement :meth:`CheckpointStore.remove`."""
         (self.path / path).unlink(missing_ok=True)
 
     def remove_below(self, folder: str, kept: frozenset[str]) -> None:
-        """Implement :meth:`CheckpointStore.remove_below`."""
         for place, folders, files in os.walk(self.path / folder, topdown=False):
             for name in files:
                 file = Path(place, name)
@@ -156,7 +145,6 @@ class FolderStore:
             (self.path / folder).rmdir()
 
     def where(self, path: str) -> str:
-        """Implement :meth:`CheckpointStore.where`."""
         return str(self.path / path)
 
 
