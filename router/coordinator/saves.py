@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 
 from router.state.records import JournalEntry
 from router.state.store import StateStore
@@ -16,22 +15,18 @@ SAVED, NOT_SAVED, NOT_BELIEVED = "saved", "not_saved", "not_believed"
 class SaveAnswers:
     """The answers of a gang to one order to save.
 
-    ``step`` and ``manifest``: the complete checkpoint, as the lowest rank that has it reports; None while there is
-    none. ``saved_at``: when the first rank reported it; ``seconds``: how long that rank took, where known. ``failed``:
-    the reason by rank, for ranks without a later success.
+    ``step``: the last step of the complete checkpoint, as the lowest rank that has it reports; None while there is
+    none. ``ranks``: those that saved it. ``failed``: the reason by rank, for ranks without a later success.
     """
 
     step: int | None
-    manifest: str | None
-    saved_at: datetime | None
-    seconds: float | None
     ranks: frozenset[int]
     failed: Mapping[int, str]
 
     @property
     def is_saved(self) -> bool:
         """Return whether there is a checkpoint."""
-        return self.manifest is not None
+        return self.step is not None
 
 
 def save_answers(store: StateStore, attempt_id: str, order_id: str) -> SaveAnswers:
@@ -52,15 +47,5 @@ def _parse_answers(entries: Sequence[JournalEntry]) -> SaveAnswers:
     saved = {int(str(entry.details["rank"])): entry for entry in reversed(entries) if entry.what == SAVED}
     failed = {int(str(e.details["rank"])): str(e.details["failed"]) for e in entries if e.what == NOT_SAVED}
     failed = {rank: why for rank, why in failed.items() if rank not in saved}
-    if not saved:
-        return SaveAnswers(None, None, None, None, frozenset(), failed)
-    lowest, first = saved[min(saved)].details, min(saved.values(), key=lambda entry: entry.seq)
-    step, manifest, seconds = lowest["saved_step"], lowest["saved_manifest"], first.details["seconds"]
-    return SaveAnswers(
-        int(str(step)),
-        str(manifest),
-        first.at,
-        None if seconds is None else float(str(seconds)),
-        frozenset(saved),
-        failed,
-    )
+    step = int(str(saved[min(saved)].details["saved_step"])) if saved else None
+    return SaveAnswers(step, frozenset(saved), failed)

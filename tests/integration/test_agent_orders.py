@@ -108,10 +108,12 @@ def test_what_one_machine_is_told_the_training_of_all_hears_at_once(tmp_path: Pa
         # A rank may have saved, for the one that was told, before it heard of it by itself.
         answered = [entry["rank"] for entry in gang.journal("saved") if entry["id"]]
         assert (len(answered), set(answered)) == (3, {0, 1, 2})
+        manifests = {entry["saved_manifest"] for entry in gang.journal("saved")}
     assert took < on_a_busy_machine(5.0)
     good = Checkpoints(root / "saved", attempt="look").newest()
     assert good is not None
-    assert (good.step, str(good.manifest)) == (found.step, found.manifest)
+    assert good.step == found.step
+    assert str(good.manifest) in manifests
     assert len(good.files) == 3
     assert len(list((root / "saved").glob("*.manifest.json"))) == 1
 

@@ -266,14 +266,11 @@ def test_what_came_of_an_order(pair: Scene, clock: Clock) -> None:
     clock.move(3)
     pair.say(1, "saved", id="n-1", seconds=2.25)
     found = save_answers(pair.store, ATTEMPT, "n-1")
-    assert (found.step, found.manifest, found.saved_at, found.seconds) == (120, "/b/120.json", clock(), 2.25)
-    assert (found.is_saved, set(found.ranks), dict(found.failed)) == (True, {1}, {0: "late"})
+    assert (found.step, found.is_saved, set(found.ranks), dict(found.failed)) == (120, True, {1}, {0: "late"})
     clock.move(3)
     pair.say(0, "saved", id="n-1", step=121, manifest="/b/121.json", seconds=None)
     found = save_answers(pair.store, ATTEMPT, "n-1")
-    assert (found.step, found.manifest, found.seconds) == (121, "/b/121.json", 2.25)
-    assert (set(found.ranks), dict(found.failed)) == ({0, 1}, {})
-    assert found.saved_at == clock() - timedelta(seconds=3)
+    assert (found.step, set(found.ranks), dict(found.failed)) == (121, {0, 1}, {})
 
 
 def _successor(gang: Scene, name: str, resumes: str) -> None:
