@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -20,7 +21,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from router.console.readiness import Readiness
-from router.coordinator.connections import DEFAULT_LIMITS, ConnectionFactory, ConnectionLimits, ConnectionRegistry
+from router.coordinator.connections import DEFAULT_LIMITS, Connection, ConnectionLimits, ConnectionRegistry
 from router.coordinator.handshakes import gate_handshakes
 from router.coordinator.server import ACCEPT_AT_ONCE, BACKLOG, ListenError, raise_file_limit
 
@@ -72,7 +73,7 @@ def server_config(
     # All clients of a proxy have its address.
     limits = replace(limits, per_address=limits.strangers) if proxies else limits
     # uvicorn accepts any callable that creates a connection.
-    connection: Any = ConnectionFactory(ConnectionRegistry(limits))
+    connection: Any = partial(Connection, ConnectionRegistry(limits))
     return uvicorn.Config(
         app,
         loop="asyncio",

@@ -401,14 +401,3 @@ class Connection(HttpToolsProtocol):
     def _close_stranger(self) -> None:
         if self._entered and self._crowd.is_stranger(self):
             self.transport.abort()
-
-
-@dataclass(frozen=True, slots=True)
-class ConnectionFactory:
-    """Creates the connections of one server, as uvicorn asks for them."""
-
-    crowd: ConnectionRegistry
-
-    def __call__(self, **arguments: Any) -> Connection:
-        """Return a connection."""
-        return Connection(self.crowd, **arguments)

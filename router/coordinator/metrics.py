@@ -17,7 +17,7 @@ from datetime import datetime, timedelta
 from itertools import accumulate
 from typing import TypeVar
 
-from prometheus_client import CollectorRegistry, Metric, generate_latest
+from prometheus_client import Metric, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
@@ -186,9 +186,7 @@ class MetricsSnapshot:
 
 def render_metrics(snapshot: MetricsSnapshot) -> bytes:
     """Return the metrics in Prometheus' text format."""
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(_SnapshotCollector(snapshot))
-    return generate_latest(registry)
+    return generate_latest(_SnapshotCollector(snapshot))
 
 
 class _SnapshotCollector(Collector):

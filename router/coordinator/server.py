@@ -9,6 +9,7 @@ import resource
 import socket
 import ssl
 import threading
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -16,7 +17,7 @@ import uvicorn
 from starlette.applications import Starlette
 
 from router.agent.protocol import CHOSEN_PORTS
-from router.coordinator.connections import DEFAULT_LIMITS, ConnectionFactory, ConnectionLimits, ConnectionRegistry
+from router.coordinator.connections import DEFAULT_LIMITS, Connection, ConnectionLimits, ConnectionRegistry
 from router.coordinator.handshakes import gate_handshakes
 
 _log = logging.getLogger(__name__)
@@ -85,7 +86,7 @@ class CoordinatorServer:
         if self._certificate is not None:
             files = {"ssl_certfile": str(self._certificate), "ssl_keyfile": str(self._key or self._certificate)}
         # uvicorn accepts any callable that creates a connection.
-        connection: Any = ConnectionFactory(ConnectionRegistry(self._limits))
+        connection: Any = partial(Connection, ConnectionRegistry(self._limits))
         config = uvicorn.Config(
             self._app,
             loop="asyncio",
