@@ -85,7 +85,11 @@ def find_events(
             EventKind.LATE: _late(attempt, now),
             EventKind.BUDGET: _budget(attempt, nodes.get(attempt.id, ()), now),
         }
-        events += [_event(attempt, what, text) for what, text in texts.items() if text]
+        events += [
+            GangEvent(attempt.id, attempt.job, what, _LEVELS[what], f"{attempt.job} ({attempt.id}) {text}")
+            for what, text in texts.items()
+            if text
+        ]
     return tuple(events)
 
 
@@ -105,10 +109,6 @@ def _lines(events: Sequence[GangEvent], max_events: int) -> Iterator[str]:
     yield from (f"- {event.text}" for event in ranked[:max_events])
     if len(events) > max_events:
         yield f"- and {len(events) - max_events} more; see `stepfare status`"
-
-
-def _event(attempt: Attempt, what: EventKind, text: str) -> GangEvent:
-    return GangEvent(attempt.id, attempt.job, what, _LEVELS[what], f"{attempt.job} ({attempt.id}) {text}")
 
 
 def _ended_for(attempt: Attempt, reasons: Sequence[str]) -> bool:

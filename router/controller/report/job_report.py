@@ -105,10 +105,6 @@ class GangOutlook:
         return (self.until or self.now) > self.deadline
 
 
-def _ended_at(outlook: GangOutlook) -> datetime:
-    return outlook.gang.attempt.gone_at or outlook.gang.attempt.created_at
-
-
 @dataclass(frozen=True, slots=True)
 class JobsReport:
     """The gangs of a status with their outlooks, in the same order; ``status`` has the sums."""
@@ -130,7 +126,11 @@ class JobsReport:
     def over(self) -> tuple[GangOutlook, ...]:
         """Return gangs that are over and whose jobs do not resume, the last first."""
         done = [each for each in self.outlooks if not each.is_live and not each.gang.waits]
-        return tuple(sorted(done, key=_ended_at, reverse=True))
+        return tuple(
+            sorted(
+                done, key=lambda outlook: outlook.gang.attempt.gone_at or outlook.gang.attempt.created_at, reverse=True
+            )
+        )
 
     @property
     def places(self) -> int:

@@ -108,9 +108,8 @@ def report_budget_marks(
     """
     if EventKind.BUDGET not in kinds or not to:
         return ()
-    unreported = [
-        (keys, _event(month, standing)) for standing in standings if (keys := _unreported_keys(store, month, standing))
-    ]
+    marked = [([key for key in _keys(month, each) if store.values.get(key) is None], each) for each in standings]
+    unreported = [(keys, _event(month, standing)) for keys, standing in marked if keys]
     if not unreported:
         return ()
     text = render_message([event for _, event in unreported], MOST_NAMED)
@@ -120,11 +119,6 @@ def report_budget_marks(
             for key in keys:
                 store.values.set(key, "told")
     return failed
-
-
-def _unreported_keys(store: StateStore, month: Month, standing: BudgetStatus) -> list[str]:
-    """Return the keys of current marks that were not reported yet."""
-    return [key for key in _keys(month, standing) if store.values.get(key) is None]
 
 
 def _keys(month: Month, standing: BudgetStatus) -> Iterator[str]:
@@ -230,7 +224,9 @@ class Notifier:
                 if event.what in self._kinds and self._queues:
                     self._open[event.key] = len(self._queues)
                     for queue in self._queues:
-                        self._enqueue(queue, event)
+                        queue.waiting.append(event)
+                        while len(queue.waiting) > MOST_WAITING:
+                            self._mark_reported(queue.waiting.popleft())
 
     def send(self, *, at_once: bool = False) -> None:
         """Try once to deliver the waiting events of each channel whose pause is over; ``at_once`` ignores pauses.
@@ -255,11 +251,6 @@ class Notifier:
             if queue.tries % TRIES == 0:
                 self._note(f"{queue.channel.name} was not told of {format_count(len(events), 'event')}")
                 self._remove_queued(queue, events)
-
-    def _enqueue(self, queue: _Queue, event: GangEvent) -> None:
-        queue.waiting.append(event)
-        while len(queue.waiting) > MOST_WAITING:
-            self._mark_reported(queue.waiting.popleft())
 
     def _remove_queued(self, queue: _Queue, events: Iterable[GangEvent]) -> None:
         """Remove events that were reported or given up from the queue."""

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from functools import lru_cache
 from typing import NamedTuple
 
 from pricing.book import PriceBook
@@ -148,7 +147,7 @@ class Replanner:
         now, book = self.site.clock(), self.book()
         finder = self.finder(limits)
         short, lately = current_shortages(self.site), self.lately()
-        jobs = self._job_texts(pending)
+        jobs = self.site.store.plans.jobs({want.last.job_digest for want in pending})
         alive = self.site.store.overview.alive()
         answers: dict[int, ReplanAnswer] = {}
         wants: list[tuple[int, PlacementRequest]] = []
@@ -302,9 +301,6 @@ class Replanner:
             self._plans_as_of[attempt.plan] = plan_time(self.site.store, attempt)
         return self._plans_as_of[attempt.plan]
 
-    def _job_texts(self, pending: Sequence[PendingGang]) -> dict[str, str]:
-        return self.site.store.plans.jobs({want.last.job_digest for want in pending})
-
     def _remaining_job(self, want: PendingGang, jobs: Mapping[str, str]) -> Job | PlacementRejected:
         if want.chain.in_vain >= self.site.deploy.timeouts.tries:
             return PlacementRejected(f"given up: {format_count(want.chain.in_vain, 'gang')} in a row saved nothing")
@@ -399,8 +395,6 @@ def _use_of_limits(
     )
 
 
-# Jobs are immutable and slow to parse.
-@lru_cache(maxsize=2048)
 def _trained_seconds(attempt: Attempt) -> float:
     """Return how long the attempt trained, for one that saved when it liked."""
     if attempt.met_at is None or attempt.gone_at is None:

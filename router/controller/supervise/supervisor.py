@@ -95,7 +95,7 @@ class Supervisor:
 
     def is_busy(self, attempt: Attempt) -> bool:
         """Return whether an action for the attempt's job is under way."""
-        return self._work.is_busy(_job_key(attempt))
+        return self._work.is_busy(attempt.job)
 
     @property
     def idle(self) -> bool:
@@ -113,16 +113,16 @@ class Supervisor:
         alive = [attempt for attempt in now.alive if attempt.id not in besides]
         leaving = self._observe(alive, now)
         waiting = self._waiting()
-        self._prune({a.id for a in now.alive}, {_job_key(a) for a in (*now.alive, *(c.last for c in waiting))})
-        advised = self.adviser.advise([a for a in alive if not self._work.is_busy(_job_key(a))], now)
+        self._prune({a.id for a in now.alive}, {a.job for a in (*now.alive, *(c.last for c in waiting))})
+        advised = self.adviser.advise([a for a in alive if not self._work.is_busy(a.job)], now)
         moving = self._start_migrations(
             [one for one in advised if isinstance(one.decision, MoveDecision) and one.decision.to]
         )
         for advice in advised:
             if advice.attempt.id not in moving:
                 self._apply_advice(advice)
-        self._intervals.adapt([a for a in alive if not self._work.is_busy(_job_key(a))], now.nodes)
-        abandoned = [a for a in alive if is_half_done(a) and not self._work.is_busy(_job_key(a)) and self._is_mine(a)]
+        self._intervals.adapt([a for a in alive if not self._work.is_busy(a.job)], now.nodes)
+        abandoned = [a for a in alive if is_half_done(a) and not self._work.is_busy(a.job) and self._is_mine(a)]
         due = [chain for chain in waiting if self._is_due(chain)]
         if (leaving or due or abandoned) and self._work.holds():
             self._release_orphans(abandoned)
@@ -159,7 +159,7 @@ class Supervisor:
         # A job whose policy waits for spot may wait for a long time.
         gone = self.site.store.attempts.ended_last(now - LONGEST_RUN)
         found = tuple(a for a in gone if (a.gone_at or now) >= since or self._waits_long(a))
-        ended = [a for a in found if self.plan in (None, a.plan) and not self._work.is_busy(_job_key(a))]
+        ended = [a for a in found if self.plan in (None, a.plan) and not self._work.is_busy(a.job)]
         return resumable_histories(self.site.store, ended, crashes=self.site.deploy.timeouts.max_crashes)
 
     def _waits_long(self, attempt: Attempt) -> bool:
@@ -169,7 +169,7 @@ class Supervisor:
         """Apply phase changes at once, and return the attempts that are to be released."""
         leaving, turns = [], []
         for attempt in alive:
-            if not attempt.phase.is_up or self._work.is_busy(_job_key(attempt)):
+            if not attempt.phase.is_up or self._work.is_busy(attempt.job):
                 continue
             step = next_transition(self._gang_status(attempt, now))
             if isinstance(step, ReleaseDecision):
@@ -251,13 +251,18 @@ class Supervisor:
         answers = self.replanner.replan(pending)
         answered = zip(moves, pending, answers, strict=True)
         accepted = [(one, want, go) for one, want, go in answered if isinstance(go, PlacementAccepted)]
-        self._mark_migrating([(one.attempt, _release_for_move(one)) for one, _, _ in accepted])
+        self._mark_migrating(
+            [
+                (one.attempt, ReleaseDecision(ReleaseReason.MOVED, f"{one.event.value}: {one.decision.why}"))
+                for one, _, _ in accepted
+            ]
+        )
         going = set()
         placed = self.replanner.placed([(want, go) for _, want, go in accepted])
         for (one, _, go), new in zip(accepted, placed, strict=True):
             if isinstance(new, PlacedAttempt):
                 going.add(one.attempt.id)
-                self._work.begin(_job_key(one.attempt), partial(self._hand_over, one.attempt, go, new))
+                self._work.begin(one.attempt.job, partial(self._hand_over, one.attempt, go, new))
             else:
                 self._abort_migration(one.attempt)
         return going
@@ -292,13 +297,13 @@ class Supervisor:
             now = self.site.store.attempts.get(attempt.id)
             if now is not None and is_half_done(now):
                 self.site.tell(now.job, f"releasing {now.id}, which was interrupted")
-                self._work.begin(_job_key(now), partial(release_half_done, self.site, now))
+                self._work.begin(now.job, partial(release_half_done, self.site, now))
 
     def _release_finished(self, ended: Sequence[tuple[Attempt, ReleaseDecision]]) -> None:
         for attempt, leave in ended:
             how = "finished" if leave.reason is ReleaseReason.FINISHED else attempt.result
             self.site.tell(attempt.job, f"{attempt.id} {how}, releasing its machines")
-            self._work.begin(_job_key(attempt), partial(self._release, attempt, leave))
+            self._work.begin(attempt.job, partial(self._release, attempt, leave))
 
     def _replace_gangs(self, leaving: Sequence[tuple[Attempt, ReleaseDecision]], due: Sequence[AttemptHistory]) -> None:
         """Plan new places together for gangs that are to be released and for jobs that wait."""
@@ -329,7 +334,7 @@ class Supervisor:
         """
         if chain.again_at > self.site.clock():
             return False
-        return self._not_before.get(_job_key(chain.last), 0.0) <= time.monotonic()
+        return self._not_before.get(chain.last.job, 0.0) <= time.monotonic()
 
     def _mark_migrating(self, leaving: Sequence[tuple[Attempt, ReleaseDecision]]) -> None:
         after = self.site.store.attempts.update_all({a.id: partial(_start_migrating, leave) for a, leave in leaving})
@@ -340,21 +345,18 @@ class Supervisor:
         ]
         notes = [(a.id, {"reason": leave.reason.value, "why": leave.message}) for a, leave in new]
         self.site.store.journal.note_all(notes, "leaving", self.site.clock())
-        self._quarantine([(a, leave) for a, leave in new if leave.ranks])
-        for attempt, leave in new:
-            self.site.tell(attempt.job, f"{attempt.id}: {leave.message}")
-
-    def _quarantine(self, losses: Sequence[tuple[Attempt, ReleaseDecision]]) -> None:
-        if losses:
+        if losses := [(a, leave) for a, leave in new if leave.ranks]:
             nodes = self.site.store.overview.nodes(attempt.id for attempt, _ in losses)
             quarantine_all(self.site, [(a, nodes.get(a.id, ()), lv.ranks, lv.reason.value) for a, lv in losses])
+        for attempt, leave in new:
+            self.site.tell(attempt.job, f"{attempt.id}: {leave.message}")
 
     def _carry_out(self, answered: Sequence[tuple[PendingGang, ReplanAnswer]], pause_s: float) -> None:
         """Record all new attempts before any of them is provisioned."""
         going = [(want, answer) for want, answer in answered if isinstance(answer, PlacementAccepted)]
-        placed = dict(zip((_job_key(want.last) for want, _ in going), self.replanner.placed(going), strict=True))
+        placed = dict(zip((want.last.job for want, _ in going), self.replanner.placed(going), strict=True))
         for want, answer in answered:
-            key = _job_key(want.last)
+            key = want.last.job
             new = placed.get(key)
             if isinstance(answer, PlacementAccepted) and isinstance(new, PlacedAttempt):
                 self._last_reasons.pop(key, None)
@@ -366,7 +368,7 @@ class Supervisor:
 
     def _handle_no_place(self, want: PendingGang, why: str, *, never: bool) -> None:
         """Handle a job without a place: it waits, or with ``never`` is given up."""
-        key = _job_key(want.last)
+        key = want.last.job
         if want.leaving is not None:
             # The gang is released in any case: it cannot stay here.
             self._work.begin(key, partial(self._release, want.leaving, None))
@@ -411,11 +413,3 @@ def _start_migrating(leave: ReleaseDecision, attempt: Attempt) -> Attempt | None
 def _move(advice: Advice) -> MoveDecision:
     assert isinstance(advice.decision, MoveDecision)
     return advice.decision
-
-
-def _release_for_move(advice: Advice) -> ReleaseDecision:
-    return ReleaseDecision(ReleaseReason.MOVED, f"{advice.event.value}: {advice.decision.why}")
-
-
-def _job_key(attempt: Attempt) -> str:
-    return attempt.job
