@@ -174,7 +174,7 @@ class RankAgent:
             workdir=self._config.workdir,
             clean_up=undo,
             guard=self._guard,
-            output=self._write_output,
+            output=lambda data: self._write(self._mask.feed(data)),
             events=self._events,
         )
         self._note(f"{self._state}: process {process.pid}")
@@ -223,9 +223,6 @@ class RankAgent:
         self._events.put(
             AgentEvent("checkpoint", answer) if order == protocol.CHECKPOINT else AgentEvent("order", order)
         )
-
-    def _write_output(self, data: bytes) -> None:
-        self._write(self._mask.feed(data))
 
     def _write(self, data: bytes) -> None:
         self._log.write(data)

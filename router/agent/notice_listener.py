@@ -74,7 +74,8 @@ class NoticeListener:
             self._notices[notice.id] = notice
             self._events.put(AgentEvent("notice", notice))
             if self._outbox is not None:
-                self._outbox.put("notice", self._body(notice))
+                named = {"id": notice.id, "kind": notice.kind, "source": notice.source}
+                self._outbox.put("notice", {**self._who, **named, "seconds": notice.seconds, "what": notice.what})
         self._wake.set()
         left = "" if notice.seconds is None else f", {notice.seconds:g} s left"
         self._note(f"notice {notice.id} ({notice.kind}, {notice.source}{left}): {notice.what}")
@@ -160,10 +161,6 @@ class NoticeListener:
             backoff.reset()
             with self._lock:
                 outbox.done()
-
-    def _body(self, notice: MachineNotice) -> dict[str, Any]:
-        named = {"id": notice.id, "kind": notice.kind, "source": notice.source}
-        return {**self._who, **named, "seconds": notice.seconds, "what": notice.what}
 
     def _left(self, body: Mapping[str, Any]) -> float | None:
         """Return the seconds left now; None for a notice that an earlier agent heard."""

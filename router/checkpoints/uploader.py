@@ -150,11 +150,9 @@ class Uploader:
         if written.after and written.after not in (*known, self._last_answered):
             self._open_requests.append((written.after, written.step, written.seconds))
         self._open_requests.append((written.id, written.step, written.seconds))
-        if self._last is not None and self._last.step == written.step and not self._waits_for(written.step):
+        waits = any(manifest.step == written.step for manifest in self._waiting)
+        if self._last is not None and self._last.step == written.step and not waits:
             self._answer(self._last, 0.0)
-
-    def _waits_for(self, step: int) -> bool:
-        return any(manifest.step == step for manifest in self._waiting)
 
     def _seconds(self) -> float | None:
         """Return the time left; None: as long as it takes."""

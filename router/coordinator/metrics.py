@@ -229,16 +229,13 @@ def _machine_metrics(snapshot: MetricsSnapshot) -> Iterator[Metric]:
     hourly_cost: dict[str, UsdPerHour] = {}
     for attempt, node in up:
         accelerators[attempt.cloud] += node.accelerators
-        idle[attempt.cloud] += 0 if _is_training(attempt, node) else node.accelerators
+        trains = attempt.phase.is_up and not attempt.result and node.agent == protocol.RUNNING
+        idle[attempt.cloud] += 0 if trains else node.accelerators
         hourly_cost[attempt.cloud] = hourly_cost.get(attempt.cloud, UsdPerHour(0)) + node.usd_per_hour
     yield _gauges("stepfare_accelerators", "Accelerators of machines that exist.", "cloud", accelerators)
     yield _gauges("stepfare_idle_accelerators", "Accelerators on which no training runs.", "cloud", idle)
     prices = {cloud: price.dollars() for cloud, price in hourly_cost.items()}
     yield _gauges("stepfare_spending_usd_per_hour", "Cost per hour of machines that exist.", "cloud", prices)
-
-
-def _is_training(attempt: Attempt, node: NodeRecord) -> bool:
-    return attempt.phase.is_up and not attempt.result and node.agent == protocol.RUNNING
 
 
 def _checkpoint_metrics(snapshot: MetricsSnapshot) -> Iterator[Metric]:
@@ -335,7 +332,7 @@ class Metrics:
         # Attempts are read first, so that the counters know every checkpoint that answers an order read here.
         attempts, nodes = self._store.overview.alive()
         tallies.look()
-        orders = [attempt for attempt in attempts if self._is_open(attempt)]
+        orders = [a for a in attempts if a.order_id and a.phase.is_up and not tallies.answered(a)]
         return MetricsSnapshot(
             version=self._version,
             now=now,
@@ -348,9 +345,6 @@ class Metrics:
             overdue_orders=sum(self._is_overdue(attempt) for attempt in orders),
             totals=tallies.totals,
         )
-
-    def _is_open(self, attempt: Attempt) -> bool:
-        return bool(attempt.order_id) and attempt.phase.is_up and not self._tallies.answered(attempt)
 
     def _is_overdue(self, attempt: Attempt) -> bool:
         time_limit = timedelta(seconds=attempt.order_seconds)
