@@ -154,10 +154,12 @@ def _answer(
 def _longest_wait(message: str, data: bytes) -> tuple[float, str]:
     """Return how long the answer to a message may wait for an order, and which order the rank knows."""
     try:
-        poll = messages.parse_orders(messages.decode_body(data)) if message == "orders" else None
+        if message != "orders":
+            return 0.0, ""
+        poll = messages.parse_body(messages.OrdersRequest, messages.decode_body(data))
     except messages.InvalidBodyError:
         return 0.0, ""
-    return (0.0, "") if poll is None else (poll.wait, poll.seen)
+    return poll.wait, poll.seen
 
 
 def _http_error(_: Request, error: Exception) -> Response:

@@ -10,7 +10,7 @@ import json
 import logging
 import threading
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from router.coordinator.gang_session import GangSession, RankSession
@@ -96,10 +96,10 @@ class BoundsCache:
         That the rank lives is true all the same. StateError.
         """
         if report.step is not None and self.why_not(session, rank_session, report.step, "", now):
-            report = replace(report, step=None, step_seconds=None)
+            report = report.model_copy(update={"step": None, "step_seconds": None})
         step = report.saved_step
         if step is not None and self.why_not(session, rank_session, step, report.saved_manifest or "", now):
-            report = replace(report, saved_step=None, saved_manifest=None)
+            report = report.model_copy(update={"saved_step": None, "saved_manifest": None})
         return report
 
     def why_not(self, session: GangSession, rank_session: RankSession, step: int, manifest: str, now: datetime) -> str:

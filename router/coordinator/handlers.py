@@ -192,7 +192,7 @@ class AgentMessageHandler:
             raise _RejectedError(410, "attempt_over")
 
     def _hello(self, session: GangSession, rank_session: RankSession, body: dict[str, Any], _: str) -> AgentReply:
-        said = messages.parse_hello(body)
+        said = messages.parse_body(messages.HelloMessage, body)
         if said.nodes != session.attempt.machines:
             raise _RejectedError(409, "shape")
         with session.lock:
@@ -239,7 +239,7 @@ class AgentMessageHandler:
     def _heartbeat(
         self, session: GangSession, rank_session: RankSession, body: dict[str, Any], token: str
     ) -> AgentReply:
-        said = messages.parse_heartbeat(body)
+        said = messages.parse_body(messages.HeartbeatMessage, body)
         now = self._clock()
         with session.lock:
             _claim(rank_session, said.incarnation)
@@ -257,7 +257,7 @@ class AgentMessageHandler:
         return 200, order if seconds is None else {**order, protocol.CHECKPOINT_SECONDS: seconds}
 
     def _orders(self, session: GangSession, rank_session: RankSession, body: dict[str, Any], _: str) -> AgentReply:
-        said = messages.parse_orders(body)
+        said = messages.parse_body(messages.OrdersRequest, body)
         with session.lock:
             _claim(rank_session, said.incarnation)
             return 200, self._order(session, {*rank_session.answered, said.seen})
@@ -282,7 +282,7 @@ class AgentMessageHandler:
     def _store_output(
         self, session: GangSession, rank_session: RankSession, body: dict[str, Any], token: str
     ) -> AgentReply:
-        piece = messages.parse_logs(body)
+        piece = messages.parse_body(messages.LogPiece, body)
         with rank_session.lock:
             if piece.end <= rank_session.offset:
                 return 200, {}
@@ -303,11 +303,11 @@ class AgentMessageHandler:
         return 200, {}
 
     def _saved(self, session: GangSession, rank_session: RankSession, body: dict[str, Any], token: str) -> AgentReply:
-        said = messages.parse_saved(body)
+        said = messages.parse_body(messages.SavedMessage, body)
         now = self._clock()
         with session.lock:
             _claim(rank_session, said.incarnation)
-            report = replace(said, id=_masked(said.id, token), failed=_masked(said.failed, token))
+            report = said.model_copy(update={"id": _masked(said.id, token), "failed": _masked(said.failed, token)})
             if rank_session.told == report:
                 return 200, {}
             original = report
@@ -319,7 +319,7 @@ class AgentMessageHandler:
             if why:
                 # The refusal is for whoever waits for the checkpoint; the training continues, and what was confirmed
                 # before counts.
-                report = replace(report, failed=why)
+                report = report.model_copy(update={"failed": why})
             if report.failed:
                 self._note(session, NOT_SAVED, rank_session, id=report.id, failed=report.failed)
             else:
@@ -338,7 +338,7 @@ class AgentMessageHandler:
         return 200, {}
 
     def _notice(self, session: GangSession, rank_session: RankSession, body: dict[str, Any], token: str) -> AgentReply:
-        said = messages.parse_notice(body)
+        said = messages.parse_body(messages.NoticeMessage, body)
         now = self._clock()
         with session.lock:
             _claim(rank_session, said.incarnation)
@@ -363,7 +363,7 @@ class AgentMessageHandler:
         return 200, {}
 
     def _ended(self, session: GangSession, rank_session: RankSession, body: dict[str, Any], token: str) -> AgentReply:
-        said = messages.parse_ended(body)
+        said = messages.parse_body(messages.EndedMessage, body)
         now = self._clock()
         with session.lock:
             _claim(rank_session, said.incarnation)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from router.coordinator import messages
-from router.coordinator.messages import InvalidBodyError, LogPiece
+from router.coordinator.messages import InvalidBodyError, parse_body
 
 BEAT = {"protocol": 1, "incarnation": "a1", "state": "running", "sequence": 1, "uptime_seconds": 0.5}
 HELLO = {
@@ -40,11 +41,11 @@ NOTICE = {
 }
 LOGS = {"offset": 0, "bytes": 1, "text": "a"}
 MESSAGES: dict[str, tuple[Any, dict[str, Any]]] = {
-    "hello": (messages.parse_hello, HELLO),
-    "heartbeat": (messages.parse_heartbeat, BEAT),
-    "ended": (messages.parse_ended, ENDED),
-    "logs": (messages.parse_logs, LOGS),
-    "notice": (messages.parse_notice, NOTICE),
+    "hello": (partial(parse_body, messages.HelloMessage), HELLO),
+    "heartbeat": (partial(parse_body, messages.HeartbeatMessage), BEAT),
+    "ended": (partial(parse_body, messages.EndedMessage), ENDED),
+    "logs": (partial(parse_body, messages.LogPiece), LOGS),
+    "notice": (partial(parse_body, messages.NoticeMessage), NOTICE),
 }
 WRONG: tuple[Any, ...] = (
     True, [], {}, float("nan"), float("inf"), -(2**40), 10**400, "\ud800", "", "\n", "x" * 300
@@ -86,17 +87,17 @@ def test_every_key_is_needed_and_of_its_type(name: str) -> None:
 )
 def test_ends_that_make_no_sense(change: dict[str, Any]) -> None:
     with pytest.raises(InvalidBodyError):
-        messages.parse_ended(ENDED | change)
+        parse_body(messages.EndedMessage, ENDED | change)
 
 
 @pytest.mark.parametrize("address", ["a;b", "$(id)", "10.0.0.1 x", "é"])
 def test_an_address_is_one(address: str) -> None:
     with pytest.raises(InvalidBodyError):
-        messages.parse_hello(HELLO | {"address": address})
+        parse_body(messages.HelloMessage, HELLO | {"address": address})
 
 
 def test_what_a_person_will_see_holds_no_control_characters_and_has_an_end() -> None:
-    said = messages.parse_ended(ENDED | {"message": "a\x1b[2J\x00b\r\n\ud800é" + "x" * 5000})
+    said = parse_body(messages.EndedMessage, ENDED | {"message": "a\x1b[2J\x00b\r\n\ud800é" + "x" * 5000})
     assert said.message.startswith("a [2J b   éx")
     assert len(said.message) == messages.LONGEST_MESSAGE
 
@@ -118,7 +119,7 @@ def test_digits_without_end() -> None:
 )
 def test_a_piece_whose_text_cannot_be_its_bytes(size: int, text: str) -> None:
     with pytest.raises(InvalidBodyError):
-        messages.parse_logs({"offset": 0, "bytes": size, "text": text})
+        parse_body(messages.LogPiece, {"offset": 0, "bytes": size, "text": text})
 
 
 def test_the_largest_piece_that_an_agent_sends_is_taken() -> None:
@@ -127,13 +128,15 @@ def test_the_largest_piece_that_an_agent_sends_is_taken() -> None:
     text = b"\xff" * messages.LARGEST_TEXT
     body = json.dumps({"offset": 2**40, "bytes": len(text), "text": text.decode("utf-8", "replace")}).encode()
     assert len(body) <= messages.LARGEST_BODY
-    assert messages.parse_logs(messages.decode_body(body)).end == 2**40 + messages.LARGEST_TEXT
+    assert parse_body(messages.LogPiece, messages.decode_body(body)).end == 2**40 + messages.LARGEST_TEXT
 
 
 @given(st.binary(max_size=200), st.integers(0, 220))
 @example(b"a\xf0\x9f\x98\x80b", 3)
 def test_any_output_cut_anywhere(output: bytes, skip: int) -> None:
-    piece = messages.parse_logs({"offset": 0, "bytes": len(output), "text": output.decode("utf-8", "replace")})
+    piece = parse_body(
+        messages.LogPiece, {"offset": 0, "bytes": len(output), "text": output.decode("utf-8", "replace")}
+    )
     rest = piece.after(skip)
     assert piece.text.endswith(rest)
     assert len(rest) <= max(0, len(output) - skip)
@@ -144,5 +147,5 @@ def test_any_output_cut_anywhere(output: bytes, skip: int) -> None:
 @given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\ufffd"), max_size=60), st.data())
 def test_text_cut_between_characters_loses_none(text: str, data: st.DataObject) -> None:
     at = data.draw(st.integers(0, len(text)))
-    piece = LogPiece(0, len(text.encode()), text)
+    piece = parse_body(messages.LogPiece, {"offset": 0, "bytes": len(text.encode()), "text": text})
     assert piece.after(len(text[:at].encode())) == text[at:]
