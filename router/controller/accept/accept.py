@@ -12,7 +12,7 @@ from datetime import datetime
 from pricing.book import PriceBook
 from pricing.money import ZERO, Usd
 from pricing.problems import InvalidInputError, Problem
-from router.controller.accept.guardrails import Refusal, RefusalReason
+from router.controller.accept.guardrails import Refusal, RefusalReason, cents_text
 from router.controller.accept.run_policies import AssignedPolicy
 from router.controller.context import ControllerContext
 from router.controller.history.metering import planned_entries
@@ -207,7 +207,7 @@ def _team_and_project(order: Order, teams: Mapping[str, str], jobs: Mapping[str,
 
 
 def _refusal(job: str, whose: str, total: Usd, budget: Usd) -> Refusal:
-    what = f"{whose} would come to ${total.dollars():,.2f} of a budget of ${budget.dollars():,.2f}"
+    what = f"{whose} would come to {cents_text(total)} of a budget of {cents_text(budget)}"
     return Refusal(RefusalReason.BUDGET, job, what, "raise the budget, or plan again with less")
 
 

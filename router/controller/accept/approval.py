@@ -16,7 +16,7 @@ from pydantic import Field, model_validator
 
 from pricing.money import ZERO, Usd
 from router.controller.accept.accept import APPLY, ENVIRONMENTS
-from router.controller.accept.guardrails import Refusal, RefusalReason
+from router.controller.accept.guardrails import Refusal, RefusalReason, cents_text
 from router.controller.orders import orders_of
 from router.controller.workspace.placement_options import order_at_risk
 from router.jobs.fields import Flag, RefusedError, Spec, Text
@@ -170,8 +170,8 @@ class Exposure:
 
     @staticmethod
     def _told(plan: Usd, total: Usd) -> str:
-        more = f" ({_cents(total)} with what was applied within a day)" if total != plan else ""
-        return f"{_cents(plan)}{more}"
+        more = f" ({cents_text(total)} with what was applied within a day)" if total != plan else ""
+        return f"{cents_text(plan)}{more}"
 
 
 def exposure_of(by_team: Mapping[str, Usd], digest: str, entries: Iterable[AuditEntry], now: datetime) -> Exposure:
@@ -219,7 +219,7 @@ def approver_refusal(rules: ApprovalRules, name: str, login: str, database_user:
     if approver.database_user not in (None, database_user):
         return f"{name} approves as database user {approver.database_user}, not as {database_user or 'none'}"
     if approver.up_to is not None and usd > approver.up_to:
-        return f"{name} may approve up to {_cents(approver.up_to)}, and {_cents(usd)} is at risk"
+        return f"{name} may approve up to {cents_text(approver.up_to)}, and {cents_text(usd)} is at risk"
     return ""
 
 
@@ -356,9 +356,5 @@ def user_of(login: str) -> str:
 
 
 def _over(whose: str, amount: str, allowed_usd: Usd) -> Refusal:
-    what = f"{whose} puts {amount} at risk, and the rules allow {_cents(allowed_usd)}"
+    what = f"{whose} puts {amount} at risk, and the rules allow {cents_text(allowed_usd)}"
     return Refusal(RefusalReason.COST, "", what, "plan with less, or have the rules changed")
-
-
-def _cents(amount: Usd) -> str:
-    return f"${amount.dollars():,.2f}"

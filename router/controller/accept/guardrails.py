@@ -117,28 +117,20 @@ def find_refusals(
     plan may have had, and the remedy says so.
     """
     return (
-        *_expired(plan, now),
-        *_part_of_a_plan(plan),
-        *_outdated_book(plan, book),
+        *_plan_refusals(plan, book, now),
         *_price_refusals(prices, book, _PLAN_AGAIN if knows_limits else _NAME_LIMITS),
         *_cost_refusals(at_risk, guard),
     )
 
 
-def _expired(plan: Plan, now: datetime) -> Iterator[Refusal]:
+def _plan_refusals(plan: Plan, book: PriceBook, now: datetime) -> Iterator[Refusal]:
     if now > plan.expires_at:
         what = f"the plan was good until {plan.expires_at:%Y-%m-%d %H:%MZ}"
         yield Refusal(RefusalReason.EXPIRED, "", what, "plan again on today's prices")
-
-
-def _part_of_a_plan(plan: Plan) -> Iterator[Refusal]:
-    """Yield a refusal of a plan without the jobs of other teams: limits and approvals are of the whole plan."""
+    # Limits and approvals are of the whole plan, not of one without the jobs of other teams.
     if plan.restricted_to:
         what = f"it is the part of a plan that team {', '.join(plan.restricted_to)} may see"
         yield Refusal(RefusalReason.PART, "", what, "apply the whole plan")
-
-
-def _outdated_book(plan: Plan, book: PriceBook) -> Iterator[Refusal]:
     if book.as_of < plan.book_as_of:
         current, planned = (f"{moment:%Y-%m-%d %H:%MZ}" for moment in (book.as_of, plan.book_as_of))
         what = f"the price book is of {current}, the plan was made with one of {planned}"
@@ -166,13 +158,16 @@ def _cost_refusals(at_risk: Usd, guard: CostLimits) -> Iterator[Refusal]:
         yield Refusal(
             RefusalReason.COST,
             "",
-            f"up to {_cents(at_risk)} is at risk, {_cents(guard.max_cost)} is allowed",
+            f"up to {cents_text(at_risk)} is at risk, {cents_text(guard.max_cost)} is allowed",
             "raise --max-cost",
         )
     if guard.approve_above is not None and at_risk > guard.approve_above and not guard.approved_by:
-        what = f"up to {_cents(at_risk)} is at risk, and above {_cents(guard.approve_above)} somebody must approve"
+        what = (
+            f"up to {cents_text(at_risk)} is at risk, and above {cents_text(guard.approve_above)} somebody must approve"
+        )
         yield Refusal(RefusalReason.APPROVAL, "", what, "name them with --approved-by")
 
 
-def _cents(amount: Usd) -> str:
+def cents_text(amount: Usd) -> str:
+    """Return an amount of money for a person, rounded to cents."""
     return f"${amount.dollars():,.2f}"
