@@ -171,7 +171,8 @@ class Uploader:
             if self._job is None and self._ticks() >= self._not_before:
                 self._not_before = self._ticks() + IDLE_SECONDS
                 waiting = self._waiting
-                self._submit(None, TransferLimits(ticks=self._ticks), lambda: _find_durable(waiting, self._target))
+                find = self._pool.submit(_find_durable, waiting, self._target)
+                self._job = (None, TransferLimits(ticks=self._ticks), find)
             return
         self._start_copy(seconds)
 
@@ -195,12 +196,7 @@ class Uploader:
         manifest = next(one for one in self._waiting if one.step == chosen)
         most = self._how.bytes_per_second if seconds is None else None
         own = TransferLimits(bytes_per_second=most, rate=self._rate, ticks=self._ticks)
-        self._submit(manifest, own, lambda: (manifest, self._copy(manifest, own)))
-
-    def _submit(
-        self, manifest: CheckpointManifest | None, pace: TransferLimits, do: Callable[[], DurableCopy | None]
-    ) -> None:
-        self._job = (manifest, pace, self._pool.submit(do))
+        self._job = (manifest, own, self._pool.submit(lambda: (manifest, self._copy(manifest, own))))
 
     def _copy(self, manifest: CheckpointManifest, pace: TransferLimits) -> TransferResult:
         return transfer_checkpoint(

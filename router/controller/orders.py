@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
@@ -47,13 +46,10 @@ def orders_of(plan: Plan) -> tuple[Order, ...]:
 
     Lines of the outlook and lines that are only shown are left out.
     """
-    lines = [line for line in plan.lines if line.orderable]
-    return tuple(sorted(_grouped_orders(lines), key=lambda order: (order.start, order.job, order.gang)))
 
-
-def _grouped_orders(lines: Iterable[Line]) -> Iterable[Order]:
     def key(line: Line) -> tuple[str, str, datetime, datetime]:
         return (line.job, line.gang, line.start, line.end)
 
-    for (job, gang, start, end), group in groupby(sorted(lines, key=key), key):
-        yield Order(job, gang, start, end, tuple(group))
+    lines = sorted((line for line in plan.lines if line.orderable), key=key)
+    orders = [Order(*order, tuple(group)) for order, group in groupby(lines, key)]
+    return tuple(sorted(orders, key=lambda order: (order.start, order.job, order.gang)))

@@ -16,15 +16,18 @@ from router.planning.document.plan import Plan
 from router.planning.document.restricted_limits import limits_digest, limits_text
 from router.state.store import StateStore
 
+# Names of values in the state.
+_STORED, _MADE, _OF_DIGEST = "limits {}", "made limits {}", "limits of digest {}"
+
 
 def store_limits(store: StateStore, plan: str, limits: Limits) -> None:
     """Store the limits of a plan; a later acceptance of the same plan replaces them."""
-    store.values.set(_store_key(plan), limits.to_json())
+    store.values.set(_STORED.format(plan), limits.to_json())
 
 
 def has_limits(store: StateStore, plan: str) -> bool:
     """Return whether limits are stored for the plan."""
-    return store.values.get(_store_key(plan)) is not None
+    return store.values.get(_STORED.format(plan)) is not None
 
 
 def limits_json(store: StateStore, plan: str) -> str:
@@ -32,12 +35,12 @@ def limits_json(store: StateStore, plan: str) -> str:
 
     The same limits always give the same text.
     """
-    return store.values.get(_store_key(plan)) or Limits.none().to_json()
+    return store.values.get(_STORED.format(plan)) or Limits.none().to_json()
 
 
 def store_made_limits(store: StateStore, plan: str, limits: Limits) -> None:
     """Store the limits that a plan was made with; unlike :func:`store_limits` no acceptance changes them."""
-    store.values.set(_made_key(plan), put_limits(store, limits))
+    store.values.set(_MADE.format(plan), put_limits(store, limits))
 
 
 def made_limits(store: StateStore, plan: str) -> Limits:
@@ -46,7 +49,7 @@ def made_limits(store: StateStore, plan: str) -> Limits:
 
 
 def _find_made_limits(store: StateStore, plan: str) -> Limits | None:
-    digest = store.values.get(_made_key(plan))
+    digest = store.values.get(_MADE.format(plan))
     limits = None if digest is None else find_limits(store, digest)
     if limits is None and has_limits(store, plan):
         return Limits.model_validate_json(limits_json(store, plan))
@@ -62,26 +65,14 @@ def knows_limits(store: StateStore, plan: Plan, digest: str) -> bool:
 def put_limits(store: StateStore, limits: Limits) -> str:
     """Store limits under their digest, and return it; repeating it is harmless."""
     digest = limits_digest(limits)
-    store.values.set(_digest_key(digest), limits_text(limits))
+    store.values.set(_OF_DIGEST.format(digest), limits_text(limits))
     return digest
 
 
 def find_limits(store: StateStore, digest: str) -> Limits | None:
     """Return the limits of that digest, None where they are not stored."""
-    text = store.values.get(_digest_key(digest))
+    text = store.values.get(_OF_DIGEST.format(digest))
     return None if text is None else Limits.model_validate_json(text)
-
-
-def _store_key(plan: str) -> str:
-    return f"limits {plan}"
-
-
-def _made_key(plan: str) -> str:
-    return f"made limits {plan}"
-
-
-def _digest_key(digest: str) -> str:
-    return f"limits of digest {digest}"
 
 
 @dataclass(frozen=True, slots=True)

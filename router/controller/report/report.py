@@ -82,10 +82,6 @@ class StatusReport:
     now: datetime
 
 
-def _admit_all(_: str) -> bool:
-    return True
-
-
 def build_status_report(
     store: StateStore,
     names: Sequence[str],
@@ -93,7 +89,7 @@ def build_status_report(
     timeouts: Timeouts,
     *,
     everything: bool,
-    admits: Callable[[str], bool] = _admit_all,
+    admits: Callable[[str], bool] = lambda _: True,
 ) -> StatusReport:
     """Return the report of these jobs, attempts or plans (none: all), of the teams that ``admits`` lets pass.
 

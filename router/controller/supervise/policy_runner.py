@@ -99,7 +99,9 @@ class Adviser:
         for name in sorted(running, key=lambda attempt_id: self._pending[attempt_id][1] is None):
             attempt = running[name]
             if attempt.plan not in contexts:
-                contexts[attempt.plan] = self._plan_context(attempt)
+                limits = self.replanner.limits_of(attempt)
+                short, lately = current_shortages(self.replanner.site), self.replanner.lately()
+                contexts[attempt.plan] = _PlanContext(limits, self.replanner.finder(limits), short, lately)
             asked = self._pending.pop(name)
             nodes = now.nodes.get(name, ())
             decision = self._decide(attempt, *asked, nodes, chains[name], contexts[attempt.plan])
@@ -108,11 +110,6 @@ class Adviser:
             if time.monotonic() > ends:
                 break
         return tuple(advice)
-
-    def _plan_context(self, attempt: Attempt) -> _PlanContext:
-        limits = self.replanner.limits_of(attempt)
-        short = current_shortages(self.replanner.site)
-        return _PlanContext(limits, self.replanner.finder(limits), short, self.replanner.lately())
 
     def _event_of(
         self, attempt: Attempt, notices: Sequence[NoticeRecord], nodes: Sequence[NodeRecord], *, priced: bool
