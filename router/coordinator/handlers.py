@@ -143,10 +143,6 @@ class AgentMessageHandler:
         with self._flush_lock:
             self._sessions.write_heard(self._ticks())
 
-    def known(self) -> set[str]:
-        """Return the ids of the attempts that are in memory."""
-        return {session.attempt.id for session in self._sessions.known()}
-
     def look_again(self) -> list[str]:
         """Read the attempts in memory that other processes changed, and return their ids.
 

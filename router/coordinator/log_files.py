@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 
 from pricing.atomic_file import make_private_folder
@@ -23,38 +23,24 @@ def write_log(path: Path, text: bytes, *, size: int, missing: int = 0) -> int:
     ``size``. Raises ``OSError``, and the file is then as long as before, if the disk allows that much.
     """
     make_private_folder(path.parent)
-    with closing(_LogFile(path)) as file:
-        length = file.length()
+    file = os.open(path, _FLAGS, 0o600)
+    try:
+        length = os.fstat(file).st_size
         start = min(length, size)
         notes = [f"{size - length} bytes of this file were lost"] if length < size else []
         notes += [f"{missing} bytes of output did not arrive"] if missing else []
         marks = "".join(f"[stepfare: {note}]\n" for note in notes)
-        if marks and not file.starts_line(start):
+        if marks and start and os.pread(file, 1, start - 1) != b"\n":
             marks = f"\n{marks}"
-        return file.write_from(start, marks.encode() + text)
-
-
-class _LogFile:
-    def __init__(self, path: Path) -> None:
-        self._descriptor = os.open(path, _FLAGS, 0o600)
-
-    def close(self) -> None:
-        os.close(self._descriptor)
-
-    def length(self) -> int:
-        return os.fstat(self._descriptor).st_size
-
-    def starts_line(self, at: int) -> bool:
-        return at == 0 or os.pread(self._descriptor, 1, at - 1) == b"\n"
-
-    def write_from(self, start: int, data: bytes) -> int:
-        os.ftruncate(self._descriptor, start)
-        done = 0
+        os.ftruncate(file, start)
+        data, done = marks.encode() + text, 0
         try:
             while done < len(data):
-                done += os.pwrite(self._descriptor, data[done:], start + done)
+                done += os.pwrite(file, data[done:], start + done)
         except OSError:
             with suppress(OSError):
-                os.ftruncate(self._descriptor, start)
+                os.ftruncate(file, start)
             raise
         return start + done
+    finally:
+        os.close(file)

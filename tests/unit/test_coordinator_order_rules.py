@@ -202,7 +202,7 @@ def test_whoever_listens_hears_what_this_process_changes_and_what_others_do(pair
     pair.phase(Phase.FAILED)
     assert pair.attendance.look_again() == [ATTEMPT]
     assert pair.attendance.look_again() == []
-    assert pair.attendance.known() == set()
+    assert set(pair.attendance._sessions._sessions) == set()
 
 
 def test_what_is_in_memory_can_be_told_without_waiting_for_anybody(pair: Scene, wall: Clock) -> None:

@@ -328,4 +328,4 @@ def test_attempts_that_are_over_are_forgotten(tmp_path: Path, clock: Clock) -> N
         clock.move(3600)
         body = gang.body(0, "heartbeat")
         assert gang.attendance.answer("attempt-2", 0, "heartbeat", f"Bearer {TOKEN}", body) == CONTINUE
-        assert gang.attendance.known() == {"attempt-2"}
+        assert set(gang.attendance._sessions._sessions) == {"attempt-2"}
