@@ -11,8 +11,9 @@ import pytest
 from pydantic import ValidationError
 
 from pricing.problems import InvalidInputError
-from router.controller.workspace.secret_refs import resolve_pairs
+from router.controller.workspace.secret_refs import resolve_environment
 from router.deploy.deploy_settings import SecretsEntry
+from router.jobs.spec import Job, Run
 
 CANARY = "canary-71c3e0"
 ALL = SecretsEntry(env=("HERE", "MISSING", "OTHER"), files=("/nowhere", tempfile.gettempdir(), "~/key"))
@@ -21,7 +22,8 @@ ALL = SecretsEntry(env=("HERE", "MISSING", "OTHER"), files=("/nowhere", tempfile
 def resolved(
     job: str, pairs: Iterable[tuple[str, str]], environment: dict[str, str], allowed: SecretsEntry = ALL
 ) -> tuple[dict[str, str], dict[str, str]]:
-    return resolve_pairs(job, pairs, environment, allowed, team="red")
+    run = Run.model_construct(env=tuple(pairs))
+    return resolve_environment(Job.model_construct(name=job, team="red", run=run), environment, allowed)
 
 
 def refused(

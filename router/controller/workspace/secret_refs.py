@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pricing.problems import InvalidInputError
@@ -25,36 +25,29 @@ def resolve_environment(
     newlines at its end. InvalidInputError when the job's team is not ``allowed`` the reference, when it is missing, or
     when an environment cannot hold it.
     """
-    return resolve_pairs(job.name, job.run.env if job.run else (), environment, allowed, team=job.team)
-
-
-def resolve_pairs(
-    job: str, pairs: Iterable[tuple[str, str]], environment: Mapping[str, str], allowed: SecretsEntry, *, team: str
-) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the (plain, secret) values of these names and values, as :func:`resolve_environment` does."""
     plain: dict[str, str] = {}
     secret: dict[str, str] = {}
-    for name, value in pairs:
+    for name, value in job.run.env if job.run is not None else ():
         if value.startswith(SECRET_FROM_ENVIRONMENT):
             wanted = value.removeprefix(SECRET_FROM_ENVIRONMENT)
             if not allowed.allows_variable(wanted):
-                raise _permission_error(job, name, f"the variable {wanted}", team, "env", wanted)
+                raise _permission_error(job.name, name, f"the variable {wanted}", job.team, "env", wanted)
             if wanted not in environment:
                 raise _input_error(
-                    job, name, f"refers to the variable {wanted}, which is not set here", f"export {wanted}"
+                    job.name, name, f"refers to the variable {wanted}, which is not set here", f"export {wanted}"
                 )
             secret[name] = environment[wanted]
         elif value.startswith(SECRET_FROM_FILE):
-            secret[name] = _text_of(job, name, value.removeprefix(SECRET_FROM_FILE), allowed.files, team)
+            secret[name] = _text_of(job.name, name, value.removeprefix(SECRET_FROM_FILE), allowed.files, job.team)
         elif value.startswith(_REFERENCE):
             # The value is not shown: somebody may have written the secret itself.
             remedy = "write secret:env:NAME or secret:file:PATH"
-            raise _input_error(job, name, "begins with secret: and is no reference", remedy)
+            raise _input_error(job.name, name, "begins with secret: and is no reference", remedy)
         else:
             plain[name] = value
     for name, value in (*plain.items(), *secret.items()):
         if "\0" in value:
-            raise _input_error(job, name, "holds a zero byte, which no variable can", "encode it, as base64 does")
+            raise _input_error(job.name, name, "holds a zero byte, which no variable can", "encode it, as base64 does")
     return plain, secret
 
 
