@@ -22,8 +22,7 @@ from router.coordinator import messages
 from router.coordinator.bounds import BoundsCache, StoresOfJob, no_stores
 from router.coordinator.gang_session import GangSession, GangSessions, RankSession, blocking_attempt, gang_result
 from router.coordinator.log_files import log_path, write_log
-from router.coordinator.ordering import order_after_notice, order_for_rank
-from router.coordinator.saves import NOT_SAVED, SAVED
+from router.coordinator.saves import NOT_SAVED, SAVED, order_after_notice, order_for_rank
 from router.state.errors import StateError
 from router.state.records import Attempt, NoticeRecord, Phase
 from router.state.store import StateStore

@@ -11,7 +11,7 @@ from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
 
 from router.coordinator.handlers import AgentReply
-from router.coordinator.ordering import NO_ORDER
+from router.coordinator.saves import NO_ORDER
 
 # Seconds between checks for changes by other processes.
 LOOK_SECONDS = 0.5

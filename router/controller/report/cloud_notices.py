@@ -16,7 +16,7 @@ from providers.errors import ProviderError
 from providers.notices import CloudNotice, NoticeQueue
 from providers.protocol import NoticeKind
 from router.controller.context import Reporter
-from router.coordinator.ordering import order_after_notice
+from router.coordinator.saves import order_after_notice
 from router.state.errors import StateError
 from router.state.records import Attempt, NodeRecord, NoticeRecord, Phase
 from router.state.store import StateStore
