@@ -8,20 +8,22 @@ from __future__ import annotations
 import hashlib
 import hmac
 import logging
+import os
 import re
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from pricing.atomic_file import make_private_folder
 from router.agent import protocol
 from router.coordinator import messages
 from router.coordinator.bounds import BoundsCache, StoresOfJob, no_stores
 from router.coordinator.gang_session import GangSession, GangSessions, RankSession, blocking_attempt, gang_result
-from router.coordinator.log_files import log_path, write_log
 from router.coordinator.saves import NOT_SAVED, SAVED, order_after_notice, order_for_rank
 from router.state.errors import StateError
 from router.state.records import Attempt, NoticeRecord, Phase
@@ -34,6 +36,8 @@ AgentReply = tuple[int, dict[str, Any]]
 
 _ATTEMPT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _BEARER = "Bearer "
+# The output of a rank is readable by the owner alone.
+_LOG_FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0)
 # The ranks of one gang together say hello this many times a second.
 HELLOS_PER_SECOND = 100.0
 LONGEST_RETRY = 15.0
@@ -451,3 +455,38 @@ def _training_news(
 
 def _masked(text: str, token: str) -> str:
     return text.replace(token, "***")
+
+
+def log_path(logs: Path, attempt: str, rank: int) -> Path:
+    """Return the path of a rank's output, whether or not the file exists."""
+    return logs / attempt / f"rank-{rank}.log"
+
+
+def write_log(path: Path, text: bytes, *, size: int, missing: int = 0) -> int:
+    """Write ``text`` at byte ``size``, replacing what follows, and return the new length of the file.
+
+    ``missing`` bytes of output never arrived: one line says so. Another one says so if the file was shorter than
+    ``size``. Raises ``OSError``, and the file is then as long as before, if the disk allows that much.
+    """
+    make_private_folder(path.parent)
+    file = os.open(path, _LOG_FLAGS, 0o600)
+    try:
+        length = os.fstat(file).st_size
+        start = min(length, size)
+        notes = [f"{size - length} bytes of this file were lost"] if length < size else []
+        notes += [f"{missing} bytes of output did not arrive"] if missing else []
+        marks = "".join(f"[stepfare: {note}]\n" for note in notes)
+        if marks and start and os.pread(file, 1, start - 1) != b"\n":
+            marks = f"\n{marks}"
+        os.ftruncate(file, start)
+        data, done = marks.encode() + text, 0
+        try:
+            while done < len(data):
+                done += os.pwrite(file, data[done:], start + done)
+        except OSError:
+            with suppress(OSError):
+                os.ftruncate(file, start)
+            raise
+        return start + done
+    finally:
+        os.close(file)

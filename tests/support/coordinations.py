@@ -17,8 +17,7 @@ from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
 from router.coordinator.app import make_app
 from router.coordinator.connections import DEFAULT_LIMITS, ConnectionLimits
-from router.coordinator.handlers import AgentMessageHandler
-from router.coordinator.log_files import log_path
+from router.coordinator.handlers import AgentMessageHandler, log_path
 from router.coordinator.server import CoordinatorServer
 from router.state.records import Attempt, NodeRecord, Phase
 from router.state.store import StateStore

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from router.coordinator.log_files import log_path, write_log
+from router.coordinator.handlers import log_path, write_log
 from router.state.errors import BusyError
 from tests.support.coordinations import ATTEMPT, TOKEN, Scene, scene
 
