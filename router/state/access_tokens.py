@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from sqlalchemy import and_, delete, insert, or_, select, update
+from sqlalchemy import Column, Index, Table, and_, delete, insert, or_, select, update
 
 from router.state.canonical_form import storable_text
-from router.state.database import Database
+from router.state.columns import SEQUENCE, enum_column
 from router.state.errors import MissingError
-from router.state.rows import read_records, record_values
-from router.state.tables import ACCESS_TOKENS
+from router.state.rows import StatePart, read_records, record_values
+from router.state.tables import METADATA, moments, texts
 
 # Scanners of secrets find tokens that were committed by this beginning.
 SECRET_PREFIX = "stepfare_"
@@ -50,11 +50,6 @@ class NewToken:
     note: str = ""
     parent: str = ""
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "kind", TokenKind(self.kind))
-        object.__setattr__(self, "grants", tuple(self.grants))
-        object.__setattr__(self, "scopes", tuple(self.scopes))
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessToken(NewToken):
@@ -88,11 +83,24 @@ def draw_token(new: NewToken, made_by: str, now: datetime) -> tuple[str, AccessT
     )
 
 
-class AccessTokens:
-    """The tokens, sessions and links of a database. Secrets themselves are never stored."""
+# Hashes of tokens and sessions, never tokens themselves. ``parent`` is "" where there was none.
+ACCESS_TOKENS = Table(
+    "access_tokens",
+    METADATA,
+    *texts("id", primary=True),
+    Column("kind", enum_column(TokenKind), nullable=False),
+    *texts("digest", "subject", "note"),
+    Column("grants", SEQUENCE, nullable=False),
+    Column("scopes", SEQUENCE, nullable=False),
+    *texts("parent", "made_by"),
+    *moments("made_at", "expires_at"),
+    *moments("revoked_at", null=True),
+    Index("access_tokens_by_digest", "digest", unique=True),
+)
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+
+class AccessTokens(StatePart):
+    """The tokens, sessions and links of a database. Secrets themselves are never stored."""
 
     def make(self, new: NewToken, made_by: str, now: datetime) -> tuple[str, AccessToken]:
         """Store a new token and return its secret, which nothing keeps, with its record."""
@@ -102,17 +110,11 @@ class AccessTokens:
 
     def put(self, record: AccessToken) -> None:
         """Store a new token; sessions and links that ended long ago are deleted."""
-        values = {
-            **record_values(record),
-            "kind": record.kind.value,
-            "grants": list(record.grants),
-            "scopes": list(record.scopes),
-        }
         table = ACCESS_TOKENS.c
-        ended = and_(table.kind != TokenKind.TOKEN.value, table.expires_at < record.made_at - _KEPT_AFTER_END)
+        ended = and_(table.kind != TokenKind.TOKEN, table.expires_at < record.made_at - _KEPT_AFTER_END)
         with self._database.write() as connection:
             connection.execute(delete(ACCESS_TOKENS).where(ended))
-            connection.execute(insert(ACCESS_TOKENS), values)
+            connection.execute(insert(ACCESS_TOKENS), record_values(record))
 
     def find(self, secret: str, kind: TokenKind, now: datetime) -> AccessToken | None:
         """Return the valid token of that kind with this secret; None for any other.
@@ -147,25 +149,22 @@ class AccessTokens:
         MissingError where there is none of that id. A repetition changes nothing.
         """
         token_id = storable_text(token_id)
-        query = select(ACCESS_TOKENS).where(ACCESS_TOKENS.c.id == token_id)
         self._end(token_id, now)
-        with self._database.read() as connection:
-            found = read_records(connection, ACCESS_TOKENS, query, AccessToken)
-        if not found:
+        token = self._first_record(
+            ACCESS_TOKENS, select(ACCESS_TOKENS).where(ACCESS_TOKENS.c.id == token_id), AccessToken
+        )
+        if token is None:
             raise MissingError(f"there is no token {token_id}")
-        return found[0]
+        return token
 
     def tokens(self) -> tuple[AccessToken, ...]:
         """Return all tokens of programs, valid or not, the latest first; neither sessions nor links."""
         table = ACCESS_TOKENS.c
-        query = select(ACCESS_TOKENS).where(table.kind == TokenKind.TOKEN.value)
-        with self._database.read() as connection:
-            ordered = query.order_by(table.made_at.desc(), table.id)
-            return tuple(read_records(connection, ACCESS_TOKENS, ordered, AccessToken))
+        query = select(ACCESS_TOKENS).where(table.kind == TokenKind.TOKEN)
+        return self._records(ACCESS_TOKENS, query.order_by(table.made_at.desc(), table.id), AccessToken)
 
     def _end(self, token_id: str, now: datetime) -> bool:
         """Revoke a token and its sessions; return whether something was valid before."""
         table = ACCESS_TOKENS.c
         these = and_(or_(table.id == token_id, table.parent == token_id), table.revoked_at.is_(None))
-        with self._database.write() as connection:
-            return connection.execute(update(ACCESS_TOKENS).where(these).values(revoked_at=now)).rowcount > 0
+        return self._write(update(ACCESS_TOKENS).where(these).values(revoked_at=now)) > 0

@@ -8,19 +8,16 @@ from functools import cached_property
 
 from sqlalchemy import text
 
-from router.state.database import Database
 from router.state.database_url import DatabaseFile
 from router.state.errors import StateError
+from router.state.rows import StatePart
 from router.state.tables import AUDIT_LOG
 
 _IS_OWNER = text("SELECT pg_has_role(session_user, relowner, 'MEMBER') FROM pg_class WHERE oid = to_regclass(:name)")
 
 
-class Administration:
+class Administration(StatePart):
     """The administrators of a state, and the role of its server that this process is."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     @cached_property
     def session(self) -> Mapping[str, str]:

@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Connection, and_, bindparam, func, insert, not_, or_, select, tuple_, update
 
-from router.state.database import Database
 from router.state.errors import ConcurrentChangeError, ExistsError, MissingError, UnreadableError
 from router.state.records import Attempt, NodeRecord, Phase
-from router.state.rows import BATCH_SIZE, RecordCache, SalvagedRow, check_fields, read_records, record_values
+from router.state.rows import RecordCache, SalvagedRow, StatePart, check_fields, in_batches, read_records, record_values
 from router.state.tables import ATTEMPTS, NODES
 
 # The number of machines that an error names.
 _MAX_NAMED = 3
 # The number of a digest's characters in the name of a plan.
 _SHORT_DIGEST = 12
-_ENDED_PHASES = [phase for phase in Phase if phase.is_over]
+ENDED_PHASES = [phase for phase in Phase if phase.is_over]
 
 
-class Attempts:
+class Attempts(StatePart):
     """The attempts of a database, with their machines."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def add(self, attempt: Attempt, nodes: Sequence[NodeRecord]) -> None:
         """Add an attempt with its machines. ExistsError when the id exists; ValueError as :meth:`add_all`."""
@@ -52,8 +48,7 @@ class Attempts:
 
     def get(self, attempt_id: str) -> Attempt | None:
         """Return an attempt, None if there is none with that id."""
-        with self._database.read() as connection:
-            return _read(connection, attempt_id)
+        return self._first_record(ATTEMPTS, select(ATTEMPTS).where(ATTEMPTS.c.id == attempt_id), Attempt)
 
     def find(
         self,
@@ -73,9 +68,8 @@ class Attempts:
         for column, wanted in ((ATTEMPTS.c.plan, plan), (ATTEMPTS.c.job, job), (ATTEMPTS.c.gang, gang)):
             query = query if wanted is None else query.where(column == wanted)
         if alive:
-            query = query.where(ATTEMPTS.c.phase.not_in(_ENDED_PHASES))
-        with self._database.read() as connection:
-            return tuple(read_records(connection, ATTEMPTS, query, Attempt, skipped=skipped))
+            query = query.where(ATTEMPTS.c.phase.not_in(ENDED_PHASES))
+        return self._records(ATTEMPTS, query, Attempt, skipped)
 
     def named(self, names: Collection[str]) -> tuple[Attempt, ...]:
         """Return the attempts whose id, job, plan, or plan's first 12 characters is one of the names; as :meth:`find`.
@@ -88,8 +82,7 @@ class Attempts:
         columns = (one.id, one.job, one.plan, func.substr(one.plan, 1, _SHORT_DIGEST))
         wanted = or_(*(column.in_(usable) for column in columns))
         query = select(ATTEMPTS).where(wanted).order_by(one.created_at, one.id)
-        with self._database.read() as connection:
-            return tuple(read_records(connection, ATTEMPTS, query, Attempt))
+        return self._records(ATTEMPTS, query, Attempt)
 
     def ended_last(self, since: datetime) -> tuple[Attempt, ...]:
         """Return the failed attempts, gone since ``since``, that are the newest of their job; by created_at and id.
@@ -109,8 +102,7 @@ class Attempts:
             .where(one.phase == Phase.FAILED, one.gone_at >= since, ~newer.exists())
             .order_by(one.created_at, one.id)
         )
-        with self._database.read() as connection:
-            return tuple(read_records(connection, ATTEMPTS, query, Attempt, skipped=[]))
+        return self._records(ATTEMPTS, query, Attempt, skipped=[])
 
     def change(self, attempt: Attempt, **changes: Any) -> Attempt:
         """Set fields and return the attempt as it is then.
@@ -184,15 +176,13 @@ class Attempts:
 
     def versions(self) -> dict[str, int]:
         """Return the version of every attempt that is not over, by id: a cheap way to see whether something changed."""
-        query = select(ATTEMPTS.c.id, ATTEMPTS.c.version).where(ATTEMPTS.c.phase.not_in(_ENDED_PHASES))
-        with self._database.read() as connection:
-            return {row[0]: row[1] for row in connection.execute(query)}
+        query = select(ATTEMPTS.c.id, ATTEMPTS.c.version).where(ATTEMPTS.c.phase.not_in(ENDED_PHASES))
+        return {row[0]: row[1] for row in self._rows(query)}
 
     def nodes(self, attempt_id: str) -> tuple[NodeRecord, ...]:
         """Return the machines of an attempt, by rank."""
         query = select(NODES).where(NODES.c.attempt == attempt_id).order_by(NODES.c.rank)
-        with self._database.read() as connection:
-            return tuple(read_records(connection, NODES, query, NodeRecord))
+        return self._records(NODES, query, NodeRecord)
 
     def set_node(self, attempt_id: str, rank: int, **changes: Any) -> None:
         """Set fields of a machine. TypeError, MissingError."""
@@ -227,11 +217,7 @@ def change_attempts_in_transaction(
 
     ConcurrentChangeError when another writer interferes, which cannot happen in a file.
     """
-    found: dict[str, Attempt] = {}
-    ids = list(changes)
-    for first in range(0, len(ids), BATCH_SIZE):
-        query = select(ATTEMPTS).where(ATTEMPTS.c.id.in_(ids[first : first + BATCH_SIZE]))
-        found.update({attempt.id: attempt for attempt in read_records(connection, ATTEMPTS, query, Attempt)})
+    found = read_attempts(connection, changes)
     rows_by_fields: dict[tuple[str, ...], list[dict[str, Any]]] = {}
     for name, change in changes.items():
         if name not in found:
@@ -253,6 +239,15 @@ def change_attempts_in_transaction(
         if connection.execute(statement, rows).rowcount != len(rows):
             raise ConcurrentChangeError("an attempt was changed since it was read")
     return {name: found[name] for name in changes}
+
+
+def read_attempts(connection: Connection, ids: Iterable[str]) -> dict[str, Attempt]:
+    """Return the attempts of these ids that exist, by id."""
+    attempts_by_id: dict[str, Attempt] = {}
+    for part in in_batches(ids):
+        query = select(ATTEMPTS).where(ATTEMPTS.c.id.in_(part))
+        attempts_by_id |= {attempt.id: attempt for attempt in read_records(connection, ATTEMPTS, query, Attempt)}
+    return attempts_by_id
 
 
 def _differences(before: Attempt, after: Attempt) -> dict[str, Any]:

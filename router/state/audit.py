@@ -12,20 +12,16 @@ from sqlalchemy import insert, select
 
 from pricing.money import Usd
 from router.state.canonical_form import canonical_json, storable_text
-from router.state.database import Database
 from router.state.records import AuditEntry
-from router.state.rows import read_records, record_values
+from router.state.rows import StatePart, record_values
 from router.state.tables import AUDIT_LOG
 
 # The hash before that of the first entry.
 BEGINNING = "0" * 64
 
 
-class AuditLog:
+class AuditLog(StatePart):
     """The audit log of a database."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def add(self, who: str, what: str, digest: str, usd: Usd, at: datetime, **details: object) -> AuditEntry:
         """Append an entry and return it as stored. TypeError or ValueError for what cannot be stored."""
@@ -45,22 +41,14 @@ class AuditLog:
         query = select(AUDIT_LOG).order_by(AUDIT_LOG.c.seq)
         if actions:
             query = query.where(AUDIT_LOG.c.what.in_(actions))
-        with self._database.read() as connection:
-            return tuple(read_records(connection, AUDIT_LOG, query, AuditEntry))
+        return self._records(AUDIT_LOG, query, AuditEntry)
 
 
 def hash_entry(entry: AuditEntry) -> str:
     """Return the SHA-256 in hex over the entry without its hash, as canonical JSON: keys sorted, no spaces, ASCII."""
-    content = {
-        "seq": entry.seq,
-        "at": entry.at.astimezone(UTC).isoformat(timespec="microseconds"),
-        "who": entry.who,
-        "what": entry.what,
-        "digest": entry.digest,
-        "usd": str(entry.usd),
-        "details": entry.details,
-        "previous": entry.previous,
-    }
+    at = entry.at.astimezone(UTC).isoformat(timespec="microseconds")
+    content = {**record_values(entry), "at": at, "usd": str(entry.usd)}
+    del content["hash"]
     return hashlib.sha256(canonical_json(content).encode("ascii")).hexdigest()
 
 

@@ -11,34 +11,30 @@ from router.ledger.budget import Budget, Scope
 from router.ledger.entry import ClosedError, LedgerEntryKind
 from router.ledger.month import Month
 from router.state.canonical_form import storable_text
-from router.state.database import Database
 from router.state.periods import last_closed_month
+from router.state.rows import StatePart
 from router.state.tables import ATTEMPTS, BUDGETS, LEDGER
 
 
-class Budgets:
+class Budgets(StatePart):
     """The budgets of a database."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def all(self) -> tuple[Budget, ...]:
         """Return every budget that was set or removed in any month; by scope, name, month and time of setting."""
         query = select(BUDGETS).order_by(BUDGETS.c.scope, BUDGETS.c.name, BUDGETS.c.since, BUDGETS.c.at)
-        with self._database.read() as connection:
-            return tuple(
-                Budget(
-                    scope=Scope(row.scope),
-                    name=row.name,
-                    since=Month.parse(row.since),
-                    usd=None if row.usd_nanos is None else Usd(row.usd_nanos),
-                    hard=bool(row.hard),
-                    warn=tuple(row.warn),
-                    who=row.who,
-                    at=row.at,
-                )
-                for row in connection.execute(query)
+        return tuple(
+            Budget(
+                scope=Scope(row.scope),
+                name=row.name,
+                since=Month.parse(row.since),
+                usd=None if row.usd_nanos is None else Usd(row.usd_nanos),
+                hard=bool(row.hard),
+                warn=tuple(row.warn),
+                who=row.who,
+                at=row.at,
             )
+            for row in self._rows(query)
+        )
 
     def put(self, budget: Budget) -> None:
         """Set a budget. ClosedError if it would hold in a month that is closed.
@@ -72,11 +68,8 @@ class Budgets:
 
     def knows_owner(self, scope: Scope, name: str) -> bool:
         """Return whether an entry of the ledger, or an attempt, is of the team or project."""
-        with self._database.read() as connection:
-            return any(
-                connection.execute(select(table.c[scope.value]).where(table.c[scope.value] == name).limit(1)).first()
-                for table in (ATTEMPTS, LEDGER)
-            )
+        columns = [table.c[scope.value] for table in (ATTEMPTS, LEDGER)]
+        return any(self._rows(select(column).where(column == name).limit(1)) for column in columns)
 
     def spent(self, month: Month) -> dict[tuple[str, str | None], Usd]:
         """Return the spending in the books of a month, by team and project, as reports count it.
@@ -86,8 +79,7 @@ class Budgets:
         team, project = LEDGER.c.team, LEDGER.c.project
         which = and_(LEDGER.c.kind != LedgerEntryKind.PLANNED, LEDGER.c.period == str(month))
         query = select(team, project, func.sum(LEDGER.c.usd_nanos)).where(which).group_by(team, project)
-        with self._database.read() as connection:
-            return {(row[0], row[1]): Usd(int(row[2])) for row in connection.execute(query)}
+        return {(team, project): Usd(int(nanos)) for team, project, nanos in self._rows(query)}
 
     def used_since(self, since: datetime) -> tuple[tuple[str, datetime, Usd], ...]:
         """Return team, end and dollars of what was metered and ended after ``since``.
@@ -97,5 +89,4 @@ class Budgets:
         team, end = LEDGER.c.team, LEDGER.c.end_at
         which = and_(LEDGER.c.kind == LedgerEntryKind.METERED, end > since)
         query = select(team, end, func.sum(LEDGER.c.usd_nanos)).where(which).group_by(team, end).order_by(team, end)
-        with self._database.read() as connection:
-            return tuple((row[0], row[1], Usd(int(row[2]))) for row in connection.execute(query))
+        return tuple((team, end, Usd(int(nanos))) for team, end, nanos in self._rows(query))

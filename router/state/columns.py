@@ -16,6 +16,7 @@ from sqlalchemy import BigInteger, DateTime, Dialect, Double, Text
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
 from pricing.money import Usd, UsdPerHour
+from router.ledger.month import Month
 from router.state.canonical_form import canonical_json, storable_text
 
 _MAX_INT64 = (1 << 63) - 1
@@ -129,4 +130,6 @@ USD_PER_HOUR = _money(UsdPerHour)
 WHOLE = ConvertedColumn(_whole, int, BigInteger)
 REAL = ConvertedColumn(_real, float, Double)
 WORDS = ConvertedColumn(storable_text, str)
+MONTH = ConvertedColumn(str, Month.parse)
 DETAILS = ConvertedColumn(canonical_json, json.loads)
+SEQUENCE = ConvertedColumn(lambda values: canonical_json(list(values)), lambda text: tuple(json.loads(text)))

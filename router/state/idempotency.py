@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from sqlalchemy import delete, select, update
+from sqlalchemy import ColumnElement, Table, delete, select, update
 
 from router.state.canonical_form import canonical_json
-from router.state.database import Database
-from router.state.rows import insert_if_absent
-from router.state.tables import IDEMPOTENCY_KEYS
+from router.state.rows import StatePart, insert_if_absent
+from router.state.tables import METADATA, counts, moments, texts
 
 KEPT = timedelta(hours=24)
 # A request that is not answered after so long was cut off with its server.
@@ -37,11 +36,19 @@ class StoredAnswer:
     headers: dict[str, str]
 
 
-class IdempotencyKeys:
-    """The keys of a database, each of one subject."""
+IDEMPOTENCY_KEYS = Table(
+    "idempotency_keys",
+    METADATA,
+    *texts("subject", "key", primary=True),
+    *texts("request_digest"),
+    *counts("status", null=True),
+    *texts("answer", null=True),
+    *moments("at"),
+)
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+
+class IdempotencyKeys(StatePart):
+    """The keys of a database, each of one subject."""
 
     def begin(self, subject: str, key: str, request_digest: str, now: datetime) -> tuple[KeyState, StoredAnswer | None]:
         """Return what is known of a key, with the answer where there is one; a new one is then under way.
@@ -49,22 +56,14 @@ class IdempotencyKeys:
         Of requests that come at the same moment one is new.
         """
         table = IDEMPOTENCY_KEYS
-        row = {
-            "subject": subject,
-            "key": key,
-            "request_digest": request_digest,
-            "status": None,
-            "answer": None,
-            "at": now,
-        }
+        row = {"subject": subject, "key": key, "request_digest": request_digest, "at": now}
         old = (table.c.at < now - KEPT) | (table.c.status.is_(None) & (table.c.at < now - ABANDONED))
-        mine = (table.c.subject == subject) & (table.c.key == key)
         with self._database.write() as connection:
             connection.execute(delete(table).where(old))
             # Of two servers the database lets one insert; the other one waits for it, and then sees its row.
             if insert_if_absent(connection, table, row):
                 return KeyState.NEW, None
-            before = connection.execute(select(table).where(mine)).one_or_none()
+            before = connection.execute(select(table).where(_is_key(subject, key))).one_or_none()
         if before is None:
             return KeyState.UNDER_WAY, None
         if before.request_digest != request_digest:
@@ -76,18 +75,17 @@ class IdempotencyKeys:
 
     def answer(self, subject: str, key: str, answer: StoredAnswer) -> None:
         """Store the answer to the request that is under way."""
-        self._write(subject, key, answer)
+        text = canonical_json([answer.body, answer.headers])
+        self._write(update(IDEMPOTENCY_KEYS).where(_under_way(subject, key)).values(status=answer.status, answer=text))
 
     def release(self, subject: str, key: str) -> None:
         """Forget a key whose request made nothing."""
-        self._write(subject, key, None)
+        self._write(delete(IDEMPOTENCY_KEYS).where(_under_way(subject, key)))
 
-    def _write(self, subject: str, key: str, answer: StoredAnswer | None) -> None:
-        table = IDEMPOTENCY_KEYS
-        mine = (table.c.subject == subject) & (table.c.key == key) & table.c.status.is_(None)
-        with self._database.write() as connection:
-            if answer is None:
-                connection.execute(delete(table).where(mine))
-            else:
-                text = canonical_json([answer.body, answer.headers])
-                connection.execute(update(table).where(mine).values(status=answer.status, answer=text))
+
+def _is_key(subject: str, key: str) -> ColumnElement[bool]:
+    return (IDEMPOTENCY_KEYS.c.subject == subject) & (IDEMPOTENCY_KEYS.c.key == key)
+
+
+def _under_way(subject: str, key: str) -> ColumnElement[bool]:
+    return _is_key(subject, key) & IDEMPOTENCY_KEYS.c.status.is_(None)

@@ -8,18 +8,14 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import Connection, Text, delete, insert, select, type_coerce
 
-from router.state.database import Database
 from router.state.errors import UnreadableError
 from router.state.records import JournalEntry, NoticeRecord, Shortage
-from router.state.rows import insert_or_update, read_last_seq, read_records, record_values
+from router.state.rows import StatePart, insert_or_update, read_last_seq, record_values
 from router.state.tables import JOURNAL, NOTICES, SHORTAGES
 
 
-class AttemptJournal:
+class AttemptJournal(StatePart):
     """The journal of a database."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def note(self, attempt_id: str, what: str, at: datetime, **details: object) -> None:
         """Append an entry. TypeError or ValueError for details that are not JSON data."""
@@ -52,8 +48,7 @@ class AttemptJournal:
         if id_ is not None:
             # This spares reading most other entries; those that contain the text elsewhere are filtered out below.
             query = query.where(type_coerce(JOURNAL.c.details, Text).contains(json.dumps(id_), autoescape=True))
-        with self._database.read() as connection:
-            found = read_records(connection, JOURNAL, query, JournalEntry, skipped=skipped)
+        found = self._records(JOURNAL, query, JournalEntry, skipped)
         return tuple(entry for entry in found if id_ is None or entry.details.get("id") == id_)
 
 
@@ -73,11 +68,8 @@ def append_in_transaction(connection: Connection, entries: Sequence[JournalEntry
 SHORTAGE_RETENTION = timedelta(days=1)
 
 
-class Shortages:
+class Shortages(StatePart):
     """The pools that are considered short."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def remember(self, *shortages: Shortage) -> None:
         """Add shortages, all or none, and delete those that ended long ago."""
@@ -90,22 +82,17 @@ class Shortages:
 
     def in_force(self, now: datetime) -> tuple[Shortage, ...]:
         """Return the shortages that last until after ``now``, in the order in which they were found."""
-        query = select(SHORTAGES).where(SHORTAGES.c.until > now).order_by(SHORTAGES.c.number)
-        with self._database.read() as connection:
-            return tuple(read_records(connection, SHORTAGES, query, Shortage, without=("number",)))
+        query = select(SHORTAGES).where(SHORTAGES.c.until > now)
+        return self._records(SHORTAGES, query.order_by(SHORTAGES.c.number), Shortage)
 
     def found_since(self, moment: datetime) -> tuple[Shortage, ...]:
         """Return the shortages found at ``moment`` or later, past ones included as far as they are stored."""
-        query = select(SHORTAGES).where(SHORTAGES.c.at >= moment).order_by(SHORTAGES.c.number)
-        with self._database.read() as connection:
-            return tuple(read_records(connection, SHORTAGES, query, Shortage, without=("number",)))
+        query = select(SHORTAGES).where(SHORTAGES.c.at >= moment)
+        return self._records(SHORTAGES, query.order_by(SHORTAGES.c.number), Shortage)
 
 
-class NoticeRecords:
+class NoticeRecords(StatePart):
     """The notices of a database."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def add(self, notice: NoticeRecord) -> None:
         """Store a notice; one with the same attempt, rank and id that exists is left unchanged."""
@@ -119,8 +106,7 @@ class NoticeRecords:
             query = query.where(NOTICES.c.attempt == attempt_id)
         if since is not None:
             query = query.where(NOTICES.c.heard_at >= since)
-        with self._database.read() as connection:
-            return tuple(read_records(connection, NOTICES, query, NoticeRecord))
+        return self._records(NOTICES, query, NoticeRecord)
 
 
 def add_notices_in_transaction(connection: Connection, notices: Sequence[NoticeRecord]) -> None:

@@ -7,6 +7,7 @@ import secrets
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from datetime import datetime, timedelta
 
 from sqlalchemy import Connection, delete, select, update
@@ -14,7 +15,7 @@ from sqlalchemy import Connection, delete, select, update
 from router.state.database import Database
 from router.state.errors import LeaseHeldError, LeaseLostError, StateError
 from router.state.lock_owner import LockOwner
-from router.state.rows import insert_or_update
+from router.state.rows import StatePart, insert_or_update
 from router.state.tables import LEASES
 
 _RENEWALS_PER_LEASE = 3
@@ -41,14 +42,14 @@ class Lease:
             )
 
 
-class Leases:
+class Leases(StatePart):
     """The leases of a database.
 
     ``now`` is the time of day; holders on several machines need clocks that agree.
     """
 
     def __init__(self, database: Database, now: Callable[[], datetime], seconds: float) -> None:
-        self._database = database
+        super().__init__(database)
         self._now = now
         self._length = timedelta(seconds=seconds)
 
@@ -79,25 +80,14 @@ class Leases:
         """Renew the lease and return whether it was still there. A late renewal succeeds if nobody took the lease."""
         now = self._now()
         mine = (LEASES.c.name == name) & (LEASES.c.token == token)
-        with self._database.write() as connection:
-            later = update(LEASES).where(mine).values(renewed_at=now, until=now + self._length)
-            return connection.execute(later).rowcount == 1
+        return self._write(update(LEASES).where(mine).values(renewed_at=now, until=now + self._length)) == 1
 
     def _take(self, name: str, holder: LockOwner, token: str) -> None:
         with self._database.write(LEASES.name) as connection:
             now = self._now()
             self._check_free(connection, name, now)
-            row = {
-                "name": name,
-                "token": token,
-                "host": holder.host,
-                "pid": holder.pid,
-                "started": holder.started,
-                "boot": holder.boot,
-                "since": now,
-                "renewed_at": now,
-                "until": now + self._length,
-            }
+            times = {"since": now, "renewed_at": now, "until": now + self._length}
+            row = {"name": name, "token": token, **asdict(holder), **times}
             insert_or_update(connection, LEASES, [row], replacing=_REPLACED_COLUMNS)
 
     def _check_free(self, connection: Connection, name: str, now: datetime) -> None:
@@ -118,5 +108,4 @@ class Leases:
                 continue
 
     def _release(self, name: str, token: str) -> None:
-        with self._database.write() as connection:
-            connection.execute(delete(LEASES).where((LEASES.c.name == name) & (LEASES.c.token == token)))
+        self._write(delete(LEASES).where((LEASES.c.name == name) & (LEASES.c.token == token)))

@@ -16,7 +16,6 @@ from sqlalchemy import Connection, delete, func, insert, select
 
 from router.ledger.month import Month
 from router.state.canonical_form import storable_text
-from router.state.database import Database
 from router.state.errors import ConcurrentChangeError, StateError
 from router.state.ledger_backup import read_state_id
 from router.state.ledger_file import (
@@ -31,7 +30,7 @@ from router.state.ledger_file import (
 from router.state.ledger_rows import NAMES, Row, hash_row, parse_row
 from router.state.ledger_table import iterate_archived_rows, iterate_rows
 from router.state.periods import last_closed_month
-from router.state.rows import read_last_seq
+from router.state.rows import StatePart, read_last_seq, record_values
 from router.state.tables import LEDGER, LEDGER_ARCHIVED, LEDGER_ARCHIVES
 
 _AT_ONCE = 5000
@@ -56,11 +55,8 @@ class LedgerArchive:
     totals: tuple[tuple[str, str, int, int], ...]
 
 
-class LedgerArchives:
+class LedgerArchives(StatePart):
     """The archives of a database's ledger."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def archive(self, before: Month, path: Path, *, who: str, at: datetime) -> LedgerArchive:
         """Move the entries in the books of months before ``before``, all closed, into a file.
@@ -159,17 +155,9 @@ def _move(connection: Connection, done: LedgerArchive) -> None:
     names = ("seq", "key", "previous", "hash")
     left = select(*(LEDGER.c[name] for name in names)).where(gone).order_by(LEDGER.c.seq)
     connection.execute(insert(LEDGER_ARCHIVED).from_select(names, left))
-    row = {
-        "seq": read_last_seq(connection, LEDGER_ARCHIVES) + 1,
-        "before_month": str(done.before),
-        "at": done.at,
-        "who": done.who,
-        "file": done.file,
-        "sha256": done.sha256,
-        "entries": done.entries,
-        "totals": done.totals,
-    }
-    connection.execute(insert(LEDGER_ARCHIVES), row)
+    row = record_values(done)
+    number, month = read_last_seq(connection, LEDGER_ARCHIVES) + 1, str(row.pop("before"))
+    connection.execute(insert(LEDGER_ARCHIVES), {"seq": number, "before_month": month, **row})
     connection.execute(delete(LEDGER).where(gone))
 
 

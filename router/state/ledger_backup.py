@@ -11,15 +11,14 @@ from typing import Any
 from sqlalchemy import Connection, insert, select
 
 from router.ledger.month import Month
-from router.state.database import Database
 from router.state.errors import ExistsError, StateError
 from router.state.ledger_checking import LedgerCheck, LedgerChecker, iterate_all_rows
 from router.state.ledger_file import DamagedError, LedgerFileKind, LedgerFileTitle, read_lines, read_title, write_file
 from router.state.ledger_rows import parse_entry, parse_row
 from router.state.ledger_table import insert_archived, insert_rows, read_head
-from router.state.periods import PeriodClosing, closing_columns, read_closings
-from router.state.rows import read_last_seq
-from router.state.tables import BUDGETS, FACTS, LEDGER, LEDGER_ARCHIVES, LEDGER_PERIODS
+from router.state.periods import LEDGER_PERIODS, PeriodClosing, read_closings
+from router.state.rows import StatePart, read_last_seq, record_values
+from router.state.tables import BUDGETS, FACTS, LEDGER, LEDGER_ARCHIVES
 from router.state.versions import STATE_ID
 
 _AT_ONCE = 1000
@@ -28,11 +27,8 @@ LEDGER_KINDS = frozenset({_CLOSED, _ARCHIVE, _ENTRY, _ARCHIVED})
 _ARCHIVE_COLUMNS = ("seq", "before_month", "at", "who", "file", "sha256", "entries", "totals")
 
 
-class LedgerBackups:
+class LedgerBackups(StatePart):
     """Backups of a database's ledger."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def write(self, path: Path) -> LedgerCheck:
         """Write the whole ledger into a file, as of one moment.
@@ -154,7 +150,7 @@ def insert_lines(connection: Connection, lines: Iterable[list[Any]]) -> None:
             if name == _CLOSED:
                 closings += 1
                 one = _parse_closing(line[1:])
-                connection.execute(insert(LEDGER_PERIODS), {"seq": closings, **closing_columns(one)})
+                connection.execute(insert(LEDGER_PERIODS), {"seq": closings, **record_values(one)})
                 _put_budgets(connection, one)
             else:
                 archives += 1

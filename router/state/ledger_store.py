@@ -11,7 +11,6 @@ from sqlalchemy import Connection
 from router.ledger.entry import LedgerEntry, LedgerEntryKind, book_entry
 from router.ledger.month import Month
 from router.state.canonical_form import storable_text
-from router.state.database import Database
 from router.state.errors import ConcurrentChangeError, ConflictError
 from router.state.ledger_checking import LedgerCheck, check_ledger
 from router.state.ledger_rows import (
@@ -38,6 +37,7 @@ from router.state.ledger_table import (
     select_rows,
 )
 from router.state.periods import closing_name, read_last_closing
+from router.state.rows import StatePart
 from router.state.tables import LEDGER
 
 # The default number of rows in one read: some ten megabytes.
@@ -51,11 +51,8 @@ class _NewEntry:
     values: tuple[Value, ...]
 
 
-class LedgerStore:
+class LedgerStore(StatePart):
     """The ledger of a database. Its entries are numbered 1, 2, 3 ...; the number of the last is the head."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def head(self) -> int:
         """Return the number of the last entry, archived or not; 0 if there is none."""

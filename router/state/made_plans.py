@@ -7,14 +7,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Select, delete, func, select
+from sqlalchemy import Connection, Index, Select, delete, func, select
 
 from pricing.money import ZERO, Usd
 from router.access.identity import TeamFilter
 from router.state.canonical_form import canonical_json, storable_text
-from router.state.database import Database
-from router.state.rows import insert_or_update, record_values
-from router.state.tables import MADE_PLANS
+from router.state.rows import StatePart, insert_or_update, record_values
+from router.state.tables import record_table
 
 # Of each name: a year of nights, and some that were made twice.
 PLANS_KEPT = 400
@@ -89,11 +88,12 @@ class MadePlanEntry:
         return cls(digest, text, as_of, made_at, storable_text(made_by), name, summary)
 
 
-class MadePlans:
-    """The plans that were made; of each name the oldest go when there are more than :data:`PLANS_KEPT`."""
+# Plans as they were written, accepted or not: the next night is compared with the one before.
+MADE_PLANS = record_table("made_plans", MadePlanEntry, Index("made_plans_by_as_of", "as_of"), key=("digest", "name"))
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+
+class MadePlans(StatePart):
+    """The plans that were made; of each name the oldest go when there are more than :data:`PLANS_KEPT`."""
 
     def put(self, digest: str, text: str, as_of: datetime, made_at: datetime, made_by: str, name: str) -> None:
         """Store a plan with a summary of its JSON; repeating it is harmless. A plan may have several names."""
@@ -103,16 +103,11 @@ class MadePlans:
 
     def text(self, digest: str) -> str | None:
         """Return the plan of that digest, None where it was not stored or is gone."""
-        query = select(MADE_PLANS.c.text).where(MADE_PLANS.c.digest == digest).limit(1)
-        with self._database.read() as connection:
-            text: str | None = connection.execute(query).scalar()
-            return text
+        return self._first_text(select(MADE_PLANS.c.text).where(MADE_PLANS.c.digest == digest).limit(1))
 
     def row(self, digest: str) -> ListedPlan | None:
         """Return the plan of that digest without its text, under its latest name; None where it is not stored."""
-        with self._database.read() as connection:
-            found = connection.execute(_newest().where(MADE_PLANS.c.digest == digest).limit(1)).one_or_none()
-        return None if found is None else _row(found)
+        return next(map(_row, self._rows(_newest().where(MADE_PLANS.c.digest == digest).limit(1))), None)
 
     def newest(
         self, count: int = 50, before: datetime | None = None, *, name: str | None = None
@@ -123,26 +118,21 @@ class MadePlans:
             query = query.where(MADE_PLANS.c.name == name)
         if before is not None:
             query = query.where(MADE_PLANS.c.as_of < before)
-        with self._database.read() as connection:
-            return tuple(_row(row) for row in connection.execute(query))
+        return tuple(map(_row, self._rows(query)))
 
     def oldest(self) -> dict[str, datetime]:
         """Return by name the earliest moment that a stored plan is for."""
         query = select(MADE_PLANS.c.name, func.min(MADE_PLANS.c.as_of)).group_by(MADE_PLANS.c.name)
-        with self._database.read() as connection:
-            return {row[0]: row[1] for row in connection.execute(query)}
+        return {row[0]: row[1] for row in self._rows(query)}
 
     def made_since(self, moment: datetime, count: int) -> tuple[ListedPlan, ...]:
         """Return plans that were made at a moment or later, without their texts."""
-        query = _newest().where(MADE_PLANS.c.made_at >= moment).limit(count)
-        with self._database.read() as connection:
-            return tuple(_row(row) for row in connection.execute(query))
+        return tuple(map(_row, self._rows(_newest().where(MADE_PLANS.c.made_at >= moment).limit(count))))
 
     def digests(self, beginning: str, count: int) -> tuple[str, ...]:
         """Return digests of plans that begin so, at most ``count`` of them."""
         query = select(MADE_PLANS.c.digest).distinct().where(MADE_PLANS.c.digest.startswith(beginning, autoescape=True))
-        with self._database.read() as connection:
-            return tuple(connection.execute(query.order_by(MADE_PLANS.c.digest).limit(count)).scalars())
+        return self._first_column(query.order_by(MADE_PLANS.c.digest).limit(count))
 
 
 def put_plan_in_transaction(connection: Connection, entry: MadePlanEntry) -> None:

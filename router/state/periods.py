@@ -14,18 +14,17 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Connection, func, insert, select
+from sqlalchemy import Connection, Index, func, insert, select
 
 from pricing.money import Usd
 from router.ledger.entry import LedgerEntryKind
 from router.ledger.month import Month
 from router.state.canonical_form import canonical_json, storable_text
-from router.state.database import Database
 from router.state.errors import ConcurrentChangeError, ExistsError, StateError
 from router.state.ledger_rows import BEGINNING
 from router.state.ledger_table import read_head
-from router.state.rows import read_last_seq
-from router.state.tables import BUDGETS, LEDGER, LEDGER_ARCHIVES, LEDGER_PERIODS
+from router.state.rows import StatePart, read_last_seq, read_records, record_values
+from router.state.tables import BUDGETS, LEDGER, LEDGER_ARCHIVES, record_table, row_number
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +50,11 @@ class PeriodClosing:
         return seal
 
 
+LEDGER_PERIODS = record_table(
+    "ledger_periods", PeriodClosing, row_number(), Index("ledger_periods_by_period", "period", unique=True)
+)
+
+
 @dataclass(frozen=True, slots=True)
 class PeriodTotal:
     """The total of one kind of entry in the books of a month, archived entries included."""
@@ -62,11 +66,8 @@ class PeriodTotal:
     archived: int
 
 
-class LedgerPeriods:
+class LedgerPeriods(StatePart):
     """The months of a ledger."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def closings(self) -> tuple[PeriodClosing, ...]:
         """Return all closings, in order."""
@@ -103,7 +104,7 @@ class LedgerPeriods:
                 )
                 row = replace(row, seal=text, seal_hash=hash_seal(replace(row, seal=text), before))
             seq = read_last_seq(connection, LEDGER_PERIODS) + 1
-            connection.execute(insert(LEDGER_PERIODS), {"seq": seq, **closing_columns(row)})
+            connection.execute(insert(LEDGER_PERIODS), {"seq": seq, **record_values(row)})
             return row
 
     def sums(self) -> tuple[PeriodTotal, ...]:
@@ -131,21 +132,20 @@ class LedgerPeriods:
         Archived entries are not counted.
         """
         query = select(LEDGER.c.period, LEDGER.c.kind, func.count()).where(LEDGER.c.unpriced == 1)
-        with self._database.read() as connection:
-            rows = connection.execute(query.group_by(LEDGER.c.period, LEDGER.c.kind)).all()
-        return {(Month.parse(month), LedgerEntryKind(kind)): count for month, kind, count in rows}
+        rows = self._rows(query.group_by(LEDGER.c.period, LEDGER.c.kind))
+        return {(Month.parse(month), kind): count for month, kind, count in rows}
 
 
 def last_closed_month(connection: Connection) -> Month | None:
     """Return the last closed month, before which all are closed; None if there is none."""
-    last = connection.execute(select(func.max(LEDGER_PERIODS.c.period))).scalar()
-    return None if last is None else Month.parse(last)
+    last: Month | None = connection.execute(select(func.max(LEDGER_PERIODS.c.period))).scalar()
+    return last
 
 
 def read_last_closing(connection: Connection) -> PeriodClosing | None:
     """Return the last closing; None if no month is closed."""
     last = select(LEDGER_PERIODS).order_by(LEDGER_PERIODS.c.seq.desc()).limit(1)
-    return next(iter(_parse_closings(connection.execute(last))), None)
+    return next(iter(read_records(connection, LEDGER_PERIODS, last, PeriodClosing)), None)
 
 
 def closing_name(closing: PeriodClosing | None) -> str:
@@ -158,45 +158,15 @@ def closing_name(closing: PeriodClosing | None) -> str:
 
 def read_closings(connection: Connection) -> tuple[PeriodClosing, ...]:
     """Return every closing, in order."""
-    return _parse_closings(connection.execute(select(LEDGER_PERIODS).order_by(LEDGER_PERIODS.c.seq)))
-
-
-def _parse_closings(rows: Iterable[Any]) -> tuple[PeriodClosing, ...]:
-    return tuple(
-        PeriodClosing(Month.parse(row.period), row.closed_at, row.who, row.head, row.hash, row.seal, row.seal_hash)
-        for row in rows
-    )
-
-
-def closing_columns(closing: PeriodClosing) -> dict[str, Any]:
-    """Return the columns of a closing's row, except the number."""
-    return {
-        "period": str(closing.period),
-        "closed_at": closing.closed_at,
-        "who": closing.who,
-        "head": closing.head,
-        "hash": closing.hash,
-        "seal": closing.seal,
-        "seal_hash": closing.seal_hash,
-    }
+    query = select(LEDGER_PERIODS).order_by(LEDGER_PERIODS.c.seq)
+    return tuple(read_records(connection, LEDGER_PERIODS, query, PeriodClosing))
 
 
 def read_budgets(connection: Connection, period: Month) -> list[dict[str, Any]]:
     """Return every budget that was ever set for the month or one before it, as JSON data."""
     query = select(BUDGETS).where(BUDGETS.c.since <= str(period))
-    return [
-        {
-            "scope": row.scope,
-            "name": row.name,
-            "since": row.since,
-            "usd_nanos": row.usd_nanos,
-            "hard": int(row.hard),
-            "warn": list(row.warn),
-            "who": row.who,
-            "at": _format_moment(row.at),
-        }
-        for row in connection.execute(query.order_by(BUDGETS.c.scope, BUDGETS.c.name, BUDGETS.c.since, BUDGETS.c.at))
-    ]
+    rows = connection.execute(query.order_by(BUDGETS.c.scope, BUDGETS.c.name, BUDGETS.c.since, BUDGETS.c.at))
+    return [{**row._asdict(), "at": _format_moment(row.at)} for row in rows]
 
 
 def hash_seal(closing: PeriodClosing, before: str) -> str:

@@ -7,26 +7,23 @@ from dataclasses import dataclass
 from datetime import datetime
 from secrets import token_hex
 
-from sqlalchemy import Table, select
+from sqlalchemy import select
 
-from router.state.database import Database
 from router.state.errors import UnreadableError
-from router.state.rows import BATCH_SIZE, insert_or_update, read_records
-from router.state.tables import FACTS, JOBS, MADE_PLANS, PLANS
+from router.state.made_plans import MADE_PLANS
+from router.state.rows import StatePart, in_batches, insert_or_update, read_records
+from router.state.tables import FACTS, JOBS, PLANS
 from router.state.versions import STATE_ID
 
 _KEY_BYTES = 32
 
 
-class NamedValues:
+class NamedValues(StatePart):
     """The small facts about a database, each text under a name."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def get(self, name: str) -> str | None:
         """Return a value, None if it was never set."""
-        return _read_value(self._database, FACTS, "name", name, "value")
+        return self._first_text(select(FACTS.c.value).where(FACTS.c.name == name))
 
     def set(self, name: str, value: str) -> None:
         """Set a value. ValueError for the identity, which never changes."""
@@ -49,11 +46,8 @@ class _StoredJob:
     spec: str
 
 
-class Plans:
+class Plans(StatePart):
     """The plans of a database and the specs of their jobs, by digest."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def put_plan(self, digest: str, text: str, at: datetime) -> None:
         """Store an accepted plan; the first one of a digest stays, and repeating it is harmless."""
@@ -62,33 +56,25 @@ class Plans:
 
     def plan(self, digest: str) -> str | None:
         """Return the plan of that digest."""
-        return _read_value(self._database, PLANS, "digest", digest, "text")
+        return self._first_text(select(PLANS.c.text).where(PLANS.c.digest == digest))
 
     def digests(self, beginning: str, count: int) -> tuple[str, ...]:
         """Return digests of plans that begin so, at most ``count`` of them."""
         query = select(PLANS.c.digest).where(PLANS.c.digest.startswith(beginning, autoescape=True))
-        with self._database.read() as connection:
-            return tuple(connection.execute(query.order_by(PLANS.c.digest).limit(count)).scalars())
+        return self._first_column(query.order_by(PLANS.c.digest).limit(count))
 
     def stored(self, digests: Iterable[str]) -> frozenset[str]:
         """Return those of these digests of which a plan is stored, accepted or made."""
-        wanted, found = sorted(set(digests)), set[str]()
+        found = set[str]()
         with self._database.read() as connection:
-            for first in range(0, len(wanted), BATCH_SIZE):
+            for part in in_batches(digests):
                 for column in (PLANS.c.digest, MADE_PLANS.c.digest):
-                    found.update(
-                        connection.execute(
-                            select(column).where(column.in_(wanted[first : first + BATCH_SIZE]))
-                        ).scalars()
-                    )
+                    found.update(connection.execute(select(column).where(column.in_(part))).scalars())
         return frozenset(found)
 
     def newest(self) -> str | None:
         """Return the plan that was accepted last; None without any."""
-        query = select(PLANS.c.text).order_by(PLANS.c.at.desc(), PLANS.c.digest).limit(1)
-        with self._database.read() as connection:
-            text: str | None = connection.execute(query).scalar()
-            return text
+        return self._first_text(select(PLANS.c.text).order_by(PLANS.c.at.desc(), PLANS.c.digest).limit(1))
 
     def put_jobs(self, jobs: Mapping[str, str], at: datetime) -> None:
         """Store specs by digest; a later one replaces an earlier one (environment values are in no digest)."""
@@ -106,17 +92,10 @@ class Plans:
 
         A row that cannot be read is left out and added to ``skipped``, so that no other job suffers for it.
         """
-        unreadable = [] if skipped is None else skipped
-        wanted, specs = sorted(set(digests)), dict[str, str]()
+        unreadable, specs = [] if skipped is None else skipped, dict[str, str]()
         with self._database.read() as connection:
-            for first in range(0, len(wanted), BATCH_SIZE):
-                query = select(JOBS).where(JOBS.c.digest.in_(wanted[first : first + BATCH_SIZE]))
-                rows = read_records(connection, JOBS, query, _StoredJob, without=("at",), skipped=unreadable)
+            for part in in_batches(digests):
+                query = select(JOBS).where(JOBS.c.digest.in_(part))
+                rows = read_records(connection, JOBS, query, _StoredJob, unreadable)
                 specs.update({row.digest: row.spec for row in rows})
         return specs
-
-
-def _read_value(database: Database, table: Table, key: str, value: str, column: str) -> str | None:
-    with database.read() as connection:
-        text: str | None = connection.execute(select(table.c[column]).where(table.c[key] == value)).scalar()
-        return text

@@ -8,22 +8,22 @@ from datetime import datetime
 from sqlalchemy import Connection, Text, func, or_, select, type_coerce
 
 from router.ledger.entry import LedgerEntry, LedgerEntryKind
+from router.state.attempts import ENDED_PHASES, read_attempts
 from router.state.database import Database
 from router.state.errors import UnreadableError
 from router.state.ledger_rows import parse_entry
 from router.state.ledger_table import fetch_rows, read_head, select_rows
+from router.state.periods import LEDGER_PERIODS
 from router.state.records import Attempt, JournalEntry, NodeRecord, NoticeRecord, Phase
-from router.state.rows import BATCH_SIZE, RecordCache, read_records
-from router.state.tables import ATTEMPTS, AUDIT_LOG, BUDGETS, JOURNAL, LEDGER, LEDGER_PERIODS, NODES, NOTICES
-
-_ENDED_PHASES = [phase for phase in Phase if phase.is_over]
+from router.state.rows import RecordCache, StatePart, in_batches, read_records
+from router.state.tables import ATTEMPTS, AUDIT_LOG, BUDGETS, JOURNAL, LEDGER, NODES, NOTICES
 
 
-class StateQueries:
+class StateQueries(StatePart):
     """Queries over the whole state. Like the methods of the store, each is one transaction."""
 
     def __init__(self, database: Database) -> None:
-        self._database = database
+        super().__init__(database)
         self.unreadable: tuple[UnreadableError, ...] = ()
         self._alive = RecordCache(ATTEMPTS, Attempt), RecordCache(NODES, NodeRecord)
         self._notices = RecordCache(NOTICES, NoticeRecord)
@@ -36,7 +36,7 @@ class StateQueries:
         They are as of one moment. Attempts with an unreadable part are left out, and listed in :attr:`unreadable`.
         """
         the_attempts, the_nodes = self._alive
-        alive = ATTEMPTS.c.phase.not_in(_ENDED_PHASES)
+        alive = ATTEMPTS.c.phase.not_in(ENDED_PHASES)
         attempts = the_attempts.select().where(alive).order_by(ATTEMPTS.c.created_at, ATTEMPTS.c.id)
         ids = select(ATTEMPTS.c.id).where(alive)
         nodes = the_nodes.select().where(NODES.c.attempt.in_(ids)).order_by(NODES.c.attempt, NODES.c.rank)
@@ -61,7 +61,7 @@ class StateQueries:
         place = func.row_number().over(partition_by=(one.job, one.team), order_by=newest_first).label("place")
         ranked = select(one.id, place).subquery()
         newest = select(ranked.c.id).where(ranked.c.place == 1)
-        wanted = or_(one.phase.not_in(_ENDED_PHASES), one.id.in_(newest))
+        wanted = or_(one.phase.not_in(ENDED_PHASES), one.id.in_(newest))
         attempts = the_attempts.select().where(wanted).order_by(one.created_at, one.id)
         ids = select(one.id).where(wanted)
         machines = the_nodes.select().where(NODES.c.attempt.in_(ids)).order_by(NODES.c.attempt, NODES.c.rank)
@@ -85,7 +85,7 @@ class StateQueries:
 
     def notices(self) -> tuple[NoticeRecord, ...]:
         """Return the notices to machines of attempts that are not over, in the order in which they were heard."""
-        ids = select(ATTEMPTS.c.id).where(ATTEMPTS.c.phase.not_in(_ENDED_PHASES))
+        ids = select(ATTEMPTS.c.id).where(ATTEMPTS.c.phase.not_in(ENDED_PHASES))
         order = (NOTICES.c[key] for key in ("heard_at", "attempt", "rank", "id"))
         query = self._notices.select().where(NOTICES.c.attempt.in_(ids)).order_by(*order)
         with self._database.read() as connection:
@@ -96,8 +96,7 @@ class StateQueries:
 
         A job with an unreadable attempt is left out.
         """
-        wanted = sorted(set(jobs))
-        parts = [wanted[first : first + BATCH_SIZE] for first in range(0, len(wanted), BATCH_SIZE)]
+        parts = list(in_batches(jobs))
         the_attempts, the_nodes = self._history
         attempts = [the_attempts.select().where(ATTEMPTS.c.job.in_(part)) for part in parts]
         nodes = [
@@ -121,10 +120,8 @@ class StateQueries:
 
     def over_since(self, since: datetime) -> tuple[Attempt, ...]:
         """Return the attempts that are over, gone at that time or later, by that time and id."""
-        query = select(ATTEMPTS).where(ATTEMPTS.c.phase.in_(_ENDED_PHASES) & (ATTEMPTS.c.gone_at >= since))
-        with self._database.read() as connection:
-            found = read_records(connection, ATTEMPTS, query.order_by(ATTEMPTS.c.gone_at, ATTEMPTS.c.id), Attempt)
-        return tuple(found)
+        query = select(ATTEMPTS).where(ATTEMPTS.c.phase.in_(ENDED_PHASES) & (ATTEMPTS.c.gone_at >= since))
+        return self._records(ATTEMPTS, query.order_by(ATTEMPTS.c.gone_at, ATTEMPTS.c.id), Attempt)
 
     def runs(
         self, since: datetime, until: datetime
@@ -140,34 +137,28 @@ class StateQueries:
         notices: dict[str, list[NoticeRecord]] = {}
         with self._database.read() as connection:
             query = select(ATTEMPTS).where(wanted).order_by(ATTEMPTS.c.created_at, ATTEMPTS.c.id)
-            found = read_records(connection, ATTEMPTS, query, Attempt, skipped=bad)
+            found = read_records(connection, ATTEMPTS, query, Attempt, bad)
             ids = select(ATTEMPTS.c.id).where(wanted)
             machines = select(NODES).where(NODES.c.attempt.in_(ids)).order_by(NODES.c.attempt, NODES.c.rank)
-            for node in read_records(connection, NODES, machines, NodeRecord, skipped=bad):
+            for node in read_records(connection, NODES, machines, NodeRecord, bad):
                 nodes.setdefault(node.attempt, []).append(node)
             heard = select(NOTICES).where(NOTICES.c.attempt.in_(ids)).order_by(NOTICES.c.heard_at, NOTICES.c.id)
-            for notice in read_records(connection, NOTICES, heard, NoticeRecord, skipped=bad):
+            for notice in read_records(connection, NOTICES, heard, NoticeRecord, bad):
                 notices.setdefault(notice.attempt, []).append(notice)
         left_out = {error.key[0] for error in bad}
         return tuple(attempt for attempt in found if attempt.id not in left_out), nodes, notices
 
     def attempts(self, ids: Iterable[str]) -> dict[str, Attempt]:
         """Return the attempts of these ids that exist."""
-        wanted, attempts_by_id = sorted(set(ids)), {}
         with self._database.read() as connection:
-            for first in range(0, len(wanted), BATCH_SIZE):
-                query = select(ATTEMPTS).where(ATTEMPTS.c.id.in_(wanted[first : first + BATCH_SIZE]))
-                attempts_by_id.update(
-                    {attempt.id: attempt for attempt in read_records(connection, ATTEMPTS, query, Attempt)}
-                )
-        return attempts_by_id
+            return read_attempts(connection, ids)
 
     def nodes(self, attempts: Iterable[str]) -> dict[str, list[NodeRecord]]:
         """Return the machines of these attempts, by attempt, then rank."""
-        wanted, nodes_by_attempt = sorted(set(attempts)), dict[str, list[NodeRecord]]()
+        nodes_by_attempt = dict[str, list[NodeRecord]]()
         with self._database.read() as connection:
-            for first in range(0, len(wanted), BATCH_SIZE):
-                query = select(NODES).where(NODES.c.attempt.in_(wanted[first : first + BATCH_SIZE]))
+            for part in in_batches(attempts):
+                query = select(NODES).where(NODES.c.attempt.in_(part))
                 for node in read_records(connection, NODES, query.order_by(NODES.c.attempt, NODES.c.rank), NodeRecord):
                     nodes_by_attempt.setdefault(node.attempt, []).append(node)
         return nodes_by_attempt
@@ -175,22 +166,20 @@ class StateQueries:
     def counts(self) -> dict[tuple[Phase, str], int]:
         """Return the number of attempts of each phase and reason, past ones included."""
         query = select(ATTEMPTS.c.phase, ATTEMPTS.c.reason, func.count()).group_by(ATTEMPTS.c.phase, ATTEMPTS.c.reason)
-        with self._database.read() as connection:
-            return {(phase, reason): int(count) for phase, reason, count in connection.execute(query)}
+        return {(phase, reason): int(count) for phase, reason, count in self._rows(query)}
 
     def notes(self, what: Collection[str], after: int = 0) -> tuple[JournalEntry, ...]:
         """Return entries of the journal of these kinds with a ``seq`` above ``after``, in order."""
         query = select(JOURNAL).where((JOURNAL.c.seq > after) & JOURNAL.c.what.in_(sorted(what)))
-        with self._database.read() as connection:
-            return tuple(read_records(connection, JOURNAL, query.order_by(JOURNAL.c.seq), JournalEntry))
+        return self._records(JOURNAL, query.order_by(JOURNAL.c.seq), JournalEntry)
 
     def answers(self, attempts: Iterable[str], what: Collection[str]) -> tuple[JournalEntry, ...]:
         """Return entries of the journal of these kinds about these attempts whose details have an ``id``, in order."""
-        wanted, found = sorted(set(attempts)), []
+        found: list[JournalEntry] = []
         details = type_coerce(JOURNAL.c.details, Text)
         with self._database.read() as connection:
-            for first in range(0, len(wanted), BATCH_SIZE):
-                about = JOURNAL.c.attempt.in_(wanted[first : first + BATCH_SIZE]) & JOURNAL.c.what.in_(sorted(what))
+            for part in in_batches(attempts):
+                about = JOURNAL.c.attempt.in_(part) & JOURNAL.c.what.in_(sorted(what))
                 # Entries that nobody asked for have an empty id, and there are many of them.
                 query = select(JOURNAL).where(about & ~details.contains('"id":""', autoescape=True))
                 found += read_records(connection, JOURNAL, query, JournalEntry)

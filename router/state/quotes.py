@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 
-from sqlalchemy import select, update
+from sqlalchemy import Index, select, update
 
 from router.state.canonical_form import storable_text
-from router.state.database import Database
-from router.state.rows import insert_or_update, record_values
-from router.state.tables import QUOTES
+from router.state.rows import StatePart, insert_or_update, record_values
+from router.state.tables import record_table
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +30,12 @@ class QuoteRow:
     acceptance: str | None = None
 
 
-class StateQuotes:
-    """The quotes of a database. A quote never changes; only its acceptance is added."""
+# Quotes with the jobs that they are for, as written; those of the command line lie in files, too.
+QUOTES = record_table("quotes", QuoteRow, Index("quotes_by_asked_at", "asked_at"), key=("id",))
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+
+class StateQuotes(StatePart):
+    """The quotes of a database. A quote never changes; only its acceptance is added."""
 
     def put(self, row: QuoteRow) -> None:
         """Store a quote; repeating it is harmless, and leaves an acceptance as it is."""
@@ -45,16 +45,12 @@ class StateQuotes:
 
     def get(self, name: str) -> QuoteRow | None:
         """Return the quote of that id."""
-        query = select(*_COLUMNS).where(QUOTES.c.id == name)
-        with self._database.read() as connection:
-            found = connection.execute(query).one_or_none()
-            return None if found is None else QuoteRow(*found)
+        return self._first_record(QUOTES, select(QUOTES).where(QUOTES.c.id == name), QuoteRow)
 
     def ids(self, prefix: str) -> tuple[str, ...]:
         """Return the ids that begin so, in order."""
         query = select(QUOTES.c.id).where(QUOTES.c.id.startswith(prefix, autoescape=True)).order_by(QUOTES.c.id)
-        with self._database.read() as connection:
-            return tuple(connection.execute(query).scalars())
+        return self._first_column(query)
 
     def find(
         self,
@@ -64,15 +60,14 @@ class StateQuotes:
         count: int | None = None,
     ) -> tuple[QuoteRow, ...]:
         """Return quotes, the latest first: of these teams (None is all), of that job, asked for before a moment."""
-        query = select(*_COLUMNS).order_by(QUOTES.c.asked_at.desc(), QUOTES.c.id.desc())
+        query = select(QUOTES).order_by(QUOTES.c.asked_at.desc(), QUOTES.c.id.desc())
         if teams is not None:
             query = query.where(QUOTES.c.team.in_(sorted(teams)))
         if job is not None:
             query = query.where(QUOTES.c.job == job)
         if before is not None:
             query = query.where(QUOTES.c.asked_at < before)
-        with self._database.read() as connection:
-            return tuple(QuoteRow(*row) for row in connection.execute(query if count is None else query.limit(count)))
+        return self._records(QUOTES, query if count is None else query.limit(count), QuoteRow)
 
     def accept(self, name: str, acceptance: str, *, replaces: bool = False) -> bool:
         """Add an acceptance to a quote; return whether that was done.
@@ -82,8 +77,4 @@ class StateQuotes:
         change = update(QUOTES).where(QUOTES.c.id == name).values(acceptance=acceptance)
         if not replaces:
             change = change.where(QUOTES.c.acceptance.is_(None))
-        with self._database.write() as connection:
-            return connection.execute(change).rowcount > 0
-
-
-_COLUMNS = tuple(QUOTES.c[field.name] for field in fields(QuoteRow))
+        return self._write(change) > 0

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
-from sqlalchemy import Connection, Select, Table, func, select, type_coerce
+from sqlalchemy import Connection, Select, Table, UpdateBase, func, select, type_coerce
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.types import NullType
 
+from router.state.database import Database
 from router.state.errors import UnreadableError
 
 if TYPE_CHECKING:  # A state has one dialect, and imports no other.
@@ -30,21 +31,24 @@ def record_values(record: Any) -> dict[str, Any]:
     return {field.name: getattr(record, field.name) for field in dataclasses.fields(record)}
 
 
+def record_keys(kind: type[Any]) -> set[str]:
+    """Return the names of the fields, which are the keys of their columns."""
+    return {field.name for field in dataclasses.fields(kind)}
+
+
 def read_records(
     connection: Connection,
     table: Table,
     query: Select[Any],
     kind: type[_T],
-    *,
-    without: Collection[str] = (),
     skipped: list[UnreadableError] | None = None,
 ) -> list[_T]:
-    """Return the rows of a query on a table as values of ``kind``.
+    """Return the rows of a query on a table as values of ``kind``; a column that is none of its fields is left out.
 
-    Columns in ``without`` are no fields of it. An unreadable row is added to ``skipped``; without such a list it is
-    raised.
+    An unreadable row is added to ``skipped``; without such a list it is raised.
     """
-    wanted = [(i, column.key) for i, column in enumerate(table.columns) if column.key not in without]
+    known = record_keys(kind)
+    wanted = [(i, column.key) for i, column in enumerate(table.columns) if column.key in known]
     try:
         return [kind(**{name: row[i] for i, name in wanted}) for row in connection.execute(query)]
     except _CONVERSION_ERRORS:
@@ -52,9 +56,49 @@ def read_records(
     except OperationalError:
         if connection.dialect.name != "sqlite":
             raise
-    recall = RecordCache(table, kind, without=without)
+    recall = RecordCache(table, kind)
     raw = cast("Select[Any]", query.with_only_columns(*recall.raw))
     return recall.records(connection, [raw], skipped)
+
+
+def in_batches(values: Iterable[str]) -> Iterator[list[str]]:
+    """Yield the different values, in order, as many at a time as a statement may have."""
+    ordered = sorted(set(values))
+    return (ordered[first : first + BATCH_SIZE] for first in range(0, len(ordered), BATCH_SIZE))
+
+
+class StatePart:
+    """A part of the state: what is asked of one database, and written into it. May be shared by threads."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def _records(
+        self, table: Table, query: Select[Any], kind: type[_T], skipped: list[UnreadableError] | None = None
+    ) -> tuple[_T, ...]:
+        """Do :func:`read_records` in a transaction of its own."""
+        with self._database.read() as connection:
+            return tuple(read_records(connection, table, query, kind, skipped))
+
+    def _first_record(self, table: Table, query: Select[Any], kind: type[_T]) -> _T | None:
+        """Return the first of the records of a query, None where there is none."""
+        return next(iter(self._records(table, query, kind)), None)
+
+    def _rows(self, query: Select[Any]) -> Sequence[Any]:
+        with self._database.read() as connection:
+            return connection.execute(query).all()
+
+    def _first_column(self, query: Select[Any]) -> tuple[Any, ...]:
+        return tuple(row[0] for row in self._rows(query))
+
+    def _first_text(self, query: Select[Any]) -> str | None:
+        """Return the first column of the first row, None where there is none."""
+        return next(iter(self._first_column(query)), None)
+
+    def _write(self, statement: UpdateBase) -> int:
+        """Execute a statement in a transaction of its own, and return how many rows it concerned."""
+        with self._database.write() as connection:
+            return connection.execute(statement).rowcount
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -74,8 +118,8 @@ class RecordCache(Generic[_T]):
     far less than creating it again. May be shared by threads.
     """
 
-    def __init__(self, table: Table, kind: type[_T], *, without: Collection[str] = ()) -> None:
-        self._table, self._kind, self._without = table, kind, without
+    def __init__(self, table: Table, kind: type[_T]) -> None:
+        self._table, self._kind, self._keys = table, kind, record_keys(kind)
         self.raw = [type_coerce(column, _AS_IT_IS).label(column.key) for column in table.columns]
         self._known: dict[tuple[Any, ...], _T] = {}
 
@@ -138,9 +182,7 @@ class RecordCache(Generic[_T]):
             raise TypeError("no column holds bytes")
         named = zip(converters, row, strict=True)
         values = {
-            name: raw if converter is None else converter(raw)
-            for (name, converter), raw in named
-            if name not in self._without
+            name: raw if converter is None else converter(raw) for (name, converter), raw in named if name in self._keys
         }
         return self._kind(**values)
 
@@ -197,7 +239,7 @@ def _undecoded_text(connection: Connection) -> Iterator[None]:
 
 def check_fields(kind: type[Any], changes: Mapping[str, object], fixed: Collection[str]) -> None:
     """Raise TypeError for a name that is no field, or a field that never changes."""
-    known = {field.name for field in dataclasses.fields(kind)} - set(fixed)
+    known = record_keys(kind) - set(fixed)
     for name in changes:
         if name not in known:
             raise TypeError(f"{kind.__name__}: {name} cannot be changed")

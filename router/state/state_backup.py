@@ -34,17 +34,9 @@ from router.state.errors import ExistsError, StateError, TooNewError
 from router.state.ledger_backup import LEDGER_KINDS, check_lines, insert_lines, ledger_lines, read_state_id
 from router.state.ledger_checking import LedgerCheck, LedgerChecker
 from router.state.ledger_file import DamagedError, LedgerFileKind, LedgerFileTitle, read_lines, read_title, write_file
-from router.state.periods import read_closings
-from router.state.tables import (
-    FACTS,
-    LEASES,
-    LEDGER,
-    LEDGER_ARCHIVED,
-    LEDGER_ARCHIVES,
-    LEDGER_PERIODS,
-    METADATA,
-    TURNS,
-)
+from router.state.periods import LEDGER_PERIODS, read_closings
+from router.state.rows import StatePart
+from router.state.tables import FACTS, LEASES, LEDGER, LEDGER_ARCHIVED, LEDGER_ARCHIVES, METADATA, TURNS
 from router.state.versions import VERSIONS, migrate_tables, migration_lock
 
 _VERSION, _ROW, _FILE = "version", "row", "file"
@@ -63,11 +55,8 @@ class StoredFile:
     content: bytes
 
 
-class StateBackup:
+class StateBackup(StatePart):
     """Backups of a whole database."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def write(self, path: Path, files: Iterable[StoredFile]) -> LedgerCheck:
         """Write the whole state into a new file that its owner alone can read, as of one moment; then ``files``.

@@ -6,6 +6,7 @@ worker that was believed dead changes nothing any more. What a task came to is s
 
 from __future__ import annotations
 
+import json
 import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -13,13 +14,13 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, func, or_, select, update
+from sqlalchemy import Column, Connection, Index, delete, func, insert, or_, select, update
 
 from router.state.canonical_form import canonical_json, storable_text
-from router.state.database import Database
+from router.state.columns import ConvertedColumn
 from router.state.made_plans import MadePlanEntry, put_plan_in_transaction
-from router.state.rows import insert_or_update
-from router.state.tables import TASKS
+from router.state.rows import StatePart, read_records, record_values
+from router.state.tables import record_table
 
 # The lease of a task: a worker that is silent for so long has died or was stopped, and another one takes its task.
 SILENT = timedelta(seconds=60)
@@ -55,11 +56,11 @@ class TaskEvent:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TaskRow:
     """A task. ``request`` and ``result`` are JSON text; ``message`` says why it failed.
 
-    ``team`` is "" where it concerns no single team.
+    ``team`` is "" where it concerns no single team. ``alive_at`` is when its worker was heard last.
     """
 
     id: str
@@ -69,12 +70,33 @@ class TaskRow:
     request: str
     state: TaskState
     events: tuple[TaskEvent, ...]
-    result: str | None
-    message: str
+    result: str | None = None
+    message: str = ""
     asked_at: datetime
-    ended_at: datetime | None
-    worker: str
-    tries: int
+    ended_at: datetime | None = None
+    worker: str = ""
+    alive_at: datetime | None = None
+    tries: int = 0
+
+
+def _events_text(events: Iterable[TaskEvent]) -> str:
+    return canonical_json([[each.number, each.at.isoformat(), each.what, each.text] for each in events])
+
+
+def _parse_events(text: str) -> tuple[TaskEvent, ...]:
+    return tuple(
+        TaskEvent(number, datetime.fromisoformat(at), what, said) for number, at, what, said in json.loads(text)
+    )
+
+
+TASKS = record_table(
+    "tasks",
+    TaskRow,
+    Column("events", ConvertedColumn(_events_text, _parse_events), nullable=False),
+    Index("tasks_by_state", "state", "asked_at"),
+    Index("tasks_by_subject", "subject", "asked_at"),
+    key=("id",),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,34 +114,24 @@ class TaskWrites:
             put_plan_in_transaction(connection, replace(plan, made_at=at))
 
 
-class Tasks:
+class Tasks(StatePart):
     """The tasks of a database."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def put(self, kind: str, subject: str, team: str, request: Mapping[str, object], at: datetime) -> TaskRow:
         """Queue a task and return it. TypeError for a request that is not JSON data."""
-        task_id = f"t{secrets.token_hex(12)}"
-        row = {
-            "id": task_id,
-            "kind": storable_text(kind),
-            "subject": storable_text(subject),
-            "team": storable_text(team),
-            "request": canonical_json(dict(request)),
-            "state": TaskState.QUEUED.value,
-            "events": [[1, at.isoformat(), "state", TaskState.QUEUED.value]],
-            "result": None,
-            "message": "",
-            "asked_at": at,
-            "ended_at": None,
-            "worker": "",
-            "alive_at": None,
-            "tries": 0,
-        }
+        task = TaskRow(
+            id=f"t{secrets.token_hex(12)}",
+            kind=kind,
+            subject=subject,
+            team=team,
+            request=canonical_json(dict(request)),
+            state=TaskState.QUEUED,
+            events=_with_event((), at, "state", TaskState.QUEUED),
+            asked_at=at,
+        )
         with self._database.write() as connection:
-            insert_or_update(connection, TASKS, [row])
-            return _task(connection.execute(select(TASKS).where(TASKS.c.id == task_id)).one())
+            connection.execute(insert(TASKS), record_values(task))
+            return read_records(connection, TASKS, select(TASKS).where(TASKS.c.id == task.id), TaskRow)[0]
 
     def take(self, worker: str, kinds: Iterable[str], at: datetime) -> TaskRow | None:
         """Give the oldest queued task of these kinds to a worker; None where there is none.
@@ -133,24 +145,22 @@ class Tasks:
             _requeue(connection, at)
             query = select(TASKS).where(TASKS.c.state == TaskState.QUEUED, TASKS.c.kind.in_(sorted(kinds)))
             first = query.order_by(TASKS.c.asked_at, TASKS.c.id).limit(1).with_for_update(skip_locked=True)
-            row = connection.execute(first).one_or_none()
-            if row is None:
-                return None
-            changes = {"worker": storable_text(worker), "alive_at": at, "tries": row.tries + 1}
-            return _enter(connection, row, TaskState.RUNNING, at, changes)
+            for task in read_records(connection, TASKS, first, TaskRow):
+                changes = {"worker": worker, "alive_at": at, "tries": task.tries + 1}
+                return _enter(connection, task, TaskState.RUNNING, at, changes)
+            return None
 
     def heartbeat(self, task_id: str, worker: str, at: datetime) -> bool:
         """Note that the worker lives. False where the task is no longer its own: then stop."""
-        with self._database.write() as connection:
-            return connection.execute(update(TASKS).where(*_own(task_id, worker)).values(alive_at=at)).rowcount == 1
+        return self._write(update(TASKS).where(*_own(task_id, worker)).values(alive_at=at)) == 1
 
     def progress(self, task_id: str, worker: str, text: str, at: datetime) -> bool:
         """Append a message of the worker, which also notes that it lives. False as :meth:`heartbeat`."""
         with self._database.write() as connection:
-            row = _locked(connection, _own(task_id, worker))
-            if row is None:
+            task = _locked(connection, *_own(task_id, worker))
+            if task is None:
                 return False
-            events = _with_event(row.events, at, "progress", text)
+            events = _with_event(task.events, at, "progress", text)
             connection.execute(update(TASKS).where(TASKS.c.id == task_id).values(events=events, alive_at=at))
             return True
 
@@ -178,17 +188,15 @@ class Tasks:
     def cancel(self, task_id: str, at: datetime) -> bool:
         """Cancel a task that nobody runs yet. False where it is no longer queued, or does not exist."""
         with self._database.write() as connection:
-            row = _locked(connection, (TASKS.c.id == task_id, TASKS.c.state == TaskState.QUEUED))
-            if row is None:
+            task = _locked(connection, TASKS.c.id == task_id, TASKS.c.state == TaskState.QUEUED)
+            if task is None:
                 return False
-            _enter(connection, row, TaskState.CANCELLED, at, {"ended_at": at})
+            _enter(connection, task, TaskState.CANCELLED, at, {"ended_at": at})
             return True
 
     def find(self, task_id: str) -> TaskRow | None:
         """Return a task; None where it does not exist, or is pruned."""
-        with self._database.read() as connection:
-            row = connection.execute(select(TASKS).where(TASKS.c.id == task_id)).one_or_none()
-            return None if row is None else _task(row)
+        return self._first_record(TASKS, select(TASKS).where(TASKS.c.id == task_id), TaskRow)
 
     def newest(
         self,
@@ -215,27 +223,21 @@ class Tasks:
         if before is not None:
             at, task_id = before
             query = query.where(or_(TASKS.c.asked_at < at, (TASKS.c.asked_at == at) & (TASKS.c.id < task_id)))
-        with self._database.read() as connection:
-            ordered = query.order_by(TASKS.c.asked_at.desc(), TASKS.c.id.desc()).limit(count)
-            return tuple(_task(row) for row in connection.execute(ordered))
+        return self._records(TASKS, query.order_by(TASKS.c.asked_at.desc(), TASKS.c.id.desc()).limit(count), TaskRow)
 
     def count_unfinished(self, subject: str) -> int:
         """Return how many tasks of a subject are queued or run."""
-        states = (TaskState.QUEUED.value, TaskState.RUNNING.value)
-        query = select(func.count()).where(TASKS.c.subject == subject, TASKS.c.state.in_(states))
-        with self._database.read() as connection:
-            return int(connection.execute(query.select_from(TASKS)).scalar_one())
+        of_subject = select(func.count()).where(TASKS.c.subject == subject)
+        (count,) = self._first_column(of_subject.where(TASKS.c.state.in_((TaskState.QUEUED, TaskState.RUNNING))))
+        return int(count)
 
     def prune(self, now: datetime) -> int:
         """Delete tasks that ended more than :data:`KEPT` ago, and return how many."""
-        with self._database.write() as connection:
-            return connection.execute(delete(TASKS).where(TASKS.c.ended_at < now - KEPT)).rowcount
+        return self._write(delete(TASKS).where(TASKS.c.ended_at < now - KEPT))
 
     def _has_work(self, at: datetime) -> bool:
         silent = (TASKS.c.state == TaskState.RUNNING) & (TASKS.c.alive_at < at - SILENT)
-        query = select(TASKS.c.id).where(or_(TASKS.c.state == TaskState.QUEUED, silent)).limit(1)
-        with self._database.read() as connection:
-            return connection.execute(query).first() is not None
+        return bool(self._rows(select(TASKS.c.id).where(or_(TASKS.c.state == TaskState.QUEUED, silent)).limit(1)))
 
     def _end(
         self,
@@ -247,10 +249,10 @@ class Tasks:
         **changes: object,
     ) -> bool:
         with self._database.write() as connection:
-            row = _locked(connection, _own(task_id, worker))
-            if row is None:
+            task = _locked(connection, *_own(task_id, worker))
+            if task is None:
                 return False
-            _enter(connection, row, state, at, {"ended_at": at, **changes})
+            _enter(connection, task, state, at, {"ended_at": at, **changes})
             if writes is not None:
                 writes.write(connection, at)
             return True
@@ -260,49 +262,31 @@ def _own(task_id: str, worker: str) -> tuple[Any, ...]:
     return TASKS.c.id == task_id, TASKS.c.worker == worker, TASKS.c.state == TaskState.RUNNING
 
 
-def _locked(connection: Connection, which: tuple[Any, ...]) -> Row[Any] | None:
-    return connection.execute(select(TASKS).where(*which).with_for_update()).one_or_none()
+def _locked(connection: Connection, *which: Any) -> TaskRow | None:
+    tasks = read_records(connection, TASKS, select(TASKS).where(*which).with_for_update(), TaskRow)
+    return tasks[0] if tasks else None
 
 
 def _enter(
-    connection: Connection, row: Row[Any], state: TaskState, at: datetime, changes: Mapping[str, object]
+    connection: Connection, task: TaskRow, state: TaskState, at: datetime, changes: Mapping[str, object]
 ) -> TaskRow:
     """Write the state with the changes, and return the task after that."""
-    values = {**changes, "state": state.value, "events": _with_event(row.events, at, "state", state.value)}
-    connection.execute(update(TASKS).where(TASKS.c.id == row.id).values(**values))
-    return _task(connection.execute(select(TASKS).where(TASKS.c.id == row.id)).one())
+    values = {**changes, "state": state, "events": _with_event(task.events, at, "state", state)}
+    this = TASKS.c.id == task.id
+    connection.execute(update(TASKS).where(this).values(**values))
+    return read_records(connection, TASKS, select(TASKS).where(this), TaskRow)[0]
 
 
 def _requeue(connection: Connection, at: datetime) -> None:
     silent = select(TASKS).where(TASKS.c.state == TaskState.RUNNING, TASKS.c.alive_at < at - SILENT)
-    for row in list(connection.execute(silent.with_for_update(skip_locked=True))):
-        if row.tries >= MAX_TRIES:
-            message = f"the process that ran it ended {row.tries} times"
-            _enter(connection, row, TaskState.FAILED, at, {"ended_at": at, "message": message})
+    for task in read_records(connection, TASKS, silent.with_for_update(skip_locked=True), TaskRow):
+        if task.tries >= MAX_TRIES:
+            message = f"the process that ran it ended {task.tries} times"
+            _enter(connection, task, TaskState.FAILED, at, {"ended_at": at, "message": message})
         else:
-            _enter(connection, row, TaskState.QUEUED, at, {"worker": "", "alive_at": None})
+            _enter(connection, task, TaskState.QUEUED, at, {"worker": "", "alive_at": None})
 
 
-def _with_event(events: list[Any], at: datetime, what: str, text: str) -> list[Any]:
-    number = events[-1][0] + 1 if events else 1
-    return [*events, [number, at.isoformat(), what, storable_text(text)[:_MAX_MESSAGE]]][-EVENTS_KEPT:]
-
-
-def _task(row: Row[Any]) -> TaskRow:
-    return TaskRow(
-        id=row.id,
-        kind=row.kind,
-        subject=row.subject,
-        team=row.team,
-        request=row.request,
-        state=TaskState(row.state),
-        events=tuple(
-            TaskEvent(number, datetime.fromisoformat(at), what, text) for number, at, what, text in row.events
-        ),
-        result=row.result,
-        message=row.message,
-        asked_at=row.asked_at,
-        ended_at=row.ended_at,
-        worker=row.worker,
-        tries=row.tries,
-    )
+def _with_event(events: tuple[TaskEvent, ...], at: datetime, what: str, text: str) -> tuple[TaskEvent, ...]:
+    number = events[-1].number + 1 if events else 1
+    return (*events, TaskEvent(number, at, what, storable_text(text)[:_MAX_MESSAGE]))[-EVENTS_KEPT:]

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any
 
-from sqlalchemy import Row, delete, func, select, update
+from sqlalchemy import Index, delete, func, select, update
 
-from router.state.canonical_form import storable_text
-from router.state.database import Database
-from router.state.rows import BATCH_SIZE, insert_if_absent, insert_or_update
-from router.state.tables import AUDIT_LOG, FACTS, JOURNAL, LEDGER_PERIODS, WEBHOOK_DELIVERIES
+from router.state.periods import LEDGER_PERIODS
+from router.state.rows import StatePart, in_batches, insert_if_absent, insert_or_update, record_values
+from router.state.tables import AUDIT_LOG, FACTS, JOURNAL, record_table
 
 KEPT = timedelta(days=30)
 _CURSOR = "webhooks cursor"
@@ -36,11 +34,19 @@ class WebhookDelivery:
     event: str
     hook: str
     payload: str
+    state: DeliveryState = field(default=DeliveryState.PENDING, kw_only=True)
+    tries: int = field(default=0, kw_only=True)
     at: datetime
     next_at: datetime
-    state: DeliveryState = DeliveryState.PENDING
-    tries: int = 0
     message: str = ""
+
+
+WEBHOOK_DELIVERIES = record_table(
+    "webhook_deliveries",
+    WebhookDelivery,
+    Index("webhook_deliveries_by_next_at", "state", "next_at"),
+    key=("id",),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,17 +58,12 @@ class StateHeads:
     periods: int
 
 
-class WebhookDeliveries:
+class WebhookDeliveries(StatePart):
     """The deliveries of a database."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def cursor(self) -> str | None:
         """Return up to where events were derived, as :meth:`put` stored it; None before the first time."""
-        with self._database.read() as connection:
-            cursor: str | None = connection.execute(select(FACTS.c.value).where(FACTS.c.name == _CURSOR)).scalar()
-            return cursor
+        return self._first_text(select(FACTS.c.value).where(FACTS.c.name == _CURSOR))
 
     def heads(self) -> StateHeads:
         """Return the numbers of the last entries; each list gets its numbers in the order of its commits."""
@@ -73,36 +74,16 @@ class WebhookDeliveries:
 
     def new_ids(self, ids: Iterable[str]) -> set[str]:
         """Return those of some ids that no delivery has."""
-        wanted = sorted(set(ids))
-        known: set[str] = set()
+        new, column = set(ids), WEBHOOK_DELIVERIES.c.id
         with self._database.read() as connection:
-            for first in range(0, len(wanted), BATCH_SIZE):
-                part = wanted[first : first + BATCH_SIZE]
-                query = select(WEBHOOK_DELIVERIES.c.id).where(WEBHOOK_DELIVERIES.c.id.in_(part))
-                known.update(connection.execute(query).scalars())
-        return set(wanted) - known
+            for part in in_batches(new):
+                new.difference_update(connection.execute(select(column).where(column.in_(part))).scalars())
+        return new
 
     def put(self, deliveries: Iterable[WebhookDelivery], cursor: str) -> int:
         """Add deliveries that are not there, move the cursor, both or neither; return how many were new."""
         with self._database.write() as connection:
-            added = sum(
-                insert_if_absent(
-                    connection,
-                    WEBHOOK_DELIVERIES,
-                    {
-                        "id": each.id,
-                        "event": each.event,
-                        "hook": each.hook,
-                        "payload": storable_text(each.payload),
-                        "state": each.state.value,
-                        "tries": each.tries,
-                        "at": each.at,
-                        "next_at": each.next_at,
-                        "message": each.message,
-                    },
-                )
-                for each in deliveries
-            )
+            added = sum(insert_if_absent(connection, WEBHOOK_DELIVERIES, record_values(each)) for each in deliveries)
             insert_or_update(connection, FACTS, [{"name": _CURSOR, "value": cursor}], replacing=["value"])
             return added
 
@@ -110,13 +91,11 @@ class WebhookDeliveries:
         """Return deliveries to try now, in the order of their events."""
         table = WEBHOOK_DELIVERIES
         query = select(table).where(table.c.state == DeliveryState.PENDING, table.c.next_at <= now)
-        with self._database.read() as connection:
-            rows = connection.execute(query.order_by(table.c.at, table.c.id).limit(count))
-            return tuple(_delivery(row) for row in rows)
+        return self._records(table, query.order_by(table.c.at, table.c.id).limit(count), WebhookDelivery)
 
     def delivered(self, delivery_id: str, now: datetime) -> None:
         """Note that a delivery was taken."""
-        self._change(delivery_id, state=DeliveryState.DELIVERED.value, next_at=now, message="")
+        self._change(delivery_id, state=DeliveryState.DELIVERED, next_at=now, message="")
 
     def failed(self, delivery_id: str, message: str, next_at: datetime) -> None:
         """Note why a delivery was not taken, and when it is tried again."""
@@ -124,7 +103,7 @@ class WebhookDeliveries:
 
     def give_up(self, delivery_id: str, message: str, now: datetime) -> None:
         """Note that a delivery is not tried any more."""
-        self._change(delivery_id, state=DeliveryState.DEAD.value, next_at=now, message=message[:_MAX_MESSAGE])
+        self._change(delivery_id, state=DeliveryState.DEAD, next_at=now, message=message[:_MAX_MESSAGE])
 
     def begin(self, delivery_id: str) -> None:
         """Count a try, before it is made."""
@@ -136,38 +115,18 @@ class WebhookDeliveries:
         later = update(table).where(
             table.c.hook == hook, table.c.state == DeliveryState.PENDING, table.c.next_at < until
         )
-        with self._database.write() as connection:
-            connection.execute(later.values(next_at=until))
+        self._write(later.values(next_at=until))
 
     def all(self, count: int = 200) -> tuple[WebhookDelivery, ...]:
         """Return deliveries, the newest events first."""
         query = select(WEBHOOK_DELIVERIES).order_by(WEBHOOK_DELIVERIES.c.at.desc(), WEBHOOK_DELIVERIES.c.id)
-        with self._database.read() as connection:
-            return tuple(_delivery(row) for row in connection.execute(query.limit(count)))
+        return self._records(WEBHOOK_DELIVERIES, query.limit(count), WebhookDelivery)
 
     def prune(self, now: datetime) -> int:
         """Delete what was delivered or given up more than :data:`KEPT` ago, and return how many."""
         table = WEBHOOK_DELIVERIES
         old = delete(table).where(table.c.state != DeliveryState.PENDING, table.c.next_at < now - KEPT)
-        with self._database.write() as connection:
-            return connection.execute(old).rowcount
+        return self._write(old)
 
     def _change(self, delivery_id: str, **values: object) -> None:
-        with self._database.write() as connection:
-            connection.execute(
-                update(WEBHOOK_DELIVERIES).where(WEBHOOK_DELIVERIES.c.id == delivery_id).values(**values)
-            )
-
-
-def _delivery(row: Row[Any]) -> WebhookDelivery:
-    return WebhookDelivery(
-        id=row.id,
-        event=row.event,
-        hook=row.hook,
-        payload=row.payload,
-        at=row.at,
-        next_at=row.next_at,
-        state=DeliveryState(row.state),
-        tries=row.tries,
-        message=row.message,
-    )
+        self._write(update(WEBHOOK_DELIVERIES).where(WEBHOOK_DELIVERIES.c.id == delivery_id).values(**values))
