@@ -1,14 +1,14 @@
 """Share costs that no job caused over those whose jobs did. Pure and exact.
 
 Costs that belong to no group of a report (idle machines, a shared platform, support) stand on lines of their own, the
-pots. :func:`share_costs` hands pots out over **all** groups; only its result can be filtered (:meth:`SharedCosts.only`)
-or summed up (:meth:`SharedCosts.by`). Filtering first would hand the whole of a pot to the remaining groups, and count
-it twice; so :func:`share_costs` asks for the total of everything, and refuses groups and pots that are not all of it.
+pots. :func:`share_costs` hands pots out over **all** groups. Filtering first would hand the whole of a pot to the
+remaining groups, and count it twice; so :func:`share_costs` asks for the total of everything, and refuses groups and
+pots that are not all of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
@@ -76,33 +76,6 @@ class SharedCosts:
     rows: tuple[GroupCost, ...]
     kept: tuple[SharePortion, ...]
     pots: Mapping[str, Decimal]
-
-    @property
-    def total(self) -> Decimal:
-        """The sum of rows and of what stays on lines of its own."""
-        return exact_sum([*(row.after for row in self.rows), *(each.amount for each in self.kept)])
-
-    def only(self, takes_group: Callable[[Group], bool]) -> tuple[GroupCost, ...]:
-        """Return the rows of these groups, each as it is among all: a filter changes no amount."""
-        return tuple(row for row in self.rows if takes_group(row.group))
-
-    def by(self, *places: int) -> tuple[GroupCost, ...]:
-        """Return rows of coarser groups, by the parts of the groups at these places, in this order.
-
-        Each is the sum of the rows that it holds.
-        """
-        return sum_groups(self.rows, places)
-
-
-def sum_groups(rows: Sequence[GroupCost], places: Sequence[int]) -> tuple[GroupCost, ...]:
-    """Sum rows that were filtered, as :meth:`SharedCosts.by` does.
-
-    A pot that came in several ways has an entry for each.
-    """
-    rows_by_group: dict[Group, list[GroupCost]] = {}
-    for row in rows:
-        rows_by_group.setdefault(tuple(row.group[place] for place in places), []).append(row)
-    return tuple(_sum_group(group, rows_by_group[group]) for group in sorted(rows_by_group))
 
 
 def share_costs(
@@ -190,21 +163,3 @@ def _share_pot(
     }
     rest = SharePortion(pot, unshared, remainder, SharingMethod.NONE, _REST)
     return portions, [rest] if remainder else []
-
-
-def _sum_group(group: Group, rows: Sequence[GroupCost]) -> GroupCost:
-    parts: dict[tuple[str, SharingMethod, str], list[SharePortion]] = {}
-    for row in rows:
-        for portions in row.received:
-            parts.setdefault((portions.pot, portions.method, portions.why), []).append(portions)
-    received = tuple(
-        SharePortion(
-            pot,
-            exact_sum(each.amount for each in portions),
-            sum((each.ratio for each in portions), Fraction(0)),
-            method,
-            why,
-        )
-        for (pot, method, why), portions in parts.items()
-    )
-    return GroupCost(group, exact_sum(row.before for row in rows), received)

@@ -1,4 +1,4 @@
-"""Rules 4 and 7 of a ledger: parts add up to the whole, sums over any grouping to the total, filters change nothing."""
+"""Rules 4 and 7 of a ledger: parts add up to the whole, and costs by group to the total."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from router.showback.apportion import decimal_places, exact_sum, split_amount
-from router.showback.shared_costs import Group, SharingMethod, share_costs
+from router.showback.shared_costs import Group, SharedCosts, SharingMethod, share_costs
 
 FEW = settings(max_examples=150, deadline=None)
 AMOUNT = st.builds(
@@ -21,6 +21,10 @@ WORD = st.sampled_from(["a", "b", "c", "=d"])
 GROUPS = st.dictionaries(st.tuples(WORD, WORD), AMOUNT, max_size=8)
 POTS = st.dictionaries(st.sampled_from(["idle", "support", "tax"]), AMOUNT, max_size=3)
 METHODS = st.sampled_from([SharingMethod.NONE, SharingMethod.WEIGHTED, SharingMethod.EVEN])
+
+
+def total_of(shared: SharedCosts) -> Decimal:
+    return exact_sum([*(row.after for row in shared.rows), *(each.amount for each in shared.kept)])
 
 
 @FEW
@@ -39,24 +43,14 @@ def test_parts_are_the_whole(total: Decimal, weights: list[int | Decimal | Fract
 
 @FEW
 @given(GROUPS, POTS, METHODS)
-def test_nothing_is_lost_and_filters_commute(
-    amounts: dict[Group, Decimal], pots: dict[str, Decimal], method: SharingMethod
-) -> None:
+def test_nothing_is_lost(amounts: dict[Group, Decimal], pots: dict[str, Decimal], method: SharingMethod) -> None:
     total = exact_sum([*amounts.values(), *pots.values()])
     found = share_costs(amounts, pots, method, total=total)
-    assert found.total == total
+    assert total_of(found) == total
     for pot, amount in pots.items():
         got = [each.amount for row in found.rows for each in row.received if each.pot == pot]
         assert exact_sum([*got, *(each.amount for each in found.kept if each.pot == pot)]) == amount
     assert {row.group: row.before for row in found.rows} == amounts
-    # Any grouping adds up to the same, and a filter leaves every row that it leaves as it was.
-    kept = exact_sum(each.amount for each in found.kept)
-    for places in ((0,), (1,), (1, 0), ()):
-        assert exact_sum([kept, *(row.after for row in found.by(*places))]) == total
-    assert set(found.only(lambda group: group[0] == "a")) <= set(found.rows)
-    coarse = {row.group: row for row in found.by(0)}
-    for row in found.only(lambda group: group[0] == "a")[:1]:
-        assert coarse[("a",)].after == exact_sum(one.after for one in found.rows if one.group[0] == row.group[0])
 
 
 @FEW
@@ -69,4 +63,4 @@ def test_fixed_shares_and_what_they_leave(amounts: dict[Group, Decimal], pot: De
     }
     total = exact_sum([*amounts.values(), pot])
     found = share_costs(amounts, {"idle": pot}, SharingMethod.FIXED, total=total, fixed=fixed)
-    assert found.total == total
+    assert total_of(found) == total
