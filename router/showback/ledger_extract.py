@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -30,6 +30,9 @@ from router.showback import rollups
 from router.showback.facts_from_ledger import facts_of_rows
 from router.state.ledger_rows import BEGINNING, Row
 from router.state.ledger_table import LedgerColumns, columns_from_rows
+
+if TYPE_CHECKING:
+    from router.state.ledger_store import LedgerStore
 
 # Increased where a column of facts or rollups, or its meaning, changes; extracts of other formats are made anew.
 FORMAT = 3
@@ -208,19 +211,6 @@ _SMALLEST = 8_192
 ProgressCallback = Callable[[int], None]
 
 
-class LedgerReader(Protocol):
-    """The methods of a ledger that the extract reads (:class:`router.state.ledger_store.LedgerStore`)."""
-
-    def head(self) -> int:
-        """Return the number of the last entry."""
-
-    def hash_at(self, seq: int) -> str | None:
-        """Return the hash of an entry."""
-
-    def columns(self, after: int = 0, *, size: int = ...) -> Iterator[LedgerColumns]:
-        """Yield rows above a number, in order."""
-
-
 @dataclass(slots=True)
 class _Reading:
     """Rows on their way into parts, by month."""
@@ -241,7 +231,7 @@ class LedgerExtract:
         self._state = state
 
     @contextmanager
-    def current(self, books: LedgerReader, tell: ProgressCallback | None = None) -> Iterator[ExtractManifest]:
+    def current(self, books: LedgerStore, tell: ProgressCallback | None = None) -> Iterator[ExtractManifest]:
         """Bring the extract up to the ledger's head; its files stay while the block runs.
 
         ``tell`` receives the numbers read so far. InvalidInputError where somebody else holds the folder; OSError where
@@ -253,7 +243,7 @@ class LedgerExtract:
             yield manifest
 
     def add_archived(
-        self, books: LedgerReader, rows: Iterable[Row], tell: ProgressCallback | None = None
+        self, books: LedgerStore, rows: Iterable[Row], tell: ProgressCallback | None = None
     ) -> ExtractManifest:
         """Fill gaps with the rows of an archive, whose file the caller has checked.
 
@@ -275,7 +265,7 @@ class LedgerExtract:
             gaps = tuple(_remaining_gaps(manifest.gaps, filled))
             return self._commit(replace(manifest, parts=(*manifest.parts, *reading.parts), gaps=gaps))
 
-    def _refreshed(self, books: LedgerReader, tell: ProgressCallback) -> ExtractManifest:
+    def _refreshed(self, books: LedgerStore, tell: ProgressCallback) -> ExtractManifest:
         manifest = read_manifest(self.folder)
         if manifest is None or not self._is_of(manifest, books):
             manifest = ExtractManifest(self._state)
@@ -303,11 +293,11 @@ class LedgerExtract:
         return self._commit(self._upto(head, books, parts, gaps))
 
     def _upto(
-        self, head: int, books: LedgerReader, parts: tuple[ExtractPart, ...], gaps: Sequence[tuple[int, int]]
+        self, head: int, books: LedgerStore, parts: tuple[ExtractPart, ...], gaps: Sequence[tuple[int, int]]
     ) -> ExtractManifest:
         return ExtractManifest(self._state, head, books.hash_at(head) or BEGINNING, parts, tuple(gaps))
 
-    def _is_of(self, manifest: ExtractManifest, books: LedgerReader) -> bool:
+    def _is_of(self, manifest: ExtractManifest, books: LedgerStore) -> bool:
         same = BEGINNING if manifest.head == 0 else books.hash_at(manifest.head)
         return manifest.state == self._state and manifest.hash == same
 
@@ -349,8 +339,6 @@ def _missing_ranges(seq: int, numbers: Sequence[int]) -> Iterator[tuple[int, int
 
 
 def _row_numbers(folder: Path, part: ExtractPart) -> list[int]:
-    import pyarrow.parquet as pq
-
     numbers: list[int] = pq.read_table(part.path(folder, "facts"), columns=["row"])["row"].to_pylist()
     return numbers
 
