@@ -279,7 +279,7 @@ def verify(
 
 def check_closings(store: StateStore) -> None:
     """Raise CommandError where a closing that the audit log knows is gone or changed; note one it does not know."""
-    from router.state.closing_check import CLOSE_ACTION, compare_closings
+    from router.state.periods import CLOSE_ACTION, compare_closings
 
     found = compare_closings(store.periods.closings(), store.audit.entries(CLOSE_ACTION))
     if found.problems:

@@ -240,7 +240,7 @@ def close(
     """
     from pricing.money import Usd
     from router.cli.options import parse_now
-    from router.state.closing_check import CLOSE_ACTION
+    from router.state.periods import CLOSE_ACTION
 
     period, moment = parse_month("MONTH", month), parse_now(now)
     with open_state_store(settings_files) as (_, store):

@@ -129,7 +129,7 @@ class GangSession:
     ) -> None:
         """Write changes as :meth:`set` does, with a journal entry in the same transaction."""
         rank, changes = member.record.rank, {**member.news, **changes}
-        self._store.note_with_node(self.attempt.id, rank, changes, what, at, {"rank": rank, **details})
+        self._store.joint.note(self.attempt.id, rank, changes, what, at, {"rank": rank, **details})
         self._take_over(member, changes)
 
     def _take_over(self, member: RankSession, changes: dict[str, Any]) -> None:

@@ -356,7 +356,7 @@ class AgentMessageHandler:
             self._store.notices.add(notice)
             return 200, {}
         # Notice and order are written together, so that neither a crash nor another pass comes between them.
-        attempt = self._store.add_notice_with(notice, order_after_notice(notice, self._wall_clock()))
+        attempt = self._store.joint.add_notice(notice, order_after_notice(notice, self._wall_clock()))
         session.know(attempt, self._ticks())
         self.changed(attempt.id)
         return 200, {}

@@ -13,6 +13,7 @@ from router.state.database import Database
 from router.state.errors import ConcurrentChangeError
 from router.state.journal import add_notices_in_transaction, append_in_transaction, new_journal_entry
 from router.state.records import Attempt, JournalEntry, NoticeRecord
+from router.state.rows import StatePart
 from router.state.tables import JOURNAL
 
 _Item = TypeVar("_Item")
@@ -93,11 +94,11 @@ _Change = Callable[[Attempt], Attempt | None]
 _NodeNote = tuple[int, Mapping[str, Any], JournalEntry]
 
 
-class JointWrites:
+class JointWrites(StatePart):
     """The writes of a database that are batched: hundreds of ranks call in one second when a zone goes."""
 
     def __init__(self, database: Database) -> None:
-        self._database = database
+        super().__init__(database)
         self._notices = WriteBatcher[tuple[NoticeRecord, _Change], Attempt](
             self._add_all, lambda change: change[0].attempt
         )
@@ -120,7 +121,10 @@ class JointWrites:
         at: datetime,
         details: Mapping[str, object],
     ) -> None:
-        """Append to the journal and change fields of a machine: both or neither. Raises what either raises."""
+        """Append to the journal and change fields of a machine: both or neither.
+
+        TypeError for details that are not JSON data; MissingError.
+        """
         self._notes.do((rank, changes, new_journal_entry(attempt_id, what, at, details)))
 
     def _add_all(self, items: Sequence[tuple[NoticeRecord, _Change]]) -> list[Attempt]:

@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import Connection, Index, func, insert, select
 
@@ -23,6 +23,7 @@ from router.state.canonical_form import canonical_json, storable_text
 from router.state.errors import ConcurrentChangeError, ExistsError, StateError
 from router.state.ledger_rows import BEGINNING
 from router.state.ledger_table import read_head
+from router.state.records import AuditEntry
 from router.state.rows import StatePart, read_last_seq, read_records, record_values
 from router.state.tables import BUDGETS, LEDGER, LEDGER_ARCHIVES, record_table, row_number
 
@@ -210,3 +211,40 @@ def _check_closable(connection: Connection, period: Month, at: datetime) -> None
     first = connection.execute(select(func.min(LEDGER.c.period)).where(earlier)).scalar()
     if first is not None:
         raise StateError(f"{first} has entries and is open", f"close it first: `stepfare ledger close {first}`")
+
+
+# What the audit log calls the closing of a month.
+CLOSE_ACTION: Final = "ledger close"
+
+
+@dataclass(frozen=True, slots=True)
+class ClosingCheck:
+    """The differences between closings and audit log: a closing that is deleted would open a month again.
+
+    ``problems`` are closings that are gone or changed. ``notes`` are closings that the log does not know: as after a
+    restored backup, whose audit log is its own, or where the command ended between the two.
+    """
+
+    problems: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def compare_closings(closings: Iterable[PeriodClosing], entries: Iterable[AuditEntry]) -> ClosingCheck:
+    """Return what the closings and the entries of :data:`CLOSE_ACTION` say differently."""
+    known = {str(closing.period): closing for closing in closings}
+    logged = {str(entry.details.get("period")): entry for entry in entries if entry.what == CLOSE_ACTION}
+    problems = []
+    for month, entry in sorted(logged.items()):
+        when = f"{entry.who} closed {month} on {entry.at:%Y-%m-%d} (entry {entry.seq} of the audit log)"
+        closing = known.get(month)
+        if closing is None:
+            problems.append(f"{when}, and its closing is gone: the month is open again")
+            continue
+        written = (entry.digest, entry.details.get("head"), entry.details.get("seal", ""))
+        if (closing.hash, closing.head, closing.seal_hash) != written:
+            problems.append(f"{when}, and its closing has another last entry or seal now")
+    notes = [
+        f"{month} stands as closed by {known[month].who}, and the audit log has no entry of that"
+        for month in sorted(known.keys() - logged.keys())
+    ]
+    return ClosingCheck(tuple(problems), tuple(notes))

@@ -6,14 +6,13 @@ library is imported when a state is opened, not before.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from router.state.database_url import parse_database_url
-from router.state.records import Attempt, NoticeRecord
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -33,7 +32,7 @@ class StateStore:
 
     Each method, of a part or of the store, is one transaction, on the disk when it returns, and raises StateError
     (:mod:`router.state.errors`) with nothing written; ValueError or TypeError for a value that cannot be stored, e.g. a
-    time without a zone. The store's own methods write to several parts.
+    time without a zone.
     """
 
     def __init__(self, database: Database) -> None:
@@ -56,7 +55,7 @@ class StateStore:
         from router.state.webhook_deliveries import WebhookDeliveries
 
         self._database = database
-        self._joint = JointWrites(database)
+        self.joint = JointWrites(database)
         self.values = NamedValues(database)
         self.plans = Plans(database)
         self.made_plans = MadePlans(database)
@@ -138,28 +137,6 @@ class StateStore:
     def id(self) -> str:
         """The identity: "s" and ten hex digits, created once; the tag ``stepfare_state`` of every machine."""
         return self._id
-
-    def note_with_node(
-        self,
-        attempt_id: str,
-        rank: int,
-        changes: Mapping[str, object],
-        what: str,
-        at: datetime,
-        details: Mapping[str, object],
-    ) -> None:
-        """Append to the journal and change fields of a machine, in one transaction: both or neither.
-
-        TypeError for details that are not JSON data; MissingError.
-        """
-        self._joint.note(attempt_id, rank, changes, what, at, details)
-
-    def add_notice_with(self, notice: NoticeRecord, change: Callable[[Attempt], Attempt | None]) -> Attempt:
-        """Store a notice and change its attempt, in one transaction: both or neither; return the attempt after that.
-
-        ``change`` is also called where the notice existed before, and perhaps more than once.
-        """
-        return self._joint.add_notice(notice, change)
 
     def lease(
         self, name: str, holder: LockOwner, now: Callable[[], datetime], *, seconds: float = LEASE_SECONDS

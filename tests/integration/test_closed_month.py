@@ -20,7 +20,7 @@ from router.cli.console import ExitCode
 from router.ledger.month import Month
 from router.showback.bill_import import import_bills
 from router.showback.bill_store import BillStore
-from router.state.closing_check import compare_closings
+from router.state.periods import compare_closings
 from tests.support.command import run
 from tests.support.new_state import open_state
 from tests.support.repository import ROOT

@@ -17,10 +17,10 @@ from typing import Any
 from router.cli.main import main
 from router.ledger.entry import CostItem, LedgerEntry, LedgerEntryKind
 from router.state.attempts import Attempts
+from router.state.joint_writes import JointWrites
 from router.state.journal import AttemptJournal
 from router.state.ledger_store import LedgerStore
 from router.state.records import Attempt
-from router.state.store import StateStore
 from tests.support.deployed_engine import wait_while_held
 
 
@@ -69,7 +69,7 @@ _around(Attempts, "add", lambda *_: "before-attempt", lambda *_: "after-attempt"
 _around(Attempts, "update", _nowhere, _updated)
 _around(Attempts, "update_all", _nowhere, _updated_all)
 _around(Attempts, "add_all", _nowhere, _added)
-_around(StateStore, "add_notice_with", _nowhere, lambda *_: "noticed")
+_around(JointWrites, "add_notice", _nowhere, lambda *_: "noticed")
 _around(Attempts, "set_node", lambda *_, **changes: "before-count" if "machine_id" in changes else "", _nowhere)
 _around(AttemptJournal, "note", lambda _attempt, what, *_, **__: f"before-{what}", _nowhere)
 _around(

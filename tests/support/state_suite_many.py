@@ -70,13 +70,13 @@ class ManySuite(StateSuite):
 
     def test_a_note_and_what_it_says_of_a_machine_come_together(self, store: StateStore) -> None:
         store.attempts.add(attempt(), [node()])
-        store.note_with_node("a1", 0, {"saved_step": 7, "saved_at": NOW}, "saved", NOW, {"rank": 0, "saved_step": 7})
+        store.joint.note("a1", 0, {"saved_step": 7, "saved_at": NOW}, "saved", NOW, {"rank": 0, "saved_step": 7})
         assert store.attempts.nodes("a1") == (node(saved_step=7, saved_at=NOW),)
         assert [(e.what, e.details) for e in store.journal.entries()] == [("saved", {"rank": 0, "saved_step": 7})]
         with pytest.raises(MissingError):
-            store.note_with_node("a1", 1, {"saved_step": 8}, "saved", NOW, {})
+            store.joint.note("a1", 1, {"saved_step": 8}, "saved", NOW, {})
         with pytest.raises(TypeError):
-            store.note_with_node("a1", 0, {"saved_step": 8}, "saved", NOW, {"what": object()})
+            store.joint.note("a1", 0, {"saved_step": 8}, "saved", NOW, {"what": object()})
         assert (store.attempts.nodes("a1")[0].saved_step, len(store.journal.entries())) == (7, 1)
 
     def test_pools_that_are_short_together(self, store: StateStore) -> None:

@@ -52,7 +52,7 @@ class NoticesSuite(StateSuite):
                 return None
             return replace(before, phase=Phase.NOTICED, order_id=FIRST.id, order_seconds=115.25, ordered_at=NOW)
 
-        after = store.add_notice_with(FIRST, noticed)
+        after = store.joint.add_notice(FIRST, noticed)
         assert (after.phase, after.order_id, after.order_seconds, after.ordered_at, after.version) == (
             Phase.NOTICED,
             FIRST.id,
@@ -61,17 +61,17 @@ class NoticesSuite(StateSuite):
             2,
         )
         assert store.attempts.get("a1") == after
-        assert store.add_notice_with(replace(FIRST, seconds=3.0), noticed) == after
+        assert store.joint.add_notice(replace(FIRST, seconds=3.0), noticed) == after
         assert store.notices.find() == (FIRST,)
 
         def fails(_: Attempt) -> Attempt:
             raise LookupError("no")
 
         with pytest.raises(LookupError):
-            store.add_notice_with(replace(FIRST, rank=1), fails)
+            store.joint.add_notice(replace(FIRST, rank=1), fails)
         assert store.notices.find() == (FIRST,)
         with pytest.raises(StateError):
-            store.add_notice_with(replace(FIRST, attempt="nobody"), noticed)
+            store.joint.add_notice(replace(FIRST, attempt="nobody"), noticed)
 
     def test_those_of_many_threads_are_all_kept_and_one_changes_the_attempt(self, store: StateStore) -> None:
         def first(before: Attempt) -> Attempt | None:
@@ -80,8 +80,8 @@ class NoticesSuite(StateSuite):
         def count(before: Attempt) -> Attempt:
             return replace(before, first_step=before.first_step + 1)
 
-        together(8, lambda n: store.add_notice_with(replace(FIRST, id=f"n-{n}"), first))
-        together(8, lambda n: store.add_notice_with(replace(FIRST, id=f"m-{n}"), count))
+        together(8, lambda n: store.joint.add_notice(replace(FIRST, id=f"n-{n}"), first))
+        together(8, lambda n: store.joint.add_notice(replace(FIRST, id=f"m-{n}"), count))
         found = store.attempts.get("a1")
         assert found is not None
         assert (len(store.notices.find()), found.version, found.first_step) == (16, 10, 8)

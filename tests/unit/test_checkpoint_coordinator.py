@@ -98,7 +98,7 @@ def test_a_database_that_takes_nothing_is_tried_again(pair: Scene, monkeypatch: 
         raise BusyError("locked")
 
     with monkeypatch.context() as patch:
-        patch.setattr(pair.store, "note_with_node", locked)
+        patch.setattr(pair.store.joint, "note", locked)
         assert pair.say(0, "saved") == (503, {})
     assert pair.say(0, "saved") == TAKEN
     assert _saved(pair)[0] == 120

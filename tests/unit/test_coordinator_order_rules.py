@@ -149,7 +149,7 @@ def test_notice_and_order_are_there_both_or_neither(pair: Scene, monkeypatch: py
         raise BusyError("locked")
 
     with monkeypatch.context() as patch:
-        patch.setattr(pair.store, "add_notice_with", locked)
+        patch.setattr(pair.store.joint, "add_notice", locked)
         assert pair.say(1, "notice") == (503, {})
     assert pair.store.notices.find() == ()
     assert pair.attempt.order_id == ""

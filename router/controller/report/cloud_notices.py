@@ -107,7 +107,7 @@ class CloudQueueListener:
             heard_at=now,
         )
         if said.kind is NoticeKind.INTERRUPTION and not said.is_going:
-            self._store.add_notice_with(notice, order_after_notice(notice, self._wall_clock()))
+            self._store.joint.add_notice(notice, order_after_notice(notice, self._wall_clock()))
         else:
             self._store.notices.add(notice)
         self._tell(attempt.job, f"{attempt.id}: {said.cloud} says of rank {node.rank}: {said.what}")
