@@ -19,8 +19,7 @@ from router.ledger.month import Month
 from router.showback.accounts import UNKNOWN, Account
 from router.showback.apportion import round_fraction, sum_known
 from router.showback.facts_from_focus import NO_CURRENCY, owner_key
-from router.showback.focus.charge import Charge
-from router.showback.focus.columns import BY_NAME, FocusColumnKind
+from router.showback.focus.columns import BY_NAME, Charge, FocusColumnKind
 from router.showback.focus.texts import Json, read_json
 from router.showback.focus_from_ledger import SERVICES
 from router.showback.job_labels import NO_JOBS, NO_LABELS, Labels

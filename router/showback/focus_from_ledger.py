@@ -20,7 +20,7 @@ from pricing.places import Market
 from router.ledger.entry import CURRENCY, STEPS, CostItem, LedgerEntry, LedgerEntryKind, MachineUse
 from router.ledger.month import Month
 from router.showback.accounts import UNKNOWN, Account, Showback
-from router.showback.focus.charge import Charge
+from router.showback.focus.columns import Charge
 from router.showback.focus.texts import Json
 from router.showback.focus.words import CATEGORY_OF_ENTRY, RecordState
 from router.showback.job_labels import NO_JOBS, NO_LABELS, Labels

@@ -18,8 +18,8 @@ from pricing.money import Usd, UsdPerHour
 from router.cli.console import ExitCode
 from router.ledger.entry import CostItem, LedgerEntry, LedgerEntryKind, MachineUse
 from router.ledger.month import Month
-from router.showback.focus.charge import Charge
 from router.showback.focus.charge_files import write_csv
+from router.showback.focus.columns import Charge
 from tests.support.command import run
 from tests.support.golden_charges import WHAT
 from tests.support.new_state import open_state

@@ -16,8 +16,8 @@ from pricing.money import Usd
 from router.ledger.entry import CostItem, LedgerEntry, LedgerEntryKind
 from router.showback.accounts import Showback
 from router.showback.apportion import exact_sum
-from router.showback.focus.charge import Charge
 from router.showback.focus.charge_files import write_csv
+from router.showback.focus.columns import Charge
 from router.showback.focus.survey import check_file
 from router.showback.focus_from_ledger import ClosedBooks, UnpricedEntries, charges_of_entries
 from tests.support.made_up_ledger import OCTOBER, after_closing, ledgers

@@ -6,8 +6,8 @@ import csv
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from router.showback.focus.charge import Charge
 from router.showback.focus.charge_files import write_csv
+from router.showback.focus.columns import Charge
 from router.showback.focus.versions import NEWEST
 from tests.support.golden_charges import golden_charges
 

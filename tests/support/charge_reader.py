@@ -8,8 +8,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from router.showback.focus.charge import Charge
-from router.showback.focus.columns import BY_NAME, FocusColumnKind
+from router.showback.focus.columns import BY_NAME, Charge, FocusColumnKind
 from router.showback.focus.feed import open_feed
 from router.showback.focus.texts import read_json
 from router.showback.focus.versions import match_columns

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
-from router.showback.focus.charge import Charge
+from router.showback.focus.columns import Charge
 from tests.support.repository import ROOT
 
 GOLDEN = ROOT / "tests" / "golden" / "focus" / "november.csv"

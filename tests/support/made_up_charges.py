@@ -8,8 +8,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from router.showback.focus.charge import Charge
-from router.showback.focus.columns import FocusColumn, FocusColumnKind
+from router.showback.focus.columns import Charge, FocusColumn, FocusColumnKind
 from router.showback.focus.versions import NEWEST, written_columns
 
 _TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=20)

@@ -18,8 +18,8 @@ from pricing.problems import InvalidInputError
 from router.showback.bill_import import BillImport, UnclearDeliveryError, import_bills
 from router.showback.bill_store import BillStore
 from router.showback.bills import DeliveryKind
-from router.showback.focus.charge import Charge
 from router.showback.focus.charge_files import write_csv, write_parquet
+from router.showback.focus.columns import Charge
 from tests.support.golden_charges import golden_charges
 from tests.support.repository import ROOT
 

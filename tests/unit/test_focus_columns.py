@@ -13,8 +13,7 @@ from focus_data_toolkit.model import load_model
 from focus_data_toolkit.schema import registry
 
 from router.showback.focus import words
-from router.showback.focus.charge import Charge
-from router.showback.focus.columns import FOCUS_COLUMNS, OWN_COLUMNS, ColumnRequirement, FocusColumnKind
+from router.showback.focus.columns import FOCUS_COLUMNS, OWN_COLUMNS, Charge, ColumnRequirement, FocusColumnKind
 from router.showback.focus.versions import NEWEST, VERSIONS, columns_of, detect_version, match_columns, written_columns
 
 MODEL = load_model()["datasets"]["Cost and Usage"]["columns"]

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from itertools import islice
+from operator import attrgetter
 from pathlib import Path
 from typing import IO, Any
 
@@ -15,9 +17,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pricing.atomic_file import open_atomic
-from router.showback.focus.charge import Charge, cell_texts, cell_values, header_names
+from router.showback.focus.columns import BY_NAME, Charge, FocusColumnKind
+from router.showback.focus.texts import decimal_text, json_text, moment_text
 from router.showback.focus.typed_rows import arrow_schema
-from router.showback.focus.versions import NEWEST, written_columns
+from router.showback.focus.versions import NEWEST, RENAMED_COLUMNS, written_columns
 
 _ROWS_AT_ONCE = 16_384
 
@@ -34,9 +37,9 @@ def write_csv(path: Path, charges: Iterable[Charge], version: str = NEWEST) -> i
         writer = csv.writer(text, lineterminator="\n")
         # The csv module leaves a lone carriage return bare, and readers take it for the end of the row.
         quoting_writer = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL)
-        writer.writerow(header_names(version))
+        writer.writerow(_header_names(version))
         for charge in charges:
-            row = cell_texts(charge, version)
+            row = _cell_texts(charge, version)
             (quoting_writer if any("\r" in cell for cell in row) else writer).writerow(row)
             count += 1
     return count
@@ -51,7 +54,7 @@ def write_parquet(path: Path, charges: Iterable[Charge], version: str = NEWEST) 
     schema, count = arrow_schema(written_columns(version)), 0
     with open_atomic(path) as stream, pq.ParquetWriter(stream, schema, compression="zstd") as writer:
         for chunk in _chunks(charges):
-            rows = [cell_values(charge, version) for charge in chunk]
+            rows = [_cell_values(charge, version) for charge in chunk]
             arrays = [_array(list(column), kind) for column, kind in zip(zip(*rows, strict=True), schema, strict=True)]
             writer.write_batch(pa.record_batch(arrays, schema=schema))
             count += len(rows)
@@ -82,3 +85,38 @@ class _Encoded:
 
     def write(self, text: str) -> int:
         return self._stream.write(text.encode("utf-8"))
+
+
+def _header_names(version: str) -> tuple[str, ...]:
+    return tuple(column.name for column in written_columns(version))
+
+
+def _cell_values(charge: Charge, version: str) -> tuple[Any, ...]:
+    """Return the cells for a typed file: text, Decimal and datetime, JSON objects as text; None is null."""
+    fields, kinds = _row_getter(version)
+    return tuple(
+        json_text(value) if kind is FocusColumnKind.JSON and value is not None else value
+        for value, kind in zip(fields(charge), kinds, strict=True)
+    )
+
+
+def _cell_texts(charge: Charge, version: str) -> tuple[str, ...]:
+    """Return the cells for a text file; null is an empty cell."""
+    fields, kinds = _row_getter(version)
+    return tuple("" if value is None else _text(value, kind) for value, kind in zip(fields(charge), kinds, strict=True))
+
+
+@cache
+def _row_getter(version: str) -> tuple[Callable[[Charge], tuple[Any, ...]], tuple[FocusColumnKind, ...]]:
+    """Return the getter of a row's values from a charge, and the kinds of the values."""
+    columns = written_columns(version)
+    fields = attrgetter(*(BY_NAME[RENAMED_COLUMNS.get(column.name, column.name)].field for column in columns))
+    return fields, tuple(column.kind for column in columns)
+
+
+def _text(value: Any, kind: FocusColumnKind) -> str:
+    if kind is FocusColumnKind.DECIMAL:
+        return decimal_text(value)
+    if kind is FocusColumnKind.JSON:
+        return json_text(value)
+    return moment_text(value) if kind is FocusColumnKind.MOMENT else str(value)

@@ -1,17 +1,25 @@
-"""Define the columns of FOCUS Cost and Usage: what each holds, since which version, and whether it may be null.
+"""Define a charge and the columns of FOCUS Cost and Usage: what each holds, since which version, may it be null. Pure.
 
+A charge is one row of FOCUS 1.4 Cost and Usage, with our own columns, as a value; the columns are read from its fields.
 Source: the FOCUS 1.4 data model (https://focus.finops.org, ratified 2026-06-04) with the two columns that 1.4 removed.
 A version older than a column does not have it; levels and nulls are those of 1.4.
 """
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from dataclasses import field as dataclass_field
+from datetime import datetime, timedelta
+from decimal import Decimal
 from enum import StrEnum
+from functools import partial
+from operator import attrgetter
+from types import UnionType
+from typing import Annotated, get_args, get_type_hints
 
 from router.showback.focus import words
+from router.showback.focus.texts import Json
 
 
 class FocusColumnKind(StrEnum):
@@ -40,167 +48,173 @@ class FocusColumn:
     """One column.
 
     ``since`` and ``removed`` are versions, ``words`` the allowed words; a price is not negative. ``field`` is its name
-    in :class:`~router.showback.focus.charge.Charge`: ``BilledCost`` is ``billed_cost``.
+    in :class:`Charge`: ``BilledCost`` is ``billed_cost``.
     """
 
-    name: str
-    kind: FocusColumnKind
     level: ColumnRequirement
-    since: str
-    nullable: bool = True
-    negative: bool = True
+    since: str = "1.0"
+    kind: FocusColumnKind = FocusColumnKind.TEXT
     words: frozenset[str] = frozenset()
+    negative: bool = True
+    nullable: bool = True
     removed: str | None = None
-    field: str = dataclass_field(init=False, repr=False)
+    field: str = ""
+    name: str = dataclass_field(init=False)
 
     def __post_init__(self) -> None:
-        is_own, name = self.name.startswith("x_"), self.name.removeprefix("x_")
-        snake = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
         # Computed once, for it is read with every cell that is written.
-        object.__setattr__(self, "field", f"x_{snake}" if is_own else snake)
+        prefix = "x_" if self.field.startswith("x_") else ""
+        name = "".join(part.capitalize() for part in self.field.removeprefix("x_").split("_"))
+        object.__setattr__(self, "name", f"{prefix}{name}")
 
 
-# In the order in which they are written.
-FOCUS_COLUMNS: tuple[FocusColumn, ...] = (
-    FocusColumn("BillingAccountId", FocusColumnKind.TEXT, ColumnRequirement.MANDATORY, "1.0", nullable=False),
-    FocusColumn("BillingAccountName", FocusColumnKind.TEXT, ColumnRequirement.MANDATORY, "1.0"),
-    FocusColumn("BillingAccountType", FocusColumnKind.TEXT, ColumnRequirement.CONDITIONAL, "1.2", nullable=False),
-    FocusColumn("SubAccountId", FocusColumnKind.TEXT, ColumnRequirement.CONDITIONAL, "1.0"),
-    FocusColumn("SubAccountName", FocusColumnKind.TEXT, ColumnRequirement.CONDITIONAL, "1.0"),
-    FocusColumn("SubAccountType", FocusColumnKind.TEXT, ColumnRequirement.CONDITIONAL, "1.2"),
-    FocusColumn(
-        "ProviderName", FocusColumnKind.TEXT, ColumnRequirement.MANDATORY, "1.0", nullable=False, removed="1.4"
-    ),
-    FocusColumn(
-        "PublisherName", FocusColumnKind.TEXT, ColumnRequirement.MANDATORY, "1.0", nullable=False, removed="1.4"
-    ),
-    FocusColumn("ServiceProviderName", FocusColumnKind.TEXT, ColumnRequirement.MANDATORY, "1.3", nullable=False),
-    FocusColumn("HostProviderName", FocusColumnKind.TEXT, ColumnRequirement.MANDATORY, "1.3"),
-    FocusColumn("InvoiceIssuerName", FocusColumnKind.TEXT, ColumnRequirement.MANDATORY, "1.0", nullable=False),
-    FocusColumn("InvoiceId", FocusColumnKind.TEXT, ColumnRequirement.CONDITIONAL, "1.2"),
-    FocusColumn("InvoiceDetailId", FocusColumnKind.TEXT, ColumnRequirement.CONDITIONAL, "1.4"),
-    FocusColumn("BillingPeriodStart", FocusColumnKind.MOMENT, ColumnRequirement.MANDATORY, "1.0", nullable=False),
-    FocusColumn("BillingPeriodEnd", FocusColumnKind.MOMENT, ColumnRequirement.MANDATORY, "1.0", nullable=False),
-    FocusColumn("ChargePeriodStart", FocusColumnKind.MOMENT, ColumnRequirement.MANDATORY, "1.0", nullable=False),
-    FocusColumn("ChargePeriodEnd", FocusColumnKind.MOMENT, ColumnRequirement.MANDATORY, "1.0", nullable=False),
-    FocusColumn(
-        "ChargeCategory",
-        FocusColumnKind.WORD,
-        ColumnRequirement.MANDATORY,
-        "1.0",
-        nullable=False,
-        words=words.CHARGE_CATEGORIES,
-    ),
-    FocusColumn("ChargeClass", FocusColumnKind.WORD, ColumnRequirement.MANDATORY, "1.0", words=words.CHARGE_CLASSES),
-    FocusColumn("ChargeDescription", FocusColumnKind.TEXT, ColumnRequirement.MANDATORY, "1.0"),
-    FocusColumn(
-        "ChargeFrequency",
-        FocusColumnKind.WORD,
-        ColumnRequirement.RECOMMENDED,
-        "1.0",
-        nullable=False,
-        words=words.CHARGE_FREQUENCIES,
-    ),
-    FocusColumn("BillingCurrency", FocusColumnKind.CURRENCY, ColumnRequirement.MANDATORY, "1.0", nullable=False),
-    FocusColumn("BilledCost", FocusColumnKind.DECIMAL, ColumnRequirement.MANDATORY, "1.0", nullable=False),
-    FocusColumn("EffectiveCost", FocusColumnKind.DECIMAL, ColumnRequirement.MANDATORY, "1.0", nullable=False),
-    FocusColumn("ListCost", FocusColumnKind.DECIMAL, ColumnRequirement.MANDATORY, "1.0", nullable=False),
-    FocusColumn("ListUnitPrice", FocusColumnKind.DECIMAL, ColumnRequirement.CONDITIONAL, "1.0", negative=False),
-    FocusColumn("ContractedCost", FocusColumnKind.DECIMAL, ColumnRequirement.MANDATORY, "1.0", nullable=False),
-    FocusColumn("ContractedUnitPrice", FocusColumnKind.DECIMAL, ColumnRequirement.CONDITIONAL, "1.0", negative=False),
-    FocusColumn(
-        "PricingCategory", FocusColumnKind.WORD, ColumnRequirement.CONDITIONAL, "1.0", words=words.PRICING_CATEGORIES
-    ),
-    FocusColumn("PricingQuantity", FocusColumnKind.DECIMAL, ColumnRequirement.MANDATORY, "1.0"),
-    FocusColumn("PricingUnit", FocusColumnKind.UNIT, ColumnRequirement.MANDATORY, "1.0"),
-    FocusColumn("PricingCurrency", FocusColumnKind.CURRENCY, ColumnRequirement.CONDITIONAL, "1.2", nullable=False),
-    FocusColumn(
-        "PricingCurrencyContractedUnitPrice",
-        FocusColumnKind.DECIMAL,
-        ColumnRequirement.CONDITIONAL,
-        "1.2",
-        negative=False,
-    ),
-    FocusColumn(
-        "PricingCurrencyEffectiveCost", FocusColumnKind.DECIMAL, ColumnRequirement.CONDITIONAL, "1.2", nullable=False
-    ),
-    FocusColumn(
-        "PricingCurrencyListUnitPrice", FocusColumnKind.DECIMAL, ColumnRequirement.CONDITIONAL, "1.2", negative=False
-    ),
-    FocusColumn("ConsumedQuantity", FocusColumnKind.DECIMAL, ColumnRequirement.CONDITIONAL, "1.0"),
-    FocusColumn("ConsumedUnit", FocusColumnKind.UNIT, ColumnRequirement.CONDITIONAL, "1.0"),
-    FocusColumn(
-        "ServiceCategory",
-        FocusColumnKind.WORD,
-        ColumnRequirement.MANDATORY,
-        "1.0",
-        nullable=False,
-        words=words.SERVICE_CATEGORIES,
-    ),
-    FocusColumn(
-        "ServiceSubcategory",
-        FocusColumnKind.WORD,
-        ColumnRequirement.RECOMMENDED,
-        "1.1",
-        nullable=False,
-        words=words.SUBCATEGORIES,
-    ),
-    FocusColumn("ServiceName", FocusColumnKind.TEXT, ColumnRequirement.MANDATORY, "1.0", nullable=False),
-    FocusColumn("SkuId", FocusColumnKind.TEXT, ColumnRequirement.CONDITIONAL, "1.0"),
-    FocusColumn("SkuMeter", FocusColumnKind.TEXT, ColumnRequirement.CONDITIONAL, "1.1"),
-    FocusColumn("SkuPriceId", FocusColumnKind.TEXT, ColumnRequirement.CONDITIONAL, "1.0"),
-    FocusColumn("SkuPriceDetails", FocusColumnKind.JSON, ColumnRequirement.CONDITIONAL, "1.1"),
-    FocusColumn("ResourceId", FocusColumnKind.TEXT, ColumnRequirement.CONDITIONAL, "1.0"),
-    FocusColumn("ResourceName", FocusColumnKind.TEXT, ColumnRequirement.CONDITIONAL, "1.0"),
-    FocusColumn("ResourceType", FocusColumnKind.TEXT, ColumnRequirement.CONDITIONAL, "1.0"),
-    FocusColumn("RegionId", FocusColumnKind.TEXT, ColumnRequirement.CONDITIONAL, "1.0"),
-    FocusColumn("RegionName", FocusColumnKind.TEXT, ColumnRequirement.CONDITIONAL, "1.0"),
-    FocusColumn("AvailabilityZone", FocusColumnKind.TEXT, ColumnRequirement.RECOMMENDED, "1.0"),
-    FocusColumn("CommitmentDiscountId", FocusColumnKind.TEXT, ColumnRequirement.CONDITIONAL, "1.0"),
-    FocusColumn("CommitmentDiscountName", FocusColumnKind.TEXT, ColumnRequirement.CONDITIONAL, "1.0"),
-    FocusColumn(
-        "CommitmentDiscountCategory",
-        FocusColumnKind.WORD,
-        ColumnRequirement.CONDITIONAL,
-        "1.0",
-        words=words.COMMITMENT_CATEGORIES,
-    ),
-    FocusColumn("CommitmentDiscountType", FocusColumnKind.TEXT, ColumnRequirement.CONDITIONAL, "1.0"),
-    FocusColumn(
-        "CommitmentDiscountStatus", FocusColumnKind.WORD, ColumnRequirement.CONDITIONAL, "1.0", words=words.STATUSES
-    ),
-    FocusColumn("CommitmentDiscountQuantity", FocusColumnKind.DECIMAL, ColumnRequirement.CONDITIONAL, "1.1"),
-    FocusColumn("CommitmentDiscountUnit", FocusColumnKind.UNIT, ColumnRequirement.CONDITIONAL, "1.1"),
-    FocusColumn("CommitmentProgramEligibilityDetails", FocusColumnKind.JSON, ColumnRequirement.CONDITIONAL, "1.4"),
-    FocusColumn("ContractApplied", FocusColumnKind.JSON, ColumnRequirement.CONDITIONAL, "1.3"),
-    FocusColumn("CapacityReservationId", FocusColumnKind.TEXT, ColumnRequirement.CONDITIONAL, "1.1"),
-    FocusColumn(
-        "CapacityReservationStatus", FocusColumnKind.WORD, ColumnRequirement.CONDITIONAL, "1.1", words=words.STATUSES
-    ),
-    FocusColumn("AllocatedMethodId", FocusColumnKind.TEXT, ColumnRequirement.CONDITIONAL, "1.3"),
-    FocusColumn("AllocatedMethodDetails", FocusColumnKind.JSON, ColumnRequirement.RECOMMENDED, "1.3"),
-    FocusColumn("AllocatedResourceId", FocusColumnKind.TEXT, ColumnRequirement.CONDITIONAL, "1.3"),
-    FocusColumn("AllocatedResourceName", FocusColumnKind.TEXT, ColumnRequirement.CONDITIONAL, "1.3"),
-    FocusColumn("AllocatedTags", FocusColumnKind.JSON, ColumnRequirement.CONDITIONAL, "1.3"),
-    FocusColumn("Tags", FocusColumnKind.JSON, ColumnRequirement.CONDITIONAL, "1.0"),
+# A column as its field says it, in which its name and what follows from its type are left out.
+_MANDATORY = partial(FocusColumn, ColumnRequirement.MANDATORY)
+_CONDITIONAL = partial(FocusColumn, ColumnRequirement.CONDITIONAL)
+_RECOMMENDED = partial(FocusColumn, ColumnRequirement.RECOMMENDED)
+_OWN = partial(FocusColumn, ColumnRequirement.OWN)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Charge:
+    """The cost of something in a period; ``billed_cost`` is the column ``BilledCost``, in the order of a file.
+
+    Fields that must not be null in 1.4 must be given. Costs are in the billing currency, moments in UTC, periods
+    without their end; JSON columns are mappings of JSON values with Decimal in the place of floats. None is null, and
+    "" is refused, for a file cannot tell them apart. ValueError for a field that no file could hold; ``check`` tests
+    whether the amounts agree.
+    """
+
+    billing_account_id: Annotated[str, _MANDATORY()]
+    billing_account_name: Annotated[str | None, _MANDATORY()] = None
+    billing_account_type: Annotated[str, _CONDITIONAL("1.2")]
+    sub_account_id: Annotated[str | None, _CONDITIONAL()] = None
+    sub_account_name: Annotated[str | None, _CONDITIONAL()] = None
+    sub_account_type: Annotated[str | None, _CONDITIONAL("1.2")] = None
+    service_provider_name: Annotated[str, _MANDATORY("1.3")]
+    host_provider_name: Annotated[str | None, _MANDATORY("1.3")] = None
+    invoice_issuer_name: Annotated[str, _MANDATORY()]
+    invoice_id: Annotated[str | None, _CONDITIONAL("1.2")] = None
+    invoice_detail_id: Annotated[str | None, _CONDITIONAL("1.4")] = None
+    billing_period_start: Annotated[datetime, _MANDATORY()]
+    billing_period_end: Annotated[datetime, _MANDATORY()]
+    charge_period_start: Annotated[datetime, _MANDATORY()]
+    charge_period_end: Annotated[datetime, _MANDATORY()]
+    charge_category: Annotated[str, _MANDATORY(words=words.CHARGE_CATEGORIES)]
+    charge_class: Annotated[str | None, _MANDATORY(words=words.CHARGE_CLASSES)] = None
+    charge_description: Annotated[str | None, _MANDATORY()] = None
+    charge_frequency: Annotated[str, _RECOMMENDED(words=words.CHARGE_FREQUENCIES)]
+    billing_currency: Annotated[str, _MANDATORY(kind=FocusColumnKind.CURRENCY)]
+    billed_cost: Annotated[Decimal, _MANDATORY()]
+    effective_cost: Annotated[Decimal, _MANDATORY()]
+    list_cost: Annotated[Decimal, _MANDATORY()]
+    list_unit_price: Annotated[Decimal | None, _CONDITIONAL(negative=False)] = None
+    contracted_cost: Annotated[Decimal, _MANDATORY()]
+    contracted_unit_price: Annotated[Decimal | None, _CONDITIONAL(negative=False)] = None
+    pricing_category: Annotated[str | None, _CONDITIONAL(words=words.PRICING_CATEGORIES)] = None
+    pricing_quantity: Annotated[Decimal | None, _MANDATORY()] = None
+    pricing_unit: Annotated[str | None, _MANDATORY(kind=FocusColumnKind.UNIT)] = None
+    pricing_currency: Annotated[str, _CONDITIONAL("1.2", kind=FocusColumnKind.CURRENCY)]
+    pricing_currency_contracted_unit_price: Annotated[Decimal | None, _CONDITIONAL("1.2", negative=False)] = None
+    pricing_currency_effective_cost: Annotated[Decimal, _CONDITIONAL("1.2")]
+    pricing_currency_list_unit_price: Annotated[Decimal | None, _CONDITIONAL("1.2", negative=False)] = None
+    consumed_quantity: Annotated[Decimal | None, _CONDITIONAL()] = None
+    consumed_unit: Annotated[str | None, _CONDITIONAL(kind=FocusColumnKind.UNIT)] = None
+    service_category: Annotated[str, _MANDATORY(words=words.SERVICE_CATEGORIES)]
+    service_subcategory: Annotated[str, _RECOMMENDED("1.1", words=words.SUBCATEGORIES)]
+    service_name: Annotated[str, _MANDATORY()]
+    sku_id: Annotated[str | None, _CONDITIONAL()] = None
+    sku_meter: Annotated[str | None, _CONDITIONAL("1.1")] = None
+    sku_price_id: Annotated[str | None, _CONDITIONAL()] = None
+    sku_price_details: Annotated[Json | None, _CONDITIONAL("1.1")] = None
+    resource_id: Annotated[str | None, _CONDITIONAL()] = None
+    resource_name: Annotated[str | None, _CONDITIONAL()] = None
+    resource_type: Annotated[str | None, _CONDITIONAL()] = None
+    region_id: Annotated[str | None, _CONDITIONAL()] = None
+    region_name: Annotated[str | None, _CONDITIONAL()] = None
+    availability_zone: Annotated[str | None, _RECOMMENDED()] = None
+    commitment_discount_id: Annotated[str | None, _CONDITIONAL()] = None
+    commitment_discount_name: Annotated[str | None, _CONDITIONAL()] = None
+    commitment_discount_category: Annotated[str | None, _CONDITIONAL(words=words.COMMITMENT_CATEGORIES)] = None
+    commitment_discount_type: Annotated[str | None, _CONDITIONAL()] = None
+    commitment_discount_status: Annotated[str | None, _CONDITIONAL(words=words.STATUSES)] = None
+    commitment_discount_quantity: Annotated[Decimal | None, _CONDITIONAL("1.1")] = None
+    commitment_discount_unit: Annotated[str | None, _CONDITIONAL("1.1", kind=FocusColumnKind.UNIT)] = None
+    commitment_program_eligibility_details: Annotated[Json | None, _CONDITIONAL("1.4")] = None
+    contract_applied: Annotated[Json | None, _CONDITIONAL("1.3")] = None
+    capacity_reservation_id: Annotated[str | None, _CONDITIONAL("1.1")] = None
+    capacity_reservation_status: Annotated[str | None, _CONDITIONAL("1.1", words=words.STATUSES)] = None
+    allocated_method_id: Annotated[str | None, _CONDITIONAL("1.3")] = None
+    allocated_method_details: Annotated[Json | None, _RECOMMENDED("1.3")] = None
+    allocated_resource_id: Annotated[str | None, _CONDITIONAL("1.3")] = None
+    allocated_resource_name: Annotated[str | None, _CONDITIONAL("1.3")] = None
+    allocated_tags: Annotated[Json | None, _CONDITIONAL("1.3")] = None
+    tags: Annotated[Json | None, _CONDITIONAL()] = None
+    # docs/bills.md says what each of ours means.
+    x_plan_id: Annotated[str | None, _OWN()] = None
+    x_job_id: Annotated[str | None, _OWN()] = None
+    x_attempt: Annotated[str | None, _OWN()] = None
+    x_record_state: Annotated[str | None, _OWN(words=words.RECORD_STATES)] = None
+    x_price_observed_at: Annotated[datetime | None, _OWN()] = None
+    x_price_source: Annotated[str | None, _OWN()] = None
+    x_on_demand_equivalent_cost: Annotated[Decimal | None, _OWN()] = None
+    x_waste_kind: Annotated[str | None, _OWN(words=words.WASTE_KINDS)] = None
+    x_gpu_hours: Annotated[Decimal | None, _OWN()] = None
+    x_gpu_model: Annotated[str | None, _OWN()] = None
+    x_useful_units: Annotated[Decimal | None, _OWN()] = None
+    x_useful_unit: Annotated[str | None, _OWN(kind=FocusColumnKind.UNIT)] = None
+    x_split_origin_id: Annotated[str | None, _OWN()] = None
+    x_split_origin_cost: Annotated[Decimal | None, _OWN()] = None
+
+    def __post_init__(self) -> None:
+        # Most fields are null, and may be.
+        for column, value in zip(_CHARGE_COLUMNS, _VALUES(self), strict=True):
+            if (value is not None or not column.nullable) and (why := _fault(column, value)) is not None:
+                raise ValueError(f"{column.name} {why}")
+
+
+def _fault(column: FocusColumn, value: object) -> str | None:
+    if column.kind is FocusColumnKind.DECIMAL:
+        valid = isinstance(value, Decimal) and value.is_finite()
+        return None if valid else f"is not a finite Decimal: {value!r}"
+    if column.kind is FocusColumnKind.MOMENT:
+        valid = isinstance(value, datetime) and value.utcoffset() == timedelta(0)
+        return None if valid else f"is not a moment in UTC: {value!r}"
+    if column.kind is FocusColumnKind.JSON:
+        return None if isinstance(value, Mapping) else f"is not a mapping: {value!r}"
+    if not isinstance(value, str):
+        return f"is not text: {value!r}"
+    return None if value and "\0" not in value else f"is empty or holds NUL: {value!r}"
+
+
+_KINDS = {Decimal: FocusColumnKind.DECIMAL, datetime: FocusColumnKind.MOMENT, Json: FocusColumnKind.JSON}
+
+
+def _read_columns() -> Iterator[FocusColumn]:
+    """Yield the columns of a charge, in the order of its fields."""
+    for name, hint in get_type_hints(Charge, include_extras=True).items():
+        type_, column = get_args(hint)
+        nullable = isinstance(type_, UnionType)
+        plain = FocusColumnKind.WORD if column.words else column.kind
+        kind = _KINDS.get(get_args(type_)[0] if nullable else type_, plain)
+        yield replace(column, field=name, kind=kind, nullable=nullable)
+
+
+_CHARGE_COLUMNS = tuple(_read_columns())
+_VALUES = attrgetter(*(column.field for column in _CHARGE_COLUMNS))
+_REMOVED_COLUMNS = tuple(
+    _MANDATORY(nullable=False, removed="1.4", field=name) for name in ("provider_name", "publisher_name")
 )
-
-# docs/bills.md says what each of ours means.
-OWN_COLUMNS: tuple[FocusColumn, ...] = (
-    FocusColumn("x_PlanId", FocusColumnKind.TEXT, ColumnRequirement.OWN, "1.0"),
-    FocusColumn("x_JobId", FocusColumnKind.TEXT, ColumnRequirement.OWN, "1.0"),
-    FocusColumn("x_Attempt", FocusColumnKind.TEXT, ColumnRequirement.OWN, "1.0"),
-    FocusColumn("x_RecordState", FocusColumnKind.WORD, ColumnRequirement.OWN, "1.0", words=words.RECORD_STATES),
-    FocusColumn("x_PriceObservedAt", FocusColumnKind.MOMENT, ColumnRequirement.OWN, "1.0"),
-    FocusColumn("x_PriceSource", FocusColumnKind.TEXT, ColumnRequirement.OWN, "1.0"),
-    FocusColumn("x_OnDemandEquivalentCost", FocusColumnKind.DECIMAL, ColumnRequirement.OWN, "1.0"),
-    FocusColumn("x_WasteKind", FocusColumnKind.WORD, ColumnRequirement.OWN, "1.0", words=words.WASTE_KINDS),
-    FocusColumn("x_GpuHours", FocusColumnKind.DECIMAL, ColumnRequirement.OWN, "1.0"),
-    FocusColumn("x_GpuModel", FocusColumnKind.TEXT, ColumnRequirement.OWN, "1.0"),
-    FocusColumn("x_UsefulUnits", FocusColumnKind.DECIMAL, ColumnRequirement.OWN, "1.0"),
-    FocusColumn("x_UsefulUnit", FocusColumnKind.UNIT, ColumnRequirement.OWN, "1.0"),
-    FocusColumn("x_SplitOriginId", FocusColumnKind.TEXT, ColumnRequirement.OWN, "1.0"),
-    FocusColumn("x_SplitOriginCost", FocusColumnKind.DECIMAL, ColumnRequirement.OWN, "1.0"),
+_NEWEST_COLUMNS = tuple(column for column in _CHARGE_COLUMNS if column.level is not ColumnRequirement.OWN)
+_PLACE = [column.field for column in _NEWEST_COLUMNS].index("service_provider_name")
+# In the order in which they are written: the removed ones stand before those that took their places.
+FOCUS_COLUMNS: tuple[FocusColumn, ...] = (
+    *_NEWEST_COLUMNS[:_PLACE],
+    *_REMOVED_COLUMNS,
+    *_NEWEST_COLUMNS[_PLACE:],
+)
+OWN_COLUMNS: tuple[FocusColumn, ...] = tuple(
+    column for column in _CHARGE_COLUMNS if column.level is ColumnRequirement.OWN
 )
 
 BY_NAME: dict[str, FocusColumn] = {column.name: column for column in (*FOCUS_COLUMNS, *OWN_COLUMNS)}
