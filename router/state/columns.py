@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable
 from datetime import UTC, datetime
 from enum import StrEnum
+from functools import partial
 from typing import Any
 
 from sqlalchemy import BigInteger, DateTime, Dialect, Double, Text
@@ -17,9 +18,7 @@ from sqlalchemy.types import TypeDecorator, TypeEngine
 
 from pricing.money import Usd, UsdPerHour
 from router.ledger.month import Month
-from router.state.canonical_form import canonical_json, storable_text
-
-_MAX_INT64 = (1 << 63) - 1
+from router.state.canonical_form import canonical_json, storable_moment, storable_nanos, storable_number, storable_text
 
 
 class UtcMoment(TypeDecorator[datetime]):
@@ -40,12 +39,8 @@ class UtcMoment(TypeDecorator[datetime]):
         """Return the value as it is stored."""
         if value is None:
             return None
-        if value.utcoffset() is None:
-            raise ValueError(f"{value} has no time zone")
-        moment = value.astimezone(UTC)
-        if dialect.name != "sqlite":
-            return moment
-        return moment.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+        text = storable_moment(value)
+        return text if dialect.name == "sqlite" else value.astimezone(UTC)
 
     def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], datetime | None]:  # noqa: ARG002
         """Return what reads a stored moment, in UTC; the drivers give text or moments, which need no other reading."""
@@ -94,27 +89,12 @@ def enum_column(kind: type[StrEnum]) -> ConvertedColumn:
 
 
 def _money(kind: type[Usd | UsdPerHour]) -> ConvertedColumn:
-    def keep(money: Usd | UsdPerHour) -> int:
-        if not isinstance(money, kind):
-            raise TypeError(f"{money!r} is no {kind.__name__}")
-        if abs(money.nanos) > _MAX_INT64:
-            raise ValueError(f"{money}: more than nine billion dollars cannot be stored")
-        return money.nanos
-
     def bring_back(nanos: Any) -> Usd | UsdPerHour:
         if not isinstance(nanos, int):
             raise TypeError("no whole number of nano-dollars")
         return kind(nanos)
 
-    return ConvertedColumn(keep, bring_back, BigInteger)
-
-
-def _whole(value: int) -> int:
-    if not isinstance(value, int):
-        raise TypeError(f"{value!r} is no whole number")
-    if abs(value) > _MAX_INT64:
-        raise ValueError(f"{value}: a number of more than 64 bits cannot be stored")
-    return value
+    return ConvertedColumn(partial(storable_nanos, kind=kind), bring_back, BigInteger)
 
 
 def _real(value: float) -> float:
@@ -127,7 +107,7 @@ def _real(value: float) -> float:
 
 USD = _money(Usd)
 USD_PER_HOUR = _money(UsdPerHour)
-WHOLE = ConvertedColumn(_whole, int, BigInteger)
+WHOLE = ConvertedColumn(storable_number, int, BigInteger)
 REAL = ConvertedColumn(_real, float, Double)
 WORDS = ConvertedColumn(storable_text, str)
 MONTH = ConvertedColumn(str, Month.parse)

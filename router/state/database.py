@@ -83,10 +83,7 @@ class GroupCommit:
 
 
 BUSY_SECONDS = 30.0
-
-
 _WRITES = "stepfare_writes"
-
 
 # With a write-ahead log NORMAL never damages anything; :class:`GroupCommit` sees to it that a commit is on the disk
 # when it returns. The last two pragmas matter on macOS alone.
@@ -96,23 +93,15 @@ _WRITE_AHEAD_LOG, _SYNC_WITH_LOG, _SYNC_WITHOUT_LOG = (
     "PRAGMA synchronous = FULL",
 )
 
-
 _PRAGMAS = (
     "PRAGMA foreign_keys = ON",
     "PRAGMA fullfsync = ON",
     "PRAGMA checkpoint_fullfsync = ON",
 )
 
-
 _SESSION = ("SET TIME ZONE 'UTC'", "SET synchronous_commit = on", f"SET lock_timeout = '{int(BUSY_SECONDS)}s'")
-
-
 _CONNECT_SECONDS = 10
-
-
 _CONNECTIONS = 5
-
-
 _MAX_OVERFLOW = 15
 
 

@@ -17,8 +17,6 @@ from router.state.rows import StatePart
 from router.state.tables import JOURNAL
 
 _Item = TypeVar("_Item")
-
-
 _Result = TypeVar("_Result")
 
 
@@ -88,8 +86,6 @@ class WriteBatcher(Generic[_Item, _Result]):
 
 
 _Change = Callable[[Attempt], Attempt | None]
-
-
 # A rank, the changes of its machine, and the entry about its attempt.
 _NodeNote = tuple[int, Mapping[str, Any], JournalEntry]
 

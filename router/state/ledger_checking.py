@@ -6,7 +6,7 @@ Pure except :func:`check_ledger`.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection
@@ -116,12 +116,6 @@ def check_ledger(connection: Connection) -> LedgerCheck:
 
 def iterate_all_rows(connection: Connection) -> Iterator[tuple[Row, bool]]:
     """Yield all rows by number, each with whether it is here, not archived."""
-    return _merge(
-        iterate_rows(connection, read_head(connection)[0], AT_ONCE), iterate_archived_rows(connection, AT_ONCE)
-    )
-
-
-def _merge(rows: Iterable[Row], archived: Iterable[Row]) -> Iterator[tuple[Row, bool]]:
-    here = ((row, True) for row in rows)
-    gone = ((row, False) for row in archived)
+    here = ((row, True) for row in iterate_rows(connection, read_head(connection)[0], AT_ONCE))
+    gone = ((row, False) for row in iterate_archived_rows(connection, AT_ONCE))
     return heapq.merge(here, gone, key=lambda pair: pair[0][0])

@@ -25,6 +25,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -143,18 +144,13 @@ def _write(stream: BinaryIO, title: LedgerFileTitle, lines: Iterable[list[Any]])
         head["before"] = title.before
     checksum, count = hashlib.sha256(), 0
     with gzip.GzipFile(filename="", mode="wb", compresslevel=_COMPRESSION_LEVEL, fileobj=stream, mtime=0) as packed:
-        for line in _with_title(head, lines):
+        for line in chain([head], lines):
             text = (_JSON.encode(line) + "\n").encode("ascii")
             checksum.update(text)
             count += 1
             packed.write(text)
         packed.write((_JSON.encode([_END, count, checksum.hexdigest()]) + "\n").encode("ascii"))
     return checksum.hexdigest()
-
-
-def _with_title(head: dict[str, Any], lines: Iterable[list[Any]]) -> Iterator[Any]:
-    yield head
-    yield from lines
 
 
 @contextlib.contextmanager

@@ -12,53 +12,28 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import Enum
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
 from router.ledger.entry import CostItem, LedgerEntry, LedgerEntryKind, MachineUse
 from router.ledger.month import Month
-from router.state.canonical_form import storable_text
+from router.state.canonical_form import storable_moment, storable_nanos, storable_number, storable_text
 
 Value = str | int | None
 Row = tuple[Any, ...]
 
 # The hash before that of the first row.
 BEGINNING = "0" * 64
-_MAX_INT64 = (1 << 63) - 1
 _JSON = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", ":"))
 
 
-def _text(value: Any) -> str:
-    return storable_text(value)
-
-
-def _number(value: Any) -> int:
-    if not isinstance(value, int):
-        raise TypeError(f"{value!r} is no whole number")
-    if abs(value) > _MAX_INT64:
-        raise ValueError(f"{value}: a number of more than 64 bits cannot be stored")
-    return int(value)
-
-
 def _nanos(kind: type[Usd | UsdPerHour]) -> Callable[[Any], int]:
-    def keep(money: Any) -> int:
-        if not isinstance(money, kind):
-            raise TypeError(f"{money!r} is no {kind.__name__}")
-        if abs(money.nanos) > _MAX_INT64:
-            raise ValueError(f"{money}: more than nine billion dollars cannot be stored")
-        return money.nanos
-
-    return keep
-
-
-def _moment(value: datetime) -> str:
-    if value.utcoffset() is None:
-        raise ValueError(f"{value} has no time zone")
-    return value.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+    return partial(storable_nanos, kind=kind)
 
 
 def _word(kind: type[Enum]) -> Callable[[Any], str]:
@@ -71,34 +46,37 @@ def _ratio(value: Fraction) -> str:
 
 # By the column's name: the entry's field, the function that stores it and the one that restores it.
 _FORMS: dict[str, tuple[str, Callable[[Any], Any], Callable[[Any], Any]]] = {
-    "key": ("key", _text, str),
+    "key": ("key", storable_text, str),
     "kind": ("kind", _word(LedgerEntryKind), LedgerEntryKind),
     "what": ("what", _word(CostItem), CostItem),
     "use": ("use", _word(MachineUse), MachineUse),
-    "recorded_at": ("recorded_at", _moment, datetime.fromisoformat),
+    "recorded_at": ("recorded_at", storable_moment, datetime.fromisoformat),
     "period": ("period", str, Month.parse),
-    "corrects": ("corrects", _text, str),
-    **{name: (name, _text, str) for name in ("plan", "job", "job_digest", "team", "project", "cost_center", "gang")},
-    "attempt": ("attempt", _text, str),
-    "rank": ("rank", _number, int),
-    **{name: (name, _text, str) for name in ("cloud", "region", "zone", "instance_type")},
+    "corrects": ("corrects", storable_text, str),
+    **{
+        name: (name, storable_text, str)
+        for name in ("plan", "job", "job_digest", "team", "project", "cost_center", "gang")
+    },
+    "attempt": ("attempt", storable_text, str),
+    "rank": ("rank", storable_number, int),
+    **{name: (name, storable_text, str) for name in ("cloud", "region", "zone", "instance_type")},
     "market": ("market", _word(Market), Market),
-    "accelerator": ("accelerator", _text, str),
-    "accelerators": ("accelerators", _number, int),
-    "machines": ("machines", _number, int),
-    "start_at": ("start", _moment, datetime.fromisoformat),
-    "end_at": ("end", _moment, datetime.fromisoformat),
+    "accelerator": ("accelerator", storable_text, str),
+    "accelerators": ("accelerators", storable_number, int),
+    "machines": ("machines", storable_number, int),
+    "start_at": ("start", storable_moment, datetime.fromisoformat),
+    "end_at": ("end", storable_moment, datetime.fromisoformat),
     "quantity": ("quantity", _ratio, Fraction),
-    "unit": ("unit", _text, str),
+    "unit": ("unit", storable_text, str),
     "usd_per_hour_nanos": ("usd_per_hour", _nanos(UsdPerHour), UsdPerHour),
     "usd_nanos": ("usd", _nanos(Usd), Usd),
-    "unpriced": ("unpriced", _number, bool),
-    "steps": ("steps", _number, int),
-    "lost_steps": ("lost_steps", _number, int),
-    **{name: (name, _text, str) for name in ("price_as_of", "price_source", "who", "reason", "reference")},
-    "resource": ("resource", _text, str),
+    "unpriced": ("unpriced", storable_number, bool),
+    "steps": ("steps", storable_number, int),
+    "lost_steps": ("lost_steps", storable_number, int),
+    **{name: (name, storable_text, str) for name in ("price_as_of", "price_source", "who", "reason", "reference")},
+    "resource": ("resource", storable_text, str),
     "on_demand_usd_per_hour_nanos": ("on_demand_usd_per_hour", _nanos(UsdPerHour), UsdPerHour),
-    "closing": ("closing", _text, str),
+    "closing": ("closing", storable_text, str),
 }
 NAMES = tuple(_FORMS)
 MOMENTS = frozenset({"recorded_at", "start_at", "end_at"})

@@ -18,11 +18,7 @@ from router.state.tables import LEDGER, LEDGER_ARCHIVED
 # The columns that differ from row to row. They include moments and fractions, so that the rest is plain JSON on every
 # database.
 SINGLE: Final = ("key", *sorted(MOMENTS), "rank", "resource", "quantity", "usd_nanos", "steps", "lost_steps")
-
-
 REPEATED: Final = tuple(name for name in NAMES if name not in SINGLE)
-
-
 _PLACES: Final = {name: place for place, name in enumerate(REPEATED)}
 
 
@@ -67,11 +63,7 @@ def _build_columns(
 
 
 _AS_IT_IS = NullType()
-
-
 _ISO = 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'
-
-
 _COLUMNS = ("seq", *NAMES, "previous", "hash")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from datetime import datetime
+from typing import TypeVar
 
 from sqlalchemy import Connection, Text, func, or_, select, type_coerce
 
@@ -17,6 +18,8 @@ from router.state.periods import LEDGER_PERIODS
 from router.state.records import Attempt, JournalEntry, NodeRecord, NoticeRecord, Phase
 from router.state.rows import RecordCache, StatePart, in_batches, read_records
 from router.state.tables import ATTEMPTS, AUDIT_LOG, BUDGETS, JOURNAL, LEDGER, NODES, NOTICES
+
+_OfAttempt = TypeVar("_OfAttempt", NodeRecord, NoticeRecord)
 
 
 class StateQueries(StatePart):
@@ -65,12 +68,9 @@ class StateQueries(StatePart):
         attempts = the_attempts.select().where(wanted).order_by(one.created_at, one.id)
         ids = select(one.id).where(wanted)
         machines = the_nodes.select().where(NODES.c.attempt.in_(ids)).order_by(NODES.c.attempt, NODES.c.rank)
-        nodes: dict[str, list[NodeRecord]] = {}
         with self._database.read() as connection:
             found = the_attempts.records(connection, [attempts])
-            for node in the_nodes.records(connection, [machines]):
-                nodes.setdefault(node.attempt, []).append(node)
-        return tuple(found), nodes
+            return tuple(found), _by_attempt(the_nodes.records(connection, [machines]))
 
     def books_version(self) -> tuple[int, int, int, int]:
         """Return what changes with the books: the ledger's head, closed months, and :meth:`budgets_version`."""
@@ -133,18 +133,14 @@ class StateQueries(StatePart):
         had = ATTEMPTS.c.made_at.is_not(None) & (ATTEMPTS.c.made_at <= until)
         wanted = had & (ATTEMPTS.c.gone_at.is_(None) | (ATTEMPTS.c.gone_at >= since))
         bad: list[UnreadableError] = []
-        nodes: dict[str, list[NodeRecord]] = {}
-        notices: dict[str, list[NoticeRecord]] = {}
         with self._database.read() as connection:
             query = select(ATTEMPTS).where(wanted).order_by(ATTEMPTS.c.created_at, ATTEMPTS.c.id)
             found = read_records(connection, ATTEMPTS, query, Attempt, bad)
             ids = select(ATTEMPTS.c.id).where(wanted)
             machines = select(NODES).where(NODES.c.attempt.in_(ids)).order_by(NODES.c.attempt, NODES.c.rank)
-            for node in read_records(connection, NODES, machines, NodeRecord, bad):
-                nodes.setdefault(node.attempt, []).append(node)
+            nodes = _by_attempt(read_records(connection, NODES, machines, NodeRecord, bad))
             heard = select(NOTICES).where(NOTICES.c.attempt.in_(ids)).order_by(NOTICES.c.heard_at, NOTICES.c.id)
-            for notice in read_records(connection, NOTICES, heard, NoticeRecord, bad):
-                notices.setdefault(notice.attempt, []).append(notice)
+            notices = _by_attempt(read_records(connection, NOTICES, heard, NoticeRecord, bad))
         left_out = {error.key[0] for error in bad}
         return tuple(attempt for attempt in found if attempt.id not in left_out), nodes, notices
 
@@ -155,13 +151,12 @@ class StateQueries(StatePart):
 
     def nodes(self, attempts: Iterable[str]) -> dict[str, list[NodeRecord]]:
         """Return the machines of these attempts, by attempt, then rank."""
-        nodes_by_attempt = dict[str, list[NodeRecord]]()
+        nodes: list[NodeRecord] = []
         with self._database.read() as connection:
             for part in in_batches(attempts):
-                query = select(NODES).where(NODES.c.attempt.in_(part))
-                for node in read_records(connection, NODES, query.order_by(NODES.c.attempt, NODES.c.rank), NodeRecord):
-                    nodes_by_attempt.setdefault(node.attempt, []).append(node)
-        return nodes_by_attempt
+                query = select(NODES).where(NODES.c.attempt.in_(part)).order_by(NODES.c.attempt, NODES.c.rank)
+                nodes += read_records(connection, NODES, query, NodeRecord)
+        return _by_attempt(nodes)
 
     def counts(self) -> dict[tuple[Phase, str], int]:
         """Return the number of attempts of each phase and reason, past ones included."""
@@ -192,6 +187,13 @@ class StateQueries(StatePart):
             new = (LEDGER.c.seq > after) & (LEDGER.c.seq <= head) & (LEDGER.c.kind == LedgerEntryKind.METERED)
             rows = fetch_rows(connection, select_rows(connection).where(new).order_by(LEDGER.c.seq))
             return head, tuple(parse_entry(row[1:-2]) for row in rows)
+
+
+def _by_attempt(records: Iterable[_OfAttempt]) -> dict[str, list[_OfAttempt]]:
+    grouped: dict[str, list[_OfAttempt]] = {}
+    for record in records:
+        grouped.setdefault(record.attempt, []).append(record)
+    return grouped
 
 
 def _budgets_version(connection: Connection) -> tuple[int, int]:
