@@ -94,18 +94,24 @@ def book_corrections_locked(store: StateStore, extracts: Path, bills: Path, who:
     facts = _difference(store, extracts, bills, last.period, before, after)
     at, reason = _cause(bills, changed)
     period = max(closed.next, Month.of(at))
-    rows = _rows(facts, correction_id(len(booked) + 1, store.id), period, at, who, reason)
-    return corrections.add(
-        rows,
-        number=len(booked) + 1,
+    number = len(booked) + 1
+    name = correction_id(number, store.id)
+    rows = _rows(facts, name, period, at, who, reason)
+    correction = Correction(
+        id=name,
+        number=number,
+        state=store.id,
         period=str(period),
         corrects=tuple(sorted({row["month"] for row in facts})),
         at=at.isoformat(),
         who=who,
         reason=reason,
         after=after,
+        rows=rows.num_rows,
         amounts=_amounts(facts),
+        file=f"{name}.parquet",
     )
+    return corrections.add(correction, rows)
 
 
 def _touching(bills: Path, changed: set[str], upto: Month) -> set[str]:

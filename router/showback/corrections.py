@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -28,8 +28,8 @@ class Correction:
 
     ``number`` counts from 1 in each state. ``period`` is the open month in whose books it stands, ``corrects`` the
     closed months, ``at`` when the bills changed (UTC, ISO), ``after`` the ids of all bills that stood then. ``amounts``
-    has the billed and effective sums (exact text) by currency. ``file`` holds the facts: none where ``rows`` is 0, for
-    another bill may come to the same money.
+    has the billed and effective sums (exact text) by currency. ``file`` holds the facts, and has the checksum
+    ``sha256``: none where ``rows`` is 0, for another bill may come to the same money.
     """
 
     id: str
@@ -44,7 +44,7 @@ class Correction:
     rows: int
     amounts: dict[str, dict[str, str]]
     file: str
-    sha256: str
+    sha256: str = ""
 
 
 class CorrectionStore:
@@ -67,41 +67,13 @@ class CorrectionStore:
         path = self.path(correction)
         return not correction.rows or (path.is_file() and file_sha256(path) == correction.sha256)
 
-    def add(
-        self,
-        facts: pa.Table,
-        *,
-        number: int,
-        period: str,
-        corrects: tuple[str, ...],
-        at: str,
-        who: str,
-        reason: str,
-        after: tuple[str, ...],
-        amounts: dict[str, dict[str, str]],
-    ) -> Correction:
+    def add(self, correction: Correction, facts: pa.Table) -> Correction:
         """Store one more correction, whole or not at all; call it while the bills are held. OSError."""
         make_private_folder(self._folder)
-        identity = correction_id(number, self._state)
-        file = f"{identity}.parquet"
         part = self._folder / ".part"
         pq.write_table(facts, part, compression="zstd")
-        publish_file(part, self._folder / file)
-        correction = Correction(
-            id=identity,
-            number=number,
-            state=self._state,
-            period=period,
-            corrects=corrects,
-            at=at,
-            who=who,
-            reason=reason,
-            after=after,
-            rows=facts.num_rows,
-            amounts=amounts,
-            file=file,
-            sha256=file_sha256(self._folder / file),
-        )
+        publish_file(part, self.path(correction))
+        correction = replace(correction, sha256=file_sha256(self.path(correction)))
         part.write_text(json.dumps({"format": FORMAT, **asdict(correction)}, indent=1) + "\n", encoding="utf-8")
         publish_file(part, self._folder / f"{correction.id}.json")
         return correction
