@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from router.showback.labels import LABEL
-from router.showback.report.catalogue import SECTIONS
+from router.showback.report.build import SECTIONS
 from router.showback.report.values import (
     SCHEMA_VERSION,
     CellKind,

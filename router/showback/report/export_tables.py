@@ -14,7 +14,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from router.files.csv_text import csv_text, escape_formula
-from router.showback.report.catalogue import collect_columns
+from router.showback.report.build import collect_columns
 from router.showback.report.values import (
     NUMBERS,
     CellKind,
