@@ -39,27 +39,17 @@ from router.showback.bills import (
     select_until,
 )
 from router.showback.duplicates import find_shared_charges, shared_charges_error
+from router.showback.facts import MONEY
 from router.showback.focus.columns import COSTS
 from router.showback.focus.texts import moment_text
-from router.showback.focus.typed_rows import MONEY_PLACES
 
 # The most issuers, accounts and periods in one delivery; each is an open file.
 MOST_BILLS = 300
-
-
 _ROWS_AT_ONCE = 65_536
-
-
 _WIDE = Context(prec=200)
-
-
 # A sum of a batch must not overflow where a single amount may fill 38 digits.
-_SUMMED = pa.decimal256(70, MONEY_PLACES)
-
-
+_SUMMED = pa.decimal256(70, MONEY.scale)
 _KEY = ("InvoiceIssuerName", "BillingAccountId", "BillingPeriodStart", "BillingPeriodEnd")
-
-
 # The bill that a row is on: issuer, account, start and end of the period, and its label, as in ImportedBill.
 BillOwner = tuple[str | None, str | None, datetime | None, datetime | None, str]
 
@@ -173,14 +163,8 @@ def period_text(moment: datetime | None) -> str | None:
 
 
 _LOCK_WAIT_S = 120.0
-
-
 _DELIVERIES, _DECISIONS, _RULES, _PARQUET, _INCOMING = "deliveries", "decisions", "rules", "parquet", ".incoming"
-
-
 _LEAST_PREFIX = 4
-
-
 T = TypeVar("T")
 
 

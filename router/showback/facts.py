@@ -12,7 +12,8 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-# As wide as the columns of our FOCUS files: money 24 places, quantities 18.
+# The types of our FOCUS files, too. Places out of 38 digits. Costs and prices: bills print a double's 17 digits of a
+# thousandth of a cent; 14 digits stay before the point. Quantities: bytes and their sums need more room before it.
 MONEY: Final = pa.decimal128(38, 24)
 AMOUNT: Final = pa.decimal128(38, 18)
 MOMENT: Final = pa.timestamp("us", tz="UTC")

@@ -36,17 +36,9 @@ if TYPE_CHECKING:
 
 # Increased where a column of facts or rollups, or its meaning, changes; extracts of other formats are made anew.
 FORMAT = 3
-
-
 _LOCK_WAIT_S = 600.0
-
-
 _MANIFEST = "manifest.json"
-
-
 _KINDS = ("facts", "sums", "days")
-
-
 # A whole Parquet file ends with these bytes.
 _PARQUET = b"PAR1"
 
@@ -171,8 +163,6 @@ def merge_parts(folder: Path, parts: tuple[ExtractPart, ...]) -> ExtractPart:
 
 
 _ROWS_AT_ONCE = 131_072
-
-
 _OPTIONS: dict[str, Any] = {"compression": "zstd", "compression_level": 1}
 
 
@@ -195,19 +185,11 @@ def _put(path: Path, table: pa.Table) -> None:
 
 
 _BATCH = 25_000
-
-
 # The most rows of a part as they are read, and how many are read before a manifest makes them count.
 _PART_ROWS, _COMMIT_ROWS = 250_000, 1_000_000
-
-
 # This many parts of about one size in a month become one.
 _FAN = 8
-
-
 _SMALLEST = 8_192
-
-
 ProgressCallback = Callable[[int], None]
 
 

@@ -120,8 +120,6 @@ def _csv_batch(first: int, ends: list[int], header: tuple[str, ...], rows: list[
 
 # Limits of the footer, which is read before anything is known of the file.
 _FOOTER_TEXT = 1 << 26
-
-
 _FOOTER_LIST = 1 << 22
 
 
@@ -217,8 +215,6 @@ def _refused(path: Path, what: str) -> InvalidInputError:
 
 
 _GZIP, _PARQUET, _ZIP = b"\x1f\x8b", b"PAR1", b"PK\x03\x04"
-
-
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 

@@ -51,7 +51,6 @@ _ORIGIN = (
     "AllocatedMethodId",
 )
 
-
 _BY_TIME = "(?i)(second|minute|hour|day|week|month|year)s?$"
 
 

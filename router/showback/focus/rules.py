@@ -84,7 +84,6 @@ RULES: dict[str, FocusRule] = {
     ),
 }
 
-
 _SHOWN = 60
 
 

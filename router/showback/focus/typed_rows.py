@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from router.showback.facts import AMOUNT, MOMENT, MONEY
 from router.showback.focus import words
 from router.showback.focus.batches import Batch
 from router.showback.focus.columns import BY_NAME, FocusColumn, FocusColumnKind
@@ -26,30 +27,11 @@ from router.showback.focus.texts import MOMENT as MOMENT_PATTERN
 from router.showback.focus.texts import NUMBER, join_key_values, read_json
 from router.showback.focus.versions import NEWEST_NAMES
 
-# Places out of 38 digits. Costs and prices: bills print a double's 17 digits of a thousandth of a cent; 14 digits stay
-# before the point. Quantities: bytes and their sums need more room before it.
-MONEY_PLACES = 24
-
-
-QUANTITY_PLACES = 18
-
-
-_DIGITS = 38
-
-
-MONEY = pa.decimal128(_DIGITS, MONEY_PLACES)
-
-
-QUANTITY = pa.decimal128(_DIGITS, QUANTITY_PLACES)
-
-
-MOMENT = pa.timestamp("us", tz="UTC")
-
 
 def arrow_type(column: FocusColumn) -> pa.DataType:
     """Return the type of one column."""
     if column.kind is FocusColumnKind.DECIMAL:
-        return MONEY if column.name.endswith(("Cost", "Price")) else QUANTITY
+        return MONEY if column.name.endswith(("Cost", "Price")) else AMOUNT
     return MOMENT if column.kind is FocusColumnKind.MOMENT else pa.string()
 
 
@@ -59,24 +41,12 @@ def arrow_schema(columns: Iterable[FocusColumn]) -> pa.Schema:
 
 
 NULL_WORDS = ("NULL", "null")
-
-
 # Azure writes these where it knows nothing.
 MISSING_WORDS = ("Unassigned", "-2")
-
-
 _FREE_TEXT = frozenset({"ChargeDescription"})
-
-
 _LENIENT = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)(E[+-]?\d{1,3})?\s*", re.ASCII | re.IGNORECASE)
-
-
 _WIDE = Context(prec=200)
-
-
 _CACHED = 1 << 16
-
-
 TypedColumn = tuple[pa.Array, list[RuleViolation]]
 
 

@@ -73,19 +73,14 @@ GROUPING_WORDS: Final = (
     "accelerator",
 )
 
-
 _GROUP_COLUMNS: Final = ("currency", "category", "what", "use", *GROUPING_WORDS)
-
-
 _GROUP_SQL: Final = ", ".join(f'"{name}"' for name in _GROUP_COLUMNS)
-
 
 _FACTS: Final = f"""
 SELECT {{side}} AS side, {_GROUP_SQL}, corrects IS NOT NULL AS corrected, "start", {{basis}}::{MONEY_SQL} AS money,
        hours::{AMOUNT_SQL} AS hours, gpu_hours::{AMOUNT_SQL} AS gpu_hours, 1 AS rows
 FROM {{table}} WHERE ($month IS NULL OR month = $month) AND {{which}}
 """
-
 
 # The same on both bases, summed: a fact may have a price on one and none on the other.
 _SUMMED_SIDE: Final = f"""
@@ -95,13 +90,11 @@ SELECT {{side}} AS side, {_GROUP_SQL}, corrects IS NOT NULL AS corrected, billed
 FROM {{table}} WHERE {{which}} GROUP BY ALL
 """
 
-
 _OF_SUMMED: Final = f"""
 SELECT side, {_GROUP_SQL}, corrected, "start", {{basis}}::{MONEY_SQL} AS money, hours::{AMOUNT_SQL} AS hours,
        gpu_hours::{AMOUNT_SQL} AS gpu_hours, rows
 FROM {{table}}
 """
-
 
 _GRAINS: Final = f"""
 SELECT side, {_GROUP_SQL}, corrected, min("start") AS "start", sum(money) AS money, sum(hours) AS hours,

@@ -66,7 +66,6 @@ _STORE: Final = "(contains(resource, '://') AND NOT starts_with(resource, 'http'
 # Usage of a bucket is not about the copies that were read from it; usage of a machine is about its job.
 _IS_ABOUT: Final = "(r.what = t.what OR t.what = 'machine' OR NOT r.is_usage)"
 
-
 _BY_RESOURCE: Final = f"""
 CREATE OR REPLACE TEMP TABLE rc_found AS
 SELECT r.b, t.m, t.m AS f, greatest(r.s, t.s) AS os, least(r.e, t.e) AS oe, r.is_usage AND r.what = t.what AS covers

@@ -57,7 +57,6 @@ SELECT origin, (row_number() OVER (ORDER BY origin) - 1) * 1000000000000 AS befo
 FROM (SELECT DISTINCT origin FROM {facts} WHERE source IN ('metered', 'billed'))
 """
 
-
 _STRETCHES: Final = f"""
 CREATE OR REPLACE TEMP TABLE rc_stretch AS
 SELECT before + "row" AS m, origin, "row", epoch_us("start") AS s, epoch_us("end") AS e,
@@ -66,7 +65,6 @@ SELECT before + "row" AS m, origin, "row", epoch_us("start") AS s, epoch_us("end
 FROM (SELECT *, {_first_units(TIME_AMOUNTS)} FROM {{facts}} WHERE source = 'metered' AND "end" > "start")
 JOIN rc_origin USING (origin)
 """
-
 
 # A row of time that nobody used lies beside metered time, and covers none of it.
 _ROWS: Final = f"""
@@ -79,7 +77,6 @@ SELECT before + "row" AS b, origin, "row", epoch_us("start") AS s, epoch_us("end
 FROM (SELECT *, {_first_units(AMOUNTS)} FROM {{facts}} WHERE source = 'billed')
 JOIN rc_origin USING (origin)
 """
-
 
 _DUPLICATE: Final = """
 SELECT source, origin, "row" FROM {facts} WHERE source IN ('metered', 'billed')
@@ -102,7 +99,6 @@ def load_match_inputs(connection: duckdb.DuckDBPyConnection, facts: str) -> None
 
 
 _SEVERAL: Final = "SELECT b FROM rc_pair GROUP BY b HAVING count(*) > 1"
-
 
 # Of each amount of a stretch what is reached at a moment within it at which something is cut: v x ticks / whole.
 _EDGES: Final = f"""

@@ -39,8 +39,6 @@ GROUP_TITLES = {
     "state": "State",
 }
 GROUPS = tuple(GROUP_TITLES)
-
-
 # The owners among them: where nobody is named the cost is unallocated, not unknown.
 OWNERS = frozenset({"team", "project", "cost_center", "job"})
 
@@ -196,14 +194,9 @@ class ReportInputs:
 
 # Uses of an interrupted run that an uninterrupted one would not have had.
 RESTART: Final = (MachineUse.RESTART_LOST_WORK.value, MachineUse.FAILED_LAUNCH.value)
-
-
 STARTUP: Final = MachineUse.STARTUP.value
-
-
 # The SQL condition for waste.
 WASTED: Final = f"use IN {sql_list(sorted(WASTE_KINDS))}"
-
 
 # Sums of the rollups by the names that sections have for them; any other name sums the column of that name.
 _SUMS: Final[Mapping[str, str]] = {

@@ -84,7 +84,6 @@ CORRECTIONS = define_section(
     ReportColumn("row", "Row", CellKind.COUNT, 4),
 )
 
-
 # One sentence a kind, the same in every month.
 WASTE_ACTIONS: Final[Mapping[str, str]] = {
     MachineUse.STARTUP.value: "Move less often; use smaller images",

@@ -49,7 +49,6 @@ def build_days(context: ReportContext) -> ReportSection:
 
 HEAD = define_section("head", "Showback", ReportColumn("name", "What", rank=0), ReportColumn("value", "", rank=0))
 
-
 TOTALS = define_section(
     "totals",
     "Totals",
@@ -70,11 +69,8 @@ TOTALS = define_section(
     ReportColumn("unpriced", "Unpriced rows", CellKind.COUNT, 4),
 )
 
-
 # Every page that names the cost of a month means this.
 COUNTED = "invoiced where a bill stands, metered elsewhere; what people added"
-
-
 _BASES = {CostBasis.BILLED: "billed (cash)", CostBasis.EFFECTIVE: "effective (accrual)"}
 
 

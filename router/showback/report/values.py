@@ -12,19 +12,11 @@ from decimal import Context, Decimal
 from enum import StrEnum
 
 CellValue = str | Decimal | int | bool | date | datetime | None
-
-
 SCHEMA_VERSION = 1
-
-
 # Places of quotients: unit costs, shares. Sums are never rounded.
 PLACES = 9
-
-
 # The rank of a column that is for programs alone.
 HIDDEN = 9
-
-
 _WIDE = Context(prec=100)
 
 
@@ -155,8 +147,6 @@ def strip_zeros(value: Decimal) -> Decimal:
 
 
 UNKNOWN = "-"
-
-
 _CENT = Decimal("0.01")
 
 
