@@ -16,7 +16,7 @@ from router.app.close_month import later_corrections
 from router.app.month_books import MonthBooks, costs_before, facts_relation, open_month_books
 from router.files.duckdb_session import connect
 from router.showback.bill_store import file_sha256
-from router.showback.job_labels import JobLabels
+from router.showback.labels import JobLabels
 from router.showback.ledger_extract import ExtractManifest, LedgerExtract
 from router.showback.report.build import build_report
 from router.showback.report.lines import SpendLine, query_lines

@@ -22,7 +22,7 @@ from router.showback.facts_from_focus import NO_CURRENCY, owner_key
 from router.showback.focus.columns import BY_NAME, Charge, FocusColumnKind
 from router.showback.focus.texts import Json, read_json
 from router.showback.focus_from_ledger import SERVICES
-from router.showback.job_labels import NO_JOBS, NO_LABELS, Labels
+from router.showback.labels import NO_JOBS, NO_LABELS, Labels
 
 _PLACES: Final = 24
 _QUANTITY_PLACES: Final = 18

@@ -30,7 +30,7 @@ from router.showback.focus_from_ledger import (
     charges_of_entries,
 )
 from router.showback.focus_from_ledger import EntryPart as TimePart
-from router.showback.job_labels import JobLabels, Labels
+from router.showback.labels import JobLabels, Labels
 from router.state.ledger_rows import parse_entry
 from router.state.store import StateStore
 

@@ -23,7 +23,7 @@ from router.showback.accounts import UNKNOWN, Account, Showback
 from router.showback.focus.columns import Charge
 from router.showback.focus.texts import Json
 from router.showback.focus.words import CATEGORY_OF_ENTRY, RecordState
-from router.showback.job_labels import NO_JOBS, NO_LABELS, Labels
+from router.showback.labels import NO_JOBS, NO_LABELS, Labels
 
 # A price of nine decimals times a quantity of fifteen has the 24 that a cost may have, and the other way round.
 _QUANTITY_PLACES, _DERIVED_PLACES, _GIVEN_PLACES = 15, 15, 9

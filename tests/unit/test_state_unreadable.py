@@ -12,7 +12,7 @@ import pytest
 from providers.fleet import CloudResource, FleetListing, ResourceKind
 from router.controller.history.attempt_history import histories_of, resumable_histories
 from router.controller.sweep import find_orphans
-from router.showback.job_labels import JobLabels
+from router.showback.labels import JobLabels
 from router.state.errors import StateError, UnreadableError
 from router.state.records import Phase
 from router.state.store import StateStore
