@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from router.files.duckdb_session import rows_of
+from router.files.duckdb_session import connect, rows_of
 from router.ledger.entry import LedgerEntry, LedgerEntryKind
 from router.ledger.month import Month
 from router.showback.accounts import Account, Showback
@@ -190,10 +190,7 @@ def _charges_of_bill(
 
 def _rows(table: pa.Table, row_facts: pa.Table) -> Iterator[tuple[Fact, Fact]]:
     """Yield the rows of both tables, as values."""
-    import duckdb
-
-    with duckdb.connect() as connection:
-        connection.execute("SET TimeZone = 'UTC'")
+    with connect(ordered=True) as connection:
         yield from zip(rows_of(connection.from_arrow(table)), rows_of(connection.from_arrow(row_facts)), strict=True)
 
 

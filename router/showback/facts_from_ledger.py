@@ -18,7 +18,7 @@ from pricing.places import Market
 from router.ledger.entry import CURRENCY, HOURS, STEPS, CostItem, LedgerEntryKind
 from router.showback.facts import AMOUNT, COLUMNS, MOMENT, TEXT, FactSource, fit_column
 from router.showback.focus.words import CATEGORY_OF_ENTRY, RecordState
-from router.state.ledger_table import LedgerColumns
+from router.state.ledger_table import REPEATED, LedgerColumns
 
 # The type of the ledger's money: whole nano-dollars.
 NANOS: Final = pa.decimal128(38, 9)
@@ -33,32 +33,8 @@ _SOURCES = {
     LedgerEntryKind.METERED.value: FactSource.METERED.value,
 }
 _USAGE = "Usage"
-_SHARED_TEXTS: Final = (
-    "team",
-    "project",
-    "cost_center",
-    "job",
-    "job_digest",
-    "plan",
-    "gang",
-    "attempt",
-    "cloud",
-    "region",
-    "zone",
-    "instance_type",
-    "market",
-    "accelerator",
-    "unit",
-    "what",
-    "use",
-    "price_as_of",
-    "price_source",
-    "reason",
-    "who",
-    "corrects",
-    "reference",
-)
-
+# Text that many rows of the ledger share, and that facts have under the same name.
+_SHARED_TEXTS: Final = tuple(field.name for field in COLUMNS if field.type == TEXT and field.name in REPEATED)
 # The columns of the ledger's facts, narrower than those of files: money has nine places.
 SCHEMA: Final = pa.schema(
     [
