@@ -131,7 +131,7 @@ def write_part(folder: Path, facts: pa.Table, month: str) -> ExtractPart:
     """Write facts of one month, in the order of their numbers, and their rollups."""
     first, last = facts["row"][0].as_py(), facts["row"][-1].as_py()
     part = _new_part(month, first, last, facts.num_rows)
-    _make_month_folder(folder, part)
+    (folder / f"month={month}").mkdir(mode=0o700, exist_ok=True)
     with ThreadPoolExecutor(1) as pool, connect() as connection:
         facts_file = pool.submit(_put, part.path(folder, "facts"), facts)
         connection.register("facts", facts)
@@ -168,10 +168,6 @@ _OPTIONS: dict[str, Any] = {"compression": "zstd", "compression_level": 1}
 
 def _new_part(month: str, first: int, last: int, rows: int) -> ExtractPart:
     return ExtractPart(month, first, last, rows, f"{first:09}-{last:09}-{uuid.uuid4().hex[:8]}")
-
-
-def _make_month_folder(folder: Path, part: ExtractPart) -> None:
-    (folder / f"month={part.month}").mkdir(mode=0o700, exist_ok=True)
 
 
 def _table(connection: Any, sql: str) -> pa.Table:
@@ -243,7 +239,8 @@ class LedgerExtract:
             if pending:
                 _add_rows(reading, columns_from_rows(pending))
             _flush(reading, 0)
-            filled = {number for part in reading.parts for number in _row_numbers(self.folder, part)}
+            added = [pq.read_table(part.path(self.folder, "facts"), columns=["row"]) for part in reading.parts]
+            filled = {number for table in added for number in table["row"].to_pylist()}
             gaps = tuple(_remaining_gaps(manifest.gaps, filled))
             return self._commit(replace(manifest, parts=(*manifest.parts, *reading.parts), gaps=gaps))
 
@@ -318,11 +315,6 @@ def _missing_ranges(seq: int, numbers: Sequence[int]) -> Iterator[tuple[int, int
         if number > seq + 1:
             yield seq + 1, number - 1
         seq = number
-
-
-def _row_numbers(folder: Path, part: ExtractPart) -> list[int]:
-    numbers: list[int] = pq.read_table(part.path(folder, "facts"), columns=["row"])["row"].to_pylist()
-    return numbers
 
 
 def _remaining_gaps(gaps: Iterable[tuple[int, int]], filled: set[int]) -> Iterator[tuple[int, int]]:

@@ -74,7 +74,7 @@ class Leases(StatePart):
             renewing.join()
             # A lease that cannot be released is free when this process ends, or a little later.
             with contextlib.suppress(StateError):
-                self._release(name, token)
+                self._write(delete(LEASES).where((LEASES.c.name == name) & (LEASES.c.token == token)))
 
     def renew(self, name: str, token: str) -> bool:
         """Renew the lease and return whether it was still there. A late renewal succeeds if nobody took the lease."""
@@ -106,6 +106,3 @@ class Leases(StatePart):
             except StateError:
                 # The database is locked or the server away: check() reports that, and the next renewal may succeed.
                 continue
-
-    def _release(self, name: str, token: str) -> None:
-        self._write(delete(LEASES).where((LEASES.c.name == name) & (LEASES.c.token == token)))

@@ -87,13 +87,8 @@ def ledger_lines(connection: Connection, follower: LedgerChecker) -> Iterator[li
     for row, is_here in iterate_all_rows(connection):
         follower.follow(row, is_here=is_here)
         yield [_ENTRY if is_here else _ARCHIVED, *row]
-    _check_sound(follower.checked())
-
-
-def _check_sound(result: LedgerCheck) -> LedgerCheck:
-    if result.problems:
-        raise StateError(f"the ledger is not what was written: {'; '.join(result.problems)}")
-    return result
+    if problems := follower.checked().problems:
+        raise StateError(f"the ledger is not what was written: {'; '.join(problems)}")
 
 
 def check_lines(path: Path, lines: Iterable[list[Any]]) -> LedgerCheck:

@@ -37,7 +37,7 @@ def write_csv(path: Path, charges: Iterable[Charge], version: str = NEWEST) -> i
         writer = csv.writer(text, lineterminator="\n")
         # The csv module leaves a lone carriage return bare, and readers take it for the end of the row.
         quoting_writer = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL)
-        writer.writerow(_header_names(version))
+        writer.writerow(column.name for column in written_columns(version))
         for charge in charges:
             row = _cell_texts(charge, version)
             (quoting_writer if any("\r" in cell for cell in row) else writer).writerow(row)
@@ -85,10 +85,6 @@ class _Encoded:
 
     def write(self, text: str) -> int:
         return self._stream.write(text.encode("utf-8"))
-
-
-def _header_names(version: str) -> tuple[str, ...]:
-    return tuple(column.name for column in written_columns(version))
 
 
 def _cell_values(charge: Charge, version: str) -> tuple[Any, ...]:

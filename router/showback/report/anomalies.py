@@ -14,7 +14,7 @@ from decimal import Context, Decimal
 from statistics import median
 
 from router.showback.report.query import ReportContext
-from router.showback.report.rollup_tables import RollupRow, date_of_day, day_number
+from router.showback.report.rollup_tables import date_of_day, day_number
 from router.showback.report.values import (
     CURRENCY,
     CellKind,
@@ -64,7 +64,8 @@ def build_anomalies(context: ReportContext) -> ReportSection:
     last = min(last, day_number(query.now.date()))
     series: dict[tuple[str, str | None, str | None], dict[int, SeriesDay]] = {}
     for row in rows:
-        series.setdefault((row["currency"], row["team"], row["cloud"]), {})[row["day"]] = _day(row)
+        day = SeriesDay(row["cost"] or Decimal(0), row["hours"] or Decimal(0), row["count"])
+        series.setdefault((row["currency"], row["team"], row["cloud"]), {})[row["day"]] = day
     table: list[dict[str, CellValue]] = []
     for (currency, team, cloud), days in series.items():
         for number in range(first, last):
@@ -125,7 +126,3 @@ def _ratios(days: Sequence[SeriesDay], measure: object) -> Decimal | None:
     values = [measure(day) for day in days]  # type: ignore[operator]
     past = [value for value in values[1:] if value]
     return None if values[0] is None or not past else divide_known(values[0], median(past))
-
-
-def _day(row: RollupRow) -> SeriesDay:
-    return SeriesDay(row["cost"] or Decimal(0), row["hours"] or Decimal(0), row["count"])

@@ -88,7 +88,8 @@ def report_to_workbook(report: ShowbackReport, now: datetime) -> bytes:
             _sheet(book.add_worksheet(section.title[:_SHEET]), section, formats, bold)
         notes = book.add_worksheet("Notes")
         notes.write_row(0, 0, ["Section", "Note"], bold)
-        for number, (title, note) in enumerate(_notes(report), 1):
+        rows = ((section.title, note) for section in report.sections for note in section.notes)
+        for number, (title, note) in enumerate(rows, 1):
             notes.write_string(number, 0, title)
             notes.write_string(number, 1, escape_formula(note))
         notes.set_column(0, 0, _WIDEST // 2)
@@ -102,10 +103,6 @@ def _rows(report: ShowbackReport) -> Iterator[tuple[str, dict[str, CellValue]]]:
     for section in report.sections:
         for note in section.notes:
             yield NOTES, {"name": section.name, "value": note}
-
-
-def _notes(report: ShowbackReport) -> Iterator[tuple[str, str]]:
-    return ((section.title, note) for section in report.sections for note in section.notes)
 
 
 def _arrow(kind: CellKind) -> pa.DataType:
