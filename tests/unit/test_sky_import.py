@@ -71,7 +71,7 @@ FIELD = ROOT.parent / "shared" / "field"
 needs_field = pytest.mark.skipif(not FIELD.exists(), reason="no ../shared")
 
 
-def imported(folder: str, tmp_path: Path) -> tuple[dict[str, Any], str]:
+def imported_case(folder: str, tmp_path: Path) -> tuple[dict[str, Any], str]:
     """The job that the command writes for a case of the field, and the file's text."""
     out = tmp_path / "job.yaml"
     assert import_sky(FIELD / folder / "task.yaml", out) == 0
@@ -80,7 +80,7 @@ def imported(folder: str, tmp_path: Path) -> tuple[dict[str, Any], str]:
 
 @needs_field
 def test_values_of_the_environment_are_what_skypilots_process_sees(tmp_path: Path) -> None:
-    job, text = imported("09-number-in-env", tmp_path)
+    job, text = imported_case("09-number-in-env", tmp_path)
     assert job["run"]["env"] == {"ACTOR_LR": "1e-6", "PORT": "8000", "DEBUG": "True", "MODE": "on", "VERSION": "1.1"}
     document = parse_documents(text, "job.yaml")[0].plain()  # our own reader takes a bare 1e-6 for a number
     assert document["run"]["env"] == job["run"]["env"]
@@ -88,7 +88,7 @@ def test_values_of_the_environment_are_what_skypilots_process_sees(tmp_path: Pat
 
 @needs_field
 def test_what_the_job_file_has_words_for_is_carried(tmp_path: Path) -> None:
-    job, _ = imported("10-secrets-git-network-not-carried", tmp_path)
+    job, _ = imported_case("10-secrets-git-network-not-carried", tmp_path)
     assert job["run"]["code"] == {"git": "https://git.example.com/team/train.git", "ref": "v1.2"}
     assert job["run"]["env"]["HF_TOKEN"] == "secret:env:STEPFARE_JOB_HF_TOKEN"
     assert job["run"]["env"]["WANDB_API_KEY"] == "secret:env:STEPFARE_JOB_WANDB_API_KEY"
@@ -99,7 +99,7 @@ def test_what_the_job_file_has_words_for_is_carried(tmp_path: Path) -> None:
 
 @needs_field
 def test_the_shape_of_the_gang_is_carried(tmp_path: Path) -> None:
-    job, _ = imported("02-small-nodes-unplaceable", tmp_path)
+    job, _ = imported_case("02-small-nodes-unplaceable", tmp_path)
     (point,) = job["workload"]["profile"]
     assert (point["accelerators"], point["placement"], point["fabric"]) == ("V100-16GB:2", "2x1", "ethernet")
 
