@@ -15,7 +15,7 @@ from router.cli import console
 from router.cli.apply_options import DEFAULT_GUARD, CurrentBookOption, GuardOptions
 from router.cli.approval_rules import find_known_plan, load_binding_rules
 from router.cli.console import CommandError, ExitCode
-from router.cli.output_options import TableFormat, TableOutput
+from router.cli.output_options import TableOutput
 from router.cli.site_options import (
     DEFAULT_FILES,
     SettingsOptions,
@@ -69,7 +69,7 @@ def apply(
     ] = False,
     wait: WaitOption = "5m",
     settings_files: SettingsOptions = DEFAULT_FILES,
-    output: TableOutput = TableFormat.TABLE,
+    output: TableOutput = "table",
 ) -> ExitCode:
     """Provision the machines that a plan orders, whole gangs only, and start the jobs on them.
 
@@ -131,7 +131,7 @@ def apply(
             console.note("not applied")
             return ExitCode.OVER_BUDGET
         outcomes = work.carry_out(accepted, guard, lock, follow=follow)
-        if output is TableFormat.JSON:
+        if output == "json":
             console.out(outcomes_json(site, outcomes))
         else:
             console.out(outcomes_table(site, outcomes, console.screen()))

@@ -9,7 +9,7 @@ import typer
 
 from router.cli import console
 from router.cli.console import CommandError, ExitCode
-from router.cli.output_options import TextFormat, TextOutput
+from router.cli.output_options import TextOutput
 from router.cli.site_options import DEFAULT_FILES, SettingsOptions, open_state_store, own_context
 from router.render.tables import format_timestamp
 
@@ -45,7 +45,7 @@ def set_rules(
 
 def show(
     settings_files: SettingsOptions = DEFAULT_FILES,
-    output: TextOutput = TextFormat.TEXT,
+    output: TextOutput = "text",
 ) -> ExitCode:
     """Show the rules of approvals that hold, with who set them and when.
 
@@ -58,7 +58,7 @@ def show(
     with open_state_store(settings_files, makes=False) as (opened, store):
         held, rules = state_rules(store), approval_rules(opened, store)
     fields = None if rules is None else rules.model_dump(mode="json", exclude_defaults=True)
-    if output is TextFormat.JSON:
+    if output == "json":
         who, at = (None, None) if held is None else (held.who, held.at.isoformat())
         content = {"rules": fields, "set_by": who, "set_at": at}
         console.out(console.as_document(content))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from router.cli import console
 from router.cli.console import CommandError, ExitCode
-from router.cli.output_options import TableFormat, TableOutput
+from router.cli.output_options import TableOutput
 from router.cli.site_options import DEFAULT_FILES, SettingsOptions, open_state_store, own_context
 from router.render.record_table import RecordTable, TableColumn
 from router.render.tables import format_timestamp, format_usd
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def audit(
     settings_files: SettingsOptions = DEFAULT_FILES,
-    output: TableOutput = TableFormat.TABLE,
+    output: TableOutput = "table",
 ) -> ExitCode:
     """Print the audit log: who did what, with how much money at risk.
 
@@ -35,7 +35,7 @@ def audit(
 
     with open_state_store(settings_files, makes=False) as (opened, store):
         trail = read_audit_log(own_context(opened, store, chosen_clock()))
-        if output is TableFormat.JSON:
+        if output == "json":
             console.out(json.dumps(audit_content(trail), indent=2))
         else:
             text = _entry_table().text(trail.entries, console.screen())

@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -15,7 +14,7 @@ from pricing.problems import InvalidInputError, Problem
 from router.cli import console
 from router.cli.completion import complete_books
 from router.cli.options import option_error, parse_duration_option, parse_now
-from router.cli.output_options import TableFormat, TableOutput
+from router.cli.output_options import TableOutput
 
 if TYPE_CHECKING:
     from router.app.backtest_cells import BacktestJob
@@ -72,12 +71,8 @@ PROBING_POLICIES = ("greedy", "up-s", "lindy", "skynomad")
 _MOST_BLOCKS = 100
 
 
-class MissingTicksOption(StrEnum):
-    """Treatment of a tick without an observation."""
-
-    REFUSE = "refuse"
-    DOWN = "down"
-    LAST = "last"
+#: Treatment of a tick without an observation.
+MissingTicksOption = Literal["refuse", "down", "last"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +166,7 @@ class TraceOptions:
     on_demand_price: Annotated[float | None, typer.Option(metavar="USD", help="The same for on-demand.")] = None
     holes: Annotated[
         MissingTicksOption, typer.Option(help="Ticks without an observation: an error, no machine, or as before.")
-    ] = MissingTicksOption.REFUSE
+    ] = "refuse"
     tick: Annotated[str | None, typer.Option(metavar="DURATION", help="Interval between looks.")] = None
 
     def read(self, paths: Sequence[str]) -> tuple[TraceSet, ...]:
@@ -183,7 +178,7 @@ class TraceOptions:
             paths,
             prices=self.prices,
             listed=self.list_prices(),
-            holes=Holes(self.holes.value),
+            holes=Holes(self.holes),
             tick_s=None if self.tick is None else parse_seconds("--tick", self.tick),
         )
 
@@ -234,7 +229,7 @@ def backtest(
     processes: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Parallel processes. Default: all cores.")
     ] = None,
-    output: TableOutput = TableFormat.TABLE,
+    output: TableOutput = "table",
     csv: Annotated[
         Path | None, typer.Option("--csv", metavar="FILE", help="Write one row per window and policy.")
     ] = None,
@@ -302,5 +297,5 @@ def backtest(
             runs = follow_window(example, windows, names, paid=probes)
         console.write_output_file(html, backtest_page.page(scored, windows, example, runs).encode())
     screen = console.screen()
-    as_json = output is TableFormat.JSON
+    as_json = output == "json"
     console.out(backtest_text.as_json(scored, windows) if as_json else backtest_text.table(scored, windows, screen))

@@ -16,7 +16,7 @@ from pricing.units import format_count
 from router.cli import console
 from router.cli.console import ExitCode
 from router.cli.options import parse_now
-from router.cli.output_options import TableFormat, TableOutput
+from router.cli.output_options import TableOutput
 from router.cli.site_options import DEFAULT_FILES, SettingsOptions, acting_user, open_state_store, read_own_settings
 from router.showback.bills import DeliveryKind
 
@@ -38,7 +38,7 @@ def open_bill_store() -> BillStore:
 
 def list_bills(
     everything: Annotated[bool, typer.Option("--all", help="Include bills that were replaced or removed.")] = False,
-    output: TableOutput = TableFormat.TABLE,
+    output: TableOutput = "table",
 ) -> None:
     """List the imported bills that are in force, the oldest import first, one line per currency.
 
@@ -54,7 +54,7 @@ def list_bills(
     standings = [each for each in store.bills() if everything or each.stands]
     if not everything:
         _note_removed(store)
-    if output is TableFormat.JSON:
+    if output == "json":
         records = [as_record(each) for each in standings]
         text = {"folder": str(store.folder), "bills": records}
         console.out(console.as_document(text))
@@ -76,7 +76,7 @@ def _note_removed(store: BillStore) -> None:
 
 def show(
     identity: Annotated[str, typer.Argument(metavar="ID", help="ID as `bills list` shows it; four digits or more.")],
-    output: TableOutput = TableFormat.TABLE,
+    output: TableOutput = "table",
 ) -> None:
     """Show one bill: its exact sums, its files, what those lack, and whether its rows are unchanged.
 
@@ -94,7 +94,7 @@ def show(
     store = open_bill_store()
     standing = store.find(identity)
     bill, delivery, whole = standing.bill, standing.delivery, store.whole(standing)
-    if output is TableFormat.JSON:
+    if output == "json":
         record = {
             **as_record(standing),
             "whole": whole,
@@ -198,7 +198,7 @@ def duplicates(
         bool | None, typer.Option("--permit/--refuse", help="Accept charges that occur twice, or refuse them again.")
     ] = None,
     reason: Annotated[str, typer.Option(metavar="TEXT", help="Reason, for the audit log.")] = "",
-    output: TableOutput = TableFormat.TABLE,
+    output: TableOutput = "table",
     settings_files: SettingsOptions = DEFAULT_FILES,
     now: Now = None,
 ) -> None:
@@ -233,7 +233,7 @@ def duplicates(
         console.note(f"charges that occur twice are {'accepted' if rule.allowed else 'refused'} for {issuer!r}")
         return
     shared = find_shared_charges({}, {bills.path(each): each.bill for each in bills.standing()})
-    if output is TableFormat.JSON:
+    if output == "json":
         record = {
             "shared": [
                 {
@@ -344,7 +344,7 @@ def import_files(
         DeliveryKind | None,
         typer.Option("--as", help="A further part of the bill in force, or a version that replaces it."),
     ] = None,
-    output: TableOutput = TableFormat.TABLE,
+    output: TableOutput = "table",
     now: Annotated[str | None, typer.Option(metavar="TIME", help="Time of the import (ISO, with zone).")] = None,
     settings_files: SettingsOptions = DEFAULT_FILES,
 ) -> None:
@@ -381,7 +381,7 @@ def import_files(
     standings = [each for each in all_bills if each.bill.id in imported.delivery.concerned]
     changed = [each for each in standings if imported.new and each.bill.id not in imported.delivery.same]
     falls = list(_find_falls(changed, all_bills))
-    if output is TableFormat.JSON:
+    if output == "json":
         record = {
             "new": imported.new,
             "bills": [as_record(each) for each in standings],
@@ -409,7 +409,7 @@ def import_files(
         _warn(before, bill, fallen)
     if imported.new:
         correct_closed_months(settings_files)
-    if imported.new and output is TableFormat.TABLE:
+    if imported.new and output == "table":
         console.note(f"stored in {store.folder}")
 
 

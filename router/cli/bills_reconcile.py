@@ -19,7 +19,7 @@ from router.cli.bills import report_corrections
 from router.cli.console import ExitCode
 from router.cli.ledger_options import BasisOption, MonthOption, ReportTimeOption, parse_period
 from router.cli.options import option_error, parse_as_of, parse_now
-from router.cli.output_options import ListFormat, ListOutput
+from router.cli.output_options import ListOutput
 from router.cli.site_options import DEFAULT_FILES, SettingsOptions, open_state_store
 from router.ledger.entry import CostBasis
 
@@ -54,7 +54,7 @@ def reconcile(
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 if there are findings.")] = False,
     settings_files: SettingsOptions = DEFAULT_FILES,
     now: ReportTimeOption = None,
-    output: ListOutput = ListFormat.TABLE,
+    output: ListOutput = "table",
     out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write to a file.")] = None,
 ) -> ExitCode:
     """Reconcile the imported bills with planned and metered costs.
@@ -88,9 +88,9 @@ def reconcile(
         console.note(
             f"missing: {format_count(result.archived, 'entry', 'entries')}, archived before they were read", "warning"
         )
-    if output is ListFormat.JSON:
+    if output == "json":
         console.write(text.as_json(view), out)
-    elif output is ListFormat.CSV:
+    elif output == "csv":
         console.write(text.as_csv(view), out)
     else:
         console.write(text.as_table(view, max_rows, console.screen(file=out)), out)

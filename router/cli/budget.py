@@ -56,7 +56,7 @@ def list_budgets(
     basis: BasisOption = CostBasis.EFFECTIVE,
     settings_files: SettingsOptions = DEFAULT_FILES,
     now: Now = None,
-    output: ListOutput = ListFormat.TABLE,
+    output: ListOutput = "table",
 ) -> ExitCode:
     """List the budgets of a month and what was spent of each, as `showback` counts it.
 
@@ -107,7 +107,7 @@ def note_counted_costs(
     """Note which costs the budgets count and which currencies they leave out."""
     from router.showback.report.values import CellKind, short_text
 
-    if output is ListFormat.TABLE:
+    if output == "table":
         console.note(
             f"{period} as of {format_timestamp(moment)}, {basis.value} cost in USD: "
             f"invoiced where a bill stands, metered elsewhere"
@@ -279,7 +279,7 @@ def check(
     basis: BasisOption = CostBasis.EFFECTIVE,
     settings_files: SettingsOptions = DEFAULT_FILES,
     now: Now = None,
-    output: ListOutput = ListFormat.TABLE,
+    output: ListOutput = "table",
 ) -> ExitCode:
     """Check how much of each budget is spent and what the month is likely to cost.
 

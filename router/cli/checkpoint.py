@@ -51,7 +51,7 @@ def push(
     seconds: Seconds = None,
     max_mbps: Mbps = None,
     parallel: Parallel = _PARALLEL,
-    output: TableOutput = TableFormat.TABLE,
+    output: TableOutput = "table",
 ) -> ExitCode:
     """Copy checkpoints of a folder to durable storage.
 
@@ -103,7 +103,7 @@ def pull(
     seconds: Seconds = None,
     max_mbps: Mbps = None,
     parallel: Parallel = _PARALLEL,
-    output: TableOutput = TableFormat.TABLE,
+    output: TableOutput = "table",
 ) -> ExitCode:
     """Fetch the newest good checkpoint into a folder, verifying every byte against its digest.
 
@@ -135,7 +135,7 @@ def pull(
             raise CommandError(f"{url}: no good checkpoint{'' if wanted_step is None else f' of step {wanted_step}'}")
         if not moved:
             console.note(f"{url}: no checkpoint there yet")
-            if output is TableFormat.JSON:
+            if output == "json":
                 console.out(_json([]))
     return ExitCode.OK
 
@@ -147,7 +147,7 @@ def copy(
     seconds: Seconds = None,
     max_mbps: Mbps = None,
     parallel: Parallel = _PARALLEL,
-    output: TableOutput = TableFormat.TABLE,
+    output: TableOutput = "table",
 ) -> ExitCode:
     """Copy the newest good checkpoint to another region or cloud, through this machine.
 
@@ -183,11 +183,11 @@ def _print_transfers(transfers: Iterator[TransferResult], output: TableFormat, *
     moved: list[TransferResult] = []
     for one in transfers:
         moved.append(one)
-        if output is TableFormat.TABLE:
+        if output == "table":
             console.out(describe_transfer(one))
         if not every:
             break
-    if moved and output is TableFormat.JSON:
+    if moved and output == "json":
         console.out(_json(moved))
     return moved
 

@@ -29,7 +29,7 @@ Row = tuple[int, "CheckpointManifest | None", str]
 
 def list_checkpoints(
     url: Annotated[str, typer.Argument(metavar="URL", help=URL_HELP)],
-    output: TableOutput = TableFormat.TABLE,
+    output: TableOutput = "table",
 ) -> ExitCode:
     """List the checkpoints of a store, the newest first, and whether all files exist with the right size.
 
@@ -58,7 +58,7 @@ def verify(
     seconds: Seconds = None,
     max_mbps: Mbps = None,
     parallel: Parallel = _PARALLEL,
-    output: TableOutput = TableFormat.TABLE,
+    output: TableOutput = "table",
 ) -> ExitCode:
     """Read every byte of the checkpoints of a store and verify it against the manifest.
 

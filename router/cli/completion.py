@@ -5,9 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterable
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -16,12 +15,7 @@ from router.cli import console
 _VARIABLE = "_STEPFARE_COMPLETE"
 
 
-class Shell(StrEnum):
-    """A shell that can complete."""
-
-    BASH = "bash"
-    ZSH = "zsh"
-    FISH = "fish"
+Shell = Literal["bash", "zsh", "fish"]
 
 
 def completion(shell: Annotated[Shell, typer.Argument(help="Your shell.")]) -> None:
@@ -34,7 +28,7 @@ def completion(shell: Annotated[Shell, typer.Argument(help="Your shell.")]) -> N
     """
     from typer.completion import get_completion_script  # type: ignore[attr-defined]
 
-    console.out(get_completion_script(prog_name="stepfare", complete_var=_VARIABLE, shell=shell.value))
+    console.out(get_completion_script(prog_name="stepfare", complete_var=_VARIABLE, shell=shell))
 
 
 def enable_completion() -> None:

@@ -16,7 +16,7 @@ from router.cli import console
 from router.cli.console import ExitCode
 from router.cli.offer_options import CloudOption, CloudsFileOption
 from router.cli.options import parse_duration_option, parse_now
-from router.cli.output_options import TableFormat, TableOutput
+from router.cli.output_options import TableOutput
 from router.render.tables import WIDTH, format_timestamp, wrap_text
 
 # Clouds refuse tokens and signatures beyond five minutes; warn at half of that.
@@ -28,7 +28,7 @@ def doctor(
     cloud: CloudOption = None,
     clouds: CloudsFileOption = None,
     time_limit: Annotated[str, typer.Option(metavar="DURATION", help="Time limit.")] = "30s",
-    output: TableOutput = TableFormat.TABLE,
+    output: TableOutput = "table",
 ) -> ExitCode:
     """Check identity and permissions in each cloud, without changing anything or showing secrets.
 
@@ -56,7 +56,7 @@ def doctor(
     with console.progress(f"asking {format_count(len(asked), 'cloud')}"):
         found = diagnose_clouds(tuple(asked), loaded, load_all_tables(store), now, limit.total_seconds())
     counts = {name: sum(o.cloud == name for b in (book, sandbox) for o in b.offers) for name in asked}
-    if output is TableFormat.JSON:
+    if output == "json":
         console.out(as_json(found, asked, counts))
     else:
         folders = f"books in {store.folder}\nhistory in {history_folder()}\nclouds file {clouds or clouds_file()}\n"

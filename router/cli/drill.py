@@ -112,7 +112,7 @@ class DrillSession:
             **more,
             "machines": [_row(one) for one in self.done],
         }
-        if output is TextFormat.JSON:
+        if output == "json":
             console.out(console.as_document(document))
         if self.interrupted:
             return ExitCode.INTERRUPTED
@@ -196,7 +196,7 @@ def kill_node(
     rank: Ranks = None,
     everything: Everything = False,
     settings_files: SettingsOptions = DEFAULT_FILES,
-    output: TextOutput = TextFormat.TEXT,
+    output: TextOutput = "text",
 ) -> ExitCode:
     """Switch a machine off without notice, as when it breaks. Sandbox only.
 
@@ -229,7 +229,7 @@ def notice(
         bool, typer.Option("--rebalance", help="Send only a hint of a risk; the machine stays.")
     ] = False,
     settings_files: SettingsOptions = DEFAULT_FILES,
-    output: TextOutput = TextFormat.TEXT,
+    output: TextOutput = "text",
 ) -> ExitCode:
     """Send a machine an interruption notice, as a cloud does with spot machines, and preempt it afterwards.
 
@@ -273,7 +273,7 @@ def zone_down(
         typer.Option("--for", metavar="DURATION", help="Time until it opens again. Default: until `drill zone-up`."),
     ] = None,
     settings_files: SettingsOptions = DEFAULT_FILES,
-    output: TextOutput = TextFormat.TEXT,
+    output: TextOutput = "text",
 ) -> ExitCode:
     """Close a zone or a region: all machines there are preempted, and none can be obtained. Sandbox only.
 
@@ -322,7 +322,7 @@ def zone_up(
         list[str] | None, typer.Argument(metavar="[ZONE|REGION]...", help="Places to open. Default: all closed ones.")
     ] = None,
     settings_files: SettingsOptions = DEFAULT_FILES,
-    output: TextOutput = TextFormat.TEXT,
+    output: TextOutput = "text",
 ) -> ExitCode:
     """Open zones and regions that `drill zone-down` closed.
 
@@ -353,7 +353,7 @@ def slow_node(
         float, typer.Option(min=1.1, max=100.0, help="How many times as long a step takes, about.")
     ] = 3.0,
     settings_files: SettingsOptions = DEFAULT_FILES,
-    output: TextOutput = TextFormat.TEXT,
+    output: TextOutput = "text",
 ) -> ExitCode:
     """Slow down the training on a machine by pausing and resuming it in turns. Sandbox only.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -30,19 +30,10 @@ class EstimateMarket(StrEnum):
     ON_DEMAND = "on_demand"
 
 
-class LauncherName(StrEnum):
-    """Launcher whose flags are printed."""
-
-    TORCHRUN = "torchrun"
-    MEGATRON = "megatron"
-    DEEPSPEED = "deepspeed"
+LauncherName = Literal["torchrun", "megatron", "deepspeed"]
 
 
-class LayoutChoice(StrEnum):
-    """Layout that the gangs have."""
-
-    JOB = "job"
-    AUTO = "auto"
+LayoutChoice = Literal["job", "auto"]
 
 
 def estimate(
@@ -60,9 +51,7 @@ def estimate(
         typer.Option(metavar="spot|on_demand", help="Only this market; repeatable. Default: both."),
     ] = None,
     job: Annotated[str | None, typer.Option(metavar="NAME", help="The job, where the file holds several.")] = None,
-    layout: Annotated[
-        LayoutChoice, typer.Option(help="As the job file states, or the fastest that fits.")
-    ] = LayoutChoice.JOB,
+    layout: Annotated[LayoutChoice, typer.Option(help="As the job file states, or the fastest that fits.")] = "job",
     launcher: Annotated[
         LauncherName | None, typer.Option(help="Print the cheapest gang's layout as flags of this launcher too.")
     ] = None,
@@ -70,7 +59,7 @@ def estimate(
     learned: LearnedOption = None,
     advisory: AdvisoryOption = False,
     now: Annotated[str | None, typer.Option(metavar="TIME", help="Present moment (ISO, with zone).")] = None,
-    output: WideListOutput = WideListFormat.TABLE,
+    output: WideListOutput = "table",
     out: OutInsteadOption = None,
     html: Annotated[
         Path | None, typer.Option("--html", metavar="FILE", help="Also write a page: costs and intervals by gang.")
@@ -93,7 +82,7 @@ def estimate(
     """
     from router.app.estimate import EstimateQuestion, estimate_job, parse_gangs
 
-    if launcher is not None and output is WideListFormat.CSV:
+    if launcher is not None and output == "csv":
         raise InvalidInputError.single(
             "flags are not printed beside csv", field="--launcher", remedy="choose another -o; json has all of them"
         )
@@ -109,7 +98,7 @@ def estimate(
         now=moment,
         runs=run_reader(learned, moment, present=now is None),
         advisory=advisory,
-        any_layout=layout is LayoutChoice.AUTO,
+        any_layout=layout == "auto",
     )
     answer, experience = estimate_job(question)
     report_experience(experience)
@@ -128,20 +117,20 @@ def _text(
     answer: JobEstimate, moment: datetime, output: WideListFormat, launcher: LauncherName | None, out: Path | None
 ) -> str:
     """Return the estimate in the format asked for, with flags of the launcher below tables."""
-    if output is WideListFormat.JSON:
+    if output == "json":
         from router.planning.estimate.estimate_json import estimate_to_json
 
         return estimate_to_json(answer, moment)
     from router.render import estimate_text
 
-    if output is WideListFormat.CSV:
+    if output == "csv":
         return estimate_text.as_csv(answer)
-    form = estimate_text.wide if output is WideListFormat.WIDE else estimate_text.table
+    form = estimate_text.wide if output == "wide" else estimate_text.table
     text = form(answer, console.screen(file=out))
     if launcher is None or answer.best is None:
         return text
-    flags = estimate_text.launcher_text(answer.best, launcher.value)
+    flags = estimate_text.launcher_text(answer.best, launcher)
     if flags is None:
-        console.note(f"no {launcher.value} flags: {answer.job.name} states no `transformer`, so its layout is unknown")
+        console.note(f"no {launcher} flags: {answer.job.name} states no `transformer`, so its layout is unknown")
         return text
     return f"{text}\n{flags}\n"

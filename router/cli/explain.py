@@ -13,7 +13,7 @@ from pricing.places import Market
 from pricing.problems import InvalidInputError
 from router.cli import console
 from router.cli.completion import complete_books, complete_paths, complete_plan_jobs
-from router.cli.output_options import TableFormat, TableOutput
+from router.cli.output_options import TableOutput
 from router.cli.planning_options import PlanFileArgument, parse_slot, parse_time_limit
 from router.cli.site_options import list_own_quotes, open_state_if_any
 from router.planning.document.plan_terms import SLOT, TIME_LIMIT
@@ -47,7 +47,7 @@ def explain(
     time_limit: Annotated[
         str, typer.Option(metavar="DURATION", help="Time limit of each plan, beside --jobs.")
     ] = TIME_LIMIT.text,
-    output: TableOutput = TableFormat.TABLE,
+    output: TableOutput = "table",
 ) -> None:
     """Explain where jobs are placed and why, the runner-up, the rejected offers, and what rules and changes are worth.
 
@@ -78,7 +78,7 @@ def explain(
     request = _request_of_files(plan, job, jobs, limits, book, slot, time_limit)
     prices = None if request is None or job is None else _constraint_prices(request, job)
     worth, unknown = (None, "") if job is None else _gang_worth(plan, job, request, book)
-    if output is TableFormat.JSON:
+    if output == "json":
         content = plan_content(plan)
         chosen = [j for j in content["jobs"] if job in (None, j["job"])]
         left_out = [u for u in content["unplaced"] if job in (None, u["job"])]

@@ -22,7 +22,7 @@ from router.cli import console
 from router.cli.cloud_options import refuse_unknown_clouds
 from router.cli.console import ExitCode
 from router.cli.options import option_error, parse_now
-from router.cli.output_options import TableFormat, TableOutput
+from router.cli.output_options import TableOutput
 from router.render.starter_files import FILE_NAMES, StarterChoices, starter_files
 from router.render.tables import WIDTH
 
@@ -50,7 +50,7 @@ def init(
     yes: Annotated[bool, typer.Option("--yes", help="Ask nothing: take the defaults.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace files; each is kept as NAME.bak.")] = False,
     now: Annotated[str | None, typer.Option(metavar="TIME", help="Moment at which the job is checked.")] = None,
-    output: TableOutput = TableFormat.TABLE,
+    output: TableOutput = "table",
 ) -> ExitCode:
     """Write commented clouds.yaml, limits.yaml, deploy.yaml and jobs/example.yaml for a start.
 
@@ -84,7 +84,7 @@ def init(
     )
     undo = _undo_commands(folder, backups)
     following = _next_commands(folder)
-    if output is TableFormat.JSON:
+    if output == "json":
         console.out(_as_json(folder, found, choices, backups, undo, following))
     else:
         console.out(_as_text(folder, found, choices, backups, undo, following))

@@ -15,7 +15,7 @@ from router.cli import console
 from router.cli.console import CommandError, ExitCode
 from router.cli.ledger_options import parse_month, translate_closed_books
 from router.cli.offer_options import DEFAULT_ROWS, count_rows
-from router.cli.output_options import ListFormat, ListOutput, TableFormat, TableOutput
+from router.cli.output_options import ListOutput, TableOutput
 from router.cli.site_options import DEFAULT_FILES, SettingsOptions, acting_user, open_state_store
 from router.render.record_table import RecordTable, TableColumn
 from router.render.tables import format_usd
@@ -81,7 +81,7 @@ def list_entries(
         ),
     ] = None,
     settings_files: SettingsOptions = DEFAULT_FILES,
-    output: ListOutput = ListFormat.TABLE,
+    output: ListOutput = "table",
 ) -> ExitCode:
     """List the entries of the ledger: planned, metered and added by hand.
 
@@ -102,7 +102,7 @@ def list_entries(
         raise option_error("--kind", ValueError(f"{kind!r} is none of {', '.join(LedgerEntryKind)}")) from None
     with open_state_store(settings_files, makes=False) as (_, store):
         entries = store.ledger.entries(period=period, kind=wanted, team=team, job=job)
-    count = count_rows(limit, machine_readable=output is not ListFormat.TABLE)
+    count = count_rows(limit, machine_readable=output != "table")
     shown = entries[-count:] if count else entries
     rows: list[StoredEntry] = [(entry, dict(zip(NAMES, entry_values(entry), strict=True))) for entry in shown]
     console.print_table(output, "entries", _entry_table(NAMES), rows, "no entries")
@@ -154,7 +154,7 @@ def check(
     max_findings: Annotated[
         int, typer.Option("--most", min=1, metavar="N", help="Findings to show per rule and column.")
     ] = 20,
-    output: TableOutput = TableFormat.TABLE,
+    output: TableOutput = "table",
 ) -> ExitCode:
     """Validate a FOCUS Cost and Usage file against the rules of FOCUS and of the ledger.
 
@@ -171,7 +171,7 @@ def check(
     closed_until = None if closed_through is None else _after(closed_through)
     with console.progress("reading"):
         checked = check_file(file, closed_until, keep=max_findings)
-    console.out(_as_json(checked) if output is TableFormat.JSON else _as_text(checked, str(file)))
+    console.out(_as_json(checked) if output == "json" else _as_text(checked, str(file)))
     return ExitCode.FAILURE if checked.total else ExitCode.OK
 
 

@@ -16,7 +16,7 @@ from router.cli.bills import report_corrections
 from router.cli.console import CommandError, ExitCode
 from router.cli.ledger_options import AsOfOption, BasisOption, parse_month
 from router.cli.options import parse_as_of, parse_now
-from router.cli.output_options import ListFormat, ListOutput
+from router.cli.output_options import ListOutput
 from router.cli.site_options import DEFAULT_FILES, SettingsOptions, acting_user, open_state_store
 from router.ledger.entry import CostBasis
 from router.render.record_table import RecordTable, TableColumn
@@ -86,7 +86,7 @@ def periods(
     basis: BasisOption = CostBasis.EFFECTIVE,
     now: AsOfOption = None,
     settings_files: SettingsOptions = DEFAULT_FILES,
-    output: ListOutput = ListFormat.TABLE,
+    output: ListOutput = "table",
 ) -> ExitCode:
     """List the months of the books: closed or open, by whom and when, and their sums.
 
@@ -105,7 +105,7 @@ def periods(
         state = "closed" if last is not None and month <= last else "open"
         rows.append(_Period(month, state, closings.get(month), books))
         _note_gaps(month, books)
-    if rows and output is ListFormat.TABLE:
+    if rows and output == "table":
         console.note(f"spent: {basis.value} cost in USD, invoiced where a bill stands, metered elsewhere")
     console.print_table(output, "periods", _period_table(basis), rows, "the ledger is empty")
     return ExitCode.OK

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -22,11 +21,7 @@ if TYPE_CHECKING:
 _ENDINGS = (".csv", ".parquet")
 
 
-class FocusVersion(StrEnum):
-    """FOCUS version of the file."""
-
-    V1_4 = "1.4"
-    V1_2 = "1.2"
+FocusVersion = Literal["1.4", "1.2"]
 
 
 def export(
@@ -34,7 +29,7 @@ def export(
     month: Annotated[
         str | None, typer.Option(metavar="2026-11", help="Only charges in the books of this month.")
     ] = None,
-    focus_version: Annotated[FocusVersion, typer.Option(help="FOCUS version.")] = FocusVersion.V1_4,
+    focus_version: Annotated[FocusVersion, typer.Option(help="FOCUS version.")] = "1.4",
     accounts: Annotated[
         Path | None, typer.Option(metavar="FILE", help="File with the billed accounts; see `schema showback`.")
     ] = None,
@@ -67,7 +62,7 @@ def export(
 
         report_corrections(store, period)
         wanted = BooksExportRequest(
-            path=file, version=focus_version.value, accounts=account_names, month=period, as_of=parse_as_of(now)
+            path=file, version=focus_version, accounts=account_names, month=period, as_of=parse_as_of(now)
         )
         try:
             exported = export_books(store, wanted, extract_folder(), bills_folder())
@@ -76,7 +71,7 @@ def export(
             raise CommandError(f"{file}: cannot be written: {why}", remedy="make room, or name another file") from None
         archives = store.archives.all()
     noun = "charge" if exported.charges == 1 else "charges"
-    console.note(f"{file}: {exported.charges:,} {noun}, FOCUS {focus_version.value}")
+    console.note(f"{file}: {exported.charges:,} {noun}, FOCUS {focus_version}")
     if archives and (period is None or period < archives[-1].before):
         names = ", ".join(one.file for one in archives)
         console.note(f"left out, for they are archived ({names}): months before {archives[-1].before}", "warning")

@@ -9,8 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from enum import StrEnum
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Literal, TextIO
 
 from router.cli import console
 
@@ -26,11 +25,7 @@ _ATTEMPT = re.compile(r"(?<![\w/.-])[a-z][a-z0-9-]*-[0-9a-f]{10}(?![\w/-])")
 _LEVELS = {"info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
 
-class LogStyle(StrEnum):
-    """Log format of a service."""
-
-    TEXT = "text"
-    JSON = "json"
+LogStyle = Literal["text", "json"]
 
 
 class JsonLines(logging.Formatter):
@@ -58,7 +53,7 @@ class Log:
 
     def tell(self, job: str, text: str) -> None:
         """Log a message about a job."""
-        if self._style is LogStyle.TEXT:
+        if self._style == "text":
             console.note(f"{self._clock():%H:%M:%S} {job}: {text}")
             return
         found = _ATTEMPT.search(text)
@@ -66,13 +61,13 @@ class Log:
 
     def event(self, event: GangEvent) -> None:
         """Log an event in JSON; in text :meth:`tell` reports the same things."""
-        if self._style is LogStyle.JSON:
+        if self._style == "json":
             extra = {"job": event.job, "attempt": event.attempt, "event": event.what.value}
             self._logger.log(_LEVELS[event.level.value], "%s", event.text, extra=extra)
 
     def note(self, text: str, level: str = "info") -> None:
         """Log a message about no job; ``level`` is info, warning or error."""
-        if self._style is LogStyle.TEXT:
+        if self._style == "text":
             console.note(text, "" if level == "info" else level)
         else:
             self._logger.log(_LEVELS[level], "%s", text)
@@ -85,7 +80,7 @@ def open_service_log(style: LogStyle, clock: Callable[[], datetime], stream: Tex
     In JSON it also carries the warnings of this program's own modules.
     """
     log = Log(style, clock)
-    if style is LogStyle.TEXT:
+    if style == "text":
         yield log
         return
     handler = logging.StreamHandler(stream or sys.stderr)

@@ -19,7 +19,7 @@ from router.cli.offer_options import (
     count_rows,
 )
 from router.cli.options import parse_duration_option, parse_now
-from router.cli.output_options import OutInsteadOption, WideListFormat, WideListOutput
+from router.cli.output_options import OutInsteadOption, WideListOutput
 from router.cli.planning_options import BookOption
 from router.planning.document.plan_terms import BOOK
 from router.prices.books import load_book
@@ -47,7 +47,7 @@ def offers(
     now: Annotated[
         str | None, typer.Option(metavar="TIME", help="Moment from which ages are counted (ISO, with zone).")
     ] = None,
-    output: WideListOutput = WideListFormat.TABLE,
+    output: WideListOutput = "table",
     out: OutInsteadOption = None,
 ) -> None:
     """List offers, cheapest first, with the age and source of each price.
@@ -68,7 +68,7 @@ def offers(
         max_age=parse_duration_option("--max-age", max_age),
     )
     source = load_book(book)
-    machine_readable = output in {WideListFormat.JSON, WideListFormat.CSV}
+    machine_readable = output in {"json", "csv"}
     rows = count_rows(limit, machine_readable=machine_readable)
     selected = list_offers(source, filters, sort, moment.date(), rows, prefix="--")
     shown = selected.rows
@@ -80,9 +80,9 @@ def offers(
         console.note(f"{len(shown)} of {selected.matching} offers; --limit 0 shows all")
     if shown or machine_readable:
         writers = {
-            WideListFormat.TABLE: lambda: offers_text.table(shown, console.screen(file=out)),
-            WideListFormat.WIDE: lambda: offers_text.wide(shown, console.screen(file=out)),
-            WideListFormat.JSON: lambda: offers_text.as_json(shown, source, moment),
-            WideListFormat.CSV: lambda: offers_text.as_csv(shown),
+            "table": lambda: offers_text.table(shown, console.screen(file=out)),
+            "wide": lambda: offers_text.wide(shown, console.screen(file=out)),
+            "json": lambda: offers_text.as_json(shown, source, moment),
+            "csv": lambda: offers_text.as_csv(shown),
         }
         console.write(writers[output](), out)

@@ -2,44 +2,24 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 import typer
 
 OUTPUT: Final = typer.Option("--output", "-o", help="Format.")
 
 
-class TableFormat(StrEnum):
-    """A table for people, or JSON."""
-
-    TABLE = "table"
-    JSON = "json"
+TableFormat = Literal["table", "json"]
 
 
-class TextFormat(StrEnum):
-    """Text for people, or JSON."""
-
-    TEXT = "text"
-    JSON = "json"
+TextFormat = Literal["text", "json"]
 
 
-class ListFormat(StrEnum):
-    """A table for people, JSON, or CSV."""
-
-    TABLE = "table"
-    JSON = "json"
-    CSV = "csv"
+ListFormat = Literal["table", "json", "csv"]
 
 
-class WideListFormat(StrEnum):
-    """A table for people, narrow or with all columns, JSON, or CSV."""
-
-    TABLE = "table"
-    WIDE = "wide"
-    JSON = "json"
-    CSV = "csv"
+WideListFormat = Literal["table", "wide", "json", "csv"]
 
 
 OutOption = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write to this file.")]

@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from difflib import get_close_matches
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -35,20 +34,10 @@ _NAMED = 3  # jobs that a note names
 _CANDIDATES_TO_NIGHT = 6
 
 
-class PlanFormat(StrEnum):
-    """Output format of a plan."""
-
-    TABLE = "table"
-    WIDE = "wide"
-    JSON = "json"
-    GANTT = "gantt"
+PlanFormat = Literal["table", "wide", "json", "gantt"]
 
 
-class SumsBy(StrEnum):
-    """Grouping of a plan's sums."""
-
-    TEAM = "team"
-    POOL = "pool"
+SumsBy = Literal["team", "pool"]
 
 
 HtmlFile = Annotated[
@@ -77,7 +66,7 @@ def plan(
         str | None,
         typer.Option(metavar="USD", help="Move a job of that plan for this saving (default: $1, or 1 % if more)."),
     ] = None,
-    output: Annotated[PlanFormat, OUTPUT] = PlanFormat.TABLE,
+    output: Annotated[PlanFormat, OUTPUT] = "table",
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the plan (JSON) to this file too.")] = None,
     html: HtmlFile = None,
     against: AgainstOption = None,
@@ -234,7 +223,7 @@ def _write_metrics(plan: Plan, timings: Timings, began: float, metrics: Path | N
 
 def show(
     file: PlanFileArgument,
-    output: Annotated[PlanFormat, OUTPUT] = PlanFormat.TABLE,
+    output: Annotated[PlanFormat, OUTPUT] = "table",
     html: HtmlFile = None,
     against: AgainstOption = None,
     team: Annotated[list[str] | None, typer.Option(help="Show only the jobs of this team; may be repeated.")] = None,
@@ -274,15 +263,15 @@ def _part_of(plan: Plan, output: PlanFormat, teams: Sequence[str], names: Sequen
                 f"the plan has no {missing}", field=option, remedy=f"it has {', '.join(near)}"
             )
     chosen = jobs_of(plan, teams, names)
-    if by is not None and output is PlanFormat.JSON:
-        return sums_json(plan, chosen, by.value)
-    if output is not PlanFormat.TABLE:
+    if by is not None and output == "json":
+        return sums_json(plan, chosen, by)
+    if output != "table":
         raise InvalidInputError.single(
             f"{output} shows a plan whole",
             field="--output",
             remedy="leave --team and --job out, and --group-by but for json",
         )
-    return sums_text(plan, chosen, by.value, console.screen()) if by else jobs_text(plan, chosen, console.screen())
+    return sums_text(plan, chosen, by, console.screen()) if by else jobs_text(plan, chosen, console.screen())
 
 
 def _text_of(plan: Plan, output: PlanFormat, lower: VariantResult | None = None) -> str:
@@ -293,20 +282,20 @@ def _text_of(plan: Plan, output: PlanFormat, lower: VariantResult | None = None)
     if lower is not None:
         from router.render.optimistic_text import optimistic_text, with_optimistic
 
-        if output is PlanFormat.JSON:
+        if output == "json":
             return with_optimistic(plan, lower)
         return f"{_text_of(plan, output)}\n{optimistic_text(plan, lower, console.screen())}"
-    if output is PlanFormat.JSON:
+    if output == "json":
         from router.planning.document.plan_json import plan_to_json
 
         return plan_to_json(plan)
-    if output is PlanFormat.GANTT:
+    if output == "gantt":
         from router.render.gantt_text import gantt_text
 
         return gantt_text(plan, console.screen())
     from router.render.plan_text import table, wide
 
-    return (wide if output is PlanFormat.WIDE else table)(plan, console.screen())
+    return (wide if output == "wide" else table)(plan, console.screen())
 
 
 def _write_page(plan: Plan, file: Path | None, against: str | None) -> None:

@@ -33,7 +33,7 @@ def approve(
     revoke: Annotated[bool, typer.Option("--revoke", help="Revoke the approvals of WHO for this plan.")] = False,
     list_all: Annotated[bool, typer.Option("--list", help="List approvals, of this plan or of all.")] = False,
     settings_files: SettingsOptions = DEFAULT_FILES,
-    output: TableOutput = TableFormat.TABLE,
+    output: TableOutput = "table",
 ) -> ExitCode:
     """Record who approves a plan, with the money at risk, in the audit log.
 

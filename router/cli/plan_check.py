@@ -15,7 +15,7 @@ from router.cli import console
 from router.cli.apply_options import DEFAULT_GUARD, CurrentBookOption, GuardOptions
 from router.cli.console import ExitCode
 from router.cli.options import parse_now
-from router.cli.output_options import TableFormat, TableOutput
+from router.cli.output_options import TableOutput
 from router.cli.planning_options import PlanFileArgument
 from router.cli.site_options import open_state_if_any
 from router.controller.accept.guardrails import CurrentPrice, Refusal, RefusalReason
@@ -39,7 +39,7 @@ def check(
     ] = None,
     guard_options: GuardOptions = DEFAULT_GUARD,
     now: Annotated[str | None, typer.Option(metavar="TIME", help="Moment of the check (ISO, with zone).")] = None,
-    output: TableOutput = TableFormat.TABLE,
+    output: TableOutput = "table",
 ) -> ExitCode:
     """Check whether a plan can still be applied: its age, current prices against its ceilings, and money at risk.
 
@@ -67,7 +67,7 @@ def check(
     found = find_refusals(plan, prices, guard, moment, at_risk=at_risk, book=prices_book, knows_limits=knows_limits)
     console.out(
         _json(plan, orders, prices, found, at_risk)
-        if output is TableFormat.JSON
+        if output == "json"
         else _text(plan, orders, prices, found, at_risk, moment)
     )
     return exit_code(found)

@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from router.cli import console
 from router.cli.output_options import OUTPUT
 
-
-class PlanDiffFormat(StrEnum):
-    """Output format of a plan diff."""
-
-    TABLE = "table"
-    WIDE = "wide"
-    JSON = "json"
-    MARKDOWN = "markdown"
+PlanDiffFormat = Literal["table", "wide", "json", "markdown"]
 
 
 def diff(
     before: Annotated[Path, typer.Argument(metavar="A", help="The older plan (JSON).")],
     after: Annotated[Path, typer.Argument(metavar="B", help="The newer plan (JSON).")],
-    output: Annotated[PlanDiffFormat, OUTPUT] = PlanDiffFormat.TABLE,
+    output: Annotated[PlanDiffFormat, OUTPUT] = "table",
 ) -> None:
     """Compare two plans and explain the changes: causes first, then what follows from them.
 
@@ -45,9 +37,9 @@ def diff(
 
     old, new = read_plan(before), read_plan(after)
     found = plan_diff(old, new, find_changed_fields(old, new))
-    if output is PlanDiffFormat.JSON:
+    if output == "json":
         console.out(diff_json(found))
-    elif output is PlanDiffFormat.MARKDOWN:
+    elif output == "markdown":
         console.out(diff_markdown(found))
     else:
-        console.out(diff_text(found, console.screen(), wide=output is PlanDiffFormat.WIDE))
+        console.out(diff_text(found, console.screen(), wide=output == "wide"))

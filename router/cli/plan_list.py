@@ -8,7 +8,7 @@ import typer
 
 from router.cli import console
 from router.cli.options import wall_clock
-from router.cli.output_options import TableFormat, TableOutput
+from router.cli.output_options import TableOutput
 from router.cli.site_options import open_query_context
 from router.render.record_table import RecordTable, TableColumn
 from router.render.tables import format_timestamp, format_usd
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def list_plans(
     name: Annotated[str | None, typer.Option(metavar="NAME", help="List the plans of this name instead.")] = None,
-    output: TableOutput = TableFormat.TABLE,
+    output: TableOutput = "table",
 ) -> None:
     """List the names of the plans that were written, each with its last plan; or all plans of one name.
 

@@ -14,7 +14,7 @@ from pricing.units import format_count
 from router.cli import console
 from router.cli.offer_options import CloudOption
 from router.cli.options import parse_now
-from router.cli.output_options import OutOption, TableFormat, TableOutput
+from router.cli.output_options import OutOption, TableOutput
 from router.cli.site_options import acting_user
 from router.prices.books import SANDBOX, BookDiff, PriceChange, load_book
 from router.prices.bookstore import BookStore
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def list_books(
-    output: TableOutput = TableFormat.TABLE,
+    output: TableOutput = "table",
 ) -> None:
     """List the stored price books, newest first; `*` marks the one that commands use.
 
@@ -46,7 +46,7 @@ def list_books(
     check_home()
     folder = books_folder()
     stored = list_stored(local_sources(acting_user()))
-    if output is TableFormat.JSON:
+    if output == "json":
         books = [book_record(row) for row in stored]
         console.out(console.as_document({"folder": str(folder), "books": books}))
         return
@@ -103,7 +103,7 @@ def diff(
     after: Annotated[str, typer.Argument(metavar="B", help="The newer book.")] = "latest",
     cloud: CloudOption = None,
     limit: Annotated[int, typer.Option(min=0, metavar="N", help="Rows to show of each kind; 0 is all.")] = DEFAULT_ROWS,
-    output: TableOutput = TableFormat.TABLE,
+    output: TableOutput = "table",
     out: OutOption = None,
 ) -> None:
     """Compare two price books: the largest price changes first, then added and removed offers.
@@ -117,9 +117,7 @@ def diff(
     from router.app.queries.prices import compare_books, local_sources
 
     found = compare_books(load_book(before), load_book(after), cloud or (), local_sources(acting_user()))
-    console.write(
-        as_json(found) if output is TableFormat.JSON else diff_as_text(found, limit, console.screen(file=out)), out
-    )
+    console.write(as_json(found) if output == "json" else diff_as_text(found, limit, console.screen(file=out)), out)
 
 
 def diff_as_text(diff: BookDiff, limit: int, screen: Screen = PLAIN) -> str:

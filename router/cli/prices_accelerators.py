@@ -9,13 +9,13 @@ import typer
 from pricing.book_file import embedded_book
 from pricing.peak_rates import PRECISIONS, PeakRates, read_peak_rates
 from router.cli import console
-from router.cli.output_options import TableFormat, TableOutput
+from router.cli.output_options import TableOutput
 from router.render.record_table import RecordTable, TableColumn, field_columns
 
 
 def list_accelerators(
     missing: Annotated[bool, typer.Option("--missing", help="Only those of which something is not known.")] = False,
-    output: TableOutput = TableFormat.TABLE,
+    output: TableOutput = "table",
 ) -> None:
     """List peak rates, memory and links of accelerators, and what is missing.
 
@@ -32,7 +32,7 @@ def list_accelerators(
     rows = [row for row in rates.values() if not missing or row.unknown_precisions]
     absent = sorted(sold - set(rates))
     console.print_table(output, "accelerators", _RATES, rows, _RATES.text(()), absent=absent)
-    if absent and output is TableFormat.TABLE:
+    if absent and output == "table":
         console.note(f"sold, but without a row: {', '.join(absent)}")
 
 

@@ -17,7 +17,7 @@ from router.cli import console
 from router.cli.completion import complete_books
 from router.cli.offer_options import AcceleratorOption, LimitOption, RegionOption, count_rows
 from router.cli.options import parse_duration_option, parse_now
-from router.cli.output_options import OutInsteadOption, WideListFormat, WideListOutput
+from router.cli.output_options import OutInsteadOption, WideListOutput
 from router.cli.site_options import acting_user
 from router.prices import history as store
 from router.render import history_text
@@ -57,7 +57,7 @@ def history(
         ),
     ] = "latest",
     now: Annotated[str | None, typer.Option(metavar="TIME", help="End of the history (ISO, with zone).")] = None,
-    output: WideListOutput = WideListFormat.TABLE,
+    output: WideListOutput = "table",
     out: OutInsteadOption = None,
 ) -> None:
     """Show the history of prices and stock, one row per place and machine, cheapest now first.
@@ -72,8 +72,8 @@ def history(
     until = parse_now(now)
     begin = until - _length(since)
     draw = None if plot is None else _drawing(plot)
-    machine_readable = output in {WideListFormat.JSON, WideListFormat.CSV}
-    blocks = history_text.WIDE_BUCKETS if output is WideListFormat.WIDE else history_text.NARROW_BUCKETS
+    machine_readable = output in {"json", "csv"}
+    blocks = history_text.WIDE_BUCKETS if output == "wide" else history_text.NARROW_BUCKETS
     selection = store.Selection(
         clouds=tuple(cloud or ()),
         regions=tuple(region or ()),
@@ -102,10 +102,10 @@ def history(
         console.note(f"{len(series)} of {answer.series_count} series; --limit 0 shows all")
     if series or machine_readable:
         writers = {
-            WideListFormat.TABLE: lambda: history_text.table(view, console.screen(file=out)),
-            WideListFormat.WIDE: lambda: history_text.wide(view, console.screen(file=out)),
-            WideListFormat.JSON: lambda: history_text.as_json(view),
-            WideListFormat.CSV: lambda: history_text.as_csv(view),
+            "table": lambda: history_text.table(view, console.screen(file=out)),
+            "wide": lambda: history_text.wide(view, console.screen(file=out)),
+            "json": lambda: history_text.as_json(view),
+            "csv": lambda: history_text.as_csv(view),
         }
         console.write(writers[output](), out)
     if draw is not None and series:

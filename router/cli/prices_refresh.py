@@ -41,7 +41,7 @@ def refresh(
         float, typer.Option(min=0, metavar="DAYS", help="Days of price history to fetch the first time; 0 stores none.")
     ] = 7.0,
     now: Annotated[str | None, typer.Option(metavar="TIME", help="Date of the data (ISO, with zone).")] = None,
-    output: Annotated[TableFormat, typer.Option("--output", "-o", help="Format of the report.")] = TableFormat.TABLE,
+    output: Annotated[TableFormat, typer.Option("--output", "-o", help="Format of the report.")] = "table",
 ) -> ExitCode:
     """Fetch prices and stock from the clouds into a dated price book, which becomes `--book latest`.
 
@@ -71,7 +71,7 @@ def refresh(
     store = BookStore(books_folder())
     with _show_progress() as show:
         report = run(options, loaded, store, history_folder(), parse_now(now), show)
-    as_json = output is TableFormat.JSON
+    as_json = output == "json"
     console.out(refresh_text.as_json(report) if as_json else refresh_text.as_text(report, console.screen()))
     return exit_code(report)
 

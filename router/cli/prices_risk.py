@@ -16,7 +16,7 @@ from router.cli.offer_options import (
     count_rows,
 )
 from router.cli.options import parse_now
-from router.cli.output_options import OutInsteadOption, WideListFormat, WideListOutput
+from router.cli.output_options import OutInsteadOption, WideListOutput
 from router.cli.planning_options import BookOption, LearnedOption, run_reader
 from router.planning.document.plan_terms import BOOK
 from router.prices.books import load_book
@@ -36,7 +36,7 @@ def risk(
     limit: LimitOption = None,
     book: BookOption = BOOK,
     now: Annotated[str | None, typer.Option(metavar="TIME", help="Moment of the answer (ISO, with zone).")] = None,
-    output: WideListOutput = WideListFormat.TABLE,
+    output: WideListOutput = "table",
     out: OutInsteadOption = None,
 ) -> None:
     """Show how often spot machines are interrupted and what that rests on, the calmest pools first.
@@ -70,7 +70,7 @@ def risk(
         if filters != OfferFilters():
             console.note("POOL names one pool: the filters are not used", "warning")
         found = find_pool_risks(source, known, pool, losses)
-    machine_readable = output in {WideListFormat.JSON, WideListFormat.CSV}
+    machine_readable = output in {"json", "csv"}
     rows = count_rows(limit, machine_readable=machine_readable)
     shown = found[:rows] if rows else found
     if not found:
@@ -81,13 +81,13 @@ def risk(
         console.note(f"{len(found)} zones; `stepfare prices risk {found[0].pool}` shows all that is known of one")
     if shown or machine_readable:
         writers = {
-            WideListFormat.TABLE: lambda: (
+            "table": lambda: (
                 pool_risk_text.ledger(shown[0], console.screen(file=out))
                 if pool is not None and len(found) == 1
                 else pool_risk_text.table(shown, console.screen(file=out))
             ),
-            WideListFormat.WIDE: lambda: pool_risk_text.wide(shown, console.screen(file=out)),
-            WideListFormat.JSON: lambda: pool_risk_text.as_json(shown, source, moment),
-            WideListFormat.CSV: lambda: pool_risk_text.as_csv(shown),
+            "wide": lambda: pool_risk_text.wide(shown, console.screen(file=out)),
+            "json": lambda: pool_risk_text.as_json(shown, source, moment),
+            "csv": lambda: pool_risk_text.as_csv(shown),
         }
         console.write(writers[output](), out)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import time
 from datetime import datetime, timedelta
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -22,14 +21,8 @@ if TYPE_CHECKING:
     from router.config.job_points import PointFields
 
 
-class DeviceKind(StrEnum):
-    """Device that ``--measure`` runs on; auto takes any accelerator, and never the processor."""
-
-    AUTO = "auto"
-    CUDA = "cuda"
-    ROCM = "rocm"
-    MPS = "mps"
-    CPU = "cpu"
+#: Device that ``--measure`` runs on; auto takes any accelerator, and never the processor.
+DeviceKind = Literal["auto", "cuda", "rocm", "mps", "cpu"]
 
 
 def profile(
@@ -53,7 +46,7 @@ def profile(
     limits: Annotated[Path | None, typer.Option(metavar="FILE", help="Quotas, stock, reservations, discounts.")] = None,
     advisory: AdvisoryOption = False,
     now: Annotated[str | None, typer.Option(metavar="TIME", help="Present moment (ISO, with zone).")] = None,
-    output: TableOutput = TableFormat.TABLE,
+    output: TableOutput = "table",
 ) -> ExitCode:
     """Propose which speeds of a job to measure next, for the least money; measure here.
 
@@ -84,7 +77,7 @@ def profile(
     if measure:
         within = parse_duration_option("--lasting", lasting)
         assert within is not None
-        return _measure(file, job, device or DeviceKind.AUTO, max_points, within, book, moment, output)
+        return _measure(file, job, device or "auto", max_points, within, book, moment, output)
     if add:
         return _add(file, job, add, book, moment)
     from router.app.profile import propose
@@ -94,7 +87,7 @@ def profile(
     duration = parse_duration_option("--lasting", lasting)
     assert duration is not None
     name, result = propose(file, job, book, limits, moment, lasting=duration, max_points=max_points, advisory=advisory)
-    if output is TableFormat.JSON:
+    if output == "json":
         console.write(profile_text.as_json(name, result), None)
     else:
         console.write(profile_text.table(name, result, str(file), console.screen()), None)
@@ -118,14 +111,14 @@ def _measure(
 
     loaded = load_measured_job(_existing(file), job, moment)
     try:
-        opened = open_device(device.value)
+        opened = open_device(device)
         clock = time.perf_counter
         result = measure_job(
             *loaded, opened, load_book(book), moment, clock=clock, lasting=lasting, max_points=max_points
         )
     except MeasurementError as error:
         raise CommandError(error.what, remedy=error.remedy) from None
-    if output is TableFormat.JSON:
+    if output == "json":
         console.write(profile_text.measurement_json(result), None)
     else:
         console.write(profile_text.measurement_table(result, console.screen()), None)

@@ -15,7 +15,7 @@ from router.cli import console
 from router.cli.completion import complete_books
 from router.cli.console import CommandError, ExitCode
 from router.cli.options import parse_now
-from router.cli.output_options import ListFormat, ListOutput
+from router.cli.output_options import ListOutput
 from router.cli.site_options import DEFAULT_FILES, SettingsOptions, acting_user, open_state_store
 from router.render.record_table import RecordTable, TableColumn
 from router.render.tables import format_timestamp
@@ -35,7 +35,7 @@ def list_runs(
     book: Book = "latest",
     settings_files: SettingsOptions = DEFAULT_FILES,
     now: Now = None,
-    output: ListOutput = ListFormat.TABLE,
+    output: ListOutput = "table",
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="Write all runs (JSON) for --learned FILE.")
     ] = None,
@@ -70,7 +70,7 @@ def show(
     book: Book = "latest",
     settings_files: SettingsOptions = DEFAULT_FILES,
     now: Now = None,
-    output: ListOutput = ListFormat.TABLE,
+    output: ListOutput = "table",
 ) -> ExitCode:
     """Show each run of a job, with its measured speed, or of a pool, with the hours it was held.
 

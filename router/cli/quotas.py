@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from datetime import datetime
-from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -25,12 +24,7 @@ from router.render.tables import Screen, wrap_text
 _SCHEMA_HINT = "# yaml-language-server: $schema=docs/schema/limits.json\n"
 
 
-class QuotasFormat(StrEnum):
-    """Output format of quotas."""
-
-    TABLE = "table"
-    JSON = "json"
-    LIMITS = "limits"
+QuotasFormat = Literal["table", "json", "limits"]
 
 
 def quotas(
@@ -38,7 +32,7 @@ def quotas(
     clouds: CloudsFileOption = None,
     time_limit: Annotated[str, typer.Option(metavar="DURATION", help="Time limit.")] = "2m",
     now: Annotated[str | None, typer.Option(metavar="TIME", help="Date of the reading (ISO, with zone).")] = None,
-    output: Annotated[QuotasFormat, OUTPUT] = QuotasFormat.TABLE,
+    output: Annotated[QuotasFormat, OUTPUT] = "table",
     out: OutOption = None,
 ) -> ExitCode:
     """List the quotas of your accounts and the capacity they have reserved.
@@ -85,7 +79,7 @@ def quotas(
 def _render(
     allowances: dict[str, AccountAllowances], output: QuotasFormat, book: PriceBook, screen: Screen, moment: datetime
 ) -> str:
-    if output is QuotasFormat.JSON:
+    if output == "json":
         clouds = {
             name: {
                 "read_at": moment.isoformat(),
@@ -96,7 +90,7 @@ def _render(
         }
         document = {"schema_version": console.SCHEMA_VERSION, "clouds": clouds}
         return json.dumps(document, indent=2, default=str) + "\n"
-    if output is QuotasFormat.LIMITS:
+    if output == "limits":
         import yaml
 
         from router.prices.read_limits import build_limits_file

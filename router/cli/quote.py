@@ -6,9 +6,8 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
@@ -124,13 +123,7 @@ def _plan(prepared: PreparedAcceptance) -> Plan:
         return plan_quote(prepared, show_phase)
 
 
-class QuoteFormat(StrEnum):
-    """Output format of quotes."""
-
-    TEXT = "text"
-    TABLE = "table"
-    LINE = "line"
-    JSON = "json"
+QuoteFormat = Literal["text", "table", "line", "json"]
 
 
 def quote(
@@ -284,8 +277,8 @@ def _show(results: Sequence[QuoteAnswer], names: dict[str, str], output: QuoteFo
     from router.quotes.quote_json import answers_to_json
     from router.render.quote_text import line, refusal_problem, table, text
 
-    chosen_format = output or (QuoteFormat.TEXT if len(results) == 1 else QuoteFormat.TABLE)
-    if chosen_format is QuoteFormat.JSON:
+    chosen_format = output or ("text" if len(results) == 1 else "table")
+    if chosen_format == "json":
         console.out(answers_to_json(results))
         return
     for each in results:
@@ -294,9 +287,9 @@ def _show(results: Sequence[QuoteAnswer], names: dict[str, str], output: QuoteFo
     quotes = [(names.get(a.job, ""), a) for a in results if not isinstance(a, Refused)]
     if not quotes:
         return
-    if chosen_format is QuoteFormat.TABLE:
+    if chosen_format == "table":
         console.out(table(quotes, console.screen()))
-    elif chosen_format is QuoteFormat.LINE:
+    elif chosen_format == "line":
         console.out("\n".join(line(answer, name) for name, answer in quotes))
     else:
         console.out("\n".join(text(answer, name, console.screen()) for name, answer in quotes))

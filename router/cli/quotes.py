@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from router.cli import console
 from router.cli.console import ExitCode
 from router.cli.options import parse_now
-from router.cli.output_options import OUTPUT, ListFormat, ListOutput, TableFormat, TableOutput, TextFormat, TextOutput
+from router.cli.output_options import OUTPUT, ListOutput, TableOutput, TextOutput
 from router.cli.site_options import DEFAULT_FILES, SettingsOptions, find_own_quote, list_own_quotes, open_state_store
 from router.render.record_table import RecordTable, TableColumn
 
@@ -21,17 +20,12 @@ if TYPE_CHECKING:
     from router.quotes.outcomes import QuoteRecord
 
 
-class StoredQuoteFormat(StrEnum):
-    """Output format of one quote."""
-
-    TEXT = "text"
-    LINE = "line"
-    JSON = "json"
+StoredQuoteFormat = Literal["text", "line", "json"]
 
 
 def list_quotes(
     job: Annotated[str | None, typer.Option(metavar="NAME", help="Only quotes of this job.")] = None,
-    output: TableOutput = TableFormat.TABLE,
+    output: TableOutput = "table",
 ) -> None:
     """List the stored quotes, the oldest first, and whether they were accepted.
 
@@ -44,7 +38,7 @@ def list_quotes(
 
     check_home()
     quotes = list_own_quotes(job)
-    if output is TableFormat.JSON:
+    if output == "json":
         console.out(json.dumps(quotes_content(quotes), indent=2, sort_keys=True))
         return
     if not quotes:
@@ -73,7 +67,7 @@ def _quote_table() -> RecordTable[StoredQuote]:
 
 def show(
     name: Annotated[str, typer.Argument(metavar="QUOTE", help="Id of the quote, or its first digits.")],
-    output: Annotated[StoredQuoteFormat, OUTPUT] = StoredQuoteFormat.TEXT,
+    output: Annotated[StoredQuoteFormat, OUTPUT] = "text",
 ) -> None:
     """Print a stored quote again.
 
@@ -88,10 +82,10 @@ def show(
     check_home()
     stored = find_own_quote(name)
     identity, quote, accepted = stored.name, stored.quote, stored.acceptance
-    if output is StoredQuoteFormat.JSON:
+    if output == "json":
         console.out(quote_to_json(quote))
         return
-    if output is StoredQuoteFormat.LINE:
+    if output == "line":
         console.out(line(quote, identity))
         return
     console.out(text(quote, identity, console.screen()))
@@ -106,7 +100,7 @@ def show(
 def calibration(
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write a page with diagrams.")] = None,
     settings_files: SettingsOptions = DEFAULT_FILES,
-    output: ListOutput = ListFormat.TABLE,
+    output: ListOutput = "table",
 ) -> int:
     """Compare accepted quotes with the costs and completion times of their jobs.
 
@@ -135,9 +129,9 @@ def calibration(
         write_output_file(
             html, calibration_page({"accepted quotes": outcomes.rows}, {"accepted quotes": outcomes.rows}).encode()
         )
-    if output is ListFormat.JSON:
+    if output == "json":
         console.out(json.dumps(_content(outcomes, len(accepted)), indent=2, sort_keys=True))
-    elif output is ListFormat.CSV:
+    elif output == "csv":
         console.out(as_csv(outcomes.rows).rstrip("\n"))
     else:
         console.out(_text(outcomes, len(accepted)))
@@ -171,7 +165,7 @@ def _content(outcomes: QuoteRecord, accepted: int) -> dict[str, object]:
 
 def fit(
     now: Annotated[str | None, typer.Option(metavar="TIME", help="Fit as of this moment.")] = None,
-    output: TextOutput = TextFormat.TEXT,
+    output: TextOutput = "text",
 ) -> int:
     """Fit the ranges of quotes to your price history.
 
@@ -206,7 +200,7 @@ def fit(
     file = hazard_fit_file()
     make_private_folder(file.parent)
     write_output_file(file, text.encode())
-    if output is TextFormat.JSON:
+    if output == "json":
         console.out(text)
         return ExitCode.OK
     sizes = json.loads(text)["likely"]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 from importlib import import_module
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -31,6 +32,16 @@ class SchemaKind(StrEnum):
     OPENAPI = "openapi"
 
 
+#: The module and the function of each schema that is no model of a YAML file.
+_TEXTS: Final[Mapping[str, tuple[str, str]]] = {
+    "plan": ("router.planning.document.plan_schema", "plan_schema_text"),
+    "quote": ("router.quotes.quote_json", "quote_schema_text"),
+    "estimate": ("router.planning.estimate.estimate_json", "estimate_schema_text"),
+    "report": ("router.showback.report.export_json", "report_schema_text"),
+    "openapi": ("router.console.description", "openapi_text"),
+}
+
+
 def schema(
     kind: Annotated[
         SchemaKind,
@@ -50,17 +61,10 @@ def schema(
       stepfare schema job --out docs/schema/job.json
       stepfare schema plan
     """
-    if kind is SchemaKind.PLAN:
-        # Imported by name, because planning imports the solver.
-        text: str = import_module("router.planning.document.plan_schema").plan_schema_text()
-    elif kind is SchemaKind.QUOTE:
-        text = import_module("router.quotes.quote_json").quote_schema_text()
-    elif kind is SchemaKind.ESTIMATE:
-        text = import_module("router.planning.estimate.estimate_json").estimate_schema_text()
-    elif kind is SchemaKind.REPORT:
-        text = import_module("router.showback.report.export_json").report_schema_text()
-    elif kind is SchemaKind.OPENAPI:
-        text = import_module("router.console.description").openapi_text()
+    if kind in _TEXTS:
+        # Imported by name: planning imports the solver.
+        module, function = _TEXTS[kind]
+        text: str = getattr(import_module(module), function)()
     else:
         text = schema_text(build_file_schema(kind))
     write(text, out)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal, InvalidOperation
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal, cast, get_args
 
 import typer
 
@@ -28,22 +27,11 @@ if TYPE_CHECKING:
     from router.showback.report.values import ShowbackReport
 
 
-class ShowbackFormat(StrEnum):
-    """Output format of the report."""
-
-    TABLE = "table"
-    WIDE = "wide"
-    MARKDOWN = "markdown"
-    HTML = "html"
-    CSV = "csv"
-    XLSX = "xlsx"
-    PARQUET = "parquet"
-    JSON = "json"
-    FOCUS = "focus"
+ShowbackFormat = Literal["table", "wide", "markdown", "html", "csv", "xlsx", "parquet", "json", "focus"]
 
 
-_TO_FILES = frozenset({ShowbackFormat.XLSX, ShowbackFormat.PARQUET, ShowbackFormat.FOCUS})
-_EXAMPLES = {ShowbackFormat.FOCUS: "november.csv"}
+_TO_FILES = frozenset({"xlsx", "parquet", "focus"})
+_EXAMPLES = {"focus": "november.csv"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +88,7 @@ def showback(
     focus_version: Annotated[str, typer.Option(help="FOCUS version for -o focus: 1.4 or 1.2.")] = "1.4",
     settings_files: SettingsOptions = DEFAULT_FILES,
     now: AsOfOption = None,
-    output: Annotated[ShowbackFormat, OUTPUT] = ShowbackFormat.TABLE,
+    output: Annotated[ShowbackFormat, OUTPUT] = "table",
     out: OutOption = None,
 ) -> ExitCode:
     """Report the costs of a month: planned, metered and invoiced, by team, project and job.
@@ -127,10 +115,10 @@ def showback(
     if output in _TO_FILES and out is None:
         what = f"{output} is not for a terminal"
         raise InvalidInputError.single(
-            what, field="--out", remedy=f"name a file: --out {_EXAMPLES.get(output, f'november.{output.value}')}"
+            what, field="--out", remedy=f"name a file: --out {_EXAMPLES.get(output, f'november.{output}')}"
         )
     check_output_folders(out)
-    if output is ShowbackFormat.FOCUS and out is not None:
+    if output == "focus" and out is not None:
         return _focus(query, out, bool(files), accounts, focus_version, settings_files, now)
     from router.showback.ledger_extract import without_collector
 
@@ -164,12 +152,10 @@ def _focus(
     if from_files:
         what, remedy = "is of the ledger, not of files that are FOCUS already", "leave out --from-file"
         raise InvalidInputError.single(what, field="-o focus", remedy=remedy)
-    try:
-        chosen = FocusVersion(version)
-    except ValueError:
+    if version not in get_args(FocusVersion):
         what = f"{version!r} is not written"
-        raise InvalidInputError.single(what, field="--focus-version", remedy="1.4 or 1.2") from None
-    return export(out, str(query.month), chosen, accounts, now, settings_files)
+        raise InvalidInputError.single(what, field="--focus-version", remedy="1.4 or 1.2")
+    return export(out, str(query.month), cast(FocusVersion, version), accounts, now, settings_files)
 
 
 def _parse_share(text: str, names: int) -> tuple[tuple[str, ...], Decimal]:
@@ -207,7 +193,7 @@ def _write(report: ShowbackReport, output: ShowbackFormat, out: Path | None, now
         write_output_file(
             out,
             export_tables.report_to_workbook(report, now)
-            if output is ShowbackFormat.XLSX
+            if output == "xlsx"
             else export_tables.report_to_parquet(report),
         )
     else:
@@ -215,20 +201,20 @@ def _write(report: ShowbackReport, output: ShowbackFormat, out: Path | None, now
 
 
 def _text(report: ShowbackReport, output: ShowbackFormat, screen: Screen) -> str:
-    if output is ShowbackFormat.JSON:
+    if output == "json":
         from router.showback.report.export_json import report_to_json
 
         return report_to_json(report)
-    if output is ShowbackFormat.CSV:
+    if output == "csv":
         from router.showback.report.export_tables import report_to_csv
 
         return report_to_csv(report)
-    if output is ShowbackFormat.HTML:
+    if output == "html":
         from router.render.showback_page import page
 
         return page(report)
     from router.render.showback_text import as_markdown, as_table, as_wide
 
-    if output is ShowbackFormat.MARKDOWN:
+    if output == "markdown":
         return as_markdown(report)
-    return (as_wide if output is ShowbackFormat.WIDE else as_table)(report, screen)
+    return (as_wide if output == "wide" else as_table)(report, screen)

@@ -11,7 +11,7 @@ from router.cli import console
 from router.cli.console import ExitCode
 from router.cli.ledger_options import ReportTimeOption
 from router.cli.options import parse_length_option, parse_now
-from router.cli.output_options import ListFormat, ListOutput
+from router.cli.output_options import ListOutput
 from router.cli.site_options import DEFAULT_FILES, SettingsOptions, open_state_store
 from router.render.record_table import RecordTable, TableColumn
 
@@ -23,7 +23,7 @@ def accuracy(
     last: Annotated[str, typer.Option(metavar="DURATION", help="Jobs that ended within this time: 1d, 30d.")] = "1d",
     settings_files: SettingsOptions = DEFAULT_FILES,
     now: ReportTimeOption = None,
-    output: ListOutput = ListFormat.TABLE,
+    output: ListOutput = "table",
 ) -> ExitCode:
     """Compare steps an hour, dollars a step and interruptions that plans predicted with those that were measured.
 
@@ -46,7 +46,7 @@ def accuracy(
     left_out = _left_out(found)
     empty = f"no order that ended within {last} can be compared: {left_out}" if left_out else ""
     console.print_table(output, "accuracy", _ACCURACY, found.rows, empty or f"no order ended within {last}")
-    if left_out and (found.rows or output is not ListFormat.TABLE):
+    if left_out and (found.rows or output != "table"):
         console.note(f"not compared: {left_out}")
     return ExitCode.OK
 

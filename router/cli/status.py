@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -21,12 +20,7 @@ if TYPE_CHECKING:
 _SECONDS = 1.0
 
 
-class StatusFormat(StrEnum):
-    """Output format of the status."""
-
-    TABLE = "table"
-    WIDE = "wide"
-    JSON = "json"
+StatusFormat = Literal["table", "wide", "json"]
 
 
 def status(
@@ -41,7 +35,7 @@ def status(
     every: Annotated[bool, typer.Option("--all", help="Include earlier attempts of each job.")] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Refresh every second, until Ctrl-C.")] = False,
     settings_files: SettingsOptions = DEFAULT_FILES,
-    output: Annotated[StatusFormat, OUTPUT] = StatusFormat.TABLE,
+    output: Annotated[StatusFormat, OUTPUT] = "table",
 ) -> ExitCode:
     """Show gangs, their machines and attempts, and their cost so far, without asking any cloud.
 
@@ -72,9 +66,9 @@ def status(
             if not is_coordinator_reachable(opened, store):
                 console.note("nobody listens to these gangs: run `stepfare watch`", "warning")
         write: Callable[[StatusReport], str] = {
-            StatusFormat.JSON: status_text.as_json,
-            StatusFormat.WIDE: lambda report: status_text.as_wide(report, console.screen()),
-            StatusFormat.TABLE: lambda report: status_text.as_table(report, console.screen()),
+            "json": status_text.as_json,
+            "wide": lambda report: status_text.as_wide(report, console.screen()),
+            "table": lambda report: status_text.as_table(report, console.screen()),
         }[output]
         if watch:
             _refresh(lambda: write(look()))

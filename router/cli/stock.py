@@ -13,7 +13,7 @@ from router.cli import console
 from router.cli.console import ExitCode
 from router.cli.offer_options import CloudsFileOption
 from router.cli.options import parse_duration_option, parse_now
-from router.cli.output_options import TableFormat, TableOutput
+from router.cli.output_options import TableOutput
 from router.render.record_table import RecordTable, TableColumn, field_columns
 from router.render.tables import wrap_text
 
@@ -26,7 +26,7 @@ def stock(
     clouds: CloudsFileOption = None,
     time_limit: Annotated[str, typer.Option(metavar="DURATION", help="Time limit.")] = "1m",
     now: Annotated[str | None, typer.Option(metavar="TIME", help="Date of the hints (ISO, with zone).")] = None,
-    output: TableOutput = TableFormat.TABLE,
+    output: TableOutput = "table",
 ) -> ExitCode:
     """Ask the clouds where a gang is likely to be available.
 
@@ -61,7 +61,7 @@ def stock(
     errors = [one for one in answers.values() if isinstance(one, ProviderError)]
     history.append(history_folder(), build_stock_points(hints, wanted, moment))
     AllowanceStore(allowances_folder()).add(moment, {}, hints)
-    console.out(_json(hints) if output is TableFormat.JSON else _text(hints, wanted))
+    console.out(_json(hints) if output == "json" else _text(hints, wanted))
     for error in errors:
         console.note(wrap_text(f"{error.cloud}: {error}"), "warning")
     return ExitCode.PARTIAL if errors else ExitCode.OK

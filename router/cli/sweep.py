@@ -12,7 +12,7 @@ from pricing.money import Usd
 from pricing.problems import InvalidInputError
 from router.cli import console
 from router.cli.console import ExitCode
-from router.cli.output_options import TableFormat, TableOutput
+from router.cli.output_options import TableOutput
 from router.cli.site_options import (
     DEFAULT_FILES,
     SettingsOptions,
@@ -40,7 +40,7 @@ def sweep(
     ] = "",
     wait: WaitOption = "5m",
     settings_files: SettingsOptions = DEFAULT_FILES,
-    output: TableOutput = TableFormat.TABLE,
+    output: TableOutput = "table",
 ) -> ExitCode:
     """Find and delete orphaned resources.
 
@@ -67,7 +67,7 @@ def sweep(
         regions = {name: opened.clouds.settings(name).regions for name in chosen}
         if not yes:
             result = _look(site, chosen, regions, state)
-            console.out(_json(result, {}) if output is TableFormat.JSON else _text(result, {}, cleaned=False))
+            console.out(_json(result, {}) if output == "json" else _text(result, {}, cleaned=False))
             return ExitCode.PARTIAL if result.gaps else ExitCode.OK
         with lock_provisioning(site, wait):
             # The lock keeps machines that another command is provisioning from being taken for orphans.
@@ -83,7 +83,7 @@ def sweep(
                     released=len(results),
                     **({"adopted": state} if state else {}),
                 )
-        console.out(_json(result, results) if output is TableFormat.JSON else _text(result, results, cleaned=True))
+        console.out(_json(result, results) if output == "json" else _text(result, results, cleaned=True))
         return ExitCode.PARTIAL if result.gaps or any(results.values()) else ExitCode.OK
 
 

@@ -14,7 +14,7 @@ from router.cli import console
 from router.cli.approval_rules import require_administrator
 from router.cli.console import CommandError, ExitCode
 from router.cli.options import parse_length_option, wall_clock
-from router.cli.output_options import TableFormat, TableOutput
+from router.cli.output_options import TableOutput
 from router.cli.site_options import DEFAULT_FILES, SettingsOptions, acting_user, open_state_store
 from router.jobs.fields import suggest
 from router.render.record_table import RecordTable, TableColumn
@@ -47,7 +47,7 @@ def make(
     expires: Annotated[str, typer.Option(metavar="DURATION", help="How long it works, 366d at most.")] = "90d",
     note: Annotated[str, typer.Option(metavar="TEXT", help="Remark for whoever lists tokens.")] = "",
     settings_files: SettingsOptions = DEFAULT_FILES,
-    output: TableOutput = TableFormat.TABLE,
+    output: TableOutput = "table",
 ) -> ExitCode:
     """Make a token and print it: the only time that it can be read. The state keeps its hash.
 
@@ -73,7 +73,7 @@ def make(
         details = {key: shown[key] for key in ("id", "name", "grants", "scopes", "expires_at")}
         store.audit.add(acting_user(), MAKE, "", ZERO, now, **details)
         store.access_tokens.put(record)
-    if output is TableFormat.JSON:
+    if output == "json":
         console.out(console.as_document({"token": {**shown, "secret": secret}}))
     else:
         console.out(secret)
@@ -83,7 +83,7 @@ def make(
     return ExitCode.OK
 
 
-def list_tokens(settings_files: SettingsOptions = DEFAULT_FILES, output: TableOutput = TableFormat.TABLE) -> ExitCode:
+def list_tokens(settings_files: SettingsOptions = DEFAULT_FILES, output: TableOutput = "table") -> ExitCode:
     """List tokens, expired and revoked ones too; never the tokens themselves.
 
     \b
@@ -100,7 +100,7 @@ def list_tokens(settings_files: SettingsOptions = DEFAULT_FILES, output: TableOu
 def revoke(
     token_id: Annotated[str, typer.Argument(metavar="ID", help="As in `token list`.")],
     settings_files: SettingsOptions = DEFAULT_FILES,
-    output: TableOutput = TableFormat.TABLE,
+    output: TableOutput = "table",
 ) -> ExitCode:
     """Revoke a token, and end the sessions that were signed in with it.
 
@@ -115,7 +115,7 @@ def revoke(
         if found.revoked_at is None:
             found = store.access_tokens.revoke(found.id, now)
             store.audit.add(acting_user(), REVOKE, "", ZERO, now, id=found.id, name=found.subject)
-    if output is TableFormat.JSON:
+    if output == "json":
         console.out(console.as_document({"token": _token_table(now).record(found)}))
     else:
         at = found.revoked_at or now

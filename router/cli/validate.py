@@ -16,7 +16,7 @@ from pricing.units import format_count
 from router.cli.completion import complete_paths
 from router.cli.console import SCHEMA_VERSION, ExitCode, note, out, show_problems
 from router.cli.options import parse_now
-from router.cli.output_options import TableFormat, TableOutput
+from router.cli.output_options import TableOutput
 from router.config.book_check import check_against_book, check_limits_against_book
 from router.config.clouds_file import load_clouds
 from router.config.deploy_file import load_deploy
@@ -37,7 +37,7 @@ def validate(
         str, typer.Option(help="Book to look names up in: latest, sandbox, embedded, a file, or none.")
     ] = "latest",
     now: Annotated[str | None, typer.Option(metavar="TIME", help="Moment at which deadlines are checked.")] = None,
-    output: TableOutput = TableFormat.TABLE,
+    output: TableOutput = "table",
 ) -> ExitCode:
     """Check job files and the limits.yaml, clouds.yaml and deploy.yaml beside them, without planning anything.
 
@@ -59,13 +59,13 @@ def validate(
     prices = None if book == "none" else load_book(book)
     jobs, problems = _check(found, prices, moment)
     notes = (*_notes(jobs, moment), *_idle_teams(found, jobs, problems))
-    if output is TableFormat.JSON:
+    if output == "json":
         out(_as_json(jobs, problems, notes))
     elif not problems:
         out("\n".join([*map(_as_line, notes), _summary(jobs, found, prices)]))
     if not problems:
         return ExitCode.OK
-    if output is TableFormat.TABLE:
+    if output == "table":
         show_problems(InvalidInputError(problems))
     else:
         note(f"{len(problems)} problem{'s' if len(problems) > 1 else ''}")

@@ -37,7 +37,7 @@ def watch(
             help="Prices for replacements: latest, sandbox, embedded, FILE.",
         ),
     ] = "latest",
-    log: Annotated[LogStyle, typer.Option("--log", help=HELP)] = LogStyle.TEXT,
+    log: Annotated[LogStyle, typer.Option("--log", help=HELP)] = "text",
 ) -> ExitCode:
     """Supervise all gangs: release each when its training ends, and replace gangs that are interrupted.
 

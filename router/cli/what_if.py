@@ -96,7 +96,7 @@ def what_if(
     workers: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Plans made at the same time. Default: all cores.")
     ] = None,
-    output: WideListOutput = WideListFormat.TABLE,
+    output: WideListOutput = "table",
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the output to this file instead.")] = None,
     plot: Annotated[
         Path | None, typer.Option(metavar="FILE.svg", help="Draw the cost against the first sweep's values.")
@@ -206,9 +206,9 @@ def _plan_variants(request: PlanRequest, variants: Sequence[Variant], engine: En
 def _text_of(comparison: WhatIf, sweeps: Sequence[str], output: WideListFormat, out: Path | None) -> str:
     from router.render import what_if_text
 
-    if output is WideListFormat.JSON:
+    if output == "json":
         return what_if_text.as_json(comparison, sweeps)
-    if output is WideListFormat.CSV:
+    if output == "csv":
         return what_if_text.as_csv(comparison, sweeps)
-    form = what_if_text.wide if output is WideListFormat.WIDE else what_if_text.table
+    form = what_if_text.wide if output == "wide" else what_if_text.table
     return form(comparison, sweeps, console.screen(file=out))

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from router.cli import console
-from router.cli.output_options import ListFormat
 from router.files.csv_text import csv_text, escape_formula, records_csv
 from router.render.record_table import RecordTable, TableColumn
 from tests.support.repository import ROOT
@@ -44,7 +43,7 @@ def test_a_text_of_each_sign_is_kept_in_one_cell(sign: str) -> None:
 
 def test_the_ledger_in_the_terminal_is_such_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     table: RecordTable[dict[str, object]] = RecordTable(tuple(TableColumn(name, itemgetter(name)) for name in ROW))
-    console.print_table(ListFormat.CSV, "entries", table, [ROW], "none")
+    console.print_table("csv", "entries", table, [ROW], "none")
     assert capsys.readouterr().out.splitlines()[1] == "'=HYPERLINK(1),-5.25,-3,'@x,,-1e-09,false"
 
 

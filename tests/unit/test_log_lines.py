@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from router.cli.log_lines import LogStyle, open_service_log
+from router.cli.log_lines import open_service_log
 from router.controller.history.events import EventLevel, GangEvent
 from router.deploy.notify_settings import EventKind
 from tests.support.state_values import NOW
@@ -27,7 +27,7 @@ def lines(stream: io.StringIO) -> list[dict[str, Any]]:
 
 def test_an_object_a_line() -> None:
     stream = io.StringIO()
-    with open_service_log(LogStyle.JSON, lambda: NOW, stream) as log:
+    with open_service_log("json", lambda: NOW, stream) as log:
         log.tell("llama", "llama-0123456789 runs on 2 machines")
         log.tell("llama", "line 1\nline 2 \u00fc % s")
         log.event(EVENT)
@@ -54,13 +54,13 @@ def test_an_object_a_line() -> None:
 )
 def test_the_attempt_is_found_in_what_is_said(text: str, attempt: str) -> None:
     stream = io.StringIO()
-    with open_service_log(LogStyle.JSON, lambda: NOW, stream) as log:
+    with open_service_log("json", lambda: NOW, stream) as log:
         log.tell("my-job", text)
     assert lines(stream)[0]["attempt"] == attempt
 
 
 def test_for_a_person(capsys: pytest.CaptureFixture[str]) -> None:
-    with open_service_log(LogStyle.TEXT, lambda: NOW) as log:
+    with open_service_log("text", lambda: NOW) as log:
         log.tell("llama", "runs")
         log.event(EVENT)
         log.note("listening")
@@ -71,7 +71,7 @@ def test_for_a_person(capsys: pytest.CaptureFixture[str]) -> None:
 def test_warnings_of_the_program_are_lines_too_and_only_meanwhile() -> None:
     stream = io.StringIO()
     own = logging.getLogger("router.coordinator.handlers")
-    with open_service_log(LogStyle.JSON, lambda: NOW, stream):
+    with open_service_log("json", lambda: NOW, stream):
         own.warning("%s: %s", "heartbeat", "locked")
         own.info("nothing")
     own.warning("later")
