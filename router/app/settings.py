@@ -9,8 +9,7 @@ from datetime import datetime
 from pathlib import Path
 
 from pricing.atomic_file import make_private_folder, write_atomic
-from router.config.clouds_file import load_clouds
-from router.config.deploy_file import deploy_path, load_deploy
+from router.config.settings_files import deploy_path, load_clouds, load_deploy
 from router.controller.workspace.run_folders import run_directories, state_id_of
 from router.deploy.deploy_settings import Deploy
 from router.prices.cloud_settings import LoadedClouds

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pricing.problems import InvalidInputError
 from providers.registry import CLOUDS
-from router.config.clouds_file import load_clouds
+from router.config.settings_files import load_clouds
 from router.jobs.fields import suggest
 from router.prices.cloud_settings import LoadedClouds
 from router.prices.data_folders import clouds_file

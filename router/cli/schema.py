@@ -11,7 +11,7 @@ import typer
 
 from router.cli.console import write
 from router.cli.output_options import OutOption
-from router.config.schemas import build_file_schema
+from router.config.document_file import build_file_schema
 from router.jobs.schema import schema_text
 
 

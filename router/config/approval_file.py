@@ -7,36 +7,22 @@ import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-from pydantic import ValidationError
 
 from pricing.problems import InvalidInputError
-from router.config.validation import problems_of
+from router.config.validation import validate_single
 from router.config.yamlfile import read_documents
 from router.controller.accept.approval import ApprovalRules
-from router.jobs.fields import show_value
 
 
 def load_approval_rules(path: Path) -> ApprovalRules:
     """Return the rules in a file. InvalidInputError for what is wrong, a missing or empty file included."""
-    documents = read_documents(path)
-    if len(documents) != 1:
-        raise InvalidInputError.single(
-            "a rules file is one document" if documents else "is empty: nobody could approve anything",
-            where=documents[1].where() if documents else str(path),
-            remedy="write at least `approvers: [{name: ...}]`",
-        )
-    document = documents[0]
-    fields: Any = document.plain()
-    if not isinstance(fields, dict):
-        raise InvalidInputError.single(
-            f"a rules file is a mapping of fields, not {show_value(fields)}", where=document.where()
-        )
-    try:
-        return ApprovalRules.model_validate(fields)
-    except ValidationError as error:
-        raise InvalidInputError(problems_of(error, document, ApprovalRules)) from None
+    remedy = "write at least `approvers: [{name: ...}]`"
+    rules = validate_single(
+        read_documents(path), ApprovalRules, "rules", second=("", remedy), shape=(", not VALUE", "")
+    )
+    if rules is None:
+        raise InvalidInputError.single("is empty: nobody could approve anything", where=str(path), remedy=remedy)
+    return rules
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,10 @@
-"""Read files of one YAML document into models: the static pool, the sandbox, showback."""
+"""Read files of one YAML document into models, and return the JSON Schema of every YAML file that a user writes."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from types import MappingProxyType
 
 from pydantic import BaseModel, ValidationError
 
@@ -11,11 +12,13 @@ from pricing.problems import InvalidInputError, Problem
 from providers.sandbox.script import Script
 from providers.static.pool import Pool
 from providers.user_files import MisplacedError
-from router.config.validation import dotted_path, problems_of
+from router.config.validation import JOIN_LISTS, M, dotted_path, problems_of, validate_single
 from router.config.yamlfile import YamlDocument, read_documents
+from router.deploy.deploy_settings import Deploy
+from router.jobs.schema import KINDS as JOB_KINDS
+from router.jobs.schema import Schema, allow_single_item, schema_for, schema_of
+from router.prices.cloud_settings import Clouds
 from router.showback.accounts import Showback
-
-M = TypeVar("M", bound=BaseModel)
 
 
 def read_single_document(path: Path, model: type[M]) -> M:
@@ -25,22 +28,10 @@ def read_single_document(path: Path, model: type[M]) -> M:
     line and column.
     """
     kind = model.__name__.lower()
-    documents = read_documents(path)
-    if not documents:
+    found = validate_single(read_documents(path), model, kind, second=JOIN_LISTS, read_problems=_problems)
+    if found is None:
         raise InvalidInputError.single(f"a {kind} file is empty", where=str(path))
-    if len(documents) > 1:
-        raise InvalidInputError.single(
-            f"a {kind} file is one document; here a second one begins",
-            where=documents[1].where(),
-            remedy="remove the line --- and join the lists",
-        )
-    fields: Any = documents[0].plain()
-    if not isinstance(fields, dict):
-        raise InvalidInputError.single(f"a {kind} file is a mapping of fields", where=documents[0].where())
-    try:
-        return model.model_validate(fields)
-    except ValidationError as error:
-        raise InvalidInputError(_problems(error, documents[0], model)) from None
+    return found
 
 
 def _problems(error: ValidationError, document: YamlDocument, model: type[BaseModel]) -> list[Problem]:
@@ -65,3 +56,36 @@ def read_sandbox(path: Path) -> Script:
 def read_showback(path: Path) -> Showback:
     """Read the file. InvalidInputError carries everything that is wrong, each with file and line."""
     return read_single_document(path, Showback)
+
+
+_MODELS: Mapping[str, tuple[type[BaseModel], str]] = MappingProxyType(
+    {
+        "clouds": (Clouds, "A stepfare clouds file"),
+        "deploy": (Deploy, "How stepfare makes machines"),
+        "pool": (Pool, "A pool of hosts of one's own"),
+        "sandbox": (Script, "A script for the sandbox cloud"),
+        "showback": (Showback, "Whose accounts the clouds bill"),
+    }
+)
+KINDS = (*JOB_KINDS, *_MODELS)
+
+
+def build_file_schema(kind: str) -> Schema:
+    """Return the schema of a file of this kind (one of ``KINDS``); KeyError for another."""
+    if kind in JOB_KINDS:
+        return schema_of(kind)
+    model, title = _MODELS[kind]
+    schema = schema_for(model, kind, title)
+    if model is Clouds:
+        allow_single_item(schema["$defs"]["CloudEntry"]["properties"], "regions")
+    if model is Deploy:
+        allow_single_item(schema["properties"], "pass_environment")
+        for name in ("urls", "events"):
+            allow_single_item(schema["$defs"]["NotifyEntry"]["properties"], name)
+        allow_single_item(schema["$defs"]["WebhookEntry"]["properties"], "events")
+        for name in ("hosts", "trusted_proxies"):
+            allow_single_item(schema["$defs"]["ConsoleEntry"]["properties"], name)
+        for name in ("hosts", "scopes"):
+            allow_single_item(schema["$defs"]["OidcEntry"]["properties"], name)
+        allow_single_item(schema["$defs"]["OidcEntry"]["properties"]["grants"], "additionalProperties")
+    return schema

@@ -10,10 +10,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from pricing.problems import InvalidInputError, Problem
-from router.config.validation import problems_of
+from router.config.validation import validate_document
 from router.config.yamlfile import FieldPath, YamlDocument, parse_documents, read_documents
 from router.jobs.limits import Limits
 from router.jobs.quantities import PLANNING_SPAN, TOO_FAR, TOO_FAR_REMEDY, format_duration, is_beyond_planning
@@ -177,10 +175,7 @@ def _read_job(document: YamlDocument) -> Job:
         raise InvalidInputError.single(what, where=document.where(), remedy=remedy)
     if foreign := _foreign_problem(fields, document):
         raise InvalidInputError([foreign])
-    try:
-        return Job.model_validate(fields)
-    except ValidationError as error:
-        raise InvalidInputError(problems_of(error, document, Job)) from None
+    return validate_document(document, Job)
 
 
 def _foreign_problem(fields: dict[str, Any], document: YamlDocument) -> Problem | None:

@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from pydantic import ValidationError
-
-from pricing.problems import InvalidInputError, Problem
-from router.config.validation import problems_of
+from pricing.problems import Problem
+from router.config.validation import JOIN_LISTS, validate_single
 from router.config.yamlfile import YamlDocument, parse_documents, read_documents
 from router.jobs.fields import nearest_word
 from router.jobs.limits import Limits
@@ -44,26 +41,9 @@ def parse_limits(text: str, file: str = "limits.yaml") -> LoadedLimits:
 
 
 def _limits_of(documents: Sequence[YamlDocument]) -> LoadedLimits:
-    if not documents:
-        return LoadedLimits(Limits.none(), None)
-    if len(documents) > 1:
-        raise InvalidInputError.single(
-            "a limits file is one document; here a second one begins",
-            where=documents[1].where(),
-            remedy="remove the line --- and join the lists",
-        )
-    document = documents[0]
-    fields: Any = document.plain()
-    if not isinstance(fields, dict):
-        raise InvalidInputError.single(
-            "a limits file is a mapping of fields, not a list",
-            where=document.where(),
-            remedy="put the list under `limits:`",
-        )
-    try:
-        return LoadedLimits(Limits.model_validate(fields), document)
-    except ValidationError as error:
-        raise InvalidInputError(problems_of(error, document, Limits)) from None
+    shape = (", not a list", "put the list under `limits:`")
+    limits = validate_single(documents, Limits, "limits", second=JOIN_LISTS, shape=shape)
+    return LoadedLimits(Limits.none(), None) if limits is None else LoadedLimits(limits, documents[0])
 
 
 def teams_without_jobs(loaded: LoadedLimits, teams: Collection[str]) -> tuple[Problem, ...]:

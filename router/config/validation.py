@@ -6,15 +6,20 @@ Each has file, line and column, the field as the user wrote it, and a remedy.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from typing import Any, get_args, get_origin
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from pricing.problems import Problem
+from pricing.problems import InvalidInputError, Problem
 from router.config.yamlfile import FieldPath, YamlDocument
 from router.jobs.fields import FILL_IN, RefusedError, show_value, suggest
+
+M = TypeVar("M", bound=BaseModel)
+ProblemReader = Callable[[ValidationError, YamlDocument, type[BaseModel]], list[Problem]]
+#: What a message adds where a second document begins that may not, and its remedy.
+JOIN_LISTS = ("; here a second one begins", "remove the line --- and join the lists")
 
 # Values below these fields may be secrets: they never appear in a message.
 _SECRET = frozenset({"env"})
@@ -57,6 +62,46 @@ def problems_of(error: ValidationError, document: YamlDocument, model: type[Base
         misspelt = list(_misspelt_problems(details, document, model))
         problems += misspelt or [_problem(details, document, model)]
     return problems
+
+
+def validate_single(
+    documents: Sequence[YamlDocument],
+    model: type[M],
+    kind: str,
+    *,
+    second: tuple[str, str] = ("", ""),
+    shape: tuple[str, str] = ("", ""),
+    read_problems: ProblemReader = problems_of,
+) -> M | None:
+    """Return the value in the only document of a file of this kind; None for an empty file.
+
+    InvalidInputError for several documents, with ``second``; for one that is no mapping of fields, with ``shape``, in
+    which VALUE stands for what it is instead; and for what the model refuses.
+    """
+    if not documents:
+        return None
+    if len(documents) > 1:
+        what, remedy = second
+        raise InvalidInputError.single(
+            f"a {kind} file is one document{what}", where=documents[1].where(), remedy=remedy
+        )
+    (document,) = documents
+    fields: Any = document.plain()
+    if not isinstance(fields, dict):
+        what, remedy = shape
+        words = what.replace("VALUE", show_value(fields))
+        raise InvalidInputError.single(
+            f"a {kind} file is a mapping of fields{words}", where=document.where(), remedy=remedy
+        )
+    return validate_document(document, model, read_problems)
+
+
+def validate_document(document: YamlDocument, model: type[M], read_problems: ProblemReader = problems_of) -> M:
+    """Return the value in a document that is a mapping. InvalidInputError for what the model refuses."""
+    try:
+        return model.model_validate(document.plain())
+    except ValidationError as error:
+        raise InvalidInputError(read_problems(error, document, model)) from None
 
 
 def _misspelt_problems(details: ErrorDetails, document: YamlDocument, model: type[BaseModel]) -> Iterator[Problem]:

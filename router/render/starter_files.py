@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any
 
 from pricing.places import PROVISIONABLE_CLOUDS
-from router.config.schemas import build_file_schema
+from router.config.document_file import build_file_schema
 
 #: Where the files lie below the folder, in the order in which people read them.
 FILE_NAMES = ("clouds.yaml", "limits.yaml", "deploy.yaml", "jobs/example.yaml")

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from router.cli.demo_commands import DemoCommandError, DemoCommands, SideCommand
-from router.config.clouds_file import load_clouds
 from router.config.job_files import load_jobs
 from router.config.limits_file import load_limits
+from router.config.settings_files import load_clouds
 from router.demo.stage import NotTrainedError, count_gangs, read_step_count, read_training_result, write_demo_files
 from tests.support.clouds import environment
 from tests.support.command import NOW, run

@@ -19,8 +19,7 @@ from docs import man_page
 from docs.reference_pages import PAGES
 from router.cli.commands import TABLE
 from router.cli.main import app
-from router.config.clouds_file import load_clouds
-from router.config.deploy_file import load_deploy
+from router.config.settings_files import load_clouds, load_deploy
 from tests.bench.code_figures import retired_in
 from tests.support.command import NOW, run
 from tests.support.doc_pages import (

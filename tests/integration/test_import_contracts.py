@@ -31,7 +31,7 @@ PLANTED = (
     ("terraform/planted.py", "import providers", ARROWS, "terraform.planted -> providers"),
     ("router/jobs/planted.py", "import router.planning", INSIDE, "router.jobs.planted -> router.planning"),
     ("router/unplaced/__init__.py", "", INSIDE, "router.unplaced"),
-    ("router/spot/planted.py", "import router.config.deploy_file", INSIDE, "router.spot.planted -> router.config."),
+    ("router/spot/planted.py", "import router.config.settings_files", INSIDE, "router.spot.planted -> router.config."),
     ("router/controller/planted.py", "import router.config", INSIDE, "router.controller.planted -> router.config"),
     (
         "router/planning/document/plan.py",

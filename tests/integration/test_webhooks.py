@@ -13,7 +13,7 @@ import pytest
 
 from pricing.money import Usd
 from pricing.problems import InvalidInputError
-from router.config.deploy_file import load_deploy
+from router.config.settings_files import load_deploy
 from router.console import webhooks
 from router.console.webhooks import DEAD_AFTER, FIRST_PAUSE, LONGEST_PAUSE, Webhook, WebhookSender, open_webhooks
 from router.controller.accept.accept import APPLY

@@ -11,7 +11,7 @@ import yaml
 
 from pricing.places import PROVISIONABLE_CLOUDS
 from pricing.problems import InvalidInputError
-from router.config.deploy_file import deploy_path, load_deploy
+from router.config.settings_files import deploy_path, load_deploy
 from router.deploy.console_settings import OidcEntry
 from router.deploy.deploy_settings import CloudDeploy, Deploy, SecretsEntry
 from terraform.spec import Host

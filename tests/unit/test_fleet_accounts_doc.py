@@ -6,8 +6,7 @@ import re
 from pathlib import Path
 
 from providers.registry import CLOUDS
-from router.config.clouds_file import load_clouds
-from router.config.deploy_file import load_deploy
+from router.config.settings_files import load_clouds, load_deploy
 from tests.support.repository import ROOT
 
 PAGE = ROOT / "docs" / "accounts.md"

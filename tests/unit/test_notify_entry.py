@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pricing.problems import InvalidInputError
-from router.config.deploy_file import load_deploy
+from router.config.settings_files import load_deploy
 from router.deploy.deploy_settings import CloudDeploy, Deploy
 from router.deploy.notify_settings import EventKind, NotifyEntry, resolve_reference
 

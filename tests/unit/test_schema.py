@@ -11,7 +11,7 @@ import yaml
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from pydantic import ValidationError
 
-from router.config.schemas import KINDS, build_file_schema
+from router.config.document_file import KINDS, build_file_schema
 from router.jobs.limits import Limits
 from router.jobs.schema import schema_of, schema_text
 from router.jobs.spec import Job

@@ -10,7 +10,7 @@ import pytest
 from pricing.problems import InvalidInputError
 from router.agent.config import AgentConfig
 from router.agent.starters import gang_environment
-from router.config.deploy_file import load_deploy
+from router.config.settings_files import load_deploy
 from router.controller.workspace.workspaces import CoordinatorEndpoint, _config
 from router.deploy.deploy_settings import CloudDeploy, Deploy, join_store_url, validate_store_url
 from router.jobs.fields import RefusedError
