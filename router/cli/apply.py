@@ -12,10 +12,10 @@ import typer
 from pricing.problems import InvalidInputError
 from pricing.units import format_count
 from router.cli import console
-from router.cli.apply_options import DEFAULT_GUARD, CurrentBookOption, GuardOptions
-from router.cli.approval_rules import find_known_plan, load_binding_rules
+from router.cli.approvals import find_known_plan, load_binding_rules
 from router.cli.console import CommandError, ExitCode
-from router.cli.output_options import TableOutput
+from router.cli.options import TableOutput
+from router.cli.plan_check import DEFAULT_GUARD, CurrentBookOption, GuardOptions
 from router.cli.site_options import (
     DEFAULT_FILES,
     SettingsOptions,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from router.cli import console
 from router.cli.console import CommandError, ExitCode
-from router.cli.output_options import TableOutput
+from router.cli.options import TableOutput
 from router.cli.site_options import DEFAULT_FILES, SettingsOptions, open_state_store, own_context
 from router.render.record_table import RecordTable, TableColumn
 from router.render.tables import format_timestamp, format_usd

@@ -13,8 +13,7 @@ import typer
 from pricing.problems import InvalidInputError, Problem
 from router.cli import console
 from router.cli.completion import complete_books
-from router.cli.options import option_error, parse_duration_option, parse_now
-from router.cli.output_options import TableOutput
+from router.cli.options import TableOutput, option_error, parse_duration_option, parse_now
 
 if TYPE_CHECKING:
     from router.app.backtest_cells import BacktestJob

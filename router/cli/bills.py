@@ -15,8 +15,7 @@ from pricing.problems import InvalidInputError
 from pricing.units import format_count
 from router.cli import console
 from router.cli.console import ExitCode
-from router.cli.options import parse_now
-from router.cli.output_options import TableOutput
+from router.cli.options import TableOutput, parse_now
 from router.cli.site_options import DEFAULT_FILES, SettingsOptions, acting_user, open_state_store, read_own_settings
 from router.showback.bills import DeliveryKind
 

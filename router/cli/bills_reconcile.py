@@ -17,9 +17,16 @@ from pricing.units import format_count
 from router.cli import console
 from router.cli.bills import report_corrections
 from router.cli.console import ExitCode
-from router.cli.ledger_options import BasisOption, MonthOption, ReportTimeOption, parse_period
-from router.cli.options import option_error, parse_as_of, parse_now
-from router.cli.output_options import ListOutput
+from router.cli.options import (
+    BasisOption,
+    ListOutput,
+    MonthOption,
+    ReportTimeOption,
+    option_error,
+    parse_as_of,
+    parse_now,
+    parse_period,
+)
 from router.cli.site_options import DEFAULT_FILES, SettingsOptions, open_state_store
 from router.ledger.entry import CostBasis
 

@@ -11,9 +11,17 @@ from pricing.problems import InvalidInputError
 from router.cli import console
 from router.cli.bills import report_corrections
 from router.cli.console import CommandError, ExitCode
-from router.cli.ledger_options import BasisOption, MonthOption, parse_period, translate_closed_books
-from router.cli.options import parse_as_of, parse_now, parse_usd_option
-from router.cli.output_options import ListFormat, ListOutput
+from router.cli.options import (
+    BasisOption,
+    ListFormat,
+    ListOutput,
+    MonthOption,
+    parse_as_of,
+    parse_now,
+    parse_period,
+    parse_usd_option,
+    translate_closed_books,
+)
 from router.cli.site_options import DEFAULT_FILES, SettingsOptions, acting_user, open_state_store, own_context
 from router.ledger.entry import CostBasis
 from router.render.budget_text import format_used_share, standing_table

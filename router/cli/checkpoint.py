@@ -1,9 +1,15 @@
-"""Commands ``stepfare checkpoint push``, ``pull`` and ``copy``: transfer checkpoints to, from and between stores."""
+"""Commands ``stepfare checkpoint``: transfer checkpoints, list and verify them, and upload beside a training."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+import os
+import select
+import signal
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -13,44 +19,128 @@ import typer
 
 from pricing.problems import InvalidInputError
 from router.cli import console
-from router.cli.checkpoint_options import (
-    MBPS_HELP,
-    PARALLEL_HELP,
-    SECONDS_HELP,
-    STEP_HELP,
-    URL_HELP,
-    build_rate_limit,
-    describe_transfer,
-    report_skipped_step,
-    resolve_checkpoint_store,
-    translate_storage_errors,
-)
-from router.cli.console import CommandError, ExitCode
-from router.cli.output_options import TableFormat, TableOutput
+from router.cli.console import WORDS_AFTER_DASHES, CommandError, ExitCode
+from router.cli.options import TableFormat, TableOutput
+from router.render.record_table import RecordTable, TableColumn
 
 if TYPE_CHECKING:
+    from router.checkpoints.manifest import CheckpointManifest
+    from router.checkpoints.object_store import CheckpointStore
+    from router.checkpoints.rate_limit import TransferLimits
     from router.checkpoints.transfer import TransferResult
 
 _PARALLEL = 8
-_OR_NEWER_HELP = "URL of a manifest to fetch if it is newer than all checkpoints in the store."
+_MEGABIT = 1_000_000 / 8
+_MANIFEST_ENDS = ".manifest.json"
 
-Seconds = Annotated[float | None, typer.Option(metavar="S", help=SECONDS_HELP)]
-Mbps = Annotated[float | None, typer.Option("--max-mbps", metavar="N", help=MBPS_HELP)]
-Parallel = Annotated[int, typer.Option(min=1, max=64, help=PARALLEL_HELP)]
-Step = Annotated[int | None, typer.Option(min=0, metavar="N", help=STEP_HELP)]
+URL_HELP = "s3://, gs://, abfs(s):// or file:// URL of a store, or of a manifest in it."
+UrlArgument = Annotated[str, typer.Argument(metavar="URL", help=URL_HELP)]
+StepOption = Annotated[
+    int | None, typer.Option(min=0, metavar="N", help="Step of the checkpoint; default: the newest good one.")
+]
+SpeedLimitOption = Annotated[
+    float | None, typer.Option("--max-mbps", metavar="N", help="Bandwidth limit in megabits per second.")
+]
+ParallelOption = Annotated[int, typer.Option(min=1, max=64, help="Files transferred at the same time.")]
+
+
+@dataclass(frozen=True, slots=True)
+class TransferOptions:
+    """Options of how long a transfer may take, and how fast it may be."""
+
+    seconds: Annotated[
+        float | None,
+        typer.Option(metavar="S", help="Time limit; a transfer that cannot end by then is not started."),
+    ] = None
+    max_mbps: SpeedLimitOption = None
+    parallel: ParallelOption = _PARALLEL
+
+    def pace(self) -> TransferLimits:
+        """Return the limits as a value. Raises InvalidInputError."""
+        return build_rate_limit(self.seconds, self.max_mbps)
+
+
+DEFAULT_TRANSFER = TransferOptions()
+
+
+def resolve_checkpoint_store(url: str) -> tuple[CheckpointStore, int | None]:
+    """Open the store that a URL names; the second value is the step if the URL is a manifest's, else None.
+
+    Raises InvalidInputError if the URL names no store, or a file that is no manifest.
+    """
+    from router.checkpoints.arrow_store import open_arrow_store
+    from router.checkpoints.errors import StorageError
+    from router.checkpoints.manifest import parse_step
+    from router.checkpoints.object_store import open_checkpoint_store
+
+    root, _, name = url.rpartition("/")
+    step = parse_step(name)
+    if step is None and name.endswith(_MANIFEST_ENDS):
+        raise InvalidInputError.single(f"{name} is no manifest's name", field="URL")
+    try:
+        environment = os.environ  # noqa: TID251
+        return open_checkpoint_store(
+            url if step is None else root, lambda text: open_arrow_store(text, environment)
+        ), step
+    except StorageError as error:
+        raise InvalidInputError.single(str(error), field="URL", remedy=error.remedy) from None
+
+
+def build_rate_limit(seconds: float | None, max_mbps: float | None) -> TransferLimits:
+    """Return the rate limit of a transfer. Raises InvalidInputError unless both values are finite and above zero."""
+    from router.checkpoints.rate_limit import TransferLimits
+
+    for option, value in (("--seconds", seconds), ("--max-mbps", max_mbps)):
+        if value is not None and not 0 < value < float("inf"):
+            raise InvalidInputError.single(f"{value} is not above zero", field=option)
+    most = None if max_mbps is None else max_mbps * _MEGABIT
+    return TransferLimits(seconds=seconds, bytes_per_second=most, rate=most)
+
+
+@contextmanager
+def translate_storage_errors() -> Iterator[None]:
+    """Translate errors of durable storage into CommandError: exit code 5 if the time ran out, else 1."""
+    from router.checkpoints.errors import OutOfTimeError, StorageError
+
+    try:
+        yield
+    except OutOfTimeError as error:
+        raise CommandError(str(error), ExitCode.PARTIAL, error.remedy) from None
+    except StorageError as error:
+        raise CommandError(str(error), ExitCode.FAILURE, error.remedy) from None
+    except OSError as error:
+        raise CommandError(str(error)) from None
+
+
+def report_skipped_step(step: int, why: str) -> None:
+    """Report a checkpoint that was skipped, and why."""
+    console.note(f"step {step}: passed over: {why}", "warning")
+
+
+def format_bytes(count: int) -> str:
+    """Return a byte count in decimal units, such as ``81.2 GB``."""
+    for unit, name in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if count >= unit:
+            return f"{count / unit:.1f} {name}"
+    return f"{count} B"
+
+
+def describe_transfer(moved: TransferResult) -> str:
+    """Return one line of text about a finished transfer."""
+    skipped = f", {format_bytes(moved.kept)} were there" if moved.kept else ""
+    speed = f", {format_bytes(int(moved.bytes / moved.seconds))}/s" if moved.bytes and moved.seconds > 0 else ""
+    return f"step {moved.step}: {format_bytes(moved.bytes)} in {moved.seconds:.1f} s{speed}{skipped}: {moved.manifest}"
 
 
 def push(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder in which the training saves.")],
-    url: Annotated[str, typer.Argument(metavar="URL", help=URL_HELP)],
-    step: Step = None,
+    url: UrlArgument,
+    step: StepOption = None,
     every: Annotated[bool, typer.Option("--all", help="Copy all checkpoints, the newest first.")] = False,
     keep: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Then delete all but the newest N from the store.")
     ] = None,
-    seconds: Seconds = None,
-    max_mbps: Mbps = None,
-    parallel: Parallel = _PARALLEL,
+    transfer: TransferOptions = DEFAULT_TRANSFER,
     output: TableOutput = "table",
 ) -> ExitCode:
     """Copy checkpoints of a folder to durable storage.
@@ -68,7 +158,7 @@ def push(
     from router.checkpoints.object_store import FolderStore
     from router.checkpoints.transfer import download_checkpoints
 
-    pace, (target, _) = build_rate_limit(seconds, max_mbps), resolve_checkpoint_store(url)
+    pace, (target, _) = transfer.pace(), resolve_checkpoint_store(url)
     with translate_storage_errors():
         if not folder.is_dir():
             raise CommandError(f"{folder}: no such folder", ExitCode.INVALID_INPUT)
@@ -79,7 +169,7 @@ def push(
                 target,
                 pace,
                 step=step,
-                parallel=parallel,
+                parallel=transfer.parallel,
                 journal=journal,
                 passed=report_skipped_step,
             ),
@@ -96,13 +186,18 @@ def push(
 
 
 def pull(
-    url: Annotated[str, typer.Argument(metavar="URL", help=URL_HELP)],
+    url: UrlArgument,
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder from which the training resumes.")],
-    step: Step = None,
-    or_newer: Annotated[str | None, typer.Option("--or-newer", metavar="URL", help=_OR_NEWER_HELP)] = None,
-    seconds: Seconds = None,
-    max_mbps: Mbps = None,
-    parallel: Parallel = _PARALLEL,
+    step: StepOption = None,
+    or_newer: Annotated[
+        str | None,
+        typer.Option(
+            "--or-newer",
+            metavar="URL",
+            help="URL of a manifest to fetch if it is newer than all checkpoints in the store.",
+        ),
+    ] = None,
+    transfer: TransferOptions = DEFAULT_TRANSFER,
     output: TableOutput = "table",
 ) -> ExitCode:
     """Fetch the newest good checkpoint into a folder, verifying every byte against its digest.
@@ -118,13 +213,17 @@ def pull(
     from router.checkpoints.object_store import FolderStore
     from router.checkpoints.transfer import download_checkpoints
 
-    pace, (source, named_step) = build_rate_limit(seconds, max_mbps), resolve_checkpoint_store(url)
+    pace, (source, named_step) = transfer.pace(), resolve_checkpoint_store(url)
     wanted_step = named_step if step is None else step
     other, newer = resolve_checkpoint_store(or_newer) if or_newer is not None else (source, None)
     if or_newer is not None and (newer is None or wanted_step is not None):
         raise InvalidInputError.single("is a manifest's URL, for where no step is named", field="--or-newer")
     fetch = partial(
-        download_checkpoints, target=FolderStore(folder), pace=pace, parallel=parallel, passed=report_skipped_step
+        download_checkpoints,
+        target=FolderStore(folder),
+        pace=pace,
+        parallel=transfer.parallel,
+        passed=report_skipped_step,
     )
     with translate_storage_errors():
         transfers = fetch(source, step=wanted_step)
@@ -143,10 +242,8 @@ def pull(
 def copy(
     source: Annotated[str, typer.Argument(metavar="FROM", help=URL_HELP)],
     target: Annotated[str, typer.Argument(metavar="TO", help="URL of the target, of the same kinds.")],
-    step: Step = None,
-    seconds: Seconds = None,
-    max_mbps: Mbps = None,
-    parallel: Parallel = _PARALLEL,
+    step: StepOption = None,
+    transfer: TransferOptions = DEFAULT_TRANSFER,
     output: TableOutput = "table",
 ) -> ExitCode:
     """Copy the newest good checkpoint to another region or cloud, through this machine.
@@ -161,7 +258,7 @@ def copy(
     from router.checkpoints.transfer import download_checkpoints
 
     pace, (origin, named_step), (destination, _) = (
-        build_rate_limit(seconds, max_mbps),
+        transfer.pace(),
         resolve_checkpoint_store(source),
         resolve_checkpoint_store(target),
     )
@@ -169,7 +266,7 @@ def copy(
     with translate_storage_errors():
         moved = _print_transfers(
             download_checkpoints(
-                origin, destination, pace, step=wanted_step, parallel=parallel, passed=report_skipped_step
+                origin, destination, pace, step=wanted_step, parallel=transfer.parallel, passed=report_skipped_step
             ),
             output,
             every=False,
@@ -195,3 +292,251 @@ def _print_transfers(transfers: Iterator[TransferResult], output: TableFormat, *
 def _json(moved: list[TransferResult]) -> str:
     rows = [{**dataclasses.asdict(one), "seconds": round(one.seconds, 3)} for one in moved]
     return console.as_document({"checkpoints": rows})
+
+
+Row = tuple[int, "CheckpointManifest | None", str]
+
+
+def list_checkpoints(
+    url: UrlArgument,
+    output: TableOutput = "table",
+) -> ExitCode:
+    """List the checkpoints of a store, the newest first, and whether all files exist with the right size.
+
+    \b
+    stepfare checkpoint list s3://bucket/run-7
+    """
+    from router.checkpoints.checkpoints import find_complete_checkpoints, list_steps, read_manifest
+
+    store, _ = resolve_checkpoint_store(url)
+    with translate_storage_errors():
+        faults: dict[int, str] = {}
+        complete = {manifest.step for manifest in find_complete_checkpoints(store, faults.__setitem__)}
+        rows = [
+            (step, read_manifest(store, step), "" if step in complete else faults.get(step, "gone"))
+            for step in list_steps(store)
+        ]
+    _show(rows, output, "whole")
+    return ExitCode.OK
+
+
+def verify(
+    url: UrlArgument,
+    step: Annotated[
+        int | None, typer.Option(min=0, metavar="N", help="Step of the checkpoint; default: every step.")
+    ] = None,
+    transfer: TransferOptions = DEFAULT_TRANSFER,
+    output: TableOutput = "table",
+) -> ExitCode:
+    """Read every byte of the checkpoints of a store and verify it against the manifest.
+
+    \b
+    stepfare checkpoint verify s3://bucket/run-7
+    stepfare checkpoint verify s3://bucket/run-7 --step 1200
+
+    Exit codes: 1 a checkpoint was changed or is incomplete; 5 the time ran out before all were read.
+    """
+    from router.checkpoints.checkpoints import list_steps, read_manifest
+    from router.checkpoints.errors import IncompleteCheckpointError
+    from router.checkpoints.transfer import verify_checkpoint as read
+
+    pace, (store, named_step) = transfer.pace(), resolve_checkpoint_store(url)
+    wanted_step = named_step if step is None else step
+    rows: list[Row] = []
+    with translate_storage_errors():
+        for number in list_steps(store) if wanted_step is None else [wanted_step]:
+            manifest, fault = read_manifest(store, number), ""
+            try:
+                if manifest is None:
+                    raise IncompleteCheckpointError("its manifest cannot be read")
+                read(store, manifest, pace, parallel=transfer.parallel)
+            except IncompleteCheckpointError as error:
+                fault = str(error)
+            rows.append((number, manifest, fault))
+    if not rows:
+        raise CommandError(f"{url}: no checkpoint there")
+    _show(rows, output, "as it was written")
+    return ExitCode.FAILURE if any(fault for _, _, fault in rows) else ExitCode.OK
+
+
+def _show(rows: list[Row], output: TableFormat, intact: str) -> None:
+    console.print_table(output, "checkpoints", _checkpoint_table(intact), rows, "none")
+
+
+def _checkpoint_table(intact: str) -> RecordTable[Row]:
+    def stated(take: Callable[[CheckpointManifest], object]) -> Callable[[Row], object]:
+        return lambda row: None if row[1] is None else take(row[1])
+
+    return RecordTable(
+        (
+            TableColumn("step", lambda row: row[0], "STEP", right=True),
+            TableColumn("attempt", stated(lambda manifest: manifest.attempt), "ATTEMPT", width=24),
+            TableColumn("created", stated(lambda manifest: manifest.created), "CREATED"),
+            TableColumn("files", stated(lambda manifest: len(manifest.files)), "FILES", right=True),
+            TableColumn("bytes", stated(lambda manifest: manifest.bytes), "SIZE", format_bytes, right=True),
+            TableColumn("good", lambda row: not row[2]),
+            TableColumn("why", lambda row: row[2] or None),
+            TableColumn("", lambda row: row[2] or intact, ""),
+        )
+    )
+
+
+CONTROL, RANK = "STEPFARE_CONTROL", "NODE_RANK"
+STORE, RESUME = "STEPFARE_CHECKPOINT_STORE", "STEPFARE_RESUME_MANIFEST"
+_KEEP, _GRACE = 3, 600.0
+_NOT_FOUND = 127
+_URL_HELP = f"Store, as for push; default: {STORE}, which the agent sets."
+_HERE = "from router.cli.main import main; main()"
+
+Keep = Annotated[int, typer.Option(min=1, metavar="N", help="Checkpoints to keep in the store.")]
+Grace = Annotated[float, typer.Option(min=0, metavar="S", help="Seconds for the last copies at the end.")]
+
+
+def watch(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder in which the training saves.")],
+    url: Annotated[str | None, typer.Argument(metavar="URL", help=_URL_HELP, show_default=False)] = None,
+    keep: Keep = _KEEP,
+    max_mbps: SpeedLimitOption = None,
+    parallel: ParallelOption = _PARALLEL,
+    grace: Grace = _GRACE,
+    until_eof: Annotated[
+        bool, typer.Option("--until-eof", help="Run until stdin ends; ignore signals, which are for the training.")
+    ] = False,
+) -> ExitCode:
+    """Copy each checkpoint to durable storage as it is written, until stopped; then copy the remaining ones.
+
+    Under a stepfare agent it answers save requests for the training, which needs STEPFARE_CHECKPOINT_URL: a checkpoint
+    counts once it is in the store. While an answer is due, the bandwidth is not limited. On a machine whose NODE_RANK
+    is not 0 it copies nothing and answers once the first machine has copied.
+
+    \b
+    stepfare checkpoint watch /mnt/scratch/run-7 s3://bucket/run-7
+
+    The exit code is 5 if the newest checkpoint could not be copied within --grace.
+    """
+    from router.checkpoints.control_folder import UploaderControlFolder
+    from router.checkpoints.uploader import Uploader, UploadSettings
+
+    build_rate_limit(None, max_mbps)
+    environment = os.environ  # noqa: TID251
+    target, _ = resolve_checkpoint_store(_store(url, environment))
+    control = environment.get(CONTROL)
+    most = None if max_mbps is None else max_mbps * _MEGABIT
+    uploader = Uploader(
+        target,
+        folder=folder,
+        answers=UploaderControlFolder(Path(control)) if control else None,
+        how=UploadSettings(environment.get(RANK, "0") == "0", keep, parallel, most),
+        tell=console.note,
+    )
+    if uploader.run(_watch_stdin() if until_eof else _watch_signals(), grace):
+        return ExitCode.OK
+    console.note("the newest checkpoint is not on durable storage", "error")
+    sys.stderr.flush()
+    # A thread may hang in a call to the store, and a normal exit would wait for it.
+    os._exit(ExitCode.PARTIAL)
+
+
+def run(
+    context: typer.Context,
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder in which the training saves.")],
+    url: Annotated[str | None, typer.Argument(metavar="URL", help=_URL_HELP, show_default=False)] = None,
+    command: Annotated[
+        list[str] | None, typer.Argument(metavar="-- COMMAND", help="Command of the training.", show_default=False)
+    ] = None,
+    keep: Keep = _KEEP,
+    max_mbps: SpeedLimitOption = None,
+    parallel: ParallelOption = _PARALLEL,
+    grace: Grace = _GRACE,
+) -> int:
+    """Fetch the newest good checkpoint, run a training, and copy its checkpoints to durable storage meanwhile.
+
+    A separate process does the copying. The command ends when the training has ended and its last checkpoint is stored.
+    If the agent names a checkpoint in another store (STEPFARE_RESUME_MANIFEST) that is newer than all in this one, that
+    checkpoint is fetched.
+
+    \b
+    stepfare checkpoint run /mnt/run-7 s3://bucket/run-7 -- torchrun train.py
+    stepfare checkpoint run /mnt/run-7 -- torchrun train.py
+
+    The exit code is that of the training, or 5 if only its last checkpoint could not be copied.
+    """
+    import subprocess
+
+    from router.checkpoints.trainer_process import URL, run_with_uploader
+
+    build_rate_limit(None, max_mbps)
+    arguments = [word for word in (url, *(command or ())) if word is not None]
+    count = context.meta.get(WORDS_AFTER_DASHES)
+    urls = arguments[: len(arguments) - count] if count is not None else arguments[:1]
+    url, command = _store(urls[0] if urls else None, os.environ), arguments[len(urls[:1]) :]  # noqa: TID251
+    if not command:
+        raise InvalidInputError.single("there is no training to run", field="COMMAND", remedy="write it after --")
+    _check_store_url(url)
+    environment = {**os.environ, URL: url.partition("?")[0]}  # noqa: TID251
+    # -P keeps a folder named `router` in the working directory from being imported.
+    own_command = [sys.executable, "-P", "-c", _HERE, "checkpoint"]
+    if environment.get(RANK, "0") == "0":
+        arguments = [*own_command, "pull", url, str(folder), "--parallel", str(parallel)]
+        if _is_elsewhere(resume := environment.get(RESUME, ""), url):
+            arguments += ["--or-newer", resume]
+        exit_code = subprocess.run(arguments, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False).returncode
+        if exit_code:
+            raise CommandError(f"the newest checkpoint could not be fetched from {url}", ExitCode(exit_code))
+    arguments = [*own_command, "watch", str(folder), url, "--until-eof", f"--keep={keep}", f"--parallel={parallel}"]
+    arguments += [f"--grace={grace}", *([] if max_mbps is None else [f"--max-mbps={max_mbps}"])]
+    try:
+        return run_with_uploader(command, arguments, environment, console.note)
+    except OSError as error:
+        console.note(f"{command[0]}: {error.strerror}", "error")
+        return _NOT_FOUND
+
+
+def _store(url: str | None, environment: Mapping[str, str]) -> str:
+    """Return the given URL, else the one that the agent set. Raises InvalidInputError if there is neither."""
+    chosen = url or environment.get(STORE)
+    if not chosen:
+        raise InvalidInputError.single(
+            f"none is given, and {STORE} is not set",
+            field="URL",
+            remedy="write one, or name the region's checkpoint_url in the deploy file",
+        )
+    return chosen
+
+
+def _is_elsewhere(manifest: str, url: str) -> bool:
+    """Return whether a URL names a manifest that is not in this store."""
+    from router.checkpoints.manifest import parse_step
+
+    folder, _, name = manifest.rpartition("/")
+    here = url.partition("?")[0].removeprefix("file://").rstrip("/")
+    return parse_step(name) is not None and folder.removeprefix("file://") != here
+
+
+def _check_store_url(url: str) -> None:
+    """Raise InvalidInputError if a URL cannot be a checkpoint store; the store itself is not contacted."""
+    from urllib.parse import urlsplit
+
+    from router.checkpoints.arrow_store import SCHEMES
+
+    parts = urlsplit(url)
+    if parts.scheme not in (*SCHEMES, "file", "") or parts.password is not None:
+        raise InvalidInputError.single(f"{parts.scheme}:// is no place for checkpoints", field="URL", remedy=URL_HELP)
+
+
+def _watch_signals() -> Callable[[], bool]:
+    """Return a function that tells whether SIGTERM or SIGINT has arrived."""
+    signals: list[int] = []
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda number, _: signals.append(number))
+    return lambda: bool(signals)
+
+
+def _watch_stdin() -> Callable[[], bool]:
+    """Return a function that tells whether standard input has ended.
+
+    The parent process ends it when the training stops. Signals to the process group are ignored.
+    """
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    return lambda: bool(select.select([0], [], [], 0)[0]) and not os.read(0, 4096)

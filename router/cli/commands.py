@@ -11,28 +11,26 @@ _COMMANDS = {
     "validate": CommandEntry("Check job and limits files.", "router.cli.validate", "validate"),
     "plan": CommandEntry("Place jobs so that a step costs least.", "router.cli.plan", "plan"),
     "plan show": CommandEntry("Print a plan that was written with --out.", "router.cli.plan", "show"),
-    "plan list": CommandEntry(
-        "List the names of plans, with the last plan of each.", "router.cli.plan_list", "list_plans"
-    ),
-    "plan diff": CommandEntry("Compare two plans and explain the changes.", "router.cli.plan_diff", "diff"),
+    "plan list": CommandEntry("List the names of plans, with the last plan of each.", "router.cli.plan", "list_plans"),
+    "plan diff": CommandEntry("Compare two plans and explain the changes.", "router.cli.plan", "diff"),
     "plan what-if": CommandEntry(
         "Compare plans under other limits, prices or deadlines.", "router.cli.what_if", "what_if"
     ),
     "plan check": CommandEntry("Check whether a plan can still be applied.", "router.cli.plan_check", "check"),
-    "plan approve": CommandEntry("Record who approves a plan.", "router.cli.plan_approve", "approve"),
+    "plan approve": CommandEntry("Record who approves a plan.", "router.cli.approvals", "approve"),
     "backtest": CommandEntry("Compare policies on recorded spot availability.", "router.cli.backtest", "backtest"),
     "explain": CommandEntry("Explain why a job is placed where it is.", "router.cli.explain", "explain"),
     "estimate": CommandEntry("Compare what a step costs on several gangs.", "router.cli.estimate", "estimate"),
-    "quote": CommandEntry("Estimate what a job costs by a deadline.", "router.cli.quote", "quote"),
+    "quote": CommandEntry("Estimate what a job costs by a deadline.", "router.cli.quotes", "quote"),
     "quotes list": CommandEntry("List the stored quotes.", "router.cli.quotes", "list_quotes"),
     "quotes calibration": CommandEntry(
         "Compare accepted quotes with the outcomes.", "router.cli.quotes", "calibration"
     ),
     "quotes fit": CommandEntry("Fit the ranges of quotes to the price history.", "router.cli.quotes", "fit"),
     "quotes show": CommandEntry("Print a stored quote again.", "router.cli.quotes", "show"),
-    "profile list": CommandEntry("List what plans learn from earlier runs.", "router.cli.profile_runs", "list_runs"),
-    "profile show": CommandEntry("Show the runs of a job or a pool.", "router.cli.profile_runs", "show"),
-    "profile forget": CommandEntry("Ignore earlier runs, or count them again.", "router.cli.profile_runs", "forget"),
+    "profile list": CommandEntry("List what plans learn from earlier runs.", "router.cli.profile", "list_runs"),
+    "profile show": CommandEntry("Show the runs of a job or a pool.", "router.cli.profile", "show"),
+    "profile forget": CommandEntry("Ignore earlier runs, or count them again.", "router.cli.profile", "forget"),
     "apply": CommandEntry("Provision the machines of a plan, start its jobs.", "router.cli.apply", "apply"),
     "serve": CommandEntry("Show plans, jobs and costs in a browser; answer programs.", "router.cli.serve", "serve"),
     "approvals set": CommandEntry("Set the rules of approvals of the state.", "router.cli.approvals", "set_rules"),
@@ -41,7 +39,7 @@ _COMMANDS = {
     "token list": CommandEntry("List tokens, without the tokens themselves.", "router.cli.token", "list_tokens"),
     "token revoke": CommandEntry("Revoke a token and end its sessions.", "router.cli.token", "revoke"),
     "status": CommandEntry("Show gangs, machines and costs.", "router.cli.status", "status"),
-    "logs": CommandEntry("Print the output of a job's ranks.", "router.cli.logs", "logs"),
+    "logs": CommandEntry("Print the output of a job's ranks.", "router.cli.status", "logs"),
     "destroy": CommandEntry("Release machines.", "router.cli.destroy", "destroy"),
     "sweep": CommandEntry("Find and delete orphaned resources.", "router.cli.sweep", "sweep"),
     "watch": CommandEntry("Supervise all gangs; replace those that are lost.", "router.cli.watch", "watch"),
@@ -57,12 +55,12 @@ _COMMANDS = {
     ),
     "ledger close": CommandEntry("Close the books of a month permanently.", "router.cli.ledger_close", "close"),
     "ledger verify": CommandEntry("Verify that the ledger is unchanged.", "router.cli.ledger", "verify"),
-    "ledger export": CommandEntry("Export the ledger as a FOCUS file.", "router.cli.ledger_export", "export"),
-    "ledger backup": CommandEntry("Back up the ledger to a file.", "router.cli.ledger_backup", "backup"),
-    "ledger restore": CommandEntry("Restore a backup into an empty ledger.", "router.cli.ledger_backup", "restore"),
-    "ledger archive": CommandEntry("Move entries of closed months to a file.", "router.cli.ledger_backup", "archive"),
-    "state backup": CommandEntry("Back up state and run directories to a file.", "router.cli.state_backup", "backup"),
-    "state restore": CommandEntry("Restore a missing state from a backup.", "router.cli.state_backup", "restore"),
+    "ledger export": CommandEntry("Export the ledger as a FOCUS file.", "router.cli.ledger", "export"),
+    "ledger backup": CommandEntry("Back up the ledger to a file.", "router.cli.backups", "backup_ledger"),
+    "ledger restore": CommandEntry("Restore a backup into an empty ledger.", "router.cli.backups", "restore_ledger"),
+    "ledger archive": CommandEntry("Move entries of closed months to a file.", "router.cli.backups", "archive_ledger"),
+    "state backup": CommandEntry("Back up state and run directories to a file.", "router.cli.backups", "backup_state"),
+    "state restore": CommandEntry("Restore a missing state from a backup.", "router.cli.backups", "restore_state"),
     "budget list": CommandEntry("List monthly budgets and what is spent.", "router.cli.budget", "list_budgets"),
     "budget set": CommandEntry("Set the budget of everybody, a team or a project.", "router.cli.budget", "set_budget"),
     "budget remove": CommandEntry("Remove a budget.", "router.cli.budget", "remove"),
@@ -72,24 +70,20 @@ _COMMANDS = {
     "checkpoint pull": CommandEntry("Fetch the newest good checkpoint.", "router.cli.checkpoint", "pull"),
     "checkpoint copy": CommandEntry("Copy the newest checkpoint to another region.", "router.cli.checkpoint", "copy"),
     "checkpoint list": CommandEntry(
-        "List checkpoints on durable storage.", "router.cli.checkpoint_list", "list_checkpoints"
+        "List checkpoints on durable storage.", "router.cli.checkpoint", "list_checkpoints"
     ),
-    "checkpoint verify": CommandEntry(
-        "Verify stored checkpoints byte by byte.", "router.cli.checkpoint_list", "verify"
-    ),
-    "checkpoint watch": CommandEntry("Copy each checkpoint as it is written.", "router.cli.checkpoint_watch", "watch"),
-    "checkpoint run": CommandEntry("Run a training with an uploader beside it.", "router.cli.checkpoint_watch", "run"),
+    "checkpoint verify": CommandEntry("Verify stored checkpoints byte by byte.", "router.cli.checkpoint", "verify"),
+    "checkpoint watch": CommandEntry("Copy each checkpoint as it is written.", "router.cli.checkpoint", "watch"),
+    "checkpoint run": CommandEntry("Run a training with an uploader beside it.", "router.cli.checkpoint", "run"),
     "demo": CommandEntry("Run a whole training on a simulated cloud.", "router.cli.demo", "demo"),
-    "prices refresh": CommandEntry(
-        "Fetch what the clouds sell into a price book.", "router.cli.prices_refresh", "refresh"
-    ),
+    "prices refresh": CommandEntry("Fetch what the clouds sell into a price book.", "router.cli.prices", "refresh"),
     "prices list": CommandEntry("List the stored price books.", "router.cli.prices", "list_books"),
     "prices use": CommandEntry("Make a stored price book the latest again.", "router.cli.prices", "use_book"),
     "prices diff": CommandEntry("Compare two price books.", "router.cli.prices", "diff"),
-    "prices history": CommandEntry("Show the history of prices and stock.", "router.cli.prices_history", "history"),
-    "prices risk": CommandEntry("Show how often spot is interrupted, and why.", "router.cli.prices_risk", "risk"),
+    "prices history": CommandEntry("Show the history of prices and stock.", "router.cli.offers", "history"),
+    "prices risk": CommandEntry("Show how often spot is interrupted, and why.", "router.cli.offers", "risk"),
     "prices accelerators": CommandEntry(
-        "List the rates of accelerators, and what is missing.", "router.cli.prices_accelerators", "list_accelerators"
+        "List the rates of accelerators, and what is missing.", "router.cli.prices", "list_accelerators"
     ),
     "prices import": CommandEntry("Import offers from a catalogue file.", "router.cli.prices", "import_file"),
     "bills import": CommandEntry("Import bills of clouds (FOCUS 1.0 to 1.4).", "router.cli.bills", "import_files"),
@@ -106,11 +100,11 @@ _COMMANDS = {
     "ledger check": CommandEntry("Validate a FOCUS file.", "router.cli.ledger", "check"),
     "showback": CommandEntry("Report the costs of a month by team and job.", "router.cli.showback", "showback"),
     "showback accuracy": CommandEntry(
-        "Compare what plans predicted with what was measured.", "router.cli.showback_accuracy", "accuracy"
+        "Compare what plans predicted with what was measured.", "router.cli.showback", "accuracy"
     ),
-    "stock": CommandEntry("Ask where a gang is likely to be available.", "router.cli.stock", "stock"),
-    "quotas": CommandEntry("List quotas and reserved capacity.", "router.cli.quotas", "quotas"),
-    "doctor": CommandEntry("Check access and permissions in each cloud.", "router.cli.doctor", "doctor"),
+    "stock": CommandEntry("Ask where a gang is likely to be available.", "router.cli.clouds", "stock"),
+    "quotas": CommandEntry("List quotas and reserved capacity.", "router.cli.clouds", "quotas"),
+    "doctor": CommandEntry("Check access and permissions in each cloud.", "router.cli.clouds", "doctor"),
     "schema": CommandEntry("Print the JSON Schema of a file.", "router.cli.schema", "schema"),
     "completion": CommandEntry("Print the completion script of a shell.", "router.cli.completion", "completion"),
     "import sky": CommandEntry("Convert a SkyPilot task into a job.", "router.cli.import_sky", "import_sky"),

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import json
 import os
+import queue
 import shlex
 import shutil
+import signal
+import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from types import FrameType
+from typing import IO, TYPE_CHECKING, Annotated
 
 import typer
 
@@ -32,9 +38,7 @@ from router.showback.report.values import CellKind, CellValue, ShowbackReport, s
 from router.state.store import StateStore
 
 if TYPE_CHECKING:
-    from router.cli.demo_commands import DemoCommands, SideCommand
     from router.demo.stage import TrainingResult
-
 
 _HEADER = ("TEAM", "JOB", "COST", "WORK", "WASTE", "PER 1000 STEPS", "ON DEMAND", "SAVED, NET")
 _WIDTH = 78
@@ -75,8 +79,6 @@ def demo(
     The exit code is 0 only if every step was trained with exactly the losses of an uninterrupted training, no saved
     step was repeated, the cost is in the ledger, and nothing is left running.
     """
-    from router.cli.demo_commands import DemoCommands
-
     began = time.monotonic()
     place = _empty_folder(folder)
     commands = DemoCommands(place, _environment(place, dict(os.environ)))  # noqa: TID251
@@ -119,7 +121,6 @@ class _Results:
 
 def _run_demo(commands: DemoCommands, steps: int, seed: int, *, calm: bool) -> _Results:
     """Play the demo and return its results. If it fails or is interrupted, release what runs."""
-    from router.cli.demo_commands import DemoCommandError
     from router.demo.stage import NotTrainedError
 
     try:
@@ -137,7 +138,6 @@ def _run_demo(commands: DemoCommands, steps: int, seed: int, *, calm: bool) -> _
 
 
 def _play(commands: DemoCommands, steps: int, seed: int, *, calm: bool) -> _Results:
-    from router.cli.demo_commands import SideCommand
     from router.demo.stage import read_training_result, train_undisturbed, write_demo_files
 
     place = commands.folder
@@ -181,7 +181,6 @@ def _showback(home: Path) -> str:
 
 def _interruptions(place: Path, steps: int) -> list[SideCommand]:
     """Return the drill commands, each with the condition under which it starts."""
-    from router.cli.demo_commands import SideCommand
     from router.demo.stage import count_gangs, read_step_count
 
     # On a slow computer the old gang may still be leaving at the next share; only a new gang is interrupted again.
@@ -198,7 +197,6 @@ def _check_results(
     commands: DemoCommands, trained: TrainingResult, reference: TrainingResult, *, gangs: int
 ) -> _Results:
     """Return the results according to the state. Raises DemoCommandError if they are not those of a complete demo."""
-    from router.cli.demo_commands import DemoCommandError
     from router.demo.stage import find_differences
 
     if changed := find_differences(trained, reference):
@@ -242,8 +240,6 @@ def _metered(database: Path) -> Usd:
 
 def _release(commands: DemoCommands, *first: str) -> None:
     """Release everything, after showing the commands in ``first``. Failures are only reported."""
-    from router.cli.demo_commands import DemoCommandError
-
     if not (commands.folder / "home" / "state.db").exists():
         return
     commands.interrupted.clear()
@@ -344,3 +340,157 @@ def _money(cell: CellValue) -> str:
 
 def _amount(cell: CellValue) -> Decimal | None:
     return cell if isinstance(cell, Decimal) else None
+
+
+_INDENT = "  "
+_PROGRAM = "from router.cli.main import main; main()"
+# Time limit for the work that follows Ctrl-C, such as releasing machines.
+_SHUTDOWN_S = 120.0
+# Time limit for a side command after the end of the first command.
+_BESIDE_S = 5.0
+_POLL_S = 0.1
+
+
+class DemoCommandError(Exception):
+    """A command did not do what the demo needs; the message names the command and the failure."""
+
+
+@dataclass(frozen=True)
+class SideCommand:
+    """A side command, run as in another terminal.
+
+    It starts once ``when`` holds, after the demo has printed ``says``, and is ended soon after the main command.
+    """
+
+    line: str
+    when: Callable[[], bool]
+    says: str = ""
+
+
+@dataclass
+class DemoCommands:
+    """Runs commands in ``folder`` with ``environment``.
+
+    Once ``interrupted`` is set, running commands get SIGINT and time to finish, then KeyboardInterrupt is raised.
+    """
+
+    folder: Path
+    environment: Mapping[str, str]
+    interrupted: threading.Event = field(default_factory=threading.Event)
+    _lines: queue.SimpleQueue[str] = field(default_factory=queue.SimpleQueue)
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Set ``interrupted`` on Ctrl-C and SIGTERM while the block runs, and do nothing else.
+
+        No process is lost because a signal came while it was being started.
+        """
+        before = {number: signal.signal(number, self._interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _interrupt(self, _number: int, _frame: FrameType | None) -> None:
+        self.interrupted.set()
+
+    def show(self, line: str, *side_commands: SideCommand) -> None:
+        """Run a command and print its output as it comes.
+
+        Raises DemoCommandError unless the command and all side commands that started end with exit code 0. Side
+        commands that were ended by SIGTERM do not count.
+        """
+        first = self._start(line)
+        pending, started = list(side_commands), list[tuple[SideCommand, subprocess.Popen[str]]]()
+        while True:
+            # Looked at before the command may have ended: one that takes no time has its side commands too.
+            if pending and pending[0].when():
+                side_command = pending.pop(0)
+                if side_command.says:
+                    console.out(f"\n{side_command.says}")
+                started.append((side_command, self._start(side_command.line)))
+            if first.poll() is not None or self.interrupted.is_set():
+                break
+            self._print_for(_POLL_S)
+        if self.interrupted.is_set():
+            first.send_signal(signal.SIGINT)
+            self._drain(first, _SHUTDOWN_S)
+        for _, other in started:
+            self._drain(other, _BESIDE_S)
+        self._drain(first, _BESIDE_S)
+        self._stop_if_interrupted()
+        for command, process in [(line, first), *((side_command.line, other) for side_command, other in started)]:
+            if process.returncode not in (0, -signal.SIGTERM):
+                raise DemoCommandError(f"`{command}` ended with exit code {process.returncode}: see its output above")
+
+    def ask(self, line: str) -> str:
+        """Run a command and return its standard output, which is not shown.
+
+        If the exit code is not 0, all output is printed and DemoCommandError is raised.
+        """
+        done = subprocess.run(
+            _argv(line),
+            cwd=self.folder,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        self._stop_if_interrupted()
+        if done.returncode:
+            console.note(done.stdout + done.stderr)
+            raise DemoCommandError(f"`{line}` ended with exit code {done.returncode}: see its output above")
+        return done.stdout
+
+    def _stop_if_interrupted(self) -> None:
+        if self.interrupted.is_set():
+            raise KeyboardInterrupt
+
+    def _start(self, line: str) -> subprocess.Popen[str]:
+        console.out(f"\n{console.style_text(f'$ {line}', 'bold')}")
+        sys.stdout.flush()
+        # The command gets a session of its own, so that Ctrl-C reaches only the demo.
+        process = subprocess.Popen(
+            _argv(line),
+            cwd=self.folder,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            encoding="utf-8",
+            errors="replace",
+            start_new_session=True,
+        )
+        threading.Thread(target=self._collect, args=(process.stdout,), daemon=True).start()
+        return process
+
+    def _collect(self, stream: IO[str]) -> None:
+        with stream:
+            for line in stream:
+                self._lines.put(line)
+
+    def _print_for(self, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        while (remaining := end - time.monotonic()) > 0:
+            try:
+                console.out(f"{_INDENT}{self._lines.get(timeout=remaining)}".rstrip())
+            except queue.Empty:
+                break
+            sys.stdout.flush()
+
+    def _drain(self, process: subprocess.Popen[str], seconds: float) -> None:
+        """Print output until the process has ended; terminate it after ``seconds``."""
+        end = time.monotonic() + seconds
+        while process.poll() is None:
+            if time.monotonic() > end:
+                process.terminate()
+                end = time.monotonic() + seconds
+            self._print_for(_POLL_S)
+        self._print_for(_POLL_S)
+
+
+def _argv(line: str) -> list[str]:
+    return [sys.executable, "-P", "-c", _PROGRAM, *shlex.split(line)[1:]]

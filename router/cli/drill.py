@@ -17,8 +17,7 @@ from pricing.problems import InvalidInputError
 from router.cli import console
 from router.cli.completion import complete_jobs
 from router.cli.console import CommandError, ExitCode
-from router.cli.options import chosen_clock, parse_duration_option, wall_clock
-from router.cli.output_options import TextFormat, TextOutput
+from router.cli.options import TextFormat, TextOutput, chosen_clock, parse_duration_option, wall_clock
 from router.cli.site_options import DEFAULT_FILES, SettingsOptions, acting_user, interrupt_on_sigterm, open_state_store
 
 if TYPE_CHECKING:

@@ -12,8 +12,7 @@ from pricing.places import Market
 from pricing.problems import InvalidInputError
 from router.cli import console
 from router.cli.console import ExitCode
-from router.cli.options import parse_now
-from router.cli.output_options import OutInsteadOption, WideListFormat, WideListOutput
+from router.cli.options import OutInsteadOption, WideListFormat, WideListOutput, parse_now
 from router.cli.planning_options import AdvisoryOption, BookOption, LearnedOption, report_experience, run_reader
 from router.planning.document.plan_terms import BOOK
 

@@ -13,7 +13,7 @@ from pricing.places import Market
 from pricing.problems import InvalidInputError
 from router.cli import console
 from router.cli.completion import complete_books, complete_paths, complete_plan_jobs
-from router.cli.output_options import TableOutput
+from router.cli.options import TableOutput
 from router.cli.planning_options import PlanFileArgument, parse_slot, parse_time_limit
 from router.cli.site_options import list_own_quotes, open_state_if_any
 from router.planning.document.plan_terms import SLOT, TIME_LIMIT

@@ -19,10 +19,9 @@ from pricing.problems import InvalidInputError
 from pricing.units import format_count
 from providers.registry import CLOUDS, CredentialPresence, find_credentials
 from router.cli import console
-from router.cli.cloud_options import refuse_unknown_clouds
+from router.cli.clouds import refuse_unknown_clouds
 from router.cli.console import ExitCode
-from router.cli.options import option_error, parse_now
-from router.cli.output_options import TableOutput
+from router.cli.options import TableOutput, option_error, parse_now
 from router.render.starter_files import FILE_NAMES, StarterChoices, starter_files
 from router.render.tables import WIDTH
 

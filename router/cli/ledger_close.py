@@ -14,9 +14,7 @@ from pricing.units import format_count
 from router.cli import console
 from router.cli.bills import report_corrections
 from router.cli.console import CommandError, ExitCode
-from router.cli.ledger_options import AsOfOption, BasisOption, parse_month
-from router.cli.options import parse_as_of, parse_now
-from router.cli.output_options import ListOutput
+from router.cli.options import AsOfOption, BasisOption, ListOutput, parse_as_of, parse_month, parse_now
 from router.cli.site_options import DEFAULT_FILES, SettingsOptions, acting_user, open_state_store
 from router.ledger.entry import CostBasis
 from router.render.record_table import RecordTable, TableColumn

@@ -1,20 +1,26 @@
-"""Parsers of options that several commands share: moments, durations, amounts.
+"""Declare and parse options that several commands share: moments, durations, amounts, formats, offers, months.
 
-Each raises InvalidInputError that names the option, so that the command exits with 2.
+Parsers raise InvalidInputError that names the option, so that the command exits with 2.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final, Literal
+
+import typer
 
 from pricing.problems import InvalidInputError
+from router.cli.console import CommandError
+from router.ledger.entry import CostBasis
 
 if TYPE_CHECKING:
     from pricing.money import Usd
-
+    from router.ledger.month import Month
 
 VARIABLE = "STEPFARE_CLOCK"
 
@@ -109,3 +115,87 @@ def parse_usd_option(option: str, text: str | None) -> Usd | None:
 def option_error(option: str, error: ValueError) -> InvalidInputError:
     """Return a parser's error as an InvalidInputError of the option."""
     return InvalidInputError.single(str(error), field=option, remedy=getattr(error, "remedy", ""))
+
+
+OUTPUT: Final = typer.Option("--output", "-o", help="Format.")
+
+
+TableFormat = Literal["table", "json"]
+
+
+TextFormat = Literal["text", "json"]
+
+
+ListFormat = Literal["table", "json", "csv"]
+
+
+WideListFormat = Literal["table", "wide", "json", "csv"]
+
+
+OutOption = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write to this file.")]
+OutInsteadOption = Annotated[
+    Path | None, typer.Option("--out", metavar="FILE", help="Write to this file instead of standard output.")
+]
+NewFileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="New file to write, compressed.")]
+TableOutput = Annotated[TableFormat, OUTPUT]
+TextOutput = Annotated[TextFormat, OUTPUT]
+ListOutput = Annotated[ListFormat, OUTPUT]
+WideListOutput = Annotated[WideListFormat, OUTPUT]
+
+
+#: Rows that people see unless they ask for more; JSON and CSV have all.
+DEFAULT_ROWS: Final = 30
+
+CloudOption = Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only this cloud; repeatable.")]
+CloudsFileOption = Annotated[Path | None, typer.Option(metavar="FILE", help="The clouds file.")]
+RegionOption = Annotated[
+    list[str] | None, typer.Option(metavar="NAME", help="Only this region: us-east-1 or aws/us-east-1.")
+]
+MachineTypeOption = Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only this machine type.")]
+LimitOption = Annotated[
+    int | None,
+    typer.Option(min=0, metavar="N", help=f"Rows to show; 0 is all. Default: {DEFAULT_ROWS}, all for json and csv."),
+]
+
+
+def count_rows(limit: int | None, *, machine_readable: bool) -> int:
+    """Return how many rows to show; 0 is all. ``limit`` None is the default of the format."""
+    if limit is not None:
+        return limit
+    return 0 if machine_readable else DEFAULT_ROWS
+
+
+MonthOption = Annotated[str | None, typer.Option(metavar="2026-11", help="Month of the books; default: that of --now.")]
+AsOfOption = Annotated[
+    str | None, typer.Option(metavar="TIME", help="Leave out records after this time (ISO, with zone).")
+]
+ReportTimeOption = Annotated[str | None, typer.Option(metavar="TIME", help="Time of the report (ISO, with zone).")]
+BasisOption = Annotated[CostBasis, typer.Option(help="Cost as billed, or with commitments spread over use.")]
+
+
+def parse_month(option: str, text: str) -> Month:
+    """Return the month of an option's text such as ``2026-11``. Raises InvalidInputError."""
+    from router.ledger.month import Month
+
+    try:
+        return Month.parse(text)
+    except ValueError as error:
+        raise option_error(option, error) from None
+
+
+def parse_period(text: str | None, moment: datetime, option: str = "--month") -> Month:
+    """Return the month of an option, without one that of the moment. Raises InvalidInputError."""
+    from router.ledger.month import Month
+
+    return Month.of(moment) if text is None else parse_month(option, text)
+
+
+@contextmanager
+def translate_closed_books() -> Iterator[None]:
+    """Translate the error of closed books into CommandError."""
+    from router.ledger.entry import ClosedError
+
+    try:
+        yield
+    except ClosedError as error:
+        raise CommandError(str(error), remedy="closed books change by corrections in open ones alone") from None

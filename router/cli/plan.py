@@ -1,4 +1,4 @@
-"""Commands ``stepfare plan`` and ``plan show``: place jobs at the least cost, and print a stored plan."""
+"""Commands ``stepfare plan``, ``plan show``, ``list`` and ``diff``: place jobs at the least cost; compare plans."""
 
 from __future__ import annotations
 
@@ -17,17 +17,19 @@ from pricing.problems import InvalidInputError
 from pricing.units import format_count
 from router.cli import console
 from router.cli.completion import complete_plan_words
-from router.cli.earlier_plan import AgainstOption, changes_since, check_against
-from router.cli.options import option_error, parse_now, parse_usd_option
-from router.cli.output_options import OUTPUT
+from router.cli.options import OUTPUT, TableOutput, option_error, parse_now, parse_usd_option, wall_clock
 from router.cli.planning_options import PlanFileArgument, PlanningOptions, load_present_state, report_plan_inputs
-from router.cli.site_options import load_previous_plan, store_plan
+from router.cli.site_options import ask_state, load_previous_plan, open_query_context, open_state_if_any, store_plan
 from router.planning.document.plan_terms import TRIAL
+from router.render.record_table import RecordTable, TableColumn
+from router.render.tables import format_timestamp, format_usd
 
 if TYPE_CHECKING:
     from router.planning.document.plan import Plan
     from router.planning.planner import PlanRequest, Timings
     from router.planning.what_if.what_if_comparison import VariantResult
+    from router.render.since_view import SinceView
+    from router.state.made_plans import ListedPlan
 
 _NAMED = 3  # jobs that a note names
 # How long nights of 100 and 300 jobs take over the time of their candidates: 3.7 to 5.1 in docs/performance.md.
@@ -304,3 +306,132 @@ def _write_page(plan: Plan, file: Path | None, against: str | None) -> None:
         from router.render.tonight_page import tonight_page
 
         console.write_output_file(file, tonight_page(plan, since=changes_since(against, plan)).encode())
+
+
+def list_plans(
+    name: Annotated[str | None, typer.Option(metavar="NAME", help="List the plans of this name instead.")] = None,
+    output: TableOutput = "table",
+) -> None:
+    """List the names of the plans that were written, each with its last plan; or all plans of one name.
+
+    \b
+    stepfare plan list
+    stepfare plan list --name night
+    stepfare plan list -o json
+    """
+    from router.app.queries.plans import MOST_PLANS, list_last_plans
+    from router.app.queries.plans import list_plans as list_made_plans
+    from router.prices.data_folders import check_home
+
+    check_home()
+    with open_query_context(wall_clock()) as context:
+        plans = list_last_plans(context) if name is None else list_made_plans(context, MOST_PLANS, name=name)
+    empty = "no plan was written" if name is None else f"no plan named {name} was written"
+    console.print_table(output, "plans", _PLANS, plans, empty)
+
+
+_PLANS: RecordTable[ListedPlan] = RecordTable(
+    (
+        TableColumn("name", lambda plan: plan.name, "NAME", width=16),
+        TableColumn("plan_id", lambda plan: plan.plan_id, "PLAN"),
+        TableColumn("digest", lambda plan: plan.digest),
+        TableColumn("as_of", lambda plan: plan.as_of, "FOR", format_timestamp),
+        TableColumn("made_at", lambda plan: plan.made_at),
+        TableColumn("made_by", lambda plan: plan.made_by, "BY", width=16),
+        TableColumn("jobs", lambda plan: plan.jobs),
+        TableColumn("", lambda plan: f"{plan.placed} of {plan.jobs}", "PLACED"),
+        TableColumn("placed", lambda plan: plan.placed),
+        TableColumn("cost_usd", lambda plan: plan.cost_usd, "COST", format_usd, right=True),
+    )
+)
+
+
+AgainstOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="last|FILE",
+        help="Show on the page of --html what changed since the plan of its name of the night before, or a file.",
+    ),
+]
+
+
+def check_against(against: str | None, html: Path | None) -> None:
+    """Raise InvalidInputError for ``--against`` without a page."""
+    if against is not None and html is None:
+        raise InvalidInputError.single("is shown on a page alone", field="--against", remedy="add --html FILE")
+
+
+def changes_since(against: str | None, plan: Plan) -> SinceView | None:
+    """Return what changed since the plan that ``--against`` names; None without one.
+
+    InvalidInputError for a file that is no plan; CommandError for a state that cannot be read.
+    """
+    if against is None:
+        return None
+    from router.config.plan_files import read_plan
+    from router.planning.document.plan_json import plan_content
+    from router.planning.explain.changes import plan_diff
+    from router.render.since_view import since_view
+
+    before = _last_plan(plan) if against == "last" else read_plan(Path(against))
+    if before is None:
+        console.note(f"no plan named {plan.name} of an earlier night is stored: the page says nothing of changes")
+        return None
+    diff = plan_diff(before, plan, find_changed_fields(before, plan))
+    return since_view(diff, before, plan_content(before)["digest"], plan)
+
+
+def _last_plan(plan: Plan) -> Plan | None:
+    from router.app.queries.plans import previous_digest, whole_plan
+
+    with open_state_if_any() as store:
+        digest = previous_digest(store, plan.as_of, plan.name)
+        return None if digest is None else whole_plan(store, digest)
+
+
+def find_changed_fields(before: Plan, after: Plan) -> dict[str, tuple[str, ...]]:
+    """Return the changed fields of each changed job whose two specifications are stored in the state.
+
+    A state that is missing or cannot be read names no fields: comparing plans does not need one.
+    """
+    from router.app.queries.plans import changed_fields
+
+    old = {job.job: job.job_digest for job in before.jobs}
+    if all(old.get(job.job, job.job_digest) == job.job_digest for job in after.jobs):
+        return {}
+    unknown = "which fields of the changed jobs differ is not known"
+    return ask_state(lambda store: changed_fields(store, before, after), {}, unknown)
+
+
+PlanDiffFormat = Literal["table", "wide", "json", "markdown"]
+
+
+def diff(
+    before: Annotated[Path, typer.Argument(metavar="A", help="The older plan (JSON).")],
+    after: Annotated[Path, typer.Argument(metavar="B", help="The newer plan (JSON).")],
+    output: Annotated[PlanDiffFormat, OUTPUT] = "table",
+) -> None:
+    """Compare two plans and explain the changes: causes first, then what follows from them.
+
+    Causes are a job that is new, gone or changed, a price, a limit, a budget, time that has passed, or another job's
+    change. Where neither plan shows one, the change is within the gap of both. Jobs that only start at other times, at
+    the same place and cost, are one line.
+
+    \b
+    stepfare plan diff yesterday.json today.json
+    stepfare plan diff a.json b.json -o wide
+    stepfare plan diff a.json b.json -o json
+    stepfare plan diff base.json change.json -o markdown
+    """
+    from router.config.plan_files import read_plan
+    from router.planning.explain.changes import plan_diff
+    from router.render.plan_diff_text import diff_json, diff_markdown, diff_text
+
+    old, new = read_plan(before), read_plan(after)
+    found = plan_diff(old, new, find_changed_fields(old, new))
+    if output == "json":
+        console.out(diff_json(found))
+    elif output == "markdown":
+        console.out(diff_markdown(found))
+    else:
+        console.out(diff_text(found, console.screen(), wide=output == "wide"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,10 +12,9 @@ import typer
 from pricing.money import Usd, UsdPerHour
 from pricing.units import format_count
 from router.cli import console
-from router.cli.apply_options import DEFAULT_GUARD, CurrentBookOption, GuardOptions
+from router.cli.completion import complete_books
 from router.cli.console import ExitCode
-from router.cli.options import parse_now
-from router.cli.output_options import TableOutput
+from router.cli.options import TableOutput, parse_now, parse_usd_option
 from router.cli.planning_options import PlanFileArgument
 from router.cli.site_options import open_state_if_any
 from router.controller.accept.guardrails import CurrentPrice, Refusal, RefusalReason
@@ -27,7 +26,42 @@ from router.render.record_table import RecordTable, TableColumn
 from router.render.tables import format_day_time, format_usd, wrap_text
 
 if TYPE_CHECKING:
+    from router.controller.accept.guardrails import CostLimits
     from router.jobs.limits import Limits
+
+
+CurrentBookOption = Annotated[
+    str,
+    typer.Option(
+        metavar="BOOK",
+        autocompletion=complete_books,
+        help="Current prices: latest, sandbox, embedded, a digest or a file.",
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class GuardOptions:
+    """Options of how much money may be at risk, and above which amount somebody must approve."""
+
+    max_cost: Annotated[str | None, typer.Option(metavar="USD", help="Refuse if more than this is at risk.")] = None
+    approve_above: Annotated[str | None, typer.Option(metavar="USD", help="Require an approver above this amount.")] = (
+        None
+    )
+    approved_by: Annotated[str, typer.Option(metavar="WHO", help="Name of the approver.")] = ""
+
+    def read(self) -> CostLimits:
+        """Return the limits as values. Raises InvalidInputError for what is no amount."""
+        from router.controller.accept.guardrails import CostLimits
+
+        return CostLimits(
+            parse_usd_option("--max-cost", self.max_cost),
+            parse_usd_option("--approve-above", self.approve_above),
+            self.approved_by.strip(),
+        )
+
+
+DEFAULT_GUARD = GuardOptions()
 
 
 def check(

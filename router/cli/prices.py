@@ -1,27 +1,34 @@
-"""Commands ``stepfare prices list``, ``use``, ``diff`` and ``import``: the stored price books."""
+"""Commands ``stepfare prices`` of price books (list, use, diff, import, refresh), and ``accelerators``."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from pricing.book_file import embedded_book
 from pricing.offers import Offer
+from pricing.peak_rates import PRECISIONS, PeakRates, read_peak_rates
 from pricing.problems import InvalidInputError
 from pricing.units import format_count
+from providers.collector import FetchProgress
 from router.cli import console
-from router.cli.offer_options import CloudOption
-from router.cli.options import parse_now
-from router.cli.output_options import OutOption, TableOutput
+from router.cli.clouds import select_clouds
+from router.cli.console import ExitCode
+from router.cli.options import CloudOption, OutOption, TableFormat, TableOutput, parse_duration_option, parse_now
 from router.cli.site_options import acting_user
 from router.prices.books import SANDBOX, BookDiff, PriceChange, load_book
 from router.prices.bookstore import BookStore
-from router.prices.data_folders import books_folder, check_home
+from router.prices.data_folders import books_folder, check_home, history_folder
+from router.prices.quality_gates import GateLimits
 from router.prices.refresh import OfferImport
+from router.prices.report import RefreshReport
 from router.render.offers_text import format_price
-from router.render.record_table import RecordTable, TableColumn
+from router.render.record_table import RecordTable, TableColumn, field_columns
 from router.render.tables import MARKETS, PLAIN, Screen, format_table, format_timestamp, wrap_text
 
 if TYPE_CHECKING:
@@ -257,3 +264,128 @@ def _import_as_text(done: OfferImport) -> str:
         lines.append(f"passed over: {done.passed_over} that the book knows with a later date or from a better source")
     lines.append(f"stored {done.stored.digest[:12]}, {format_count(done.stored.offers, 'offer')}")
     return "\n".join(lines) + "\n"
+
+
+def refresh(
+    cloud: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Only this cloud, which must answer; repeatable.")
+    ] = None,
+    clouds: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The clouds file: accounts to query. See `schema clouds`.")
+    ] = None,
+    time_limit: Annotated[
+        str | None, typer.Option(metavar="DURATION", help="Time limit, such as 2m; use what has arrived by then.")
+    ] = None,
+    whole: Annotated[
+        bool, typer.Option("--whole", help="Store nothing unless all data arrived and nothing was held back.")
+    ] = False,
+    accept_jumps: Annotated[
+        bool, typer.Option("--accept-jumps", help="Accept large price changes, and regions that vanished.")
+    ] = False,
+    history_days: Annotated[
+        float, typer.Option(min=0, metavar="DAYS", help="Days of price history to fetch the first time; 0 stores none.")
+    ] = 7.0,
+    now: Annotated[str | None, typer.Option(metavar="TIME", help="Date of the data (ISO, with zone).")] = None,
+    output: Annotated[TableFormat, typer.Option("--output", "-o", help="Format of the report.")] = "table",
+) -> ExitCode:
+    """Fetch prices and stock from the clouds into a dated price book, which becomes `--book latest`.
+
+    The sandbox, a simulated cloud, has a book of its own: `--book sandbox`. Without an account the public sources are
+    read. Clouds named here or in the clouds file must answer. If one does not, its older offers stay, marked as not
+    refreshed, and the exit code is 5. Ctrl-C leaves the older book in use.
+
+    \b
+    stepfare prices refresh
+    stepfare prices refresh --cloud aws --cloud gcp --time-limit 2m
+    stepfare prices refresh --clouds clouds.yaml -o json
+    """
+    from router.prices.refresh import RefreshOptions
+    from router.prices.refresh import refresh as run
+    from router.render import refresh_text
+
+    loaded, _ = select_clouds(cloud or [], clouds)
+    settings = loaded.clouds.refresh
+    limit = parse_duration_option("--time-limit", time_limit) or settings.time_limit
+    options = RefreshOptions(
+        clouds=tuple(dict.fromkeys(cloud or ())),
+        time_limit_s=limit.total_seconds(),
+        gates=GateLimits(jump=settings.price_jump, accept=accept_jumps),
+        whole=whole,
+        history_days=history_days,
+    )
+    store = BookStore(books_folder())
+    with _show_progress() as show:
+        report = run(options, loaded, store, history_folder(), parse_now(now), show)
+    as_json = output == "json"
+    console.out(refresh_text.as_json(report) if as_json else refresh_text.as_text(report, console.screen()))
+    return exit_code(report)
+
+
+def exit_code(report: RefreshReport) -> ExitCode:
+    """Return 0 if all data arrived, 7 if only credentials were missing, 5 if other data is missing or held back."""
+    if report.only_credentials:
+        return ExitCode.CREDENTIALS
+    if report.complete and all(book.stored is not None for book in report.books):
+        return ExitCode.OK
+    return ExitCode.PARTIAL
+
+
+@contextmanager
+def _show_progress() -> Iterator[Callable[[FetchProgress], None]]:
+    """Show one progress bar per cloud on a terminal, elsewhere one line per finished cloud."""
+    with console.bars() as bars:
+
+        def show(progress: FetchProgress) -> None:
+            failed = f", {progress.failed} failed" if progress.failed else ""
+            bars.advance(progress.cloud, progress.done + progress.failed, progress.total, failed)
+
+        yield show
+
+
+def list_accelerators(
+    missing: Annotated[bool, typer.Option("--missing", help="Only those of which something is not known.")] = False,
+    output: TableOutput = "table",
+) -> None:
+    """List peak rates, memory and links of accelerators, and what is missing.
+
+    Rates are dense TFLOP/s; `-` is unknown, or a precision without hardware. `weak` marks figures that no second
+    source confirmed.
+
+    \b
+    stepfare prices accelerators
+    stepfare prices accelerators --missing
+    stepfare prices accelerators -o json
+    """
+    rates = read_peak_rates()
+    sold = {model.name for model in embedded_book().accelerators}
+    rows = [row for row in rates.values() if not missing or row.unknown_precisions]
+    absent = sorted(sold - set(rates))
+    console.print_table(output, "accelerators", _RATES, rows, _RATES.text(()), absent=absent)
+    if absent and output == "table":
+        console.note(f"sold, but without a row: {', '.join(absent)}")
+
+
+def _rate(precision: str) -> TableColumn[PeakRates]:
+    return TableColumn("", lambda row: row.peak(precision), precision.upper(), "{:g}".format, right=True, unknown="-")
+
+
+def _lacks(row: PeakRates) -> str:
+    return ", ".join((*row.unknown_precisions, *(() if row.checked else ("weak",))))
+
+
+_FIELDS: tuple[TableColumn[PeakRates], ...] = field_columns(
+    PeakRates, lambda row: row, tflops=lambda row: dict(row.tflops)
+)
+_RATES: RecordTable[PeakRates] = RecordTable(
+    (
+        TableColumn("", lambda row: row.accelerator, "ACCELERATOR"),
+        *map(_rate, PRECISIONS),
+        TableColumn("", lambda row: row.memory_gib, "GIB", "{:g}".format, right=True),
+        TableColumn("", lambda row: row.memory_bandwidth_gb_per_s, "GB/S", "{:g}".format, right=True),
+        TableColumn("", lambda row: row.link_gb_per_s, "LINK", "{:g}".format, right=True),
+        TableColumn("", lambda row: row.link_domain, "OF", "{:g}".format, right=True),
+        TableColumn("", _lacks, "MISSING"),
+        *_FIELDS,
+        TableColumn("missing", lambda row: row.unknown_precisions),
+    )
+)

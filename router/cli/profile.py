@@ -1,25 +1,31 @@
-"""Command ``stepfare profile``: propose which speeds of a job to measure, measure here, write results into its file."""
+"""Commands ``stepfare profile``, ``list``, ``show`` and ``forget``: speeds to measure, and what runs taught."""
 
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from pricing.book_check import did_you_mean
 from pricing.problems import InvalidInputError
 from router.cli import console
+from router.cli.completion import complete_books
 from router.cli.console import CommandError, ExitCode
-from router.cli.options import parse_duration_option, parse_now
-from router.cli.output_options import TableFormat, TableOutput
+from router.cli.options import ListOutput, TableFormat, TableOutput, parse_duration_option, parse_now
 from router.cli.planning_options import AdvisoryOption, BookOption
+from router.cli.site_options import DEFAULT_FILES, SettingsOptions, acting_user, open_state_store
 from router.planning.document.plan_terms import BOOK
+from router.render.record_table import RecordTable, TableColumn
+from router.render.tables import format_timestamp
 
 if TYPE_CHECKING:
     from router.config.job_points import PointFields
-
+    from router.jobs.experience import PoolRun, RunRecords, SpeedRun
+    from router.state.store import StateStore
 
 #: Device that ``--measure`` runs on; auto takes any accelerator, and never the processor.
 DeviceKind = Literal["auto", "cuda", "rocm", "mps", "cpu"]
@@ -151,3 +157,209 @@ def _write(file: Path, job: str | None, points: tuple[PointFields, ...], book: s
         return ExitCode.FAILURE
     console.note(f"{file}: {len(points)} point{'s' if len(points) > 1 else ''} added to {name}")
     return ExitCode.OK
+
+
+Book = Annotated[
+    str, typer.Option(metavar="BOOK", autocompletion=complete_books, help="Price book with the machine types.")
+]
+
+Now = Annotated[str | None, typer.Option(metavar="TIME", help="Runs up to this moment (ISO, with zone).")]
+
+
+def list_runs(
+    book: Book = "latest",
+    settings_files: SettingsOptions = DEFAULT_FILES,
+    now: Now = None,
+    output: ListOutput = "table",
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Write all runs (JSON) for --learned FILE.")
+    ] = None,
+) -> ExitCode:
+    """List the jobs and pools that plans learn from, with the number of runs and the date of the last.
+
+    Older runs count less, half after 30 days, and none after 180.
+
+    \b
+    stepfare profile list
+    stepfare profile list -o json
+    stepfare profile list --out runs.json
+    stepfare plan jobs/ --learned runs.json
+    """
+    from router.app.learned import runs_to_json
+
+    moment = parse_now(now)
+    with open_state_store(settings_files, makes=False) as (_, store):
+        records = _read(store, book, moment)
+        for mark in _forgotten(store):
+            console.note(mark)
+    if out is not None:
+        console.write(runs_to_json(records), out)
+        return ExitCode.OK
+    rows = [*_job_rows(records), *_pool_rows(records)]
+    console.print_table(output, "learned", _LEARNED, rows, "nothing was measured yet")
+    return ExitCode.OK
+
+
+def show(
+    name: Annotated[str, typer.Argument(metavar="JOB|POOL", help="Name as `profile list` prints it.")],
+    book: Book = "latest",
+    settings_files: SettingsOptions = DEFAULT_FILES,
+    now: Now = None,
+    output: ListOutput = "table",
+) -> ExitCode:
+    """Show each run of a job, with its measured speed, or of a pool, with the hours it was held.
+
+    \b
+    stepfare profile show llama2-7b-sft-chat
+    stepfare profile show aws/us-east-1a/p5.48xlarge/spot -o csv
+    """
+    from router.controller.history.run_records import pool_name
+
+    moment = parse_now(now)
+    with open_state_store(settings_files, makes=False) as (_, store):
+        records = _read(store, book, moment)
+    speeds = sorted((run for run in records.speeds if run.job == name), key=lambda run: run.at)
+    pools = sorted((run for run in records.pools if pool_name(run) == name), key=lambda run: run.at)
+    if speeds:
+        console.print_table(output, "runs", _SPEED_RUNS, speeds, "")
+    elif pools:
+        console.print_table(output, "runs", _POOL_RUNS, pools, "")
+    else:
+        raise _unknown(name, records)
+    return ExitCode.OK
+
+
+_SPEED_RUNS: RecordTable[SpeedRun] = RecordTable(
+    (
+        TableColumn("attempt", lambda run: run.attempt, "ATTEMPT"),
+        TableColumn("on", lambda run: _gang(run), "ON"),
+        TableColumn("steps_per_hour", lambda run: f"{run.steps_per_hour:.6g}", "STEPS PER HOUR", right=True),
+        TableColumn("ended", lambda run: run.at, "ENDED", format_timestamp),
+        TableColumn("signature", lambda run: run.signature[:12], "SIGNATURE"),
+    )
+)
+_POOL_RUNS: RecordTable[PoolRun] = RecordTable(
+    (
+        TableColumn("attempt", lambda run: run.attempt, "ATTEMPT"),
+        TableColumn("machines", lambda run: run.machines, "MACHINES", right=True),
+        TableColumn("hours", lambda run: f"{run.hours:.2f}", "HOURS", right=True),
+        TableColumn("interrupted", lambda run: "yes" if run.interrupted else "no", "INTERRUPTED"),
+        TableColumn("ended", lambda run: run.at, "ENDED", format_timestamp),
+    )
+)
+
+
+def forget(
+    name: Annotated[str, typer.Argument(metavar="JOB|POOL|ATTEMPT", help="Whose runs do not count any more.")],
+    undo: Annotated[bool, typer.Option("--undo", help="Make them count again.")] = False,
+    book: Book = "latest",
+    settings_files: SettingsOptions = DEFAULT_FILES,
+    now: Now = None,
+) -> ExitCode:
+    """Ignore the runs up to now of a job, a pool or one attempt; later runs count.
+
+    Nothing is deleted, and --undo makes them count again. The audit log records both.
+
+    \b
+    stepfare profile forget llama2-7b-sft-chat
+    stepfare profile forget llama2-7b-sft-chat --undo
+    stepfare profile forget llama2-7b-sft-chat-1a2b3c4d5e
+    """
+    from pricing.money import ZERO
+    from router.controller.history.run_records import ForgottenRuns, forget_runs, pool_name, recall_runs
+
+    moment = parse_now(now)
+    with open_state_store(settings_files, makes=False) as (_, store):
+        if undo:
+            if not recall_runs(store, name):
+                raise CommandError(f"runs of {name} are not ignored", remedy="`stepfare profile list` says which are")
+            store.audit.add(acting_user(), "runs recalled", "", ZERO, moment, name=name)
+            console.note(f"runs of {name} count again")
+            return ExitCode.OK
+        records = _read(store, book, moment)
+        found = {run.attempt for run in records.speeds if name in (run.job, run.attempt)}
+        found |= {run.attempt for run in records.pools if name in (pool_name(run), run.attempt)}
+        if not found:
+            raise _unknown(name, records)
+        forget_runs(store, ForgottenRuns(name, moment, acting_user()))
+        store.audit.add(acting_user(), "runs forgotten", "", ZERO, moment, name=name, runs=len(found))
+    console.note(f"runs of {name} up to now are ignored: {len(found)}; `stepfare profile forget {name} --undo`")
+    return ExitCode.OK
+
+
+def _read(store: StateStore, book: str, moment: datetime) -> RunRecords:
+    from router.controller.history.run_records import read_runs
+    from router.prices.books import load_book
+
+    return read_runs(store, load_book(book), moment)
+
+
+def _forgotten(store: StateStore) -> list[str]:
+    from router.controller.history.run_records import forgotten_runs
+
+    return [
+        f"runs of {mark.name} up to {format_timestamp(mark.before)} are ignored ({mark.who})"
+        for mark in forgotten_runs(store)
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _LearnedRow:
+    """A row of what plans learn: a job's gang or a pool, the number of runs, what they say, the day of the last."""
+
+    what: str
+    runs: int
+    measured: str
+    last: datetime
+
+
+_LEARNED: RecordTable[_LearnedRow] = RecordTable(
+    (
+        TableColumn("what", lambda row: row.what, "WHAT"),
+        TableColumn("runs", lambda row: row.runs, "RUNS", right=True),
+        TableColumn("measured", lambda row: row.measured, "MEASURED"),
+        TableColumn("last", lambda row: f"{row.last:%Y-%m-%d}", "LAST"),
+    )
+)
+
+
+def _job_rows(records: RunRecords) -> list[_LearnedRow]:
+    """Return a row for each job and gang that was measured."""
+    groups: dict[tuple[str, str], list[SpeedRun]] = {}
+    for run in records.speeds:
+        groups.setdefault((run.job, _gang(run)), []).append(run)
+    rows = []
+    for (job, gang), runs in sorted(groups.items()):
+        speeds = [run.steps_per_hour for run in runs]
+        span = f"{min(speeds):,.5g}" if len(runs) == 1 else f"{min(speeds):,.5g} to {max(speeds):,.5g}"
+        rows.append(_LearnedRow(job, len(runs), f"{span} steps/h on {gang}", max(run.at for run in runs)))
+    return rows
+
+
+def _pool_rows(records: RunRecords) -> list[_LearnedRow]:
+    from router.controller.history.run_records import pool_name
+
+    groups: dict[str, list[PoolRun]] = {}
+    for run in records.pools:
+        groups.setdefault(pool_name(run), []).append(run)
+    rows = []
+    for name, runs in sorted(groups.items()):
+        hits, hours = sum(run.interrupted for run in runs), sum(run.hours for run in runs)
+        rows.append(
+            _LearnedRow(name, len(runs), f"{hits} interruptions in {hours:,.1f} h", max(run.at for run in runs))
+        )
+    return rows
+
+
+def _gang(run: SpeedRun) -> str:
+    return f"{run.accelerators} {run.accelerator}" + (
+        f" in {run.machines} machines, {run.fabric}" if run.fabric else ""
+    )
+
+
+def _unknown(name: str, records: RunRecords) -> InvalidInputError:
+    from router.controller.history.run_records import pool_name
+
+    known = sorted({run.job for run in records.speeds} | {pool_name(run) for run in records.pools})
+    remedy = did_you_mean(name, known) or "see `stepfare profile list`"
+    return InvalidInputError.single(f"no run of {name!r} is known", field="NAME", remedy=remedy)

@@ -10,7 +10,7 @@ from typing import Annotated, Final
 import typer
 
 from router.cli.console import write
-from router.cli.output_options import OutOption
+from router.cli.options import OutOption
 from router.config.document_file import build_file_schema
 from router.jobs.schema import schema_text
 

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
-from contextlib import ExitStack
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import typer
 
 from pricing.problems import InvalidInputError
 from router.cli import console
-from router.cli.approval_rules import require_administrator
-from router.cli.console import ExitCode
+from router.cli.approvals import require_administrator
+from router.cli.console import CommandError, ExitCode
 from router.cli.options import wall_clock
-from router.cli.serve_socket import listen
 from router.cli.site_options import DEFAULT_FILES, SettingsOptions, open_state_store, own_context
 
 
@@ -58,8 +60,6 @@ def serve(
 
     if demo or folder is not None:
         _check_demo(host, demo=demo, others=open_access or settings_files != DEFAULT_FILES)
-        from router.cli.serve_demo import serve_demo
-
         return serve_demo(host, port, folder)
     with open_state_store(settings_files) as (opened, store), ExitStack() as stack:
         entry = opened.deploy.console
@@ -105,3 +105,66 @@ def _check_demo(host: str, *, demo: bool, others: bool) -> None:
         raise InvalidInputError.single("has files and access of its own", field="--demo", remedy="leave the others out")
     if not is_loopback(host):
         raise InvalidInputError.single("is for this machine alone", field="--host", remedy="leave it out with --demo")
+
+
+@contextmanager
+def listen(host: str, port: int) -> Iterator[socket.socket]:
+    """Listen on an address while the block runs. CommandError where it cannot be had."""
+    from router.console.server import listening
+    from router.coordinator.server import ListenError
+
+    with ExitStack() as stack:
+        try:
+            opened = stack.enter_context(listening(host, port))
+        except ListenError as error:
+            raise CommandError(error.what, remedy=error.remedy) from None
+        yield opened
+
+
+def serve_demo(host: str, port: int, folder: Path | None) -> ExitCode:
+    """Serve the demo until Ctrl-C; its home is ``folder``, which stays, or a new one, which goes."""
+    from router.access.identity import Grant, Identity, Role
+    from router.app.console_demo import DEMO_AT, DEMO_USER, write_demo_home
+    from router.app.queries.context import QueryContext
+    from router.console.answers import AnswerCache
+    from router.console.app import make_console
+    from router.console.server import run_server
+    from router.console.site import ConsoleSite
+    from router.console.spend_questions import keep_costs_current
+    from router.console.task_kinds import FUNCTIONS
+    from router.console.work import ProcessWorker, TaskRunner
+
+    _require_empty(folder)
+    with listen(host, port) as listener, _new_home(folder) as home:
+        write_demo_home(home)
+        with open_state_store(SettingsOptions(home / "deploy.yaml")) as (opened, store):
+            user = Identity(DEMO_USER, (Grant(Role.ADMIN),))
+            context = QueryContext(opened, store, lambda: DEMO_AT, user)
+            site = ConsoleSite(context, lambda _: user, AnswerCache(), banner="Demo: made-up data")
+
+            def announce(url: str) -> None:
+                console.note(f"demo home: {home}")
+                console.note(f"listening on {url} (Ctrl-C stops it)")
+
+            runner = TaskRunner(store, ProcessWorker(opened), wall_clock, FUNCTIONS)
+            with runner.running(), keep_costs_current(site):
+                run_server(make_console(site), listener, announce, site.readiness, on_drain=runner.drain)
+    return ExitCode.OK
+
+
+def _require_empty(folder: Path | None) -> None:
+    """Raise InvalidInputError for a folder that holds something."""
+    if folder is not None and folder.exists() and any(folder.iterdir()):
+        raise InvalidInputError.single(f"{folder} is not empty", field="--dir", remedy="name a new folder")
+
+
+@contextmanager
+def _new_home(folder: Path | None) -> Iterator[Path]:
+    """Make the home that all of this process reads."""
+    with TemporaryDirectory(prefix="stepfare-demo-") as scratch:
+        home = Path(scratch) / "home" if folder is None else folder
+        for name in ("STEPFARE_DEPLOY", "STEPFARE_SANDBOX"):
+            os.environ.pop(name, None)  # noqa: TID251  the process is the demo's alone
+        os.environ["STEPFARE_HOME"] = str(home)  # noqa: TID251
+        os.environ["STEPFARE_CLOUDS"] = str(home / "clouds.yaml")  # noqa: TID251
+        yield home

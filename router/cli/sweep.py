@@ -12,7 +12,7 @@ from pricing.money import Usd
 from pricing.problems import InvalidInputError
 from router.cli import console
 from router.cli.console import ExitCode
-from router.cli.output_options import TableOutput
+from router.cli.options import TableOutput
 from router.cli.site_options import (
     DEFAULT_FILES,
     SettingsOptions,
@@ -55,7 +55,7 @@ def sweep(
 
     The exit code is 5 if a cloud could not be asked or something could not be released.
     """
-    from router.cli.cloud_options import refuse_unknown_clouds
+    from router.cli.clouds import refuse_unknown_clouds
     from router.controller.sweep import find_orphans, release_orphans
 
     refuse_unknown_clouds(cloud or [])

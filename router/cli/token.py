@@ -11,10 +11,9 @@ import typer
 from pricing.money import ZERO
 from pricing.problems import InvalidInputError
 from router.cli import console
-from router.cli.approval_rules import require_administrator
+from router.cli.approvals import require_administrator
 from router.cli.console import CommandError, ExitCode
-from router.cli.options import parse_length_option, wall_clock
-from router.cli.output_options import TableOutput
+from router.cli.options import TableOutput, parse_length_option, wall_clock
 from router.cli.site_options import DEFAULT_FILES, SettingsOptions, acting_user, open_state_store
 from router.jobs.fields import suggest
 from router.render.record_table import RecordTable, TableColumn

@@ -15,8 +15,7 @@ from pricing.problems import InvalidInputError, Problem
 from pricing.units import format_count
 from router.cli.completion import complete_paths
 from router.cli.console import SCHEMA_VERSION, ExitCode, note, out, show_problems
-from router.cli.options import parse_now
-from router.cli.output_options import TableOutput
+from router.cli.options import TableOutput, parse_now
 from router.config.book_check import check_against_book, check_limits_against_book
 from router.config.job_files import FoundFiles, LoadedJobs, find_files, load_jobs
 from router.config.limits_file import load_limits, teams_without_jobs

@@ -12,8 +12,7 @@ from pricing.problems import InvalidInputError, Problem
 from pricing.units import format_count
 from router.cli import console
 from router.cli.completion import complete_paths
-from router.cli.options import parse_now
-from router.cli.output_options import WideListFormat, WideListOutput
+from router.cli.options import WideListFormat, WideListOutput, parse_now
 from router.cli.planning_options import PlanningOptions, load_present_state, report_plan_inputs
 from router.planning.document.plan_terms import TIME_LIMIT
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from router.cli.demo_commands import DemoCommandError, DemoCommands, SideCommand
+from router.cli.demo import DemoCommandError, DemoCommands, SideCommand
 from router.config.job_files import load_jobs
 from router.config.limits_file import load_limits
 from router.config.settings_files import load_clouds

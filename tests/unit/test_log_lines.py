@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from router.cli.log_lines import open_service_log
+from router.cli.watch import open_service_log
 from router.controller.history.events import EventLevel, GangEvent
 from router.deploy.notify_settings import EventKind
 from tests.support.state_values import NOW

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from router.cli import console
-from router.cli.progress_line import ProgressLine, format_seconds
+from router.cli.console import ProgressLine, format_seconds
 
 
 class Screen(io.StringIO):
