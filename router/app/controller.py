@@ -22,8 +22,7 @@ from providers.registry import open_fleet, open_notices
 from providers.session import QUEUE_OPTION, Session
 from providers.static.pool import Pool
 from router import installed_version
-from router.app.coordinator_address import HEALTH_SECONDS, PORT, local_url
-from router.app.settings import SANDBOX, AppSettings
+from router.app.settings import HEALTH_SECONDS, PORT, SANDBOX, AppSettings, local_url
 from router.controller.context import ControllerContext, Reporter
 from router.controller.workspace.workspaces import GRACE_SECONDS, CoordinatorEndpoint
 from router.controller.workspace.zipapp import pack_agent

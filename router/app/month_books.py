@@ -1,4 +1,4 @@
-"""Open the books of a month as they are counted: metered, invoiced and added costs."""
+"""Open the books of a month as they are counted: metered, invoiced and added costs; sums of open months by team."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from router.app.bill_views import BooksView, Segment, seals, segments, view_of
-from router.app.open_costs import open_costs, total_costs
-from router.app.planned_cuts import planned_cuts
-from router.app.reconcile import define_facts, open_extract, open_matched_books
+from router.app.matched_months import MonthMatcher, empty_tables, through_sql
+from router.app.reconcile import define_facts, open_extract, open_matched_books, planned_cuts
 from router.files.duckdb_session import connect, parquet_relation, rows_of
 from router.ledger.entry import CostBasis, LedgerEntryKind
 from router.ledger.month import Month
+from router.showback.apportion import exact_sum
 from router.showback.bill_store import BillStore
 from router.showback.facts import FactSource
 from router.showback.focus.words import CATEGORY_OF_ENTRY
@@ -120,7 +120,6 @@ def _open_matched(
     store: StateStore, query: ReportQuery, extracts: Path, bills: Path, view: BooksView
 ) -> Iterator[MonthBooks]:
     """Yield the books of an open month, from months that are matched one by one and kept."""
-    from router.app.matched_months import MonthMatcher, empty_tables  # takes a while to import
     from router.showback.reconcile.aggregates import aggregate_summed
 
     months = report_months(query.month)
@@ -152,7 +151,7 @@ def _open_sealed(
     store: StateStore, query: ReportQuery, extracts: Path, bills: Path, view: BooksView, manifest: ExtractManifest
 ) -> Iterator[MonthBooks]:
     """Yield the books of a closed month: all that it was closed with, matched at once."""
-    from router.app.matched_months import through_sql
+
     from router.app.reconcile import rollup_matched
     from router.showback.reconcile.aggregates import aggregate_facts
 
@@ -412,3 +411,58 @@ def _sums(connection: duckdb.DuckDBPyConnection, facts: str, basis: str, which: 
 
 def _of(rows: list[dict[str, Any]], month: Month) -> dict[str, Decimal]:
     return {row["currency"]: row["cost"] for row in rows if row["month"] == str(month) and row["cost"] is not None}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TeamCost:
+    """The costs of a month in a currency that a team has (None: nobody), on both bases; None where none is known."""
+
+    team: str | None
+    currency: str
+    billed: Decimal | None
+    effective: Decimal | None
+
+
+@dataclass(frozen=True, slots=True)
+class OpenCosts:
+    """The costs of open months by team, and by attempt until when bills have its costs."""
+
+    by_month: Mapping[Month, tuple[TeamCost, ...]]
+    invoiced: Mapping[str, datetime]
+
+
+def open_costs(
+    store: StateStore, months: Sequence[Month], extracts: Path, bills: Path, still_open: Segment
+) -> OpenCosts:
+    """Return the costs of those months that are open, on which bills may bear.
+
+    They are invoiced where a bill stands, metered elsewhere, and what people added. Raises StateError,
+    InvalidInputError, OSError.
+    """
+    months = [month for month in months if still_open.holds(month)]
+    if not months:
+        return OpenCosts({}, {})
+    with open_extract(store, extracts) as (connection, folder, manifest):
+        matched = MonthMatcher(store, bills, still_open.view, connection, folder, manifest).match(months)
+        sums = {
+            month: rows_of(
+                connection.sql(
+                    f"SELECT team, currency, sum(billed) AS billed, sum(effective) AS effective "
+                    f"FROM {each.tables['sums']} GROUP BY ALL ORDER BY ALL"
+                )
+            )
+            for month, each in matched.items()
+        }
+        tables = " UNION ALL BY NAME ".join(f"FROM {each.tables['sums']}" for each in matched.values())
+        invoiced = invoiced_until(connection, f"({tables})", "last_end") if matched else {}
+    return OpenCosts({month: tuple(TeamCost(**row) for row in rows) for month, rows in sums.items()}, invoiced)
+
+
+def total_costs(costs: Iterable[TeamCost], basis: str, teams: frozenset[str] | None) -> dict[str, Decimal]:
+    """Return the sums by currency of the teams, "" for none; of all where they are None."""
+    sums: dict[str, list[Decimal]] = {}
+    for each in costs:
+        amount = each.billed if basis == "billed" else each.effective
+        if amount is not None and (teams is None or (each.team or "") in teams):
+            sums.setdefault(each.currency, []).append(amount)
+    return {currency: exact_sum(amounts) for currency, amounts in sums.items()}

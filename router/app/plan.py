@@ -1,4 +1,4 @@
-"""Read the inputs of plans and quotes, and build one request of a plan for the pure core."""
+"""Read the inputs of plans and quotes, build one request of a plan for the pure core, and store what it was made of."""
 
 from __future__ import annotations
 
@@ -9,20 +9,25 @@ from pathlib import Path
 
 from pricing.book import PriceBook
 from pricing.problems import InvalidInputError, Problem
+from pricing.units import format_count
 from router.app.learned import RunReader, read_no_runs
-from router.app.read_quotas import running_placements, with_read_quotas
 from router.config.book_check import check_against_book, check_limits_against_book
 from router.config.job_files import JobSource, LoadedJobs, load_jobs
 from router.config.limits_file import LoadedLimits, load_limits, teams_without_jobs
-from router.controller.plan_limits import BudgetSource, budget_sources
+from router.controller.plan_limits import BudgetSource, budget_sources, store_limits, store_made_limits
 from router.jobs.experience import learn
+from router.jobs.job_json import job_json
 from router.jobs.limits import Limit, Limits
-from router.jobs.spec import Placement
+from router.jobs.spec import Job, Placement
+from router.planning.document.inputs import LimitSource
 from router.planning.document.plan_terms import PlanTerms
 from router.planning.planner import PlanRequest
+from router.prices.allowance_store import LATEST, AllowanceStore, load_allowances
 from router.prices.books import load_book
-from router.prices.read_limits import MergedLimits
+from router.prices.data_folders import allowances_folder
+from router.prices.read_limits import MergedLimits, merge_read_limits
 from router.state.records import ANY, Shortage
+from router.state.store import StateStore
 
 
 def load_inputs(
@@ -194,3 +199,76 @@ def without_short_pools(
             kind="stock",
         )
     return limits.model_copy(update={"limits": (*limits.limits, *short.values())}) if short else limits
+
+
+NO_QUOTAS = "none"
+
+
+def with_read_quotas(
+    limits: Limits,
+    name: str | None,
+    limits_file: Path | None,
+    book: PriceBook,
+    now: datetime,
+    running: Sequence[tuple[Placement, int]],
+) -> MergedLimits:
+    """Return the limits with those that were read; as they are where no reading is asked for.
+
+    ``name`` is that of the reading: ``latest``, a file, ``none``, or None for what the limits file says.
+    InvalidInputError where the reading is missing or damaged.
+    """
+    if name is None and limits.quotas is not None:
+        folder = Path() if limits_file is None else limits_file.parent
+        name = limits.quotas if limits.quotas in (LATEST, NO_QUOTAS) else str(folder / limits.quotas)
+    if name is None or name == NO_QUOTAS:
+        return MergedLimits(limits.model_copy(update={"quotas": None}), (), ())
+    reading = load_allowances(name, AllowanceStore(allowances_folder()))
+    return merge_read_limits(limits, reading, book, now, running)
+
+
+def running_placements(loaded: LoadedJobs, book: PriceBook) -> tuple[tuple[Placement, int], ...]:
+    """Return where jobs run at this moment, and on how many machines; a gang of two machine types is two placements."""
+    placements = []
+    for job in loaded.jobs:
+        place = job.status.running if job.status is not None else None
+        for name, accelerators in place.accelerators_by_type.items() if place is not None else ():
+            machine = book.machine(place.cloud, name) if place is not None else None
+            if place is not None and machine is not None:
+                alone = {"instance_type": name, "accelerators": accelerators, "mixed_with": None}
+                placements.append((place.model_copy(update=alone), -(-accelerators // machine.accelerator_count)))
+    return tuple(placements)
+
+
+def describe_sources(sources: Sequence[LimitSource], now: datetime) -> tuple[str, ...]:
+    """Return a sentence a reading: how many limits came from it, how old it is, and which the file makes smaller."""
+    groups: dict[tuple[str, datetime], list[LimitSource]] = {}
+    for source in sources:
+        groups.setdefault((source.source, source.read_at), []).append(source)
+    lines = []
+    for (name, read_at), found in sorted(groups.items()):
+        words = (
+            f"{format_count(len(found), 'limit')} from the {name}, read {read_at:%Y-%m-%d %H:%MZ}, {_age(now, read_at)}"
+        )
+        shared = [one for one in found if one.in_file is not None]
+        for one in shared:
+            binds = "limits file" if one.binds_by_file else "reading"
+            words += f"; {one.limit}: {one.read:,} read, {one.in_file:,} in the limits file, the {binds} binds"
+        lines.append(words)
+    return tuple(lines)
+
+
+def _age(now: datetime, read_at: datetime) -> str:
+    hours = (now - read_at).total_seconds() / 3600
+    if hours < 0:
+        return "after the moment of the plan"
+    return f"{hours:.0f} hours before" if hours >= 1 else "less than an hour before"
+
+
+def store_plan_inputs(
+    store: StateStore, jobs: Sequence[Job], digest: str, limits: Limits | None, moment: datetime
+) -> None:
+    """Store the specifications of jobs by their digests, and the limits of the plan of that digest."""
+    store.plans.put_jobs({job.digest: job_json(job) for job in jobs}, moment)
+    store_made_limits(store, digest, Limits.none() if limits is None else limits)
+    if limits is not None:
+        store_limits(store, digest, limits)

@@ -11,7 +11,8 @@ from pathlib import Path
 from pricing.atomic_file import make_private_folder, write_atomic
 from router.config.settings_files import deploy_path, load_clouds, load_deploy
 from router.controller.workspace.run_folders import run_directories, state_id_of
-from router.deploy.deploy_settings import Deploy
+from router.coordinator.health import is_serving
+from router.deploy.deploy_settings import CoordinatorEntry, Deploy
 from router.prices.cloud_settings import LoadedClouds
 from router.prices.data_folders import clouds_file, data_folder
 from router.state.database_url import parse_database_url
@@ -159,3 +160,22 @@ def lost_state_error(mark: StateIdentity, what: str) -> StateError:
         f"restore it (`stepfare state restore FILE`); or release what it made ({sweep}), then begin anew with "
         "`stepfare apply --new-state`",
     )
+
+
+# The state's key of the port on which the coordinator listens.
+PORT = "coordinator_port"
+HEALTH_SECONDS = 2.0
+
+
+def is_coordinator_reachable(opened: AppSettings, store: StateStore) -> bool:
+    """Return whether a coordinator of this state answers on this machine, or where machines are configured to call."""
+    entry = opened.deploy.coordinator
+    url = entry.url or local_url(entry, entry.port or int(store.values.get(PORT) or 0))
+    return is_serving(url, store.id, HEALTH_SECONDS, entry.ca)
+
+
+def local_url(entry: CoordinatorEntry, port: int) -> str:
+    """Return where this machine reaches a coordinator of these settings on ``port``."""
+    scheme = "https" if entry.certificate else "http"
+    host = "127.0.0.1" if entry.host in ("0.0.0.0", "::") else entry.host
+    return f"{scheme}://{host}:{port}"

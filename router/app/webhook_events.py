@@ -15,7 +15,7 @@ from typing import Any
 
 from router.controller.accept.accept import APPLY
 from router.controller.accept.approval import APPROVE
-from router.deploy.webhook_settings import WebhookEvent
+from router.deploy.console_settings import WebhookEvent
 from router.state.store import StateStore
 from router.state.webhook_deliveries import StateHeads
 

@@ -16,7 +16,7 @@ from router.cli.completion import complete_books
 from router.cli.options import TableOutput, option_error, parse_duration_option, parse_now
 
 if TYPE_CHECKING:
-    from router.app.backtest_cells import BacktestJob
+    from router.app.backtest import BacktestJob
     from router.config.trace_files import TraceSet
     from router.config.trace_values import ListPrices
 
@@ -108,7 +108,7 @@ class WorkOptions:
 
     def works(self, jobs: Sequence[str] | None) -> tuple[BacktestJob, ...]:
         """Return the work of the job files, or the one that the other options describe."""
-        from router.app.backtest_cells import DEFAULT_CHANGEOVER, GB_PER_GIB, BacktestJob, backtest_jobs_of
+        from router.app.backtest import DEFAULT_CHANGEOVER, GB_PER_GIB, BacktestJob, backtest_jobs_of
         from router.jobs.quantities import parse_gib
 
         launch = parse_duration_option("--changeover", self.changeover)
@@ -246,8 +246,7 @@ def backtest(
 
     Policies learn only from data recorded before a window begins; see docs/backtest.md.
     """
-    from router.app.backtest import run_backtest
-    from router.app.backtest_cells import GB_PER_GIB, cells_of
+    from router.app.backtest import GB_PER_GIB, cells_of, run_backtest
     from router.backtest.scores import pool_windows, score_policies
     from router.backtest.timeline import follow_window, pick_widest_window
     from router.backtest.windows import CheckpointMove, WindowLayout

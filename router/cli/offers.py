@@ -14,7 +14,7 @@ from pricing.book_check import did_you_mean
 from pricing.places import Market
 from pricing.problems import InvalidInputError
 from pricing.units import format_count
-from router.app.queries.offers import list_offers
+from router.app.queries.prices import list_offers
 from router.cli import console
 from router.cli.completion import complete_accelerators, complete_books
 from router.cli.options import (

@@ -155,7 +155,7 @@ def plan(
 
 def _lower_end(request: PlanRequest, plan: Plan) -> VariantResult:
     """Return the plan with every spot pool at the lower end of its interval, beside the plan, with progress."""
-    from router.app.what_if import compare_lower_end
+    from router.app.plan_rerun import compare_lower_end
 
     with console.progress("planning again with every spot pool at the lower end of its interval"):
         return compare_lower_end(request, plan)

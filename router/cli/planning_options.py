@@ -223,7 +223,7 @@ def report_experience(experience: Experience | None) -> None:
 
 def report_read_quotas(sources: Sequence[LimitSource], doubts: Sequence[str], moment: datetime) -> None:
     """Print where limits were read, how old they are and what binds; then warnings about the readings."""
-    from router.app.read_quotas import describe_sources
+    from router.app.plan import describe_sources
 
     for words in describe_sources(sources, moment):
         console.note(words)

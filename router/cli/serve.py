@@ -124,8 +124,8 @@ def listen(host: str, port: int) -> Iterator[socket.socket]:
 def serve_demo(host: str, port: int, folder: Path | None) -> ExitCode:
     """Serve the demo until Ctrl-C; its home is ``folder``, which stays, or a new one, which goes."""
     from router.access.identity import Grant, Identity, Role
-    from router.app.console_demo import DEMO_AT, DEMO_USER, write_demo_home
     from router.app.queries.context import QueryContext
+    from router.app.state_restoration import DEMO_AT, DEMO_USER, write_demo_home
     from router.console.answers import AnswerCache
     from router.console.app import make_console
     from router.console.server import run_server

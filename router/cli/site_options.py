@@ -219,7 +219,7 @@ def store_plan(plan: Plan, plan_text: str, jobs: Sequence[Job], limits: Limits |
 
     A failure is only reported.
     """
-    from router.app.stored_plan import store_plan_inputs
+    from router.app.plan import store_plan_inputs
     from router.planning.document.plan_json import plan_content
 
     digest: str = plan_content(plan)["digest"]

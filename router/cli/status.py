@@ -64,7 +64,7 @@ def status(
                 f"nothing was ever made for {', '.join(names)}", ExitCode.INVALID_INPUT, "see `status --all`"
             )
         if any(gang.waits or not gang.attempt.phase.is_over for gang in first.gangs):
-            from router.app.coordinator_address import is_coordinator_reachable
+            from router.app.settings import is_coordinator_reachable
 
             if not is_coordinator_reachable(opened, store):
                 console.note("nobody listens to these gangs: run `stepfare watch`", "warning")

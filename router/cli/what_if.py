@@ -193,7 +193,7 @@ def _check_changes(request: PlanRequest, changes: Sequence[Change], sweeps: Sequ
 def _plan_variants(request: PlanRequest, variants: Sequence[Variant], engine: Engine) -> WhatIf:
     """Plan the base and all variants, with progress on stderr."""
     from router.app.parallel import EngineError
-    from router.app.what_if import run_what_if
+    from router.app.plan_rerun import run_what_if
 
     try:
         with console.parallel_bar("plans made", "--workers") as advance:

@@ -22,8 +22,7 @@ import requests
 
 from pricing.problems import InvalidInputError
 from router.app.webhook_events import StateEvent, WebhookCursor, events_since
-from router.deploy.console_settings import resolve_secret
-from router.deploy.webhook_settings import WebhookEntry, WebhookEvent
+from router.deploy.console_settings import WebhookEntry, WebhookEvent, resolve_secret
 from router.state.errors import LeaseHeldError, LeaseLostError, StateError
 from router.state.lease import Lease
 from router.state.lock_owner import LockOwner

@@ -13,9 +13,8 @@ from pydantic import AfterValidator, BeforeValidator, Field, field_validator, mo
 from pricing.places import NOTICE_QUEUE_CLOUDS, PROVISIONABLE_CLOUDS
 from router.agent.protocol import LOOPBACK
 from router.checkpoints.arrow_store import S3_WORDS
-from router.deploy.console_settings import ConsoleEntry
+from router.deploy.console_settings import ConsoleEntry, WebhookEntry
 from router.deploy.notify_settings import NotifyEntry, Reference
-from router.deploy.webhook_settings import WebhookEntry
 from router.jobs.fields import Count, Flag, RefusedError, Spec, Text, as_many, show_value, suggest
 from router.jobs.quantities import Duration
 from router.spot.policies.rules import QUOTED_RULE, Rule

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from router.app.console_demo import write_demo_home
+from router.app.state_restoration import write_demo_home
 
 COMMAND = "from router.cli.main import main; main()"
 PROGRAMS: Mapping[str, tuple[str, ...]] = {

@@ -16,7 +16,7 @@ import pytest
 
 from providers.errors import NotReachedError, ProviderError
 from providers.protocol import Diagnosis
-from router.app.console_demo import write_demo_home
+from router.app.state_restoration import write_demo_home
 from router.cli.commands import TABLE
 from router.cli.console import ExitCode
 from router.cli.groups import WORDS_OF_OTHERS, load_command

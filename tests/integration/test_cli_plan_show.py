@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from router.app.console_demo import DEMO_AT, write_demo_home
+from router.app.state_restoration import DEMO_AT, write_demo_home
 from router.controller.accept.previous_plan import last_plan
 from router.planning.document.plan import Plan
 from router.planning.document.plan_json import plan_to_json

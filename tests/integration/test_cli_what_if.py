@@ -141,7 +141,7 @@ def test_the_plot_has_a_point_a_plan_and_the_jobs_left_out(folder: Path, tmp_pat
 def test_bad_input_is_refused_before_anything_is_planned(
     folder: Path, arguments: tuple[str, ...], words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("router.app.what_if.run_tasks", lambda *_: pytest.fail("it plans"))
+    monkeypatch.setattr("router.app.plan_rerun.run_tasks", lambda *_: pytest.fail("it plans"))
     result = what_if(folder, *arguments)
     assert (result.exit_code, result.stdout) == (ExitCode.INVALID_INPUT, "")
     assert words in result.stderr
@@ -162,7 +162,7 @@ def test_an_interruption_ends_the_processes(folder: Path, tmp_path: Path, monkey
 
 
 def test_a_process_that_is_killed_is_a_failure(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("router.app.what_if._plan", killed)
+    monkeypatch.setattr("router.app.plan_rerun._plan", killed)
     result = what_if(folder, "--price", "aws*2", workers=2)
     assert result.exit_code == ExitCode.FAILURE
     assert "a process was killed, perhaps for memory\n    fewer --workers" in result.stderr

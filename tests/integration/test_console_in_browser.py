@@ -13,7 +13,7 @@ from urllib.parse import urljoin, urlsplit
 
 import pytest
 
-from router.app.console_demo import DEMO_AT
+from router.app.state_restoration import DEMO_AT
 from tests.support.browser import CHROMIUM, chromium_browser
 from tests.support.console_browser import (
     DESKTOP,

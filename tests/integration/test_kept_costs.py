@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from router.app import matched_months, open_costs
+from router.app import matched_months, month_books
 from router.app.bill_views import segments
 from router.app.close_month import make_seal
 from router.app.corrections import book_corrections
@@ -243,7 +243,7 @@ def test_closing_and_what_corrects_it_afterwards(kept_site: OpenMonths) -> None:
     assert (correction.corrects, correction.period) == ((str(FIRST),), str(NOVEMBER))
     check(site, NOVEMBER)
     after = site.costs(months=(NOVEMBER,))[NOVEMBER]
-    sums = [open_costs.total_costs(each, "billed", None)["USD"] for each in (before, after)]
+    sums = [month_books.total_costs(each, "billed", None)["USD"] for each in (before, after)]
     assert sums[1] - sums[0] == 12
 
 
@@ -254,7 +254,7 @@ def test_costs_as_of_a_moment_are_not_kept_for_another(site: OpenMonths, tmp_pat
     *_, then = segments(site.store, site.bills.folder, NOW)
     places = (site.extracts, tmp_path / "fresh")
     of_then, fresh = (
-        open_costs.open_costs(site.store, [OLD], place, site.bills.folder, then).by_month[OLD] for place in places
+        month_books.open_costs(site.store, [OLD], place, site.bills.folder, then).by_month[OLD] for place in places
     )
     assert site.kept() == kept
     assert of_then == costs[OLD] == fresh
@@ -268,14 +268,14 @@ def test_periods_of_the_ledger_say_the_same(site: OpenMonths) -> None:
     costs, _ = month_costs(site.store, MONTHS, site.extracts, site.bills.folder, basis="effective", now=NOW, as_of=None)
     assert {str(month): each.spent["USD"] for month, each in costs.items() if str(month) in before} == before
     for month, each in site.costs(months=MONTHS).items():
-        assert costs[month].spent["USD"] == open_costs.total_costs(each, "effective", None)["USD"]
+        assert costs[month].spent["USD"] == month_books.total_costs(each, "effective", None)["USD"]
 
 
 KILLED = """
 import os, signal, sys
 from datetime import UTC, datetime
 from pathlib import Path
-from router.app import matched_months, open_costs
+from router.app import matched_months, month_books
 from router.app.bill_views import segments
 from router.ledger.month import Month
 from router.state.store import StateStore
@@ -307,7 +307,7 @@ for owner, name in ((Path, "replace"), (Path, "mkdir"), (os, "open"), (os, "fsyn
 now = datetime(2026, 11, 22, 12, tzinfo=UTC)
 with StateStore.open(f"sqlite:///{home}/state.db", now=now) as store:
     *_, still_open = segments(store, home / "bills")
-    open_costs.open_costs(store, [Month(2026, 4), Month(2026, 6)], home / "extract", home / "bills", still_open)
+    month_books.open_costs(store, [Month(2026, 4), Month(2026, 6)], home / "extract", home / "bills", still_open)
 print("done")
 """
 

@@ -22,7 +22,7 @@ from urllib.parse import quote
 import pytest
 
 from pricing.money import Usd
-from router.app.console_demo import DEMO_AT
+from router.app.state_restoration import DEMO_AT
 from router.cli.console import ExitCode
 from router.config.limits_file import read_limits
 from router.planning.document.plan import Plan

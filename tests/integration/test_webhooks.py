@@ -18,7 +18,7 @@ from router.console import webhooks
 from router.console.webhooks import DEAD_AFTER, FIRST_PAUSE, LONGEST_PAUSE, Webhook, WebhookSender, open_webhooks
 from router.controller.accept.accept import APPLY
 from router.controller.accept.approval import APPROVE
-from router.deploy.webhook_settings import WebhookEntry, WebhookEvent
+from router.deploy.console_settings import WebhookEntry, WebhookEvent
 from router.ledger.month import Month
 from router.planning.document.plan_json import plan_content, plan_to_json
 from router.state.store import StateStore

@@ -24,10 +24,10 @@ from pricing.history import PricePoint
 from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
 from router.access.identity import local_operator
-from router.app.console_demo import APPROVAL_RULES, DEMO_AT
 from router.app.queries.context import QueryContext
 from router.app.queries.quote_questions import QuoteQuestion, ask_quote, check_question
 from router.app.settings import AppSettings
+from router.app.state_restoration import APPROVAL_RULES, DEMO_AT
 from router.config.approval_file import load_approval_rules
 from router.config.job_files import load_jobs
 from router.config.limits_file import read_limits

@@ -18,9 +18,9 @@ from pathlib import Path
 from pricing.book_file import embedded_book
 from pricing.money import UsdPerHour
 from pricing.places import Market, RegionId
-from router.app.console_demo import DEMO_AT
 from router.app.queries.approvals import approve_plan
 from router.app.queries.context import QueryContext
+from router.app.state_restoration import DEMO_AT
 from router.controller.accept.accept import AcceptedOrders, record_acceptance, requests_of
 from router.controller.accept.approval import ApprovalRules
 from router.controller.orders import orders_of

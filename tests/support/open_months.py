@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from pricing.money import Usd
-from router.app import open_costs
+from router.app import month_books
 from router.app.bill_views import segments
 from router.app.kept_months import SUMMED
 from router.app.matched_months import MonthMatcher
-from router.app.month_books import costs_before
-from router.app.open_costs import TeamCost
+from router.app.month_books import TeamCost, costs_before
 from router.app.reconcile import open_extract, open_matched_books
 from router.files.duckdb_session import rows_of
 from router.ledger.entry import CostBasis, LedgerEntry
@@ -75,7 +74,7 @@ class OpenMonths:
     ) -> dict[Month, tuple[TeamCost, ...]]:
         """Return the costs of a month that changes, and of one that does not."""
         *_, still_open = segments(self.store, self.bills.folder)
-        found = open_costs.open_costs(self.store, months, extracts or self.extracts, self.bills.folder, still_open)
+        found = month_books.open_costs(self.store, months, extracts or self.extracts, self.bills.folder, still_open)
         return dict(found.by_month)
 
     def kept(self) -> dict[str, str]:

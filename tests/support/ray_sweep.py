@@ -12,7 +12,7 @@ import sys
 
 from pricing.problems import InvalidInputError
 from router.app.parallel import Engine, run_tasks
-from router.app.what_if import run_what_if
+from router.app.plan_rerun import run_what_if
 from router.planning.document.plan_json import plan_to_json
 from router.planning.planner import make_plan
 from router.planning.what_if.what_if import Variant

@@ -12,7 +12,7 @@ from pricing.book import PriceBook
 from pricing.carbon import EmissionTable, power_figures
 from pricing.money import Usd
 from pricing.problems import InvalidInputError
-from router.app.what_if import run_what_if
+from router.app.plan_rerun import run_what_if
 from router.jobs.limits import Limits
 from router.planning.document.plan import Plan
 from router.planning.document.plan_json import plan_content, plan_from_json, plan_to_json

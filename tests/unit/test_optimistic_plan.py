@@ -10,7 +10,7 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from pricing.hazard import LOW
 from pricing.money import Usd
-from router.app.what_if import compare_lower_end
+from router.app.plan_rerun import compare_lower_end
 from router.planning.document.plan_json import plan_content, plan_from_json, plan_to_json
 from router.planning.document.plan_schema import plan_schema
 from router.planning.planner import PlanRequest, make_plan

@@ -23,9 +23,8 @@ from pricing.problems import InvalidInputError, Problem
 from pricing.units import format_count
 from router.access.identity import Permission
 from router.app.budgets import BooksFolders, budget_constraints, recent_use
-from router.app.plan import PlanOptions, PreparedPlan, plan_request
+from router.app.plan import PlanOptions, PreparedPlan, plan_request, store_plan_inputs
 from router.app.queries.context import QueryContext
-from router.app.stored_plan import store_plan_inputs
 from router.config.job_files import LoadedJobs, load_jobs
 from router.config.limits_file import LoadedLimits, load_limits
 from router.controller.accept.previous_plan import last_plan

@@ -17,8 +17,7 @@ from pricing.places import Market
 from pricing.pool_experience import PoolExperience, PoolLosses
 from pricing.problems import InvalidInputError
 from pricing.risk import GangRisk, RiskTable
-from router.app.queries.offers import list_offers
-from router.app.queries.prices import PriceSources, find_book
+from router.app.queries.prices import PriceSources, find_book, list_offers
 from router.prices.books import LATEST
 from router.render.offers_text import OfferFilters, OfferSortKey
 from router.render.pool_risk_view import PoolRisk

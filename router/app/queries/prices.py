@@ -1,4 +1,4 @@
-"""Prices: the book in use, stored books, health of each cloud, history of offers and of spot pools.
+"""Prices: the book in use, stored books, offers, health of each cloud, history of offers and of spot pools.
 
 Prices belong to no team: whoever may read prices sees all of them. They need no state, so that the commands about
 prices ask by :class:`PriceSources` alone.
@@ -10,7 +10,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,9 +19,9 @@ from pricing.book import PriceBook
 from pricing.book_check import did_you_mean
 from pricing.offers import Offer, is_stale
 from pricing.places import SIMULATED_CLOUDS, Market, RegionId
-from pricing.problems import InvalidInputError
+from pricing.problems import InvalidInputError, Problem
 from router.access.identity import Identity, Permission, local_operator
-from router.app.queries.offers import list_offers
+from router.jobs.fields import suggest
 from router.prices import history
 from router.prices.books import EMBEDDED, LATEST, SANDBOX, BookDiff, diff_books, load_book, load_by_digest
 from router.prices.bookstore import BookStore, StoredBook
@@ -30,7 +30,7 @@ from router.prices.history_stats import SeriesStats, compute_statistics, read_bu
 from router.prices.pool_availability import read_exposures
 from router.prices.refresh_record import RefreshRecord, read_records
 from router.render.history_text import HistoryView
-from router.render.offers_text import OfferFilters, OfferRow, OfferSelection, OfferSortKey, select_offers
+from router.render.offers_text import OfferFilters, OfferRow, OfferSelection, OfferSortKey, select_offers, unknown_names
 from router.render.prices_view import (
     BookRow,
     CloudHealth,
@@ -316,3 +316,25 @@ def select_types(
         what = f"none of these machines has {' or '.join(accelerators)}"
         raise InvalidInputError.single(what, field=f"{option}instance-type", remedy="leave one out")
     return tuple(sorted(matching))
+
+
+def list_offers(
+    book: PriceBook, filters: OfferFilters, sort: OfferSortKey, today: date, rows: int, *, prefix: str = ""
+) -> OfferSelection:
+    """Return the offers that pass, cheapest first; ``rows`` 0 is all.
+
+    InvalidInputError for names that the book does not know, which are probably mistyped; ``prefix`` stands before the
+    names of fields.
+    """
+    problems = [
+        Problem(
+            "",
+            f"{prefix}{option}",
+            f"unknown {option.replace('-', ' ')} {value!r}",
+            suggest(value, known) or "leave it out to see all of them",
+        )
+        for option, value, known in unknown_names(book, filters)
+    ]
+    if problems:
+        raise InvalidInputError(problems)
+    return select_offers(book, filters, sort, today, rows)

@@ -13,12 +13,12 @@ from pricing.units import format_utc
 from router.access.identity import Permission
 from router.app.budgets import BooksFolders, BudgetConstraints, budget_constraints
 from router.app.learned import RunReader, read_no_runs
+from router.app.plan import store_plan_inputs
 from router.app.queries.context import QueryContext
 from router.app.queries.promised_machines import find_promised_machines
 from router.app.queries.quote_limits import limits_of_quote
 from router.app.queries.quotes import find_quote, quotes_folder_of
 from router.app.quotes import plan_request_of, with_quoted_policy
-from router.app.stored_plan import store_plan_inputs
 from router.app.stored_quotes import put_acceptance, put_quote
 from router.config.limits_file import read_limits
 from router.config.plan_files import QuoteAcceptance, StoredQuote

@@ -10,8 +10,7 @@ from fastapi.responses import Response
 
 from pricing.places import Market
 from pricing.problems import InvalidInputError
-from router.app.queries.offers import list_offers
-from router.app.queries.prices import find_book, sources_of
+from router.app.queries.prices import find_book, list_offers, sources_of
 from router.console.answers import CSV, JSON
 from router.console.api.errors import JSON_OR_CSV
 from router.console.site import ConsoleSite
