@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def set_rules(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The rules (YAML).")],
     settings_files: SettingsOptions = DEFAULT_FILES,
-) -> ExitCode:
+) -> None:
     """Set the rules of approvals of the state, in place of those that were set before.
 
     From then on they hold for whoever applies, whatever a deploy file says. The audit log keeps them, with who set them
@@ -52,13 +52,12 @@ def set_rules(
         except ApprovalRefusedError as error:
             raise CommandError(str(error), ExitCode.CREDENTIALS, error.remedy) from None
     console.out(f"rules {rules.digest[:12]} hold since {format_timestamp(entry.at)}, set by {entry.who}")
-    return ExitCode.OK
 
 
 def show(
     settings_files: SettingsOptions = DEFAULT_FILES,
     output: TextOutput = "text",
-) -> ExitCode:
+) -> None:
     """Show the rules of approvals that hold, with who set them and when.
 
     \b
@@ -74,10 +73,10 @@ def show(
         who, at = (None, None) if held is None else (held.who, held.at.isoformat())
         content = {"rules": fields, "set_by": who, "set_at": at}
         console.out(console.as_document(content))
-        return ExitCode.OK
+        return
     if fields is None:
         console.out("no rules are set: plans are applied without approvals")
-        return ExitCode.OK
+        return
     import yaml
 
     if held is None:
@@ -85,7 +84,6 @@ def show(
     else:
         console.note(f"set by {held.who} at {format_timestamp(held.at)}")
     console.out(yaml.safe_dump(fields, sort_keys=False))
-    return ExitCode.OK
 
 
 _ASK_ADMINISTRATOR = "ask an administrator of the state (docs/guides/platform-team.md)"
@@ -172,7 +170,7 @@ def approve(
     list_all: Annotated[bool, typer.Option("--list", help="List approvals, of this plan or of all.")] = False,
     settings_files: SettingsOptions = DEFAULT_FILES,
     output: TableOutput = "table",
-) -> ExitCode:
+) -> None:
     """Record who approves a plan, with the money at risk, in the audit log.
 
     Rules (`approvals set`) say who may approve how much, whether two people must, and how long an approval holds.
@@ -205,7 +203,6 @@ def approve(
             name = by.strip() or approver_name(in_force, context.identity.name, is_account=True)
             known = find_known_plan(store, digest)
             (_revoke if revoke else partial(_approve, in_force))(context, known, digest, name, note)
-    return ExitCode.OK
 
 
 def _check_words(file: Path | None, by: str, note: str, *, revoke: bool, list_all: bool) -> None:

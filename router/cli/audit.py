@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from router.cli import console
-from router.cli.console import CommandError, ExitCode
+from router.cli.console import CommandError
 from router.cli.options import TableOutput
 from router.cli.site_options import DEFAULT_FILES, SettingsOptions, open_state_store, own_context
 from router.render.record_table import RecordTable, TableColumn
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def audit(
     settings_files: SettingsOptions = DEFAULT_FILES,
     output: TableOutput = "table",
-) -> ExitCode:
+) -> None:
     """Print the audit log: who did what, with how much money at risk.
 
     Each entry carries the hash of the one before. The exit code is 1 if an entry was changed or removed, or if the
@@ -43,7 +43,6 @@ def audit(
         if trail.broken is not None:
             raise CommandError(f"entry {trail.broken} is not what was written: somebody changed or removed one")
         check_closings(store)
-    return ExitCode.OK
 
 
 def _entry_table() -> RecordTable[AuditEntry]:

@@ -9,7 +9,7 @@ import typer
 
 from pricing.units import format_count
 from router.cli import console
-from router.cli.console import CommandError, ExitCode
+from router.cli.console import CommandError
 from router.cli.options import NewFileArgument, chosen_clock, parse_month, wall_clock
 from router.cli.site_options import (
     DEFAULT_FILES,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def backup_ledger(
     file: NewFileArgument,
     settings_files: SettingsOptions = DEFAULT_FILES,
-) -> ExitCode:
+) -> None:
     """Back up the whole ledger to a file: as of one moment, checked, and verified by reading it again.
 
     The same ledger gives the same file. It holds no secrets, and nothing of the state but the ledger.
@@ -40,13 +40,12 @@ def backup_ledger(
         done = store.backups.write(file)
     console.note(f"{file}: {format_count(done.entries + done.archived, 'entry', 'entries')}, the last one's hash:")
     console.out(done.hash)
-    return ExitCode.OK
 
 
 def restore_ledger(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="File that `ledger backup` wrote.")],
     settings_files: SettingsOptions = DEFAULT_FILES,
-) -> ExitCode:
+) -> None:
     """Restore a backup into a state whose ledger is empty, all or nothing; the database may be another one.
 
     \b
@@ -65,14 +64,13 @@ def restore_ledger(
         )
     console.note(f"restored {format_count(done.entries + done.archived, 'entry', 'entries')}, the last one's hash:")
     console.out(done.hash)
-    return ExitCode.OK
 
 
 def archive_ledger(
     file: NewFileArgument,
     before: Annotated[str, typer.Option(metavar="MONTH", help="Archive months before this one; all must be closed.")],
     settings_files: SettingsOptions = DEFAULT_FILES,
-) -> ExitCode:
+) -> None:
     """Move the entries of closed months into a file, after it was written to disk and verified.
 
     Numbers, keys, hashes and the sums of each month stay in the ledger, so that the hash chain can be checked and no
@@ -95,13 +93,12 @@ def archive_ledger(
         f"{file}: {format_count(archived.entries, 'entry', 'entries')} of months before {month}; keep it, with its sum:"
     )
     console.out(archived.sha256)
-    return ExitCode.OK
 
 
 def backup_state(
     file: NewFileArgument,
     settings_files: SettingsOptions = DEFAULT_FILES,
-) -> ExitCode:
+) -> None:
     """Back up the whole state and the run directories to a file, while no command provisions or releases machines.
 
     Only the owner can read the file, because Terraform states may contain secrets given to machines. Terraform states
@@ -120,13 +117,12 @@ def backup_state(
         with store.lease(APPLY_LOCK, LockOwner.of_this_process(), wall_clock):
             written = store.whole.write(file, files_to_back_up(opened.runs))
         console.note(f"{file}: state {store.id}, {written.entries + written.archived} ledger entries")
-    return ExitCode.OK
 
 
 def restore_state(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="File that `state backup` wrote.")],
     settings_files: SettingsOptions = DEFAULT_FILES,
-) -> ExitCode:
+) -> None:
     """Restore a missing state from a backup, all or nothing.
 
     Existing run directories stay unchanged. `sweep` finds machines provisioned after the backup.
@@ -144,4 +140,3 @@ def restore_state(
         state_id, made = restore_state(opened, file, wall_clock(), chosen_clock()(), acting_user())
     console.note(f"state {state_id} is there again, and {len(made)} run directories that were missing")
     console.note("look for what was made after the backup: `stepfare sweep`")
-    return ExitCode.OK

@@ -14,7 +14,6 @@ import typer
 from pricing.problems import InvalidInputError
 from pricing.units import format_count
 from router.cli import console
-from router.cli.console import ExitCode
 from router.cli.options import TableOutput, parse_now
 from router.cli.site_options import DEFAULT_FILES, SettingsOptions, acting_user, open_state_store, read_own_settings
 from router.showback.bills import DeliveryKind
@@ -144,7 +143,7 @@ def restore(
     reason: Annotated[str, typer.Option(metavar="TEXT", help="Reason, for the audit log.")] = "",
     settings_files: SettingsOptions = DEFAULT_FILES,
     now: Now = None,
-) -> ExitCode:
+) -> None:
     """Restore an earlier version of a bill, which then replaces the current one.
 
     Nothing is deleted, and the audit log records who restored it.
@@ -162,7 +161,6 @@ def restore(
     for each in others:
         if each.replaced_by == first.bill.id:
             _say(each, "stands no more")
-    return ExitCode.OK
 
 
 def remove(
@@ -170,7 +168,7 @@ def remove(
     reason: Annotated[str, typer.Option(metavar="TEXT", help="Reason, for the audit log.")],
     settings_files: SettingsOptions = DEFAULT_FILES,
     now: Now = None,
-) -> ExitCode:
+) -> None:
     """Remove a bill that should not count.
 
     Its rows stay stored and no earlier version replaces it. `bills restore`, or importing it again, brings it back. The
@@ -188,7 +186,6 @@ def remove(
     first, *_ = _decide(BillDecisionKind.REMOVE, identity, reason, settings_files, now)
     _say(first, "stands no more")
     console.note(f"`stepfare bills restore {first.bill.id}`, or an earlier version's id, brings one back")
-    return ExitCode.OK
 
 
 def duplicates(

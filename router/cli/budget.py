@@ -65,7 +65,7 @@ def list_budgets(
     settings_files: SettingsOptions = DEFAULT_FILES,
     now: Now = None,
     output: ListOutput = "table",
-) -> ExitCode:
+) -> None:
     """List the budgets of a month and what was spent of each, as `showback` counts it.
 
     Plans and orders must stay within a hard budget.
@@ -89,7 +89,6 @@ def list_budgets(
                 note_counted_costs(output, period, moment, basis, progress)
     table = _budget_table(None if history else basis)
     console.print_table(output, "budgets", table, rows, f"no budget holds in {period}")
-    return ExitCode.OK
 
 
 def load_budget_progress(
@@ -185,7 +184,7 @@ def set_budget(
     since: Since = None,
     settings_files: SettingsOptions = DEFAULT_FILES,
     now: Now = None,
-) -> ExitCode:
+) -> None:
     """Set the monthly budget of everybody, a team or a project from a month on.
 
     Earlier months keep theirs, and closed months cannot get one. The audit log records who set it.
@@ -211,7 +210,6 @@ def set_budget(
     console.note(f"{replace_unprintable(budget.title)}: a {kind} of {amount} dollars a month from {budget.since} on")
     if not is_known:
         console.note(f"{replace_unprintable(budget.title)}: {budgets.UNKNOWN_OWNER}", "warning")
-    return ExitCode.OK
 
 
 def remove(
@@ -221,7 +219,7 @@ def remove(
     since: Since = None,
     settings_files: SettingsOptions = DEFAULT_FILES,
     now: Now = None,
-) -> ExitCode:
+) -> None:
     """Remove a budget from a month on; earlier months keep it.
 
     \b
@@ -242,7 +240,6 @@ def remove(
             remedy = "`stepfare budget list` shows those that do"
             raise CommandError(replace_unprintable(str(error)), remedy=remedy) from None
     console.note(f"{replace_unprintable(budget.title)}: no budget from {budget.since} on")
-    return ExitCode.OK
 
 
 def _budget(scope: Scope, name: str, since: Month, at: datetime, **terms: object) -> Budget:

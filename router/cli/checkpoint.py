@@ -142,7 +142,7 @@ def push(
     ] = None,
     transfer: TransferOptions = DEFAULT_TRANSFER,
     output: TableOutput = "table",
-) -> ExitCode:
+) -> None:
     """Copy checkpoints of a folder to durable storage.
 
     A checkpoint is complete once its manifest, which is written last, is in the store. Files that are there already
@@ -182,7 +182,6 @@ def push(
             remove_old_checkpoints(target, keep, max(one.step for one in moved)) if keep is not None else ()
         ):
             console.note(f"step {removed_step}: removed there")
-    return ExitCode.OK
 
 
 def pull(
@@ -199,7 +198,7 @@ def pull(
     ] = None,
     transfer: TransferOptions = DEFAULT_TRANSFER,
     output: TableOutput = "table",
-) -> ExitCode:
+) -> None:
     """Fetch the newest good checkpoint into a folder, verifying every byte against its digest.
 
     A checkpoint that is incomplete or was changed is skipped in favour of the one before. An empty store is reported
@@ -236,7 +235,6 @@ def pull(
             console.note(f"{url}: no checkpoint there yet")
             if output == "json":
                 console.out(_json([]))
-    return ExitCode.OK
 
 
 def copy(
@@ -245,7 +243,7 @@ def copy(
     step: StepOption = None,
     transfer: TransferOptions = DEFAULT_TRANSFER,
     output: TableOutput = "table",
-) -> ExitCode:
+) -> None:
     """Copy the newest good checkpoint to another region or cloud, through this machine.
 
     The reported bytes are those that left the source, for which egress is charged.
@@ -273,7 +271,6 @@ def copy(
         )
         if not moved:
             raise CommandError(f"{source}: no good checkpoint")
-    return ExitCode.OK
 
 
 def _print_transfers(transfers: Iterator[TransferResult], output: TableFormat, *, every: bool) -> list[TransferResult]:
@@ -300,7 +297,7 @@ Row = tuple[int, "CheckpointManifest | None", str]
 def list_checkpoints(
     url: UrlArgument,
     output: TableOutput = "table",
-) -> ExitCode:
+) -> None:
     """List the checkpoints of a store, the newest first, and whether all files exist with the right size.
 
     \b
@@ -317,7 +314,6 @@ def list_checkpoints(
             for step in list_steps(store)
         ]
     _show(rows, output, "whole")
-    return ExitCode.OK
 
 
 def verify(
@@ -402,7 +398,7 @@ def watch(
     until_eof: Annotated[
         bool, typer.Option("--until-eof", help="Run until stdin ends; ignore signals, which are for the training.")
     ] = False,
-) -> ExitCode:
+) -> None:
     """Copy each checkpoint to durable storage as it is written, until stopped; then copy the remaining ones.
 
     Under a stepfare agent it answers save requests for the training, which needs STEPFARE_CHECKPOINT_URL: a checkpoint
@@ -430,7 +426,7 @@ def watch(
         tell=console.note,
     )
     if uploader.run(_watch_stdin() if until_eof else _watch_signals(), grace):
-        return ExitCode.OK
+        return
     console.note("the newest checkpoint is not on durable storage", "error")
     sys.stderr.flush()
     # A thread may hang in a call to the store, and a normal exit would wait for it.

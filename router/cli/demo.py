@@ -64,7 +64,7 @@ def demo(
     steps: Annotated[int, typer.Option(min=1, max=20_000, help="Steps of the training, 20 a second.")] = 400,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the text to learn.")] = 0,
     calm: Annotated[bool, typer.Option("--calm", help="Preempt no machines.")] = False,
-) -> ExitCode:
+) -> None:
     """Run a whole training on a simulated cloud, with three interruptions, in about a minute and a half.
 
     The demo fetches prices, plans, provisions two machines, trains on them, loses them three times, resumes elsewhere
@@ -90,7 +90,6 @@ def demo(
         console.out(f"\n{place} is removed; --keep leaves it for you to look at.")
     else:
         console.out(f"\nAll of it lies in {place}: STEPFARE_HOME={shlex.quote(str(place / 'home'))} stepfare status")
-    return ExitCode.OK
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import yaml
 
 from pricing.book_file import embedded_book
 from pricing.problems import InvalidInputError
-from router.cli.console import ExitCode, note, write
+from router.cli.console import note, write
 from router.config.yamlfile import YamlDocument, read_documents
 from router.jobs.skypilot import from_skypilot
 
@@ -20,7 +20,7 @@ _HINT = "# yaml-language-server: $schema=docs/schema/job.json\n"
 def import_sky(
     task: Annotated[Path, typer.Argument(metavar="TASK", help="A SkyPilot task, e.g. task.yaml.")],
     out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write the job to this file.")] = None,
-) -> ExitCode:
+) -> None:
     """Convert a SkyPilot task into a job. Settings without a counterpart are listed on stderr.
 
     A task does not say how many steps there are or how fast they run. Such fields hold `FILL IN`, and every command
@@ -56,7 +56,6 @@ def import_sky(
     ):
         if lines:
             note("\n".join([f"{heading}:", *(f"  {line}" for line in lines)]))
-    return ExitCode.OK
 
 
 def _as_skypilot_reads(task: Path, document: YamlDocument) -> Any:

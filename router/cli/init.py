@@ -20,7 +20,6 @@ from pricing.units import format_count
 from providers.registry import CLOUDS, CredentialPresence, find_credentials
 from router.cli import console
 from router.cli.clouds import refuse_unknown_clouds
-from router.cli.console import ExitCode
 from router.cli.options import TableOutput, option_error, parse_now
 from router.render.starter_files import FILE_NAMES, StarterChoices, starter_files
 from router.render.tables import WIDTH
@@ -50,7 +49,7 @@ def init(
     force: Annotated[bool, typer.Option("--force", help="Replace files; each is kept as NAME.bak.")] = False,
     now: Annotated[str | None, typer.Option(metavar="TIME", help="Moment at which the job is checked.")] = None,
     output: TableOutput = "table",
-) -> ExitCode:
+) -> None:
     """Write commented clouds.yaml, limits.yaml, deploy.yaml and jobs/example.yaml for a start.
 
     Looks for the credentials of each cloud without network and without reading their values out, and asks in a
@@ -87,7 +86,6 @@ def init(
         console.out(_as_json(folder, found, choices, backups, undo, following))
     else:
         console.out(_as_text(folder, found, choices, backups, undo, following))
-    return ExitCode.OK
 
 
 def _is_terminal() -> bool:

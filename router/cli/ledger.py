@@ -43,7 +43,7 @@ def add(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check the file; write nothing.")] = False,
     settings_files: SettingsOptions = DEFAULT_FILES,
     now: Annotated[str | None, typer.Option(metavar="TIME", help="Time of the addition (ISO, with zone).")] = None,
-) -> ExitCode:
+) -> None:
     """Add entries by hand: support or reservation fees, credits, taxes, adjustments, corrections.
 
     Adding the same file again adds nothing. Each entry, and the audit log, records who added it and why.
@@ -63,7 +63,7 @@ def add(
         console.note(
             f"dry run: {format_count(len(entries), 'entry', 'entries')}, {format_usd(total)}; nothing was written"
         )
-        return ExitCode.OK
+        return
     with open_state_store(settings_files) as (_, store), translate_closed_books():
         before = store.ledger.head()
         head = store.ledger.add(entries)
@@ -71,7 +71,6 @@ def add(
         if new:
             store.audit.add(acting_user(), "ledger add", "", total, moment, file=file.name, entries=new, head=head)
     console.note(f"{new} of {len(entries)} entries are new; the ledger has {head}")
-    return ExitCode.OK
 
 
 def list_entries(
@@ -91,7 +90,7 @@ def list_entries(
     ] = None,
     settings_files: SettingsOptions = DEFAULT_FILES,
     output: ListOutput = "table",
-) -> ExitCode:
+) -> None:
     """List the entries of the ledger: planned, metered and added by hand.
 
     Planned entries are whole lines of plans. `showback` counts them as far as the job's costs are known.
@@ -117,7 +116,6 @@ def list_entries(
     console.print_table(output, "entries", _entry_table(NAMES), rows, "no entries")
     if len(shown) < len(entries):
         console.note(f"the last {len(shown)} of {len(entries)} entries; --limit 0 shows all")
-    return ExitCode.OK
 
 
 def _amount(entry: LedgerEntry) -> str:
@@ -241,7 +239,7 @@ def verify(
         Path | None, typer.Option(metavar="FILE", help="Verify this archive of the ledger, entry by entry.")
     ] = None,
     settings_files: SettingsOptions = DEFAULT_FILES,
-) -> ExitCode:
+) -> None:
     """Verify the hash chain of the ledger, and the bills, budgets and report that each closed month was sealed with.
 
     Closed months are compared with the audit log and with the closings that later entries name, so that a closing that
@@ -261,7 +259,7 @@ def verify(
             copy = store.archives.check(archive)
             entries = format_count(copy.entries, "entry", "entries")
             console.note(f"{archive}: {entries} of months before {copy.before}, as they were archived")
-            return ExitCode.OK
+            return
         checked = store.ledger.verify()
         if checked.problems:
             raise CommandError("\n".join(checked.problems), remedy="compare with a backup: `stepfare ledger restore`")
@@ -283,7 +281,6 @@ def verify(
     console.out(checked.hash)
     if seals:
         console.out(seals[-1].closing.seal_hash)
-    return ExitCode.OK
 
 
 def check_closings(store: StateStore) -> None:
@@ -329,7 +326,7 @@ def export(
     ] = None,
     now: AsOfOption = None,
     settings_files: SettingsOptions = DEFAULT_FILES,
-) -> ExitCode:
+) -> None:
     """Export the charges of a month as a FOCUS file for finance tools.
 
     The file holds the rows of current bills, metered costs that are on no bill, and entries added by hand, as
@@ -375,7 +372,6 @@ def export(
         console.note("accounts are written as __unknown__: name them with --accounts (`schema showback`)", "warning")
     if period is not None and moment < period.ends:
         console.note(f"{period} is not over: what runs now is not in it yet")
-    return ExitCode.OK
 
 
 def unpriced_lines(unpriced: UnpricedEntries) -> list[str]:

@@ -13,7 +13,7 @@ import typer
 from pricing.units import format_count
 from router.cli import console
 from router.cli.bills import report_corrections
-from router.cli.console import CommandError, ExitCode
+from router.cli.console import CommandError
 from router.cli.options import AsOfOption, BasisOption, ListOutput, parse_as_of, parse_month, parse_now
 from router.cli.site_options import DEFAULT_FILES, SettingsOptions, acting_user, open_state_store
 from router.ledger.entry import CostBasis
@@ -85,7 +85,7 @@ def periods(
     now: AsOfOption = None,
     settings_files: SettingsOptions = DEFAULT_FILES,
     output: ListOutput = "table",
-) -> ExitCode:
+) -> None:
     """List the months of the books: closed or open, by whom and when, and their sums.
 
     Spent is what `showback` reports for the month: invoiced where a bill exists, metered elsewhere, and for a closed
@@ -106,7 +106,6 @@ def periods(
     if rows and output == "table":
         console.note(f"spent: {basis.value} cost in USD, invoiced where a bill stands, metered elsewhere")
     console.print_table(output, "periods", _period_table(basis), rows, "the ledger is empty")
-    return ExitCode.OK
 
 
 def _load_books(
@@ -226,7 +225,7 @@ def close(
     ] = False,
     settings_files: SettingsOptions = DEFAULT_FILES,
     now: Annotated[str | None, typer.Option(metavar="TIME", help="Time of the closing (ISO, with zone).")] = None,
-) -> ExitCode:
+) -> None:
     """Close the books of a month permanently: they cannot be opened again.
 
     Closing seals the inputs of the month's report: entries, bills, budgets, figures. Later changes, such as a restated
@@ -272,7 +271,6 @@ def close(
     console.note("note both elsewhere: the hash of the last entry, and that of the seal over all of it")
     console.out(closing.hash)
     console.out(closing.seal_hash)
-    return ExitCode.OK
 
 
 def _seal_month(store: StateStore, period: Month, moment: datetime) -> PeriodClosing:

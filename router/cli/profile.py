@@ -174,7 +174,7 @@ def list_runs(
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="Write all runs (JSON) for --learned FILE.")
     ] = None,
-) -> ExitCode:
+) -> None:
     """List the jobs and pools that plans learn from, with the number of runs and the date of the last.
 
     Older runs count less, half after 30 days, and none after 180.
@@ -194,10 +194,9 @@ def list_runs(
             console.note(mark)
     if out is not None:
         console.write(runs_to_json(records), out)
-        return ExitCode.OK
+        return
     rows = [*_job_rows(records), *_pool_rows(records)]
     console.print_table(output, "learned", _LEARNED, rows, "nothing was measured yet")
-    return ExitCode.OK
 
 
 def show(
@@ -206,7 +205,7 @@ def show(
     settings_files: SettingsOptions = DEFAULT_FILES,
     now: Now = None,
     output: ListOutput = "table",
-) -> ExitCode:
+) -> None:
     """Show each run of a job, with its measured speed, or of a pool, with the hours it was held.
 
     \b
@@ -226,7 +225,6 @@ def show(
         console.print_table(output, "runs", _POOL_RUNS, pools, "")
     else:
         raise _unknown(name, records)
-    return ExitCode.OK
 
 
 _SPEED_RUNS: RecordTable[SpeedRun] = RecordTable(
@@ -255,7 +253,7 @@ def forget(
     book: Book = "latest",
     settings_files: SettingsOptions = DEFAULT_FILES,
     now: Now = None,
-) -> ExitCode:
+) -> None:
     """Ignore the runs up to now of a job, a pool or one attempt; later runs count.
 
     Nothing is deleted, and --undo makes them count again. The audit log records both.
@@ -275,7 +273,7 @@ def forget(
                 raise CommandError(f"runs of {name} are not ignored", remedy="`stepfare profile list` says which are")
             store.audit.add(acting_user(), "runs recalled", "", ZERO, moment, name=name)
             console.note(f"runs of {name} count again")
-            return ExitCode.OK
+            return
         records = _read(store, book, moment)
         found = {run.attempt for run in records.speeds if name in (run.job, run.attempt)}
         found |= {run.attempt for run in records.pools if name in (pool_name(run), run.attempt)}
@@ -284,7 +282,6 @@ def forget(
         forget_runs(store, ForgottenRuns(name, moment, acting_user()))
         store.audit.add(acting_user(), "runs forgotten", "", ZERO, moment, name=name, runs=len(found))
     console.note(f"runs of {name} up to now are ignored: {len(found)}; `stepfare profile forget {name} --undo`")
-    return ExitCode.OK
 
 
 def _read(store: StateStore, book: str, moment: datetime) -> RunRecords:

@@ -142,7 +142,7 @@ def calibration(
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write a page with diagrams.")] = None,
     settings_files: SettingsOptions = DEFAULT_FILES,
     output: ListOutput = "table",
-) -> int:
+) -> None:
     """Compare accepted quotes with the costs and completion times of their jobs.
 
     \b
@@ -176,7 +176,6 @@ def calibration(
         console.out(as_csv(outcomes.rows).rstrip("\n"))
     else:
         console.out(_text(outcomes, len(accepted)))
-    return int(ExitCode.OK)
 
 
 def _text(outcomes: QuoteRecord, accepted: int) -> str:
@@ -207,7 +206,7 @@ def _content(outcomes: QuoteRecord, accepted: int) -> dict[str, object]:
 def fit(
     now: Annotated[str | None, typer.Option(metavar="TIME", help="Fit as of this moment.")] = None,
     output: TextOutput = "text",
-) -> int:
+) -> ExitCode:
     """Fit the ranges of quotes to your price history.
 
     \b
@@ -286,7 +285,7 @@ DEFAULT_INPUTS: Final = QuoteInputOptions()
 
 def accept_stored_quote(
     name: str, ceiling: Usd | None, out: Path | None, options: QuoteInputOptions, now: datetime, *, later: bool
-) -> ExitCode:
+) -> None:
     """Write the plan of a quote and record the acceptance. Raises InvalidInputError and CommandError."""
     from router.app.queries.quote_acceptance import (
         AcceptanceInputs,
@@ -340,7 +339,6 @@ def accept_stored_quote(
     if accepted.note:
         console.note(accepted.note)
     console.out(plan_table(plan, console.screen()))
-    return ExitCode.OK
 
 
 def _plan(prepared: PreparedAcceptance) -> Plan:
@@ -400,7 +398,8 @@ def quote(
     moment = parse_now(inputs.now)
     if accept is not None:
         _only_with_accept(paths, by, budget, html)
-        return accept_stored_quote(accept, parse_usd_option("--ceiling", ceiling), out, inputs, moment, later=later)
+        accept_stored_quote(accept, parse_usd_option("--ceiling", ceiling), out, inputs, moment, later=later)
+        return ExitCode.OK
     for name, value in (("--ceiling", ceiling), ("--out", out), ("--later", later or None)):
         if value is not None:
             raise InvalidInputError.single("belongs to --accept", field=name, remedy="name a quote with --accept")

@@ -15,7 +15,7 @@ import typer
 from pricing.problems import InvalidInputError
 from router.cli import console
 from router.cli.approvals import require_administrator
-from router.cli.console import CommandError, ExitCode
+from router.cli.console import CommandError
 from router.cli.options import wall_clock
 from router.cli.site_options import DEFAULT_FILES, SettingsOptions, open_state_store, own_context
 
@@ -31,7 +31,7 @@ def serve(
         Path | None, typer.Option("--dir", metavar="FOLDER", help="With --demo: the home to make and leave there.")
     ] = None,
     settings_files: SettingsOptions = DEFAULT_FILES,
-) -> ExitCode:
+) -> None:
     """Show plans, jobs, quotes, prices and costs in a browser, and answer programs over HTTP.
 
     It prints a link, good once and for 15 minutes, that signs you in; with --demo nobody signs in, and it prints the
@@ -60,7 +60,8 @@ def serve(
 
     if demo or folder is not None:
         _check_demo(host, demo=demo, others=open_access or settings_files != DEFAULT_FILES)
-        return serve_demo(host, port, folder)
+        serve_demo(host, port, folder)
+        return
     with open_state_store(settings_files) as (opened, store), ExitStack() as stack:
         entry = opened.deploy.console
         check_exposure(entry, host, open_access=open_access)
@@ -92,7 +93,6 @@ def serve(
         site = opened_console.site
         with runner.running(), sender.running(), keep_costs_current(site), draw_jobs_in_child(site):
             run_server(app, listener, announce, readiness, on_drain=drain, tls=tls, proxies=entry.trusted_proxies)
-    return ExitCode.OK
 
 
 def _check_demo(host: str, *, demo: bool, others: bool) -> None:
@@ -121,7 +121,7 @@ def listen(host: str, port: int) -> Iterator[socket.socket]:
         yield opened
 
 
-def serve_demo(host: str, port: int, folder: Path | None) -> ExitCode:
+def serve_demo(host: str, port: int, folder: Path | None) -> None:
     """Serve the demo until Ctrl-C; its home is ``folder``, which stays, or a new one, which goes."""
     from router.access.identity import Grant, Identity, Role
     from router.app.queries.context import QueryContext
@@ -149,7 +149,6 @@ def serve_demo(host: str, port: int, folder: Path | None) -> ExitCode:
             runner = TaskRunner(store, ProcessWorker(opened), wall_clock, FUNCTIONS)
             with runner.running(), keep_costs_current(site):
                 run_server(make_console(site), listener, announce, site.readiness, on_drain=runner.drain)
-    return ExitCode.OK
 
 
 def _require_empty(folder: Path | None) -> None:

@@ -14,7 +14,6 @@ import typer
 from pricing.problems import InvalidInputError
 from router.cli import console
 from router.cli.bills import report_corrections
-from router.cli.console import ExitCode
 from router.cli.options import (
     OUTPUT,
     AsOfOption,
@@ -103,7 +102,7 @@ def showback(
     now: AsOfOption = None,
     output: Annotated[ShowbackFormat, OUTPUT] = "table",
     out: OutOption = None,
-) -> ExitCode:
+) -> None:
     """Report the costs of a month: planned, metered and invoiced, by team, project and job.
 
     The table is the answer: a sentence, a few figures, the groups. -o wide adds unit costs, waste, savings by spot, and
@@ -132,7 +131,8 @@ def showback(
         )
     check_output_folders(out)
     if output == "focus" and out is not None:
-        return _focus(query, out, bool(files), accounts, focus_version, settings_files, now)
+        _focus(query, out, bool(files), accounts, focus_version, settings_files, now)
+        return
     from router.showback.ledger_extract import without_collector
 
     with without_collector():
@@ -147,7 +147,6 @@ def showback(
         for note in report.section("head").notes:
             console.note(note, "warning")
         _write(report, output, out, moment)
-    return ExitCode.OK
 
 
 def _focus(
@@ -158,7 +157,7 @@ def _focus(
     version: str,
     settings_files: SettingsOptions,
     now: str | None,
-) -> ExitCode:
+) -> None:
     """Write the charges of the month with `ledger export`."""
     from router.cli.ledger import FocusVersion, export
 
@@ -168,7 +167,7 @@ def _focus(
     if version not in get_args(FocusVersion):
         what = f"{version!r} is not written"
         raise InvalidInputError.single(what, field="--focus-version", remedy="1.4 or 1.2")
-    return export(out, str(query.month), cast(FocusVersion, version), accounts, now, settings_files)
+    export(out, str(query.month), cast(FocusVersion, version), accounts, now, settings_files)
 
 
 def _parse_share(text: str, names: int) -> tuple[tuple[str, ...], Decimal]:
@@ -238,7 +237,7 @@ def accuracy(
     settings_files: SettingsOptions = DEFAULT_FILES,
     now: ReportTimeOption = None,
     output: ListOutput = "table",
-) -> ExitCode:
+) -> None:
     """Compare steps an hour, dollars a step and interruptions that plans predicted with those that were measured.
 
     All figures are for the steps that were saved, of orders that are over, by job and in sum. PLAN H and REAL H are
@@ -262,7 +261,6 @@ def accuracy(
     console.print_table(output, "accuracy", _ACCURACY, found.rows, empty or f"no order ended within {last}")
     if left_out and (found.rows or output != "table"):
         console.note(f"not compared: {left_out}")
-    return ExitCode.OK
 
 
 def _left_out(accuracy: PlanAccuracy) -> str:

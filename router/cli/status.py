@@ -39,7 +39,7 @@ def status(
     watch: Annotated[bool, typer.Option("--watch", help="Refresh every second, until Ctrl-C.")] = False,
     settings_files: SettingsOptions = DEFAULT_FILES,
     output: Annotated[StatusFormat, OUTPUT] = "table",
-) -> ExitCode:
+) -> None:
     """Show gangs, their machines and attempts, and their cost so far, without asking any cloud.
 
     \b
@@ -77,7 +77,6 @@ def status(
             _refresh(lambda: write(look()))
         else:
             console.out(write(first))
-    return ExitCode.OK
 
 
 def _refresh(text: Callable[[], str]) -> None:
@@ -106,7 +105,7 @@ def logs(
         bool, typer.Option("--follow", "-f", help="Keep printing new lines until the attempt or job is over.")
     ] = False,
     settings_files: SettingsOptions = DEFAULT_FILES,
-) -> ExitCode:
+) -> None:
     """Print the output of a training, as the coordinator on this machine received it.
 
     \b
@@ -134,7 +133,6 @@ def logs(
             time.sleep(_FOLLOW_S)
         if not any(reader.offset for reader in readers):
             console.note(f"{attempt.id} has printed nothing yet ({attempt.phase})")
-    return ExitCode.OK
 
 
 def _readers(folder: Path, attempt: Attempt, rank: int | None) -> list[_Reader]:

@@ -12,7 +12,7 @@ from pricing.money import ZERO
 from pricing.problems import InvalidInputError
 from router.cli import console
 from router.cli.approvals import require_administrator
-from router.cli.console import CommandError, ExitCode
+from router.cli.console import CommandError
 from router.cli.options import TableOutput, parse_length_option, wall_clock
 from router.cli.site_options import DEFAULT_FILES, SettingsOptions, acting_user, open_state_store
 from router.jobs.fields import suggest
@@ -47,7 +47,7 @@ def make(
     note: Annotated[str, typer.Option(metavar="TEXT", help="Remark for whoever lists tokens.")] = "",
     settings_files: SettingsOptions = DEFAULT_FILES,
     output: TableOutput = "table",
-) -> ExitCode:
+) -> None:
     """Make a token and print it: the only time that it can be read. The state keeps its hash.
 
     \b
@@ -79,10 +79,9 @@ def make(
         console.note(
             f"{record.id} of {record.subject}, until {format_timestamp(record.expires_at)}; it is not shown again"
         )
-    return ExitCode.OK
 
 
-def list_tokens(settings_files: SettingsOptions = DEFAULT_FILES, output: TableOutput = "table") -> ExitCode:
+def list_tokens(settings_files: SettingsOptions = DEFAULT_FILES, output: TableOutput = "table") -> None:
     """List tokens, expired and revoked ones too; never the tokens themselves.
 
     \b
@@ -93,14 +92,13 @@ def list_tokens(settings_files: SettingsOptions = DEFAULT_FILES, output: TableOu
     with open_state_store(settings_files, makes=False) as (_, store):
         found = store.access_tokens.tokens()
     console.print_table(output, "tokens", _token_table(now), found, "there are no tokens")
-    return ExitCode.OK
 
 
 def revoke(
     token_id: Annotated[str, typer.Argument(metavar="ID", help="As in `token list`.")],
     settings_files: SettingsOptions = DEFAULT_FILES,
     output: TableOutput = "table",
-) -> ExitCode:
+) -> None:
     """Revoke a token, and end the sessions that were signed in with it.
 
     \b
@@ -119,7 +117,6 @@ def revoke(
     else:
         at = found.revoked_at or now
         console.out(f"{found.id} of {found.subject} is revoked since {format_timestamp(at)}")
-    return ExitCode.OK
 
 
 def _parse_grants(texts: list[str] | tuple[str, ...]) -> tuple[str, ...]:

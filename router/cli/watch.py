@@ -16,7 +16,6 @@ import typer
 from pricing.problems import InvalidInputError
 from router.cli import console
 from router.cli.completion import complete_books
-from router.cli.console import ExitCode
 from router.cli.options import chosen_clock
 from router.cli.site_options import (
     DEFAULT_FILES,
@@ -46,7 +45,7 @@ def watch(
         ),
     ] = "latest",
     log: Annotated[LogStyle, typer.Option("--log", help=HELP)] = "text",
-) -> ExitCode:
+) -> None:
     """Supervise all gangs: release each when its training ends, and replace gangs that are interrupted.
 
     When a machine is preempted or lost, the training saves, the best remaining place is chosen, and a new gang there
@@ -93,7 +92,6 @@ def watch(
             raise
         finally:
             watcher.close()
-    return ExitCode.OK
 
 
 def _reconcile(site: ControllerContext, watcher: Supervisor, service_log: Log) -> None:

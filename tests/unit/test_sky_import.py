@@ -74,7 +74,7 @@ needs_field = pytest.mark.skipif(not FIELD.exists(), reason="no ../shared")
 def imported_case(folder: str, tmp_path: Path) -> tuple[dict[str, Any], str]:
     """The job that the command writes for a case of the field, and the file's text."""
     out = tmp_path / "job.yaml"
-    assert import_sky(FIELD / folder / "task.yaml", out) == 0
+    import_sky(FIELD / folder / "task.yaml", out)
     return yaml.safe_load(out.read_text(encoding="utf-8")), out.read_text(encoding="utf-8")
 
 
