@@ -21,11 +21,10 @@ _NEGATIVE: Final = re.compile(r"-[0-9][0-9.,]*")
 
 @dataclass(frozen=True, slots=True)
 class CommandEntry:
-    """One command: the line that help shows for it, and where its function is."""
+    """One command: the line that help shows for it, and its place, the module and the function in ``router.cli``."""
 
     help: str
-    module: str
-    function: str
+    place: str
 
 
 #: What SkyPilot, dstack, Slurm and container tools call what is done here by another command.
@@ -183,8 +182,10 @@ def load_command(table: CommandTable, name: str) -> Any:
     if entry is None:
         return None
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
-    function = getattr(importlib.import_module(entry.module), entry.function)
-    app.command(name=name, cls=Command)(spread_option_groups(function))
+    module, _, function = entry.place.partition(":")
+    app.command(name=name, cls=Command)(
+        spread_option_groups(getattr(importlib.import_module(f"router.cli.{module}"), function))
+    )
     command: Any = get_command(app)
     command.further = [(f"{name} {child}", table.commands[f"{name} {child}"].help) for child in table.children(name)]
     return command
