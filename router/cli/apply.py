@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -26,7 +27,10 @@ from router.cli.site_options import (
     lock_provisioning,
     open_controller_session,
 )
+from router.ledger.entry import LedgerEntryKind
+from router.ledger.month import Month
 from router.planning.document.plan_terms import BOOK
+from router.render.tables import format_usd
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -187,7 +191,6 @@ class _Work:
         from router.controller.provision.provision_order import existing_result
         from router.controller.workspace.secret_refs import resolve_environment
         from router.ledger.budget import budgets_in_force
-        from router.ledger.month import Month
 
         site, plan = self._site, self._plan
         accepted = requests_of(
@@ -239,8 +242,6 @@ class _Work:
 
         InvalidInputError where an approver is named beside rules: those of the rules are recorded.
         """
-        from dataclasses import replace
-
         from router.app.queries.approvals import maker_of
         from router.controller.accept.accept import hash_environments
         from router.controller.accept.approval import (
@@ -353,8 +354,6 @@ class _Work:
 
 
 def _this_month(site: ControllerContext) -> tuple[LedgerEntry, ...]:
-    from router.ledger.entry import LedgerEntryKind
-
     first = site.clock().replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     return site.store.ledger.entries(since=first, kind=LedgerEntryKind.METERED)
 
@@ -375,8 +374,6 @@ def _report_stopping() -> None:
 
 
 def _question(accepted: AcceptedOrders) -> str:
-    from router.render.tables import format_usd
-
     gangs = format_count(len(accepted.requests), "gang")
     return (
         f"Make {gangs}, expected {format_usd(accepted.expected_usd)}, at risk up to {format_usd(accepted.at_risk_usd)}?"

@@ -12,7 +12,7 @@ import typer
 from pricing.problems import InvalidInputError
 from router.cli import console
 from router.cli.console import CommandError, ExitCode
-from router.cli.options import VARIABLE, TableFormat, TableOutput, TextOutput
+from router.cli.options import VARIABLE, TableFormat, TableOutput, TextOutput, chosen_clock, wall_clock
 from router.cli.site_options import DEFAULT_FILES, SettingsOptions, open_state_store, own_context
 from router.render.record_table import RecordTable, TableColumn, field_columns
 from router.render.tables import format_timestamp, format_usd
@@ -42,7 +42,6 @@ def set_rules(
     Exit codes: 2 the rules are wrong; 7 you are no administrator of the state.
     """
     from router.app.queries.approvals import ApprovalRefusedError, set_approval_rules
-    from router.cli.options import wall_clock
     from router.config.approval_file import load_approval_rules
 
     rules = load_approval_rules(file)
@@ -185,7 +184,6 @@ def approve(
     Exit codes: 4 the rules do not let WHO approve this plan; 6 the plan is too old.
     """
     from router.app.queries.approvals import NO_RULES, NO_RULES_REMEDY, approval_rules, approver_name
-    from router.cli.options import chosen_clock
     from router.config.plan_files import read_plan
     from router.planning.document.plan_json import plan_content
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from router.cli import console
 from router.cli.console import CommandError
-from router.cli.options import TableOutput
+from router.cli.options import TableOutput, chosen_clock
 from router.cli.site_options import DEFAULT_FILES, SettingsOptions, open_state_store, own_context
 from router.render.record_table import RecordTable, TableColumn
 from router.render.tables import format_timestamp, format_usd
@@ -31,7 +31,6 @@ def audit(
     """
     from router.app.queries.audit import audit_content, read_audit_log
     from router.cli.ledger import check_closings
-    from router.cli.options import chosen_clock
 
     with open_state_store(settings_files, makes=False) as (opened, store):
         trail = read_audit_log(own_context(opened, store, chosen_clock()))

@@ -14,6 +14,8 @@ from pricing.problems import InvalidInputError, Problem
 from router.cli import console
 from router.cli.completion import complete_books
 from router.cli.options import TableOutput, option_error, parse_duration_option, parse_now
+from router.config.trace_values import Holes, ListPrices
+from router.render import backtest_page, backtest_text
 
 if TYPE_CHECKING:
     from router.app.backtest import BacktestJob
@@ -171,7 +173,6 @@ class TraceOptions:
     def read(self, paths: Sequence[str]) -> tuple[TraceSet, ...]:
         """Return the traces of these files, folders and globs."""
         from router.config.trace_files import read_trace_sets
-        from router.config.trace_values import Holes
 
         return read_trace_sets(
             paths,
@@ -183,8 +184,6 @@ class TraceOptions:
 
     def list_prices(self) -> ListPrices | None:
         """Return the prices of traces that have none, or None if no price was given."""
-        from router.config.trace_values import ListPrices
-
         if self.spot_price is None and self.on_demand_price is None:
             return None
         if self.spot_price is None or self.on_demand_price is None:
@@ -251,7 +250,6 @@ def backtest(
     from router.backtest.timeline import follow_window, pick_widest_window
     from router.backtest.windows import CheckpointMove, WindowLayout
     from router.jobs.quantities import parse_gib_per_s
-    from router.render import backtest_page, backtest_text
 
     if list_policies:
         console.out(backtest_text.policies(console.screen()))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pricing.money import Usd
 from pricing.units import format_count
 from router.cli import console
 from router.cli.console import CommandError
@@ -19,6 +20,7 @@ from router.cli.site_options import (
     read_own_settings,
     translate_errors,
 )
+from router.files.missing_file import check_file
 
 if TYPE_CHECKING:
     from router.app.settings import AppSettings
@@ -52,10 +54,6 @@ def restore_ledger(
     stepfare ledger restore books-2026-11-22.gz
     stepfare ledger restore books.gz --deploy postgresql.yaml
     """
-    from pricing.money import Usd
-    from router.cli.options import chosen_clock
-    from router.files.missing_file import check_file
-
     check_file(file)
     with open_state_store(settings_files) as (_, store):
         done = store.backups.restore(file)
@@ -80,9 +78,6 @@ def archive_ledger(
     stepfare ledger archive books-2024.gz --before 2025-01
     stepfare ledger verify --archive books-2024.gz
     """
-    from pricing.money import Usd
-    from router.cli.options import chosen_clock
-
     month, now = parse_month("--before", before), chosen_clock()()
     with open_state_store(settings_files, makes=False) as (_, store):
         archived = store.archives.archive(month, file, who=acting_user(), at=now)
@@ -132,7 +127,6 @@ def restore_state(
     """
 
     from router.app.state_restoration import restore_state
-    from router.files.missing_file import check_file
 
     check_file(file)
     with translate_errors():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from dataclasses import asdict
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
@@ -11,12 +12,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pricing.money import ZERO
 from pricing.problems import InvalidInputError
 from pricing.units import format_count
 from router.cli import console
+from router.cli.console import CommandError
 from router.cli.options import TableOutput, parse_now
 from router.cli.site_options import DEFAULT_FILES, SettingsOptions, acting_user, open_state_store, read_own_settings
+from router.prices.data_folders import bills_folder, check_home, extract_folder
+from router.render.bills_text import as_record, describe_bill, fall_lines, format_sums, gap_lines, table
 from router.showback.bills import DeliveryKind
+from router.showback.report.values import replace_unprintable
 
 if TYPE_CHECKING:
     from router.ledger.month import Month
@@ -28,7 +34,6 @@ if TYPE_CHECKING:
 
 def open_bill_store() -> BillStore:
     """Return the store of imported bills."""
-    from router.prices.data_folders import bills_folder
     from router.showback.bill_store import BillStore
 
     return BillStore(bills_folder())
@@ -44,9 +49,6 @@ def list_bills(
     stepfare bills list
     stepfare bills list --all -o json
     """
-    from router.prices.data_folders import check_home
-    from router.render.bills_text import as_record, table
-
     check_home()
     store = open_bill_store()
     standings = [each for each in store.bills() if everything or each.stands]
@@ -63,8 +65,6 @@ def list_bills(
 
 
 def _note_removed(store: BillStore) -> None:
-    from router.render.bills_text import describe_bill
-
     for each in store.bills():
         if each.removed is not None:
             console.note(
@@ -84,11 +84,6 @@ def show(
 
     The exit code is 1 if the stored rows were changed.
     """
-    from dataclasses import asdict
-
-    from router.render.bills_text import as_record, gap_lines
-    from router.showback.report.values import replace_unprintable
-
     store = open_bill_store()
     standing = store.find(identity)
     bill, delivery, whole = standing.bill, standing.delivery, store.whole(standing)
@@ -208,9 +203,6 @@ def duplicates(
     stepfare bills duplicates Oracle --permit --reason "equal lines of one hour"
     stepfare bills duplicates Oracle --refuse --reason "no longer so"
     """
-    from dataclasses import asdict
-
-    from pricing.money import ZERO
     from router.showback.duplicates import describe_shared, find_shared_charges
 
     bills, moment = open_bill_store(), parse_now(now)
@@ -254,7 +246,6 @@ def duplicates(
 def _decide(
     what: BillDecisionKind, identity: str, reason: str, settings_files: SettingsOptions, now: str | None
 ) -> tuple[BillStanding, ...]:
-    from pricing.money import ZERO
 
     moment, bills = parse_now(now), open_bill_store()
     with open_state_store(settings_files) as (_, store):
@@ -280,8 +271,6 @@ def correct_closed_months(settings_files: SettingsOptions) -> None:
 
     Without a state no month is closed, and nothing is done. Errors of the state are only reported.
     """
-    from router.cli.console import CommandError
-
     if not read_own_settings(settings_files).has_state:
         return
     try:
@@ -298,7 +287,6 @@ def report_corrections(store: StateStore, month: Month | None = None) -> None:
     InvalidInputError where a bill cannot be read; it is only reported for a sealed ``month``, which does not need it.
     """
     from router.app.bill_views import is_sealed, seals
-    from router.prices.data_folders import bills_folder, extract_folder
 
     if not seals(store):
         return
@@ -325,8 +313,6 @@ def report_corrections(store: StateStore, month: Month | None = None) -> None:
 
 
 def _say(standing: BillStanding, what: str) -> None:
-    from router.render.bills_text import describe_bill, format_sums
-
     bill = standing.bill
     console.note(f"{bill.id} {what} ({describe_bill(bill)}): {format_sums(bill)}")
 
@@ -358,9 +344,6 @@ def import_files(
     stepfare bills import exports/focus/BILLING_PERIOD=2026-11/Manifest.json
     stepfare bills import azure/part-0.parquet azure/part-1.parquet -o json
     """
-    from dataclasses import asdict
-
-    from router.render.bills_text import as_record, gap_lines, table
     from router.showback.bill_import import UnclearDeliveryError, import_bills
 
     store, moment = open_bill_store(), parse_now(now)
@@ -434,7 +417,6 @@ def _find_falls(
 
 
 def _report(imported: BillImport, standings: list[BillStanding], changed: list[BillStanding]) -> None:
-    from router.render.bills_text import format_sums
     from router.showback.duplicates import describe_duplicates
 
     if imported.unread:
@@ -458,8 +440,6 @@ def _report(imported: BillImport, standings: list[BillStanding], changed: list[B
 
 
 def _warn(before: ImportedBill, bill: ImportedBill, falls: tuple[BillDecrease, ...]) -> None:
-    from router.render.bills_text import fall_lines
-
     for line in fall_lines(before, bill, falls):
         console.note(line, "warning")
     console.note(f"where that is wrong: `stepfare bills restore {before.id}` brings the earlier bill back", "warning")

@@ -29,6 +29,7 @@ from router.cli.options import (
 )
 from router.cli.site_options import DEFAULT_FILES, SettingsOptions, open_state_store
 from router.ledger.entry import CostBasis
+from router.prices.data_folders import bills_folder, extract_folder
 
 if TYPE_CHECKING:
     from router.render.bills_reconcile_text import ReconcileView
@@ -78,7 +79,6 @@ def reconcile(
     input. csv holds only the table of differences, json everything.
     """
     from router.app.reconcile import reconcile_month
-    from router.prices.data_folders import bills_folder, extract_folder
     from router.render import bills_reconcile_text as text
 
     moment = parse_now(now)

@@ -16,6 +16,7 @@ from router.cli.options import (
     ListFormat,
     ListOutput,
     MonthOption,
+    option_error,
     parse_as_of,
     parse_now,
     parse_period,
@@ -23,11 +24,12 @@ from router.cli.options import (
     translate_closed_books,
 )
 from router.cli.site_options import DEFAULT_FILES, SettingsOptions, acting_user, open_state_store, own_context
+from router.ledger.budget import Budget, Scope, budgets_set_by, parse_percents
 from router.ledger.entry import CostBasis
 from router.render.budget_text import format_used_share, standing_table
 from router.render.record_table import RecordTable, TableColumn
 from router.render.tables import format_timestamp, format_usd
-from router.showback.report.values import replace_unprintable
+from router.showback.report.values import CellKind, replace_unprintable, short_text
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -75,8 +77,6 @@ def list_budgets(
     stepfare budget list --month 2026-12 -o json
     stepfare budget list --history
     """
-    from router.ledger.budget import budgets_set_by
-
     moment = parse_now(now)
     period = parse_period(month, moment)
     with open_state_store(settings_files, makes=False) as (opened, store):
@@ -112,8 +112,6 @@ def note_counted_costs(
     output: ListFormat, period: Month, moment: datetime, basis: CostBasis, far: MonthBudgets
 ) -> None:
     """Note which costs the budgets count and which currencies they leave out."""
-    from router.showback.report.values import CellKind, short_text
-
     if output == "table":
         console.note(
             f"{period} as of {format_timestamp(moment)}, {basis.value} cost in USD: "
@@ -243,9 +241,6 @@ def remove(
 
 
 def _budget(scope: Scope, name: str, since: Month, at: datetime, **terms: object) -> Budget:
-    from router.cli.options import option_error
-    from router.ledger.budget import Budget
-
     try:
         return Budget(scope=scope, name=name, since=since, who=acting_user(), at=at, **terms)  # type: ignore[arg-type]
     except ValueError as error:
@@ -253,8 +248,6 @@ def _budget(scope: Scope, name: str, since: Month, at: datetime, **terms: object
 
 
 def _parse_scope(team: str | None, project: str | None, *, everybody: bool) -> tuple[Scope, str]:
-    from router.ledger.budget import Scope
-
     scopes = [(Scope.TEAM, team or "")] * (team is not None) + [(Scope.PROJECT, project or "")] * (project is not None)
     scopes += [(Scope.ALL, "")] * everybody
     if len(scopes) != 1:
@@ -267,8 +260,6 @@ def _parse_scope(team: str | None, project: str | None, *, everybody: bool) -> t
 
 
 def _percents(text: str) -> tuple[int, ...]:
-    from router.ledger.budget import parse_percents
-
     try:
         return parse_percents(text)
     except ValueError as error:

@@ -18,6 +18,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pricing.problems import InvalidInputError
+from router.checkpoints.arrow_store import SCHEMES, open_arrow_store
+from router.checkpoints.errors import IncompleteCheckpointError, OutOfTimeError, StorageError
+from router.checkpoints.manifest import parse_step
+from router.checkpoints.object_store import FolderStore, open_checkpoint_store
+from router.checkpoints.rate_limit import TransferLimits
 from router.cli import console
 from router.cli.console import WORDS_AFTER_DASHES, CommandError, ExitCode
 from router.cli.options import TableFormat, TableOutput
@@ -68,11 +73,6 @@ def resolve_checkpoint_store(url: str) -> tuple[CheckpointStore, int | None]:
 
     Raises InvalidInputError if the URL names no store, or a file that is no manifest.
     """
-    from router.checkpoints.arrow_store import open_arrow_store
-    from router.checkpoints.errors import StorageError
-    from router.checkpoints.manifest import parse_step
-    from router.checkpoints.object_store import open_checkpoint_store
-
     root, _, name = url.rpartition("/")
     step = parse_step(name)
     if step is None and name.endswith(_MANIFEST_ENDS):
@@ -88,8 +88,6 @@ def resolve_checkpoint_store(url: str) -> tuple[CheckpointStore, int | None]:
 
 def build_rate_limit(seconds: float | None, max_mbps: float | None) -> TransferLimits:
     """Return the rate limit of a transfer. Raises InvalidInputError unless both values are finite and above zero."""
-    from router.checkpoints.rate_limit import TransferLimits
-
     for option, value in (("--seconds", seconds), ("--max-mbps", max_mbps)):
         if value is not None and not 0 < value < float("inf"):
             raise InvalidInputError.single(f"{value} is not above zero", field=option)
@@ -100,8 +98,6 @@ def build_rate_limit(seconds: float | None, max_mbps: float | None) -> TransferL
 @contextmanager
 def translate_storage_errors() -> Iterator[None]:
     """Translate errors of durable storage into CommandError: exit code 5 if the time ran out, else 1."""
-    from router.checkpoints.errors import OutOfTimeError, StorageError
-
     try:
         yield
     except OutOfTimeError as error:
@@ -155,7 +151,6 @@ def push(
     The exit code is 5 if the time ran out.
     """
     from router.checkpoints.checkpoints import CopyJournal, remove_old_checkpoints
-    from router.checkpoints.object_store import FolderStore
     from router.checkpoints.transfer import download_checkpoints
 
     pace, (target, _) = transfer.pace(), resolve_checkpoint_store(url)
@@ -209,7 +204,6 @@ def pull(
     stepfare checkpoint pull "$STEPFARE_RESUME_MANIFEST" /mnt/scratch/run-7
     """
     from router.checkpoints.checkpoints import list_steps
-    from router.checkpoints.object_store import FolderStore
     from router.checkpoints.transfer import download_checkpoints
 
     pace, (source, named_step) = transfer.pace(), resolve_checkpoint_store(url)
@@ -333,7 +327,6 @@ def verify(
     Exit codes: 1 a checkpoint was changed or is incomplete; 5 the time ran out before all were read.
     """
     from router.checkpoints.checkpoints import list_steps, read_manifest
-    from router.checkpoints.errors import IncompleteCheckpointError
     from router.checkpoints.transfer import verify_checkpoint as read
 
     pace, (store, named_step) = transfer.pace(), resolve_checkpoint_store(url)
@@ -502,8 +495,6 @@ def _store(url: str | None, environment: Mapping[str, str]) -> str:
 
 def _is_elsewhere(manifest: str, url: str) -> bool:
     """Return whether a URL names a manifest that is not in this store."""
-    from router.checkpoints.manifest import parse_step
-
     folder, _, name = manifest.rpartition("/")
     here = url.partition("?")[0].removeprefix("file://").rstrip("/")
     return parse_step(name) is not None and folder.removeprefix("file://") != here
@@ -512,8 +503,6 @@ def _is_elsewhere(manifest: str, url: str) -> bool:
 def _check_store_url(url: str) -> None:
     """Raise InvalidInputError if a URL cannot be a checkpoint store; the store itself is not contacted."""
     from urllib.parse import urlsplit
-
-    from router.checkpoints.arrow_store import SCHEMES
 
     parts = urlsplit(url)
     if parts.scheme not in (*SCHEMES, "file", "") or parts.password is not None:

@@ -40,8 +40,15 @@ from router.cli.options import (
 )
 from router.config.settings_files import load_clouds
 from router.jobs.fields import suggest
+from router.prices import history
+from router.prices.account_limits import build_limits_file
+from router.prices.allowance_store import AllowanceStore
+from router.prices.bookstore import BookStore
+from router.prices.cloud_queries import diagnose_clouds, query_allowances, query_stock
 from router.prices.cloud_settings import LoadedClouds
-from router.prices.data_folders import clouds_file
+from router.prices.data_folders import allowances_folder, books_folder, clouds_file, history_folder
+from router.prices.refresh import load_all_tables, load_base_book, load_sandbox_base_book
+from router.prices.stock_hints import build_stock_points, find_sellers, sort_stock_hints
 from router.render.record_table import RecordTable, TableColumn, field_columns
 from router.render.tables import WIDTH, Screen, format_timestamp, wrap_text
 
@@ -87,14 +94,6 @@ def stock(
     stepfare stock p5.48xlarge --machines 4
     stepfare stock a3-highgpu-8g -n 2 --region us-central1 -o json
     """
-    from router.prices import history
-    from router.prices.allowance_store import AllowanceStore
-    from router.prices.bookstore import BookStore
-    from router.prices.cloud_queries import query_stock
-    from router.prices.data_folders import allowances_folder, books_folder, history_folder
-    from router.prices.refresh import load_all_tables
-    from router.prices.stock_hints import build_stock_points, find_sellers, sort_stock_hints
-
     moment = parse_now(now).replace(microsecond=0)
     limit = parse_duration_option("--time-limit", time_limit)
     assert limit is not None
@@ -164,12 +163,6 @@ def quotas(
     stepfare quotas && stepfare plan jobs/ --quotas latest
     stepfare quotas -o limits --out limits.yaml
     """
-    from router.prices.allowance_store import AllowanceStore
-    from router.prices.bookstore import BookStore
-    from router.prices.cloud_queries import query_allowances
-    from router.prices.data_folders import allowances_folder, books_folder
-    from router.prices.refresh import load_all_tables, load_base_book
-
     moment = parse_now(now).replace(microsecond=0)
     loaded, asked = select_clouds(cloud or [], clouds)
     limit = parse_duration_option("--time-limit", time_limit)
@@ -210,8 +203,6 @@ def _render(
         return json.dumps(document, indent=2, default=str) + "\n"
     if output == "limits":
         import yaml
-
-        from router.prices.account_limits import build_limits_file
 
         return _SCHEMA_HINT + yaml.safe_dump(
             build_limits_file(allowances, book), sort_keys=False, allow_unicode=True, width=120
@@ -259,11 +250,6 @@ def doctor(
     stepfare doctor
     stepfare doctor --cloud aws -o json
     """
-    from router.prices.bookstore import BookStore
-    from router.prices.cloud_queries import diagnose_clouds
-    from router.prices.data_folders import books_folder, clouds_file, history_folder
-    from router.prices.refresh import load_all_tables, load_base_book, load_sandbox_base_book
-
     loaded, asked = select_clouds(cloud or [], clouds)
     limit = parse_duration_option("--time-limit", time_limit)
     assert limit is not None

@@ -29,6 +29,17 @@ from pricing.money import ZERO, Usd
 from router.app.showback import ReportAdditions, report_of_ledger
 from router.cli import console
 from router.cli.console import CommandError, ExitCode
+from router.cli.options import wall_clock
+from router.demo.stage import (
+    NotTrainedError,
+    count_gangs,
+    find_differences,
+    read_step_count,
+    read_training_result,
+    train_undisturbed,
+    write_demo_files,
+)
+from router.ledger.entry import LedgerEntryKind
 from router.ledger.entry import LedgerEntryKind as EntryKind
 from router.ledger.month import Month
 from router.render.tables import format_table, wrap_text
@@ -120,8 +131,6 @@ class _Results:
 
 def _run_demo(commands: DemoCommands, steps: int, seed: int, *, calm: bool) -> _Results:
     """Play the demo and return its results. If it fails or is interrupted, release what runs."""
-    from router.demo.stage import NotTrainedError
-
     try:
         return _play(commands, steps, seed, calm=calm)
     except KeyboardInterrupt:
@@ -137,8 +146,6 @@ def _run_demo(commands: DemoCommands, steps: int, seed: int, *, calm: bool) -> _
 
 
 def _play(commands: DemoCommands, steps: int, seed: int, *, calm: bool) -> _Results:
-    from router.demo.stage import read_training_result, train_undisturbed, write_demo_files
-
     place = commands.folder
     names = write_demo_files(place, steps, seed)
     _tell(
@@ -173,14 +180,11 @@ def _play(commands: DemoCommands, steps: int, seed: int, *, calm: bool) -> _Resu
 
 
 def _showback(home: Path) -> str:
-    from router.cli.options import wall_clock
-
     return summarize_spending(home, wall_clock())
 
 
 def _interruptions(place: Path, steps: int) -> list[SideCommand]:
     """Return the drill commands, each with the condition under which it starts."""
-    from router.demo.stage import count_gangs, read_step_count
 
     # On a slow computer the old gang may still be leaving at the next share; only a new gang is interrupted again.
     def after(share: float, previous_gangs: int) -> Callable[[], bool]:
@@ -196,8 +200,6 @@ def _check_results(
     commands: DemoCommands, trained: TrainingResult, reference: TrainingResult, *, gangs: int
 ) -> _Results:
     """Return the results according to the state. Raises DemoCommandError if they are not those of a complete demo."""
-    from router.demo.stage import find_differences
-
     if changed := find_differences(trained, reference):
         raise DemoCommandError(f"other than uninterrupted: {', '.join(changed[:3])}")
     status = json.loads(commands.ask("stepfare status --all -o json"))
@@ -229,8 +231,6 @@ def _repeated_steps(gangs: list[dict[str, int]]) -> int:
 
 def _metered(database: Path) -> Usd:
     """Return the metered cost of released machines in the ledger."""
-    from router.cli.options import wall_clock
-    from router.ledger.entry import LedgerEntryKind
     from router.state.store import StateStore
 
     with StateStore.open(f"sqlite:///{database}", now=wall_clock()) as store:

@@ -24,7 +24,9 @@ from router.cli.site_options import (
     lock_provisioning,
     open_controller_session,
 )
+from router.controller.errors import NotReleasedError
 from router.render.tables import format_table, format_usd
+from router.state.errors import StateError, UnreadableError
 
 if TYPE_CHECKING:
     from router.controller.context import ControllerContext
@@ -119,7 +121,6 @@ def destroy(
 
 def _spent(site: ControllerContext, attempt: Attempt) -> str:
     from router.controller.history.metering import cost_so_far
-    from router.state.errors import UnreadableError
 
     try:
         return format_usd(cost_so_far(site.store.attempts.nodes(attempt.id), site.clock()))
@@ -152,7 +153,6 @@ def _names_of(row: SalvagedRow) -> set[str]:
 def _mend(site: ControllerContext, damaged: list[SalvagedRow]) -> tuple[list[Attempt], int]:
     """Return the attempts whose rows were mended, and how many could not be."""
     from router.controller.release.damaged_rows import mend_gang
-    from router.state.errors import StateError
 
     mended = []
     for row in damaged:
@@ -188,7 +188,6 @@ def _release(site: ControllerContext, attempts: list[Attempt]) -> int:
     from concurrent.futures import ThreadPoolExecutor
 
     from router.controller.release.release import NotReleasedError, release
-    from router.state.errors import StateError
 
     def one(attempt: Attempt) -> bool:
         reason = "finished" if attempt.result == "finished" else "stopped"

@@ -19,6 +19,8 @@ from router.cli.completion import complete_jobs
 from router.cli.console import CommandError, ExitCode
 from router.cli.options import TextFormat, TextOutput, chosen_clock, parse_duration_option, wall_clock
 from router.cli.site_options import DEFAULT_FILES, SettingsOptions, acting_user, interrupt_on_sigterm, open_state_store
+from router.controller import drills
+from router.controller.drills import DrillOutcome
 
 if TYPE_CHECKING:
     from providers.sandbox.machines import SandboxMachines
@@ -102,8 +104,6 @@ class DrillSession:
 
     def end(self, drill: str, output: TextFormat, **more: object) -> ExitCode:
         """Print the results if JSON was asked for, and return the exit code."""
-        from router.controller.drills import DrillOutcome
-
         document = {
             "drill": drill,
             "id": self.mark,
@@ -143,8 +143,6 @@ def describe_target(target: DrillTarget) -> str:
 
 
 def _sentence(done: DrillResult) -> str:
-    from router.controller.drills import DrillOutcome
-
     words = {
         DrillOutcome.KILLED: "was switched off",
         DrillOutcome.RELEASED: "was released before its time was over",
@@ -204,8 +202,6 @@ def kill_node(
     stepfare drill kill-node llama2-7b-sft-chat --rank 1 -o json
     stepfare drill kill-node llama2-7b-sft-chat --all
     """
-    from router.controller import drills
-
     with open_drill_session(settings_files) as at:
         targets = drills.choose_targets(
             at.store, at.hand, job_or_attempt, _ranks(rank, everything), everything=everything
@@ -239,8 +235,6 @@ def notice(
     stepfare drill notice llama2-7b-sft-chat --rank 1 --seconds 120
     stepfare drill notice llama2-7b-sft-chat --rebalance
     """
-    from router.controller import drills
-
     with open_drill_session(settings_files) as at:
         targets = drills.choose_targets(
             at.store, at.hand, job_or_attempt, _ranks(rank, everything), everything=everything
@@ -283,8 +277,6 @@ def zone_down(
     stepfare drill zone-down llama2-7b-sft-chat --seconds 30
     stepfare drill zone-down sandbox-east
     """
-    from router.controller import drills
-
     length = parse_duration_option("--for", lasts)
     _check_seconds(seconds)
     with open_drill_session(settings_files) as at:
@@ -329,8 +321,6 @@ def zone_up(
     stepfare drill zone-up sandbox-east-a
     stepfare drill zone-up
     """
-    from router.controller import drills
-
     with open_drill_session(settings_files) as at:
         closed = sorted({one.place for one in at.stock.closed(wall_clock().timestamp())})
         if unknown := sorted(set(places or ()) - set(closed)):
@@ -363,7 +353,6 @@ def slow_node(
     stepfare drill slow-node llama2-7b-sft-chat --rank 1 --factor 5
     """
     from providers.sandbox.throttle import TrainingThrottle
-    from router.controller import drills
 
     length = parse_duration_option("--for", lasts)
     with open_drill_session(settings_files) as at:

@@ -15,6 +15,7 @@ from router.cli.console import ExitCode
 from router.cli.options import OutInsteadOption, WideListFormat, WideListOutput, parse_now
 from router.cli.planning_options import AdvisoryOption, BookOption, LearnedOption, report_experience, run_reader
 from router.planning.document.plan_terms import BOOK
+from router.render import estimate_text
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -120,8 +121,6 @@ def _text(
         from router.planning.estimate.estimate_json import estimate_to_json
 
         return estimate_to_json(answer, moment)
-    from router.render import estimate_text
-
     if output == "csv":
         return estimate_text.as_csv(answer)
     form = estimate_text.wide if output == "wide" else estimate_text.table

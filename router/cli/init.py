@@ -21,6 +21,9 @@ from providers.registry import CLOUDS, CredentialPresence, find_credentials
 from router.cli import console
 from router.cli.clouds import refuse_unknown_clouds
 from router.cli.options import TableOutput, option_error, parse_now
+from router.jobs.fields import RefusedError, as_text, suggest
+from router.jobs.gang import parse_accelerators
+from router.jobs.residency import Residency, residency_refusal, unknown_tokens
 from router.render.starter_files import FILE_NAMES, StarterChoices, starter_files
 from router.render.tables import WIDTH
 
@@ -146,7 +149,6 @@ def _parse_clouds(names: Sequence[str], book: PriceBook) -> tuple[str, ...]:
 
 
 def _parse_teams(words: Sequence[str]) -> Mapping[str, str]:
-    from router.jobs.fields import RefusedError, as_text
     from router.jobs.quantities import parse_usd
 
     teams: dict[str, str] = {}
@@ -168,8 +170,6 @@ def _parse_teams(words: Sequence[str]) -> Mapping[str, str]:
 def _parse_places(words: Sequence[str], book: PriceBook) -> tuple[str, ...]:
     from pydantic import ValidationError
 
-    from router.jobs.residency import Residency, unknown_tokens
-
     places = tuple(dict.fromkeys(word for word in words if word.lower() != _ANYWHERE))
     if len(places) < len(set(words)) and places:
         remedy = f"give {_ANYWHERE} alone, or places alone"
@@ -188,10 +188,6 @@ def _parse_gangs(
     words: Sequence[str], clouds: Sequence[str], allowed: Sequence[str], book: PriceBook
 ) -> tuple[str, ...]:
     """Return the gangs as NAME:COUNT; InvalidInputError where one of them is nowhere sold as allowed."""
-    from router.jobs.fields import RefusedError, suggest
-    from router.jobs.gang import parse_accelerators
-    from router.jobs.residency import Residency, residency_refusal
-
     try:
         gangs = tuple(dict.fromkeys(parse_accelerators(list(words))))
     except RefusedError as error:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from pricing.money import Usd
 from pricing.problems import InvalidInputError
 from pricing.units import format_count
 from router.cli import console
@@ -20,12 +21,18 @@ from router.cli.options import (
     ListOutput,
     TableOutput,
     count_rows,
+    option_error,
+    parse_as_of,
     parse_month,
+    parse_now,
     translate_closed_books,
 )
 from router.cli.site_options import DEFAULT_FILES, SettingsOptions, acting_user, open_state_store
+from router.ledger.entry import LedgerEntryKind
+from router.prices.data_folders import bills_folder, extract_folder
 from router.render.record_table import RecordTable, TableColumn
 from router.render.tables import format_usd
+from router.showback.report.values import replace_unprintable
 
 if TYPE_CHECKING:
     from router.app.close_month import SealCheck
@@ -52,8 +59,6 @@ def add(
     stepfare ledger add november.yaml
     stepfare ledger add fees.csv --dry-run
     """
-    from pricing.money import Usd
-    from router.cli.options import parse_now
     from router.config.added_file import read_added_entries
 
     moment = parse_now(now)
@@ -99,8 +104,6 @@ def list_entries(
     stepfare ledger list --month 2026-11 --team research
     stepfare ledger list --kind metered -o csv
     """
-    from router.cli.options import option_error
-    from router.ledger.entry import LedgerEntryKind
     from router.state.ledger_rows import NAMES, entry_values
 
     period = None if month is None else parse_month("--month", month)
@@ -194,8 +197,6 @@ def _after(month: str) -> datetime:
 
 
 def _as_text(checked: FocusCheck, path: str) -> str:
-    from router.showback.report.values import replace_unprintable
-
     lines = []
     for each in checked.findings:
         row = f" (row {each.row:,})" if each.line is not None else ""
@@ -296,7 +297,6 @@ def check_closings(store: StateStore) -> None:
 
 def _check_seals(store: StateStore) -> tuple[SealCheck, ...]:
     from router.app.close_month import check_seals
-    from router.prices.data_folders import bills_folder, extract_folder
 
     if not any(closing.seal for closing in store.periods.closings()):
         return ()
@@ -339,8 +339,6 @@ def export(
     stepfare ledger export november.csv --accounts showback.yaml
     stepfare ledger export all.csv --focus-version 1.2
     """
-    from router.cli.options import parse_as_of, parse_now
-
     moment = parse_now(now)
     period = None if month is None else parse_month("--month", month)
     if file.suffix.lower() not in _ENDINGS:
@@ -349,7 +347,6 @@ def export(
     account_names = _read_accounts(accounts)
     with open_state_store(settings_files, makes=False) as (_, store), console.progress("writing"):
         from router.app.export import BooksExportRequest, export_books
-        from router.prices.data_folders import bills_folder, extract_folder
 
         report_corrections(store, period)
         wanted = BooksExportRequest(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pricing.money import Usd
 from pricing.units import format_count
 from router.cli import console
 from router.cli.bills import report_corrections
@@ -17,7 +18,10 @@ from router.cli.console import CommandError
 from router.cli.options import AsOfOption, BasisOption, ListOutput, parse_as_of, parse_month, parse_now
 from router.cli.site_options import DEFAULT_FILES, SettingsOptions, acting_user, open_state_store
 from router.ledger.entry import CostBasis
+from router.prices.data_folders import bills_folder, extract_folder
 from router.render.record_table import RecordTable, TableColumn
+from router.showback.report.values import CellKind, short_text
+from router.state.errors import ConcurrentChangeError
 
 if TYPE_CHECKING:
     from router.ledger.entry import LedgerEntryKind
@@ -114,7 +118,6 @@ def _load_books(
     """Return the contents of the books and the closings, both by month."""
     from router.app.bill_views import closings as closings_by
     from router.app.month_books import month_costs
-    from router.prices.data_folders import bills_folder, extract_folder
 
     moment, until = parse_now(now), parse_as_of(now)
     with open_state_store(settings_files, makes=False) as (_, store):
@@ -149,8 +152,6 @@ def _load_books(
 
 
 def _cents(amount: Decimal) -> str:
-    from router.showback.report.values import CellKind, short_text
-
     return f"{'-' if amount < 0 else ''}${short_text(abs(amount), CellKind.MONEY)}"
 
 
@@ -235,8 +236,6 @@ def close(
     stepfare ledger close 2026-10
     stepfare ledger close 2026-10 --anyway --now 2026-11-04T09:00Z
     """
-    from pricing.money import Usd
-    from router.cli.options import parse_now
     from router.state.periods import CLOSE_ACTION
 
     period, moment = parse_month("MONTH", month), parse_now(now)
@@ -277,9 +276,7 @@ def _seal_month(store: StateStore, period: Month, moment: datetime) -> PeriodClo
     """Close the month with its present contents, and retry if an entry arrived meanwhile."""
     from router.app.close_month import make_seal
     from router.app.corrections import book_corrections_locked
-    from router.prices.data_folders import bills_folder, extract_folder
     from router.showback.bill_store import BillStore
-    from router.state.errors import ConcurrentChangeError
 
     bills, extracts = bills_folder(), extract_folder()
     with BillStore(bills).held(), console.progress("sealing"):
@@ -295,8 +292,6 @@ def _seal_month(store: StateStore, period: Month, moment: datetime) -> PeriodClo
 
 
 def _sums(figures: list[dict[str, Any]]) -> Iterator[str]:
-    from decimal import Decimal
-
     for currency in sorted({row["currency"] for row in figures}):
         rows = [row for row in figures if row["currency"] == currency]
         total = sum((Decimal(row["effective"]) for row in rows), Decimal(0))

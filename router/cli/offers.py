@@ -14,9 +14,10 @@ from pricing.book_check import did_you_mean
 from pricing.places import Market
 from pricing.problems import InvalidInputError
 from pricing.units import format_count
-from router.app.queries.prices import list_offers
+from router.app.queries.prices import HistoryRequest, history_books, list_offers, local_sources, read_history
 from router.cli import console
 from router.cli.completion import complete_accelerators, complete_books
+from router.cli.console import write_output_file
 from router.cli.options import (
     CloudOption,
     LimitOption,
@@ -32,8 +33,8 @@ from router.cli.planning_options import BookOption, LearnedOption, run_reader
 from router.cli.site_options import acting_user
 from router.planning.document.plan_terms import BOOK
 from router.prices import history as store
-from router.prices.books import load_book
-from router.render import history_text, offers_text
+from router.prices.books import LATEST, load_book
+from router.render import history_plot, history_text, offers_text, pool_risk_text
 from router.render.offers_text import OfferFilters, OfferSortKey
 from router.render.tables import format_timestamp
 
@@ -137,7 +138,6 @@ def risk(
     """
     from router.app.queries.pool_risk import find_pool_risks, list_pool_risks
     from router.jobs.experience import count_losses, learn_pools
-    from router.render import pool_risk_text
 
     moment = parse_now(now)
     source = load_book(book)
@@ -218,8 +218,6 @@ def history(
     stepfare prices history --region aws/us-east-1 --since 90d -o wide
     stepfare prices history --instance-type p5.48xlarge --plot p5.html
     """
-    from router.app.queries.prices import HistoryRequest, local_sources, read_history
-
     until = parse_now(now)
     begin = until - _length(since)
     draw = None if plot is None else _drawing(plot)
@@ -265,9 +263,6 @@ def history(
 
 def _books(sources: PriceSources, name: str) -> tuple[PriceBook, ...]:
     """Return the book of that name; beside the latest, that of the sandbox."""
-    from router.app.queries.prices import history_books
-    from router.prices.books import LATEST, load_book
-
     return history_books(sources) if name == LATEST else (load_book(name),)
 
 
@@ -280,9 +275,6 @@ def _length(since: str) -> timedelta:
 
 def _drawing(file: Path) -> Callable[[Path, history_text.HistoryView], None]:
     """Return a function that plots into the file. Raises an error before anything is read if that is impossible."""
-    from router.cli.console import write_output_file
-    from router.render import history_plot
-
     history_plot.check(file)
 
     def draw(folder: Path, shown: history_text.HistoryView) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import timedelta
 from difflib import get_close_matches
 from pathlib import Path
@@ -21,6 +21,7 @@ from router.cli.options import OUTPUT, TableOutput, option_error, parse_now, par
 from router.cli.planning_options import PlanFileArgument, PlanningOptions, load_present_state, report_plan_inputs
 from router.cli.site_options import ask_state, load_previous_plan, open_query_context, open_state_if_any, store_plan
 from router.planning.document.plan_terms import TRIAL
+from router.prices.data_folders import check_home
 from router.render.record_table import RecordTable, TableColumn
 from router.render.tables import format_timestamp, format_usd
 
@@ -211,9 +212,6 @@ def _write_metrics(plan: Plan, timings: Timings, began: float, metrics: Path | N
     """Write the figures of this planning to the files that were named."""
     if metrics is None and prometheus is None:
         return
-    from dataclasses import asdict
-
-    from router.cli.options import wall_clock
     from router.render.plan_metrics import PlanningTimes, metrics_line, prometheus_text
 
     times = PlanningTimes(wall_clock(), time.monotonic() - began, asdict(timings))
@@ -321,7 +319,6 @@ def list_plans(
     """
     from router.app.queries.plans import MOST_PLANS, list_last_plans
     from router.app.queries.plans import list_plans as list_made_plans
-    from router.prices.data_folders import check_home
 
     check_home()
     with open_query_context(wall_clock()) as context:

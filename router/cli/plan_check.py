@@ -17,9 +17,17 @@ from router.cli.console import ExitCode
 from router.cli.options import TableOutput, parse_now, parse_usd_option
 from router.cli.planning_options import PlanFileArgument
 from router.cli.site_options import open_state_if_any
-from router.controller.accept.guardrails import CurrentPrice, Refusal, RefusalReason
-from router.controller.orders import Order
+from router.controller.accept.guardrails import (
+    CostLimits,
+    CurrentPrice,
+    Refusal,
+    RefusalReason,
+    current_prices,
+    find_refusals,
+)
+from router.controller.orders import Order, orders_of
 from router.planning.document.plan import Plan
+from router.planning.document.plan_json import plan_content
 from router.planning.document.plan_terms import BOOK
 from router.render.plan_text import late_lines
 from router.render.record_table import RecordTable, TableColumn
@@ -52,8 +60,6 @@ class GuardOptions:
 
     def read(self) -> CostLimits:
         """Return the limits as values. Raises InvalidInputError for what is no amount."""
-        from router.controller.accept.guardrails import CostLimits
-
         return CostLimits(
             parse_usd_option("--max-cost", self.max_cost),
             parse_usd_option("--approve-above", self.approve_above),
@@ -85,8 +91,6 @@ def check(
     """
     from router.config.limits_file import read_limits
     from router.config.plan_files import read_plan
-    from router.controller.accept.guardrails import current_prices, find_refusals
-    from router.controller.orders import orders_of
     from router.prices.books import load_book
 
     plan = read_plan(file)
@@ -112,7 +116,6 @@ def _ask_state(plan: Plan) -> tuple[Limits, bool, Usd]:
     from router.app.queries.approvals import stored_jobs
     from router.controller.accept.approval import at_risk_by_team
     from router.controller.plan_limits import knows_limits, made_limits
-    from router.planning.document.plan_json import plan_content
 
     digest: str = plan_content(plan)["digest"]
     with open_state_if_any() as store:

@@ -22,6 +22,7 @@ from router.cli.site_options import (
     warn_if_unreadable,
 )
 from router.planning.document.plan_terms import BOOK, GAP, HORIZON, MAX_GAP, MAX_HORIZON, SLOT, SOLVER, TIME_LIMIT
+from router.prices.data_folders import bills_folder, extract_folder
 from router.render.tables import format_usd
 
 if TYPE_CHECKING:
@@ -181,7 +182,6 @@ def load_present_state(moment: datetime, *, is_present: bool) -> PresentState:
     A missing state is not created. If the state cannot be read, nothing is known; this is reported.
     """
     from router.app.budgets import BooksFolders, BudgetConstraints, budget_constraints
-    from router.prices.data_folders import bills_folder, extract_folder
 
     nothing = PresentState(moment, is_present, (), BudgetConstraints())
     if not is_present:

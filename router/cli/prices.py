@@ -16,6 +16,8 @@ from pricing.peak_rates import PRECISIONS, PeakRates, read_peak_rates
 from pricing.problems import InvalidInputError
 from pricing.units import format_count
 from providers.collector import FetchProgress
+from router.app.queries.prices import compare_books, local_sources
+from router.app.queries.prices import list_books as list_stored
 from router.cli import console
 from router.cli.clouds import select_clouds
 from router.cli.console import ExitCode
@@ -25,8 +27,10 @@ from router.prices.books import SANDBOX, BookDiff, PriceChange, load_book
 from router.prices.bookstore import BookStore
 from router.prices.data_folders import books_folder, check_home, history_folder
 from router.prices.quality_gates import GateLimits
-from router.prices.refresh import OfferImport
+from router.prices.refresh import OfferImport, RefreshOptions, import_book, load_all_tables
+from router.prices.refresh import refresh as run
 from router.prices.report import RefreshReport
+from router.render import refresh_text
 from router.render.offers_text import format_price
 from router.render.record_table import RecordTable, TableColumn, field_columns
 from router.render.tables import MARKETS, PLAIN, Screen, format_table, format_timestamp, wrap_text
@@ -46,8 +50,6 @@ def list_books(
     stepfare prices list
     stepfare prices list -o json
     """
-    from router.app.queries.prices import list_books as list_stored
-    from router.app.queries.prices import local_sources
     from router.render.prices_data import book_record
 
     check_home()
@@ -121,8 +123,6 @@ def diff(
     stepfare prices diff embedded latest
     stepfare prices diff 3f2a90c1 latest --cloud aws -o json
     """
-    from router.app.queries.prices import compare_books, local_sources
-
     found = compare_books(load_book(before), load_book(after), cloud or (), local_sources(acting_user()))
     console.write(as_json(found) if output == "json" else diff_as_text(found, limit, console.screen(file=out)), out)
 
@@ -224,10 +224,6 @@ def import_file(
     stepfare prices import prices.csv --cloud lambda --replace
     """
     from router.config.catalogue_files import read_catalogue
-    from router.prices.bookstore import BookStore
-    from router.prices.data_folders import books_folder
-    from router.prices.quality_gates import GateLimits
-    from router.prices.refresh import import_book, load_all_tables
 
     moment = parse_now(now)
     store = BookStore(books_folder())
@@ -299,10 +295,6 @@ def refresh(
     stepfare prices refresh --cloud aws --cloud gcp --time-limit 2m
     stepfare prices refresh --clouds clouds.yaml -o json
     """
-    from router.prices.refresh import RefreshOptions
-    from router.prices.refresh import refresh as run
-    from router.render import refresh_text
-
     loaded, _ = select_clouds(cloud or [], clouds)
     settings = loaded.clouds.refresh
     limit = parse_duration_option("--time-limit", time_limit) or settings.time_limit

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from pricing.book_check import did_you_mean
+from pricing.money import ZERO
 from pricing.problems import InvalidInputError
 from router.cli import console
 from router.cli.completion import complete_books
@@ -19,6 +20,7 @@ from router.cli.options import ListOutput, TableFormat, TableOutput, parse_durat
 from router.cli.planning_options import AdvisoryOption, BookOption
 from router.cli.site_options import DEFAULT_FILES, SettingsOptions, acting_user, open_state_store
 from router.planning.document.plan_terms import BOOK
+from router.render import profile_text
 from router.render.record_table import RecordTable, TableColumn
 from router.render.tables import format_timestamp
 
@@ -88,7 +90,6 @@ def profile(
         return _add(file, job, add, book, moment)
     from router.app.profile import propose
     from router.jobs.speed import UnknownSpeed
-    from router.render import profile_text
 
     duration = parse_duration_option("--lasting", lasting)
     assert duration is not None
@@ -113,7 +114,6 @@ def _measure(
     from router.app.measure import load_measured_job, measure_job, open_device
     from router.jobs.step_measurement import MeasurementError
     from router.prices.books import load_book
-    from router.render import profile_text
 
     loaded = load_measured_job(_existing(file), job, moment)
     try:
@@ -263,7 +263,6 @@ def forget(
     stepfare profile forget llama2-7b-sft-chat --undo
     stepfare profile forget llama2-7b-sft-chat-1a2b3c4d5e
     """
-    from pricing.money import ZERO
     from router.controller.history.run_records import ForgottenRuns, forget_runs, pool_name, recall_runs
 
     moment = parse_now(now)

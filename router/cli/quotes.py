@@ -5,18 +5,20 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
+from math import exp
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
+from pricing.atomic_file import make_private_folder
 from pricing.problems import InvalidInputError
 from pricing.units import format_count
 from router.cli import console
 from router.cli.completion import complete_paths
-from router.cli.console import CommandError, ExitCode
+from router.cli.console import CommandError, ExitCode, check_output_folders, write_output_file
 from router.cli.options import (
     OUTPUT,
     ListOutput,
@@ -48,6 +50,10 @@ from router.cli.site_options import (
     translate_errors,
     warn_if_unreadable,
 )
+from router.prices.data_folders import check_home, hazard_fit_file, history_folder, quotes_folder
+from router.quotes.outcomes import LEAST_JOBS, assess_quotes
+from router.quotes.quote import Quote, Refused
+from router.render.quote_text import format_cost, format_on_time
 from router.render.record_table import RecordTable, TableColumn
 
 if TYPE_CHECKING:
@@ -75,7 +81,6 @@ def list_quotes(
     stepfare quotes list --job llama2-7b-sft-chat -o json
     """
     from router.app.stored_quotes import quotes_content
-    from router.prices.data_folders import check_home
 
     check_home()
     quotes = list_own_quotes(job)
@@ -89,8 +94,6 @@ def list_quotes(
 
 
 def _quote_table() -> RecordTable[StoredQuote]:
-    from router.render.quote_text import format_cost, format_on_time
-
     return RecordTable(
         (
             TableColumn("", lambda stored: stored.name.removeprefix("quote-"), "QUOTE"),
@@ -116,7 +119,6 @@ def show(
     stepfare quotes show quote-1a2b3c4d5e6f
     stepfare quotes show 1a2b -o line
     """
-    from router.prices.data_folders import check_home
     from router.quotes.quote_json import quote_to_json
     from router.render.quote_text import line, text
 
@@ -155,9 +157,6 @@ def calibration(
     """
     from router.app.outcomes import quote_ending
     from router.app.stored_quotes import list_stored_quotes
-    from router.cli.console import check_output_folders, write_output_file
-    from router.prices.data_folders import quotes_folder
-    from router.quotes.outcomes import assess_quotes
     from router.render.calibration_text import as_csv, calibration_page
 
     check_output_folders(html)
@@ -179,7 +178,6 @@ def calibration(
 
 
 def _text(outcomes: QuoteRecord, accepted: int) -> str:
-    from router.quotes.outcomes import LEAST_JOBS
     from router.render.calibration_text import as_table
 
     if not accepted:
@@ -198,8 +196,6 @@ def _text(outcomes: QuoteRecord, accepted: int) -> str:
 
 
 def _content(outcomes: QuoteRecord, accepted: int) -> dict[str, object]:
-    from dataclasses import asdict
-
     return {"schema_version": 1, "accepted": accepted, **asdict(outcomes)}
 
 
@@ -218,10 +214,7 @@ def fit(
     for 14 days, for 80 % of the time (observations at most 30 minutes apart). The fit takes about a minute, and quotes
     use it for 31 days. Exit codes: 0; 1 too few observations (quotes keep their assumptions); 2 invalid input.
     """
-    from pricing.atomic_file import make_private_folder
     from router.app.fit_availability import ENOUGH, ENOUGH_WATCHED, fit_recorded_pools, recorded_pools
-    from router.cli.console import write_output_file
-    from router.prices.data_folders import hazard_fit_file, history_folder
     from router.spot.availability.fit import FRESH_FOR, fit_to_json
 
     moment = parse_now(now)
@@ -258,8 +251,6 @@ def fit(
 
 
 def _size(shares: list[float]) -> float:
-    from math import exp
-
     from router.spot.availability.fit import GRID
 
     return exp(sum(p * s.size for p, s in zip(shares, GRID, strict=True)))
@@ -458,8 +449,6 @@ def _parse_deadline(text: str | None) -> Moment | None:
 def _store_quotes(results: Sequence[QuoteAnswer], asks: Sequence[QuoteRequest | Refused]) -> dict[str, str]:
     """Store the quotes and return their ids by job. A failure to store is only reported."""
     from router.config.plan_files import store_quotes
-    from router.prices.data_folders import quotes_folder
-    from router.quotes.quote import Quote
 
     quotes = [(a, ask) for a, ask in zip(results, asks, strict=True) if isinstance(a, Quote)]
     folder = quotes_folder()
@@ -488,7 +477,6 @@ def _put_into_state(quotes: Sequence[tuple[Quote, QuoteRequest | Refused]]) -> N
 
 
 def _write_page(results: Sequence[QuoteAnswer], file: Path, names: dict[str, str]) -> None:
-    from router.quotes.quote import Quote, Refused
     from router.render.quote_page import quotes_page
 
     quotes: list[Quote] = [a for a in results if isinstance(a, Quote)]
@@ -500,7 +488,6 @@ def _write_page(results: Sequence[QuoteAnswer], file: Path, names: dict[str, str
 
 
 def _show(results: Sequence[QuoteAnswer], names: dict[str, str], output: QuoteFormat | None) -> None:
-    from router.quotes.quote import Refused
     from router.quotes.quote_json import answers_to_json
     from router.render.quote_text import line, refusal_problem, table, text
 
@@ -523,6 +510,4 @@ def _show(results: Sequence[QuoteAnswer], names: dict[str, str], output: QuoteFo
 
 
 def _is_answer(answer: QuoteAnswer) -> bool:
-    from router.quotes.quote import Refused
-
     return not isinstance(answer, Refused)

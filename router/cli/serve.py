@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from pricing.problems import InvalidInputError
+from router.access.identity import Grant, Identity, Role
 from router.cli import console
 from router.cli.approvals import require_administrator
 from router.cli.console import CommandError
@@ -123,7 +124,6 @@ def listen(host: str, port: int) -> Iterator[socket.socket]:
 
 def serve_demo(host: str, port: int, folder: Path | None) -> None:
     """Serve the demo until Ctrl-C; its home is ``folder``, which stays, or a new one, which goes."""
-    from router.access.identity import Grant, Identity, Role
     from router.app.queries.context import QueryContext
     from router.app.state_restoration import DEMO_AT, DEMO_USER, write_demo_home
     from router.console.answers import AnswerCache

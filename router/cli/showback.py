@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, cast, get_args
@@ -14,6 +14,7 @@ import typer
 from pricing.problems import InvalidInputError
 from router.cli import console
 from router.cli.bills import report_corrections
+from router.cli.console import check_output_folders, write_output_file
 from router.cli.options import (
     OUTPUT,
     AsOfOption,
@@ -30,6 +31,7 @@ from router.cli.options import (
 )
 from router.cli.site_options import DEFAULT_FILES, SettingsOptions, open_state_store, own_context
 from router.ledger.entry import CostBasis
+from router.prices.data_folders import extract_folder
 from router.render.record_table import RecordTable, TableColumn
 from router.showback.shared_costs import SharingMethod
 
@@ -120,8 +122,6 @@ def showback(
     xlsx, parquet and focus need --out; focus writes the charges of the month, as `ledger export` does. Exit codes: 0;
     1 the state cannot be read; 2 invalid input.
     """
-    from router.cli.console import check_output_folders
-
     moment = parse_now(now)
     query = replace(query_options.read(moment), as_of=parse_as_of(now))
     if output in _TO_FILES and out is None:
@@ -187,7 +187,6 @@ def _parse_share(text: str, names: int) -> tuple[tuple[str, ...], Decimal]:
 def _report_of_ledger(query: ReportQuery, archives: list[Path], settings_files: SettingsOptions) -> ShowbackReport:
     from router.app.queries.spend import month_report
     from router.app.showback import add_archive
-    from router.prices.data_folders import extract_folder
 
     with open_state_store(settings_files, makes=False) as (opened, store), console.progress("reading the ledger"):
         for path in archives:
@@ -198,7 +197,6 @@ def _report_of_ledger(query: ReportQuery, archives: list[Path], settings_files: 
 
 
 def _write(report: ShowbackReport, output: ShowbackFormat, out: Path | None, now: datetime) -> None:
-    from router.cli.console import write_output_file
     from router.showback.report import export_tables
 
     if output in _TO_FILES and out is not None:
@@ -248,8 +246,6 @@ def accuracy(
     stepfare showback accuracy
     stepfare showback accuracy --last 30d -o json
     """
-    from datetime import timedelta
-
     from router.app.plan_accuracy import plan_accuracy
 
     moment = parse_now(now)

@@ -17,9 +17,15 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 import typer
 
 from pricing.problems import InvalidInputError
+from providers.errors import CredentialsError, PermissionDeniedError, ProviderError
+from router.access.identity import local_operator
 from router.cli import console
 from router.cli.console import CommandError, ExitCode
 from router.cli.options import chosen_clock, parse_duration_option, wall_clock
+from router.controller.errors import NotReleasedError
+from router.prices.data_folders import check_home, data_folder, is_home_new, quotes_folder
+from router.state.errors import StateError
+from terraform.errors import TerraformError
 
 if TYPE_CHECKING:
     from router.app.queries.context import QueryContext
@@ -96,7 +102,6 @@ def open_state_store(
     unless the command is about something else than the state and does not need it (``needs_home``).
     """
     from router.app.settings import check_not_lost, open_state
-    from router.prices.data_folders import check_home
     from router.state.store import StateStore
 
     with translate_errors(), ExitStack() as stack:
@@ -142,15 +147,12 @@ def ask_state(read: Callable[[StateStore], R], otherwise: R, unknown: str) -> R:
 
 def note_new_home() -> None:
     """Say that the folder that STEPFARE_HOME names does not exist yet: it may be misspelt."""
-    from router.prices.data_folders import data_folder, is_home_new
-
     if is_home_new():
         console.note(f"{data_folder()}, which STEPFARE_HOME names, is new: what is stored begins there")
 
 
 def own_context(settings: AppSettings, store: StateStore, clock: Callable[[], datetime]) -> QueryContext:
     """Return the context of queries for whoever runs the command."""
-    from router.access.identity import local_operator
     from router.app.queries.context import QueryContext
 
     return QueryContext(settings, store, clock, local_operator(acting_user()))
@@ -165,7 +167,6 @@ def open_query_context(moment: datetime) -> Iterator[QueryContext]:
     from router.app.settings import AppSettings
     from router.deploy.deploy_settings import Deploy
     from router.prices.cloud_settings import Clouds, LoadedClouds
-    from router.prices.data_folders import data_folder
     from router.state.store import StateStore
 
     with ExitStack() as stack:
@@ -183,7 +184,6 @@ def open_query_context(moment: datetime) -> Iterator[QueryContext]:
 def list_own_quotes(job: str | None = None) -> tuple[StoredQuote, ...]:
     """Return the stored quotes of that job, None is all, the oldest first. Without a state only files are read."""
     from router.app.stored_quotes import list_stored_quotes
-    from router.prices.data_folders import quotes_folder
 
     if not _has_state():
         return list_stored_quotes(quotes_folder(), None, job=job)[::-1]
@@ -196,7 +196,6 @@ def list_own_quotes(job: str | None = None) -> tuple[StoredQuote, ...]:
 def find_own_quote(name: str) -> StoredQuote:
     """Return a stored quote by its id or first digits. InvalidInputError. Without a state only files are read."""
     from router.app.stored_quotes import find_stored_quote
-    from router.prices.data_folders import quotes_folder
 
     if not _has_state():
         return find_stored_quote(quotes_folder(), None, name)
@@ -289,10 +288,7 @@ def lock_provisioning(site: ControllerContext, wait: str) -> AbstractContextMana
 @contextmanager
 def translate_errors() -> Iterator[None]:
     """Translate errors of state, Terraform, clouds and the coordinator into CommandError with exit codes."""
-    from providers.errors import CredentialsError, PermissionDeniedError, ProviderError
     from router.controller.release.release import NotReleasedError
-    from router.state.errors import StateError
-    from terraform.errors import TerraformError
 
     try:
         yield

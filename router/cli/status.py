@@ -12,8 +12,9 @@ import typer
 from router.cli import console
 from router.cli.completion import complete_jobs, complete_plans
 from router.cli.console import CommandError, ExitCode
-from router.cli.options import OUTPUT
+from router.cli.options import OUTPUT, chosen_clock
 from router.cli.site_options import DEFAULT_FILES, SettingsOptions, open_state_store, own_context
+from router.render import status_text
 
 if TYPE_CHECKING:
     from router.controller.report.report import StatusReport
@@ -48,8 +49,6 @@ def status(
     stepfare status -o json
     """
     from router.app.queries.jobs import report_status
-    from router.cli.options import chosen_clock
-    from router.render import status_text
 
     clock = chosen_clock()
     with open_state_store(settings_files, makes=False) as (opened, store):

@@ -22,6 +22,7 @@ from router.cli.site_options import (
     open_controller_session,
 )
 from router.render.record_table import RecordTable, TableColumn
+from router.state.errors import LeaseHeldError
 
 if TYPE_CHECKING:
     from router.controller.context import ControllerContext
@@ -92,7 +93,6 @@ def _look(
 ) -> OrphanReport:
     from router.controller.supervise.worker_pool import apply_lock
     from router.controller.sweep import find_orphans
-    from router.state.errors import LeaseHeldError
 
     try:
         with apply_lock(site):

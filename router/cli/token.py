@@ -10,6 +10,7 @@ import typer
 
 from pricing.money import ZERO
 from pricing.problems import InvalidInputError
+from router.access.identity import Permission, Role, parse_grants
 from router.cli import console
 from router.cli.approvals import require_administrator
 from router.cli.console import CommandError
@@ -120,8 +121,6 @@ def revoke(
 
 
 def _parse_grants(texts: list[str] | tuple[str, ...]) -> tuple[str, ...]:
-    from router.access.identity import Role, parse_grants
-
     if not texts:
         raise InvalidInputError.single("a token without a role may do nothing", field="--grant", remedy="write viewer")
     for text in texts:
@@ -138,8 +137,6 @@ def _parse_grants(texts: list[str] | tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _parse_scopes(texts: list[str] | tuple[str, ...]) -> tuple[str, ...]:
-    from router.access.identity import Permission
-
     known = [each.value for each in Permission]
     for text in texts:
         if text not in known:

@@ -24,6 +24,8 @@ from router.cli.site_options import (
     interrupt_on_sigterm,
     open_controller_session,
 )
+from router.prices.data_folders import history_folder
+from router.state.errors import StateError
 
 if TYPE_CHECKING:
     from router.controller.context import ControllerContext
@@ -100,8 +102,6 @@ def _reconcile(site: ControllerContext, watcher: Supervisor, service_log: Log) -
     Errors of the state or the price book are reported, and the next round tries again, because a disk may get room, a
     server may return, or a price book may be replaced.
     """
-    from router.state.errors import StateError
-
     failure = ""
     while not site.stop.wait(_SECONDS):
         try:
@@ -123,7 +123,6 @@ def build_supervisor(site: ControllerContext, book: str, plan: str | None = None
     from router.controller.supervise.supervisor import Supervisor
     from router.controller.supervise.worker_pool import apply_lock
     from router.prices.books import CurrentBook
-    from router.prices.data_folders import history_folder
     from router.spot.live.selection import build_named_policy, build_policy
 
     observed_pools = HourlyWatchedPools(history_folder(), site.wall_clock, lambda text: site.tell(_HISTORY, text))

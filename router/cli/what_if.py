@@ -10,11 +10,13 @@ import typer
 
 from pricing.problems import InvalidInputError, Problem
 from pricing.units import format_count
+from router.app.parallel import EngineError, parse_engine
 from router.cli import console
 from router.cli.completion import complete_paths
 from router.cli.options import WideListFormat, WideListOutput, parse_now
 from router.cli.planning_options import PlanningOptions, load_present_state, report_plan_inputs
 from router.planning.document.plan_terms import TIME_LIMIT
+from router.render import what_if_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -117,7 +119,6 @@ def what_if(
     carbon ('carbon 0,25,50', dollars a tonne of CO2e; its plot is cost against tonnes).
     Nothing is stored, and no variant can be applied. The exit code is 3 if a plan leaves a job out.
     """
-    from router.app.parallel import parse_engine
     from router.planning.what_if.what_if_syntax import vary
 
     console.check_output_folders(out, plot)
@@ -192,7 +193,6 @@ def _check_changes(request: PlanRequest, changes: Sequence[Change], sweeps: Sequ
 
 def _plan_variants(request: PlanRequest, variants: Sequence[Variant], engine: Engine) -> WhatIf:
     """Plan the base and all variants, with progress on stderr."""
-    from router.app.parallel import EngineError
     from router.app.plan_rerun import run_what_if
 
     try:
@@ -203,8 +203,6 @@ def _plan_variants(request: PlanRequest, variants: Sequence[Variant], engine: En
 
 
 def _text_of(comparison: WhatIf, sweeps: Sequence[str], output: WideListFormat, out: Path | None) -> str:
-    from router.render import what_if_text
-
     if output == "json":
         return what_if_text.as_json(comparison, sweeps)
     if output == "csv":
