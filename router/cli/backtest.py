@@ -14,13 +14,12 @@ from pricing.problems import InvalidInputError, Problem
 from router.cli import console
 from router.cli.completion import complete_books
 from router.cli.options import TableOutput, option_error, parse_duration_option, parse_now
-from router.config.trace_values import Holes, ListPrices
+from router.config.trace_files import Holes, ListPrices
 from router.render import backtest_page, backtest_text
 
 if TYPE_CHECKING:
     from router.app.backtest import BacktestJob
-    from router.config.trace_files import TraceSet
-    from router.config.trace_values import ListPrices
+    from router.config.trace_files import ListPrices, TraceSet
 
 
 def parse_policies(given: Sequence[str], probes: bool, blocks: int) -> list[str]:

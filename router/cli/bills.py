@@ -290,7 +290,7 @@ def report_corrections(store: StateStore, month: Month | None = None) -> None:
 
     if not seals(store):
         return
-    from router.app.corrections import book_and_log_corrections
+    from router.app.close_month import book_and_log_corrections
 
     try:
         booked = book_and_log_corrections(store, extract_folder(), bills_folder(), acting_user())

@@ -37,7 +37,7 @@ _COMMANDS = {
     "status": CommandEntry("Show gangs, machines and costs.", "status:status"),
     "logs": CommandEntry("Print the output of a job's ranks.", "status:logs"),
     "destroy": CommandEntry("Release machines.", "destroy:destroy"),
-    "sweep": CommandEntry("Find and delete orphaned resources.", "sweep:sweep"),
+    "sweep": CommandEntry("Find and delete orphaned resources.", "destroy:sweep"),
     "watch": CommandEntry("Supervise all gangs; replace those that are lost.", "watch:watch"),
     "drill kill-node": CommandEntry("Switch a sandbox machine off.", "drill:kill_node"),
     "drill notice": CommandEntry("Send a sandbox machine an interruption notice.", "drill:notice"),

@@ -274,8 +274,7 @@ def close(
 
 def _seal_month(store: StateStore, period: Month, moment: datetime) -> PeriodClosing:
     """Close the month with its present contents, and retry if an entry arrived meanwhile."""
-    from router.app.close_month import make_seal
-    from router.app.corrections import book_corrections_locked
+    from router.app.close_month import book_corrections_locked, make_seal
     from router.showback.bill_store import BillStore
 
     bills, extracts = bills_folder(), extract_folder()

@@ -111,7 +111,7 @@ def _measure(
     moment: datetime,
     output: TableFormat,
 ) -> ExitCode:
-    from router.app.measure import load_measured_job, measure_job, open_device
+    from router.app.profile import load_measured_job, measure_job, open_device
     from router.jobs.step_measurement import MeasurementError
     from router.prices.books import load_book
 

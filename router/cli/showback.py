@@ -246,7 +246,7 @@ def accuracy(
     stepfare showback accuracy
     stepfare showback accuracy --last 30d -o json
     """
-    from router.app.plan_accuracy import plan_accuracy
+    from router.app.outcomes import plan_accuracy
 
     moment = parse_now(now)
     length = parse_length_option("--last", last, timedelta(hours=1))

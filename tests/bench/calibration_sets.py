@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from router.config.trace_files import read_traces
-from router.config.trace_values import Holes
+from router.config.trace_files import Holes, read_traces
 from router.spot.availability.evaluation_blocks import EvaluationTraces
 from router.spot.simulator.inputs import HOUR_S, Task, ZoneMoveCosts
 from router.spot.simulator.traces import Series

@@ -39,8 +39,7 @@ import numpy as np
 from router.app.backtest import run_backtest
 from router.backtest.scores import PolicyScore, PooledWindows, pool_windows, score_policies
 from router.backtest.windows import AS_RUN, BacktestCell, BacktestSite, CheckpointMove, WindowLayout
-from router.config.trace_files import read_traces
-from router.config.trace_values import Holes, ListPrices
+from router.config.trace_files import Holes, ListPrices, read_traces
 from router.spot.availability.calibration import bootstrap_interval
 from router.spot.policies.registry import OUR_POLICY
 from router.spot.simulator.inputs import HOUR_S, Task, ZoneMoveCosts

@@ -19,8 +19,7 @@ from typing import Final
 
 import numpy as np
 
-from router.config.trace_files import read_traces
-from router.config.trace_values import Holes
+from router.config.trace_files import Holes, read_traces
 from router.spot.policies.baselines import CheapestSpot, UniformProgress
 from router.spot.policies.moves import CheapestWithMoves, Lindy
 from router.spot.policies.omniscient import compute_least_usd

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import router.app
-from router.app.measure import StepDevice
+from router.app.profile import StepDevice
 from router.cli.main import app
 from router.config.job_points import parse_point
 from tests.support.fake_device import H100, JOB, FakeDevice, linear

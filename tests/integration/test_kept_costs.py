@@ -16,8 +16,7 @@ import pytest
 
 from router.app import matched_months, month_books
 from router.app.bill_views import segments
-from router.app.close_month import make_seal
-from router.app.corrections import book_corrections
+from router.app.close_month import book_corrections, make_seal
 from router.app.kept_months import NAMES, SUMMED, read_kept_month
 from router.app.month_books import month_costs
 from router.ledger.month import Month

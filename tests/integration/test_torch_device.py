@@ -53,7 +53,7 @@ def test_a_small_job_is_measured_whole_on_the_processor(tmp_path: Path) -> None:
     import time
 
     from pricing.book_file import embedded_book
-    from router.app.measure import load_measured_job, measure_job, open_device
+    from router.app.profile import load_measured_job, measure_job, open_device
 
     now = datetime(2026, 11, 25, tzinfo=UTC)
     file = tmp_path / "tiny.yaml"

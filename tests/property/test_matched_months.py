@@ -14,8 +14,7 @@ from random import Random
 import pytest
 
 from pricing.money import Usd
-from router.app.close_month import make_seal
-from router.app.corrections import book_corrections
+from router.app.close_month import book_corrections, make_seal
 from router.ledger.entry import LedgerEntry
 from router.ledger.month import Month
 from router.showback.bills import BillDecisionKind

@@ -10,7 +10,7 @@ import pytest
 
 from pricing.book_file import embedded_book
 from pricing.machines import Accelerator
-from router.app.measure import LEAST_STEPS, MOST_STEPS, WARM_UP, find_accelerator, load_measured_job, measure_job
+from router.app.profile import LEAST_STEPS, MOST_STEPS, WARM_UP, find_accelerator, load_measured_job, measure_job
 from router.jobs.step_measurement import DeviceMeasurement, MeasurementError
 from tests.support.fake_device import H100, JOB, FakeDevice, linear
 

@@ -8,8 +8,7 @@ from itertools import groupby
 import numpy as np
 import pytest
 
-from router.config.trace_files import read_traces
-from router.config.trace_values import Holes, ListPrices
+from router.config.trace_files import Holes, ListPrices, read_traces
 from router.spot.policies.baselines import GreedySpot, TimeSliced, UniformProgress, rank_by_price_elsewhere
 from router.spot.policies.omniscient import compute_least_usd
 from router.spot.simulator.inputs import SimulationInputs, Task, ZoneMoveCosts

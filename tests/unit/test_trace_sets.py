@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from pricing.problems import InvalidInputError
-from router.config.trace_files import read_trace_sets
-from router.config.trace_values import Holes, ListPrices
+from router.config.trace_files import Holes, ListPrices, read_trace_sets
 
 LISTED = ListPrices(spot_usd_per_hour=1.0, on_demand_usd_per_hour=3.0)
 

@@ -81,7 +81,7 @@ def month_answer(context: QueryContext, question: SpendQuestion) -> MonthAnswer:
 def book_corrections(context: QueryContext) -> None:
     """Book what changed bills change in closed months, as every command does that reports costs."""
     if seals(context.store):
-        from router.app.corrections import book_and_log_corrections  # takes a while to import
+        from router.app.close_month import book_and_log_corrections  # takes a while to import
 
         book_and_log_corrections(context.store, extract_folder(), bills_folder(), context.identity.name)
 
