@@ -24,14 +24,6 @@ SANDBOX = "STEPFARE_SANDBOX"
 
 
 @dataclass(frozen=True, slots=True)
-class SettingsFiles:
-    """The files to read; None is the default place."""
-
-    deploy: Path | None = None
-    clouds: Path | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class AppSettings:
     """The settings as read from the files, before anything is opened."""
 
@@ -66,13 +58,14 @@ class AppSettings:
         return Path(self.environment.get(SANDBOX) or self.folder / "sandbox").absolute()
 
 
-def read_settings(files: SettingsFiles, environment: Mapping[str, str]) -> AppSettings:
-    """Read deploy and clouds file. InvalidInputError for what is wrong in them."""
+def read_settings(
+    environment: Mapping[str, str], deploy: Path | None = None, clouds: Path | None = None
+) -> AppSettings:
+    """Read deploy and clouds file; None is the default place. InvalidInputError for what is wrong in them."""
     folder = data_folder()
-    path, is_named = deploy_path(files.deploy, folder)
-    deploy = load_deploy(path, named=is_named)
-    clouds = load_clouds(files.clouds or clouds_file(), named=files.clouds is not None)
-    return AppSettings(deploy, clouds, folder, environment)
+    path, is_named = deploy_path(deploy, folder)
+    settings = load_deploy(path, named=is_named)
+    return AppSettings(settings, load_clouds(clouds or clouds_file(), named=clouds is not None), folder, environment)
 
 
 _DIGEST_CHARACTERS = 12

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pricing.atomic_file import make_private_folder, publish_file
 from pricing.money import Usd
-from router.app.settings import AppSettings, SettingsFiles, open_state, read_settings
+from router.app.settings import AppSettings, open_state, read_settings
 from router.controller.workspace.run_folders import restore_files
 from router.showback.bill_import import import_bills
 from router.showback.bill_store import BillStore
@@ -76,7 +76,7 @@ def write_demo_home(home: Path) -> None:
     (home / "deploy.yaml").write_text(f"approval_rules: {rules.resolve()}\n", encoding="utf-8")
     data = files("router.demo").joinpath("console")
     _copy_folder(data, home)
-    settings = replace(read_settings(SettingsFiles(home / "deploy.yaml"), {}), folder=home)
+    settings = replace(read_settings({}, home / "deploy.yaml"), folder=home)
     backup = home / "state.backup"
     restore_state(settings, backup, DEMO_AT, DEMO_AT, f"{DEMO_USER}@demo")
     backup.unlink()

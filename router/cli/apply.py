@@ -16,7 +16,7 @@ from router.cli import console
 from router.cli.approvals import find_known_plan, load_binding_rules
 from router.cli.console import CommandError, ExitCode
 from router.cli.options import TableOutput
-from router.cli.plan_check import DEFAULT_GUARD, CurrentBookOption, GuardOptions
+from router.cli.plan_check import DEFAULT_GUARD, CurrentBookOption, GuardOptions, exit_code
 from router.cli.site_options import (
     DEFAULT_FILES,
     SettingsOptions,
@@ -123,7 +123,7 @@ def apply(
             return ExitCode.OK
         console.note(plan_table(site, accepted, prices, refused, console.screen(sys.stderr)))
         if refused:
-            return _refusal_code(refused)
+            return exit_code(refused)
         if dry_run:
             if unreachable := work.unreachable(accepted):
                 console.note(f"to apply it: {unreachable}", "warning")
@@ -305,7 +305,7 @@ class _Work:
 
         def accept() -> None:
             if refused := self.evaluate(guard)[2]:
-                raise CommandError(refused[0].what, _refusal_code(refused), refused[0].remedy)
+                raise CommandError(refused[0].what, exit_code(refused), refused[0].remedy)
             accepted_before = self._site.store.plans.plan(self._digest) is not None
             approved_by = self._with_approvals(accepted, guard, accepted_before=accepted_before)[0].approved_by
             specs = {request.digest: job_json(request.job) for request in accepted.requests}
@@ -378,12 +378,6 @@ def _question(accepted: AcceptedOrders) -> str:
     return (
         f"Make {gangs}, expected {format_usd(accepted.expected_usd)}, at risk up to {format_usd(accepted.at_risk_usd)}?"
     )
-
-
-def _refusal_code(refused: tuple[Refusal, ...]) -> ExitCode:
-    from router.cli.plan_check import exit_code
-
-    return exit_code(refused)
 
 
 def _exit_code(site: ControllerContext, outcomes: tuple[ProvisionResult, ...], *, followed: bool) -> ExitCode:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -43,15 +44,30 @@ if TYPE_CHECKING:
     BudgetRow = tuple[Budget, BudgetStatus | None]
 
 
-Team = Annotated[str | None, typer.Option(metavar="NAME", help="Budget of this team.")]
+@dataclass(frozen=True, slots=True)
+class OwnerOptions:
+    """Options of whose budget it is."""
+
+    team: Annotated[str | None, typer.Option(metavar="NAME", help="Budget of this team.")] = None
+    project: Annotated[str | None, typer.Option(metavar="NAME", help="Budget of this project.")] = None
+    everybody: Annotated[bool, typer.Option("--all", help="Budget of everybody together.")] = False
+
+    def read(self) -> tuple[Scope, str]:
+        """Return the scope and the name. InvalidInputError unless there is just one owner."""
+        scopes = [(Scope.TEAM, self.team or "")] * (self.team is not None)
+        scopes += [(Scope.PROJECT, self.project or "")] * (self.project is not None) + [
+            (Scope.ALL, "")
+        ] * self.everybody
+        if len(scopes) != 1:
+            what = "no owner of the budget is given" if not scopes else "a budget has one owner only"
+            raise InvalidInputError.single(what, field="--team, --project or --all", remedy="give one of the three")
+        scope, name = scopes[0]
+        if scope is not Scope.ALL and not name.strip():
+            raise InvalidInputError.single("is empty", field=f"--{scope.value}", remedy="name one")
+        return scope, name
 
 
-Project = Annotated[str | None, typer.Option(metavar="NAME", help="Budget of this project.")]
-
-
-Everybody = Annotated[bool, typer.Option("--all", help="Budget of everybody together.")]
-
-
+DEFAULT_OWNER = OwnerOptions()
 Since = Annotated[
     str | None, typer.Option("--from", metavar="2026-12", help="First month it applies to; default: that of --now.")
 ]
@@ -172,9 +188,7 @@ _AUTHOR: tuple[TableColumn[BudgetRow], ...] = (
 
 def set_budget(
     amount: Annotated[str, typer.Argument(metavar="AMOUNT", help="Dollars per month: 12000 or 12,000.50.")],
-    team: Team = None,
-    project: Project = None,
-    everybody: Everybody = False,
+    owner: OwnerOptions = DEFAULT_OWNER,
     hard: Annotated[bool, typer.Option("--hard", help="Refuse plans and orders that exceed it.")] = False,
     warn: Annotated[
         str, typer.Option(metavar="PERCENTS", help="Notify at these percentages; empty: never.")
@@ -196,7 +210,7 @@ def set_budget(
 
     usd = parse_usd_option("AMOUNT", amount)
     moment = parse_now(now)
-    scope, name = _parse_scope(team, project, everybody=everybody)
+    scope, name = owner.read()
     budget = _budget(
         scope, name, parse_period(since, moment, "--from"), moment, usd=usd, hard=hard, warn=_percents(warn)
     )
@@ -211,9 +225,7 @@ def set_budget(
 
 
 def remove(
-    team: Team = None,
-    project: Project = None,
-    everybody: Everybody = False,
+    owner: OwnerOptions = DEFAULT_OWNER,
     since: Since = None,
     settings_files: SettingsOptions = DEFAULT_FILES,
     now: Now = None,
@@ -229,7 +241,7 @@ def remove(
     from router.app.queries import budgets
 
     moment = parse_now(now)
-    scope, name = _parse_scope(team, project, everybody=everybody)
+    scope, name = owner.read()
     budget = _budget(scope, name, parse_period(since, moment, "--from"), moment, usd=None)
     with open_state_store(settings_files, makes=False) as (opened, store), translate_closed_books():
         try:
@@ -245,18 +257,6 @@ def _budget(scope: Scope, name: str, since: Month, at: datetime, **terms: object
         return Budget(scope=scope, name=name, since=since, who=acting_user(), at=at, **terms)  # type: ignore[arg-type]
     except ValueError as error:
         raise option_error("--warn", error) from None
-
-
-def _parse_scope(team: str | None, project: str | None, *, everybody: bool) -> tuple[Scope, str]:
-    scopes = [(Scope.TEAM, team or "")] * (team is not None) + [(Scope.PROJECT, project or "")] * (project is not None)
-    scopes += [(Scope.ALL, "")] * everybody
-    if len(scopes) != 1:
-        what = "no owner of the budget is given" if not scopes else "a budget has one owner only"
-        raise InvalidInputError.single(what, field="--team, --project or --all", remedy="give one of the three")
-    scope, name = scopes[0]
-    if scope is not Scope.ALL and not name.strip():
-        raise InvalidInputError.single("is empty", field=f"--{scope.value}", remedy="name one")
-    return scope, name
 
 
 def _percents(text: str) -> tuple[int, ...]:

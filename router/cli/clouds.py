@@ -109,7 +109,8 @@ def stock(
     errors = [one for one in answers.values() if isinstance(one, ProviderError)]
     history.append(history_folder(), build_stock_points(hints, wanted, moment))
     AllowanceStore(allowances_folder()).add(moment, {}, hints)
-    console.out(_json(hints) if output == "json" else _text(hints, wanted))
+    as_json = output == "json"
+    console.out(console.as_document({"hints": _HINTS.records(hints)}) if as_json else _text(hints, wanted))
     for error in errors:
         console.note(wrap_text(f"{error.cloud}: {error}"), "warning")
     return ExitCode.PARTIAL if errors else ExitCode.OK
@@ -133,10 +134,6 @@ def _text(hints: tuple[tuple[str, StockHint], ...], query: GangQuery) -> str:
         return f"no cloud says anything of its stock of {gang}\n"
     note = f"{gang}; SCORE from 0 to 1 is the cloud's own judgement and compares places of one cloud only"
     return f"{_HINTS.text(hints, console.screen())}\n\n{wrap_text(note)}\n"
-
-
-def _json(hints: tuple[tuple[str, StockHint], ...]) -> str:
-    return console.as_document({"hints": _HINTS.records(hints)})
 
 
 _SCHEMA_HINT = "# yaml-language-server: $schema=docs/schema/limits.json\n"

@@ -41,7 +41,6 @@ from router.demo.stage import (
 )
 from router.ledger.entry import LedgerEntryKind
 from router.ledger.entry import LedgerEntryKind as EntryKind
-from router.ledger.month import Month
 from router.render.tables import format_table, wrap_text
 from router.showback.apportion import subtract_known
 from router.showback.report.query import ReportQuery
@@ -175,12 +174,8 @@ def _play(commands: DemoCommands, steps: int, seed: int, *, calm: bool) -> _Resu
         commands, read_training_result(place, steps), reference, gangs=1 if calm else 1 + len(_DRILLS)
     )
     _tell("8. What finance sees of it, by the ledger: `stepfare showback` in short, dollars.")
-    console.out(_showback(place / "home"))
+    console.out(summarize_spending(place / "home", wall_clock()))
     return results
-
-
-def _showback(home: Path) -> str:
-    return summarize_spending(home, wall_clock())
 
 
 def _interruptions(place: Path, steps: int) -> list[SideCommand]:
@@ -291,14 +286,10 @@ def summarize_spending(home: Path, now: datetime) -> str:
     """
     with StateStore.open(f"sqlite:///{home / 'state.db'}", now=now) as store:
         months = sorted({entry.period for entry in store.ledger.entries(kind=EntryKind.METERED)})
-        reports = [_report(store, home, month, now) for month in months]
+        queries = (ReportQuery(month=month, now=now) for month in months)
+        folders = home / "extract", home / "bills"
+        reports = [report_of_ledger(store, query, *folders, ReportAdditions()) for query in queries]
     return "\n".join(line for report in reports for line in summary_lines(report)) or "Nothing was metered."
-
-
-def _report(store: StateStore, home: Path, month: Month, now: datetime) -> ShowbackReport:
-    return report_of_ledger(
-        store, ReportQuery(month=month, now=now), home / "extract", home / "bills", ReportAdditions()
-    )
 
 
 def summary_lines(report: ShowbackReport) -> Iterator[str]:

@@ -171,27 +171,34 @@ _NOTICE_S = 30.0
 _LOOK_S = 1.0
 
 
-JobOrAttempt = Annotated[
-    str,
-    typer.Argument(
-        metavar="JOB|ATTEMPT", autocompletion=complete_jobs, help="An attempt, or a job: its newest gang with machines."
-    ),
-]
+@dataclass(frozen=True, slots=True)
+class TargetOptions:
+    """Argument and options of which machines of a gang a drill is for."""
 
+    job_or_attempt: Annotated[
+        str,
+        typer.Argument(
+            metavar="JOB|ATTEMPT",
+            autocompletion=complete_jobs,
+            help="An attempt, or a job: its newest gang with machines.",
+        ),
+    ]
+    rank: Annotated[
+        list[int] | None,
+        typer.Option("--rank", min=0, metavar="N", help="Rank of the machine; repeatable. Default: the first."),
+    ] = None
+    everything: Annotated[bool, typer.Option("--all", help="Every machine of the gang.")] = False
 
-Ranks = Annotated[
-    list[int] | None,
-    typer.Option("--rank", min=0, metavar="N", help="Rank of the machine; repeatable. Default: the first."),
-]
-
-
-Everything = Annotated[bool, typer.Option("--all", help="Every machine of the gang.")]
+    def choose(self, at: DrillSession) -> tuple[DrillTarget, ...]:
+        """Return the machines. InvalidInputError for ranks beside all of them."""
+        if self.rank and self.everything:
+            raise InvalidInputError.single("is all of them already", field="--all", remedy="give --rank or --all")
+        ranks = tuple(self.rank or ())
+        return drills.choose_targets(at.store, at.hand, self.job_or_attempt, ranks, everything=self.everything)
 
 
 def kill_node(
-    job_or_attempt: JobOrAttempt,
-    rank: Ranks = None,
-    everything: Everything = False,
+    target_options: TargetOptions,
     settings_files: SettingsOptions = DEFAULT_FILES,
     output: TextOutput = "text",
 ) -> ExitCode:
@@ -203,18 +210,14 @@ def kill_node(
     stepfare drill kill-node llama2-7b-sft-chat --all
     """
     with open_drill_session(settings_files) as at:
-        targets = drills.choose_targets(
-            at.store, at.hand, job_or_attempt, _ranks(rank, everything), everything=everything
-        )
+        targets = target_options.choose(at)
         at.record("kill-node", targets)
         at.note(drills.kill_machines(at.hand, targets, at.mark))
         return at.end("kill-node", output)
 
 
 def notice(
-    job_or_attempt: JobOrAttempt,
-    rank: Ranks = None,
-    everything: Everything = False,
+    target_options: TargetOptions,
     seconds: Annotated[
         float | None,
         typer.Option(min=0.0, metavar="S", help="Length of the notice. Default: 30, unknown with --rebalance."),
@@ -236,9 +239,7 @@ def notice(
     stepfare drill notice llama2-7b-sft-chat --rebalance
     """
     with open_drill_session(settings_files) as at:
-        targets = drills.choose_targets(
-            at.store, at.hand, job_or_attempt, _ranks(rank, everything), everything=everything
-        )
+        targets = target_options.choose(at)
         kind = drills.REBALANCE if rebalance else drills.INTERRUPTION
         notice_s = _NOTICE_S if seconds is None and not rebalance else _check_seconds(seconds)
         at.record("notice", targets, kind=kind, seconds=notice_s)
@@ -332,9 +333,7 @@ def zone_up(
 
 
 def slow_node(
-    job_or_attempt: JobOrAttempt,
-    rank: Ranks = None,
-    everything: Everything = False,
+    target_options: TargetOptions,
     lasts: Annotated[
         str | None, typer.Option("--for", metavar="DURATION", help="Duration. Default: until Ctrl-C.")
     ] = None,
@@ -356,9 +355,7 @@ def slow_node(
 
     length = parse_duration_option("--for", lasts)
     with open_drill_session(settings_files) as at:
-        targets = drills.choose_targets(
-            at.store, at.hand, job_or_attempt, _ranks(rank, everything), everything=everything
-        )
+        targets = target_options.choose(at)
         machines = [target.machine for target in targets]
         if not at.hand.trainings(machines)[0]:
             raise CommandError(f"no training runs there yet: {', '.join(one.id for one in machines)}")
@@ -372,12 +369,6 @@ def slow_node(
             for one in targets
         )
         return at.end("slow-node", output, factor=factor)
-
-
-def _ranks(ranks: list[int] | None, everything: bool) -> tuple[int, ...]:
-    if ranks and everything:
-        raise InvalidInputError.single("is all of them already", field="--all", remedy="give --rank or --all")
-    return tuple(ranks or ())
 
 
 def _check_seconds(seconds: float | None) -> float | None:

@@ -144,7 +144,12 @@ def plan(
         console.write(document, out)
         store_plan(placement_plan, document, request.jobs, prepared.file_limits)
     _write_page(placement_plan, html, against)
-    lower = _lower_end(request, placement_plan) if optimistic else None
+    lower = None
+    if optimistic:
+        from router.app.plan_rerun import compare_lower_end
+
+        with console.progress("planning again with every spot pool at the lower end of its interval"):
+            lower = compare_lower_end(request, placement_plan)
     console.out(_text_of(placement_plan, output, lower))
     if request.previous is not None:
         _note_kept_places(request.previous, placement_plan)
@@ -152,14 +157,6 @@ def plan(
         _note_longer_limit(request.time_limit, timings)
     _write_metrics(placement_plan, timings, began, metrics, prometheus)
     return console.ExitCode.UNPLACED if placement_plan.unplaced else console.ExitCode.OK
-
-
-def _lower_end(request: PlanRequest, plan: Plan) -> VariantResult:
-    """Return the plan with every spot pool at the lower end of its interval, beside the plan, with progress."""
-    from router.app.plan_rerun import compare_lower_end
-
-    with console.progress("planning again with every spot pool at the lower end of its interval"):
-        return compare_lower_end(request, plan)
 
 
 def _with_previous(request: PlanRequest, since: str | None, least_saving: str | None, name: str) -> PlanRequest:

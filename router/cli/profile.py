@@ -87,7 +87,9 @@ def profile(
         assert within is not None
         return _measure(file, job, device or "auto", max_points, within, book, moment, output)
     if add:
-        return _add(file, job, add, book, moment)
+        from router.config.job_points import parse_point
+
+        return _write(_existing(file), job, tuple(parse_point(text) for text in add), book, moment)
     from router.app.profile import propose
     from router.jobs.speed import UnknownSpeed
 
@@ -138,12 +140,6 @@ def _existing(file: Path) -> Path:
     if not file.is_file():
         raise InvalidInputError.single("no such file", where=str(file), remedy="name one job file")
     return file
-
-
-def _add(file: Path, job: str | None, add: list[str], book: str, moment: datetime) -> ExitCode:
-    from router.config.job_points import parse_point
-
-    return _write(_existing(file), job, tuple(parse_point(text) for text in add), book, moment)
 
 
 def _write(file: Path, job: str | None, points: tuple[PointFields, ...], book: str, moment: datetime) -> ExitCode:

@@ -170,7 +170,9 @@ def calibration(
             html, calibration_page({"accepted quotes": outcomes.rows}, {"accepted quotes": outcomes.rows}).encode()
         )
     if output == "json":
-        console.out(json.dumps(_content(outcomes, len(accepted)), indent=2, sort_keys=True))
+        console.out(
+            json.dumps({"schema_version": 1, "accepted": len(accepted), **asdict(outcomes)}, indent=2, sort_keys=True)
+        )
     elif output == "csv":
         console.out(as_csv(outcomes.rows).rstrip("\n"))
     else:
@@ -193,10 +195,6 @@ def _text(outcomes: QuoteRecord, accepted: int) -> str:
     if outcomes.count < LEAST_JOBS:
         lines += ["", f"fewer than {LEAST_JOBS}: these shares may be luck"]
     return "\n".join(lines)
-
-
-def _content(outcomes: QuoteRecord, accepted: int) -> dict[str, object]:
-    return {"schema_version": 1, "accepted": accepted, **asdict(outcomes)}
 
 
 def fit(
@@ -426,7 +424,7 @@ def quote(
     if html is not None:
         _write_page(results, html, names)
     _show(results, names, output)
-    return ExitCode.OK if all(_is_answer(a) for a in results) else ExitCode.UNPLACED
+    return ExitCode.OK if not any(isinstance(a, Refused) for a in results) else ExitCode.UNPLACED
 
 
 def _only_with_accept(paths: Sequence[str] | None, by: str | None, budget: str | None, html: Path | None) -> None:
@@ -507,7 +505,3 @@ def _show(results: Sequence[QuoteAnswer], names: dict[str, str], output: QuoteFo
         console.out("\n".join(line(answer, name) for name, answer in quotes))
     else:
         console.out("\n".join(text(answer, name, console.screen()) for name, answer in quotes))
-
-
-def _is_answer(answer: QuoteAnswer) -> bool:
-    return not isinstance(answer, Refused)

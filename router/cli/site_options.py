@@ -82,9 +82,9 @@ def job_message_printer(clock: Callable[[], datetime]) -> Callable[[str, str], N
 
 def read_own_settings(settings_files: SettingsOptions = DEFAULT_FILES) -> AppSettings:
     """Return the settings of these files and of the environment. InvalidInputError for what is wrong in them."""
-    from router.app.settings import SettingsFiles, read_settings
+    from router.app.settings import read_settings
 
-    return read_settings(SettingsFiles(settings_files.deploy, settings_files.clouds), dict(os.environ))  # noqa: TID251
+    return read_settings(dict(os.environ), settings_files.deploy, settings_files.clouds)  # noqa: TID251
 
 
 @contextmanager

@@ -23,7 +23,7 @@ from providers.notices import NoticeQueue
 from providers.registry import open_notices
 from providers.session import QUEUE_OPTION, Session
 from router.app.controller import interruption_queues
-from router.app.settings import SettingsFiles, read_settings
+from router.app.settings import read_settings
 from router.controller.report.cloud_notices import CloudQueueListener, QueuePoll, listen_for_notices
 from router.state.records import NoticeRecord, Phase
 from router.state.store import StateStore
@@ -331,7 +331,7 @@ def test_the_queues_of_the_deploy_file_are_opened(
     (tmp_path / "deploy.yaml").write_text(json.dumps(deploy), encoding="utf-8")
     clouds = tmp_path / "clouds.yaml"
     clouds.write_text(json.dumps({"clouds": {"aws": {"endpoints": {"sqs": scene.cloud.url}}}}), encoding="utf-8")
-    queues = interruption_queues(read_settings(SettingsFiles(clouds=clouds), {}), scene.clock)
+    queues = interruption_queues(read_settings({}, clouds=clouds), scene.clock)
     assert list(queues) == ["aws us-east-1"]
     scene.cloud.warn("i-1")
     heard = queues["aws us-east-1"]().receive(0)

@@ -12,7 +12,7 @@ import pytest
 
 from pricing.problems import InvalidInputError
 from router.app.controller import open_coordinator
-from router.app.settings import SettingsFiles, read_settings
+from router.app.settings import read_settings
 from router.coordinator.app import make_app
 from router.coordinator.metrics import Metrics
 from router.coordinator.server import CoordinatorServer
@@ -76,7 +76,7 @@ def test_whoever_listens_answers_with_the_token_of_the_deploy_file(
 ) -> None:
     monkeypatch.setenv("STEPFARE_HOME", str(tmp_path))
     (tmp_path / "deploy.yaml").write_text("coordinator: {metrics_token: env:METRICS}\n", encoding="utf-8")
-    opened = read_settings(SettingsFiles(), {"METRICS": "t-1"})
+    opened = read_settings({"METRICS": "t-1"})
     with StateStore.open(opened.state_url, now=real_clock()) as store:
         with open_coordinator(opened, store, real_clock, real_clock) as home:
             url = urlsplit(home.url)
@@ -85,7 +85,7 @@ def test_whoever_listens_answers_with_the_token_of_the_deploy_file(
                 with closing(http.client.HTTPConnection(url.netloc, timeout=10)) as connection:
                     connection.request("GET", "/metrics", headers=headers)
                     assert connection.getresponse().status == status
-        unset = read_settings(SettingsFiles(), {})
+        unset = read_settings({})
         with (
             pytest.raises(InvalidInputError, match=r"coordinator\.metrics_token"),
             open_coordinator(unset, store, real_clock, real_clock),
