@@ -9,21 +9,23 @@ from __future__ import annotations
 import contextlib
 import json
 import uuid
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from pydantic import TypeAdapter
+
 from pricing.atomic_file import make_private_folder, open_atomic, write_atomic
 from router.showback.bill_store import file_sha256
+from router.showback.reconcile.levels import ResourceKind
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from router.ledger.month import Month
     from router.showback.ledger_extract import ExtractManifest
-    from router.showback.reconcile.levels import ResourceKind
 
 # The tables of a month: what its bills name, by which later entries bear on it, and four sums of its facts.
 NAMES: Final = "names"
@@ -70,20 +72,9 @@ def read_kept_month(folder: Path, month: Month, tables: Collection[str]) -> Kept
     """Read the kept month; None where it has not all those tables, or one of them is not as it was written."""
     try:
         fields: dict[str, Any] = json.loads(_manifest(folder, month).read_text(encoding="utf-8"))
-        kept = KeptMonth(
-            digest=fields["digest"],
-            head=int(fields["head"]),
-            hash=fields["hash"],
-            gaps=tuple((int(first), int(last)) for first, last in fields["gaps"]),
-            recorded_at=_moment(fields["recorded_at"]),
-            span=_span(fields["span"]),
-            around=_span(fields["around"]),
-            kinds={(cloud, what): last for cloud, what, last in fields["kinds"]},
-            known_elsewhere={(cloud, what): known for cloud, what, known in fields["asked"]},
-            through=_moment(fields["through"]),
-            stem=fields["stem"],
-            files=dict(fields["files"]),
-        )
+        fields["kinds"] = {(cloud, what): last for cloud, what, last in fields["kinds"]}
+        fields["known_elsewhere"] = {(cloud, what): known for cloud, what, known in fields["asked"]}
+        kept = TypeAdapter(KeptMonth).validate_python(fields)
         whole = all(file_sha256(table_path(folder, month, kept, name)) == kept.files[name] for name in tables)
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return None
@@ -128,12 +119,3 @@ def write_manifest(folder: Path, month: Month, kept: KeptMonth) -> None:
 
 def _manifest(folder: Path, month: Month) -> Path:
     return folder / f"{month}.json"
-
-
-def _span(texts: Sequence[str]) -> tuple[datetime, datetime]:
-    begins, ends = texts
-    return datetime.fromisoformat(begins), datetime.fromisoformat(ends)
-
-
-def _moment(text: str | None) -> datetime | None:
-    return None if text is None else datetime.fromisoformat(text)
