@@ -28,10 +28,10 @@ def read_single_document(path: Path, model: type[M]) -> M:
     line and column.
     """
     kind = model.__name__.lower()
-    found = validate_single(read_documents(path), model, kind, second=JOIN_LISTS, read_problems=_problems)
-    if found is None:
+    content = validate_single(read_documents(path), model, kind, second=JOIN_LISTS, read_problems=_problems)
+    if content is None:
         raise InvalidInputError.single(f"a {kind} file is empty", where=str(path))
-    return found
+    return content
 
 
 def _problems(error: ValidationError, document: YamlDocument, model: type[BaseModel]) -> list[Problem]:
