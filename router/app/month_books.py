@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from router.app.bill_views import BooksView, Segment, seals, segments, view_of
 from router.app.matched_months import MonthMatcher, empty_tables, through_sql
-from router.app.reconcile import define_facts, open_extract, open_matched_books, planned_cuts
+from router.app.reconcile import define_facts, open_extract, open_matched_books, planned_cuts, rollup_matched
 from router.files.duckdb_session import connect, parquet_relation, rows_of
 from router.ledger.entry import CostBasis, LedgerEntryKind
 from router.ledger.month import Month
 from router.showback.apportion import exact_sum
 from router.showback.bill_store import BillStore
-from router.showback.facts import FactSource
+from router.showback.facts import COLUMNS, FactSource
 from router.showback.focus.words import CATEGORY_OF_ENTRY
 from router.showback.ledger_extract import ExtractManifest, LedgerExtract
 from router.showback.report.query import MonthCost, ReportQuery
@@ -152,7 +152,6 @@ def _open_sealed(
 ) -> Iterator[MonthBooks]:
     """Yield the books of a closed month: all that it was closed with, matched at once."""
 
-    from router.app.reconcile import rollup_matched
     from router.showback.reconcile.aggregates import aggregate_facts
 
     months, month = report_months(query.month), str(query.month)
@@ -197,8 +196,6 @@ def facts_relation(
     connection: duckdb.DuckDBPyConnection, folder: Path, manifest: ExtractManifest, months: set[str]
 ) -> str:
     """Return the DuckDB relation with the facts of the months; an empty one where there are none."""
-    from router.showback.facts import COLUMNS
-
     parts = manifest.of_months(months)
     if parts:
         return parquet_relation([part.path(folder, "facts") for part in parts])

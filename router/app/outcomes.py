@@ -30,8 +30,6 @@ from router.state.store import StateStore
 
 if TYPE_CHECKING:
     from router.showback.report.rollup_tables import PlannedJob
-    from router.state.records import Attempt
-    from router.state.store import StateStore
 
 _FINISHED, _STOPPED = "finished", "stopped"
 _NANO = Decimal("0.000000001")

@@ -29,7 +29,7 @@ from router.planning.planner import PlanRequest
 from router.prices.books import load_book
 from router.prices.data_folders import hazard_fit_file, history_folder
 from router.prices.history_sql import list_parts
-from router.prices.pool_availability import LONGEST_GAP
+from router.prices.pool_availability import LONGEST_GAP, read_observations
 from router.prices.read_limits import MergedLimits
 from router.quotes.quote import BudgetQuote, LimitsPlan, Quote, Refused, Somewhere
 from router.quotes.request import MarketInputs, QuoteRequest
@@ -180,8 +180,6 @@ class WatchedPools:
         """Return the pools that were observed at all."""
         if not self._any:
             return {}
-        from router.prices.pool_availability import read_observations
-
         new_pools = set(pools) - self._known.keys()
         if new_pools:
             new_looks = read_observations(self._folder, new_pools, self._now - WATCHED, self._now)

@@ -20,7 +20,7 @@ from router.showback.labels import JobLabels
 from router.showback.ledger_extract import ExtractManifest, LedgerExtract
 from router.showback.report.build import build_report
 from router.showback.report.lines import SpendLine, query_lines
-from router.showback.report.query import ReportContext, ReportInputs, ReportQuery
+from router.showback.report.query import BudgetUse, JobDue, QuoteResult, ReportContext, ReportInputs, ReportQuery
 from router.showback.report.rollup_tables import report_months, rollups_of_facts
 from router.showback.report.values import CellValue, ShowbackReport
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
-    from router.showback.report.query import BudgetUse, JobDue, QuoteResult
     from router.state.store import StateStore
 
 _DIGITS = 16

@@ -27,7 +27,7 @@ from router.cli.site_options import (
     lock_provisioning,
     open_controller_session,
 )
-from router.ledger.entry import LedgerEntryKind
+from router.ledger.entry import LedgerEntry, LedgerEntryKind
 from router.ledger.month import Month
 from router.planning.document.plan_terms import BOOK
 from router.render.tables import format_usd
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from router.controller.orders import Order
     from router.controller.provision.provision_order import ProvisionResult
     from router.jobs.spec import Job
-    from router.ledger.entry import LedgerEntry
     from router.planning.document.plan import Plan
 
 

@@ -14,12 +14,11 @@ from pricing.problems import InvalidInputError, Problem
 from router.cli import console
 from router.cli.completion import complete_books
 from router.cli.options import TableOutput, option_error, parse_duration_option, parse_now
-from router.config.trace_files import Holes, ListPrices
+from router.config.trace_files import Holes, ListPrices, TraceSet, read_trace_sets
 from router.render import backtest_page, backtest_text
 
 if TYPE_CHECKING:
     from router.app.backtest import BacktestJob
-    from router.config.trace_files import ListPrices, TraceSet
 
 
 def parse_policies(given: Sequence[str], probes: bool, blocks: int) -> list[str]:
@@ -171,8 +170,6 @@ class TraceOptions:
 
     def read(self, paths: Sequence[str]) -> tuple[TraceSet, ...]:
         """Return the traces of these files, folders and globs."""
-        from router.config.trace_files import read_trace_sets
-
         return read_trace_sets(
             paths,
             prices=self.prices,

@@ -21,14 +21,20 @@ from router.cli.options import TableOutput, parse_now
 from router.cli.site_options import DEFAULT_FILES, SettingsOptions, acting_user, open_state_store, read_own_settings
 from router.prices.data_folders import bills_folder, check_home, extract_folder
 from router.render.bills_text import as_record, describe_bill, fall_lines, format_sums, gap_lines, table
-from router.showback.bills import DeliveryKind
+from router.showback.bills import (
+    BillDecisionKind,
+    BillDecrease,
+    BillStanding,
+    DeliveryKind,
+    ImportedBill,
+    find_decreases,
+)
 from router.showback.report.values import replace_unprintable
 
 if TYPE_CHECKING:
     from router.ledger.month import Month
     from router.showback.bill_import import BillImport
     from router.showback.bill_store import BillStore
-    from router.showback.bills import BillDecisionKind, BillDecrease, BillStanding, ImportedBill
     from router.state.store import StateStore
 
 
@@ -149,8 +155,6 @@ def restore(
 
     Exit codes: 0; 2 no such bill, or it is in force already.
     """
-    from router.showback.bills import BillDecisionKind
-
     first, *others = _decide(BillDecisionKind.RESTORE, identity, reason, settings_files, now)
     _say(first, "stands again")
     for each in others:
@@ -174,8 +178,6 @@ def remove(
 
     Exit codes: 0; 2 no such bill, or it is not in force.
     """
-    from router.showback.bills import BillDecisionKind
-
     if not reason.strip():
         raise InvalidInputError.single("is empty", field="--reason", remedy="say why: it stands in the audit log")
     first, *_ = _decide(BillDecisionKind.REMOVE, identity, reason, settings_files, now)
@@ -408,8 +410,6 @@ def _find_falls(
     changed: list[BillStanding], all_bills: tuple[BillStanding, ...]
 ) -> Iterator[tuple[ImportedBill, ImportedBill, tuple[BillDecrease, ...]]]:
     """Yield each bill that replaced one with higher figures: the earlier bill, the new bill, the figures that fell."""
-    from router.showback.bills import find_decreases
-
     bills = {each.bill.id: each.bill for each in all_bills}
     for each in changed:
         if each.replaces is not None and (fallen := find_decreases(bills[each.replaces], each.bill)):

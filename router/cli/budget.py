@@ -25,7 +25,7 @@ from router.cli.options import (
     translate_closed_books,
 )
 from router.cli.site_options import DEFAULT_FILES, SettingsOptions, acting_user, open_state_store, own_context
-from router.ledger.budget import Budget, Scope, budgets_set_by, parse_percents
+from router.ledger.budget import Budget, BudgetStatus, Scope, budgets_set_by, parse_percents
 from router.ledger.entry import CostBasis
 from router.render.budget_text import format_used_share, standing_table
 from router.render.record_table import RecordTable, TableColumn
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
     from router.app.budgets import MonthBudgets
     from router.app.settings import AppSettings
-    from router.ledger.budget import Budget, BudgetStatus, Scope
     from router.ledger.month import Month
     from router.state.store import StateStore
 

@@ -20,8 +20,8 @@ import typer
 from pricing.problems import InvalidInputError
 from router.checkpoints.arrow_store import SCHEMES, open_arrow_store
 from router.checkpoints.errors import IncompleteCheckpointError, OutOfTimeError, StorageError
-from router.checkpoints.manifest import parse_step
-from router.checkpoints.object_store import FolderStore, open_checkpoint_store
+from router.checkpoints.manifest import CheckpointManifest, parse_step
+from router.checkpoints.object_store import CheckpointStore, FolderStore, open_checkpoint_store
 from router.checkpoints.rate_limit import TransferLimits
 from router.cli import console
 from router.cli.console import WORDS_AFTER_DASHES, CommandError, ExitCode
@@ -29,9 +29,6 @@ from router.cli.options import TableFormat, TableOutput
 from router.render.record_table import RecordTable, TableColumn
 
 if TYPE_CHECKING:
-    from router.checkpoints.manifest import CheckpointManifest
-    from router.checkpoints.object_store import CheckpointStore
-    from router.checkpoints.rate_limit import TransferLimits
     from router.checkpoints.transfer import TransferResult
 
 _PARALLEL = 8

@@ -21,7 +21,7 @@ from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
 from types import FrameType
-from typing import IO, TYPE_CHECKING, Annotated
+from typing import IO, Annotated
 
 import typer
 
@@ -32,6 +32,7 @@ from router.cli.console import CommandError, ExitCode
 from router.cli.options import wall_clock
 from router.demo.stage import (
     NotTrainedError,
+    TrainingResult,
     count_gangs,
     find_differences,
     read_step_count,
@@ -46,9 +47,6 @@ from router.showback.apportion import subtract_known
 from router.showback.report.query import ReportQuery
 from router.showback.report.values import CellKind, CellValue, ShowbackReport, short_text
 from router.state.store import StateStore
-
-if TYPE_CHECKING:
-    from router.demo.stage import TrainingResult
 
 _HEADER = ("TEAM", "JOB", "COST", "WORK", "WASTE", "PER 1000 STEPS", "ON DEMAND", "SAVED, NET")
 _WIDTH = 78
@@ -226,8 +224,6 @@ def _repeated_steps(gangs: list[dict[str, int]]) -> int:
 
 def _metered(database: Path) -> Usd:
     """Return the metered cost of released machines in the ledger."""
-    from router.state.store import StateStore
-
     with StateStore.open(f"sqlite:///{database}", now=wall_clock()) as store:
         return Usd.total(entry.usd for entry in store.ledger.entries(kind=LedgerEntryKind.METERED))
 

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from router.controller.context import ControllerContext
     from router.controller.history.attempt_history import AttemptHistory
     from router.controller.sweep import Orphan, OrphanReport
-    from router.state.errors import UnreadableError
     from router.state.records import Attempt
     from router.state.rows import SalvagedRow
 

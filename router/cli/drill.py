@@ -20,13 +20,12 @@ from router.cli.console import CommandError, ExitCode
 from router.cli.options import TextFormat, TextOutput, chosen_clock, parse_duration_option, wall_clock
 from router.cli.site_options import DEFAULT_FILES, SettingsOptions, acting_user, interrupt_on_sigterm, open_state_store
 from router.controller import drills
-from router.controller.drills import DrillOutcome
+from router.controller.drills import DrillOutcome, DrillResult, DrillTarget, PreemptionDrill
 
 if TYPE_CHECKING:
     from providers.sandbox.machines import SandboxMachines
     from providers.sandbox.stock import StockFile
     from router.app.settings import AppSettings
-    from router.controller.drills import DrillResult, DrillTarget, PreemptionDrill
     from router.state.store import StateStore
 
 

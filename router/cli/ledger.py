@@ -28,7 +28,7 @@ from router.cli.options import (
     translate_closed_books,
 )
 from router.cli.site_options import DEFAULT_FILES, SettingsOptions, acting_user, open_state_store
-from router.ledger.entry import LedgerEntryKind
+from router.ledger.entry import LedgerEntry, LedgerEntryKind
 from router.prices.data_folders import bills_folder, extract_folder
 from router.render.record_table import RecordTable, TableColumn
 from router.render.tables import format_usd
@@ -36,7 +36,6 @@ from router.showback.report.values import replace_unprintable
 
 if TYPE_CHECKING:
     from router.app.close_month import SealCheck
-    from router.ledger.entry import LedgerEntry
     from router.showback.focus.survey import FocusCheck
     from router.state.store import StateStore
 

@@ -17,14 +17,13 @@ from router.cli.bills import report_corrections
 from router.cli.console import CommandError
 from router.cli.options import AsOfOption, BasisOption, ListOutput, parse_as_of, parse_month, parse_now
 from router.cli.site_options import DEFAULT_FILES, SettingsOptions, acting_user, open_state_store
-from router.ledger.entry import CostBasis
+from router.ledger.entry import CostBasis, LedgerEntryKind
 from router.prices.data_folders import bills_folder, extract_folder
 from router.render.record_table import RecordTable, TableColumn
 from router.showback.report.values import CellKind, short_text
 from router.state.errors import ConcurrentChangeError
 
 if TYPE_CHECKING:
-    from router.ledger.entry import LedgerEntryKind
     from router.ledger.month import Month
     from router.state.periods import PeriodClosing
     from router.state.store import StateStore

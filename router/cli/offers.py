@@ -14,7 +14,14 @@ from pricing.book_check import did_you_mean
 from pricing.places import Market
 from pricing.problems import InvalidInputError
 from pricing.units import format_count
-from router.app.queries.prices import HistoryRequest, history_books, list_offers, local_sources, read_history
+from router.app.queries.prices import (
+    HistoryRequest,
+    PriceSources,
+    history_books,
+    list_offers,
+    local_sources,
+    read_history,
+)
 from router.cli import console
 from router.cli.completion import complete_accelerators, complete_books
 from router.cli.console import write_output_file
@@ -40,7 +47,6 @@ from router.render.tables import format_timestamp
 
 if TYPE_CHECKING:
     from pricing.book import PriceBook
-    from router.app.queries.prices import PriceSources
 
 
 AcceleratorOption = Annotated[

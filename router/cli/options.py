@@ -16,7 +16,7 @@ import typer
 
 from pricing.problems import InvalidInputError
 from router.cli.console import CommandError
-from router.ledger.entry import CostBasis
+from router.ledger.entry import ClosedError, CostBasis
 
 if TYPE_CHECKING:
     from pricing.money import Usd
@@ -193,8 +193,6 @@ def parse_period(text: str | None, moment: datetime, option: str = "--month") ->
 @contextmanager
 def translate_closed_books() -> Iterator[None]:
     """Translate the error of closed books into CommandError."""
-    from router.ledger.entry import ClosedError
-
     try:
         yield
     except ClosedError as error:

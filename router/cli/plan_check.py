@@ -34,7 +34,6 @@ from router.render.record_table import RecordTable, TableColumn
 from router.render.tables import format_day_time, format_usd, wrap_text
 
 if TYPE_CHECKING:
-    from router.controller.accept.guardrails import CostLimits
     from router.jobs.limits import Limits
 
 

@@ -19,6 +19,14 @@ from router.cli.console import CommandError, ExitCode
 from router.cli.options import ListOutput, TableFormat, TableOutput, parse_duration_option, parse_now
 from router.cli.planning_options import AdvisoryOption, BookOption
 from router.cli.site_options import DEFAULT_FILES, SettingsOptions, acting_user, open_state_store
+from router.controller.history.run_records import (
+    ForgottenRuns,
+    forget_runs,
+    forgotten_runs,
+    pool_name,
+    read_runs,
+    recall_runs,
+)
 from router.planning.document.plan_terms import BOOK
 from router.render import profile_text
 from router.render.record_table import RecordTable, TableColumn
@@ -208,8 +216,6 @@ def show(
     stepfare profile show llama2-7b-sft-chat
     stepfare profile show aws/us-east-1a/p5.48xlarge/spot -o csv
     """
-    from router.controller.history.run_records import pool_name
-
     moment = parse_now(now)
     with open_state_store(settings_files, makes=False) as (_, store):
         records = _read(store, book, moment)
@@ -259,8 +265,6 @@ def forget(
     stepfare profile forget llama2-7b-sft-chat --undo
     stepfare profile forget llama2-7b-sft-chat-1a2b3c4d5e
     """
-    from router.controller.history.run_records import ForgottenRuns, forget_runs, pool_name, recall_runs
-
     moment = parse_now(now)
     with open_state_store(settings_files, makes=False) as (_, store):
         if undo:
@@ -280,15 +284,12 @@ def forget(
 
 
 def _read(store: StateStore, book: str, moment: datetime) -> RunRecords:
-    from router.controller.history.run_records import read_runs
     from router.prices.books import load_book
 
     return read_runs(store, load_book(book), moment)
 
 
 def _forgotten(store: StateStore) -> list[str]:
-    from router.controller.history.run_records import forgotten_runs
-
     return [
         f"runs of {mark.name} up to {format_timestamp(mark.before)} are ignored ({mark.who})"
         for mark in forgotten_runs(store)
@@ -329,8 +330,6 @@ def _job_rows(records: RunRecords) -> list[_LearnedRow]:
 
 
 def _pool_rows(records: RunRecords) -> list[_LearnedRow]:
-    from router.controller.history.run_records import pool_name
-
     groups: dict[str, list[PoolRun]] = {}
     for run in records.pools:
         groups.setdefault(pool_name(run), []).append(run)
@@ -350,8 +349,6 @@ def _gang(run: SpeedRun) -> str:
 
 
 def _unknown(name: str, records: RunRecords) -> InvalidInputError:
-    from router.controller.history.run_records import pool_name
-
     known = sorted({run.job for run in records.speeds} | {pool_name(run) for run in records.pools})
     remedy = did_you_mean(name, known) or "see `stepfare profile list`"
     return InvalidInputError.single(f"no run of {name!r} is known", field="NAME", remedy=remedy)

@@ -51,7 +51,7 @@ from router.cli.site_options import (
     warn_if_unreadable,
 )
 from router.prices.data_folders import check_home, hazard_fit_file, history_folder, quotes_folder
-from router.quotes.outcomes import LEAST_JOBS, assess_quotes
+from router.quotes.outcomes import LEAST_JOBS, QuoteRecord, assess_quotes
 from router.quotes.quote import Quote, Refused
 from router.render.quote_text import format_cost, format_on_time
 from router.render.record_table import RecordTable, TableColumn
@@ -63,8 +63,6 @@ if TYPE_CHECKING:
     from router.config.plan_files import StoredQuote
     from router.jobs.quantities import Moment
     from router.planning.document.plan import Plan
-    from router.quotes.outcomes import QuoteRecord
-    from router.quotes.quote import Quote, Refused
     from router.quotes.request import QuoteRequest
 
 StoredQuoteFormat = Literal["text", "line", "json"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -21,8 +21,6 @@ from router.render.record_table import RecordTable, TableColumn
 from router.render.tables import format_timestamp
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from router.state.access_tokens import AccessToken
 
 # Names of the actions in the audit log.

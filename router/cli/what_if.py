@@ -10,7 +10,7 @@ import typer
 
 from pricing.problems import InvalidInputError, Problem
 from pricing.units import format_count
-from router.app.parallel import EngineError, parse_engine
+from router.app.parallel import Engine, EngineError, parse_engine
 from router.cli import console
 from router.cli.completion import complete_paths
 from router.cli.options import WideListFormat, WideListOutput, parse_now
@@ -21,7 +21,6 @@ from router.render import what_if_text
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from router.app.parallel import Engine
     from router.planning.planner import PlanRequest
     from router.planning.what_if.what_if import Change, Variant
     from router.planning.what_if.what_if_comparison import WhatIf

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 from pricing.money import ZERO
 from router.access.identity import Permission
 from router.app.queries.context import QueryContext
-from router.ledger.budget import BUDGET_REMOVE, BUDGET_SET, Scope, budgets_in_force, budgets_removed
+from router.ledger.budget import BUDGET_REMOVE, BUDGET_SET, Budget, Scope, budgets_in_force, budgets_removed
 from router.prices.data_folders import bills_folder, extract_folder
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from router.app.budgets import MonthBudgets
-    from router.ledger.budget import Budget
     from router.ledger.month import Month
     from router.showback.report.query import ReportQuery
 

@@ -29,7 +29,7 @@ from router.app.quotes import QuoteAnswer, QuoteOptions, make_quotes, prepare_qu
 from router.app.stored_quotes import NoSuchQuoteError, put_quote
 from router.config.job_files import JobText, LoadedJobs, load_jobs
 from router.controller.history.run_records import read_runs
-from router.jobs.job_json import job_json
+from router.jobs.job_json import job_json, read_job
 from router.jobs.limits import Limits
 from router.jobs.quantities import TOO_FAR, Moment, is_beyond_planning
 from router.jobs.spec import Job
@@ -243,8 +243,6 @@ def find_document(context: QueryContext, job: str) -> str | None:
         if stored.document is not None:
             return stored.document
     teams = context.identity.require(Permission.MAKE_QUOTES)
-    from router.jobs.job_json import read_job
-
     planned = next((each for each in _tonights_jobs(context) if each.job == job), None)
     found = None if planned is None else read_job(context.store.plans.job(planned.job_digest))
     if found is None or not teams.admits(found.team):

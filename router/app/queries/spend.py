@@ -10,18 +10,16 @@ from typing import TYPE_CHECKING
 
 from pricing.problems import InvalidInputError
 from router.access.identity import Permission
-from router.app.bill_views import bills_version, is_sealed, seals
+from router.app.bill_views import BooksView, bills_version, is_sealed, seals
 from router.app.queries.context import QueryContext
 from router.app.showback import MonthAnswer, ReportAdditions, answer_of_ledger
 from router.ledger.month import Month
 from router.prices.data_folders import bills_folder, extract_folder, quotes_folder
 from router.showback.bill_store import BillStore
 from router.showback.ledger_extract import LedgerExtract, without_collector
-from router.showback.report.query import MonthQuery, ReportQuery
+from router.showback.report.query import BudgetUse, JobDue, MonthQuery, QuoteResult, ReportContext, ReportQuery
 
 if TYPE_CHECKING:
-    from router.app.bill_views import BooksView
-    from router.showback.report.query import BudgetUse, JobDue, QuoteResult, ReportContext
     from router.showback.report.values import ShowbackReport
     from router.state.store import StateStore
 
