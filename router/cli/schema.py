@@ -38,7 +38,7 @@ _TEXTS: Final[Mapping[str, tuple[str, str]]] = {
     "quote": ("router.quotes.quote_json", "quote_schema_text"),
     "estimate": ("router.planning.estimate.estimate_json", "estimate_schema_text"),
     "report": ("router.showback.report.export_json", "report_schema_text"),
-    "openapi": ("router.console.description", "openapi_text"),
+    "openapi": ("router.console.app", "openapi_text"),
 }
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import logging
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import cache
 from importlib.resources import files
+from typing import cast
 
 from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
@@ -15,30 +16,26 @@ from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, RedirectResponse, Response
 from starlette.middleware.gzip import GZipMiddleware
 
-from pricing.problems import InvalidInputError
 from router import installed_version
-from router.access.identity import AccessDeniedError
-from router.app.queries.approvals import ApprovalRefusedError
-from router.console.answers import CachedAnswer
+from router.app.queries.context import QueryContext
+from router.console.answers import AnswerCache, CachedAnswer
+from router.console.api import description
 from router.console.api import jobs as jobs_api
 from router.console.api import me as me_api
 from router.console.api import offers as offers_api
-from router.console.api import openapi
 from router.console.api import plans as plans_api
 from router.console.api import prices as prices_api
 from router.console.api import quotes as quotes_api
 from router.console.api import spend as spend_api
 from router.console.api import tasks as tasks_api
-from router.console.api.errors import ERRORS, install_errors
-from router.console.error_answers import answer_error
+from router.console.api.description import ERRORS, openapi_document
+from router.console.error_answers import answer_error, answer_raised_errors
 from router.console.guard import HEADERS, AccessGuard
 from router.console.idempotency import IdempotentRequests
 from router.console.pages import audit, budgets, jobs, plans, prices, quotes, sign_in, spend
-from router.console.quote_errors import add_quote_errors
 from router.console.site import ConsoleSite
 from router.console.spend_questions import make_newest_month
 from router.render.pages import stylesheet
-from router.state.errors import StateError
 
 # Pages and parts of the API, each makes its routes; the first are about a night. Whoever adds one regenerates
 # docs/schema/openapi.json (`stepfare schema openapi`).
@@ -49,7 +46,6 @@ _PARTS = (
 _WEEK = 7 * 86400
 LEAST_COMPRESSED = 1024
 COMPRESSION_LEVEL = 5
-LOG = logging.getLogger("stepfare.console")
 
 
 def make_console(site: ConsoleSite) -> FastAPI:
@@ -76,19 +72,7 @@ def make_console(site: ConsoleSite) -> FastAPI:
     app.add_middleware(GZipMiddleware, minimum_size=LEAST_COMPRESSED, compresslevel=COMPRESSION_LEVEL)
     app.add_middleware(AccessGuard, site=site)
 
-    @app.exception_handler(AccessDeniedError)
-    async def denied(request: Request, error: AccessDeniedError) -> Response:
-        return answer_error(request, 403, str(error))
-
-    @app.exception_handler(InvalidInputError)
-    async def invalid(request: Request, error: InvalidInputError) -> Response:
-        return answer_error(request, 400, str(error))
-
-    @app.exception_handler(StateError)
-    async def unavailable(request: Request, error: StateError) -> Response:
-        # The error names the place of the database, which is nobody's business but the operator's.
-        LOG.warning("%s: %s", request.url.path, error)
-        return answer_error(request, 503, "the state cannot be read or written now", "try again in a while")
+    answer_raised_errors(app)
 
     @app.exception_handler(Exception)
     async def failed(request: Request, _: Exception) -> Response:
@@ -96,12 +80,6 @@ def make_console(site: ConsoleSite) -> FastAPI:
         response = answer_error(request, 500, "the server failed to answer")
         response.headers.update(HEADERS)
         return response
-
-    install_errors(app)
-    add_quote_errors(app)
-    app.add_exception_handler(tasks_api.TaskNotFoundError, tasks_api.answer_missing_task)
-    app.add_exception_handler(plans_api.PlanNotFoundError, plans_api.answer_missing_plan)
-    app.add_exception_handler(ApprovalRefusedError, plans_api.answer_refused_approval)
 
     @app.get("/", include_in_schema=False)
     async def front() -> Response:
@@ -127,8 +105,15 @@ def make_console(site: ConsoleSite) -> FastAPI:
         app.include_router(sign_in.make_router(site, site.sign_in))
     for part in _PARTS:
         app.include_router(part.make_router(site), responses=ERRORS)
-    app.include_router(openapi.make_router())
+    app.include_router(description.make_router())
     return app
+
+
+def openapi_text() -> str:
+    """Return the description of the console's API as it is published."""
+    # Describing it opens nothing, so there is no state to ask.
+    site = ConsoleSite(cast("QueryContext", None), lambda _: None, AnswerCache())
+    return json.dumps(openapi_document(make_console(site)), indent=2, ensure_ascii=False) + "\n"
 
 
 def _static_file(request: Request, name: str) -> Response:

@@ -13,7 +13,7 @@ from router.app.queries.quotes import list_job_quotes
 from router.console.site import ConsoleSite
 from router.render import jobs_data
 from router.render.jobs_page import JobsView, attempt_page, job_page, jobs_fragment, jobs_page
-from router.render.page_frame import PageFrame
+from router.render.pages import PageFrame
 from router.render.planned_job_page import planned_job_url
 from router.render.quote_list_page import QuoteListView, job_quotes_view
 

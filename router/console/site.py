@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING
 from router.access.identity import Identity
 from router.app.queries.context import QueryContext
 from router.console.answers import CSRF_MARK, WHO_MARK, AnswerCache
-from router.console.error_answers import SCRIPTS, STYLESHEET
 from router.console.query_work import QueryWork
 from router.console.rates import RateLimits
 from router.console.readiness import Readiness
 from router.render.figures import day_clock
-from router.render.page_frame import NavigationLink, PageFrame
+from router.render.pages import PageFrame
 
 if TYPE_CHECKING:
-    from markupsafe import Markup
     from starlette.requests import Request
 
     from router.console.sign_in.oidc import OidcClient
@@ -104,7 +102,6 @@ class ConsoleSite:
         request: Request,
         here: str,
         *,
-        actions: Markup | None = None,
         data_links: tuple[tuple[str, str], ...] = (),
         message: str = "",
     ) -> PageFrame:
@@ -113,15 +110,10 @@ class ConsoleSite:
         It has marks where the reader's name and token go (:mod:`router.console.answers`), so that those who see the
         same rows share a page.
         """
-        from markupsafe import Markup
-
         return PageFrame(
-            links=tuple(NavigationLink(title, url, url == here) for title, url in PAGES),
-            stylesheet=STYLESHEET,
-            scripts=SCRIPTS,
+            links=tuple((title, url, url == here) for title, url in PAGES),
             who=WHO_MARK,
             message=message,
-            actions=actions or Markup(),
             data_links=data_links,
             csrf_token=CSRF_MARK if getattr(request.state, "csrf_token", "") else "",
             banner=f"{self.banner}, as of {day_clock(self.context.clock())} UTC" if self.banner else "",

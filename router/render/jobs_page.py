@@ -22,8 +22,7 @@ from router.controller.report.job_report import (
 from router.render.drawing import in_widths
 from router.render.figures import MARKET_LETTERS, MARKET_WORDS, chance, hours, money
 from router.render.journal_words import describe_entry, describe_notice, describe_state
-from router.render.page_frame import PageFrame
-from router.render.pages import fill_template, time_of
+from router.render.pages import PageFrame, fill_template, time_of
 from router.render.planned_job_page import planned_job_url
 from router.render.quote_list_page import QuoteListView
 from router.render.timeline_svg import (

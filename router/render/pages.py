@@ -18,8 +18,24 @@ from markupsafe import Markup
 from pricing.money import Usd
 from pricing.units import format_count
 from router.render import drawing, figures
-from router.render.page_frame import PageFrame
 from router.showback.report.values import exact_text
+
+
+@dataclass(frozen=True, slots=True)
+class PageFrame:
+    """The additions of the console to a page: its files, links, who asks, forms, and where the page's data can be had.
+
+    ``links``: title and URL of each page, and whether it is the one that is shown. ``data_links``: titles and URLs of
+    the same figures as CSV and JSON. ``csrf_token`` goes into a hidden field of every form; it is "" for whoever has no
+    session.
+    """
+
+    links: tuple[tuple[str, str, bool], ...] = ()
+    who: str = ""
+    message: str = ""
+    data_links: tuple[tuple[str, str], ...] = ()
+    csrf_token: str = ""
+    banner: str = ""
 
 
 def fill_template(name: str, /, **values: object) -> str:

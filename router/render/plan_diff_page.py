@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from router.planning.document.plan import Plan
 from router.render.drawing import in_widths
-from router.render.page_frame import PageFrame
-from router.render.pages import fill_template
+from router.render.pages import PageFrame, fill_template
 from router.render.since_view import SinceView, bridge_of
 from router.render.waterfall_svg import BRIDGES, draw_waterfall
 

@@ -11,8 +11,7 @@ from router.planning.document.plan import Alternative, JobSummary, Line, Plan
 from router.planning.document.plan_facts import main_placement
 from router.render.explain_text import DROPPED_WORDS, merged_fallbacks
 from router.render.figures import MARKET_WORDS, chance, day_clock, signed_money
-from router.render.page_frame import PageFrame
-from router.render.pages import fill_template
+from router.render.pages import PageFrame, fill_template
 from router.render.quote_list_page import QuoteListView
 from router.render.tonight_view import WORTH_SHOWING
 

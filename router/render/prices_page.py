@@ -17,8 +17,7 @@ from router.render.drawing import in_widths
 from router.render.figures import MARKET_LETTERS, MARKET_WORDS, day_clock, hours, money, percent
 from router.render.history_text import format_place
 from router.render.offers_text import OfferRow
-from router.render.page_frame import PageFrame
-from router.render.pages import fill_template
+from router.render.pages import PageFrame, fill_template
 from router.render.pool_risk_text import format_interval, format_level, format_own
 from router.render.pool_risk_view import TOLD_CHANCES, PoolRisk
 from router.render.price_history_svg import HISTORIES, MOST_ROWS, draw_history

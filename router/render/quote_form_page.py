@@ -9,8 +9,7 @@ from datetime import datetime
 
 from pricing.problems import Problem
 from router.quotes.quote import LimitsPlan
-from router.render.page_frame import PageFrame
-from router.render.pages import fill_template
+from router.render.pages import PageFrame, fill_template
 
 # The choice of limits that are written in the form.
 OWN = "own"

@@ -10,8 +10,7 @@ from urllib.parse import urlencode
 from pricing.money import Usd
 from pricing.units import format_utc
 from router.config.plan_files import StoredQuote
-from router.render.page_frame import PageFrame
-from router.render.pages import fill_template
+from router.render.pages import PageFrame, fill_template
 from router.render.record_table import RecordTable, TableColumn, attribute_columns
 
 # Rows on the page of a job; the list has the rest.

@@ -13,8 +13,7 @@ from router.quotes.other_deadline import DeadlineFigure
 from router.quotes.quote import Quote, Refused
 from router.render.drawing import in_widths
 from router.render.figures import chance, day_clock, money
-from router.render.page_frame import PageFrame
-from router.render.pages import fill_template
+from router.render.pages import PageFrame, fill_template
 from router.render.quote_pictures import (
     CURVES,
     SPREADS,

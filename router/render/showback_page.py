@@ -19,8 +19,7 @@ from markupsafe import Markup
 from router.render.drawing import element, in_widths
 from router.render.month_answer import change_sentence, month_sentence, month_tiles, running_words
 from router.render.month_charts_svg import CHARTS, draw_days, draw_months
-from router.render.page_frame import PageFrame
-from router.render.pages import fill_template
+from router.render.pages import PageFrame, fill_template
 from router.render.showback_text import select_columns, total_rows
 from router.render.showback_view import MonthPage, TeamRow, month_page_of
 from router.render.spend_links import MonthChoices, SpendLinks

@@ -13,8 +13,7 @@ from markupsafe import Markup
 from router.ledger.budget import Budget, BudgetStatus
 from router.ledger.month import Month
 from router.render.drawing import element
-from router.render.page_frame import PageFrame
-from router.render.pages import fill_template
+from router.render.pages import PageFrame, fill_template
 from router.render.showback_page import owner_link, waste_bar
 from router.render.showback_view import month_page_of, owner_name
 from router.render.spend_links import SpendLinks

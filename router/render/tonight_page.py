@@ -10,8 +10,7 @@ from router.planning.document.plan import Plan
 from router.render.cost_terms_text import SHORT_COLUMNS
 from router.render.drawing import element, in_widths
 from router.render.gantt_svg import GANTTS, draw_gantt
-from router.render.page_frame import PageFrame
-from router.render.pages import PageParts, fill_parts, fill_template
+from router.render.pages import PageFrame, PageParts, fill_parts, fill_template
 from router.render.planned_job_page import planned_job_url
 from router.render.since_view import SinceView
 from router.render.tonight_view import BudgetRow, Tonight, tonight_of

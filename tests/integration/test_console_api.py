@@ -12,7 +12,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from router.app.queries.context import QueryContext
-from router.console.description import openapi_text
+from router.console.app import openapi_text
 from tests.support import work_kinds
 from tests.support.console import NIGHT, console_client, identity_with, query_context, run_tasks, ticking
 

@@ -12,7 +12,7 @@ from pricing.places import Market
 from pricing.problems import InvalidInputError
 from router.app.queries.prices import find_book, list_offers, sources_of
 from router.console.answers import CSV, JSON
-from router.console.api.errors import JSON_OR_CSV
+from router.console.api.description import JSON_OR_CSV
 from router.console.site import ConsoleSite
 from router.jobs.quantities import parse_duration
 from router.render import offers_text

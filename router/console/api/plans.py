@@ -11,13 +11,13 @@ from pydantic import AliasPath, BaseModel, BeforeValidator, ConfigDict, Field
 
 from pricing.problems import InvalidInputError
 from router.access.identity import Permission
-from router.app.queries.approvals import LONGEST_NOTE, ApprovalRefusedError, change_approval, find_plan_approvals
+from router.app.queries.approvals import LONGEST_NOTE, change_approval, find_plan_approvals
 from router.app.queries.context import QueryContext
 from router.app.queries.plan_making import PlanAsked
 from router.app.queries.plans import compare_plans, find_digest, find_plan, page_of_plans, previous_plan, whole_plan
 from router.console.answers import JSON, CachedAnswer
 from router.console.api.tasks import TaskAnswer, accepted_task
-from router.console.error_answers import answer_error
+from router.console.error_answers import NothingThereError, answer_error
 from router.console.site import ConsoleSite
 from router.console.task_kinds import submit_plan
 from router.planning.document.plan import Plan
@@ -192,26 +192,12 @@ def _add_approvals(router: APIRouter, site: ConsoleSite) -> None:
         return _approvals(context, digest, plan)
 
 
-class PlanNotFoundError(Exception):
-    """There is no such plan that may be seen as a whole."""
-
-
-async def answer_missing_plan(request: Request, _: Exception) -> Response:
-    """Answer a request for a plan that is not there."""
-    return answer_error(request, 404, _NO_SUCH, _MAKE)
-
-
-async def answer_refused_approval(request: Request, error: Exception) -> Response:
-    """Answer a request for an approval that rules or the plan's age are against."""
-    return answer_error(request, 409, str(error), error.remedy if isinstance(error, ApprovalRefusedError) else "")
-
-
 def _whole(context: QueryContext, name: str, permission: Permission = Permission.READ_PLANS) -> tuple[str, Plan]:
     context.identity.require(permission)
     digest = find_digest(context, name)
     plan = None if digest is None else whole_plan(context.store, digest)
     if digest is None or plan is None:
-        raise PlanNotFoundError
+        raise NothingThereError(_NO_SUCH, _MAKE)
     return digest, plan
 
 
@@ -219,7 +205,7 @@ def _approvals(context: QueryContext, digest: str, plan: Plan) -> ApprovalAnswer
     found = find_plan_approvals(context, plan, digest)
     if found is None:
         # Approvals are of the whole plan, and who asks may see a part of it.
-        raise PlanNotFoundError
+        raise NothingThereError(_NO_SUCH, _MAKE)
     return ApprovalAnswer.model_validate(found)
 
 

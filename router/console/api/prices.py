@@ -23,7 +23,7 @@ from router.app.queries.prices import (
     sources_of,
 )
 from router.console.answers import CSV, JSON, CachedAnswer
-from router.console.api.errors import JSON_OR_CSV, Form
+from router.console.api.description import JSON_OR_CSV, Form
 from router.console.site import ConsoleSite
 from router.jobs.quantities import parse_duration
 from router.prices.history import Selection

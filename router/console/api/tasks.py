@@ -20,7 +20,7 @@ from router.access.identity import AccessDeniedError
 from router.app.queries.context import QueryContext
 from router.app.queries.tasks import MAX_TASKS, cancel_task, find_task, list_tasks
 from router.console.answers import JSON
-from router.console.error_answers import answer_error
+from router.console.error_answers import NothingThereError
 from router.console.readiness import Readiness
 from router.console.site import ConsoleSite
 from router.state.tasks import TaskEvent, TaskRow, TaskState
@@ -74,7 +74,7 @@ def make_router(site: ConsoleSite) -> APIRouter:
 
     @router.get("/{task_id}", summary="Return a task with its result")
     def task(request: Request, task_id: TaskId) -> TaskAnswer:
-        return task_answer(_found(site.asked_by(request), task_id))
+        return task_answer(_require(find_task(site.asked_by(request), task_id)))
 
     @router.get(
         "/{task_id}/events",
@@ -91,7 +91,7 @@ def make_router(site: ConsoleSite) -> APIRouter:
         last_event_id: Annotated[str, Header(max_length=40, description="The number of the last event seen.")] = "",
     ) -> Response:
         context, known = site.asked_by(request), _parse_number(last_event_id)
-        found = _found(context, task_id)
+        found = _require(find_task(context, task_id))
         if found.state.is_final and known >= found.events[-1].number:
             # Browsers ask again when a stream ends; this answer tells them not to.
             return Response(status_code=204)
@@ -101,21 +101,9 @@ def make_router(site: ConsoleSite) -> APIRouter:
 
     @router.delete("/{task_id}", summary="Cancel a task that has not begun")
     def cancel(request: Request, task_id: TaskId) -> TaskAnswer:
-        cancelled = cancel_task(site.asked_by(request), task_id)
-        if cancelled is None:
-            raise TaskNotFoundError
-        return task_answer(cancelled)
+        return task_answer(_require(cancel_task(site.asked_by(request), task_id)))
 
     return router
-
-
-class TaskNotFoundError(Exception):
-    """There is no such task that may be seen."""
-
-
-async def answer_missing_task(request: Request, _: Exception) -> Response:
-    """Answer a request for a task that is not there."""
-    return answer_error(request, 404, "there is no such task", "GET /api/v1/tasks lists them")
 
 
 def task_answer(task: TaskRow) -> TaskAnswer:
@@ -181,10 +169,9 @@ def _event_text(event: TaskEvent) -> str:
     return f"id: {event.number}\nevent: {event.what}\ndata: {data}\n\n"
 
 
-def _found(context: QueryContext, task_id: str) -> TaskRow:
-    task = find_task(context, task_id)
+def _require(task: TaskRow | None) -> TaskRow:
     if task is None:
-        raise TaskNotFoundError
+        raise NothingThereError("there is no such task", "GET /api/v1/tasks lists them")
     return task
 
 

@@ -16,8 +16,7 @@ from router.app.queries.context import QueryContext
 from router.console.answers import CSV, HTML, JSON, CachedAnswer
 from router.console.site import ConsoleSite
 from router.render.audit_page import AuditRow, audit_csv
-from router.render.page_frame import PageFrame
-from router.render.pages import fill_template
+from router.render.pages import PageFrame, fill_template
 
 _SHOWN = 100
 

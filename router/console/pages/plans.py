@@ -42,8 +42,7 @@ from router.console.site import ConsoleSite
 from router.planning.document.plan_names import NIGHT
 from router.planning.explain.changes import PlanDiff
 from router.render.jobs_page import job_url
-from router.render.page_frame import PageFrame
-from router.render.pages import PageParts, fill_frame, fill_template
+from router.render.pages import PageFrame, PageParts, fill_frame, fill_template
 from router.render.plan_csv import changes_csv, jobs_csv
 from router.render.plan_diff_page import plan_diff_page
 from router.render.plan_diff_text import diff_json

@@ -31,7 +31,7 @@ from router.jobs.fields import RefusedError
 from router.jobs.quantities import Moment, parse_time_ahead
 from router.quotes.other_deadline import deadline_figure
 from router.render.figures import day_clock, money
-from router.render.page_frame import PageFrame
+from router.render.pages import PageFrame
 from router.render.quote_form_page import (
     OWN,
     QuoteFormView,

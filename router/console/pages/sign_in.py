@@ -23,7 +23,7 @@ from router.console.sign_in.credentials import (
 )
 from router.console.sign_in.sign_in import ProviderUnavailableError, SignIn, SignInRefusedError
 from router.console.site import ConsoleSite
-from router.render.sign_in_page import sign_in_page, signed_in_page
+from router.render.pages import fill_template
 
 if TYPE_CHECKING:
     from router.console.sign_in.oidc import OidcClient
@@ -43,8 +43,8 @@ def make_router(site: ConsoleSite, sign_in: SignIn) -> APIRouter:
     def shown(target: str, problem: str = "", status: int = 200) -> Response:
         """Return the page to sign in on."""
         oidc_url = "" if site.oidc is None else f"{_OIDC}?next={quote(target, safe='/')}"
-        text = sign_in_page(BARE_FRAME, target, problem=problem, oidc_url=oidc_url, takes_tokens=sign_in.accepts_tokens)
-        return HTMLResponse(text, status)
+        words = {"target": target, "problem": problem, "oidc_url": oidc_url, "takes_tokens": sign_in.accepts_tokens}
+        return HTMLResponse(fill_template("sign_in.html", frame=BARE_FRAME, **words), status)
 
     def refused(request: Request, target: str, problem: str) -> Response:
         """Return the page to try again on; a 429 for an address that failed too often."""
@@ -64,7 +64,7 @@ def make_router(site: ConsoleSite, sign_in: SignIn) -> APIRouter:
         begun = await sign_in.begin_with_link(link, sign_in.session_of(request))
         if begun is None:
             return refused(request, target, _WRONG_LINK)
-        return begin_session(sign_in, HTMLResponse(signed_in_page(BARE_FRAME, target)), *begun)
+        return begin_session(sign_in, _lead_on(target), *begun)
 
     @router.post("/login")
     async def log_in(request: Request) -> Response:
@@ -129,9 +129,17 @@ def _add_oidc_routes(
         except ProviderUnavailableError as error:
             return answer_error(request, 503, str(error), "try again later")
         begun = await sign_in.begin_for(identity, sign_in.session_of(request))
-        response = begin_session(sign_in, HTMLResponse(signed_in_page(BARE_FRAME, target)), *begun)
+        response = begin_session(sign_in, _lead_on(target), *begun)
         drop_cookie(response, SIGN_IN_COOKIE, secure=sign_in.is_secure)
         return response
+
+
+def _lead_on(target: str) -> Response:
+    """Return a page of this server that leads on at once.
+
+    A redirect would not do: a browser that comes from another site keeps a strict cookie back until the end.
+    """
+    return HTMLResponse(fill_template("signed_in.html", frame=BARE_FRAME, target=target))
 
 
 def begin_session(sign_in: SignIn, response: Response, secret: str, lasts: timedelta) -> Response:
