@@ -50,7 +50,7 @@ def list_books(
     stepfare prices list
     stepfare prices list -o json
     """
-    from router.render.prices_data import book_record
+    from router.render.prices_view import book_record
 
     check_home()
     folder = books_folder()

@@ -158,7 +158,7 @@ class AccessGuard:
                     self.site.recent.forget()
                 await send(message)
 
-            await self.app(request.scope, _replay(body, request.receive), send_after_writing)
+            await self.app(request.scope, replay_body(body, request.receive), send_after_writing)
 
     def _check_host(self, request: Request) -> None:
         """Refuse other names than ours: a page elsewhere could lead its own name to this address."""
@@ -278,7 +278,7 @@ async def _given_token(request: Request, body: bytes) -> str:
     if request.headers.get("Content-Type", "").partition(";")[0].strip().lower() not in _FORMS:
         return ""
     try:
-        form = await Request(request.scope, _replay(body)).form(max_files=10, max_fields=1000)
+        form = await Request(request.scope, replay_body(body)).form(max_files=10, max_fields=1000)
     except (HTTPException, MultiPartException):
         return ""
     value = form.get(CSRF_FIELD, "")
@@ -286,7 +286,7 @@ async def _given_token(request: Request, body: bytes) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _replay(body: bytes, then: Receive | None = None) -> Receive:
+def replay_body(body: bytes, then: Receive | None = None) -> Receive:
     """Return a channel that gives a body that was read, and after it what the client does."""
     given = False
 

@@ -7,16 +7,15 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
 from typing import TYPE_CHECKING
 
 from anyio.to_thread import run_sync
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import Response
 
 from router.console.error_answers import answer_error
+from router.console.guard import replay_body
 from router.state.errors import StateError
 from router.state.idempotency import IdempotencyKeys, KeyState, StoredAnswer
 
@@ -27,10 +26,11 @@ if TYPE_CHECKING:
 
 HEADER = "Idempotency-Key"
 REPLAYED = "Idempotency-Replayed"
-MAX_BODY = 2 << 20
 _PREFIX = "/api/"
 _KEY = re.compile(r"[\x21-\x7e]{1,128}")
 _KEPT_HEADERS = ("content-type", "location")
+# Who asks, and the key that they sent.
+_Key = tuple[str, str]
 
 
 @dataclass(slots=True)
@@ -39,6 +39,10 @@ class IdempotentRequests:
 
     app: ASGIApp
     site: ConsoleSite
+
+    @property
+    def _keys(self) -> IdempotencyKeys:
+        return self.site.context.store.idempotency
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -55,21 +59,16 @@ class IdempotentRequests:
             await response(scope, receive, send)
             return
         key, body = response
-        await self._answer(key, scope, _replay(body, receive), send)
+        await self._answer(key, scope, replay_body(body, receive), send)
 
     async def _begin(self, request: Request, keys: list[str]) -> Response | tuple[_Key, bytes]:
         """Return the answer where there is one already, else the key and the body of the request."""
         if len(keys) > 1 or not _KEY.fullmatch(keys[0]):
             return answer_error(request, 400, f"{HEADER} is no key", "send 1 to 128 characters without spaces")
+        body = await request.body()  # the guard has read it, and refused one that is too long
+        key, now = (request.state.identity.name, keys[0]), self.site.context.clock()
         try:
-            body = await _read_body(request)
-        except ClientDisconnect:
-            return answer_error(request, 400, "the request was cut off")
-        if body is None:
-            return answer_error(request, 413, f"the request is longer than {MAX_BODY} bytes")
-        key = _Key(self.site.context.store.idempotency, request.state.identity.name, keys[0], self.site.context.clock)
-        try:
-            state, stored = await run_sync(key.begin, _digest(request, body))
+            state, stored = await run_sync(self._keys.begin, *key, _digest(request, body), now)
         except StateError as error:
             return answer_error(request, 503, str(error), error.remedy)
         if state is KeyState.OTHER_REQUEST:
@@ -96,7 +95,7 @@ class IdempotentRequests:
                 if status < 400 and not message.get("more_body", False):
                     answer = StoredAnswer(status, b"".join(parts).decode(), headers)
                     # Where this fails, the key stays under way, and nothing is made twice for some minutes.
-                    await run_sync(key.answer, answer)
+                    await run_sync(self._keys.answer, *key, answer)
                     is_stored = True
             await send(message)
 
@@ -104,26 +103,7 @@ class IdempotentRequests:
             await self.app(scope, receive, send_stored)
         finally:
             if not is_stored and status >= 400:
-                await run_sync(key.release)
-
-
-@dataclass(frozen=True, slots=True)
-class _Key:
-    """A key of who asks."""
-
-    keys: IdempotencyKeys
-    subject: str
-    key: str
-    clock: Callable[[], datetime]
-
-    def begin(self, request_digest: str) -> tuple[KeyState, StoredAnswer | None]:
-        return self.keys.begin(self.subject, self.key, request_digest, self.clock())
-
-    def answer(self, answer: StoredAnswer) -> None:
-        self.keys.answer(self.subject, self.key, answer)
-
-    def release(self) -> None:
-        self.keys.release(self.subject, self.key)
+                await run_sync(self._keys.release, *key)
 
 
 def _digest(request: Request, body: bytes) -> str:
@@ -132,26 +112,3 @@ def _digest(request: Request, body: bytes) -> str:
         content.update(f"{part}\n".encode("utf-8", "surrogateescape"))
     content.update(body)
     return content.hexdigest()
-
-
-async def _read_body(request: Request) -> bytes | None:
-    body = bytearray()
-    async for piece in request.stream():
-        body += piece
-        if len(body) > MAX_BODY:
-            return None
-    return bytes(body)
-
-
-def _replay(body: bytes, receive: Receive) -> Receive:
-    """Return a receiver that gives the body once more, and then what else comes."""
-    is_given = False
-
-    async def receive_body() -> Message:
-        nonlocal is_given
-        if is_given:
-            return await receive()
-        is_given = True
-        return {"type": "http.request", "body": body, "more_body": False}
-
-    return receive_body

@@ -1,4 +1,4 @@
-"""Read what a request asks about costs, and give its answer as it is kept: report, levels, budgets, months."""
+"""Read what a request asks about costs, and give its answer as it is kept: report, levels, budgets, months, files."""
 
 from __future__ import annotations
 
@@ -19,16 +19,27 @@ from router.app.queries.spend import (
     seen_teams,
     spend_version,
 )
+from router.console.answers import CSV, JSON, CachedAnswer
 from router.console.site import ConsoleSite
 from router.ledger.entry import CostBasis
 from router.ledger.month import Month
 from router.render.spend_links import SpendLinks
+from router.showback.report.export_json import report_to_json
+from router.showback.report.export_tables import report_to_csv, report_to_workbook
+from router.showback.report.values import ShowbackReport
 from router.showback.shared_costs import SharingMethod
 from router.state.errors import StateError
 
 if TYPE_CHECKING:
     from starlette.requests import Request
+    from starlette.responses import Response
 
+XLSX = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
+FILES: dict[str, tuple[str, Callable[[ShowbackReport], str | bytes]]] = {
+    "csv": (CSV, report_to_csv),
+    "json": (JSON, report_to_json),
+    "xlsx": (XLSX, lambda report: report_to_workbook(report, report.made_at)),
+}
 # Fixed shares need a list of groups, which only the command line takes.
 METHODS = tuple(each.value for each in SharingMethod if each is not SharingMethod.FIXED)
 BASES = tuple(each.value for each in CostBasis)
@@ -135,6 +146,27 @@ async def kept_budgets(site: ConsoleSite, question: SpendQuestion) -> CostAnswer
         return now, site.cost_work.ask(budget_progress, question.at(now))
 
     return await _kept(site, ("budgets", question, settings), make)
+
+
+async def answer_file(
+    site: ConsoleSite,
+    request: Request,
+    question: SpendQuestion,
+    ending: str,
+    name: str = "showback",
+    choose: Callable[[ShowbackReport], ShowbackReport] = lambda report: report,
+) -> Response:
+    """Answer with a report as a file, with the bytes that the command writes for the same query."""
+    kept = await kept_month(site, question)
+    media_type, write = FILES[ending]
+    answer = await site.answers.get(
+        ("file", name, question, kept.version, ending),
+        lambda: CachedAnswer.of(write(choose(kept.value.report)), media_type),
+    )
+    response = answer.response(request)
+    if ending != "json":
+        response.headers["Content-Disposition"] = f'attachment; filename="{name}-{question.month}.{ending}"'
+    return response
 
 
 async def _kept(site: ConsoleSite, key: Hashable, make: Callable[[], Any]) -> CostAnswer:

@@ -11,7 +11,7 @@ from router.backtest.timeline import PolicyTimeline, ShownWindow
 from router.backtest.windows import WindowLayout
 from router.render import backtest_plot
 from router.render.backtest_text import ScoredCells, cells_of, title
-from router.render.web_page import html_document
+from router.render.pages import html_document
 from router.spot.simulator.inputs import HOUR_S
 
 _STYLE = """

@@ -10,7 +10,7 @@ from router.files.csv_text import csv_text
 from router.render import drawing
 from router.render.axes import Scale, foot_tick, value_grid
 from router.render.drawing import key, line, polyline, rect, series_class, text
-from router.render.web_page import html_document
+from router.render.pages import html_document
 from router.spot.availability.calibration import CURVE, LEVELS, CalibrationReport
 
 

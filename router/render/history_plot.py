@@ -13,10 +13,10 @@ from router.prices.history import Selection
 from router.prices.history_stats import SeriesStats, read_buckets, read_price_steps
 from router.render.drawing import stand_alone
 from router.render.history_text import HistoryView, cells, format_place
+from router.render.pages import html_document
 from router.render.price_history_svg import HISTORIES, MOST_ROWS, draw_history
 from router.render.prices_view import HistoryReport, SeriesPicture
 from router.render.tables import format_timestamp
-from router.render.web_page import html_document
 
 _STOCK_INTERVALS = 240
 _PLOTS, _HIGHEST_PLOT = 480.0, 160.0  # pixels that all rows share, and those of one

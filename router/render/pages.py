@@ -43,6 +43,11 @@ def fill_template(name: str, /, **values: object) -> str:
     return template_environment(("router.render",)).get_template(name).render(values)
 
 
+def html_document(title: str, style: str, body: str) -> str:
+    """Return a plain page in light and dark, without scripts, links or fonts; ``style`` and ``body`` are markup."""
+    return fill_template("document.html", title=title, style=Markup(style.lstrip()), body=Markup(body)) + "\n"
+
+
 # Cuts a page into parts. No text can hold it: text is escaped.
 _CUT = Markup("<!--part-->")
 

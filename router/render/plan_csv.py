@@ -1,8 +1,9 @@
-"""The jobs of a plan, and the changes between two plans, as CSV."""
+"""The jobs of a plan, the changes between two plans, and the list of those that were made, as CSV."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from pricing.money import Usd
 from router.planning.document.plan import JobSummary, LineFallback, Plan
@@ -10,7 +11,8 @@ from router.planning.document.plan_facts import JobPlacement, PlanFacts
 from router.planning.document.plan_usage import COST_TERMS
 from router.planning.explain.changes import PlacementChange, PlanDiff
 from router.planning.explain.cost_changes import cost_change
-from router.render.record_table import RecordTable, TableColumn
+from router.render.record_table import RecordTable, TableColumn, attribute_columns
+from router.state.made_plans import ListedPlan
 
 
 def jobs_csv(plan: Plan) -> str:
@@ -96,3 +98,34 @@ _CHANGES: RecordTable[PlacementChange] = RecordTable(
 def changes_csv(diff: PlanDiff) -> str:
     """Return the jobs of which something changed, by name."""
     return _CHANGES.csv((change for change in diff.changes if change.causes), unknown="none")
+
+
+@dataclass(frozen=True, slots=True)
+class PlanListRow:
+    """A row of the list; ``approvals`` is None where the reader may not see them.
+
+    ``has_earlier`` says that there is a plan of its name of an earlier night to compare it with.
+    """
+
+    plan: ListedPlan
+    approvals: tuple[str, ...] | None
+    has_earlier: bool = True
+
+    @property
+    def approved_by(self) -> str:
+        """Return who approved it, in words."""
+        return "not shown" if self.approvals is None else ", ".join(self.approvals) or "nobody"
+
+
+_PLANS: RecordTable[PlanListRow] = RecordTable(
+    (
+        TableColumn("plan", lambda row: row.plan.plan_id),
+        *attribute_columns("name", "as_of", "made_at", "made_by", "jobs", "placed", "cost_usd", "gap", of="plan"),
+        TableColumn("approved_by", lambda row: row.approved_by),
+    )
+)
+
+
+def plans_csv(rows: Sequence[PlanListRow]) -> str:
+    """Return the list as CSV."""
+    return _PLANS.csv(rows, unknown="none")

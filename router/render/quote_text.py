@@ -21,7 +21,7 @@ from router.quotes.quote import (
     QuoteLimits,
     Refused,
 )
-from router.render.quoted_limits import limits_words
+from router.render.quote_view import limits_words
 from router.render.tables import (
     MARKETS,
     PLAIN,

@@ -12,10 +12,9 @@ from typing import Any
 
 from pricing.money import Usd
 from pricing.units import format_count
-from router.quotes.quote import LEVELS, Leg, Other, Point, Quote, Refused
+from router.quotes.quote import LEVELS, Leg, Other, Point, Quote, QuoteLimits, Refused
 from router.quotes.quote_json import quote_content
 from router.render.figures import MARKET_LETTERS, MARKET_WORDS, chance, day_clock, hours, money, percent, stamp
-from router.render.quoted_limits import limits_words
 
 SHOWN_ALTERNATIVES = 8
 DOTS = tuple(range(0, len(LEVELS), 2))  # 2.5 %, 7.5 %, ... 97.5 %: the middles of 20 parts of one run in 20
@@ -198,6 +197,16 @@ def quote_view(q: Quote, name: str, anchor: str = "q1") -> QuoteView:
         fields=_raw_fields(q),
         limits=limits_words(q.limits),
     )
+
+
+def limits_words(limits: QuoteLimits | None) -> str:
+    """Return the limits that a quote was made under in words; "" where none are recorded."""
+    if limits is None:
+        return ""
+    if limits.plan is None:
+        return "no limits" if limits.empty else f"limits {limits.digest[:12]}, written for it"
+    plan = f"limits of plan-{limits.plan.digest[:12]} as of {day_clock(limits.plan.as_of)} UTC"
+    return f"{plan}, which limit nothing here" if limits.empty else plan
 
 
 def cost_words(usd: Usd | None) -> str:

@@ -1,4 +1,4 @@
-"""Arrange what changed since an earlier plan for a page: totals by kind, then each change with its reason. Pure."""
+"""Show on pages what changed since an earlier plan: the cost by kind of change, then each job with its reason. Pure."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ from pricing.units import format_count
 from router.planning.document.plan import Plan
 from router.planning.explain.changes import PlacementChange, PlanDiff
 from router.planning.explain.cost_changes import KindChange, changes_by_reason, cost_change, reason_of
+from router.render.drawing import in_widths
 from router.render.figures import day, day_clock
-from router.render.waterfall_svg import WaterfallStep
+from router.render.pages import PageFrame, fill_template
+from router.render.waterfall_svg import BRIDGES, WaterfallStep, draw_waterfall
 
 SHOWN_CHANGES = 12
+_BRIDGE_NAME = "Waterfall of what each kind of change adds to the cost"
 _FOLDED_AT_LEAST = 4  # fewer rows are shorter than what unfolds them
 _WORDS = {
     "new": "new",
@@ -174,3 +177,17 @@ def _quiet(diff: PlanDiff) -> str:
         return ""
     verb = "is" if count == 1 else "are"
     return f"{format_count(count, 'job')} changed in time alone or by less than a cent, and {verb} not listed"
+
+
+def plan_diff_page(plan: Plan, digest: str, since: SinceView, frame: PageFrame | None = None) -> str:
+    """Return the page of the whole comparison as HTML; the same plans give the same bytes."""
+    steps = bridge_of(since)
+    return fill_template(
+        "plan_diff.html",
+        frame=frame,
+        plan=plan,
+        digest=digest,
+        plan_id=f"plan-{digest[:12]}",
+        since=since,
+        drawings=in_widths(lambda layout: draw_waterfall(steps, "USD", layout, _BRIDGE_NAME), BRIDGES),
+    )

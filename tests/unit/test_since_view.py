@@ -15,10 +15,9 @@ from router.planning.explain.changes import plan_diff
 from router.planning.explain.cost_changes import changes_by_kind
 from router.render.figures import cents, signed_money
 from router.render.plan_csv import changes_csv, jobs_csv
-from router.render.plan_diff_page import plan_diff_page
 from router.render.plan_diff_text import diff_json
 from router.render.plan_text import wide
-from router.render.since_view import SHOWN_CHANGES, SinceView, bridge_of, since_view
+from router.render.since_view import SHOWN_CHANGES, SinceView, bridge_of, plan_diff_page, since_view
 from router.render.tonight_page import tonight_page
 from tests.support.made_up_book import offer
 from tests.support.night import nightly_plan

@@ -119,7 +119,7 @@ def _add_reading(router: APIRouter, site: ConsoleSite) -> None:
         before: Annotated[str | None, Query(max_length=40, description="Only plans for earlier moments.")] = None,
         name: Annotated[str | None, Query(max_length=63, description="Only plans of this name.")] = None,
     ) -> Response:
-        context, moment = site.asked_by(request), _moment(before)
+        context, moment = site.asked_by(request), parse_moment(before)
         seen = context.identity.require(Permission.READ_PLANS)
         key = ("plans by API", id(site), seen, limit, moment, name)
         return (await site.recent.get(key, lambda: _plan_list(context, limit, moment, name))).response(request)
@@ -209,7 +209,8 @@ def _approvals(context: QueryContext, digest: str, plan: Plan) -> ApprovalAnswer
     return ApprovalAnswer.model_validate(found)
 
 
-def _moment(text: str | None) -> datetime | None:
+def parse_moment(text: str | None) -> datetime | None:
+    """Return the moment in a URL, None for None. InvalidInputError for what is no moment with its zone."""
     if text is None:
         return None
     try:

@@ -27,7 +27,7 @@ from router.console.api.description import JSON_OR_CSV, Form
 from router.console.site import ConsoleSite
 from router.jobs.quantities import parse_duration
 from router.prices.history import Selection
-from router.render import history_text, offers_text, pool_risk_text, prices_data
+from router.render import history_text, offers_text, pool_risk_text, prices_view
 from router.render.offers_text import OfferFilters
 
 T = TypeVar("T")
@@ -50,9 +50,9 @@ def make_router(site: ConsoleSite) -> APIRouter:
         sources = sources_of(site.asked_by(request))
         rows = list_books(sources)
         if format == "csv":
-            return Response(prices_data.books_as_csv(rows), media_type=CSV)
+            return Response(prices_view.books_as_csv(rows), media_type=CSV)
         in_use = find_book(sources, book)
-        return JSONResponse(prices_data.books_document(rows, in_use, list_clouds(sources, book)))
+        return JSONResponse(prices_view.books_document(rows, in_use, list_clouds(sources, book)))
 
     @router.get(
         "/latest", summary="List offers of a price book, the cheapest accelerator-hour first", responses=JSON_OR_CSV

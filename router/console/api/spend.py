@@ -9,8 +9,7 @@ from fastapi.responses import Response
 from pydantic import BaseModel, Field
 
 from router.console.site import ConsoleSite
-from router.console.spend_files import answer_file
-from router.console.spend_questions import SpendView, kept_budgets, read_question
+from router.console.spend_questions import SpendView, answer_file, kept_budgets, read_question
 from router.render.budget_text import standing_table
 
 _MonthName = Annotated[str, Query(description="A month such as 2026-11; without one, the newest with costs.")]
@@ -57,7 +56,7 @@ def make_router(site: ConsoleSite) -> APIRouter:
     ) -> Response:
         """Return the report of a month, as `stepfare showback -o json` prints it: see its published schema."""
         question = await read_question(site, request, month, SpendView(by, basis, share_idle))
-        return await answer_file(site, request, question, "json", lambda report: report, "showback")
+        return await answer_file(site, request, question, "json")
 
     @router.get("/budgets", summary="The budgets of a month")
     async def budgets(request: Request, month: _MonthName = "", basis: _Basis = "effective") -> BudgetUses:

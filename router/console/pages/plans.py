@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import astuple, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Form, Request
@@ -15,7 +15,6 @@ from pricing.problems import InvalidInputError
 from pricing.units import format_utc
 from router.access.identity import Permission
 from router.app.queries.approvals import (
-    ApprovalRefusedError,
     approval_rules,
     change_approval,
     find_plan_approvals,
@@ -36,19 +35,18 @@ from router.app.queries.plans import (
     whole_plan,
 )
 from router.console.answers import CSV, HTML, JSON, CachedAnswer
-from router.console.error_answers import answer_error
+from router.console.api.plans import parse_moment
+from router.console.error_answers import NothingThereError, answer_error
 from router.console.job_work import view_job_quotes
 from router.console.site import ConsoleSite
 from router.planning.document.plan_names import NIGHT
 from router.planning.explain.changes import PlanDiff
 from router.render.jobs_page import job_url
 from router.render.pages import PageFrame, PageParts, fill_frame, fill_template
-from router.render.plan_csv import changes_csv, jobs_csv
-from router.render.plan_diff_page import plan_diff_page
+from router.render.plan_csv import PlanListRow, changes_csv, jobs_csv, plans_csv
 from router.render.plan_diff_text import diff_json
-from router.render.plan_list_page import PlanListRow, plan_list_page, plans_csv
 from router.render.planned_job_page import planned_job_page
-from router.render.since_view import SinceView, since_view
+from router.render.since_view import SinceView, plan_diff_page, since_view
 from router.render.tonight_page import ROWS, PlanUrls, tonight_parts
 from router.state.made_plans import ListedPlan
 
@@ -74,7 +72,7 @@ def make_router(site: ConsoleSite) -> APIRouter:
 def _add_lists(router: APIRouter, site: ConsoleSite) -> None:
     @router.get("/plans")
     async def plans(request: Request, before: str = "") -> Response:
-        context, moment = site.asked_by(request), _moment(before)
+        context, moment = site.asked_by(request), parse_moment(before or None)
         seen = context.identity.require(Permission.READ_PLANS)
         rows, names, last = await site.recent.get(
             ("plans", id(site), seen, moment), lambda: _list_rows(context, moment)
@@ -86,7 +84,8 @@ def _add_lists(router: APIRouter, site: ConsoleSite) -> None:
         now = context.clock()
 
         def draw() -> CachedAnswer:
-            return CachedAnswer.of(plan_list_page(rows, names, older, now, frame), HTML)
+            page = fill_template("plan_list.html", frame=frame, rows=rows, names=names, older=older, now=now)
+            return CachedAnswer.of(page, HTML)
 
         # Drawn again each minute, since it says as of when.
         return (
@@ -95,7 +94,7 @@ def _add_lists(router: APIRouter, site: ConsoleSite) -> None:
 
     @router.get("/plans.csv")
     def plans_as_csv(request: Request, before: str = "") -> Response:
-        return _download(plans_csv(_list_rows(site.asked_by(request), _moment(before))[0]), "plans.csv")
+        return _download(plans_csv(_list_rows(site.asked_by(request), parse_moment(before or None))[0]), "plans.csv")
 
 
 def _add_plan(router: APIRouter, site: ConsoleSite) -> None:
@@ -115,7 +114,7 @@ def _add_plan(router: APIRouter, site: ConsoleSite) -> None:
     def jobs(request: Request, name: str) -> Response:
         stored = find_plan(site.asked_by(request), name)
         if stored is None:
-            return answer_error(request, 404, _NO_SUCH, _MAKE)
+            raise NothingThereError(_NO_SUCH, _MAKE)
         return _download(jobs_csv(stored.plan), f"plan-{stored.digest[:12]}-jobs.csv")
 
     @router.post("/plans/{name}/approve")
@@ -132,12 +131,9 @@ def _add_comparison(router: APIRouter, site: ConsoleSite) -> None:
     async def diff(request: Request, name: str, against: str = "") -> Response:
         context = site.asked_by(request)
         teams = context.identity.require(Permission.READ_PLANS).teams
-        found = await site.recent.get(
+        before, after = await site.recent.get(
             ("find plans", id(site), name, against), lambda: _find_both(context, name, against)
         )
-        if isinstance(found, str):
-            return answer_error(request, 404, found, _MAKE)
-        before, after = found
         at, query = f"/plans/{after}/diff", f"?against={before}"
         frame = site.frame(request, "/tonight", data_links=(("CSV", f"{at}.csv{query}"), ("JSON", f"{at}.json{query}")))
 
@@ -151,18 +147,13 @@ def _add_comparison(router: APIRouter, site: ConsoleSite) -> None:
     @router.get("/plans/{name}/diff.csv")
     def diff_as_csv(request: Request, name: str, against: str = "") -> Response:
         context = site.asked_by(request)
-        found = _find_both(context, name, against)
-        if isinstance(found, str):
-            return answer_error(request, 404, found, _MAKE)
-        return _download(changes_csv(_compare(context, *found)[2]), f"plan-{found[1][:12]}-changes.csv")
+        before, after = _find_both(context, name, against)
+        return _download(changes_csv(_compare(context, before, after)[2]), f"plan-{after[:12]}-changes.csv")
 
     @router.get("/plans/{name}/diff.json")
     def diff_as_json(request: Request, name: str, against: str = "") -> Response:
         context = site.asked_by(request)
-        found = _find_both(context, name, against)
-        if isinstance(found, str):
-            return answer_error(request, 404, found, _MAKE)
-        return Response(diff_json(_compare(context, *found)[2]), media_type=JSON)
+        return Response(diff_json(_compare(context, *_find_both(context, name, against))[2]), media_type=JSON)
 
 
 async def _plan_page(site: ConsoleSite, request: Request, name: str, *, is_long: bool, done: str) -> Response:
@@ -260,15 +251,16 @@ def _since(context: QueryContext, stored: StoredPlan, before: str | None) -> Sin
     return since_view(changes, earlier.plan, before, stored.plan)
 
 
-def _find_both(context: QueryContext, name: str, against: str) -> tuple[str, str] | str:
-    """Return the digests of the earlier plan and of the later one; a reason where one of them is not stored."""
+def _find_both(context: QueryContext, name: str, against: str) -> tuple[str, str]:
+    """Return the digests of the earlier plan and of the later one. NothingThereError where one is not stored."""
     found = _find(context, name)
     if found is None:
-        return _NO_SUCH
+        raise NothingThereError(_NO_SUCH, _MAKE)
     digest, previous, _ = found
     before = find_digest(context, against) if against else previous
     if before is None:
-        return "no such earlier plan is stored" if against else "no plan of an earlier night is stored"
+        what = "no such earlier plan is stored" if against else "no plan of an earlier night is stored"
+        raise NothingThereError(what, _MAKE)
     return before, digest
 
 
@@ -311,34 +303,16 @@ def _approval_box(context: QueryContext, digest: str, frame: PageFrame) -> Marku
 
 
 def _change_approval(site: ConsoleSite, request: Request, name: str, note: str, *, revokes: bool) -> Response:
-    """Record an approval or a revocation and lead back to the plan; 409 with the reason where it is refused."""
+    """Record an approval or a revocation and lead back to the plan. ApprovalRefusedError with the reason."""
     context = site.asked_by(request)
     digest = find_digest(context, name)
     plan = None if digest is None else whole_plan(context.store, digest)
     if digest is None or plan is None:
-        return answer_error(request, 404, _NO_SUCH, _MAKE)
-    try:
-        change_approval(context, plan, digest, note, revokes=revokes)
-    except ApprovalRefusedError as error:
-        return answer_error(request, 409, str(error), error.remedy)
+        raise NothingThereError(_NO_SUCH, _MAKE)
+    change_approval(context, plan, digest, note, revokes=revokes)
     done = "revoked" if revokes else "approved"
     return RedirectResponse(f"/plans/{digest}?done={done}", 303)
 
 
 def _download(text: str, name: str) -> Response:
     return Response(text, media_type=CSV, headers={"Content-Disposition": f'attachment; filename="{name}"'})
-
-
-def _moment(text: str) -> datetime | None:
-    """Return the moment in a URL, None for "". InvalidInputError for what is no moment with its zone."""
-    if not text:
-        return None
-    try:
-        moment = datetime.fromisoformat(text)
-        if moment.tzinfo is None:
-            raise ValueError("without a zone")
-        return moment.astimezone(UTC)
-    except (ValueError, OverflowError):
-        raise InvalidInputError.single(
-            "is no moment", field="before", remedy="write one such as 2026-11-21T18:00:00Z"
-        ) from None

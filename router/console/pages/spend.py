@@ -13,11 +13,12 @@ from router.app.queries.spend import SpendQuestion
 from router.console.answers import CSV, HTML, JSON, CachedAnswer
 from router.console.error_answers import answer_error
 from router.console.site import ConsoleSite
-from router.console.spend_files import FILES, answer_file
 from router.console.spend_questions import (
     BASES,
+    FILES,
     METHODS,
     SpendView,
+    answer_file,
     kept_month,
     known_months,
     read_month,
@@ -54,7 +55,7 @@ def make_router(site: ConsoleSite) -> APIRouter:
         if ending not in FILES:
             return answer_error(request, 404, "no such file", f"there are {', '.join(FILES)}")
         question = await read_question(site, request, str(read_month(name)), view)
-        return await answer_file(site, request, question, ending, lambda report: report, "showback")
+        return await answer_file(site, request, question, ending)
 
     @router.get("/spend/{month}/{path:path}")
     async def level(
@@ -73,7 +74,7 @@ def make_router(site: ConsoleSite) -> APIRouter:
         if ending not in FILES:
             return answer_error(request, 404, "no such file", f"there are {', '.join(FILES)}")
         question = await read_question(site, request, month, SpendView(basis=basis))
-        return await answer_file(site, request, question, ending, _only_waste, "waste")
+        return await answer_file(site, request, question, ending, "waste", _only_waste)
 
     return router
 
