@@ -43,17 +43,21 @@ class TermColumn:
         return Usd.total(getattr(terms, name) for name in self.terms)
 
 
-_DETAILED = (
-    TermColumn("COMPUTE", ("compute_usd",)),
-    TermColumn("LOST WORK", ("lost_work_usd",)),
-    TermColumn("CHECKPOINTS", ("checkpoints_usd",)),
-    TermColumn("RESTARTS", ("restarts_usd",)),
-    TermColumn("START-UPS", ("startups_usd",)),
-    TermColumn("IDLE", ("idle_usd",)),
-    TermColumn("FALLBACK", ("fallback_usd",)),
-    TermColumn("MOVES", ("moves_usd",)),
-    TermColumn("STREAM", ("stream_usd",)),
+#: Headings of columns of one term each.
+TERM_HEADINGS: Mapping[str, str] = MappingProxyType(
+    {
+        "compute_usd": "COMPUTE",
+        "lost_work_usd": "LOST WORK",
+        "checkpoints_usd": "CHECKPOINTS",
+        "restarts_usd": "RESTARTS",
+        "startups_usd": "START-UPS",
+        "idle_usd": "IDLE",
+        "fallback_usd": "FALLBACK",
+        "moves_usd": "MOVES",
+        "stream_usd": "STREAM",
+    }
 )
+_DETAILED = tuple(TermColumn(heading, (name,)) for name, heading in TERM_HEADINGS.items())
 #: Columns that add up to the cost, in a narrow table and on the page of the plan.
 SHORT_COLUMNS = (
     TermColumn("COMPUTE", ("compute_usd",), "Lasting steps", "lasting"),

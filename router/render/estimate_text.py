@@ -7,14 +7,13 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Final
 
-from pricing.money import Usd
 from pricing.units import format_count
 from router.jobs.gang_layout import GangLayout
 from router.jobs.layouts import ChosenLayout
-from router.planning.document.plan_usage import COST_TERMS, JobCostTerms
+from router.planning.document.plan_usage import COST_TERMS
 from router.planning.estimate.estimate_json import launcher_of
 from router.planning.estimate.gang_estimates import GangAnswer, GangEstimate, JobEstimate, Span, UsdSpan
-from router.render.cost_terms_text import TERM_WORDS
+from router.render.cost_terms_text import TERM_HEADINGS, TERM_WORDS
 from router.render.explain_text import DROPPED_WORDS
 from router.render.record_table import RecordTable, TableColumn, plain_value
 from router.render.tables import (
@@ -33,18 +32,6 @@ MEMORY_WORDS: Final = {
     "activations": "activations",
     "logits": "logits",
 }
-#: Heads of the cost terms, in the order of their fields.
-TERM_COLUMNS: Final = (
-    "COMPUTE",
-    "LOST WORK",
-    "CHECKPOINTS",
-    "RESTARTS",
-    "START-UPS",
-    "MOVES",
-    "STREAM",
-    "IDLE",
-    "FALLBACK",
-)
 _PLACE_WIDTHS: Final = (20, 17, 14, 11, 8)
 _UNKNOWN: Final = "-"
 _RIGHT: Final = frozenset({"STEPS/H", "RUNS", "TOKENS/S", "$/STEP", "$/1M TOKENS (80 %)", "$/STEP (80 %)", "N", "COST"})
@@ -193,22 +180,17 @@ _LEAST_SHARE = 0.0005
 
 def _best_terms(row: GangEstimate, answer: GangAnswer, screen: Screen) -> str:
     whole = answer.usd_per_step.expected.nanos
-    terms = answer.step_terms
+    amounts = ((getattr(answer.step_terms, name), words) for name, words in TERM_WORDS.items())
     # A term that rounds to no share is no place where the cost goes; the other formats have all of them.
     shares = (
         f"{words} ${format_step_price(usd)} ({usd.nanos / whole:.1%})"
-        for usd, words in _amounts(terms)
+        for usd, words in amounts
         if usd.nanos / whole >= _LEAST_SHARE
     )
     head = f"Where the cost of a step on {row.name} goes: "
     steps = format_count(answer.steps, "step")
     text = f"{head}{', '.join(shares)}; {steps} cost {format_usd(answer.cost_usd)}"
     return wrap_text(text, width=max(WIDTH, screen.width))
-
-
-def _amounts(terms: JobCostTerms) -> Iterator[tuple[Usd, str]]:
-    for name, words in TERM_WORDS.items():
-        yield getattr(terms, name), words
 
 
 def _without_answer(estimate: JobEstimate, screen: Screen) -> Iterator[str]:
@@ -250,9 +232,9 @@ def _figure(name: str, heading: str, show: Callable[[float], str]) -> TableColum
     return TableColumn(name, take, heading, show, right=True, unknown=_UNKNOWN, plain=_six_digits)
 
 
-def _cost_term(name: str, heading: str) -> TableColumn[GangEstimate]:
+def _cost_term(name: str) -> TableColumn[GangEstimate]:
     take = _of_answer(lambda answer: getattr(answer.step_terms, name))
-    return TableColumn(name, take, f"$ {heading}", format_step_price, right=True, unknown=_UNKNOWN)
+    return TableColumn(name, take, f"$ {TERM_HEADINGS[name]}", format_step_price, right=True, unknown=_UNKNOWN)
 
 
 def _six_digits(figure: float) -> str:
@@ -290,7 +272,7 @@ _GANGS: RecordTable[GangEstimate] = RecordTable(
         *_span_fields("tokens_per_s", _six_digits),
         _answer_text("$/STEP (80 %)", lambda a: a.usd_per_step, dollars),
         *_span_fields("usd_per_step"),
-        *map(_cost_term, COST_TERMS, TERM_COLUMNS),
+        *map(_cost_term, COST_TERMS),
         _answer_text("$/1M TOKENS (80 %)", lambda a: a.usd_per_million_tokens, dollars),
         *_span_fields("usd_per_million_tokens"),
         TableColumn("steps", _of_answer(lambda a: a.steps)),

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Any, Final
 from urllib.parse import quote
 
 from pricing.money import ZERO, Usd
@@ -25,16 +25,13 @@ from router.render.journal_words import describe_entry, describe_notice, describ
 from router.render.pages import PageFrame, fill_template, time_of
 from router.render.planned_job_page import planned_job_url
 from router.render.quote_list_page import QuoteListView
-from router.render.timeline_svg import (
-    TIMELINES,
-    Timeline,
-    TimelineBar,
-    draw_timeline,
-    markets_drawn,
-)
+from router.render.timeline_svg import TIMELINES, Timeline, TimelineBar, draw_timeline, markets_drawn
+from router.state.records import Attempt
 
 # Rows of each table; the rest is counted in words and is in the data.
 MOST_LIVE, MOST_OVER, MOST_JOURNAL, MOST_RUNS = 400, 50, 300, 60
+# Cells that a search looks at, beside the tags.
+_SEARCHED = ("job", "team", "place", "machines", "state")
 _ITEMS = {"machine": "machines", "disk": "disks", "egress": "moving data", "storage": "storage", "other": "other"}
 _USES = {
     "": "use not recorded",
@@ -50,34 +47,6 @@ _USES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class GangRow:
-    """A gang as tables show it; every cell is text."""
-
-    attempt: str
-    job: str
-    url: str
-    attempt_url: str
-    team: str
-    number: int
-    state: str
-    tags: tuple[str, ...]
-    place: str
-    machines: str
-    ranks: str
-    quiet: str
-    step: str
-    saved: str
-    rate: str
-    spent: str
-    until: str
-    until_detail: str
-    deadline: str
-    chance: str
-    when: str
-    message: str
-
-
 def job_url(name: str) -> str:
     """Return the URL of a job's page; its name may hold any characters."""
     return f"/jobs/{quote(name, safe='')}"
@@ -88,8 +57,8 @@ def attempt_url(attempt: str) -> str:
     return f"/attempts/{quote(attempt, safe='')}"
 
 
-def gang_row(outlook: GangOutlook) -> GangRow:
-    """Return a gang as a row."""
+def gang_row(outlook: GangOutlook) -> dict[str, Any]:
+    """Return the cells of a gang's row by name; all are text but its number and tags."""
     gang, attempt = outlook.gang, outlook.gang.attempt
     unknown = gang.unpriced
     tags = [
@@ -101,31 +70,32 @@ def gang_row(outlook: GangOutlook) -> GangRow:
         )
         if holds
     ]
-    over = attempt.gone_at or attempt.created_at
-    return GangRow(
-        attempt=attempt.id,
-        job=attempt.job,
-        url=job_url(attempt.job),
-        attempt_url=attempt_url(attempt.id),
-        team=attempt.team or "nobody’s",
-        number=attempt.number,
-        state=describe_state(outlook),
-        tags=tuple(tags),
-        place=f"{attempt.cloud}/{attempt.region}",
-        machines=machines_in_words(outlook),
-        ranks=f"{gang.calling} of {attempt.machines}",
-        quiet="not heard yet" if gang.quiet is None else f"longest unheard {length(gang.quiet)}",
-        step="not said" if gang.step is None else f"{gang.step:,}{_done(outlook)}",
-        saved="none saved" if gang.saved_step is None else f"{gang.saved_step:,}",
-        rate="unknown" if unknown else money(Usd(attempt.usd_per_hour.nanos)),
-        spent="unknown" if unknown else money(gang.spent_usd),
-        until=_until(outlook),
-        until_detail=_until_detail(outlook),
-        deadline="none" if outlook.deadline is None else time_of(outlook.deadline),
-        chance=_chance(outlook),
-        when=time_of(over),
-        message="" if attempt.message in ("", attempt.reason) else attempt.message,
-    )
+    over, is_paced = attempt.gone_at or attempt.created_at, outlook.paced_end is not None
+    until = "not said" if outlook.until is None else ("~" if is_paced else "") + time_of(outlook.until)
+    return {
+        "attempt": attempt.id,
+        "job": attempt.job,
+        "url": job_url(attempt.job),
+        "attempt_url": attempt_url(attempt.id),
+        "team": attempt.team or "nobody’s",
+        "number": attempt.number,
+        "state": describe_state(outlook),
+        "tags": tags,
+        "place": f"{attempt.cloud}/{attempt.region}",
+        "machines": machines_in_words(outlook),
+        "ranks": f"{gang.calling} of {attempt.machines}",
+        "quiet": "not heard yet" if gang.quiet is None else f"longest unheard {length(gang.quiet)}",
+        "step": "not said" if gang.step is None else f"{gang.step:,}{_done(outlook)}",
+        "saved": "none saved" if gang.saved_step is None else f"{gang.saved_step:,}",
+        "rate": "unknown" if unknown else money(Usd(attempt.usd_per_hour.nanos)),
+        "spent": "unknown" if unknown else money(gang.spent_usd),
+        "until": until,
+        "until_detail": "" if outlook.until is None else "at its pace now" if is_paced else "as planned",
+        "deadline": "none" if outlook.deadline is None else time_of(outlook.deadline),
+        "chance": _chance(outlook),
+        "when": time_of(over),
+        "message": "" if attempt.message in ("", attempt.reason) else attempt.message,
+    }
 
 
 def machines_in_words(outlook: GangOutlook) -> str:
@@ -150,20 +120,6 @@ def _done(outlook: GangOutlook) -> str:
     return "" if outlook.done is None else f", {math.floor(100 * outlook.done)} %"
 
 
-def _until(outlook: GangOutlook) -> str:
-    if outlook.until is None:
-        return "not said"
-    return ("~" if outlook.paced_end is not None else "") + time_of(outlook.until)
-
-
-def _until_detail(outlook: GangOutlook) -> str:
-    if outlook.until is None:
-        return ""
-    if outlook.paced_end is not None:
-        return "at its pace now"
-    return "as planned"
-
-
 def _chance(outlook: GangOutlook) -> str:
     """Return whether the deadline was met, or how likely the plan said that it would be."""
     if outlook.deadline is None:
@@ -182,7 +138,7 @@ def select_gangs(report: JobsReport, search_text: str) -> JobsReport:
 
     def fits(outlook: GangOutlook) -> bool:
         row = gang_row(outlook)
-        text = " ".join((row.job, row.team, row.place, row.machines, row.state, *row.tags)).casefold()
+        text = " ".join((*(row[name] for name in _SEARCHED), *row["tags"])).casefold()
         return all(word in text for word in words)
 
     if not words:
@@ -372,7 +328,7 @@ def attempt_page(report: AttemptReport, now: datetime, frame: PageFrame | None =
         costs=[(line, _ITEMS.get(line.item, line.item), _use_words(line), _quantity(line)) for line in report.costs],
         sums=_item_sums(report.costs),
         market_words=MARKET_WORDS,
-        fields=_raw_fields(report),
+        fields=_raw_fields(attempt),
         attempt_url=attempt_url,
     )
 
@@ -431,26 +387,31 @@ def _quantity(line: CostLine) -> str:
     return f"{float(line.quantity):,.2f} {line.unit}"
 
 
-def _raw_fields(report: AttemptReport) -> tuple[tuple[str, str], ...]:
-    attempt = report.outlook.gang.attempt
-    return (
-        ("id", attempt.id),
-        ("plan", attempt.plan),
-        ("gang", attempt.gang),
-        ("start", attempt.start.isoformat()),
-        ("end", attempt.end.isoformat()),
-        ("choice", str(attempt.choice)),
-        ("number", str(attempt.number)),
-        ("phase", attempt.phase.value),
-        ("reason", attempt.reason or "none"),
-        ("result", attempt.result or "none"),
-        ("engine", attempt.engine),
-        ("policy", attempt.policy or "not recorded"),
-        ("resumes", attempt.resumes or "none"),
-        ("first_step", str(attempt.first_step)),
-        ("last_step", "not said" if attempt.last_step is None else str(attempt.last_step)),
-        ("kept_step", "not said" if attempt.kept_step is None else str(attempt.kept_step)),
-        ("usd_per_hour", str(attempt.usd_per_hour)),
-        ("max_usd_per_hour", str(attempt.max_usd_per_hour)),
-        ("at_risk_usd", str(attempt.at_risk_usd)),
-    )
+_RAW_FIELDS = (
+    *(
+        "id",
+        "plan",
+        "gang",
+        "start",
+        "end",
+        "choice",
+        "number",
+        "phase",
+        "reason",
+        "result",
+        "engine",
+        "policy",
+        "resumes",
+    ),
+    *("first_step", "last_step", "kept_step", "usd_per_hour", "max_usd_per_hour", "at_risk_usd"),
+)
+_EMPTY_WORDS = {"policy": "not recorded", "last_step": "not said", "kept_step": "not said"}
+
+
+def _raw_fields(attempt: Attempt) -> Iterator[tuple[str, str]]:
+    for name in _RAW_FIELDS:
+        value = getattr(attempt, name)
+        if value in ("", None):
+            yield name, _EMPTY_WORDS.get(name, "none")
+        else:
+            yield name, value.isoformat() if isinstance(value, datetime) else str(value)

@@ -3,42 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from urllib.parse import quote
 
 from pricing.money import Usd
-from router.planning.document.plan import Alternative, JobSummary, Line, Plan
+from router.planning.document.plan import JobSummary, Line, LineFallback, Plan
 from router.planning.document.plan_facts import main_placement
 from router.render.explain_text import DROPPED_WORDS, merged_fallbacks
 from router.render.figures import MARKET_WORDS, chance, day_clock, signed_money
 from router.render.pages import PageFrame, fill_template
 from router.render.quote_list_page import QuoteListView
 from router.render.tonight_view import WORTH_SHOWING
-
-
-@dataclass(frozen=True, slots=True)
-class BoughtRow:
-    """Machines that the plan buys for the job, or keeps behind it as a fallback."""
-
-    kind: str
-    where: str
-    machines: str
-    market: str
-    span: str
-    hours: float
-    cost_usd: Usd
-
-
-@dataclass(frozen=True, slots=True)
-class OtherRow:
-    """Another way to run the job; ``more_usd`` is beyond the plan's, None of a job that is left out."""
-
-    where: str
-    machines: str
-    market: str
-    lacks: str
-    cost_usd: Usd
-    more_usd: Usd | None
 
 
 def planned_job_url(digest: str, job: str) -> str:
@@ -73,8 +47,8 @@ def planned_job_page(
         next_more=more,
         next_words=second,
         bought=_bought(lines),
+        market_words=MARKET_WORDS,
         moves_usd=Usd.total(move.cost_usd for move in moves),
-        others=[_other(job, each) for each in job.alternatives],
         rules=[rule for rule in job.constraint_costs if rule.saving_usd.dollars() >= WORTH_SHOWING],
         dropped=[(row.offers, DROPPED_WORDS.get(row.reason, row.reason), row.example) for row in job.dropped],
         quotes=quotes,
@@ -90,43 +64,19 @@ def _place(lines: Sequence[Line], name: str) -> str:
     return f"{place.cloud} {place.region} on {place.accelerators:,} {kinds}"
 
 
-def _bought(lines: Sequence[Line]) -> list[BoughtRow]:
-    rows = [
-        BoughtRow(
+def _bought(lines: Sequence[Line]) -> list[tuple[str, Line | LineFallback, str, Usd]]:
+    """Return what the plan buys for the job, then what it keeps behind it: the kind, the machines, when, the cost."""
+    rows: list[tuple[str, Line | LineFallback, str, Usd]] = [
+        (
             "order" if line.orderable else line.kind,
-            f"{line.cloud} {line.zone or line.region}",
-            f"{line.machines:,} x {line.instance_type}",
-            MARKET_WORDS[line.market],
+            line,
             f"{day_clock(line.start)} to {day_clock(line.end)}",
-            float(line.hours),
             line.cost_usd if line.fallback is None else line.cost_usd - line.fallback.cost_usd,
         )
         for line in lines
     ]
-    rows += [
-        BoughtRow(
-            "fallback",
-            f"{behind.cloud} {behind.zone or behind.region}",
-            f"{behind.machines:,} x {behind.instance_type}",
-            MARKET_WORDS[behind.market],
-            f"{behind.probability:.0%} likely",
-            float(behind.hours),
-            behind.cost_usd,
-        )
-        for behind in merged_fallbacks(lines)
-    ]
+    rows += [("fallback", each, f"{each.probability:.0%} likely", each.cost_usd) for each in merged_fallbacks(lines)]
     return rows
-
-
-def _other(job: JobSummary, alternative: Alternative) -> OtherRow:
-    return OtherRow(
-        f"{alternative.cloud} {alternative.zone or alternative.region}",
-        alternative.mix or f"{alternative.machines:,} x {alternative.instance_type}",
-        MARKET_WORDS[alternative.market],
-        alternative.lacks,
-        alternative.cost_usd,
-        alternative.cost_usd - job.cost_usd if job.finish is not None else None,
-    )
 
 
 def _next_best(job: JobSummary) -> tuple[str, str]:

@@ -9,11 +9,12 @@ from markupsafe import Markup
 from router.planning.document.plan import Plan
 from router.render.cost_terms_text import SHORT_COLUMNS
 from router.render.drawing import element, in_widths
+from router.render.figures import hours
 from router.render.gantt_svg import GANTTS, draw_gantt
 from router.render.pages import PageFrame, PageParts, fill_parts, fill_template
 from router.render.planned_job_page import planned_job_url
 from router.render.since_view import SinceView
-from router.render.tonight_view import BudgetRow, Tonight, tonight_of
+from router.render.tonight_view import BudgetRow, Tonight, stated_words, tonight_of
 
 ROWS = 100
 
@@ -55,6 +56,8 @@ def _values(plan: Plan, since: SinceView | None, digest: str, urls: PlanUrls, ro
         "urls": urls,
         "rows": rows,
         "cost_columns": SHORT_COLUMNS,
+        "stated": stated_words,
+        "hours": hours,
         "job_url": job_url if urls.jobs else lambda _: "",
         "drawings": in_widths(lambda layout: draw_gantt(night.gantt, layout, link), GANTTS),
         "budget_bar": lambda row: Markup(draw_budget(row)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from pricing.money import ZERO, Usd
 from pricing.units import format_count
@@ -16,7 +16,6 @@ from router.planning.document.plan_facts import main_placement
 from router.planning.document.plan_json import plan_content
 from router.planning.document.plan_usage import JobCostTerms, TeamUsage
 from router.planning.document.usage_totals import end_of_month
-from router.render.cost_terms_text import SHORT_COLUMNS
 from router.render.figures import MARKET_WORDS, amount_of, chance, day_clock, hours, percent
 from router.render.gantt import Gantt, gantt_of, limit_name, sized, worth_in_words
 
@@ -45,16 +44,15 @@ class BudgetRow:
 
 @dataclass(frozen=True, slots=True)
 class LateRow:
-    """A job that ends after its deadline, or is less sure to be on time than it asks; ``why`` where that is known."""
+    """A job that ends ``after`` its deadline, or is less sure to be on time than it asks."""
 
-    job: str
-    team: str
-    finish: datetime
-    deadline: datetime
-    chance: str
-    confidence: str
-    words: str
-    why: str = ""
+    job: JobSummary
+    after: timedelta
+
+    @property
+    def is_late(self) -> bool:
+        """Return whether it ends after its deadline."""
+        return self.after > timedelta(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,27 +92,11 @@ class LimitRow:
 class JobRow:
     """A job of the table."""
 
-    job: str
-    team: str
+    job: JobSummary
     where: str
     machines: str
-    start: datetime | None
-    finish: datetime | None
-    deadline: datetime | None
-    chance: str
-    cost_usd: Usd
     weak: bool
     outlook: bool
-
-
-@dataclass(frozen=True, slots=True)
-class CostRow:
-    """The terms of a job's cost by :data:`SHORT_COLUMNS`, which add up to it; ``stated`` in words."""
-
-    job: str
-    amounts: tuple[Usd, ...]
-    cost_usd: Usd
-    stated: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,8 +124,8 @@ class Tonight:
     worths: tuple[WorthRow, ...]
     other_worths: int
     limits: tuple[LimitRow, ...]
-    costs: tuple[CostRow, ...]
-    all_costs: CostRow | None
+    costs: tuple[JobCostTerms, ...]
+    all_costs: JobCostTerms | None
     notes: tuple[str, ...]
 
     @property
@@ -176,7 +158,7 @@ def tonight_of(plan: Plan, digest: str = "") -> Tonight:
     lines_usd = Usd.total(line.cost_usd for line in plan.lines if line.kind == "order")
     late = tuple(row for job in placed if (row := _late(job)) is not None)
     risks = _risks(lines_by_job)
-    worths = _worths(plan)
+    worths, costs = _worths(plan), plan.usage.cost_terms
     return Tonight(
         plan=plan,
         plan_id=f"plan-{digest[:12]}",
@@ -189,7 +171,7 @@ def tonight_of(plan: Plan, digest: str = "") -> Tonight:
         moves_usd=Usd.total(move.cost_usd for move in plan.moves),
         expected_usd=Usd.total(line.cost_usd for line in plan.lines if line.orderable),
         late=late,
-        late_jobs=sum(row.finish > row.deadline for row in late),
+        late_jobs=sum(row.is_late for row in late),
         least_sure=_least_sure(placed),
         budgets=_budgets(plan),
         without_budget=_without_budget(plan, lines_by_job),
@@ -199,8 +181,8 @@ def tonight_of(plan: Plan, digest: str = "") -> Tonight:
         worths=worths[:_SHOWN_RULES],
         other_worths=len(worths[_SHOWN_RULES:]),
         limits=_limits(plan),
-        costs=_costs(plan),
-        all_costs=_all_costs(plan),
+        costs=tuple(sorted(costs, key=lambda terms: (-terms.together_usd.nanos, terms.job))),
+        all_costs=add_terms(costs, "All") if costs else None,
         notes=_notes(plan, lines_by_job),
     )
 
@@ -220,15 +202,9 @@ def _job_row(job: JobSummary, lines: Sequence[Line]) -> JobRow:
     mix = f" ({place.mix})" if place is not None and place.mix else ""
     machines = f"{place.accelerators:,} {kinds}{mix}, {markets}" if place is not None else "none"
     return JobRow(
-        job=job.job,
-        team=job.team,
+        job=job,
         where=f"{place.cloud} {place.region}" if place is not None else "none",
         machines=machines,
-        start=job.start,
-        finish=job.finish,
-        deadline=job.deadline,
-        chance=chance(job.on_time_probability),
-        cost_usd=job.cost_usd,
         weak=any(line.weak for line in lines),
         outlook=not any(line.kind == "order" for line in lines),
     )
@@ -238,12 +214,8 @@ def _late(job: JobSummary) -> LateRow | None:
     """Return the job's row where it ends after its deadline or is less sure than it asks."""
     if job.finish is None or job.deadline is None:
         return None
-    after = job.finish - job.deadline
-    if after.total_seconds() <= 0 and not is_less_sure(job.on_time_probability, job.confidence):
-        return None
-    words = f"late by {hours(after)}" if after.total_seconds() > 0 else "less sure than asked"
-    confidence, why = chance(job.confidence), "" if job.late is None else job.late.why
-    return LateRow(job.job, job.team, job.finish, job.deadline, chance(job.on_time_probability), confidence, words, why)
+    row = LateRow(job, job.finish - job.deadline)
+    return row if row.is_late or is_less_sure(job.on_time_probability, job.confidence) else None
 
 
 def _least_sure(placed: Sequence[JobSummary]) -> str:
@@ -350,25 +322,9 @@ def _limit_row(peak: LimitPeak, *, restricted: bool) -> LimitRow:
     )
 
 
-def _costs(plan: Plan) -> tuple[CostRow, ...]:
-    """Return the terms of each placed job's cost, dearest first."""
-    rows = [_cost_row(terms) for terms in plan.usage.cost_terms]
-    return tuple(sorted(rows, key=lambda row: (-row.cost_usd.nanos, row.job)))
-
-
-def _all_costs(plan: Plan) -> CostRow | None:
-    """Return the sum of the jobs' costs; None where no job is placed."""
-    terms = plan.usage.cost_terms
-    return _cost_row(add_terms(terms, "All")) if terms else None
-
-
-def _cost_row(terms: JobCostTerms) -> CostRow:
-    return CostRow(
-        job=terms.job,
-        amounts=tuple(column.amount(terms) for column in SHORT_COLUMNS),
-        cost_usd=terms.together_usd,
-        stated=", ".join(dict.fromkeys(f"{each.field} {each.value}" for each in terms.stated if not each.is_input)),
-    )
+def stated_words(terms: JobCostTerms) -> str:
+    """Return what the job file states in place of a default or a model."""
+    return ", ".join(dict.fromkeys(f"{each.field} {each.value}" for each in terms.stated if not each.is_input))
 
 
 def _notes(plan: Plan, lines_by_job: dict[str, tuple[Line, ...]]) -> tuple[str, ...]:

@@ -163,6 +163,6 @@ def test_a_job_that_is_over_says_whether_it_met_its_deadline(
     outlook = GangOutlook(
         replace(over.gang, attempt=attempt), deadline, PlanPromise(chance=0.9), None, NOW, 2 * (over.gang.step or 0)
     )
-    assert gang_row(outlook).chance == said
+    assert gang_row(outlook)["chance"] == said
     assert outlook.done == (1.0 if result == "finished" else 0.5)
-    assert gang_row(outlook).spent == money(over.gang.spent_usd) != money(Usd(0))
+    assert gang_row(outlook)["spent"] == money(over.gang.spent_usd) != money(Usd(0))
