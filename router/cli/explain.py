@@ -65,9 +65,15 @@ def explain(
     """
     from router.config.plan_files import read_plan
     from router.planning.document.plan_json import plan_content
-    from router.render.constraint_prices_text import price_content, prices_text
-    from router.render.explain_text import job_text, plan_text
-    from router.render.gang_worth_text import unknown_text, worth_content, worth_text
+    from router.render.explain_text import (
+        job_text,
+        plan_text,
+        price_content,
+        prices_text,
+        unknown_text,
+        worth_content,
+        worth_text,
+    )
 
     plan = read_plan(file)
     names = [summary.job for summary in plan.jobs]

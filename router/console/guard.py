@@ -230,7 +230,6 @@ def _too_long(request: Request, max_bytes: int) -> _RefusedError:
 
 
 def _target_of(request: Request) -> str:
-    """Return path and query as they were sent."""
     path: bytes = request.scope.get("raw_path") or quote(request.scope["path"]).encode()
     query: bytes = request.scope["query_string"]
     return (path + (b"?" + query if query else b"")).decode("latin-1")

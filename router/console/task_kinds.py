@@ -160,7 +160,6 @@ def _earlier_acceptance(context: QueryContext, request: dict[str, Any]) -> Quote
 
 
 def _limits_of(request: dict[str, Any]) -> QuestionLimits:
-    """Return the limits that were checked."""
     plan = request["limits_plan"]
     return QuestionLimits(
         Limits.model_validate_json(request["limits"]),

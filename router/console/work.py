@@ -170,7 +170,6 @@ def open_worker_store(now: datetime) -> Iterator[StateStore]:
 
 
 def _serve_work(connection: Connection, settings: AppSettings, niceness: int) -> None:
-    """Do what is sent, until the other end is closed."""
     # Both are sent to all processes of a server at once, by terminals and by systemd; the server ends its children.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -174,7 +174,6 @@ def rows(pools: Sequence[PooledWindows]) -> str:
 
 
 def _windows(pooled: PooledWindows, policy: str, played: WindowOutcomes) -> dict[str, Sequence[object]]:
-    """Return the columns of a policy's windows by name."""
     count = pooled.start.size
     return {
         **{name: [value] * count for name, value in _task(pooled.cell).items()},

@@ -115,7 +115,6 @@ def job_terms_table(plan: Plan, screen: Screen = PLAIN) -> str:
 def _fill_rows(
     rows: Sequence[JobCostTerms], columns: Sequence[TermColumn], format_amount: Callable[[Usd], str]
 ) -> list[tuple[str, ...]]:
-    """Return the heading and the rows of a table of jobs."""
     shown = _shown(columns, rows)
     return [_header("JOB", shown), *(_cells(terms, shown, format_amount) for terms in rows)]
 
@@ -154,7 +153,6 @@ def _format_whole(amount: Usd) -> str:
 
 
 def _shown(columns: Sequence[TermColumn], rows: Sequence[JobCostTerms]) -> tuple[TermColumn, ...]:
-    """Return the columns of which some row has money."""
     return tuple(column for column in columns if any(column.amount(row).nanos for row in rows))
 
 

@@ -1,10 +1,11 @@
-"""Explanations of plans as text of 80 columns. Pure functions from a plan to a string."""
+"""Explanations of plans as text of 80 columns, and what changes to a job and its rules are worth. Pure functions."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
+from typing import TYPE_CHECKING, Any
 
 from pricing.carbon import GRAMS_PER_TONNE
 from pricing.money import ZERO, Usd
@@ -12,18 +13,25 @@ from pricing.units import format_count, to_percent
 from router.planning.document.plan import Alternative, JobSummary, Line, LineFallback, Plan
 from router.planning.document.plan_facts import main_placement
 from router.render.cost_terms_text import job_terms_text
+from router.render.figures import stamp
 from router.render.plan_text import describe_fallback, describe_relaxation, describe_shadow_price, describe_standing
 from router.render.tables import (
     MARKETS,
     PLAIN,
     Screen,
     describe_price_date,
+    format_day_time,
+    format_difference,
     format_step_price,
     format_table,
     format_timestamp,
     format_usd,
     wrap_text,
 )
+
+if TYPE_CHECKING:
+    from router.planning.what_if.constraint_prices import ConstraintPrice
+    from router.planning.what_if.gang_worth import GangCase, GangFigures, GangWorth
 
 DROPPED_WORDS = {
     "advisory": "cannot be ordered from here",
@@ -43,6 +51,11 @@ DROPPED_WORDS = {
     "too slow": "over 90 days of run time",
 }
 
+_WORTH_RIGHT = frozenset({"COST", "MORE", "FALLBACK", "SURE"})
+_HALF_CENT = 5_000_000  # nano-dollars
+_NUMBERS = ("on_time_probability", "fallback_probability", "interruptions_per_hour")
+_HOURS = {"+1h": "deadline an hour later", "-1h": "deadline an hour earlier"}
+_ENDS = {"low": "pool at the lower end", "high": "pool at the upper end"}
 _WAITS = 1.05  # of the expected speed, from which a gang's speed without waits is named
 
 
@@ -171,7 +184,6 @@ def _result(plan: Plan, job: JobSummary) -> str:
 
 
 def _placement_type(plan: Plan, job: str) -> list[str]:
-    """Return a sentence on what limits the job's speed."""
     found = next((t for t in plan.usage.placement_types if t.job == job), None)
     if found is None:
         return []
@@ -272,7 +284,7 @@ def _alternatives(job: JobSummary, screen: Screen) -> str:
             f"{a.machines} of two types" if a.mix else f"{a.machines}x {a.instance_type}",
             MARKETS[a.market],
             format_usd(a.cost_usd),
-            _signed(a.cost_usd - job.cost_usd) if job.finish else "",
+            format_difference(a.cost_usd - job.cost_usd) if job.finish else "",
             str(number) if a.lacks or a.mix else "",
         )
         for number, a in enumerate(job.alternatives, start=1)
@@ -282,10 +294,6 @@ def _alternatives(job: JobSummary, screen: Screen) -> str:
     words = ("; ".join(filter(None, (a.mix, a.lacks))) for a in job.alternatives)
     notes = [wrap_text(f"{number} {note}", "  ") for number, note in enumerate(words, start=1) if note]
     return "\n".join([text, *notes])
-
-
-def _signed(amount: Usd) -> str:
-    return ("+" if amount.nanos >= 0 else "") + format_usd(amount)
 
 
 def _rules(job: JobSummary) -> list[str]:
@@ -307,3 +315,127 @@ def _dropped(job: JobSummary) -> str:
         for row in job.dropped
     ]
     return "\n".join(lines)
+
+
+def prices_text(prices: Sequence[ConstraintPrice]) -> str:
+    """Return a line for each rule: what the plan gains without it, and how sure that is."""
+    if not prices:
+        return "It has no rule to price.\n"
+    lines = ["What its rules cost the plan, planned again without each; others may move"]
+    lines += [wrap_text(f"{price.rule}: {_gain(price)}", "  ") for price in prices]
+    return "\n".join(lines) + "\n"
+
+
+def _gain(price: ConstraintPrice) -> str:
+    sure = "" if price.basis == "resolved" else "at least "
+    gain = f"{sure}{_money_or_jobs(price)}"
+    if price.instead:
+        gain += f", else {price.instead}"
+    if price.basis == "resolved":
+        return gain
+    return f"{gain} (the search did not close: {format_usd(price.gap_usd)} are open)"
+
+
+def _money_or_jobs(price: ConstraintPrice) -> str:
+    money = price.saves_usd
+    if price.places:
+        bill = f"{format_usd(-money)} more" if money.nanos < 0 else f"{format_usd(money)} less"
+        return f"{format_count(price.places, 'more job')}, and the plan then costs {bill}"
+    return format_usd(money) if money.nanos else "nothing"
+
+
+def price_content(price: ConstraintPrice) -> dict[str, object]:
+    """Return the price as JSON has it, amounts of money as decimal strings."""
+    return {
+        "rule": price.rule,
+        "basis": price.basis,
+        "saves_usd": str(price.saves_usd),
+        "gap_usd": str(price.gap_usd),
+        "places": price.places,
+        "instead": price.instead,
+    }
+
+
+def worth_text(worth: GangWorth, screen: Screen = PLAIN) -> str:
+    """Return a row for the gang as planned and for each change, and in words what is refused."""
+    title = (
+        f"What changes are worth on {worth.gang}, begun {format_day_time(worth.start)}: this gang alone, other jobs "
+        f"held fixed"
+    )
+    if worth.shared:
+        title += "; the plan gives some steps to other gangs, here it does them all"
+    parts = [wrap_text(title)]
+    planned = worth.planned.figures
+    if planned is not None:
+        rows = [_row(_label(worth, worth.planned), planned, planned)]
+        rows += [_row(_label(worth, case), case.figures, planned) for case in worth.changed if case.figures is not None]
+        header = ("IF", "COST", "MORE", "FALLBACK", "SURE", "UNTIL")
+        parts.append(format_table(header, rows, _WORTH_RIGHT, {}, screen))
+        legend = (
+            "UNTIL: when the time ends that is reserved for it, in whole slots in a plan; SURE: to be done by then; "
+            "lower and upper end: of the 80 % interval of its interruptions; as planned, far worse pools count as well"
+        )
+        parts.append(wrap_text(legend, "  "))
+    refused = [case for case in (worth.planned, *worth.changed) if case.figures is None]
+    parts += [wrap_text(f"{_label(worth, case)}: {case.refused}", "  ") for case in refused]
+    return "\n".join(parts) + "\n"
+
+
+def unknown_text(reason: str) -> str:
+    """Return why it is not known what changes are worth to a job, and what would tell."""
+    words = (
+        f"What changes are worth on its gang is not known here: {reason}; --jobs, --limits and --book name the files"
+    )
+    return wrap_text(words) + "\n"
+
+
+def _row(label: str, figures: GangFigures, planned: GangFigures) -> tuple[str, ...]:
+    more = figures.cost_usd - planned.cost_usd
+    if abs(more.nanos) < _HALF_CENT:
+        more = ZERO
+    fallback = figures.fallback_probability
+    return (
+        label,
+        format_usd(figures.cost_usd),
+        "" if figures is planned else format_difference(more),
+        "none" if fallback is None else f"{fallback:.1%}",
+        f"{figures.on_time_probability:.1%}",
+        f"{figures.reserved_until:%m-%d %H:%M}",
+    )
+
+
+def _label(worth: GangWorth, case: GangCase) -> str:
+    if case.kind == "none":
+        return "all steps on it" if worth.shared else "as planned"
+    if case.kind == "deadline":
+        return _HOURS[case.value]
+    if case.kind == "confidence":
+        return f"asked {to_percent(float(case.value))} sure, not {to_percent(worth.confidence)}"
+    rate = "" if case.figures is None else f", {case.figures.interruptions_per_hour:.2g}/h"
+    return f"{_ENDS[case.value]}{rate}"
+
+
+def worth_content(worth: GangWorth) -> dict[str, Any]:
+    """Return the figures as JSON has them, amounts of money as decimal strings; null where a case is refused."""
+    return {
+        "job": worth.job,
+        "gang": worth.gang,
+        "start": stamp(worth.start),
+        "shared": worth.shared,
+        "cases": [_case_content(case, worth.planned.figures) for case in (worth.planned, *worth.changed)],
+    }
+
+
+def _case_content(case: GangCase, planned: GangFigures | None) -> dict[str, Any]:
+    content: dict[str, Any] = {"change": case.kind, "to": case.value, "refused": case.refused}
+    names = ("cost_usd", "difference_usd", "reserved_until", *_NUMBERS)
+    figures = case.figures
+    if figures is None or planned is None:
+        return {**content, **dict.fromkeys(names)}
+    return {
+        **content,
+        "cost_usd": str(figures.cost_usd),
+        "difference_usd": str(figures.cost_usd - planned.cost_usd),
+        "reserved_until": stamp(figures.reserved_until),
+        **{name: getattr(figures, name) for name in _NUMBERS},
+    }

@@ -201,7 +201,6 @@ def _pack(runs: Sequence[_PlacedRun]) -> list[list[_PlacedRun]]:
 
 
 def _draw_run(placed: _PlacedRun, scale: TimeScale, y: float) -> list[str]:
-    """Return the bars of a run, dotted threads between them, and the label."""
     run, parts = placed.run, []
     before: float | None = None
     for bar in run.bars:

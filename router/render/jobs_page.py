@@ -334,7 +334,6 @@ def attempt_page(report: AttemptReport, now: datetime, frame: PageFrame | None =
 
 
 def _span(report: AttemptReport) -> tuple[str, str, str]:
-    """Return begin, end and length of an attempt as text."""
     attempt = report.outlook.gang.attempt
     if attempt.made_at is None:
         return "no machine", "no machine", "none"

@@ -125,7 +125,6 @@ def template_environment(packages: tuple[str, ...]) -> Environment:
 
 
 def _data(amount: Usd, words: str) -> Markup:
-    """Return an amount with its cents beside the words that are shown."""
     return Markup('<data value="{}">{}</data>').format(figures.cents(amount), words)
 
 

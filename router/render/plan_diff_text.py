@@ -17,6 +17,7 @@ from router.render.tables import (
     Screen,
     escape_markdown,
     format_day_time,
+    format_difference,
     format_table,
     format_usd,
     markdown_table,
@@ -47,24 +48,22 @@ def diff_text(diff: PlanDiff, screen: Screen = PLAIN, *, wide: bool = False) -> 
     same = len(diff.changes) - len(shown) - len(quiet)
     prices = "the same prices" if diff.same_book else "other prices"
     jobs = "the same jobs" if diff.same_jobs else "other jobs"
-    total = diff.cost_after - diff.cost_before
-    sign = "+" if total.nanos >= 0 else ""
+    total = format_difference(diff.cost_after - diff.cost_before)
     retimed = sum(change.kind == "retimed" for change in quiet)
     only = f"{retimed} in time alone, " if retimed else ""
     only += f"{len(quiet) - retimed} by less than a cent, " if len(quiet) > retimed else ""
     parts.append(
         f"{len(shown)} changed, {only}{same} as before; {prices}, {jobs}\n"
-        f"total {format_usd(diff.cost_before)} -> {format_usd(diff.cost_after)} ({sign}{format_usd(total)})"
+        f"total {format_usd(diff.cost_before)} -> {format_usd(diff.cost_after)} ({total})"
     )
     return "\n\n".join(parts) + "\n"
 
 
 def diff_markdown(diff: PlanDiff) -> str:
     """Return the comparison as GitHub's Markdown, such as for a comment on a change of job files."""
-    total = diff.cost_after - diff.cost_before
-    sign = "+" if total.nanos >= 0 else ""
+    total = format_difference(diff.cost_after - diff.cost_before)
     head = (
-        f"**{format_usd(diff.cost_before)} → {format_usd(diff.cost_after)} ({sign}{format_usd(total)})**: "
+        f"**{format_usd(diff.cost_before)} → {format_usd(diff.cost_after)} ({total})**: "
         f"{len(diff.shown)} changed, {len(diff.changes) - len(diff.shown)} as before, "
         f"or in time alone or by less than a cent; {'the same' if diff.same_book else 'other'} prices"
     )
@@ -91,7 +90,6 @@ def _cost(amount: Usd | None) -> str:
 
 
 def _quiet_lines(quiet: Sequence[PlacementChange], *, wide: bool) -> list[str]:
-    """Return a line for each kind of quiet change, and with ``wide`` a row for each of them."""
     retimed = sum(change.kind == "retimed" for change in quiet)
     lines = []
     if retimed:

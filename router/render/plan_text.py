@@ -226,7 +226,6 @@ def describe_commitment(use: CommitmentUse) -> str:
 
 
 def _cut_short(plan: Plan) -> str:
-    """Return the phases that were cut short, and why."""
     out_of_time = [cut.phase for cut in plan.cuts if cut.by == "time"]
     out_of_work = [cut.phase for cut in plan.cuts if cut.by == "work"]
     failed = [cut.phase for cut in plan.cuts if cut.by == "failure"]
@@ -290,7 +289,6 @@ def _fallbacks(plan: Plan) -> list[str]:
 
 
 def _over_budgets(plan: Plan) -> list[str]:
-    """Return a line for each job that may come to cost more than its budget."""
     return [
         wrap_text(f"{job.job}: {note}", "  ").lstrip()
         for job in plan.jobs
@@ -300,7 +298,6 @@ def _over_budgets(plan: Plan) -> list[str]:
 
 
 def _mixed_gangs(plan: Plan) -> list[str]:
-    """Return a line for each job with gangs of two machine types, which says how many of each."""
     gangs: dict[tuple[str, str], list[Line]] = {}
     for line in plan.lines:
         gangs.setdefault((line.job, line.gang), []).append(line)
@@ -327,7 +324,6 @@ def _unbounded(plan: Plan, mark: str = "") -> list[str]:
 
 
 def _reserved(plan: Plan) -> list[str]:
-    """Return a line per reservation in use, which adds nothing to the total, with what is known of its price."""
     lines_by_source: dict[str, list[Line]] = {}
     for line in plan.lines:
         if line.reservation_cost:
@@ -350,7 +346,6 @@ def _price_of(lines: Sequence[Line]) -> str:
 
 
 def _late(plan: Plan) -> list[str]:
-    """Return the jobs that are placed late, each with the reason; nothing where none is."""
     late = late_lines(plan)
     return ["\n".join(["LATE, as their files allow", *late])] if late else []
 

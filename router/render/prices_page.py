@@ -141,7 +141,6 @@ def _lowest(report: HistoryReport) -> SeriesPicture | None:
 
 
 def _history_command(fields: HistoryFields) -> str:
-    """Return the command that shows the series of the page."""
     asked = (
         ("accelerator", fields.accelerator),
         ("region", fields.region),
@@ -171,7 +170,6 @@ def rate(price: UsdPerHour) -> str:
 
 
 def _rows_age(report: PricesReport) -> str:
-    """Return the age of the newest and of the oldest row in days, in words."""
     if report.days is None:
         return "of unknown age"
     newest, oldest = (max((report.now.date() - day).days, 0) for day in report.days)

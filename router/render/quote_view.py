@@ -312,7 +312,6 @@ def market_words(market: str) -> str:
 
 
 def _trust(q: Quote) -> tuple[str, ...]:
-    """Return sentences on what the range rests on and what it does not know."""
     known = interval_words(q.on_time_low, q.on_time_high)
     simulated = f"Half and 9 of 10 are of {q.draws:,} simulated runs, not of runs that took place."
     said = [f"{simulated} With this many, the chance to be on time is known to lie at {known}."]

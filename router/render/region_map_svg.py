@@ -75,7 +75,6 @@ def _project(position: tuple[float, float], layout: MapLayout, height: float) ->
 
 
 def _draw_coast(layout: MapLayout, height: float) -> str:
-    """Return the coast within the edges of the map."""
     box = f"{10 * _WEST:.0f} {-10 * _NORTH:.0f} {10 * (_EAST - _WEST):.0f} {10 * (_NORTH - _SOUTH):.0f}"
     coast = element("use", href="#coast")
     return element("svg", coast, width=layout.width, height=height, viewBox=box, cls="cut", aria_hidden="true")

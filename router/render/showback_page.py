@@ -128,7 +128,6 @@ def owner_link(links: SpendLinks | None, team: str | None, job: str | None) -> s
 
 
 def _bridges(month: MonthPage) -> dict[str, Markup]:
-    """Return the drawing of each currency's bridge."""
     return {
         each.currency: in_widths(partial(draw_waterfall, each.steps, each.currency), BRIDGES)
         for each in month.figures
@@ -137,7 +136,6 @@ def _bridges(month: MonthPage) -> dict[str, Markup]:
 
 
 def _charts(month: MonthPage) -> dict[str, list[Markup]]:
-    """Return the drawings of days and months by currency."""
     charts: dict[str, list[Markup]] = {}
     for each in month.figures:
         drawn = charts.setdefault(each.currency, [])

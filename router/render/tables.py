@@ -33,6 +33,11 @@ def format_usd(amount: Usd) -> str:
     return f"{sign}${Decimal(abs(amount.nanos)).scaleb(-9):,.2f}"
 
 
+def format_difference(amount: Usd) -> str:
+    """Return a difference to the cent with its sign, such as ``+$1,234.56``; nothing is ``+$0.00``."""
+    return ("+" if amount.nanos >= 0 else "") + format_usd(amount)
+
+
 def format_step_price(amount: Usd | None) -> str:
     """Return the price of a step with three significant digits and no exponent; empty if there is none."""
     if amount is None:

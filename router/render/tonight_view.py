@@ -229,7 +229,6 @@ def _least_sure(placed: Sequence[JobSummary]) -> str:
 
 
 def _budgets(plan: Plan) -> tuple[BudgetRow, ...]:
-    """Return the budgets, of which most is used up first."""
     rows = [_budget_row(team) for team in plan.usage.teams]
     return tuple(sorted(rows, key=lambda row: (row.share is not None, -(row.share or 0.0), row.usage.team)))
 
@@ -306,7 +305,6 @@ def _instead(words: str) -> tuple[str, str]:
 
 
 def _limits(plan: Plan) -> tuple[LimitRow, ...]:
-    """Return the limits that are full, nearly full or worth money, those with a worth first."""
     ordered = sorted(limit_peaks(plan), key=lambda peak: (peak.price is None, -peak.share, peak.limit))
     return tuple(_limit_row(peak, restricted=bool(plan.restricted_to)) for peak in ordered)
 
@@ -328,7 +326,6 @@ def stated_words(terms: JobCostTerms) -> str:
 
 
 def _notes(plan: Plan, lines_by_job: dict[str, tuple[Line, ...]]) -> tuple[str, ...]:
-    """Return sentences under the heading of the picture."""
     notes = [f"Orders until {day_clock(plan.horizon_end)}"]
     if any(line.kind == "outlook" for line in plan.lines):
         notes[0] += ", then an outlook on a tighter scale"

@@ -103,7 +103,6 @@ def _lines(what_if: WhatIf, sweeps: Sequence[Sweep]) -> Iterator[_Line]:
 
 
 def _series_note(sweeps: Sequence[Sweep]) -> list[str]:
-    """Return what the lines are, where there are several."""
     words = [clip_text(f"one line for each value of {sweep.name}", 90) for sweep in sweeps[1:2]]
     return [text(_LEFT, 40, each, "s") for each in words]
 

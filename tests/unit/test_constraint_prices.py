@@ -10,7 +10,7 @@ from pricing.money import ZERO, Usd
 from router.planning.document.plan import Plan
 from router.planning.planner import PlanRequest, make_plan
 from router.planning.what_if.constraint_prices import ConstraintPrice, constraint_prices
-from router.render.constraint_prices_text import prices_text
+from router.render.explain_text import prices_text
 from tests.support.made_up_book import offer
 from tests.support.scenes import NORTH, a_job, a_request
 

@@ -9,7 +9,7 @@ import pytest
 from pricing.money import Usd
 from router.planning.planner import PlanRequest, make_plan
 from router.planning.what_if.gang_worth import GangCase, GangFigures, GangWorth, gang_worth
-from router.render.gang_worth_text import worth_content, worth_text
+from router.render.explain_text import worth_content, worth_text
 from tests.support.made_up_book import offer
 from tests.support.scenes import NORTH, NORTH_SPOT, SOUTH, a_job, a_request
 

@@ -185,7 +185,6 @@ async def _plan_page(site: ConsoleSite, request: Request, name: str, *, is_long:
 
 
 async def _planned_job_page(site: ConsoleSite, request: Request, name: str, job: str) -> Response:
-    """Return the page of a job within a plan: why it is there, and what else it could do."""
     context = site.asked_by(request)
     seen = (
         context.identity.require(Permission.READ_PLANS),
@@ -212,7 +211,6 @@ async def _planned_job_page(site: ConsoleSite, request: Request, name: str, job:
 
 
 def _missing(context: QueryContext, name: str) -> tuple[str, str]:
-    """Return why there is no such plan, and what makes one."""
     if name != "latest":
         return _NO_SUCH, _MAKE
     return f"no plan named {context.night} was made yet", f"stepfare plan jobs/ --name {context.night} --out plan.json"

@@ -92,7 +92,6 @@ def make_router(site: ConsoleSite, sign_in: SignIn) -> APIRouter:
 def _add_oidc_routes(
     router: APIRouter, oidc: OidcClient, sign_in: SignIn, refused: Callable[[Request, str, str], Response]
 ) -> None:
-    """Add the routes that lead to the identity provider and back."""
     cookie = cookie_name(SIGN_IN_COOKIE, secure=sign_in.is_secure)
 
     def redirect_url(request: Request) -> str:
