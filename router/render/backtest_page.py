@@ -10,7 +10,7 @@ import numpy as np
 from router.backtest.timeline import PolicyTimeline, ShownWindow
 from router.backtest.windows import WindowLayout
 from router.render import backtest_plot
-from router.render.backtest_text import ScoredCells, cells_of, title
+from router.render.backtest_text import ScoredCells, score_rows, title
 from router.render.pages import html_document
 from router.spot.simulator.inputs import HOUR_S
 
@@ -48,12 +48,8 @@ def page(scored: ScoredCells, windows: WindowLayout, example: ShownWindow, runs:
     )
     parts.append("<h2>Figures</h2>")
     for pooled, scores in scored:
-        rows = [_row(cells_of(score), "") for score in scores]
-        least, demand = float(pooled.least_usd.mean()), float(pooled.demand_usd.mean())
-        blank = ("",) * 4
-        rows.append(_row(("optimum", f"{least:,.2f}", f"{least / demand:.3f}", "0.0%", *blank), "reference"))
-        over = f"{demand / least - 1:.1%}"
-        rows.append(_row(("on-demand", f"{demand:,.2f}", "1.000", over, *blank), "reference"))
+        cells = enumerate(score_rows(pooled, scores))
+        rows = [_row(row, "" if number < len(scores) else "reference") for number, row in cells]
         head = "".join(f"<th{_left(name)}>{name}</th>" for name in _HEADER)
         stretches = np.unique(pooled.stretch).size
         parts.append(

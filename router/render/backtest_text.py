@@ -66,8 +66,18 @@ def difference(score: PolicyScore) -> str:
     return f"{gap.mean:+.3f} [{gap.low:+.3f}, {gap.high:+.3f}]"
 
 
-def cells_of(score: PolicyScore) -> tuple[str, ...]:
-    """Return the row of a policy."""
+def score_rows(pooled: PooledWindows, scores: Sequence[PolicyScore]) -> list[tuple[str, ...]]:
+    """Return the rows of a cell's policies, and after them those of the optimum and of on-demand."""
+    least, demand = float(pooled.least_usd.mean()), float(pooled.demand_usd.mean())
+    blank = ("",) * 4
+    return [
+        *map(_score_row, scores),
+        ("optimum", f"{least:,.2f}", f"{least / demand:.3f}", "0.0%", *blank),
+        ("on-demand", f"{demand:,.2f}", "1.000", f"{demand / least - 1:.1%}", *blank),
+    ]
+
+
+def _score_row(score: PolicyScore) -> tuple[str, ...]:
     return (
         score.policy,
         f"{score.usd:,.2f}",
@@ -84,10 +94,7 @@ def table(scored: ScoredCells, windows: WindowLayout, screen: Screen = PLAIN) ->
     """Return one block of text per cell, with a legend."""
     blocks = []
     for pooled, scores in scored:
-        rows = [cells_of(score) for score in scores]
-        least, demand = float(pooled.least_usd.mean()), float(pooled.demand_usd.mean())
-        rows.append(("optimum", f"{least:,.2f}", f"{least / demand:.3f}", "0.0%", "", "", "", ""))
-        rows.append(("on-demand", f"{demand:,.2f}", "1.000", f"{demand / least - 1:.1%}", "", "", "", ""))
+        rows = score_rows(pooled, scores)
         count = f"{pooled.start.size} windows in {np.unique(pooled.stretch).size} stretches of time"
         results = format_table(_HEADER, rows, _RIGHT, _WIDTHS, screen)
         blocks.append(f"{wrap_text(title(pooled.cell))}\n{count}\n\n{results}")

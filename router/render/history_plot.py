@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterable
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from router.prices.history_stats import SeriesStats, read_buckets, read_price_st
 from router.render.drawing import stand_alone
 from router.render.history_text import HistoryView, cells, format_place
 from router.render.pages import html_document
-from router.render.price_history_svg import HISTORIES, MOST_ROWS, draw_history
+from router.render.price_history_svg import HISTORIES, MOST_ROWS, PLOT_HEIGHT, draw_history
 from router.render.prices_view import HistoryReport, SeriesPicture
 from router.render.tables import format_timestamp
 
@@ -45,8 +44,7 @@ def draw(file: Path, folder: Path, shown: HistoryView) -> tuple[bytes | None, st
     report = _read_pictures(folder, shown, drawable[:MOST_ROWS])
     count = len(report.series)
     note = f"{file.name} shows {count} of {len(shown.series)} series" if count < len(shown.series) else ""
-    wide = HISTORIES[0]
-    drawn = draw_history(report, replace(wide, plot=min(max(_PLOTS / count, wide.plot), _HIGHEST_PLOT)))
+    drawn = draw_history(report, HISTORIES[0], min(max(_PLOTS / count, PLOT_HEIGHT), _HIGHEST_PLOT))
     content = stand_alone(drawn) if file.suffix.lower() == ".svg" else page(report, drawn)
     return content.encode(), note
 

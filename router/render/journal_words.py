@@ -2,59 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Mapping
 
 from router.controller.report.job_report import GangOutlook
 from router.state.records import JournalEntry, NoticeRecord
 
-# Words of the journal with what they say; the other details follow as they stand.
-_WORDS: Mapping[str, tuple[Callable[[Mapping[str, object]], str], tuple[str, ...]]] = {
-    "provisioning": (lambda _: "Terraform begins to make the gang", ("disk_gib",)),
-    "provisioning taken up": (lambda _: "another process goes on making the gang", ()),
-    "previewed": (lambda d: f"the preview has {_said(d, 'creates')} resources to make", ("creates",)),
-    "made": (lambda d: f"machines exist: {_said(d, 'machines')}", ("machines",)),
-    "ready": (lambda _: "all machines are ready for their agents", ()),
-    "hello": (lambda d: f"the agent of rank {_said(d, 'rank')} calls from {_said(d, 'host')}", ("rank", "host")),
-    "met": (lambda d: f"all {_said(d, 'ranks')} ranks met; the training starts", ("ranks",)),
-    "saved": (
-        lambda d: f"rank {_said(d, 'rank')} saved a checkpoint"
-        + ("" if d.get("saved_step") is None else f" at step {_count(d['saved_step'])}"),
-        ("rank", "saved_step", "id"),
-    ),
-    "not_saved": (lambda d: f"rank {_said(d, 'rank')} could not save: {_said(d, 'failed')}", ("rank", "failed", "id")),
-    "not_believed": (
-        lambda d: f"a report of rank {_said(d, 'rank')} is not believed: {_said(d, 'why')}",
-        ("rank", "why"),
-    ),
-    "interval": (
-        lambda d: f"checkpoints every {_minutes(d.get('checkpoint_seconds'))} from now on"
-        + (f", before every {_minutes(d['before_seconds'])}" if d.get("before_seconds") else ""),
-        ("checkpoint_seconds", "before_seconds"),
-    ),
-    "advised": (lambda d: f"the policy wants a checkpoint: {_said(d, 'why')}", ("why",)),
-    "leaving": (lambda d: f"the gang leaves: {_said(d, 'why')}", ("why", "reason")),
-    "ended": (
-        lambda d: f"rank {_said(d, 'rank')} ended: {_said(d, 'reason')}, exit code {_said(d, 'exit_code')}",
-        ("rank", "reason", "exit_code", "ordered", "result"),
-    ),
-    "releasing": (lambda d: f"machines are released: {_said(d, 'reason')}", ("reason",)),
-    "released": (lambda d: f"all machines are gone: {_said(d, 'reason')}", ("reason",)),
-    "released by tag": (lambda d: f"machines were found and released by their tag: {_said(d, 'why')}", ("why",)),
-    "copied": (
-        lambda d: f"the checkpoint was copied from {_said(d, 'from')} to {_said(d, 'to')}",
-        ("from", "to", "kept", "origin"),
-    ),
-    "not copied": (lambda d: f"the checkpoint was not copied: {_said(d, 'why')}", ("why",)),
-    "checkpoint not confirmed": (lambda d: f"the checkpoint could not be confirmed: {_said(d, 'why')}", ("why",)),
-    "checkpoint not whole": (
-        lambda d: f"the checkpoint of step {_count(d.get('step'))} is not whole, step {_count(d.get('instead'))} is",
-        ("step", "instead"),
-    ),
-    "given up": (lambda d: f"the job is given up: {_said(d, 'why')}", ("why",)),
-    "told": (lambda d: f"people were notified: {_said(d, 'event')}", ("event",)),
-    "refused": (lambda d: f"rank {_said(d, 'rank')} is refused", ("rank",)),
-}  # fmt: skip
-_UNKNOWN = "not said"
+# Words of the journal with what they say; details that are not named there follow as they stand.
+_WORDS: Mapping[str, str] = {
+    "provisioning": "Terraform begins to make the gang",
+    "provisioning taken up": "another process goes on making the gang",
+    "previewed": "the preview has {creates} resources to make",
+    "made": "machines exist: {machines}",
+    "ready": "all machines are ready for their agents",
+    "hello": "the agent of rank {rank} calls from {host}",
+    "met": "all {ranks} ranks met; the training starts",
+    "saved": "rank {rank} saved a checkpoint",
+    "not_saved": "rank {rank} could not save: {failed}",
+    "not_believed": "a report of rank {rank} is not believed: {why}",
+    "interval": "checkpoints every {checkpoint_seconds} from now on",
+    "advised": "the policy wants a checkpoint: {why}",
+    "leaving": "the gang leaves: {why}",
+    "ended": "rank {rank} ended: {reason}, exit code {exit_code}",
+    "releasing": "machines are released: {reason}",
+    "released": "all machines are gone: {reason}",
+    "released by tag": "machines were found and released by their tag: {why}",
+    "copied": "the checkpoint was copied from {from} to {to}",
+    "not copied": "the checkpoint was not copied: {why}",
+    "checkpoint not confirmed": "the checkpoint could not be confirmed: {why}",
+    "checkpoint not whole": "the checkpoint of step {step} is not whole, step {instead} is",
+    "given up": "the job is given up: {why}",
+    "told": "people were notified: {event}",
+    "refused": "rank {rank} is refused",
+}
+# What a word says more where its entry has the detail.
+_MORE_WORDS = {"saved": " at step {saved_step}", "interval": ", before every {before_seconds}"}
+# Details of a word that say nothing to people.
+_PASSED_OVER = {
+    "provisioning": ("disk_gib",),
+    "saved": ("id",),
+    "not_saved": ("id",),
+    "leaving": ("reason",),
+    "ended": ("ordered", "result"),
+    "copied": ("kept", "origin"),
+}
+_DETAIL = re.compile(r"\{(\w+)\}")
+_STEPS = frozenset({"saved_step", "step", "instead"})
 _HIDDEN = frozenset({"saved_manifest", "log_bytes_lost"})
 _NOTICES = {
     "interruption": "the cloud takes the machine",
@@ -95,13 +88,28 @@ _STATES = {
 
 def describe_entry(entry: JournalEntry) -> str:
     """Return an entry of the journal as a sentence without its end; an unknown word stands as it is."""
-    tell, used = _WORDS.get(entry.what, (lambda _: entry.what, ()))
+    words = _WORDS.get(entry.what)
+    if words is None:
+        told, passed = entry.what, _HIDDEN
+    else:
+        if entry.details.get("saved_step") is not None or entry.details.get("before_seconds"):
+            words += _MORE_WORDS.get(entry.what, "")
+        told = _DETAIL.sub(lambda name: _detail_words(name[1], entry.details.get(name[1])), words)
+        passed = _HIDDEN.union(_DETAIL.findall(words), _PASSED_OVER.get(entry.what, ()))
     rest = [
         f"{name.replace('_', ' ')} {value}"
         for name, value in entry.details.items()
-        if name not in used and name not in _HIDDEN and value not in (None, "", False)
+        if name not in passed and value not in (None, "", False)
     ]
-    return ", ".join([tell(entry.details), *rest])
+    return ", ".join([told, *rest])
+
+
+def _detail_words(name: str, value: object) -> str:
+    if name.endswith("_seconds"):
+        return f"{value / 60:,.0f} min" if isinstance(value, int | float) else "an interval of its own"
+    if value is None:
+        return "not said"
+    return f"{value:,}" if name in _STEPS and isinstance(value, int) else str(value)
 
 
 def describe_notice(notice: NoticeRecord) -> str:
@@ -115,17 +123,3 @@ def describe_state(outlook: GangOutlook) -> str:
     """Return the state of a gang in words."""
     state = outlook.gang.state
     return _STATES.get(state, state.replace("_", " "))
-
-
-def _said(details: Mapping[str, object], name: str) -> str:
-    """Return a detail as it stands, or that the entry does not have it."""
-    value = details.get(name)
-    return _UNKNOWN if value is None else str(value)
-
-
-def _count(value: object) -> str:
-    return f"{value:,}" if isinstance(value, int) else _UNKNOWN if value is None else str(value)
-
-
-def _minutes(value: object) -> str:
-    return f"{value / 60:,.0f} min" if isinstance(value, int | float) else "an interval of its own"

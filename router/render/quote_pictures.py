@@ -16,6 +16,7 @@ from router.quotes.quote import LEVELS, Driver, Point, Quote
 from router.render import drawing
 from router.render.axes import (
     ChartLayout,
+    LaneLayout,
     Scale,
     TimeScale,
     foot_tick,
@@ -37,26 +38,17 @@ _LABEL_DROPS = (-15.0, -42.0, 12.0, -70.0, 36.0, -100.0, 60.0, -130.0, 90.0, 120
 _SURE_WIDTH = 0.005  # dollars; a spread that is narrower is one amount
 
 
-@dataclass(frozen=True, slots=True)
-class StripLayout:
-    """Size of the run strip; a ``gutter`` of 0 puts the names of the rows above them."""
-
-    width: int
-    gutter: float
-    radius: float
-    spacing: float
-
-
 CURVES = (
     ChartLayout(1078, 292, 52, 40, 84),
     ChartLayout(692, 292, 52, 30, 78),
     ChartLayout(340, 264, 42, 24, 52),
 )
 SPREADS = ((508, 194.0, 8.6), (508, 194.0, 8.6), (340, 178.0, 7.4))
+# With the radius of the dots.
 STRIPS = (
-    StripLayout(1078, 104, 5.7, 70),
-    StripLayout(692, 104, 5.0, 62),
-    StripLayout(340, 0, 3.9, 48),
+    (LaneLayout(1078, 104, 70), 5.7),
+    (LaneLayout(692, 104, 62), 5.0),
+    (LaneLayout(340, 0, 48, narrow=True), 3.9),
 )
 
 
@@ -309,20 +301,19 @@ def draw_spread(view: QuoteView, size: tuple[int, float, float]) -> str:
     return picture(name, width, height, parts)
 
 
-def draw_run(view: QuoteView, layout: StripLayout) -> str:
+def draw_run(view: QuoteView, size: tuple[LaneLayout, float]) -> str:
     """Return the typical run as bars, and below it on the same axis when 20 such runs end; "" without a run."""
-    q = view.quote
+    q, (layout, most_radius) = view.quote, size
     if not q.run:
         return ""
     ends = [at for at in view.end_dots if at is not None]
     last = max([q.deadline, q.run[-1].end, *ends])
     left, right = layout.gutter or 2.0, layout.width - 14.0
     scale = TimeScale(q.start, last, last, left, right)
-    names = not layout.gutter
-    top = 38.0 if names else 26.0
-    radius, places = _fit_dots([scale.at(at) for at in ends], left, layout.radius, 96) if ends else (1.0, [])
+    top = 38.0 if layout.narrow else 26.0
+    radius, places = _fit_dots([scale.at(at) for at in ends], left, most_radius, 96) if ends else (1.0, [])
     highest = max((level for _, level in places), default=0) + 1
-    base = top + 24 + (34 if names else 20) + max(highest * 2.2 * radius, 26)
+    base = top + 24 + (34 if layout.narrow else 20) + max(highest * 2.2 * radius, 26)
     parts = [*_run_names(layout, top, base - max(highest * 2.2 * radius, 26)), *_run_bars(q, scale, top, layout)]
     for at, (x, level) in zip(ends, places, strict=True):
         y = base - radius * (1.1 + 2.2 * level)
@@ -332,13 +323,13 @@ def draw_run(view: QuoteView, layout: StripLayout) -> str:
     return picture(name, layout.width, base + 22, parts)
 
 
-def _run_names(layout: StripLayout, top: float, dots: float) -> list[str]:
-    if not layout.gutter:
+def _run_names(layout: LaneLayout, top: float, dots: float) -> list[str]:
+    if layout.narrow:
         return [text(0, top - 6, "one typical run", "b"), text(0, dots - 8, "20 such runs end", "b")]
     return [text(0, top + 17, "one run", "b"), text(0, dots + 10, "20 such runs", "b"), text(0, dots + 25, "end", "s")]
 
 
-def _run_bars(q: Quote, scale: TimeScale, top: float, layout: StripLayout) -> Iterator[str]:
+def _run_bars(q: Quote, scale: TimeScale, top: float, layout: LaneLayout) -> Iterator[str]:
     """Yield a bar for each stretch, lettered by market, and a dotted line for each wait."""
     for leg in q.run:
         x1, x2 = scale.at(leg.start), scale.at(leg.end)
@@ -361,16 +352,16 @@ def _run_bars(q: Quote, scale: TimeScale, top: float, layout: StripLayout) -> It
     done = f"done {clock(q.run[-1].end)}"
     if end + 8 + text_width(done) <= scale.at(q.deadline) - 4:
         yield text(end + 8, top + 16, done, "s")
-    elif not layout.gutter:
+    elif layout.narrow:
         yield text(end, top + 38, done, "s e")
 
 
-def _run_axis(q: Quote, scale: TimeScale, base: float, layout: StripLayout) -> Iterator[str]:
+def _run_axis(q: Quote, scale: TimeScale, base: float, layout: LaneLayout) -> Iterator[str]:
     yield line(scale.left_x, base, scale.right_x, base, "ax")
     yield from foot_tick(scale.left_x, base)
     first = day_clock(q.start)
     taken = scale.left_x
-    if layout.gutter:
+    if not layout.narrow:
         yield text(scale.left_x, base + 17, first, "s m")
         taken += text_width(first) / 2 + 6
     else:
@@ -380,7 +371,7 @@ def _run_axis(q: Quote, scale: TimeScale, base: float, layout: StripLayout) -> I
         yield from foot_tick(x, base, time_words(moment))
 
 
-def _run_deadline(q: Quote, scale: TimeScale, base: float, layout: StripLayout) -> list[str]:
+def _run_deadline(q: Quote, scale: TimeScale, base: float, layout: LaneLayout) -> list[str]:
     x, words = scale.at(q.deadline), f"due {day_clock(q.deadline)}"
     fits = x + text_width(words) / 2 <= layout.width and x - text_width(words) / 2 >= scale.left_x
     at, cls = (x, "b m") if fits else (min(x + 12, float(layout.width)), "b e")

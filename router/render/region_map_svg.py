@@ -6,7 +6,6 @@ The coast is the page's own drawing with the id ``coast``, in tenths of a degree
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from pricing.money import Usd
 from pricing.places import Market
@@ -27,75 +26,69 @@ _CONTINENTS = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class MapLayout:
-    """Width of a drawing; a ``narrow`` one has fewer labels and smaller marks."""
-
-    width: int
-    narrow: bool = False
+# The widths of the drawing; the narrow one has fewer labels and smaller marks.
+MAPS = (1078, 692, 340)
+_NARROW = MAPS[-1]
 
 
-MAPS = (MapLayout(1078), MapLayout(692), MapLayout(340, narrow=True))
-
-
-def draw_map(regions: Sequence[RegionPrices], accelerator: str, layout: MapLayout) -> str:
+def draw_map(regions: Sequence[RegionPrices], accelerator: str, width: int) -> str:
     """Return the map as an SVG element; regions in one place share a mark, the cheapest is named first."""
-    height = layout.width * (_NORTH - _SOUTH) / (_EAST - _WEST)
+    height = width * (_NORTH - _SOUTH) / (_EAST - _WEST)
     parts = [
-        rect(0, 0, layout.width, height, "gap", stroke="none"),
-        _draw_coast(layout, height),
-        *_draw_grid(layout, height),
+        rect(0, 0, width, height, "gap", stroke="none"),
+        _draw_coast(width, height),
+        *_draw_grid(width, height),
     ]
     places: dict[tuple[float, float], list[RegionPrices]] = {}
     for region in regions:
         if region.position is not None:
             places.setdefault(region.position, []).append(region)
-    marks = {position: _project(position, layout, height) for position in places}
+    marks = {position: _project(position, width, height) for position in places}
     taken = [LabelBox(x - _MARK, y - _MARK, x + _MARK, y + _MARK) for x, y in marks.values()]
     labels = []
     for position, found in places.items():
         x, y = marks[position]
-        parts.append(_draw_mark(found, x, y, layout))
-        words = _label(found, layout)
-        label = _place_label(words, x, y, layout.width, height, taken)
+        parts.append(_draw_mark(found, x, y, width))
+        words = _label(found, width)
+        label = _place_label(words, x, y, width, height, taken)
         if label is not None:
             labels.append(text(*label, words, "halo"))
     name = (
         f"Map of regions that sell {accelerator}: circles where spot is cheapest, squares where on-demand is, diamonds "
         "for reserved. The table below has every region with its prices."
     )
-    return drawing.picture(name, layout.width, height, [*parts, *labels])
+    return drawing.picture(name, width, height, [*parts, *labels])
 
 
-def _project(position: tuple[float, float], layout: MapLayout, height: float) -> tuple[float, float]:
+def _project(position: tuple[float, float], width: int, height: float) -> tuple[float, float]:
     latitude, longitude = position
-    x = (longitude - _WEST) / (_EAST - _WEST) * layout.width
+    x = (longitude - _WEST) / (_EAST - _WEST) * width
     y = (_NORTH - latitude) / (_NORTH - _SOUTH) * height
-    return min(max(x, 0.0), float(layout.width)), min(max(y, 0.0), height)
+    return min(max(x, 0.0), float(width)), min(max(y, 0.0), height)
 
 
-def _draw_coast(layout: MapLayout, height: float) -> str:
+def _draw_coast(width: int, height: float) -> str:
     box = f"{10 * _WEST:.0f} {-10 * _NORTH:.0f} {10 * (_EAST - _WEST):.0f} {10 * (_NORTH - _SOUTH):.0f}"
     coast = element("use", href="#coast")
-    return element("svg", coast, width=layout.width, height=height, viewBox=box, cls="cut", aria_hidden="true")
+    return element("svg", coast, width=width, height=height, viewBox=box, cls="cut", aria_hidden="true")
 
 
-def _draw_grid(layout: MapLayout, height: float) -> list[str]:
+def _draw_grid(width: int, height: float) -> list[str]:
     parts = []
     for longitude in range(-120, int(_EAST) + 1, _GRID):
-        x, _ = _project((0.0, longitude), layout, height)
+        x, _ = _project((0.0, longitude), width, height)
         parts.append(line(x, 0, x, height, "g"))
     for latitude in range(-30, int(_NORTH) + 1, _GRID):
-        _, y = _project((latitude, 0.0), layout, height)
-        parts.append(line(0, y, layout.width, y, "ax" if latitude == 0 else "g"))
-    if not layout.narrow:
-        parts += [text(*_project((lat, lon), layout, height), words, "s m") for words, lat, lon in _CONTINENTS]
+        _, y = _project((latitude, 0.0), width, height)
+        parts.append(line(0, y, width, y, "ax" if latitude == 0 else "g"))
+    if width != _NARROW:
+        parts += [text(*_project((lat, lon), width, height), words, "s m") for words, lat, lon in _CONTINENTS]
     return parts
 
 
-def _draw_mark(regions: Sequence[RegionPrices], x: float, y: float, layout: MapLayout) -> str:
+def _draw_mark(regions: Sequence[RegionPrices], x: float, y: float, width: int) -> str:
     market = _market(regions)
-    size = 3.5 if layout.narrow else _MARK
+    size = 3.5 if width == _NARROW else _MARK
     words = drawing.title("; ".join(_tooltip(region) for region in regions))
     data = {"data_regions": " ".join(str(region.id) for region in regions), "data_market": market.value}
     return drawing.mark(_SHAPES[market], x, y, size, f"full {market}", words, **data)
@@ -105,11 +98,11 @@ def _market(regions: Sequence[RegionPrices]) -> Market:
     return min((region.cheapest for region in regions), key=lambda row: row.usd_per_accelerator_hour).offer.market
 
 
-def _label(regions: Sequence[RegionPrices], layout: MapLayout) -> str:
+def _label(regions: Sequence[RegionPrices], width: int) -> str:
     best = min(regions, key=lambda region: region.cheapest.usd_per_accelerator_hour)
     price = money(Usd(best.cheapest.usd_per_accelerator_hour.nanos))
     letter = MARKET_LETTERS[best.cheapest.offer.market]
-    return f"{letter} {price}" if layout.narrow else f"{letter} {best.city} {price}"
+    return f"{letter} {price}" if width == _NARROW else f"{letter} {best.city} {price}"
 
 
 def _tooltip(region: RegionPrices) -> str:

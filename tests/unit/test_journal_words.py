@@ -17,7 +17,8 @@ def entry(what: str, **details: object) -> JournalEntry:
 @pytest.mark.parametrize("what", sorted(journal_words._WORDS))
 def test_no_entry_prints_a_detail_that_it_does_not_have(what: str) -> None:
     assert "None" not in describe_entry(entry(what))
-    _, used = journal_words._WORDS[what]
+    words = journal_words._WORDS[what] + journal_words._MORE_WORDS.get(what, "")
+    used = (*journal_words._DETAIL.findall(words), *journal_words._PASSED_OVER.get(what, ()))
     assert "None" not in describe_entry(entry(what, **dict.fromkeys(used)))
 
 
