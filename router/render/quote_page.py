@@ -12,7 +12,7 @@ from router.config.plan_files import QuoteAcceptance
 from router.quotes.other_deadline import DeadlineFigure
 from router.quotes.quote import Quote, Refused
 from router.render.drawing import in_widths
-from router.render.figures import chance, day_clock, money
+from router.render.figures import chance, day_clock, hours, money
 from router.render.pages import PageFrame, fill_template
 from router.render.quote_pictures import (
     CURVES,
@@ -28,7 +28,9 @@ from router.render.quote_pictures import (
 from router.render.quote_view import (
     QuoteView,
     cost_words,
+    difference_of,
     driver_name,
+    interval_of_runs,
     market_words,
     place_words,
     quotes_view,
@@ -130,6 +132,9 @@ def quotes_page(
             "most": _most,
             "cost": cost_words,
             "driver_name": driver_name,
+            "difference": difference_of,
+            "hours": hours,
+            "interval": interval_of_runs,
             "market_words": market_words,
             "place_words": place_words,
             "share_words": share_words,

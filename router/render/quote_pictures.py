@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 
 from pricing.money import Usd
-from router.quotes.quote import LEVELS, Driver, Point, Quote
+from router.quotes.quote import LEVELS, Driver, Other, Point, Quote
 from router.render import drawing
 from router.render.axes import (
     ChartLayout,
@@ -28,7 +28,7 @@ from router.render.axes import (
 )
 from router.render.drawing import LabelBox, dot, element, line, picture, polygon, polyline, rect, text, text_width
 from router.render.figures import MARKET_LETTERS, cents, clock, day, day_clock, hours, money, stamp, tick_in
-from router.render.quote_view import DOTS, AlternativeRow, QuoteView, cost_words, roles_of
+from router.render.quote_view import DOTS, QuoteView, cost_words, roles_of
 
 _HOUR = timedelta(hours=1)
 _LEAST_TICK_MINUTES = 15
@@ -378,7 +378,7 @@ def _run_deadline(q: Quote, scale: TimeScale, base: float, layout: LaneLayout) -
     return [line(x, 18, x, base, "mk"), text(at, 12, words, cls)]
 
 
-def draw_alternative(row: AlternativeRow, max_usd: Usd) -> str:
+def draw_alternative(row: Other, max_usd: Usd) -> str:
     """Return the bar of an alternative from $0 to ``max_usd``: a dot at its median, a line to 9 of 10."""
     parts = []
     if row.p50 is not None:
@@ -397,7 +397,7 @@ def _along(usd: Usd, max_usd: Usd) -> str:
     return f"{2 + 96 * usd.nanos / max(max_usd.nanos, 1):.2f}%"
 
 
-def most_shown(rows: Sequence[AlternativeRow]) -> Usd:
+def most_shown(rows: Sequence[Other]) -> Usd:
     """Return the largest amount of rows, the end of their common axis."""
     return max((usd for row in rows for usd in (row.p50, row.p90) if usd is not None), default=Usd(0))
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from pricing.money import Usd
 from pricing.units import format_count
-from router.quotes.quote import LEVELS, Leg, Other, Point, Quote, QuoteLimits, Refused
+from router.quotes.quote import LEVELS, Other, Point, Quote, QuoteLimits, Refused
 from router.quotes.quote_json import quote_content
 from router.render.figures import MARKET_LETTERS, MARKET_WORDS, chance, day_clock, hours, money, percent, stamp
 
@@ -23,64 +23,20 @@ _WITHIN = "of these: "
 
 
 @dataclass(frozen=True, slots=True)
-class DeadlineRow:
-    """A deadline of the table and its differences from the deadline asked for; ``roles`` are tags such as "knee"."""
-
-    point: Point
-    roles: tuple[str, ...]
-    more_usd: Usd | None
-
-    @property
-    def is_requested(self) -> bool:
-        """Return whether this is the deadline asked for."""
-        return "asked" in self.roles
-
-
-@dataclass(frozen=True, slots=True)
-class HourRow:
-    """The change of the expected cost about an hour earlier or later; ``usd`` None where one of both has no end."""
-
-    words: str
-    point: Point
-    usd: Usd | None
-
-
-@dataclass(frozen=True, slots=True)
-class AlternativeRow:
-    """The job as asked, or with one thing changed; ``more_usd`` is beside the expected cost as asked."""
-
-    name: str
-    is_requested: bool
-    p50: Usd | None
-    p90: Usd | None
-    mean: Usd | None
-    more_usd: Usd | None
-    on_time: float
-    interval: str
-
-
-@dataclass(frozen=True, slots=True)
-class LegRow:
-    """A stretch of the typical run; ``where`` is "waits for spot" while nothing runs."""
-
-    leg: Leg
-    where: str
-    market: str
-    length: str
-
-
-@dataclass(frozen=True, slots=True)
 class QuoteView:
-    """Everything that the page says about one quote; ``name`` is its id, "" where it is not stored."""
+    """Everything that the page says about one quote; ``name`` is its id, "" where it is not stored.
+
+    ``deadlines`` are those of its table with their tags, such as "knee"; ``around`` those about an hour away, in words.
+    ``alternatives`` begin with the job as asked.
+    """
 
     quote: Quote
     name: str
     anchor: str
-    deadlines: tuple[DeadlineRow, ...]
-    around: tuple[HourRow, ...]
-    alternatives: tuple[AlternativeRow, ...]
+    deadlines: tuple[tuple[Point, tuple[str, ...]], ...]
+    around: tuple[tuple[str, Point], ...]
+    alternatives: tuple[Other, ...]
     other_alternatives: str
-    legs: tuple[LegRow, ...]
     trust: tuple[str, ...]
     fields: tuple[tuple[str, str], ...]
     limits: str
@@ -192,7 +148,6 @@ def quote_view(q: Quote, name: str, anchor: str = "q1") -> QuoteView:
         around=_hours_around(q),
         alternatives=alternatives[:SHOWN_ALTERNATIVES],
         other_alternatives=_rest(alternatives[SHOWN_ALTERNATIVES:]),
-        legs=tuple(_leg_row(leg) for leg in q.run),
         trust=_trust(q),
         fields=_raw_fields(q),
         limits=limits_words(q.limits),
@@ -232,73 +187,56 @@ def roles_of(q: Quote, point: Point) -> tuple[str, ...]:
     return tuple(name for name, true in [*said, ("asked", point.deadline == q.deadline)] if true)
 
 
-def _difference(usd: Usd | None, than: Usd | None) -> Usd | None:
+def difference_of(usd: Usd | None, than: Usd | None) -> Usd | None:
+    """Return how much more an amount is; None where one of both has no end."""
     return None if usd is None or than is None else usd - than
 
 
-def _deadlines(q: Quote) -> tuple[DeadlineRow, ...]:
+def _deadlines(q: Quote) -> tuple[tuple[Point, tuple[str, ...]], ...]:
     """Return the deadlines of the curve, and those about an hour away, earliest first."""
     rows = [(p, roles_of(q, p)) for p in q.curve]
-    for row in _hours_around(q):
+    for words, point in _hours_around(q):
         # A point of the curve may be the same deadline but for a part of a tick.
-        same = next((i for i, (p, _) in enumerate(rows) if _minute(p.deadline) == _minute(row.point.deadline)), None)
+        same = next((i for i, (p, _) in enumerate(rows) if _minute(p.deadline) == _minute(point.deadline)), None)
         if same is None:
-            rows.append((row.point, (row.words,)))
-        elif rows[same][0].mean == row.point.mean:
-            rows[same] = (rows[same][0], (*rows[same][1], row.words))
-    rows.sort(key=lambda row: row[0].deadline)
-    return tuple(
-        DeadlineRow(
-            p,
-            roles,
-            _difference(p.mean, q.usd.mean),
-        )
-        for p, roles in rows
-    )
+            rows.append((point, (words,)))
+        elif rows[same][0].mean == point.mean:
+            rows[same] = (rows[same][0], (*rows[same][1], words))
+    return tuple(sorted(rows, key=lambda row: row[0].deadline))
 
 
 def _minute(moment: datetime) -> datetime:
     return moment.replace(second=0, microsecond=0)
 
 
-def _hours_around(q: Quote) -> tuple[HourRow, ...]:
+def _hours_around(q: Quote) -> tuple[tuple[str, Point], ...]:
     around = ((q.hour_earlier, "earlier"), (q.hour_later, "later"))
-    return tuple(
-        HourRow(f"{step_words(abs(p.deadline - q.deadline))} {word}", p, _difference(p.mean, q.usd.mean))
-        for p, word in around
-        if p is not None
-    )
+    return tuple((f"{step_words(abs(p.deadline - q.deadline))} {word}", p) for p, word in around if p is not None)
 
 
-def _alternatives(q: Quote) -> tuple[AlternativeRow, ...]:
+def _alternatives(q: Quote) -> tuple[Other, ...]:
     """Return the job as asked, then its alternatives by price, those without an end last."""
-    own = interval_words(q.on_time_low, q.on_time_high)
-    runs = f"{own}, {q.draws:,} runs"
-    requested_row = AlternativeRow("as asked", True, q.usd.p50, q.usd.p90, q.usd.mean, None, q.on_time, runs)
-    rows = [_alternative(o, q) for o in q.alternatives]
-    rows.sort(key=lambda row: (row.mean is None, (row.mean or row.p50 or Usd(0)).nanos, row.name))
-    return (requested_row, *rows)
+    interval = (q.on_time_low, q.on_time_high)
+    requested = Other("as asked", q.usd.p50, q.usd.p90, q.on_time, q.finish_p50, q.draws, *interval, q.usd.mean)
+
+    def price(other: Other) -> tuple[bool, int, str]:
+        return (other.mean is None, (other.mean or other.p50 or Usd(0)).nanos, other.change)
+
+    return (requested, *sorted(q.alternatives, key=price))
 
 
-def _alternative(o: Other, q: Quote) -> AlternativeRow:
-    interval = f"{interval_words(o.on_time_low, o.on_time_high)}, {o.draws:,} runs"
-    return AlternativeRow(o.change, False, o.p50, o.p90, o.mean, _difference(o.mean, q.usd.mean), o.on_time, interval)
+def interval_of_runs(other: Other) -> str:
+    """Return the interval of a chance to be on time, and how many runs it rests on."""
+    return f"{interval_words(other.on_time_low, other.on_time_high)}, {other.draws:,} runs"
 
 
-def _rest(rows: Sequence[AlternativeRow]) -> str:
+def _rest(rows: Sequence[Other]) -> str:
     """Return how many alternatives are not shown, and what the cheapest of them costs."""
     if not rows:
         return ""
     least = rows[0].mean
     price = "have no end" if least is None else f"cost {money(least)} or more"
     return f"{format_count(len(rows), 'more alternative')} {price}"
-
-
-def _leg_row(leg: Leg) -> LegRow:
-    length = hours(leg.end - leg.start)
-    if not leg.where:
-        return LegRow(leg, "waits for spot", "", length)
-    return LegRow(leg, place_words(leg.where), market_words(leg.market), length)
 
 
 def place_words(where: str) -> str:
