@@ -73,16 +73,15 @@ def serve(
         # Before a link is made and work is taken: who cannot listen leaves nothing behind.
         listener = stack.enter_context(listen(host, port))
         context = own_context(opened, store, wall_clock)
-        opened_console = open_console(context, entry, dict(os.environ), open_access=open_access)  # noqa: TID251
+        site, link = open_console(context, entry, dict(os.environ), open_access=open_access)  # noqa: TID251
 
         def announce(url: str) -> None:
-            if opened_console.link:
-                console.note(f"sign in, once and within 15 minutes, at {url}login?link={opened_console.link}")
+            if link:
+                console.note(f"sign in, once and within 15 minutes, at {url}login?link={link}")
             console.note(f"listening on {url} (Ctrl-C stops it)")
 
         tls = None if entry.certificate is None or entry.key is None else (entry.certificate, entry.key)
-        app = make_console(opened_console.site)
-        readiness = opened_console.site.readiness
+        app = make_console(site)
         hooks = open_webhooks(opened.deploy.webhooks, opened.environment)
         runner = TaskRunner(store, ProcessWorker(opened), wall_clock, FUNCTIONS)
         sender = WebhookSender(store, hooks, wall_clock)
@@ -91,9 +90,8 @@ def serve(
             runner.drain()
             sender.drain()
 
-        site = opened_console.site
         with runner.running(), sender.running(), keep_costs_current(site), draw_jobs_in_child(site):
-            run_server(app, listener, announce, readiness, on_drain=drain, tls=tls, proxies=entry.trusted_proxies)
+            run_server(app, listener, announce, site.readiness, on_drain=drain, tls=tls, proxies=entry.trusted_proxies)
 
 
 def _check_demo(host: str, *, demo: bool, others: bool) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from pricing.problems import InvalidInputError
 from router.access.identity import Grant, Identity, Role
@@ -19,14 +19,6 @@ from router.deploy.console_settings import ConsoleEntry, OidcEntry, resolve_secr
 # Everybody on this machine, where that was asked for.
 OPEN_VISITOR = Identity("visitor", (Grant(Role.VIEWER),))
 _REMEDY = "see docs/console.md: console.tokens or console.oidc, and console.certificate or console.behind_proxy"
-
-
-@dataclass(frozen=True, slots=True)
-class OpenedConsole:
-    """A site, and the secret of the link that signs the operator in; "" where people sign in by themselves."""
-
-    site: ConsoleSite
-    link: str = ""
 
 
 def is_loopback(host: str) -> bool:
@@ -68,23 +60,23 @@ def check_certificate(entry: ConsoleEntry) -> None:
 
 def open_console(
     context: QueryContext, entry: ConsoleEntry, environment: Mapping[str, str], *, open_access: bool = False
-) -> OpenedConsole:
-    """Return the site that the deploy file describes; the context is the operator's.
+) -> tuple[ConsoleSite, str]:
+    """Return the site that the deploy file describes, and the secret of the link that signs the operator in.
 
-    Without identity in the file the operator signs in by a link. InvalidInputError for a secret or a library that is
-    missing.
+    The context is the operator's; the secret is "" where people sign in by themselves, by an identity in the file.
+    InvalidInputError for a secret or a library that is missing.
     """
     rates = RateLimits(entry.requests, entry.failed_sign_ins, context.clock)
     access = ConsoleAccess(frozenset(entry.hosts), entry.is_secure, rates)
     if open_access:
-        return OpenedConsole(ConsoleSite(context, lambda _: OPEN_VISITOR, AnswerCache(), access))
+        return ConsoleSite(context, lambda _: OPEN_VISITOR, AnswerCache(), access), ""
     takes_tokens = entry.tokens or not entry.has_identity
     sign_in = SignIn(context.store, context.clock, entry.is_secure, takes_tokens)
     site = ConsoleSite(context, sign_in.identify, AnswerCache(), access, sign_in)
     if entry.oidc is not None:
         site = _with_oidc(site, entry.oidc, environment)
     link = "" if entry.has_identity else make_link(context.store, context.identity.name, context.clock())
-    return OpenedConsole(site, link)
+    return site, link
 
 
 def _with_oidc(site: ConsoleSite, entry: OidcEntry, environment: Mapping[str, str]) -> ConsoleSite:

@@ -21,27 +21,21 @@ _SYMBOLS = {"USD": "$", "EUR": "€", "GBP": "£", "JPY": "¥", "INR": "₹", "K
 
 def cents(amount: Usd) -> str:
     """Return an amount to the cent as a machine reads it, such as ``-1234.56``."""
-    return str(_rounded(amount))
+    return cents_of(_dollars(amount))
 
 
 def money(amount: Usd) -> str:
     """Return an amount to the cent, such as ``$1,234.56`` or ``−$0.50``."""
-    return _with_sign(_rounded(amount))
+    return _in_currency(_to_unit(_dollars(amount), _CENT), "USD", ",.2f", signed=False)
 
 
 def signed_money(difference: Usd) -> str:
     """Return a difference to the cent, always with its sign, such as ``+$0.50`` or ``−$0.50``; ``$0.00`` has none."""
-    value = _rounded(difference)
-    return f"+{_with_sign(value)}" if value > 0 else _with_sign(value)
+    return _in_currency(_to_unit(_dollars(difference), _CENT), "USD", ",.2f", signed=True)
 
 
-def _rounded(amount: Usd) -> Decimal:
-    value = Decimal(amount.nanos).scaleb(-9).quantize(_CENT, ROUND_HALF_EVEN)
-    return value if value else abs(value)  # never minus zero
-
-
-def _with_sign(value: Decimal) -> str:
-    return f"{MINUS if value < 0 else ''}${abs(value):,.2f}"
+def _dollars(amount: Usd) -> Decimal:
+    return Decimal(amount.nanos).scaleb(-9)
 
 
 def percent(share: float, decimals: int = 0) -> str:
@@ -118,7 +112,7 @@ def cents_of(amount: Decimal) -> str:
 
 def _to_unit(amount: Decimal, unit: Decimal) -> Decimal:
     value = amount.quantize(unit, ROUND_HALF_EVEN, context=_WIDE)
-    return value if value else abs(value)
+    return value if value else abs(value)  # never minus zero
 
 
 def _in_currency(value: Decimal, currency: str, form: str, *, signed: bool) -> str:

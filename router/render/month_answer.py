@@ -5,30 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
-from enum import StrEnum
 
 from router.render.figures import amount_in, percent
 from router.render.showback_view import HALF_CENT, MonthPage
 
 
-class AmountForm(StrEnum):
-    """The way an amount is written: to the cent, or the same with its sign."""
-
-    EXACT = "exact"
-    SIGNED = "signed"
-
-
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """An amount among words, which a page marks up for programs."""
+    """An amount to the cent among words, which a page marks up for programs; ``signed`` adds a plus."""
 
     value: Decimal
     currency: str
-    form: AmountForm = AmountForm.EXACT
+    signed: bool = False
 
     def __str__(self) -> str:
         """Return it as people read it."""
-        return amount_in(self.value, self.currency, signed=self.form is AmountForm.SIGNED)
+        return amount_in(self.value, self.currency, signed=self.signed)
 
 
 Words = tuple[str | Amount, ...]
@@ -79,7 +71,7 @@ def month_tiles(page: MonthPage) -> tuple[Tile, ...]:
 
 
 def _signed(page: MonthPage, value: Decimal) -> Amount:
-    return Amount(value, page.currency, AmountForm.SIGNED)
+    return Amount(value, page.currency, signed=True)
 
 
 def _exact(page: MonthPage, value: Decimal) -> Amount:

@@ -21,7 +21,7 @@ from router.render.month_answer import change_sentence, month_sentence, month_ti
 from router.render.month_charts_svg import CHARTS, draw_days, draw_months
 from router.render.pages import PageFrame, fill_template
 from router.render.showback_text import select_columns, total_rows
-from router.render.showback_view import MonthPage, TeamRow, month_page_of
+from router.render.showback_view import MonthPage, Record, month_page_of
 from router.render.spend_links import MonthChoices, SpendLinks
 from router.render.waterfall_svg import BRIDGES, draw_waterfall
 from router.showback.report.values import (
@@ -158,7 +158,7 @@ def _budget_track(used: Decimal) -> str:
     return element("svg", "".join(parts), width="100%", height=10, aria_hidden="true")
 
 
-def _team_bar(row: TeamRow, scale: Decimal) -> str:
+def _team_bar(row: Record, scale: Decimal) -> str:
     """Return what a team spent in ink with its waste hatched at the end, and ticks of last month and budget."""
 
     def at(amount: Decimal) -> float:
@@ -167,13 +167,13 @@ def _team_bar(row: TeamRow, scale: Decimal) -> str:
     def tick(amount: Decimal, cls: str) -> str:
         return element("line", x1=f"{at(amount):.2%}", x2=f"{at(amount):.2%}", y1=-1, y2=17, cls=cls)
 
-    spent = at(row.cost or Decimal(0))
+    spent = at(row["cost"] or Decimal(0))
     parts = [element("rect", y=2, height=12, width=f"{spent:.2%}", cls="full inv")]
-    if row.waste:
-        waste = min(at(row.waste), spent)
+    if row["waste"]:
+        waste = min(at(row["waste"]), spent)
         place = {"x": f"{spent - waste:.2%}", "width": f"{waste:.2%}"}
         parts += [element("rect", y=2, height=12, cls=cls, **place) for cls in ("gap", "wh")]
-    for amount, cls in ((row.last_month, "mk tk"), (row.budget, "dash tk")):
+    for amount, cls in ((row["last_month"], "mk tk"), (row["budget"], "dash tk")):
         if amount is not None:
             parts += [tick(amount, "hl"), tick(amount, cls)]
     return element("svg", "".join(parts), width="100%", height=16, aria_hidden="true")

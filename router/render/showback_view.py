@@ -93,26 +93,6 @@ class DriverRow:
 
 
 @dataclass(frozen=True, slots=True)
-class TeamRow:
-    """A team in the currency of the page, and what it spent in others; ``has_price`` is False where no price is known.
-
-    ``running``: what its machines cost that still run, which its budget counts, too.
-    """
-
-    team: str
-    cost: Decimal | None
-    waste: Decimal | None
-    last_month: Decimal | None
-    budget: Decimal | None
-    used: Decimal | None
-    over: bool
-    others: tuple[tuple[Decimal, str], ...]
-    has_price: bool = True
-    name: str | None = None
-    running: Decimal | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class TeamChange:
     """The change on last month of the team that changed most in the way of the whole change."""
 
@@ -166,7 +146,11 @@ class CurrencyFigures:
 
 @dataclass(frozen=True, slots=True)
 class MonthPage:
-    """All that the page says of a report, in its order."""
+    """All that the page says of a report, in its order.
+
+    ``teams`` are the report's records of them in the currency of the page; ``who`` is a team in words, ``others`` what
+    it spent in other currencies, ``running`` what its machines cost that still run, which its budget counts, too.
+    """
 
     report: ShowbackReport
     month: Month
@@ -181,7 +165,7 @@ class MonthPage:
     change: tuple[ReasonWords, ...]
     change_team: TeamChange | None
     waste_total: Decimal | None
-    teams: tuple[TeamRow, ...]
+    teams: tuple[Record, ...]
     team_scale: Decimal
     waste: tuple[WasteRow, ...]
     waste_notes: tuple[str, ...]
@@ -244,7 +228,7 @@ def month_page_of(report: ShowbackReport) -> MonthPage | None:
     total = next(row for row in totals if row["currency"] == currency)
     waste = _rows(report, "waste", currency)
     teams = _teams(report, currency)
-    sizes = [amount for row in teams for amount in (row.cost, row.last_month, row.budget) if amount is not None]
+    sizes = [row[name] for row in teams for name in ("cost", "last_month", "budget") if row[name] is not None]
     return MonthPage(
         report=report,
         month=month,
@@ -410,7 +394,7 @@ def _change_team(report: ShowbackReport, currency: str) -> TeamChange | None:
     return TeamChange(owner_name(team), amount)
 
 
-def _teams(report: ShowbackReport, currency: str) -> tuple[TeamRow, ...]:
+def _teams(report: ShowbackReport, currency: str) -> tuple[Record, ...]:
     """Return the teams by what they spent; beyond twelve the cheapest are one row, nobody's always stays."""
     rows = list(report.section("teams").records())
     main = [row for row in rows if row["currency"] == currency]
@@ -421,40 +405,25 @@ def _teams(report: ShowbackReport, currency: str) -> tuple[TeamRow, ...]:
     teams = [_team_row(row, rows, currency, running.get(f"team {row['team']}")) for row in main]
     if len(teams) <= _SHOWN_TEAMS:
         return tuple(teams)
-    kept = [row for number, row in enumerate(teams) if number < _SHOWN_TEAMS - 1 or row.team == NOBODY]
+    kept = [row for number, row in enumerate(teams) if number < _SHOWN_TEAMS - 1 or row["who"] == NOBODY]
     rest = [row for row in teams if row not in kept]
-    together = TeamRow(
-        team=f"{len(rest)} others",
-        cost=sum_known(row.cost for row in rest),
-        waste=sum_known(row.waste for row in rest),
-        last_month=sum_known(row.last_month for row in rest),
-        budget=None,
-        used=None,
-        over=any(row.over for row in rest),
-        others=(),
-    )
+    together = {
+        **dict.fromkeys(teams[0]),
+        **{name: sum_known(row[name] for row in rest) for name in ("cost", "waste", "last_month")},
+        "who": f"{len(rest)} others",
+        "mark": "over" if any(row["mark"] == "over" for row in rest) else None,
+        "others": (),
+    }
     return (*kept, together)
 
 
-def _team_row(row: Record, rows: Sequence[Record], currency: str, running: Decimal | None) -> TeamRow:
+def _team_row(row: Record, rows: Sequence[Record], currency: str, running: Decimal | None) -> Record:
     others = tuple(
         (other["cost"], str(other["currency"]))
         for other in rows
         if other["team"] == row["team"] and other["currency"] != currency and other["cost"]
     )
-    return TeamRow(
-        team=owner_name(row["team"]),
-        cost=row["cost"],
-        waste=row["waste"],
-        last_month=row["last_month"],
-        budget=row["budget"],
-        used=row["budget_used"],
-        over=row["mark"] == "over",
-        others=others,
-        has_price=row["cost"] is not None or row["currency"] is None,
-        name=str(row["team"]),
-        running=running,
-    )
+    return {**row, "who": owner_name(row["team"]), "others": others, "running": running}
 
 
 def _waste_row(row: Record, basis: str) -> WasteRow:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from operator import attrgetter
 
 from markupsafe import Markup
 
@@ -84,45 +86,36 @@ def draw_budget(row: BudgetRow) -> str:
     return element("svg", "".join(bars), height=14, width="100%", aria_hidden="true")
 
 
-def _carbon_fields(plan: Plan) -> tuple[tuple[str, str], ...]:
-    if plan.carbon is None:
-        return ()
-    carbon = plan.carbon
-    return (
-        ("carbon.usd_per_tonne", str(carbon.usd_per_tonne)),
-        ("carbon.grams_co2e", str(carbon.grams_co2e)),
-        ("carbon.carbon_usd", str(carbon.carbon_usd)),
-    )
-
-
-def _commitment_fields(plan: Plan) -> tuple[tuple[str, str], ...]:
-    whole = () if plan.restricted_to else ("committed_usd", "used_usd", "unused_usd")
-    return tuple(
-        (f"commitments.{use.commitment}.{name}", str(getattr(use, name)))
-        for use in plan.commitments
-        for name in (*whole, "covered_usd")
-    )
+_FIELDS = (
+    *("status", "stage_one_proven", "time_limit_hit", "solver"),
+    *("cost_usd", "orders_usd", "usage.at_risk_usd", "threshold_usd"),
+)
+_CARBON = ("carbon.usd_per_tonne", "carbon.grams_co2e", "carbon.carbon_usd")
+_OF_WHOLE_PLAN = frozenset({"threshold_usd", "bound_usd"})
 
 
 def _raw_fields(night: Tonight) -> tuple[tuple[str, str], ...]:
     """Return fields of the plan's JSON as they stand there."""
     plan = night.plan
+
+    def fields(*names: str) -> Iterator[tuple[str, str]]:
+        for name in names:
+            value = attrgetter(name)(plan)
+            unknown = plan.restricted_to and name in _OF_WHOLE_PLAN
+            words = str(value).lower() if isinstance(value, bool) else str(value)
+            yield name, "known of the whole plan alone" if unknown else words
+
+    whole = () if plan.restricted_to else ("committed_usd", "used_usd", "unused_usd")
     return (
         ("plan_id", night.plan_id),
         ("digest", night.digest),
-        ("status", plan.status),
-        ("stage_one_proven", str(plan.stage_one_proven).lower()),
-        ("time_limit_hit", str(plan.time_limit_hit).lower()),
-        ("solver", plan.solver),
-        ("cost_usd", str(plan.cost_usd)),
-        ("orders_usd", str(plan.orders_usd)),
-        ("usage.at_risk_usd", str(plan.usage.at_risk_usd)),
-        ("threshold_usd", "known of the whole plan alone" if plan.restricted_to else str(plan.threshold_usd)),
-        *_carbon_fields(plan),
-        *_commitment_fields(plan),
-        ("bound_usd", "known of the whole plan alone" if plan.restricted_to else str(plan.bound_usd)),
-        ("gap", str(plan.gap)),
-        ("gap_asked", str(plan.gap_asked)),
+        *fields(*_FIELDS, *(_CARBON if plan.carbon is not None else ())),
+        *(
+            (f"commitments.{use.commitment}.{name}", str(getattr(use, name)))
+            for use in plan.commitments
+            for name in (*whole, "covered_usd")
+        ),
+        *fields("bound_usd", "gap", "gap_asked"),
         ("book.digest", plan.book_digest),
         ("cuts", ", ".join(f"{cut.phase} by {cut.by}" for cut in plan.cuts) or "none"),
     )

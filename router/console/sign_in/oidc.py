@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 from urllib.parse import urlsplit
@@ -170,10 +170,7 @@ class OidcClient:
         now = self.clock()
         if now - provider.keys_read_at < _KEYS_ANEW:
             return provider
-        keys = await self._fetch_keys(provider.keys_url)
-        self._provider = _Provider(
-            provider.authorization_url, provider.token_url, provider.keys_url, provider.read_at, keys, now
-        )
+        self._provider = replace(provider, keys=await self._fetch_keys(provider.keys_url), keys_read_at=now)
         return self._provider
 
     def _endpoint(self, document: Mapping[str, Any], name: str) -> str:
