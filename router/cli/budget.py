@@ -27,8 +27,8 @@ from router.cli.options import (
 from router.cli.site_options import DEFAULT_FILES, SettingsOptions, acting_user, open_state_store, own_context
 from router.ledger.budget import Budget, BudgetStatus, Scope, budgets_set_by, parse_percents
 from router.ledger.entry import CostBasis
-from router.render.budget_text import format_used_share, standing_table
 from router.render.record_table import RecordTable, TableColumn
+from router.render.showback_text import format_used_share, standing_table
 from router.render.tables import format_timestamp, format_usd
 from router.showback.report.values import CellKind, replace_unprintable, short_text
 

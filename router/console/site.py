@@ -1,7 +1,9 @@
-"""The parts that all routes of a console share: query context, identification, cached answers."""
+"""The parts that all routes of a console share: query context, identification, cached answers, readiness."""
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -12,9 +14,9 @@ from router.app.queries.context import QueryContext
 from router.console.answers import CSRF_MARK, WHO_MARK, AnswerCache
 from router.console.query_work import QueryWork
 from router.console.rates import RateLimits
-from router.console.readiness import Readiness
 from router.render.figures import day_clock
 from router.render.pages import PageFrame
+from router.state.errors import StateError, TooNewError
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -38,6 +40,11 @@ PAGES = (
 # server is never missing from a recent one.
 RECENT_SECONDS = (1.0, 1.5)
 COST_SECONDS = (10.0, 60.0)
+# Probes of many balancers share an answer this long.
+SHARED_SECONDS = 0.5
+STOPPING = "this server is stopping"
+UNREADABLE = "the state cannot be read now"
+OTHER_VERSION = "the state was upgraded by a later version of stepfare"
 
 
 def _no_rates() -> RateLimits:
@@ -51,6 +58,48 @@ class ConsoleAccess:
     hosts: frozenset[str] = frozenset()
     is_secure: bool = False
     rates: RateLimits = field(default_factory=_no_rates)
+
+
+@dataclass(slots=True)
+class Readiness:
+    """Whether a server is ready. ``check`` raises what :meth:`StateStore.check_version` raises.
+
+    Reasons name no place of the state, since everybody may ask.
+    """
+
+    check: Callable[[], None]
+    clock: Callable[[], float] = time.monotonic
+    _is_draining: bool = False
+    _last: tuple[float, str] | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def is_draining(self) -> bool:
+        """Return whether the server was told to stop."""
+        return self._is_draining
+
+    def drain(self) -> None:
+        """Note that the server was told to stop; a signal handler may call this."""
+        self._is_draining = True
+
+    def reason(self) -> str:
+        """Return why the server is not ready, "" where it is."""
+        if self._is_draining:
+            return STOPPING
+        with self._lock:
+            now = self.clock()
+            if self._last is None or now - self._last[0] >= SHARED_SECONDS:
+                self._last = (now, self._ask_state())
+            return self._last[1]
+
+    def _ask_state(self) -> str:
+        try:
+            self.check()
+        except TooNewError:
+            return OTHER_VERSION
+        except StateError:
+            return UNREADABLE
+        return ""
 
 
 @dataclass(frozen=True, slots=True)

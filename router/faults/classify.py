@@ -39,6 +39,8 @@ _BY_SIGNAL: Final = 128
 _ENCODED: Final = re.compile(r"\w{200,}")
 # What was looked for and not there is no evidence; silence is.
 _ABSENT: Final = re.compile(r"\b(?:[Nn]o|without(?: an?)?) (?!heartbeat|answer)[^\n;,.]*")
+# Clouds with rows of their own; a sandbox and one's own hosts may use the words of any.
+_CLOUDS: Final = frozenset({"aws", "gcp", "azure"})
 # The level of an event of the GPU in a log, as that of the table's rows of broken machines.
 _EVIDENCE_LEVEL: Final = 5
 # Regions of AWS that an account has to switch on: identities are not known there before.
@@ -139,7 +141,7 @@ def _matches(stage: str, cloud: str, text: str) -> Iterator[tuple[int, Fault]]:
     if stage == "evidence":
         text = _ABSENT.sub("", text)
     for row in fault_rows():
-        if row.stage == stage and (row.cloud == cloud or "any" in (cloud, row.cloud)) and row.pattern.search(text):
+        if row.stage == stage and (row.cloud in (cloud, "any") or cloud not in _CLOUDS) and row.pattern.search(text):
             yield row.level, row.fault
 
 

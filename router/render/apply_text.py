@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 
+from pricing.money import Usd
 from pricing.units import format_count
 from router.controller.accept.accept import AcceptedOrders
 from router.controller.accept.guardrails import CurrentPrice, Refusal
 from router.controller.context import ControllerContext
-from router.controller.provision.provision_order import ProvisionResult, existing_result
+from router.controller.provision.provision_order import ProvisionRequest, ProvisionResult, existing_result
 from router.deploy.deploy_settings import Deploy
 from router.faults.fault import describe_fault
 from router.jobs.run_policy import RunPolicy
@@ -18,7 +19,6 @@ from router.render.tables import (
     PLAIN,
     Screen,
     format_day_time,
-    format_table,
     format_timestamp,
     format_usd,
     wrap_text,
@@ -37,24 +37,11 @@ def plan_table(
     screen: Screen = PLAIN,
 ) -> str:
     """Return a table of gangs with their places and money at risk, followed by policies, secrets and refusals."""
-    rows = []
-    for request, at_risk in zip(accepted.requests, accepted.at_risk, strict=True):
-        choice = request.choices[0]
-        existing = existing_result(site, request.plan, request.order, request.planned_at)
-        rows.append(
-            (
-                request.order.job,
-                choice.place,
-                format_day_time(request.order.start),
-                format_usd(request.order.expected_usd),
-                format_usd(at_risk),
-                str(len(request.choices) - 1),
-                existing.result.value if existing else "to be made",
-            )
-        )
-    header = ("JOB", "PLACE", "START", "EXPECTED", "AT MOST", "NEXT", "STATE")
-    widths = {"JOB": 20, "PLACE": 48}
-    lines = [format_table(header, rows, frozenset({"EXPECTED", "AT MOST", "NEXT"}), widths, screen), ""]
+    rows = [
+        (request, at_risk, existing_result(site, request.plan, request.order, request.planned_at))
+        for request, at_risk in zip(accepted.requests, accepted.at_risk, strict=True)
+    ]
+    lines = [_ORDERS.text(rows, screen), ""]
     if any(price.unsure for price in prices):
         lines.append("some prices could not be refreshed: the last known ones are used")
     lines.append(
@@ -93,6 +80,20 @@ def _policies(accepted: AcceptedOrders, deploy: Deploy) -> list[str]:
 def _printable(text: str) -> str:
     """Return the text with unprintable characters replaced, so that a terminal cannot obey them."""
     return "".join(c if c.isprintable() else "?" for c in text)
+
+
+OrderRow = tuple[ProvisionRequest, Usd, ProvisionResult | None]
+_ORDERS: RecordTable[OrderRow] = RecordTable(
+    (
+        TableColumn("", lambda row: row[0].order.job, "JOB", width=20),
+        TableColumn("", lambda row: row[0].choices[0].place, "PLACE", width=48),
+        TableColumn("", lambda row: row[0].order.start, "START", format_day_time),
+        TableColumn("", lambda row: row[0].order.expected_usd, "EXPECTED", format_usd, right=True),
+        TableColumn("", lambda row: row[1], "AT MOST", format_usd, right=True),
+        TableColumn("", lambda row: len(row[0].choices) - 1, "NEXT", right=True),
+        TableColumn("", lambda row: row[2].result.value if row[2] else "to be made", "STATE"),
+    )
+)
 
 
 def outcomes_table(site: ControllerContext, outcomes: Sequence[ProvisionResult], screen: Screen = PLAIN) -> str:

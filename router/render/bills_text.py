@@ -8,13 +8,12 @@ from decimal import Decimal
 from typing import Any
 
 from pricing.units import format_count
-from router.render.tables import PLAIN, Screen, format_table, wrap_text
+from router.render.record_table import RecordTable, TableColumn
+from router.render.tables import PLAIN, Screen, wrap_text
 from router.showback.bills import BillDecrease, BillGap, BillStanding, ImportedBill
 from router.showback.focus.rules import RULES, FocusFinding
 from router.showback.report.values import replace_unprintable
 
-_WIDTHS = {"ISSUER": 14, "ACCOUNT": 12}
-_RIGHT = frozenset({"ROWS", "BILLED"})
 _ID = "bill-"
 # Digits of an id in tables; commands accept any prefix of four or more that is unique.
 _DIGITS = 8
@@ -35,22 +34,7 @@ def format_period(bill: ImportedBill) -> str:
 
 def table(standings: list[BillStanding], screen: Screen = PLAIN) -> str:
     """Return a table with one row per bill and currency."""
-    header = ("BILL", "ISSUER", "ACCOUNT", "PERIOD", "ROWS", "BILLED", "", "REPLACED")
-    rows = [
-        (
-            _short(s.bill.id),
-            replace_unprintable(s.bill.issuer or s.bill.label),
-            replace_unprintable(s.bill.account or ""),
-            format_period(s.bill),
-            str(s.bill.rows),
-            format_amount_text(sums["BilledCost"]),
-            currency,
-            _replacement(s),
-        )
-        for s in standings
-        for currency, sums in s.bill.sums.items()
-    ]
-    return format_table(header, rows, _RIGHT, _WIDTHS, screen)
+    return _BILLS.text(((standing, currency) for standing in standings for currency in standing.bill.sums), screen)
 
 
 def _short(identity: str) -> str:
@@ -59,6 +43,20 @@ def _short(identity: str) -> str:
 
 def _replacement(standing: BillStanding) -> str:
     return "removed" if standing.removed is not None else _short(standing.replaced_by or "")
+
+
+_BILLS: RecordTable[tuple[BillStanding, str]] = RecordTable(
+    (
+        TableColumn("", lambda row: _short(row[0].bill.id), "BILL"),
+        TableColumn("", lambda row: replace_unprintable(row[0].bill.issuer or row[0].bill.label), "ISSUER", width=14),
+        TableColumn("", lambda row: replace_unprintable(row[0].bill.account or ""), "ACCOUNT", width=12),
+        TableColumn("", lambda row: format_period(row[0].bill), "PERIOD"),
+        TableColumn("", lambda row: row[0].bill.rows, "ROWS", right=True),
+        TableColumn("", lambda row: format_amount_text(row[0].bill.sums[row[1]]["BilledCost"]), "BILLED", right=True),
+        TableColumn("", lambda row: row[1], ""),
+        TableColumn("", lambda row: _replacement(row[0]), "REPLACED"),
+    )
+)
 
 
 def describe_bill(bill: ImportedBill) -> str:

@@ -14,7 +14,13 @@ from router.planning.document.plan import Alternative, JobSummary, Line, LineFal
 from router.planning.document.plan_facts import main_placement
 from router.render.cost_terms_text import job_terms_text
 from router.render.figures import stamp
-from router.render.plan_text import describe_fallback, describe_relaxation, describe_shadow_price, describe_standing
+from router.render.plan_text import (
+    describe_fallback,
+    describe_placed,
+    describe_relaxation,
+    describe_shadow_price,
+    describe_standing,
+)
 from router.render.tables import (
     MARKETS,
     PLAIN,
@@ -328,20 +334,13 @@ def prices_text(prices: Sequence[ConstraintPrice]) -> str:
 
 def _gain(price: ConstraintPrice) -> str:
     sure = "" if price.basis == "resolved" else "at least "
-    gain = f"{sure}{_money_or_jobs(price)}"
+    money = format_usd(price.saves_usd) if price.saves_usd.nanos else "nothing"
+    gain = sure + (describe_placed(price.places, price.saves_usd) if price.places else money)
     if price.instead:
         gain += f", else {price.instead}"
     if price.basis == "resolved":
         return gain
     return f"{gain} (the search did not close: {format_usd(price.gap_usd)} are open)"
-
-
-def _money_or_jobs(price: ConstraintPrice) -> str:
-    money = price.saves_usd
-    if price.places:
-        bill = f"{format_usd(-money)} more" if money.nanos < 0 else f"{format_usd(money)} less"
-        return f"{format_count(price.places, 'more job')}, and the plan then costs {bill}"
-    return format_usd(money) if money.nanos else "nothing"
 
 
 def price_content(price: ConstraintPrice) -> dict[str, object]:

@@ -21,6 +21,7 @@ from router.planning.document.plan import (
 from router.planning.document.plan_facts import EXPECTED_ONLY, main_placement
 from router.planning.document.plan_json import plan_content
 from router.render.cost_terms_text import job_terms_table, team_terms_table
+from router.render.record_table import RecordTable, TableColumn
 from router.render.tables import (
     MARKETS,
     PLAIN,
@@ -60,28 +61,10 @@ def jobs_table(plan: Plan, jobs: Sequence[JobSummary], screen: Screen) -> str:
 
 def wide(plan: Plan, screen: Screen = PLAIN) -> str:
     """Return every line and move, as wide as needed."""
-    header: tuple[str, ...] = (
-        "JOB",
-        "KIND",
-        "WHERE",
-        "MACHINE",
-        "N",
-        "BUY",
-        "START",
-        "END",
-        "BILLED H",
-        "$/H",
-        "STEPS",
-        "$/STEP",
-        "COST",
-        "PRICED",
-    )
-    rows = [_wide_row(line) for line in plan.lines]
+    columns = _LINE_COLUMNS
     if any(line.fallback is not None for line in plan.lines):
-        header = (*header, "FALLBACK")
-        rows = [(*row, _wide_fallback(line.fallback)) for row, line in zip(rows, plan.lines, strict=True)]
-    right = frozenset({"N", "BILLED H", "$/H", "STEPS", "$/STEP", "COST"})
-    parts = [_head(plan), format_table(header, rows, right, {}, screen)]
+        columns = (*columns, TableColumn("", lambda line: line.fallback, "FALLBACK", _wide_fallback))
+    parts = [_head(plan), RecordTable(columns).text(plan.lines, screen, wide=True)]
     if plan.moves:
         moves = [(m.job, m.what, m.source, m.to, f"{m.gib:,.1f}", m.month, format_usd(m.cost_usd)) for m in plan.moves]
         names = ("JOB", "MOVES", "FROM", "TO", "GIB", "MONTH", "COST")
@@ -128,34 +111,32 @@ def _row(plan: Plan, job: JobSummary) -> tuple[str, ...]:
     )
 
 
-def _wide_row(line: Line) -> tuple[str, ...]:
-    where = "/".join(p for p in (line.cloud, line.region, line.zone) if p)
-    share = "" if line.share >= 1 else f" {line.share:.0%}"
-    count = str(line.machines) + ("?" if line.capacity else "")
-    return (
-        line.job,
-        line.kind + share,
-        where,
-        line.instance_type,
-        count,
-        line.market,
-        format_timestamp(line.start),
-        format_timestamp(line.end),
-        f"{float(line.hours):.2f}",
-        format_usd(Usd(line.usd_per_hour.nanos)),
-        f"{line.steps:,}",
-        format_step_price(line.usd_per_step),
-        ("~" if line.weak else "") + format_usd(line.cost_usd),
-        line.price_as_of,
-    )
+def _wide_kind(line: Line) -> str:
+    return line.kind + ("" if line.share >= 1 else f" {line.share:.0%}")
 
 
-def _wide_fallback(fallback: LineFallback | None) -> str:
-    """Return place, machines and how often it is needed; "" where there is none."""
-    if fallback is None:
-        return ""
+def _wide_fallback(fallback: LineFallback) -> str:
+    """Return place, machines and how often it is needed."""
     where = f"{fallback.cloud}/{fallback.zone or fallback.region}"
     return f"{where} {fallback.machines}x {fallback.instance_type} {fallback.probability:.0%}"
+
+
+_LINE_COLUMNS: tuple[TableColumn[Line], ...] = (
+    TableColumn("", lambda line: line.job, "JOB"),
+    TableColumn("", _wide_kind, "KIND"),
+    TableColumn("", lambda line: "/".join(p for p in (line.cloud, line.region, line.zone) if p), "WHERE"),
+    TableColumn("", lambda line: line.instance_type, "MACHINE"),
+    TableColumn("", lambda line: f"{line.machines}{'?' if line.capacity else ''}", "N", right=True),
+    TableColumn("", lambda line: line.market, "BUY"),
+    TableColumn("", lambda line: line.start, "START", format_timestamp),
+    TableColumn("", lambda line: line.end, "END", format_timestamp),
+    TableColumn("", lambda line: float(line.hours), "BILLED H", "{:.2f}".format, right=True),
+    TableColumn("", lambda line: Usd(line.usd_per_hour.nanos), "$/H", format_usd, right=True),
+    TableColumn("", lambda line: line.steps, "STEPS", "{:,}".format, right=True),
+    TableColumn("", lambda line: line.usd_per_step, "$/STEP", format_step_price, right=True),
+    TableColumn("", lambda line: ("~" if line.weak else "") + format_usd(line.cost_usd), "COST", right=True),
+    TableColumn("", lambda line: line.price_as_of, "PRICED"),
+)
 
 
 def _head(plan: Plan) -> str:
@@ -424,6 +405,10 @@ def describe_shadow_price(price: ShadowPrice) -> str:
         return f"{more} save{verb} {about} {format_usd(money)} (an LP, solved again)"
     if not price.places:
         return f"{more} save{verb} {format_usd(money)}"
-    bill = f"{format_usd(-money)} more" if money.nanos < 0 else f"{format_usd(money)} less"
-    jobs = format_count(price.places, "more job")
-    return f"{more} place{verb} {jobs}, and the plan then costs {bill}"
+    return f"{more} place{verb} {describe_placed(price.places, money)}"
+
+
+def describe_placed(jobs: int, saves: Usd) -> str:
+    """Return how many more jobs a plan places, and what it then costs more or less, in words."""
+    bill = f"{format_usd(-saves)} more" if saves.nanos < 0 else f"{format_usd(saves)} less"
+    return f"{format_count(jobs, 'more job')}, and the plan then costs {bill}"

@@ -1,4 +1,4 @@
-"""Draw the form that asks for a quote, and the progress of the work on it."""
+"""Draw the form that asks for a quote."""
 
 from __future__ import annotations
 
@@ -92,29 +92,9 @@ class QuoteFormView:
         return any(name in self.problems for name in _PANELS.get((group, choice), ()))
 
 
-@dataclass(frozen=True, slots=True)
-class QuoteProgressView:
-    """The progress of the work on a quote; ``refused`` is why there is none, and what helps."""
-
-    title: str
-    url: str
-    state: str
-    is_final: bool
-    events: tuple[tuple[datetime, str], ...]
-    asked_at: datetime
-    message: str = ""
-    refused: tuple[str, str] | None = None
-    answers_url: str = ""
-
-
 def quote_form_page(view: QuoteFormView, frame: PageFrame) -> str:
     """Return the form as HTML."""
     return fill_template("quote_form.html", frame=frame, page=view, models=tuple(MODELS), titles=FIELD_TITLES)
-
-
-def quote_progress_page(view: QuoteProgressView, frame: PageFrame) -> str:
-    """Return the progress as HTML; it shows itself again until the work has ended."""
-    return fill_template("quote_progress.html", frame=frame, page=view)
 
 
 def problems_by_field(problems: Iterable[Problem], values: Mapping[str, str]) -> dict[str, tuple[str, ...]]:

@@ -1,4 +1,4 @@
-"""Draw the list of quotes, as a page and as CSV."""
+"""Arrange the list of quotes for pages, and write it as CSV."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from urllib.parse import urlencode
 from pricing.money import Usd
 from pricing.units import format_utc
 from router.config.plan_files import StoredQuote
-from router.render.pages import PageFrame, fill_template
 from router.render.record_table import RecordTable, TableColumn, attribute_columns
 
 # Rows on the page of a job; the list has the rest.
@@ -57,11 +56,6 @@ def job_quotes_view(quotes: Sequence[StoredQuote] | None, now: datetime, job: st
         return QuoteListView((), now, job, "/quotes", is_damaged=True)
     url = f"/quotes?{urlencode({'job': job})}" if len(quotes) > MOST_ON_JOB_PAGE else ""
     return QuoteListView(tuple(quotes[:MOST_ON_JOB_PAGE]), now, job, url) if quotes else None
-
-
-def quote_list_page(view: QuoteListView, frame: PageFrame) -> str:
-    """Return the list as HTML."""
-    return fill_template("quotes_list.html", frame=frame, page=view)
 
 
 def _accepted(name: str, field: str) -> TableColumn[StoredQuote]:

@@ -1,4 +1,7 @@
-"""Showback reports as text and Markdown. Numbers are never wrapped: columns that do not fit are omitted and named."""
+"""Showback reports as text and Markdown, and the use of budgets as text, CSV and JSON.
+
+Numbers are never wrapped: columns that do not fit are omitted and named.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,9 @@ from decimal import Decimal
 from functools import partial
 
 from pricing.units import format_count
+from router.ledger.budget import BudgetStatus
 from router.render.month_answer import Words, change_sentence, month_sentence, month_tiles, plain_words
+from router.render.record_table import RecordTable, TableColumn, attribute_columns
 from router.render.showback_view import MonthPage, month_page_of
 from router.render.tables import (
     PLAIN,
@@ -18,6 +23,7 @@ from router.render.tables import (
     escape_markdown,
     format_table,
     format_timestamp,
+    format_usd,
     markdown_table,
     wrap_text,
 )
@@ -240,3 +246,44 @@ def _draw(
             if column.kind is CellKind.TEXT:
                 row[place] = clip_text(row[place], longest)
     return format_table(names, rows, right, {}), more
+
+
+def standing_table(standings: Sequence[BudgetStatus], basis: str) -> RecordTable[BudgetStatus]:
+    """Return the table of the use of budgets; without any, its data have the fields of their names alone."""
+    names: tuple[TableColumn[BudgetStatus], ...] = (
+        TableColumn("scope", lambda status: status.budget.scope.value),
+        TableColumn("name", lambda status: status.budget.name),
+    )
+    use: tuple[TableColumn[BudgetStatus], ...] = (
+        TableColumn("usd", lambda status: status.usd, "BUDGET", format_usd, right=True),
+        TableColumn("hard", lambda status: status.budget.hard, csv=str),
+        TableColumn("spent_usd", lambda status: status.spent, "SPENT", format_usd, right=True),
+        TableColumn("running_usd", lambda status: status.running, "RUNNING", format_usd, right=True),
+        TableColumn("", format_used_share, "USED", right=True),
+        TableColumn("percent", lambda status: status.percent),
+        TableColumn("used_share", lambda status: status.share),
+        TableColumn("forecast_usd", lambda status: status.forecast, "FORECAST", format_usd, right=True),
+        *attribute_columns("passed"),
+        TableColumn("over", lambda status: status.is_over, csv=str),
+        TableColumn("will_be_over", lambda status: status.will_be_over, csv=str),
+        TableColumn("basis", lambda _: basis),
+        TableColumn("currency", lambda _: "USD"),
+        TableColumn("", _budget_state, "STATE"),
+    )
+    title: TableColumn[BudgetStatus] = TableColumn(
+        "", lambda status: replace_unprintable(status.budget.title)[:28], "BUDGET OF"
+    )
+    return RecordTable((*names, title, *use) if standings else names)
+
+
+def format_used_share(status: BudgetStatus) -> str:
+    """Return the used share of a budget as a report writes it."""
+    return "" if status.share is None else short_text(status.share, CellKind.SHARE)
+
+
+def _budget_state(status: BudgetStatus) -> str:
+    if status.is_over:
+        return "OVER, hard" if status.budget.hard else "over"
+    if status.will_be_over:
+        return "will be over"
+    return f"past {status.passed[-1]} %" if status.passed else "fine"

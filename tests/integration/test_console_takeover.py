@@ -20,7 +20,7 @@ import psutil
 import pytest
 import requests
 
-from router.console.readiness import STOPPING
+from router.console.site import STOPPING
 from router.state.access_tokens import NewToken, TokenKind
 from router.state.store import StateStore
 from router.state.tasks import TaskState

@@ -12,7 +12,7 @@ import pytest
 from markupsafe import Markup
 
 from router.console.answers import CSRF_MARK, WHO_MARK, AnswerCache, CachedAnswer, ManyQuestionsError
-from router.console.readiness import OTHER_VERSION, STOPPING, UNREADABLE, Readiness
+from router.console.site import OTHER_VERSION, STOPPING, UNREADABLE, Readiness
 from router.state.errors import StateError, TooNewError
 
 HTML = "text/html"

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 
 from router.console.site import ConsoleSite
 from router.console.spend_questions import SpendView, answer_file, kept_budgets, read_question
-from router.render.budget_text import standing_table
+from router.render.showback_text import standing_table
 
 _MonthName = Annotated[str, Query(description="A month such as 2026-11; without one, the newest with costs.")]
 _Basis = Annotated[str, Query(description="effective (default) or billed.")]

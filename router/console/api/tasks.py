@@ -21,8 +21,7 @@ from router.app.queries.context import QueryContext
 from router.app.queries.tasks import MAX_TASKS, cancel_task, find_task, list_tasks
 from router.console.answers import JSON
 from router.console.error_answers import NothingThereError
-from router.console.readiness import Readiness
-from router.console.site import ConsoleSite
+from router.console.site import ConsoleSite, Readiness
 from router.state.tasks import TaskEvent, TaskRow, TaskState
 
 POLL_SECONDS = 0.5

@@ -31,17 +31,15 @@ from router.jobs.fields import RefusedError
 from router.jobs.quantities import Moment, parse_time_ahead
 from router.quotes.other_deadline import deadline_figure
 from router.render.figures import day_clock, money
-from router.render.pages import PageFrame
+from router.render.pages import PageFrame, fill_template
 from router.render.quote_form_page import (
     OWN,
     QuoteFormView,
-    QuoteProgressView,
     job_of_fields,
     problems_by_field,
     quote_form_page,
-    quote_progress_page,
 )
-from router.render.quote_list_page import QuoteListView, quote_list_csv, quote_list_page
+from router.render.quote_list_page import QuoteListView, quote_list_csv
 from router.render.quote_page import AcceptanceRefusal, QuoteActions, quotes_page
 from router.state.tasks import TaskRow, TaskState
 
@@ -73,7 +71,7 @@ def make_router(site: ConsoleSite) -> APIRouter:
             earlier = {**query, "before": shown[-1].quote.asked_at.isoformat()} if len(rows) > _PAGE else {}
             older = f"/quotes?{urlencode(earlier)}" if earlier else ""
             view = QuoteListView(shown, context.clock(), job, older, may_ask)
-            return CachedAnswer.of(quote_list_page(view, frame), HTML)
+            return CachedAnswer.of(fill_template("quotes_list.html", frame=frame, page=view), HTML)
 
         key = ("quotes", id(site), seen, may_ask, job, moment, frame)
         return (await site.recent.get(key, make)).response(request)
@@ -237,8 +235,8 @@ def _progress(site: ConsoleSite, request: Request, task_id: str) -> Response:
         return Response(status_code=204, headers={"HX-Trigger": json.dumps({"stepfareDone": {"url": target}})})
     if target:
         return RedirectResponse(target, 303)
-    frame = site.frame(request, HERE)
-    return Response(fill_marks(quote_progress_page(_progress_view(task), frame).encode(), request), media_type=HTML)
+    text = _draw_progress(task, site.frame(request, HERE))
+    return Response(fill_marks(text.encode(), request), media_type=HTML)
 
 
 async def _quote_answer(
@@ -307,22 +305,14 @@ def _form(
     return Response(text, 400 if problems else 200, headers, HTML)
 
 
-def _progress_view(task: TaskRow) -> QuoteProgressView:
-    request = json.loads(task.request)
+def _draw_progress(task: TaskRow, frame: PageFrame) -> str:
+    """Return the page of the work on a quote as HTML; it shows itself again until the work has ended."""
     result = json.loads(task.result) if task.result else {}
     refused = next(iter(result.get("answers", {}).get("refused", ())), None)
-    is_quote = task.kind == QUOTE
-    return QuoteProgressView(
-        f"Quote for team {task.team}" if is_quote else f"Acceptance of {request['quote']}",
-        f"/quotes/tasks/{task.id}",
-        "no quote is possible" if refused else task.state.value,
-        task.state.is_final,
-        tuple((event.at, event.text) for event in task.events),
-        task.asked_at,
-        task.message,
-        None if refused is None else (refused["what"], _remedy_words(refused)),
-        f"/api/v1/tasks/{task.id}" if task.state is TaskState.DONE else "",
-    )
+    request = json.loads(task.request)
+    about = f"Quote for team {task.team}" if task.kind == QUOTE else f"Acceptance of {request['quote']}"
+    remedy = "" if refused is None else _remedy_words(refused)
+    return fill_template("quote_progress.html", frame=frame, task=task, title=about, refused=refused, remedy=remedy)
 
 
 def _remedy_words(refused: Mapping[str, object]) -> str:
