@@ -68,12 +68,12 @@ def explain(
     from router.render.explain_text import (
         job_text,
         plan_text,
-        price_content,
         prices_text,
         unknown_text,
         worth_content,
         worth_text,
     )
+    from router.render.record_table import plain_value
 
     plan = read_plan(file)
     names = [summary.job for summary in plan.jobs]
@@ -105,7 +105,7 @@ def explain(
         if worth is not None or unknown:
             document["gang_worth"] = {"unknown": unknown} if worth is None else worth_content(worth)
         if prices is not None:
-            document["constraint_prices"] = [price_content(price) for price in prices]
+            document["constraint_prices"] = plain_value(prices)
         console.out(json.dumps(document, indent=2, ensure_ascii=False))
         return
     parts = [plan_text(plan) if job is None else job_text(plan, job, _quoted(plan, job), console.screen())]

@@ -136,6 +136,13 @@ class AnswerCache:
         # Those who wait for it go on where another one of them leaves.
         return cast("T", await asyncio.shield(making))
 
+    async def respond(
+        self, request: Request, key: Hashable, draw: Callable[[], str | bytes], media_type: str = HTML
+    ) -> Response:
+        """Return the response with the answer of that key, whose body ``draw`` returns; as :meth:`get`."""
+        answer = await self.get(key, lambda: CachedAnswer.of(draw(), media_type))
+        return answer.response(request)
+
     def last(self, key: Hashable) -> object | None:
         """Return the answer of that key however old it is; None where none is kept. Any thread may ask."""
         kept = self._kept.get(key)

@@ -19,7 +19,7 @@ from router.app.queries.spend import (
     seen_teams,
     spend_version,
 )
-from router.console.answers import CSV, JSON, CachedAnswer
+from router.console.answers import CSV, JSON
 from router.console.site import ConsoleSite
 from router.ledger.entry import CostBasis
 from router.ledger.month import Month
@@ -159,11 +159,8 @@ async def answer_file(
     """Answer with a report as a file, with the bytes that the command writes for the same query."""
     kept = await kept_month(site, question)
     media_type, write = FILES[ending]
-    answer = await site.answers.get(
-        ("file", name, question, kept.version, ending),
-        lambda: CachedAnswer.of(write(choose(kept.value.report)), media_type),
-    )
-    response = answer.response(request)
+    key = ("file", name, question, kept.version, ending)
+    response = await site.answers.respond(request, key, lambda: write(choose(kept.value.report)), media_type)
     if ending != "json":
         response.headers["Content-Disposition"] = f'attachment; filename="{name}-{question.month}.{ending}"'
     return response

@@ -343,18 +343,6 @@ def _gain(price: ConstraintPrice) -> str:
     return f"{gain} (the search did not close: {format_usd(price.gap_usd)} are open)"
 
 
-def price_content(price: ConstraintPrice) -> dict[str, object]:
-    """Return the price as JSON has it, amounts of money as decimal strings."""
-    return {
-        "rule": price.rule,
-        "basis": price.basis,
-        "saves_usd": str(price.saves_usd),
-        "gap_usd": str(price.gap_usd),
-        "places": price.places,
-        "instead": price.instead,
-    }
-
-
 def worth_text(worth: GangWorth, screen: Screen = PLAIN) -> str:
     """Return a row for the gang as planned and for each change, and in words what is refused."""
     title = (

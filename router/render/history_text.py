@@ -9,7 +9,7 @@ from datetime import datetime
 
 from router.prices.history_stats import BucketedSeries, SeriesName, SeriesStats
 from router.render.offers_text import format_price
-from router.render.record_table import RecordTable, TableColumn
+from router.render.record_table import RecordTable, TableColumn, attribute_columns
 from router.render.tables import MARKETS, PLAIN, Screen, format_timestamp
 
 BLOCKS = "▁▂▃▄▅▆▇█"
@@ -66,9 +66,7 @@ def _series_table(shown: HistoryView) -> RecordTable[SeriesStats]:
     return RecordTable(
         (
             TableColumn("", format_place, "PLACE", least=14),
-            TableColumn("cloud", lambda s: s.cloud),
-            TableColumn("region", lambda s: s.region),
-            TableColumn("zone", lambda s: s.zone),
+            *attribute_columns("cloud", "region", "zone"),
             TableColumn("instance_type", lambda s: s.instance_type, "MACHINE", least=11),
             TableColumn("", lambda s: s.market, "MKT", MARKETS.__getitem__, wide=False),
             TableColumn("market", lambda s: s.market.value, "MARKET", wide=True),
@@ -79,8 +77,7 @@ def _series_table(shown: HistoryView) -> RecordTable[SeriesStats]:
             TableColumn("max_usd_per_hour", lambda s: s.highest, "HIGH", format_price, right=True),
             TableColumn("mean_usd_per_hour", lambda s: s.mean, "MEAN", format_price, right=True),
             TableColumn("", lambda s: s.changes if s.points else None, "MOVES", right=True),
-            TableColumn("changes", lambda s: s.changes),
-            TableColumn("points", lambda s: s.points),
+            *attribute_columns("changes", "points"),
             TableColumn("available", lambda s: s.available, "STOCK", "{:.0%}".format, right=True),
             TableColumn("", lambda s: s.observations or None, "LOOKS", right=True, wide=True),
             TableColumn("observations", lambda s: s.observations),

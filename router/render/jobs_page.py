@@ -299,7 +299,7 @@ def job_page(
         timeline=timeline,
         markets=[(market, MARKET_WORDS[market], MARKET_LETTERS[market]) for market in markets_drawn(timeline.bars)],
         drawings=in_widths(lambda layout: draw_timeline(timeline, layout), TIMELINES),
-        earlier=[(gang_row(one[-1].outlook), one, _total(one), _starts(one)) for one in earlier[:MOST_RUNS]],
+        earlier=[(gang_row(one[-1].outlook), one, _total(one)) for one in earlier[:MOST_RUNS]],
         more_earlier=len(earlier) - len(earlier[:MOST_RUNS]),
         items=_item_rows(run),
         run_usd=_total(run),
@@ -325,7 +325,7 @@ def attempt_page(report: AttemptReport, now: datetime, frame: PageFrame | None =
         notices=[(each, describe_notice(each)) for each in report.notices],
         journal=[(entry.at, describe_entry(entry), entry.what) for entry in journal],
         more_journal=len(report.journal) - len(journal),
-        costs=[(line, _ITEMS.get(line.item, line.item), _use_words(line), _quantity(line)) for line in report.costs],
+        costs=[_cost_cells(line) for line in report.costs],
         sums=_item_sums(report.costs),
         market_words=MARKET_WORDS,
         fields=_raw_fields(attempt),
@@ -347,11 +347,6 @@ def _waste(costs: Sequence[CostLine]) -> str:
     if not costs:
         return "not metered yet"
     return money(Usd.total(line.usd for line in wasted)) if wasted else "none"
-
-
-def _starts(run: Sequence[AttemptReport]) -> str:
-    attempt = run[0].outlook.gang.attempt
-    return time_of(attempt.made_at or attempt.created_at)
 
 
 def _total(run: Sequence[AttemptReport]) -> Usd:
@@ -378,12 +373,10 @@ def _item_rows(run: Sequence[AttemptReport]) -> list[tuple[str, str, Usd | None,
     return rows
 
 
-def _use_words(line: CostLine) -> str:
-    return _USES.get(line.use, line.use) if line.item == "machine" else ""
-
-
-def _quantity(line: CostLine) -> str:
-    return f"{float(line.quantity):,.2f} {line.unit}"
+def _cost_cells(line: CostLine) -> tuple[CostLine, str, str, str]:
+    """Return a line with its item, use and quantity in words."""
+    use = _USES.get(line.use, line.use) if line.item == "machine" else ""
+    return line, _ITEMS.get(line.item, line.item), use, f"{float(line.quantity):,.2f} {line.unit}"
 
 
 _RAW_FIELDS = (

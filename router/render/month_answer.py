@@ -60,7 +60,7 @@ def change_sentence(page: MonthPage) -> Words:
     if not change:
         return ()
     team = page.change_team
-    most: Words = () if team is None else (f"; the most in {team.team} (", _signed(page, team.amount), ")")
+    most: Words = () if team is None else (f"; the most in {team.words} (", _signed(page, team.amount), ")")
     more = f" {'more' if change > 0 else 'less'} than {page.month_before:%B}"
     return (Amount(abs(change), page.currency), more, *_change_words(page, None, ": "), *most, ".")
 

@@ -17,7 +17,7 @@ from pricing.machines import Machine
 from pricing.money import UsdPerHour, divide_half_even
 from pricing.offers import Offer
 from pricing.places import Market
-from router.render.record_table import RecordTable, TableColumn
+from router.render.record_table import RecordTable, TableColumn, attribute_columns
 from router.render.tables import PLAIN, WIDTH, Screen
 
 
@@ -179,25 +179,20 @@ def _offer_table(sources: Sequence[str] = ()) -> RecordTable[OfferRow]:
     """Return the table of offers; the narrow one refers to sources by number. Money is exact text in JSON and CSV."""
     return RecordTable(
         (
-            TableColumn("cloud", lambda s: s.offer.cloud),
-            TableColumn("region", lambda s: s.offer.region),
-            TableColumn("zone", lambda s: s.offer.zone),
+            *attribute_columns("cloud", "region", "zone", of="offer"),
             TableColumn("", lambda s: f"{s.offer.cloud}/{s.offer.zone or s.offer.region}", "PLACE", least=14),
             TableColumn("instance_type", lambda s: s.offer.instance_type, "MACHINE", least=13),
             TableColumn("", lambda s: f"{s.machine.accelerator_count}x{s.machine.accelerator}", "GPUS"),
             TableColumn("market", lambda s: s.offer.market.value, "MARKET", _MARKETS.__getitem__),
-            TableColumn("accelerator", lambda s: s.machine.accelerator),
-            TableColumn("accelerator_count", lambda s: s.machine.accelerator_count),
+            *attribute_columns("accelerator", "accelerator_count", of="machine"),
             TableColumn("", _price_of_one, "$/GPU-H", right=True),
             TableColumn("usd_per_hour", lambda s: s.offer.usd_per_hour, "$/H", format_price, right=True),
             TableColumn("usd_per_accelerator_hour", lambda s: s.usd_per_accelerator_hour),
-            TableColumn("as_of", lambda s: s.offer.as_of),
-            TableColumn("not_before", lambda s: s.offer.not_before),
-            TableColumn("age_days", lambda s: s.age_days),
+            *attribute_columns("as_of", "not_before", of="offer"),
+            *attribute_columns("age_days"),
             TableColumn("", lambda s: s.age, "AGE", right=True),
             TableColumn("", lambda s: sources.index(s.offer.source) + 1, "SRC", right=True, wide=False),
-            TableColumn("source", lambda s: s.offer.source),
-            TableColumn("price_basis", lambda s: s.offer.price_basis),
+            *attribute_columns("source", "price_basis", of="offer"),
             TableColumn("interruption_band", lambda s: s.offer.interruption_band, "BAND", wide=True),
             TableColumn("band_as_of", lambda s: s.offer.band_as_of, "BAND OF", wide=True),
             TableColumn("preempted_share", lambda s: s.offer.preempted_share, "PREEMPTED", "{:.0%}".format, wide=True),

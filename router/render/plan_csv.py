@@ -50,9 +50,7 @@ def _job_table(plan: Plan) -> RecordTable[JobSummary]:
 
     return RecordTable(
         (
-            TableColumn("job", lambda job: job.job),
-            TableColumn("team", lambda job: job.team),
-            TableColumn("project", lambda job: job.project),
+            *attribute_columns("job", "team", "project"),
             TableColumn("state", state),
             TableColumn("cloud", placed(lambda place: place.cloud)),
             TableColumn("region", placed(lambda place: place.region)),
@@ -60,10 +58,7 @@ def _job_table(plan: Plan) -> RecordTable[JobSummary]:
             TableColumn("instance_type", placed(lambda place: place.mix or place.instance_type)),
             TableColumn("market", placed(lambda place: place.market)),
             TableColumn("accelerators", placed(lambda place: place.accelerators)),
-            TableColumn("start", lambda job: job.start),
-            TableColumn("finish", lambda job: job.finish),
-            TableColumn("deadline", lambda job: job.deadline),
-            TableColumn("on_time_probability", lambda job: job.on_time_probability),
+            *attribute_columns("start", "finish", "deadline", "on_time_probability"),
             TableColumn("cost_usd", lambda job: job.cost_usd if job.job in facts.placements else None),
             TableColumn("fallback", behind(lambda fallbacks: _place(fallbacks[0]))),
             TableColumn("fallback_probability", behind(lambda fallbacks: max(row.probability for row in fallbacks))),
@@ -88,8 +83,7 @@ _CHANGES: RecordTable[PlacementChange] = RecordTable(
         TableColumn("cost_before_usd", lambda change: change.cost_before),
         TableColumn("cost_after_usd", lambda change: change.cost_after),
         TableColumn("more_usd", cost_change),
-        TableColumn("start_before", lambda change: change.start_before),
-        TableColumn("start_after", lambda change: change.start_after),
+        *attribute_columns("start_before", "start_after"),
         TableColumn("why", lambda change: change.why or None),
     )
 )

@@ -10,7 +10,7 @@ from pricing.book import PriceBook
 from pricing.hazard import AGE_SCALE_HOURS
 from pricing.pool_experience import LossReason
 from router.render.pool_risk_view import TOLD_AGES, TOLD_CHANCES, PoolRisk, RiskChange
-from router.render.record_table import RecordTable, TableColumn
+from router.render.record_table import RecordTable, TableColumn, attribute_columns
 from router.render.tables import PLAIN, Screen, format_table, wrap_text
 
 SCHEMA_VERSION = 1
@@ -208,14 +208,11 @@ def _losses_field(reason: LossReason) -> TableColumn[PoolRisk]:
 
 _POOLS: RecordTable[PoolRisk] = RecordTable(
     (
-        TableColumn("cloud", lambda risk: risk.offer.cloud),
-        TableColumn("region", lambda risk: risk.offer.region),
-        TableColumn("zone", lambda risk: risk.offer.zone),
+        *attribute_columns("cloud", "region", "zone", of="offer"),
         TableColumn("", lambda risk: risk.place, "PLACE", width=15, wide=False),
         TableColumn("", lambda risk: risk.pool, "POOL", wide=True),
         TableColumn("instance_type", lambda risk: risk.offer.instance_type, "MACHINE", width=16, wide=False),
-        TableColumn("accelerator", lambda risk: risk.machine.accelerator),
-        TableColumn("accelerator_count", lambda risk: risk.machine.accelerator_count),
+        *attribute_columns("accelerator", "accelerator_count", of="machine"),
         TableColumn("", lambda r: f"{r.machine.accelerator_count}x{r.machine.accelerator}", "GPUS", wide=True),
         TableColumn("shape", lambda risk: risk.hazard.shape.value),
         TableColumn("", format_level, "LEVEL", right=True),

@@ -93,14 +93,6 @@ class DriverRow:
 
 
 @dataclass(frozen=True, slots=True)
-class TeamChange:
-    """The change on last month of the team that changed most in the way of the whole change."""
-
-    team: str
-    amount: Decimal
-
-
-@dataclass(frozen=True, slots=True)
 class WasteRow:
     """A kind of waste."""
 
@@ -150,6 +142,7 @@ class MonthPage:
 
     ``teams`` are the report's records of them in the currency of the page; ``who`` is a team in words, ``others`` what
     it spent in other currencies, ``running`` what its machines cost that still run, which its budget counts, too.
+    ``change_team`` is the team that changed most on last month in the way of the whole change.
     """
 
     report: ShowbackReport
@@ -163,7 +156,7 @@ class MonthPage:
     knows_budgets: bool
     not_billed: Decimal | None
     change: tuple[ReasonWords, ...]
-    change_team: TeamChange | None
+    change_team: ReasonWords | None
     waste_total: Decimal | None
     teams: tuple[Record, ...]
     team_scale: Decimal
@@ -382,7 +375,7 @@ def _change(report: ShowbackReport, currency: str) -> tuple[ReasonWords, ...]:
     return tuple(ReasonWords(row["amount"], _CHANGE_WORDS[row["bucket"]][row["amount"] < 0]) for row in rows)
 
 
-def _change_team(report: ShowbackReport, currency: str) -> TeamChange | None:
+def _change_team(report: ShowbackReport, currency: str) -> ReasonWords | None:
     """Return the team whose cost changed most in the way of the whole change; None where none did."""
     whole = _rows(report, "totals", currency)[0]["change"]
     rows = [row for row in _rows(report, "teams", currency) if row["cost"] is not None]
@@ -391,7 +384,7 @@ def _change_team(report: ShowbackReport, currency: str) -> TeamChange | None:
     if not alike:
         return None
     _, team, amount = max(alike)
-    return TeamChange(owner_name(team), amount)
+    return ReasonWords(amount, owner_name(team))
 
 
 def _teams(report: ShowbackReport, currency: str) -> tuple[Record, ...]:

@@ -13,7 +13,7 @@ from fastapi.responses import Response
 from router.access.identity import Permission
 from router.app.queries.audit import AuditFilter, AuditTrail, accepted_policies, audit_content, read_audit_log
 from router.app.queries.context import QueryContext
-from router.console.answers import CSV, HTML, JSON, CachedAnswer
+from router.console.answers import CSV, JSON
 from router.console.site import ConsoleSite
 from router.render.audit_page import AuditRow, audit_csv
 from router.render.pages import PageFrame, fill_template
@@ -37,10 +37,8 @@ def make_router(site: ConsoleSite) -> APIRouter:
             request, "/audit", data_links=(("CSV", f"/audit.csv{query}"), ("JSON", f"/audit.json{query}"))
         )
 
-        def make() -> CachedAnswer:
-            return CachedAnswer.of(_draw(context, wanted, words, before, frame), HTML)
-
-        return (await site.recent.get(("audit", wanted, before, frame), make)).response(request)
+        key = ("audit", wanted, before, frame)
+        return await site.recent.respond(request, key, lambda: _draw(context, wanted, words, before, frame))
 
     @router.get("/audit.csv")
     def audit_as_csv(request: Request, who: str = "", what: str = "", plan: str = "") -> Response:

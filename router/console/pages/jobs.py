@@ -40,14 +40,11 @@ def make_router(site: ConsoleSite) -> APIRouter:
         teams = context.identity.require(Permission.READ_JOBS).teams
         refreshing = refresh != "off"
         frame = site.frame(request, "/jobs", data_links=_JOBS)
-
         drawn = None if part == "live" else frame
-
-        def make() -> CachedAnswer:
-            return CachedAnswer.of(site.job_work.ask_for(context, draw_jobs, drawn, refreshing, view), HTML)
-
         key = ("jobs", teams, refreshing, drawn, view)
-        return (await site.recent.get(key, make)).response(request)
+        return await site.recent.respond(
+            request, key, lambda: site.job_work.ask_for(context, draw_jobs, drawn, refreshing, view)
+        )
 
     @router.get("/jobs/{name:path}")
     async def job(request: Request, name: str) -> Response:

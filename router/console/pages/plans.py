@@ -83,14 +83,10 @@ def _add_lists(router: APIRouter, site: ConsoleSite) -> None:
         frame = site.frame(request, "/tonight", data_links=links)
         now = context.clock()
 
-        def draw() -> CachedAnswer:
-            page = fill_template("plan_list.html", frame=frame, rows=rows, names=names, older=older, now=now)
-            return CachedAnswer.of(page, HTML)
-
         # Drawn again each minute, since it says as of when.
-        return (
-            await site.answers.get(("plan list", rows, names, older, f"{now:%Y-%m-%dT%H:%M}", frame), draw)
-        ).response(request)
+        key = ("plan list", rows, names, older, f"{now:%Y-%m-%dT%H:%M}", frame)
+        values = {"frame": frame, "rows": rows, "names": names, "older": older, "now": now}
+        return await site.answers.respond(request, key, lambda: fill_template("plan_list.html", **values))
 
     @router.get("/plans.csv")
     def plans_as_csv(request: Request, before: str = "") -> Response:
@@ -137,12 +133,12 @@ def _add_comparison(router: APIRouter, site: ConsoleSite) -> None:
         at, query = f"/plans/{after}/diff", f"?against={before}"
         frame = site.frame(request, "/tonight", data_links=(("CSV", f"{at}.csv{query}"), ("JSON", f"{at}.json{query}")))
 
-        def make_page() -> CachedAnswer:
+        def draw() -> str:
             earlier, later, changes = _compare(context, before, after)
             view = since_view(changes, earlier.plan, before, later.plan)
-            return CachedAnswer.of(plan_diff_page(later.plan, after, view, frame), HTML)
+            return plan_diff_page(later.plan, after, view, frame)
 
-        return (await site.answers.get(("plan diff", before, after, teams, frame), make_page)).response(request)
+        return await site.answers.respond(request, ("plan diff", before, after, teams, frame), draw)
 
     @router.get("/plans/{name}/diff.csv")
     def diff_as_csv(request: Request, name: str, against: str = "") -> Response:
@@ -176,12 +172,10 @@ async def _plan_page(site: ConsoleSite, request: Request, name: str, *, is_long:
     key = (digest, before, plan_name, teams, is_long)
     parts = await site.answers.get(("plan parts", *key), make_parts)
 
-    def make_page() -> CachedAnswer:
-        found = PageParts(*(Markup(part) for part in json.loads(parts.body)))
-        return CachedAnswer.of(fill_frame(found, frame, box), HTML)
+    def draw() -> str:
+        return fill_frame(PageParts(*(Markup(part) for part in json.loads(parts.body))), frame, box)
 
-    answer = await site.answers.get(("plan", *key, frame, box), make_page)
-    return answer.response(request)
+    return await site.answers.respond(request, ("plan", *key, frame, box), draw)
 
 
 async def _planned_job_page(site: ConsoleSite, request: Request, name: str, job: str) -> Response:

@@ -52,15 +52,15 @@ def make_router(site: ConsoleSite) -> APIRouter:
         )
         frame = site.frame(request, "/prices", data_links=links)
 
-        def make() -> CachedAnswer:
+        def draw() -> str:
             report = report_prices(sources, now, book)
             regions = list_regions(sources, accelerator, now, book)
             risks = report_pool_risks(sources, OfferFilters(accelerators=(accelerator,)), now.date(), book)
-            return CachedAnswer.of(prices_page(report, regions, risks, accelerator, frame), HTML)
+            return prices_page(report, regions, risks, accelerator, frame)
 
         hour = int(now.timestamp()) // 3600
         key = ("prices", version, hour, accelerator, book, frame)
-        return (await site.answers.get(key, make)).response(request)
+        return await site.answers.respond(request, key, draw)
 
     @router.get("/prices/history")
     async def history(

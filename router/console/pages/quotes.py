@@ -65,16 +65,16 @@ def make_router(site: ConsoleSite) -> APIRouter:
         links = (("CSV", f"/quotes.csv{words}"), ("JSON", f"/api/v1/quotes{words}"))
         frame = site.frame(request, HERE, data_links=links)
 
-        def make() -> CachedAnswer:
+        def draw() -> str:
             rows = list_quotes(context, job or None, moment, _PAGE + 1)
             shown = rows[:_PAGE]
             earlier = {**query, "before": shown[-1].quote.asked_at.isoformat()} if len(rows) > _PAGE else {}
             older = f"/quotes?{urlencode(earlier)}" if earlier else ""
             view = QuoteListView(shown, context.clock(), job, older, may_ask)
-            return CachedAnswer.of(fill_template("quotes_list.html", frame=frame, page=view), HTML)
+            return fill_template("quotes_list.html", frame=frame, page=view)
 
         key = ("quotes", id(site), seen, may_ask, job, moment, frame)
-        return (await site.recent.get(key, make)).response(request)
+        return await site.recent.respond(request, key, draw)
 
     @router.get("/quotes.csv")
     def quotes_csv(request: Request, job: str = "", before: str = "") -> Response:

@@ -25,7 +25,9 @@ from router.console.spend_questions import (
     read_question,
 )
 from router.files.csv_text import records_csv
+from router.render.showback_page import page
 from router.render.spend_links import KINDS, MonthChoices, name_of_segment
+from router.render.spend_page import level_page, page_of_month, waste_page
 from router.showback.labels import label_name, label_word
 from router.showback.report.lines import LevelPath, SpendLevel, find_level, label_names
 from router.showback.report.query import GROUPS
@@ -90,13 +92,8 @@ async def _month(site: ConsoleSite, request: Request, month: str, view: SpendVie
         data_links=tuple((ending.upper(), links.file(ending)) for ending in ("csv", "json", "xlsx")),
     )
 
-    def make() -> CachedAnswer:
-        from router.render.showback_page import page
-
-        return CachedAnswer.of(page(kept.value.report, frame, links, choices), HTML)
-
-    answer = await site.answers.get(("spend", question, kept.version, frame, choices), make)
-    return answer.response(request)
+    key = ("spend", question, kept.version, frame, choices)
+    return await site.answers.respond(request, key, lambda: page(kept.value.report, frame, links, choices))
 
 
 def _choices(question: SpendQuestion, months: tuple[str, ...], labels: tuple[str, ...]) -> MonthChoices:
@@ -132,8 +129,6 @@ async def _level(
             return CachedAnswer.of("", HTML, 404)
         if ending:
             return CachedAnswer.of(*((_level_csv(found), CSV) if ending == "csv" else (_level_json(found), JSON)))
-        from router.render.spend_page import level_page, page_of_month
-
         return CachedAnswer.of(level_page(found, page_of_month(kept.value.report), links, frame), HTML)
 
     url = links.level(**dict(steps))
@@ -195,13 +190,8 @@ async def _waste(site: ConsoleSite, request: Request, month: str, view: SpendVie
         data_links=tuple((ending.upper(), f"/waste.{ending}?{asked}") for ending in ("csv", "json", "xlsx")),
     )
 
-    def make() -> CachedAnswer:
-        from router.render.spend_page import waste_page
-
-        return CachedAnswer.of(waste_page(kept.value.report, links, frame), HTML)
-
-    answer = await site.answers.get(("waste", question, kept.version, frame), make)
-    return answer.response(request)
+    key = ("waste", question, kept.version, frame)
+    return await site.answers.respond(request, key, lambda: waste_page(kept.value.report, links, frame))
 
 
 def _only_waste(report: ShowbackReport) -> ShowbackReport:
