@@ -179,17 +179,14 @@ class AccessGuard:
         path = request.scope["path"]
         if path in _OPEN_PATHS or path.startswith(_OPEN_FOLDER):
             return None
-        identity = await self._identify(request)
+        found = self.site.identify(request)
+        identity = await found if isawaitable(found) else found
         if identity is None:
             raise _RefusedError(self._unknown(request, address_of(request), has_bearer=has_bearer))
         if seconds := self.site.access.rates.count_request(identity.name):
             raise _RefusedError(answer_too_many(request, seconds))
         request.state.identity = identity
         return identity
-
-    async def _identify(self, request: Request) -> Identity | None:
-        found = self.site.identify(request)
-        return await found if isawaitable(found) else found
 
     def _unknown(self, request: Request, address: str, *, has_bearer: bool) -> Response:
         rates = self.site.access.rates

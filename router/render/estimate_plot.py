@@ -38,13 +38,6 @@ PLOTS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _PlotRow:
-    name: str
-    market: str
-    usd: UsdSpan
-
-
 def plot_unit(estimate: JobEstimate) -> str:
     """Return what the costs are of: a million tokens, or a step where the job has no tokens."""
     return "step" if estimate.tokens_per_step is None else "million tokens"
@@ -52,12 +45,16 @@ def plot_unit(estimate: JobEstimate) -> str:
 
 def draw_estimate(estimate: JobEstimate, layout: PlotLayout) -> str:
     """Return the picture; empty where no gang has an answer."""
-    rows = [_plot_row(row) for row in estimate.rows if row.answer is not None]
+    rows = [
+        (row, row.answer.usd_per_million_tokens or row.answer.usd_per_step)
+        for row in estimate.rows
+        if row.answer is not None
+    ]
     if not rows:
         return ""
     inside = layout.names == 0
     left, right = layout.names + 10, layout.width - layout.amounts - 18
-    most = max(_end(row.usd).dollars() for row in rows)
+    most = max(_end(usd).dollars() for _, usd in rows)
     unit = tick_unit(most, _TICKS)
     scale = Scale(0.0, max(math.ceil(most / unit - 1e-9), 1) * unit, left, right)
     bottom = _TOP + layout.row * len(rows)
@@ -69,11 +66,11 @@ def draw_estimate(estimate: JobEstimate, layout: PlotLayout) -> str:
             drawing.text(0 if first else x, bottom + 16, tick_in(number, unit, "USD"), "s" if first else "s m")
         )
     parts.append(drawing.line(left, bottom, right, bottom, "ax"))
-    for index, row in enumerate(rows):
+    for index, (row, usd) in enumerate(rows):
         y = _TOP + layout.row * (index + (0.72 if inside else 0.5))
-        parts.append(_interval(row, scale, y, layout.dot))
+        parts.append(_interval(row, usd, scale, y, layout.dot))
         bold = "b" if index == 0 else ""
-        words, amount = row.name, f"${dollars(row.usd)}"
+        words, amount = _gang_name(row), f"${dollars(usd)}"
         if inside:
             parts.append(drawing.text(0, y - 15, drawing.fit_text(words, 130), f"halo {bold}".strip()))
             parts.append(drawing.text(layout.width, y - 15, amount, f"e halo {bold}".strip()))
@@ -84,23 +81,19 @@ def draw_estimate(estimate: JobEstimate, layout: PlotLayout) -> str:
     return drawing.picture(name, layout.width, bottom + _AXIS, parts)
 
 
-def _plot_row(row: GangEstimate) -> _PlotRow:
-    answer = row.answer
-    assert answer is not None
-    usd = answer.usd_per_step if answer.usd_per_million_tokens is None else answer.usd_per_million_tokens
-    market = row.market.value
-    return _PlotRow(f"{row.option} {MARKET_LETTERS[market]}", market, usd)
-
-
 def _end(usd: UsdSpan) -> Usd:
     """Return the end of the interval that is drawn: without an upper one, three times the expected amount."""
     return Usd(3 * usd.expected.nanos) if usd.high is None else usd.high
 
 
-def _interval(row: _PlotRow, scale: Scale, y: float, radius: float) -> str:
+def _gang_name(row: GangEstimate) -> str:
+    return f"{row.option} {MARKET_LETTERS[row.market.value]}"
+
+
+def _interval(row: GangEstimate, usd: UsdSpan, scale: Scale, y: float, radius: float) -> str:
     """Return the interval as a bar with a dot at the expected amount; dashed where nothing bounds it."""
-    start, at, end = (scale.at(usd.dollars()) for usd in (row.usd.low, row.usd.expected, _end(row.usd)))
-    bar = drawing.rect(start, y - 3.5, max(end - start, 1.0), 7, "bar" if row.usd.high is not None else "out", rx=3.5)
+    start, at, end = (scale.at(amount.dollars()) for amount in (usd.low, usd.expected, _end(usd)))
+    bar = drawing.rect(start, y - 3.5, max(end - start, 1.0), 7, "bar" if usd.high is not None else "out", rx=3.5)
     dot = drawing.dot(at, y, radius, "full")
-    words = drawing.title(f"{row.name}: ${dollars(row.usd)}")
-    return drawing.element("g", f"{words}{bar}{dot}", cls=row.market, data_gang=row.name)
+    words = drawing.title(f"{_gang_name(row)}: ${dollars(usd)}")
+    return drawing.element("g", f"{words}{bar}{dot}", cls=row.market.value, data_gang=_gang_name(row))

@@ -178,8 +178,6 @@ def budgets_page(
         others=sorted(others.items()),
         removed=removed,
         form=form,
-        scopes=form.scopes,
-        first_open=form.first_open,
         owner=budget_owner,
         titles={"scope": "Of", "name": "Name", "usd": "Dollars a month", "since": "From", "warn": "Warn at percents"},
         track=lambda line: Markup(_track(line.status)),
