@@ -30,8 +30,8 @@ from router.jobs.quantities import format_duration
 from router.jobs.spec import Job
 from router.jobs.speed import Speed, gang_speed
 from router.prices.books import load_book
-from router.spot.simulator.simulation import WindowOutcomes
 from router.spot.simulator.inputs import Task
+from router.spot.simulator.simulation import WindowOutcomes
 from router.spot.simulator.traces import Floats, Series
 
 DEFAULT_CHANGEOVER = timedelta(minutes=12)  # as in the published figures

@@ -41,14 +41,20 @@ from router.cli.options import (
 from router.config.settings_files import load_clouds
 from router.jobs.fields import suggest
 from router.prices import history
-from router.prices.account_limits import build_limits_file
 from router.prices.allowance_store import AllowanceStore
 from router.prices.bookstore import BookStore
-from router.prices.cloud_queries import diagnose_clouds, query_allowances, query_stock
+from router.prices.cloud_queries import (
+    build_stock_points,
+    diagnose_clouds,
+    find_sellers,
+    query_allowances,
+    query_stock,
+    sort_stock_hints,
+)
 from router.prices.cloud_settings import LoadedClouds
 from router.prices.data_folders import allowances_folder, books_folder, clouds_file, history_folder
-from router.prices.refresh import load_all_tables, load_base_book, load_sandbox_base_book
-from router.prices.stock_hints import build_stock_points, find_sellers, sort_stock_hints
+from router.prices.read_limits import build_limits_file
+from router.prices.refresh import load_all_tables, load_base_book
 from router.render.record_table import RecordTable, TableColumn, field_columns
 from router.render.tables import WIDTH, Screen, format_timestamp, wrap_text
 
@@ -252,7 +258,7 @@ def doctor(
     assert limit is not None
     store = BookStore(books_folder())
     book, _, warnings = load_base_book(store)
-    sandbox, _, more = load_sandbox_base_book(store.sandbox)
+    sandbox, _, more = load_base_book(store.sandbox, simulated=True)
     warnings += more
     now = parse_now(None)
     with console.progress(f"asking {format_count(len(asked), 'cloud')}"):

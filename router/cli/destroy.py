@@ -27,7 +27,6 @@ from router.cli.site_options import (
     lock_provisioning,
     open_controller_session,
 )
-from router.controller.errors import NotReleasedError
 from router.render.record_table import RecordTable, TableColumn
 from router.render.tables import format_table, format_usd
 from router.state.errors import LeaseHeldError, StateError, UnreadableError

@@ -22,7 +22,6 @@ from router.access.identity import local_operator
 from router.cli import console
 from router.cli.console import CommandError, ExitCode
 from router.cli.options import chosen_clock, parse_duration_option, wall_clock
-from router.controller.errors import NotReleasedError
 from router.prices.data_folders import check_home, data_folder, is_home_new, quotes_folder
 from router.state.errors import StateError
 from terraform.errors import TerraformError

@@ -17,7 +17,17 @@ from importlib import resources
 from typing import Final
 
 from router.agent.xids import NOTED, find_events
-from router.faults.fault import JOB_FAULT, OURS, PASSING, STOPPED, UNHEALTHY, UNKNOWN_FAULT, Fault, FaultKind, Reach
+from router.faults.fault import (
+    JOB_FAULT,
+    OURS,
+    PASSING,
+    STOPPED,
+    UNHEALTHY,
+    UNKNOWN_FAULT,
+    Fault,
+    FaultKind,
+    FaultReach,
+)
 from terraform.errors import (
     EngineMissingError,
     EngineTooOldError,
@@ -31,7 +41,7 @@ from terraform.errors import (
     TimedOutError,
 )
 
-_NOT_ENABLED: Final = Fault(FaultKind.NOT_ENABLED_HERE, Reach.REGION, "enable the region for the account")
+_NOT_ENABLED: Final = Fault(FaultKind.NOT_ENABLED_HERE, FaultReach.REGION, "enable the region for the account")
 # A shell says 126 of a command that may not run, 127 of one that is not there, and 128 and more of a signal.
 _NO_COMMAND: Final = frozenset({126, 127})
 _BY_SIGNAL: Final = 128
@@ -146,7 +156,7 @@ def _matches(stage: str, cloud: str, text: str) -> Iterator[tuple[int, Fault]]:
 
 
 def _strongest(rows: list[tuple[int, Fault]]) -> Fault | None:
-    order = list(Reach)
+    order = list(FaultReach)
     return max(
         rows,
         key=lambda row: (row[0], order.index(row[1].reach), row[1].kind is not FaultKind.THROTTLED),
@@ -159,7 +169,7 @@ def _parse_row(row: dict[str, str]) -> FaultRow:
     if row["stage"] == "provision":
         # Whole words only: a job may be named no-capacity-not-available or stockout.
         words = rf"(?<![\w-])(?:\w*(?:{words}))(?!-[a-z0-9])"
-    fault = Fault(FaultKind(_KINDS.get(row["kind"], row["kind"])), Reach(row["reach"]), row["remedy"])
+    fault = Fault(FaultKind(_KINDS.get(row["kind"], row["kind"])), FaultReach(row["reach"]), row["remedy"])
     return FaultRow(row["stage"], row["cloud"], int(row["level"]), re.compile(words), fault)
 
 

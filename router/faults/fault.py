@@ -48,7 +48,7 @@ _REFUSALS: Final = frozenset(
 REFUSED_PLACES: Final = frozenset({FaultKind.SHORT.value, FaultKind.QUOTA.value, FaultKind.PRICE.value})
 
 
-class Reach(StrEnum):
+class FaultReach(StrEnum):
     """How far a fault holds; ``ACCOUNT`` is every place of its cloud under this account."""
 
     NONE = "none"
@@ -74,7 +74,7 @@ class Fault:
     """One fault; ``remedy`` says what a person can do, "" if nothing is known."""
 
     kind: FaultKind
-    reach: Reach
+    reach: FaultReach
     remedy: str = ""
 
     @property
@@ -87,12 +87,12 @@ class Fault:
                 return FaultAction.RETRY_SAME
             case FaultKind.SETUP | FaultKind.JOB_FAULT | FaultKind.OURS | FaultKind.STOPPED:
                 return FaultAction.STOP_WITH_REMEDY
-            case FaultKind.REFUSED_BY_POLICY if self.reach is Reach.ACCOUNT:
+            case FaultKind.REFUSED_BY_POLICY if self.reach is FaultReach.ACCOUNT:
                 # A rule of the organisation is not evaded in another cloud.
                 return FaultAction.STOP_WITH_REMEDY
-            case FaultKind.CREDENTIALS if self.reach is Reach.JOB:
+            case FaultKind.CREDENTIALS if self.reach is FaultReach.JOB:
                 return FaultAction.STOP_WITH_REMEDY
-            case _ if self.reach is Reach.ACCOUNT:
+            case _ if self.reach is FaultReach.ACCOUNT:
                 return FaultAction.ELSEWHERE_OTHER_CLOUD
             case _:
                 return FaultAction.ELSEWHERE
@@ -100,14 +100,14 @@ class Fault:
     @property
     def reason(self) -> str:
         """Return the word for an attempt that ended so; a region that a policy denies is not enabled there."""
-        if self.kind is FaultKind.REFUSED_BY_POLICY and self.reach is Reach.REGION:
+        if self.kind is FaultKind.REFUSED_BY_POLICY and self.reach is FaultReach.REGION:
             return FaultKind.NOT_ENABLED_HERE.value
         return self.kind.value
 
     @property
     def holds_in_region(self) -> bool:
         """Return whether nothing of the region can be had: it is switched off for us, or a policy denies it."""
-        return self.reason == FaultKind.NOT_ENABLED_HERE.value and self.reach is Reach.REGION
+        return self.reason == FaultKind.NOT_ENABLED_HERE.value and self.reach is FaultReach.REGION
 
     @property
     def marks_pool(self) -> bool:
@@ -115,13 +115,13 @@ class Fault:
         return self.action is FaultAction.ELSEWHERE
 
 
-UNKNOWN_FAULT: Final = Fault(FaultKind.UNKNOWN, Reach.ACCOUNT)
-SHORT: Final = Fault(FaultKind.SHORT, Reach.PLACE)
-UNHEALTHY: Final = Fault(FaultKind.MACHINE_FAULT, Reach.MACHINE)
-JOB_FAULT: Final = Fault(FaultKind.JOB_FAULT, Reach.JOB)
-PASSING: Final = Fault(FaultKind.TRANSIENT, Reach.NONE)
-OURS: Final = Fault(FaultKind.OURS, Reach.NONE)
-STOPPED: Final = Fault(FaultKind.STOPPED, Reach.JOB)
+UNKNOWN_FAULT: Final = Fault(FaultKind.UNKNOWN, FaultReach.ACCOUNT)
+SHORT: Final = Fault(FaultKind.SHORT, FaultReach.PLACE)
+UNHEALTHY: Final = Fault(FaultKind.MACHINE_FAULT, FaultReach.MACHINE)
+JOB_FAULT: Final = Fault(FaultKind.JOB_FAULT, FaultReach.JOB)
+PASSING: Final = Fault(FaultKind.TRANSIENT, FaultReach.NONE)
+OURS: Final = Fault(FaultKind.OURS, FaultReach.NONE)
+STOPPED: Final = Fault(FaultKind.STOPPED, FaultReach.JOB)
 
 _WORDS: Final = {
     FaultKind.SHORT: "no capacity now",
@@ -144,5 +144,5 @@ _WORDS: Final = {
 
 def describe_fault(fault: Fault, region: str = "") -> str:
     """Return the fault in words for a person, with the region where it holds there alone."""
-    where = f" in {region}" if region and fault.reach is Reach.REGION else ""
+    where = f" in {region}" if region and fault.reach is FaultReach.REGION else ""
     return f"{_WORDS[fault.kind]}{where}"

@@ -61,7 +61,7 @@ def test_nowhere_to_be_had_it_ends_and_the_next_try_does_not_even_ask(site: Site
     with SeenMachines() as seen_machines:
         ran = site.apply()
         assert ran.code == 5
-        assert "walk: short: " in ran.said
+        assert "walk: no capacity now: " in ran.said
         assert disagreements(site, seen_machines) == []
         again = site.apply()
         assert again.code == 5

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from router.faults.classify import fault_of_crash, fault_of_error, fault_of_refusal, fault_rows
-from router.faults.fault import Fault, FaultAction, FaultKind, Reach, describe_fault
+from router.faults.fault import Fault, FaultAction, FaultKind, FaultReach, describe_fault
 from terraform.errors import (
     ApplyFailedError,
     Diagnostic,
@@ -172,7 +172,7 @@ def test_texts_of_other_public_threads_are_judged_as_wanted() -> None:
 def test_a_refusal_of_one_region_leaves_the_others(number: int) -> None:
     case = json.loads((FIELD / "06-refusals-of-one-region/texts.json").read_text(encoding="utf-8"))[number]
     fault = fault_of_refusal(case["text"], cloud="aws", region=case.get("region", ""))
-    assert (fault.action, fault.reach) == (FaultAction.ELSEWHERE, Reach.REGION)
+    assert (fault.action, fault.reach) == (FaultAction.ELSEWHERE, FaultReach.REGION)
     assert fault.holds_in_region
     assert describe_fault(fault, "eu-south-2") in {
         "not enabled for this account in eu-south-2",
@@ -186,7 +186,7 @@ def test_many_words_for_one_thing() -> None:
     faults = [fault_of_refusal(case["text"]) for case in cases]
     for case, fault in zip(cases, faults, strict=True):
         if case["expect"] == "unhealthy":  # A machine that did not come up: once more, then another place.
-            assert (fault.kind, fault.reach) == (FaultKind.TRANSIENT, Reach.MACHINE)
+            assert (fault.kind, fault.reach) == (FaultKind.TRANSIENT, FaultReach.MACHINE)
         else:
             assert fault.kind.value in case["expect"].split(" or ")
     assert len(cases) == 14
@@ -202,15 +202,17 @@ def test_actions_follow_from_kind_and_reach() -> None:
     stops = {
         (kind, reach)
         for kind in FaultKind
-        for reach in Reach
+        for reach in FaultReach
         if Fault(kind, reach).action is FaultAction.STOP_WITH_REMEDY
     }
     always = (FaultKind.SETUP, FaultKind.JOB_FAULT, FaultKind.OURS, FaultKind.STOPPED)
-    assert stops == {(kind, reach) for kind in always for reach in Reach} | {
-        (FaultKind.REFUSED_BY_POLICY, Reach.ACCOUNT),
-        (FaultKind.CREDENTIALS, Reach.JOB),
+    assert stops == {(kind, reach) for kind in always for reach in FaultReach} | {
+        (FaultKind.REFUSED_BY_POLICY, FaultReach.ACCOUNT),
+        (FaultKind.CREDENTIALS, FaultReach.JOB),
     }
-    assert {reach for reach in Reach if Fault(FaultKind.QUOTA, reach).marks_pool} == set(Reach) - {Reach.ACCOUNT}
+    assert {reach for reach in FaultReach if Fault(FaultKind.QUOTA, reach).marks_pool} == set(FaultReach) - {
+        FaultReach.ACCOUNT
+    }
 
 
 def test_each_row_has_a_source_and_a_fault_that_leads_somewhere() -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from router.controller.provision.place_search import PlaceSearch
-from router.faults.fault import PASSING, SHORT, UNKNOWN_FAULT, Fault, FaultKind, Reach
+from router.faults.fault import PASSING, SHORT, UNKNOWN_FAULT, Fault, FaultKind, FaultReach
 
-OFF = Fault(FaultKind.NOT_ENABLED_HERE, Reach.REGION)
-DENIED = Fault(FaultKind.REFUSED_BY_POLICY, Reach.REGION)
-NO_RIGHT = Fault(FaultKind.CREDENTIALS, Reach.ACCOUNT)
-THROTTLED = Fault(FaultKind.THROTTLED, Reach.ACCOUNT)
+OFF = Fault(FaultKind.NOT_ENABLED_HERE, FaultReach.REGION)
+DENIED = Fault(FaultKind.REFUSED_BY_POLICY, FaultReach.REGION)
+NO_RIGHT = Fault(FaultKind.CREDENTIALS, FaultReach.ACCOUNT)
+THROTTLED = Fault(FaultKind.THROTTLED, FaultReach.ACCOUNT)
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_words_that_nobody_knows_are_tried_once_more_and_then_stop() -> None:
 @pytest.mark.parametrize("kind", [FaultKind.SETUP, FaultKind.JOB_FAULT, FaultKind.OURS])
 def test_what_no_place_can_mend_ends_the_search(kind: FaultKind) -> None:
     search = PlaceSearch()
-    search.note("aws", "us-east-1", Fault(kind, Reach.JOB))
+    search.note("aws", "us-east-1", Fault(kind, FaultReach.JOB))
     assert search.is_over
 
 
