@@ -65,7 +65,7 @@ def test_nowhere_to_be_had_it_ends_and_the_next_try_does_not_even_ask(site: Site
         assert disagreements(site, seen_machines) == []
         again = site.apply()
         assert again.code == 5
-        assert "walk: short: every place is remembered as short" in again.said
+        assert "walk: no capacity now: every place is remembered as short" in again.said
         assert again.said.count("passed over, short") == 3
     with site.store() as store:
         assert [(a.choice, a.number, a.reason) for a in store.attempts.find()] == [
