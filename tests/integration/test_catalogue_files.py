@@ -17,9 +17,11 @@ from providers.protocol import FetchResult
 from router.config.catalogue_files import OTHER_CLOUD, read_catalogue
 from tests.support.neocloud_rows import catalogue_items
 from tests.support.neocloud_service import csv_of
+from tests.support.repository import ROOT
 
 BOOK = embedded_book()
 TODAY = date(2026, 11, 21)
+FIELD = ROOT.parent / "shared" / "field"
 VMS = "InstanceType,AcceleratorName,AcceleratorCount,vCPUs,MemoryGiB,GpuInfo,Price,SpotPrice,Region,AvailabilityZone"
 P5 = "p5.48xlarge,H100,8.0,192.0,2048.0,,55.04,20.5,us-east-1,use1-az2"
 
@@ -180,3 +182,21 @@ def test_what_is_imported_makes_a_valid_book(tmp_path: Path) -> None:
     whole.check()
     assert len(whole.offers) == 5
     assert UsdPerHour.parse("70") in {offer.usd_per_hour for offer in whole.offers}
+
+
+@pytest.mark.skipif(not FIELD.exists(), reason="no ../shared")
+def test_zone_names_of_an_account_become_their_region(tmp_path: Path) -> None:
+    """A machine is asked for by zone id; the name us-east-1a is another zone in another account."""
+    offers = only(FIELD / "13-zone-names-of-an-account/aws/vms.csv").offers
+    spot = [offer for offer in offers if offer.market is Market.SPOT]
+    assert [(o.zone, o.usd_per_hour, o.price_basis) for o in spot] == [
+        (None, UsdPerHour.parse("12.1"), "az-spot-median")
+    ]
+    assert {offer.zone for offer in only(written(tmp_path, "aws/vms.csv", VMS, P5)).offers} == {None, "use1-az2"}
+
+
+@pytest.mark.skipif(not FIELD.exists(), reason="no ../shared")
+def test_prices_of_machine_and_accelerator_apart_name_a_catalogue_that_has_both() -> None:
+    (problem,) = refused(FIELD / "17-machine-and-accelerator-apart/gcp/vms.csv")
+    assert problem.startswith("FILE: holds no offer of a machine with accelerators")
+    assert "take gpuhunt's catalogue of that cloud" in problem

@@ -5,12 +5,16 @@ It matches machines and places with the book's, resolves duplicates and names th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from datetime import date, datetime
+from statistics import median
+from typing import Final
 
 from pricing.book import PriceBook
 from pricing.history import price_point
 from pricing.machines import Accelerator, Machine
+from pricing.money import UsdPerHour
 from pricing.offer_csv import WEAK_LIST_ALL, WEAK_UNDATED
 from pricing.offers import Offer, OfferKey
 from pricing.places import Market, RegionId, make_unknown_region
@@ -18,6 +22,8 @@ from providers.neoclouds.parse.accelerators import AcceleratorIndex
 from providers.neoclouds.parse.catalogue_rows import CatalogueContent, CatalogueListing
 from providers.protocol import DroppedRow, FetchResult
 
+# Names of AWS zones (us-east-1a) differ from account to account, ids (use1-az4) do not; machines are asked for by id.
+_AWS_ZONE_NAME: Final = re.compile(r"[a-z]+-[a-z]+-\d[a-z]")
 TWO_PRICES = "listed at several prices"
 OTHER_MACHINE = "the book knows a machine of that name with other accelerators"
 TWO_MACHINES = "another row gives a machine of that name other accelerators"
@@ -127,6 +133,7 @@ class _Collector:
         self._machines: dict[tuple[object, ...], Machine | str] = {}
         self._new: dict[str, Machine] = {}
         self._disagree: set[OfferKey] = set()
+        self._of_named_zones: dict[OfferKey, list[UsdPerHour]] = {}
         self._dropped: list[DroppedRow] = []
         self._weak = "; ".join(
             word for word, holds in ((WEAK_LIST_ALL, terms.list_all), (WEAK_UNDATED, terms.as_of is None)) if holds
@@ -148,9 +155,15 @@ class _Collector:
             return
         terms = self._terms
         zone = listing.zone or zone
+        is_name = terms.cloud == "aws" and zone is not None and _AWS_ZONE_NAME.fullmatch(zone) is not None
+        zone = None if is_name else zone
         key = (terms.cloud, region, zone or "", listing.instance_type, listing.market.value)
         first = self.offers.get(key)
+        if is_name:
+            self._of_named_zones.setdefault(key, []).append(listing.usd_per_hour)
         if first is not None:
+            if is_name and key in self._of_named_zones:
+                return
             if first.usd_per_hour != listing.usd_per_hour:
                 self._disagree.add(key)
             return
@@ -164,7 +177,7 @@ class _Collector:
             source=terms.source,
             as_of=terms.as_of,
             machines_cap=listing.cap,
-            price_basis=self._basis(listing, zone),
+            price_basis="az-spot-median" if is_name and listing.market is Market.SPOT else self._basis(listing, zone),
             weak=self._weak,
         )
 
@@ -174,7 +187,13 @@ class _Collector:
         return "zone" if zone is not None and listing.market is Market.SPOT else "list"
 
     def resolve(self) -> list[DroppedRow]:
-        """Return what was dropped; offers that disagreed are removed."""
+        """Return what was dropped; offers that disagreed are removed, zones that only have names become their region's.
+
+        The price of such zones is their median.
+        """
+        for key, prices in self._of_named_zones.items():
+            middle = UsdPerHour(round(median(price.nanos for price in prices)))
+            self.offers[key] = replace(self.offers[key], usd_per_hour=middle)
         for key in sorted(self._disagree):
             offer = self.offers.pop(key)
             place = f"{offer.region}/{offer.zone}" if offer.zone else offer.region
