@@ -19,6 +19,7 @@ from tests.support.command import NOW, plan, run, write_job
 from tests.support.night import nightly_plan
 from tests.support.repository import ROOT
 
+FIELD = ROOT.parent / "shared" / "field"
 COMMAND = [sys.executable, "-c", "from router.cli.main import main; main()"]
 
 
@@ -114,6 +115,17 @@ def test_advisory_and_an_old_price_are_asked_for(folder: Path) -> None:
     young = plan(folder / "good", "--max-age", "120d", "-o", "json")
     assert re.search(r"left out: [\d,]+ offers? older than 120d or undated", young.stderr)
     assert all(line["price_as_of"] >= "2026-07-24" for line in json.loads(young.stdout)["lines"])
+
+
+@pytest.mark.skipif(not FIELD.exists(), reason="no ../shared")
+def test_what_nothing_can_make_is_not_ordered() -> None:
+    """A slice of TPUs is no instance of Compute Engine: it is shown with ``--advisory`` alone."""
+    job = FIELD / "03-tpu-cannot-be-made" / "job.yaml"
+    ran = plan(job)
+    assert ran.exit_code == 3
+    assert "only machines that cannot be ordered from here would do" in " ".join(ran.stdout.split())
+    (line,) = json.loads(plan(job, "--advisory", "-o", "json").stdout)["lines"]
+    assert not line["provisionable"]
 
 
 def test_show_prints_what_plan_printed(folder: Path) -> None:

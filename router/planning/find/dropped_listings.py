@@ -36,6 +36,11 @@ def no_offer_reason(job: Job, dropped: Iterable[DroppedListing], advisory: Seque
         return f"the price book has no {wanted}"
     if not advisory and codes == {"residency"}:
         return f"the price book has no {wanted} where residency lets the job run"
+    if advisory:
+        types = sorted({f"{part.offer.cloud} {part.offer.instance_type}" for c in advisory for part in c.parts})
+        more = f" and {len(types) - 2} more" if len(types) > 2 else ""
+        names = ", ".join(types[:2]) + more
+        return f"only machines that cannot be ordered from here would do: {names} (--advisory plans with them)"
     return f"no offer passes the job's rules{_words_of_drops(dropped)}"
 
 
