@@ -7,6 +7,7 @@ from datetime import date
 
 from pricing.money import UsdPerHour
 from pricing.places import PROVISIONABLE_CLOUDS, Market, RegionId
+from pricing.sale_rules import is_made_by_no_module
 
 OfferKey = tuple[str, str, str, str, str]
 
@@ -58,16 +59,13 @@ class Offer:
     @property
     def provisionable(self) -> bool:
         """Return whether a plan line on it can be applied (else it is only shown, or ``--advisory``)."""
-        return self.cloud in PROVISIONABLE_CLOUDS and not self.instance_type.startswith(_NO_IMAGE.get(self.cloud, "-"))
+        return self.cloud in PROVISIONABLE_CLOUDS and not is_made_by_no_module(self.cloud, self.instance_type)
 
     def age_days(self, today: date) -> int | None:
         """Return the whole days since ``as_of``; None when undated."""
         return None if self.as_of is None else (today - self.as_of).days
 
 
-# No image and no module makes these: a slice of TPUs is no instance of Compute Engine, a VM of one chip neither.
-# Source: Google Cloud, "TPU runtimes" (google_tpu_v2_vm is in the beta provider alone), read 2026-11-26.
-_NO_IMAGE = {"gcp": "tpu-"}
 _STALE = "not refreshed since "
 _SPOT_QUOTE_STEP = UsdPerHour.parse("0.0001")
 

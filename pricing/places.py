@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date
@@ -22,6 +23,15 @@ FORMER_CLOUD_NAMES = MappingProxyType({"datacrunch": "verda"})
 
 # The ``geo`` and ``continent`` of a region that is in no table.
 UNKNOWN_GEO = "?"
+
+# Names of zones (us-east-1a) that differ from account to account, where machines are asked for by the zone's id.
+_ZONE_NAMES_OF_ACCOUNTS = {"aws": re.compile(r"[a-z]+-[a-z]+-\d[a-z]")}
+
+
+def is_zone_name_of_account(cloud: str, zone: str | None) -> bool:
+    """Return whether the zone is a name that means another zone in another account."""
+    names = _ZONE_NAMES_OF_ACCOUNTS.get(cloud)
+    return names is not None and zone is not None and names.fullmatch(zone) is not None
 
 
 class Market(StrEnum):

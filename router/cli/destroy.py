@@ -190,7 +190,8 @@ def _plan_or_name(text: str) -> str:
 def _release(site: ControllerContext, attempts: list[Attempt]) -> int:
     from concurrent.futures import ThreadPoolExecutor
 
-    from router.controller.release.release import NotReleasedError, release
+    from router.controller.history.lifecycle import NotReleasedError
+    from router.controller.release.release import release
 
     def one(attempt: Attempt) -> bool:
         reason = "finished" if attempt.result == "finished" else "stopped"

@@ -287,7 +287,7 @@ def lock_provisioning(site: ControllerContext, wait: str) -> AbstractContextMana
 @contextmanager
 def translate_errors() -> Iterator[None]:
     """Translate errors of state, Terraform, clouds and the coordinator into CommandError with exit codes."""
-    from router.controller.release.release import NotReleasedError
+    from router.controller.history.lifecycle import NotReleasedError
 
     try:
         yield

@@ -125,6 +125,8 @@ class _Server(uvicorn.Server):
 
     def __init__(self, config: uvicorn.Config, readiness: Readiness, on_drain: Callable[[], None]) -> None:
         super().__init__(config)
+        connection: Any = config.http
+        self._limits: ConnectionLimits = connection.args[0].limits
         self._readiness = readiness
         self._on_drain = on_drain
         self._is_told = False
@@ -132,8 +134,7 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to accept connections."""
-        connections: Any = self.config.http
-        gate_handshakes(connections.crowd.limits)
+        gate_handshakes(self._limits)
         await super().startup(sockets)
         for each in sockets or ():
             each.listen(BACKLOG)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from router.agent import protocol
 from router.controller.context import ControllerContext
 from router.controller.history.attempt_history import history_of
-from router.controller.history.lifecycle import ReleaseReason, describe_end
+from router.controller.history.lifecycle import NotReleasedError, ReleaseReason, describe_end
 from router.controller.provision.provision_order import (
     ProvisionRequest,
     ProvisionResult,
@@ -24,7 +24,7 @@ from router.controller.provision.provision_order import (
     is_half_done,
     release_half_done,
 )
-from router.controller.release.release import NotReleasedError, release
+from router.controller.release.release import release
 from router.controller.supervise.supervisor import Supervisor
 from router.controller.supervise.worker_pool import apply_lock
 from router.faults.fault import OURS

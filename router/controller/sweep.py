@@ -9,8 +9,8 @@ from pricing.units import format_count
 from providers.errors import ProviderError
 from providers.fleet import CloudResource
 from router.controller.context import ControllerContext
+from router.controller.history.lifecycle import NotReleasedError
 from router.controller.provision.provision_order import is_half_done, release_half_done
-from router.controller.release.release import NotReleasedError
 from router.controller.workspace.run_folders import run_directories, state_id_of
 from router.state.errors import StateError, UnreadableError
 from router.state.records import Attempt

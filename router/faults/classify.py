@@ -49,8 +49,6 @@ _BY_SIGNAL: Final = 128
 _ENCODED: Final = re.compile(r"\w{200,}")
 # What was looked for and not there is no evidence; silence is.
 _ABSENT: Final = re.compile(r"\b(?:[Nn]o|without(?: an?)?) (?!heartbeat|answer)[^\n;,.]*")
-# Clouds with rows of their own; a sandbox and one's own hosts may use the words of any.
-_CLOUDS: Final = frozenset({"aws", "gcp", "azure"})
 # The level of an event of the GPU in a log, as that of the table's rows of broken machines.
 _EVIDENCE_LEVEL: Final = 5
 # Regions of AWS that an account has to switch on: identities are not known there before.
@@ -147,11 +145,17 @@ def fault_of_crash(text: str, *, exit_code: int | None = None, evidence: str = "
 
 
 def _matches(stage: str, cloud: str, text: str) -> Iterator[tuple[int, Fault]]:
+    # A sandbox and one's own hosts have no rows of their own and may use the words of any cloud.
+    has_rows = any(row.cloud == cloud for row in fault_rows())
     text = _ENCODED.sub("", text)
     if stage == "evidence":
         text = _ABSENT.sub("", text)
     for row in fault_rows():
-        if row.stage == stage and (row.cloud in (cloud, "any") or cloud not in _CLOUDS) and row.pattern.search(text):
+        if (
+            row.stage == stage
+            and (row.cloud in (cloud, "any") or not has_rows or cloud == "any")
+            and row.pattern.search(text)
+        ):
             yield row.level, row.fault
 
 

@@ -116,10 +116,10 @@ def test_gpus_that_are_not_well(tmp_path: Path) -> None:
         Coordinator(1, TOKEN).running() as coordinator,
         agents(tmp_path / "a", coordinator, "exec sleep 60", path=str(tools)),
     ):
-        coordinator.wait(lambda c: len(c.messages("notice")) == 4)
+        coordinator.wait(lambda c: len(c.messages("notice")) == 5)
     said = coordinator.messages("notice")
     assert {(body["kind"], body["source"], body["seconds"]) for body in said} == {("health", "gpu", None)}
-    assert sorted(body["id"].split("-")[1] for body in said) == ["ecc", "xid", "xid", "xid"]
+    assert sorted(body["id"].split("-")[1] for body in said) == ["ecc", "sxid", "xid", "xid", "xid"]
 
 
 def test_only_the_dialect_that_is_spoken_is_loaded(tmp_path: Path) -> None:

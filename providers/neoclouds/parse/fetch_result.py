@@ -5,11 +5,9 @@ It matches machines and places with the book's, resolves duplicates and names th
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from statistics import median
-from typing import Final
 
 from pricing.book import PriceBook
 from pricing.history import price_point
@@ -17,13 +15,11 @@ from pricing.machines import Accelerator, Machine
 from pricing.money import UsdPerHour
 from pricing.offer_csv import WEAK_LIST_ALL, WEAK_UNDATED
 from pricing.offers import Offer, OfferKey
-from pricing.places import Market, RegionId, make_unknown_region
+from pricing.places import Market, RegionId, is_zone_name_of_account, make_unknown_region
 from providers.neoclouds.parse.accelerators import AcceleratorIndex
 from providers.neoclouds.parse.catalogue_rows import CatalogueContent, CatalogueListing
 from providers.protocol import DroppedRow, FetchResult
 
-# Names of AWS zones (us-east-1a) differ from account to account, ids (use1-az4) do not; machines are asked for by id.
-_AWS_ZONE_NAME: Final = re.compile(r"[a-z]+-[a-z]+-\d[a-z]")
 TWO_PRICES = "listed at several prices"
 OTHER_MACHINE = "the book knows a machine of that name with other accelerators"
 TWO_MACHINES = "another row gives a machine of that name other accelerators"
@@ -155,7 +151,7 @@ class _Collector:
             return
         terms = self._terms
         zone = listing.zone or zone
-        is_name = terms.cloud == "aws" and zone is not None and _AWS_ZONE_NAME.fullmatch(zone) is not None
+        is_name = is_zone_name_of_account(terms.cloud, zone)
         zone = None if is_name else zone
         key = (terms.cloud, region, zone or "", listing.instance_type, listing.market.value)
         first = self.offers.get(key)

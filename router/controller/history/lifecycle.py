@@ -28,6 +28,13 @@ class ReleaseReason(StrEnum):
     MOVED = "moved"
 
 
+class NotReleasedError(Exception):
+    """Some machines may still exist and cost money; the message says what was tried.
+
+    A later call resumes the release.
+    """
+
+
 # A job that does not resume: the reason of its attempt where nobody asked for that, and the word of the journal.
 GIVEN_UP, GAVE_UP = "given_up", "given up"
 _UNDISTURBED_PHASES = (Phase.READY, Phase.RESUMING, Phase.RUNNING)

@@ -19,7 +19,7 @@ from router.agent import protocol
 from router.agent.config import AgentConfig
 from router.controller.context import ControllerContext
 from router.controller.history.attempt_history import deadline_of
-from router.controller.history.lifecycle import confirmed_step, last_step
+from router.controller.history.lifecycle import NotReleasedError, confirmed_step, last_step
 from router.controller.history.metering import (
     COPIED,
     NOT_COPIED,
@@ -52,13 +52,6 @@ _PAUSE_S = 2.0
 _SILENT_S = 2 * AgentConfig.heartbeat_seconds + 5.0
 _LOCK_PAUSE_S, _LOCK_TRIES = 2.0, 30
 Result = TypeVar("Result")
-
-
-class NotReleasedError(Exception):
-    """Some machines may still exist and cost money; the message says what was tried.
-
-    A later call resumes the release.
-    """
 
 
 def release(site: ControllerContext, attempt: Attempt, reason: str, message: str) -> Attempt:

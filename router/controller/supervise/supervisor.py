@@ -27,6 +27,7 @@ from router.controller.history.heartbeats import HeartbeatMonitor, StatusSnapsho
 from router.controller.history.lifecycle import (
     GIVEN_UP,
     GangStatus,
+    NotReleasedError,
     PhaseChange,
     ReleaseDecision,
     ReleaseReason,
@@ -41,7 +42,7 @@ from router.controller.provision.provision_order import (
     release_half_done,
 )
 from router.controller.provision.quarantine import UNHEALTHY, quarantine, quarantine_all
-from router.controller.release.release import NotReleasedError, release
+from router.controller.release.release import release
 from router.controller.supervise.handover import hand_over, order_save
 from router.controller.supervise.policy_runner import Advice, Adviser
 from router.controller.supervise.replanner import (

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 
 from router.controller.context import ControllerContext
-from router.controller.release.release import NotReleasedError
+from router.controller.history.lifecycle import NotReleasedError
 from router.state.errors import LeaseHeldError, StateError
 from router.state.lease import Lease
 from router.state.lock_owner import LockOwner

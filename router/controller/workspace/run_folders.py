@@ -9,12 +9,15 @@ import shutil
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pricing.atomic_file import make_private_folder, publish_folder
 from router.state.errors import StateError
-from router.state.state_backup import StoredFile, split_file
 from terraform.render import SECRET_FILES, VALUES
 from terraform.workdir import MODULE, PREVIEW
+
+if TYPE_CHECKING:
+    from router.state.state_backup import StoredFile
 
 _TAG = "stepfare_state"
 # User data holds secrets of the machines and stays out of backups; Terraform fetches the other files again.
@@ -41,6 +44,9 @@ def state_id_of(directory: Path) -> str:
 
 def files_to_back_up(runs: Path) -> Iterator[StoredFile]:
     """Yield the files needed to release the machines of run directories. StateError for one that cannot be read."""
+    # Every command asks for the run directories; the backup's format is for backups alone.
+    from router.state.state_backup import split_file
+
     for directory in run_directories(runs):
         for path in _backup_files(directory):
             try:
