@@ -230,3 +230,25 @@ def test_the_time_of_a_notice_is_said_where_it_is_known() -> None:
     step = next_transition(GangStatus(attempt(phase=Phase.NOTICED, **ORDER), BOTH, [open_end]))
     assert isinstance(step, PhaseChange)
     assert "rank 0 is preempted;" in step.text
+
+
+def sick(what: str) -> NoticeRecord:
+    return NoticeRecord("a1", 1, "gpu-1", protocol.HEALTH, "gpu", None, what, NOW)
+
+
+@pytest.mark.parametrize(
+    ("what", "reason"),
+    [
+        ("Xid 79 on 0000:86:00: pid=1, GPU has fallen off the bus.", ReleaseReason.LOST),
+        ("NVIDIA A100 00000000:3B:00.0: 4 uncorrectable memory errors", ReleaseReason.LOST),
+        ("SXid 20034 on 0000:c4:00.0: Fatal, Link 33 LTSSM Fault Up", ReleaseReason.LOST),
+        ("NVIDIA A100 00000000:3B:00.0: slowed down by heat (hw_thermal_slowdown)", ReleaseReason.FAILED),
+    ],
+)
+def test_a_crash_is_the_machines_where_its_hardware_says_so(what: str, reason: ReleaseReason) -> None:
+    ended = gang(protocol.ENDED, protocol.ENDED, ended_reason=protocol.CRASHED, exit_code=1)
+    status = GangStatus(attempt(phase=Phase.RUNNING, result=protocol.CRASHED), ended, (sick(what),))
+    step = next_transition(status)
+    assert isinstance(step, ReleaseDecision)
+    assert step.reason is reason
+    assert step.ranks == ((1,) if reason is ReleaseReason.LOST else ())

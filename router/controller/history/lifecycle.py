@@ -8,6 +8,8 @@ from enum import StrEnum
 
 from pricing.units import format_count
 from router.agent import protocol
+from router.faults.classify import fault_of_crash
+from router.faults.fault import FaultKind
 from router.state.records import Attempt, NodeRecord, NoticeRecord, Phase
 
 # A training that reports no steps counts as resumed after this many seconds.
@@ -183,6 +185,12 @@ def _transition_after_result(status: GangStatus) -> ReleaseDecision | None:
             f"rank {ranks} was lost; {describe_end(status.nodes, attempt.result)}",
             (*sorted(silent),),
         )
+    sick = _sick_ranks(status)
+    if attempt.result == protocol.CRASHED and sick and not _preempted_ranks(status):
+        # The crash is the machine's: the job resumes elsewhere, and its pool is avoided.
+        ranks = ", ".join(map(str, sick))
+        what = f"the machine of rank {ranks} is not healthy; {describe_end(status.nodes, attempt.result)}"
+        return ReleaseDecision(ReleaseReason.LOST, what, sick)
     if attempt.result == protocol.STOPPED and not _preempted_ranks(status):
         # Nobody ordered the stop: the machine was shut down without a notice that reached us.
         down = tuple(node.rank for node in status.nodes if node.ended_reason == protocol.STOPPED)
@@ -221,6 +229,14 @@ def _release_reason(status: GangStatus) -> ReleaseReason:
 def _preempted_ranks(status: GangStatus) -> tuple[int, ...]:
     """Return the ranks whose machine is preempted, as their cloud announced."""
     return tuple(sorted({notice.rank for notice in status.notices if notice.kind == protocol.INTERRUPTION}))
+
+
+def _sick_ranks(status: GangStatus) -> tuple[int, ...]:
+    """Return the ranks whose machine reports what breaks a training, not heat or what the training did itself."""
+    reports = [notice for notice in status.notices if notice.kind == protocol.HEALTH]
+    return tuple(
+        sorted({n.rank for n in reports if fault_of_crash("", evidence=n.what).kind is FaultKind.MACHINE_FAULT})
+    )
 
 
 def _reason_text(status: GangStatus) -> str:
