@@ -190,7 +190,7 @@ def load_present_state(moment: datetime, *, is_present: bool) -> PresentState:
     return ask_state(
         lambda store: replace(
             nothing,
-            shortages=store.shortages.in_force(moment),
+            shortages=store.shortages.of_places(moment),
             budgets=budget_constraints(store, moment, folders),
         ),
         nothing,

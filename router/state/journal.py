@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from sqlalchemy import Connection, Text, delete, insert, select, type_coerce
 
 from router.state.errors import UnreadableError
-from router.state.records import JournalEntry, NoticeRecord, Shortage
+from router.state.records import ANY, JournalEntry, NoticeRecord, Shortage
 from router.state.rows import StatePart, insert_or_update, read_last_seq, record_values
 from router.state.tables import JOURNAL, NOTICES, SHORTAGES
 
@@ -84,6 +84,10 @@ class Shortages(StatePart):
         """Return the shortages that last until after ``now``, in the order in which they were found."""
         query = select(SHORTAGES).where(SHORTAGES.c.until > now)
         return self._records(SHORTAGES, query.order_by(SHORTAGES.c.number), Shortage)
+
+    def of_places(self, now: datetime) -> tuple[Shortage, ...]:
+        """Return those in force that plans go by: of pools and regions, not of a whole cloud."""
+        return tuple(shortage for shortage in self.in_force(now) if shortage.region != ANY)
 
     def found_since(self, moment: datetime) -> tuple[Shortage, ...]:
         """Return the shortages found at ``moment`` or later, past ones included as far as they are stored."""

@@ -206,7 +206,7 @@ class NoticeRecord:
     heard_at: datetime
 
 
-# Any instance type: a shortage of a whole region.
+# Any region or instance type: a shortage of a whole cloud or region.
 ANY: Final = "*"
 
 
@@ -214,7 +214,7 @@ ANY: Final = "*"
 class Shortage:
     """A pool that could not deliver ``machines``; until ``until`` it is considered short.
 
-    ``instance_type`` :data:`ANY` stands for all of a region.
+    ``instance_type`` :data:`ANY` stands for all of a region, and ``region`` too for all of a cloud.
     """
 
     cloud: str

@@ -130,7 +130,7 @@ def make_asked_plan(
 
     options = replace(_options_of(question), runs=lambda book: read_runs(store, book, now))
     with _written(question) as (jobs_file, limits_file):
-        shortages = store.shortages.in_force(now)
+        shortages = store.shortages.of_places(now)
         prepared = plan_request([str(jobs_file)], question.book, limits_file, now, options, shortages, add_state)
     request = prepared.request
     if question.keep_last:

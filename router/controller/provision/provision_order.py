@@ -22,7 +22,7 @@ from router.controller.orders import Order
 from router.controller.provision.checkpoint_transfer import prepare_resume_point, with_resume_point
 from router.controller.provision.place_search import PlaceSearch
 from router.controller.provision.provision import ProvisionError, provision
-from router.controller.provision.quarantine import mark_region_off, mark_short
+from router.controller.provision.quarantine import mark_cloud_off, mark_region_off, mark_short
 from router.controller.release.release import release
 from router.controller.workspace.placement_options import (
     GangPlacement,
@@ -416,6 +416,8 @@ def _provision(
 def _remember_fault(site: ControllerContext, attempt: Attempt, fault: Fault) -> None:
     if fault.holds_in_region:
         mark_region_off(site, attempt.cloud, attempt.region, attempt.machines, fault.reason)
+    elif fault.action is FaultAction.ELSEWHERE_OTHER_CLOUD and fault != UNKNOWN_FAULT:
+        mark_cloud_off(site, attempt.cloud, attempt.machines, fault.reason)
     elif fault.marks_pool:
         mark_short(site, attempt.cloud, attempt.region, site.store.attempts.nodes(attempt.id), fault.reason)
 

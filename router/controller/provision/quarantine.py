@@ -65,9 +65,20 @@ def mark_short(site: ControllerContext, cloud: str, region: str, machines: Seque
 
 def mark_region_off(site: ControllerContext, cloud: str, region: str, machines: int, why: str) -> None:
     """Remember that nothing of the region can be had: it is not enabled for the account, or a policy denies it."""
+    _mark_off(site, cloud, region, machines, REGION_OFF_FOR, why)
+
+
+def mark_cloud_off(site: ControllerContext, cloud: str, machines: int, why: str) -> None:
+    """Remember that the account can have nothing of the cloud; running jobs are placed elsewhere for a while.
+
+    Plans and ``apply`` do not go by it: somebody may have put it right.
+    """
+    _mark_off(site, cloud, ANY, machines, site.deploy.timeouts.shortage, why)
+
+
+def _mark_off(site: ControllerContext, cloud: str, region: str, machines: int, lasts: timedelta, why: str) -> None:
     now = site.clock()
-    until = now + REGION_OFF_FOR
-    rows = (Shortage(cloud, region, None, ANY, market, machines, now, until, why) for market in Market)
+    rows = (Shortage(cloud, region, None, ANY, market, machines, now, now + lasts, why) for market in Market)
     site.store.shortages.remember(*rows)
 
 
@@ -92,7 +103,7 @@ class ShortPools:
 
     def _has(self, offer: Offer) -> bool:
         kind, market = offer.instance_type, offer.market
-        if (offer.cloud, offer.region, None, ANY, market) in self._pools:
+        if {(offer.cloud, region, None, ANY, market) for region in (offer.region, ANY)} & self._pools:
             return True
         if offer.zone is None:
             return (offer.cloud, offer.region, ANY, kind, market) in self._pools
@@ -113,8 +124,15 @@ class CurrentShortages:
 
 
 def current_shortages(site: ControllerContext) -> CurrentShortages:
-    """Return the pools that are short now; pools of unhealthy machines are avoided under every policy."""
+    """Return the pools that are short now.
+
+    Pools of unhealthy machines, and regions and clouds that cannot be had at all, are avoided under every policy.
+    """
     now, first = site.clock(), site.deploy.timeouts.quarantine
     known = site.store.shortages.in_force(now)
-    modelled = [s for s in known if s.why == UNHEALTHY or is_backing_off((s.at, s.until), now, first, modelled=True)]
+    modelled = [
+        s
+        for s in known
+        if s.why == UNHEALTHY or s.instance_type == ANY or is_backing_off((s.at, s.until), now, first, modelled=True)
+    ]
     return CurrentShortages(ShortPools(known), ShortPools(modelled))
