@@ -17,6 +17,7 @@ from router.cli.commands import TABLE
 from router.coordinator.metrics import DelayHistogram, MetricsSnapshot, StateTotals, render_metrics
 from router.deploy.deploy_settings import Deploy, Timeouts
 from router.deploy.notify_settings import EventKind
+from router.faults.fault import FaultKind
 from router.ledger.entry import MachineUse
 from router.state.records import Phase
 from tests.support.repository import ROOT
@@ -36,7 +37,7 @@ _DURATION = re.compile(r"\d+[smhd]")
 
 def _samples() -> dict[str, dict[str, set[str]]]:
     """Label values by label, by metric, of a state in which everything happens."""
-    reasons = ("finished", "failed", "given_up", "credentials", "here", "job", "short", "interrupted")
+    reasons = ("finished", "given_up", "interrupted", *(kind.value for kind in FaultKind))
     alive = [attempt(f"a-{phase}", phase=phase) for phase in Phase if not phase.is_over]
     picture = MetricsSnapshot(
         "1.0",
