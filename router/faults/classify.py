@@ -116,13 +116,12 @@ def fault_of_error(error: TerraformError, *, cloud: str = "any", region: str = "
     return UNHEALTHY if fault is UNKNOWN_FAULT and isinstance(error, TimedOutError) else fault
 
 
-def fault_of_refusal(text: str, *, cloud: str = "any", region: str = "", evidence: str = "") -> Fault:
+def fault_of_refusal(text: str, *, cloud: str = "any", region: str = "") -> Fault:
     """Return the fault that a cloud's or Terraform's words mean; :data:`UNKNOWN_FAULT` where no row knows them.
 
-    ``cloud`` "any" looks at the rows of all clouds. ``evidence``: what else is known, such as answers of other regions.
+    ``cloud`` "any" looks at the rows of all clouds.
     """
-    words = f"{text}\n{evidence}"
-    fault = _strongest([*_matches("provision", cloud, words), *_matches("evidence", cloud, evidence)])
+    fault = _strongest([*_matches("provision", cloud, text)])
     if fault is None:
         return UNKNOWN_FAULT
     if fault.kind is FaultKind.CREDENTIALS and region in _OPT_IN_REGIONS and _UNKNOWN_IDENTITY.search(text):

@@ -8,7 +8,7 @@ from typing import Final
 
 
 class FaultKind(StrEnum):
-    """What is wrong; the value is stored as an attempt's ``reason``."""
+    """The kind of a fault; the value is stored as an attempt's ``reason``."""
 
     SHORT = "short"
     QUOTA = "quota"
@@ -60,7 +60,7 @@ class FaultReach(StrEnum):
 
 
 class FaultAction(StrEnum):
-    """What follows from a fault."""
+    """The action that follows from a fault."""
 
     ELSEWHERE = "elsewhere"
     ELSEWHERE_OTHER_CLOUD = "elsewhere_other_cloud"
@@ -123,7 +123,7 @@ PASSING: Final = Fault(FaultKind.TRANSIENT, FaultReach.NONE)
 OURS: Final = Fault(FaultKind.OURS, FaultReach.NONE)
 STOPPED: Final = Fault(FaultKind.STOPPED, FaultReach.JOB)
 
-_WORDS: Final = {
+FAULT_WORDS: Final = {
     FaultKind.SHORT: "no capacity now",
     FaultKind.QUOTA: "over a quota",
     FaultKind.PRICE: "dearer than the price limit",
@@ -145,4 +145,4 @@ _WORDS: Final = {
 def describe_fault(fault: Fault, region: str = "") -> str:
     """Return the fault in words for a person, with the region where it holds there alone."""
     where = f" in {region}" if region and fault.reach is FaultReach.REGION else ""
-    return f"{_WORDS[fault.kind]}{where}"
+    return f"{FAULT_WORDS[fault.kind]}{where}"

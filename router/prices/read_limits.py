@@ -1,4 +1,4 @@
-"""What the clouds said of accounts as a limits file, and merged with one: the smaller amount binds. Pure."""
+"""Limits read from accounts of clouds: as a limits file, and merged with one, where the smaller amount binds. Pure."""
 
 from __future__ import annotations
 

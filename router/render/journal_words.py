@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 
 from router.controller.report.job_report import GangOutlook
+from router.faults.fault import FAULT_WORDS
 from router.state.records import JournalEntry, NoticeRecord
 
 # Words of the journal with what they say; details that are not named there follow as they stand.
@@ -56,6 +57,7 @@ _NOTICES = {
     "health": "the machine’s accelerators are not healthy",
 }
 _STATES = {
+    **{kind.value: words for kind, words in FAULT_WORDS.items()},
     "planned": "planned, not begun",
     "provisioning": "machines are being made",
     "ready": "machines are ready, ranks are meeting",
@@ -75,14 +77,6 @@ _STATES = {
     "quota": "over a quota",
     "price": "dearer than its ceiling",
     "unhealthy": "machines were not healthy",
-    "not_sold_here": "not sold there",
-    "not_enabled_here": "not enabled there for the account",
-    "refused_by_policy": "denied by a policy of the organisation",
-    "setup": "wrong settings",
-    "credentials": "no valid credentials, or a right is missing",
-    "throttled": "too many requests",
-    "transient": "a passing failure",
-    "here": "a fault of the machine that runs stepfare",
 }
 
 

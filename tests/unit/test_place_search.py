@@ -1,4 +1,4 @@
-"""Which places are tried after which faults."""
+"""Places that are tried after a fault, and places that are not."""
 
 from __future__ import annotations
 

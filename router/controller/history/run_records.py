@@ -1,4 +1,4 @@
-"""What runs measured: how fast gangs train, how often pools were interrupted, and what a person told to ignore."""
+"""Records of runs: how fast gangs train, how often pools were interrupted, and runs that a person told to ignore."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which places are still worth a try for one order, by the faults met so far. Pure."""
+"""Places that are still worth a try for one order, by the faults met so far. Pure."""
 
 from __future__ import annotations
 

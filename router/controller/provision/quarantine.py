@@ -12,6 +12,7 @@ from datetime import timedelta
 from pricing.offers import Offer
 from pricing.places import Market
 from router.controller.context import ControllerContext
+from router.faults.fault import FaultKind
 from router.planning.find.candidate import Candidate
 from router.spot.live.pool_backoff import BACKOFF_MEMORY, compute_backoff_end, is_backing_off, models_availability
 from router.spot.policies.interface import Policy
@@ -19,7 +20,7 @@ from router.state.records import ANY, Attempt, NodeRecord, Shortage
 
 # Time enough to enable a region, and too short to forget that it is worth a try.
 REGION_OFF_FOR = timedelta(hours=6)
-UNHEALTHY = "unhealthy"
+UNHEALTHY = FaultKind.MACHINE_FAULT.value
 
 
 def quarantine(site: ControllerContext, attempt: Attempt, ranks: Collection[int], why: str) -> None:
