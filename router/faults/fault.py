@@ -116,6 +116,7 @@ class Fault:
 
 
 UNKNOWN_FAULT: Final = Fault(FaultKind.UNKNOWN, FaultReach.ACCOUNT)
+NO_ZONE: Final = Fault(FaultKind.NOT_SOLD_HERE, FaultReach.PLACE)
 SHORT: Final = Fault(FaultKind.SHORT, FaultReach.PLACE)
 UNHEALTHY: Final = Fault(FaultKind.MACHINE_FAULT, FaultReach.MACHINE)
 JOB_FAULT: Final = Fault(FaultKind.JOB_FAULT, FaultReach.JOB)

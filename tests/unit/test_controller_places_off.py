@@ -11,10 +11,11 @@ import pytest
 
 from pricing.places import Market
 from router.app.plan import without_short_pools
+from router.controller.provision.place_search import PlaceSearch
 from router.controller.provision.provision_order import _remember_fault
 from router.controller.provision.quarantine import REGION_OFF_FOR, ShortPools, current_shortages
 from router.controller.workspace.placement_options import blocking_shortage
-from router.faults.fault import SHORT, UNKNOWN_FAULT, Fault, FaultKind, FaultReach
+from router.faults.fault import NO_ZONE, SHORT, UNKNOWN_FAULT, Fault, FaultKind, FaultReach
 from router.jobs.limits import Limits
 from tests.support.bare_site import bare_site
 from tests.support.state_values import NOW, attempt, node
@@ -73,3 +74,10 @@ def test_other_faults_mark_their_pool_or_nothing(tmp_path: Path, fault: Fault, m
         site.store.attempts.add(one, [node("a1")])
         _remember_fault(site, one, fault)
         assert len(site.store.shortages.in_force(NOW - timedelta(days=1))) == marks
+
+
+def test_a_place_without_a_known_zone_leaves_the_others_of_its_cloud() -> None:
+    search = PlaceSearch()
+    search.note("gcp", "europe-north1", NO_ZONE)
+    assert search.excludes("gcp", "us-east4") is None
+    assert not search.is_over

@@ -34,7 +34,7 @@ from router.controller.workspace.placement_options import (
 )
 from router.controller.workspace.secret_refs import resolve_environment
 from router.controller.workspace.workspaces import NodeSecrets, attempt_name, build_workspace, new_attempt
-from router.faults.fault import OURS, SHORT, STOPPED, UNKNOWN_FAULT, Fault, FaultAction, describe_fault
+from router.faults.fault import NO_ZONE, OURS, SHORT, STOPPED, UNKNOWN_FAULT, Fault, FaultAction, describe_fault
 from router.jobs.spec import Job
 from router.state.records import Attempt, NodeRecord, Phase
 from terraform.module_metadata import needs_hosts, needs_zones
@@ -319,7 +319,7 @@ def _new_attempt(
     except KeyError as error:
         what = f"no zone of {choice.region} is known that sells {error.args[0]}"
         remedy = f"write clouds.{choice.cloud}.regions.{choice.region}.zone into the deploy file"
-        return ProvisionResult(order, ProvisionStatus.FAILED, None, f"{what}: {remedy}", UNKNOWN_FAULT)
+        return ProvisionResult(order, ProvisionStatus.FAILED, None, f"{what}: {remedy}", NO_ZONE)
     choice = fill_list_prices(choice, request.book)
     attempt, nodes = new_attempt(
         name,
