@@ -65,7 +65,7 @@ def found(*nodes: Node) -> list[CloudResource]:
 def test_several_processes_of_a_node_are_one_machine(start: Start) -> None:
     node = start()
     assert len(node.pids) >= 3
-    assert len({os.getpgid(pid) for pid in node.pids}) >= 3
+    assert len(set(node.groups.values())) >= 3
     (one,) = found(node)
     assert (one.attempt, one.state_id, one.rank, one.region, one.zone) == ("a1", OURS, 0, "", None)
     assert "a1-0" in one.what
@@ -99,13 +99,13 @@ def test_an_orphaned_training_is_found_and_ended(start: Start, tmp_path: Path) -
         node = agent(tmp_path, coordinator, start, f"echo $$ >{began}; while :; do sleep 0.1; done")
         eventually(lambda: began.exists() and began.read_text().strip())
         training = os.getpgid(int(began.read_text()))
-        keepers = [pid for pid in node.pids if os.getpgid(pid) != training]
+        keepers = [pid for pid, group in node.groups.items() if group != training]
         assert len(keepers) == 2
         for number in (signal.SIGSTOP, signal.SIGKILL):
             for pid in keepers:
                 os.kill(pid, number)
         eventually(lambda: not any(alive(pid) for pid in keepers))
-        assert {os.getpgid(pid) for pid in pids_of(node.id)} == {training}
+        assert set(node.groups.values()) == {training}
         assert fleet().release(found(node)) == (None,)
     assert pids_of(node.id) == set()
 

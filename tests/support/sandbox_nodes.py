@@ -45,6 +45,17 @@ class Node:
         """Of all its living processes, by what marks them."""
         return pids_of(self.id)
 
+    @property
+    def groups(self) -> dict[int, int]:
+        """The group of each living process, by pid; one that ends while it is looked at is left out."""
+        groups = {}
+        for pid in self.pids:
+            try:
+                groups[pid] = os.getpgid(pid)
+            except ProcessLookupError:
+                continue
+        return groups
+
 
 def start(folder: Path, attempt: str, rank: int, state: str, script: str = NODE, **more: str) -> Node:
     """Starts a node and waits until it has ``begun``, where its script does."""
