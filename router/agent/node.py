@@ -26,6 +26,8 @@ from router.agent.starters import JobEnvironment, clean_up_command, command_line
 from router.agent.supervise import AgentEvent, ProcessExit, SupervisedProcess
 
 TAIL = 256 * 1024
+# Of a crash, the coordinator hears the last bytes of the output: enough for a traceback.
+LAST_BYTES = 8 * 1024
 CALL_SECONDS = 10.0
 NO_EXIT = ProcessExit(None, None)
 
@@ -69,7 +71,7 @@ class RankAgent:
         folder.mkdir(mode=0o750, parents=True, exist_ok=True)
         self._notes = RotatingLog(folder / "agent.log", min(config.log_bytes, 2**20), 2)
         self._log = RotatingLog(folder / "train.log", config.log_bytes, config.log_files)
-        self._tail = OutputTail(TAIL)
+        self._tail, self._last = OutputTail(TAIL), OutputTail(LAST_BYTES)
         self._secrets = [token, *given.secret.values()]
         self._mask = SecretMask(self._secrets)
         self._state = protocol.STARTING
@@ -133,6 +135,8 @@ class RankAgent:
             "signal": outcome.exit.signal,
         }
         last |= {"message": outcome.message, "log_bytes_lost": self._log.lost}
+        if outcome.reason in (protocol.CRASHED, protocol.NO_CODE):
+            last["last_lines"] = self._last.take()[1].decode("utf-8", "replace")
         # Nobody waits for the last message of a rank that was refused.
         seconds = CALL_SECONDS if outcome.reason == protocol.REFUSED else self._config.farewell_seconds
         limit = time.monotonic() + seconds
@@ -227,6 +231,7 @@ class RankAgent:
     def _write(self, data: bytes) -> None:
         self._log.write(data)
         self._tail.write(data)
+        self._last.write(data)
 
     def _note(self, text: str) -> None:
         """Write a line for an operator to agent.log, and to the system's journal by way of stderr."""

@@ -374,7 +374,7 @@ class AgentMessageHandler:
                 end_fields: dict[str, Any] = {
                     "ended_reason": said.reason,
                     "exit_code": said.exit_code,
-                    "ended_message": message,
+                    "ended_message": "\n".join(filter(None, (message, _masked(said.last_lines, token)))),
                 }
                 records = [
                     replace(r, **end_fields) if r.rank == rank_session.record.rank else r for r in session.records

@@ -28,6 +28,7 @@ LARGEST_NUMBER = 2**62
 LARGEST_CODE = 2**31 - 1
 LONGEST_NAME = 255
 LONGEST_MESSAGE = 2_000
+LONGEST_LAST_LINES = 4_000
 LONGEST_PATH = 4_096
 LONGEST_ID = 200
 LARGEST_PORT = 65_535
@@ -55,6 +56,14 @@ def _shown(longest: int, *, least: int = 0) -> AfterValidator:
         return printable_text(text, longest)
 
     return AfterValidator(check)
+
+
+def _last_lines(text: str) -> str:
+    """Return the end of an output as lines that can be shown; a first line that is cut is left out."""
+    kept = text[-LONGEST_LAST_LINES:]
+    if len(kept) < len(text):
+        kept = kept.partition("\n")[2] or kept
+    return "\n".join(printable_text(line, LONGEST_LAST_LINES).rstrip() for line in kept.splitlines())
 
 
 def _one_of(words: tuple[str, ...]) -> AfterValidator:
@@ -162,12 +171,13 @@ class LogPiece(_Body):
 
 
 class EndedMessage(HeartbeatMessage):
-    """The end of a rank; ``state`` follows from ``reason``."""
+    """The end of a rank; ``state`` follows from ``reason``, ``last_lines`` end the output of one that crashed."""
 
     reason: Annotated[str, _one_of(tuple(protocol.EXIT_CODES))]
     exit_code: Annotated[int, Field(ge=-LARGEST_CODE, le=LARGEST_CODE)] | None = None
     signal: Annotated[int, Field(ge=0, le=LARGEST_CODE)] | None = None
     message: Sentence
+    last_lines: Annotated[str, AfterValidator(_last_lines)] = ""
     log_bytes_lost: Count
 
     @model_validator(mode="after")

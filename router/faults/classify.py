@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib import resources
 from typing import Final
 
@@ -131,16 +131,43 @@ def fault_of_refusal(text: str, *, cloud: str = "any", region: str = "") -> Faul
 
 def fault_of_crash(text: str, *, exit_code: int | None = None, evidence: str = "") -> Fault:
     """Return the fault that a training's last lines, its exit code and the evidence beside them mean."""
-    rows = [*_matches("training", "any", text), *_matches("evidence", "any", evidence)]
-    if any(event.severity != NOTED for event in find_events(f"{text}\n{evidence}")):
-        rows.append((_EVIDENCE_LEVEL, UNHEALTHY))
-    fault = _strongest(rows)
+    fault = stated_fault([text], evidence=evidence)
     if fault is not None:
         return fault
     if exit_code is not None and exit_code in _NO_COMMAND:
         return JOB_FAULT
-    by_signal = exit_code is None or exit_code < 0 or exit_code > _BY_SIGNAL
-    return PASSING if by_signal else JOB_FAULT
+    return PASSING if is_by_signal(exit_code) else JOB_FAULT
+
+
+def stated_fault(texts: Iterable[str], *, evidence: str = "") -> Fault | None:
+    """Return the fault that the last lines of crashed ranks or the evidence beside them state; None without one.
+
+    ``texts`` are in the order in which the ranks ended: a rank that only lost its peers does not decide.
+    """
+    faults = [fault for text in texts if (fault := _stated_fault(text, evidence)) is not None]
+    causes = [fault for fault in faults if fault.kind is not FaultKind.TRANSIENT]
+    return next(iter(causes + faults), None) or _stated_fault("", evidence)
+
+
+def is_by_signal(exit_code: int | None) -> bool:
+    """Return whether a training was ended by a signal; a shell reports that as 128 plus the signal's number."""
+    return exit_code is None or exit_code < 0 or exit_code > _BY_SIGNAL
+
+
+def find_telling_line(text: str) -> str:
+    """Return the line of a training's output that says most about its end: else the last one that is not empty."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    levels = [max((level for level, _ in _matches("training", "any", line)), default=0) for line in lines]
+    best = max(levels, default=0)
+    return "" if not lines else lines[levels.index(best)] if best else lines[-1]
+
+
+@lru_cache(maxsize=1024)  # a job that waits to resume is looked at again and again
+def _stated_fault(text: str, evidence: str) -> Fault | None:
+    rows = [*_matches("training", "any", text), *_matches("evidence", "any", evidence)]
+    if any(event.severity != NOTED for event in find_events(f"{text}\n{evidence}")):
+        rows.append((_EVIDENCE_LEVEL, UNHEALTHY))
+    return _strongest(rows)
 
 
 def _matches(stage: str, cloud: str, text: str) -> Iterator[tuple[int, Fault]]:

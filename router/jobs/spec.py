@@ -141,6 +141,7 @@ LEAST_CONFIDENCE: Final = 0.5
 MOST_CONFIDENCE: Final = 0.999
 _SHOWN: Final = 5e-4  # half of the last digit shown: what reads as the confidence that a job asks is as sure
 _MOST_AN_HOUR: Final = 60
+_MOST_RETRIES: Final = 1000
 _MOST_LOST: Final = 0.9  # share of the running time that interruptions may repeat
 
 
@@ -440,6 +441,12 @@ class Job(Spec):
         examples=["2m"],
     )
     interruptions: Interruptions | None = None
+    retries: Annotated[Tally, Field(le=_MOST_RETRIES)] | None = Field(
+        default=None,
+        description="How often in a row the training may crash without a new checkpoint and is started again; 0: never "
+        "again. Left out: `max_crashes` of the deploy file, and not where its last lines blame the job itself.",
+        examples=[2],
+    )
     data: Data | None = None
     residency: Residency = Residency()
     placement: PlacementRule | None = Field(

@@ -80,10 +80,11 @@ def test_one_rank_fails_and_the_rest_are_stopped(tmp_path: Path) -> None:
         assert [rank.end() for rank in ranks] == [143, 143, 1, 143]
     (failed,) = coordinator.messages("ended", 2)
     assert (failed["state"], failed["reason"], failed["exit_code"], failed["signal"]) == ("failed", "crashed", 7, None)
-    assert coordinator.text(2) == "broken\n"
+    assert coordinator.text(2) == failed["last_lines"] == "broken\n"
     for rank in (0, 1, 3):
         (ended,) = coordinator.messages("ended", rank)
         assert (ended["state"], ended["reason"], ended["signal"]) == ("ended", "stopped", signal.SIGTERM)
+        assert "last_lines" not in ended
 
 
 def test_a_killed_training_process_is_reported_with_its_signal(tmp_path: Path) -> None:

@@ -12,9 +12,11 @@ import pytest
 from router.agent import protocol
 from router.controller.history.attempt_history import ResumePoint, history_of, order_history, resumable_histories
 from router.controller.plan_limits import limits_json, store_limits
+from router.jobs.job_json import job_json
 from router.jobs.limits import Limits
 from router.state.records import Attempt, Phase
 from router.state.store import StateStore
+from tests.support.made_up_jobs import simple_job
 from tests.support.new_state import open_state
 from tests.support.state_values import HOUR, NOW, attempt, node
 
@@ -128,6 +130,26 @@ def test_a_crash_is_tried_again_a_few_times_and_no_more_unless_it_gets_on(store:
         last = kept(store, f"a{number}", number, first_step=9, exit_code=137, **crash)
         assert resumable_histories(store, [last], crashes=3) != ()
     assert resumable_histories(store, [kept(store, "a5", 5, first_step=9, exit_code=137, **crash)], crashes=3) == ()
+
+
+@pytest.mark.parametrize(("retries", "runs"), [(None, 1), (0, 1), (1, 2), (4, 5)])
+def test_a_crash_is_tried_again_as_often_as_the_job_says(store: StateStore, retries: int | None, runs: int) -> None:
+    job = simple_job("a", ("H100", 8), steps=100, steps_per_hour=10, retries=retries)
+    store.plans.put_jobs({"j1": job_json(job)}, NOW)
+    crash: dict[str, Any] = {"reason": "failed", "result": protocol.CRASHED, "job_digest": "j1"}
+    for number in range(1, runs):
+        assert resumable_histories(store, [kept(store, f"a{number}", number, **crash)], crashes=3) != ()
+    assert resumable_histories(store, [kept(store, "a9", 9, **crash)], crashes=3) == ()
+
+
+@pytest.mark.parametrize(("retries", "goes_on"), [(None, True), (0, False), (1, True)])
+def test_a_crash_with_progress_is_tried_again_unless_the_job_says_never(
+    store: StateStore, retries: int | None, goes_on: bool
+) -> None:
+    job = simple_job("a", ("H100", 8), steps=100, steps_per_hour=10, retries=retries)
+    store.plans.put_jobs({"j1": job_json(job)}, NOW)
+    last = kept(store, "a1", 1, saved=9, reason="failed", result=protocol.CRASHED, job_digest="j1")
+    assert bool(resumable_histories(store, [last], crashes=3)) is goes_on
 
 
 def test_a_next_gang_that_could_not_be_made_is_made_later_whatever_was_wrong(store: StateStore) -> None:

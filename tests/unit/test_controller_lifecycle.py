@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -207,8 +208,8 @@ def test_a_crash_may_pass_when_something_was_saved_or_a_signal_ended_it(how: dic
     [
         ([protocol.FINISHED, protocol.FINISHED], "the result"),
         ([protocol.FINISHED, ""], "the result"),
-        ([protocol.STOPPED, protocol.CRASHED], "rank 1 crashed with exit code 3 no such file"),
-        ([protocol.CRASHED, protocol.CRASHED], "rank 0 crashed with exit code 3 no such file"),
+        ([protocol.STOPPED, protocol.CRASHED], "rank 1 crashed with exit code 3: no such file"),
+        ([protocol.CRASHED, protocol.CRASHED], "rank 0 crashed with exit code 3: no such file"),
         ([protocol.STOPPED, protocol.STOPPED], "the result"),
         ([], "the result"),
     ],
@@ -252,3 +253,62 @@ def test_a_crash_is_the_machines_where_its_hardware_says_so(what: str, reason: R
     assert isinstance(step, ReleaseDecision)
     assert step.reason is reason
     assert step.ranks == ((1,) if reason is ReleaseReason.LOST else ())
+
+
+ECC = "step 40\nRuntimeError: CUDA error: uncorrectable ECC error encountered\ntorchrun: 1 worker failed"
+PEER = "torch.distributed.DistBackendError: NCCL error: remote process exited or there was a network error"
+KEY = "Traceback (most recent call last):\n  File \"train.py\", line 3\nKeyError: 'tokens'\n\nSending process 9 SIGTERM"
+OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB."
+
+
+def crashed_ranks(*texts: str) -> list[NodeRecord]:
+    """Ranks that crashed with these last lines, the last one first."""
+    return [
+        node(
+            rank=rank,
+            ended_reason=protocol.CRASHED,
+            exit_code=1,
+            ended_message=text,
+            heard_at=NOW - timedelta(seconds=rank),
+        )
+        for rank, text in enumerate(texts)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("texts", "reason", "ranks", "message"),
+    [
+        ([ECC], ReleaseReason.LOST, (0,), "uncorrectable ECC error"),
+        (
+            [PEER, ECC],
+            ReleaseReason.LOST,
+            (1,),
+            "the machine of rank 1 is not healthy; rank 1 crashed with exit code 1",
+        ),
+        ([ECC, PEER], ReleaseReason.LOST, (0,), "the machine of rank 0 is not healthy"),
+        ([PEER, KEY], ReleaseReason.FAILED, (), "the job itself fails"),
+        ([ECC, KEY], ReleaseReason.FAILED, (), "the job itself fails"),
+        ([KEY], ReleaseReason.FAILED, (), "rank 0 crashed with exit code 1: KeyError: 'tokens' (the job itself fails)"),
+        ([OOM], ReleaseReason.FAILED, (), "fails: a smaller batch, another layout, or machines with more memory)"),
+        ([PEER], ReleaseReason.FAILED, (), "a passing failure"),
+        (["step 4"], ReleaseReason.FAILED, (), "rank 0 crashed with exit code 1: step 4"),
+    ],
+)
+def test_the_last_lines_of_the_rank_that_failed_first_decide(
+    texts: list[str], reason: ReleaseReason, ranks: tuple[int, ...], message: str
+) -> None:
+    status = GangStatus(attempt(phase=Phase.RUNNING, result=protocol.CRASHED), crashed_ranks(*texts))
+    step = next_transition(status)
+    assert isinstance(step, ReleaseDecision)
+    assert (step.reason, step.ranks) == (reason, ranks)
+    assert message in step.message
+
+
+@pytest.mark.parametrize(
+    ("texts", "transient"), [([PEER], True), ([KEY], False), ([PEER, KEY], False), (["step 4"], False), ([OOM], False)]
+)
+def test_a_crash_may_pass_unless_its_last_lines_blame_the_job(texts: list[str], transient: bool) -> None:
+    assert is_transient(attempt(result=protocol.CRASHED), crashed_ranks(*texts)) is transient
+    # What made progress is tried again: the same failure without progress ends the job.
+    saved = [replace(one, saved_step=5) for one in crashed_ranks(*texts)]
+    assert is_transient(attempt(result=protocol.CRASHED), saved)

@@ -131,10 +131,16 @@ def test_a_link_is_not_followed(one: Scene) -> None:
 
 def test_the_token_is_masked_wherever_a_node_says_it(one: Scene) -> None:
     _send(one, 0, f"auth {TOKEN}\n")
-    one.failed(0, message=f"bad {TOKEN}")
+    one.failed(0, message=f"bad {TOKEN}", last_lines=f"auth {TOKEN}")
     assert one.log(0) == "auth ***\n"
-    assert one.records[0].ended_message == "bad ***"
+    assert one.records[0].ended_message == "bad ***\nauth ***"
     assert TOKEN not in str(one.store.journal.entries())
+
+
+def test_the_last_lines_of_a_crash_are_kept_as_lines_that_can_be_shown(one: Scene) -> None:
+    one.failed(0, message="", last_lines="cut\n" + "a" * 3_976 + "\nred \x1b[31m  \nKeyError\n")
+    lines = one.records[0].ended_message.splitlines()
+    assert lines == ["a" * 3_976, "red  [31m", "KeyError"]
 
 
 def test_output_is_taken_after_the_end_too(one: Scene) -> None:

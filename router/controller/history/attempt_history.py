@@ -96,6 +96,11 @@ class AttemptHistory:
         return sum(attempt.reason not in REFUSED_PLACES for attempt in self._attempts_without_save)
 
     @property
+    def has_crashed(self) -> bool:
+        """Return whether the training itself ended the last attempt."""
+        return self.last.reason == ReleaseReason.FAILED and self.last.met_at is not None
+
+    @property
     def crashed_in_vain(self) -> int:
         """Return how many of the attempts without progress ended by a crash of the training itself.
 
@@ -171,12 +176,15 @@ def _chain(attempts_unsorted: Iterable[Attempt], nodes: Mapping[str, Sequence[No
 def resumable_histories(store: StateStore, attempts: Sequence[Attempt], *, crashes: int) -> tuple[AttemptHistory, ...]:
     """Return the histories, among those whose newest attempt is in ``attempts`` and over, that are to resume.
 
-    A job resumes when machines were lost, when none could be obtained, or when its training crashed in a way that need
-    not happen again, fewer than ``crashes`` times without progress.
+    A job resumes when machines were lost, when none could be obtained, or after a crash of its training: as often as
+    its ``retries`` allow, and without them if it need not happen again, fewer than ``crashes`` times without progress.
     """
-    chains = histories_of(store, attempts)
     return tuple(
-        chain for attempt_id, chain in chains.items() if chain.last.id == attempt_id and _is_resumable(chain, crashes)
+        chain
+        for attempt_id, chain in histories_of(store, attempts).items()
+        if chain.last.id == attempt_id
+        and _is_over(chain)
+        and (_may_crash_again(store, chain, crashes) if chain.has_crashed else _lost_its_place(chain.last))
     )
 
 
@@ -190,15 +198,20 @@ def give_up(store: StateStore, chain: AttemptHistory, reason: str, why: str, at:
     store.attempts.update(chain.last.id, marked)
 
 
-def _is_resumable(chain: AttemptHistory, crashes: int) -> bool:
-    last = chain.last
-    if last.phase is not Phase.FAILED or not all(attempt.phase.is_over for attempt in chain.attempts):
-        return False
-    # A gang that never came up is left to the command that applied the plan.
-    if all(attempt.met_at is None for attempt in chain.attempts):
-        return False
-    if last.reason == ReleaseReason.FAILED and last.met_at is not None:
+def _is_over(chain: AttemptHistory) -> bool:
+    """Return whether nothing of the history runs; a gang that never came up is left to the command that applied it."""
+    over = chain.last.phase is Phase.FAILED and all(attempt.phase.is_over for attempt in chain.attempts)
+    return over and any(attempt.met_at is not None for attempt in chain.attempts)
+
+
+def _may_crash_again(store: StateStore, chain: AttemptHistory, crashes: int) -> bool:
+    job = read_job(store.plans.job(chain.last.job_digest, []))
+    if job is None or job.retries is None:
         return chain.transient and chain.crashed_in_vain < crashes
+    return job.retries > 0 and chain.crashed_in_vain <= job.retries
+
+
+def _lost_its_place(last: Attempt) -> bool:
     # A gang that failed before all ranks met says nothing about the training.
     return last.reason in RESUMABLE_REASONS or last.reason == ReleaseReason.FAILED
 

@@ -8,16 +8,14 @@ from enum import StrEnum
 
 from pricing.units import format_count
 from router.agent import protocol
-from router.faults.classify import fault_of_crash
-from router.faults.fault import FaultKind
+from router.faults.classify import find_telling_line, is_by_signal, stated_fault
+from router.faults.fault import Fault, FaultAction, FaultKind, describe_fault
 from router.state.records import Attempt, NodeRecord, NoticeRecord, Phase
 
 # A training that reports no steps counts as resumed after this many seconds.
 RESUMES_WITHIN_S = 120.0
 # The seconds that coordinator and agent take to report a checkpoint, beyond the time of the order.
 REPORTING_S = 3.0
-# A shell reports a process that was ended by a signal as 128 plus the signal's number.
-_BY_SIGNAL = 128
 
 
 class ReleaseReason(StrEnum):
@@ -133,10 +131,11 @@ def next_transition(status: GangStatus) -> PhaseChange | ReleaseDecision | None:
 
 def describe_end(nodes: Sequence[NodeRecord], result: str) -> str:
     """Describe in words how the training ended: the first rank that failed says why."""
-    for node in nodes:
+    for node in _by_time_of_end(nodes):
         if node.ended_reason not in ("", protocol.FINISHED, protocol.STOPPED):
             code = "" if node.exit_code is None else f" with exit code {node.exit_code}"
-            return f"rank {node.rank} {node.ended_reason}{code} {node.ended_message}".rstrip()
+            line = find_telling_line(node.ended_message)
+            return f"rank {node.rank} {node.ended_reason}{code}{': ' if line else ''}{line}"
     return result
 
 
@@ -158,15 +157,27 @@ def confirmed_manifest(attempt: Attempt, nodes: Sequence[NodeRecord]) -> str:
 
 
 def is_transient(attempt: Attempt, nodes: Sequence[NodeRecord]) -> bool:
-    """Return whether a training that crashed may be tried again.
+    """Return whether a training that crashed need not end the same way in the next attempt.
 
-    It may if it made progress or was ended by a signal, so that the next attempt need not end the same way.
+    So it is if it made progress. Else its last lines decide, and where they state nothing, whether a signal ended it.
     """
     if attempt.result != protocol.CRASHED:
         return False
-    crashed = [node.exit_code for node in nodes if node.ended_reason == protocol.CRASHED]
-    by_signal = any(code is None or code > _BY_SIGNAL for code in crashed)
-    return by_signal or confirmed_step(attempt, nodes) > attempt.first_step
+    if confirmed_step(attempt, nodes) > attempt.first_step:
+        return True
+    fault = _crash_fault(nodes)
+    if fault is not None:
+        return fault.action is not FaultAction.STOP_WITH_REMEDY
+    return any(is_by_signal(node.exit_code) for node in nodes if node.ended_reason == protocol.CRASHED)
+
+
+def _crash_fault(nodes: Sequence[NodeRecord], evidence: str = "") -> Fault | None:
+    crashed = [node.ended_message for node in _by_time_of_end(nodes) if node.ended_reason == protocol.CRASHED]
+    return stated_fault(crashed, evidence=evidence)
+
+
+def _by_time_of_end(nodes: Sequence[NodeRecord]) -> list[NodeRecord]:
+    return sorted(nodes, key=lambda node: (node.heard_at is None, node.heard_at, node.rank))
 
 
 def _transition_after_result(status: GangStatus) -> ReleaseDecision | None:
@@ -185,12 +196,14 @@ def _transition_after_result(status: GangStatus) -> ReleaseDecision | None:
             f"rank {ranks} was lost; {describe_end(status.nodes, attempt.result)}",
             (*sorted(silent),),
         )
-    sick = _sick_ranks(status)
-    if attempt.result == protocol.CRASHED and sick and not _preempted_ranks(status):
-        # The crash is the machine's: the job resumes elsewhere, and its pool is avoided.
-        ranks = ", ".join(map(str, sick))
-        what = f"the machine of rank {ranks} is not healthy; {describe_end(status.nodes, attempt.result)}"
-        return ReleaseDecision(ReleaseReason.LOST, what, sick)
+    fault = None
+    if attempt.result == protocol.CRASHED and not _preempted_ranks(status):
+        sick = _sick_ranks(status)
+        fault = _crash_fault(status.nodes, "\n".join(notice.what for notice in _health_notices(status)))
+        if _is_machine_fault(fault):
+            # The crash is the machine's: the job resumes elsewhere, and its pool is avoided.
+            what = f"the machine of rank {', '.join(map(str, sick))} is not healthy; " if sick else ""
+            return ReleaseDecision(ReleaseReason.LOST, f"{what}{describe_end(status.nodes, attempt.result)}", sick)
     if attempt.result == protocol.STOPPED and not _preempted_ranks(status):
         # Nobody ordered the stop: the machine was shut down without a notice that reached us.
         down = tuple(node.rank for node in status.nodes if node.ended_reason == protocol.STOPPED)
@@ -199,7 +212,8 @@ def _transition_after_result(status: GangStatus) -> ReleaseDecision | None:
         )
     # The training of a preempted machine may end in any way.
     reason = ReleaseReason.INTERRUPTED if _preempted_ranks(status) else ReleaseReason.FAILED
-    return ReleaseDecision(reason, describe_end(status.nodes, attempt.result), _preempted_ranks(status))
+    advice = "" if fault is None else f" ({describe_fault(fault)}{': ' if fault.remedy else ''}{fault.remedy})"
+    return ReleaseDecision(reason, f"{describe_end(status.nodes, attempt.result)}{advice}", _preempted_ranks(status))
 
 
 def _transition_while_saving(status: GangStatus) -> ReleaseDecision | None:
@@ -232,11 +246,18 @@ def _preempted_ranks(status: GangStatus) -> tuple[int, ...]:
 
 
 def _sick_ranks(status: GangStatus) -> tuple[int, ...]:
-    """Return the ranks whose machine reports what breaks a training, not heat or what the training did itself."""
-    reports = [notice for notice in status.notices if notice.kind == protocol.HEALTH]
-    return tuple(
-        sorted({n.rank for n in reports if fault_of_crash("", evidence=n.what).kind is FaultKind.MACHINE_FAULT})
-    )
+    """Return the ranks whose machine reports what breaks a training, or whose training says so."""
+    reported = {n.rank for n in _health_notices(status) if _is_machine_fault(stated_fault((), evidence=n.what))}
+    said = {node.rank for node in status.nodes if _is_machine_fault(stated_fault([node.ended_message]))}
+    return tuple(sorted(reported | said))
+
+
+def _is_machine_fault(fault: Fault | None) -> bool:
+    return fault is not None and fault.kind is FaultKind.MACHINE_FAULT
+
+
+def _health_notices(status: GangStatus) -> list[NoticeRecord]:
+    return [notice for notice in status.notices if notice.kind == protocol.HEALTH]
 
 
 def _reason_text(status: GangStatus) -> str:

@@ -18,7 +18,7 @@ from router.controller.context import ControllerContext
 from router.controller.history.metering import DISK_GIB, PROVISIONING
 from router.controller.release.inventory import MachineInventory, own_machines, record_found_machines
 from router.controller.release.release import retry_while_locked
-from router.faults.classify import fault_of_error
+from router.faults.classify import fault_of_error, find_telling_line
 from router.faults.fault import JOB_FAULT, OURS, SHORT, STOPPED, UNHEALTHY, UNKNOWN_FAULT, Fault
 from router.state.records import Attempt, NodeRecord, Phase
 from terraform.errors import TerraformError
@@ -178,5 +178,5 @@ def _wait_for_start(site: ControllerContext, attempt: Attempt) -> Attempt:
 def _failure_text(nodes: tuple[NodeRecord, ...], result: str) -> str:
     for node in nodes:
         if node.ended_reason and node.ended_reason != protocol.FINISHED:
-            return f"rank {node.rank}: {node.ended_reason} {node.ended_message}".rstrip()
+            return f"rank {node.rank}: {node.ended_reason} {find_telling_line(node.ended_message)}".rstrip()
     return result
