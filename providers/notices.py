@@ -35,10 +35,10 @@ class CloudNotice:
 
 @dataclass(frozen=True, slots=True)
 class QueueMessage:
-    """One message of a queue; ``notice`` None: it concerns no machine of ours."""
+    """One message of a queue with its notices; without any it concerns no machine of ours."""
 
     receipt: str = field(repr=False)
-    notice: CloudNotice | None
+    notices: tuple[CloudNotice, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,7 @@ from tests.support.state_values import attempt, node
 
 WARNING, REBALANCE = "EC2 Spot Instance Interruption Warning", "EC2 Instance Rebalance Recommendation"
 STATE = "EC2 Instance State-change Notification"
+RECLAIMED, HEALTH = "EC2 Capacity Reservation Instance Interruption Warning", "AWS Health Event"
 SNIPPET = json.loads((ROOT / "docs" / "accounts" / "aws-interruptions.tf.json").read_text(encoding="utf-8"))
 PATTERN = SNIPPET["resource"]["aws_cloudwatch_event_rule"]["notices"]["event_pattern"]
 
@@ -77,7 +78,7 @@ class Cloud:
         arn: str = self.sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["All"])["Attributes"]["QueueArn"]
         return arn
 
-    def event(self, subject: str, detail: Mapping[str, str], *, at: datetime = NOW, source: str = "aws.ec2") -> None:
+    def event(self, subject: str, detail: Mapping[str, object], *, at: datetime = NOW, source: str = "aws.ec2") -> None:
         """As EC2 would send it."""
         entry = {"Source": source, "DetailType": subject, "Detail": json.dumps(detail), "Time": at, "Resources": []}
         self.bridge.put_events(Entries=[entry])
@@ -179,6 +180,27 @@ def test_a_machine_that_goes_already_is_told_of_but_asked_for_nothing(scene: Sce
     assert [(notice.seconds, notice.what) for notice in scene.store.notices.find()] == [
         (0.0, "the machine is shutting-down")
     ]
+
+
+def test_a_retirement_of_several_machines_is_told_of_each_of_ours(scene: Scene) -> None:
+    change = {
+        "service": "EC2",
+        "eventTypeCode": "AWS_EC2_INSTANCE_RETIREMENT_SCHEDULED",
+        "eventTypeCategory": "scheduledChange",
+        "startTime": (NOW + timedelta(days=14)).strftime("%a, %d %b %Y %H:%M:%S GMT"),
+        "affectedEntities": [{"entityValue": machine} for machine in ("i-0", "i-7", "i-1")],
+    }
+    scene.cloud.event(HEALTH, change, source="aws.health")
+    # The third may be a machine that is being made: the message is read again, and nothing is told twice.
+    assert scene.poll() == QueuePoll(kept=2)
+    assert scene.cloud.waiting() == 1
+    scene.clock.move(121)
+    assert scene.poll() == QueuePoll(repeated=2)
+    assert scene.cloud.waiting() == 0
+    assert {(notice.rank, notice.kind) for notice in scene.store.notices.find()} == {
+        (0, "maintenance"),
+        (1, "maintenance"),
+    }
 
 
 def test_machines_of_nobody_wait_a_little_for_somebody_to_know_them(scene: Scene) -> None:
@@ -316,7 +338,10 @@ def test_the_snippet_and_the_code_agree() -> None:
     queue = SNIPPET["resource"]["aws_sqs_queue"]["notices"]
     assert queue["name"] == "${var.name}"
     assert SNIPPET["variable"]["name"]["default"].startswith("stepfare-")
-    assert json.loads(PATTERN) == {"source": ["aws.ec2"], "detail-type": [WARNING, REBALANCE, STATE]}
+    assert json.loads(PATTERN) == {
+        "source": ["aws.ec2", "aws.health"],
+        "detail-type": [WARNING, RECLAIMED, REBALANCE, STATE, HEALTH],
+    }
     receives = json.loads(queue["redrive_policy"])["maxReceiveCount"]
     # A machine that is not known yet is read again and again, and must not be taken for dead.
     assert receives * queue["visibility_timeout_seconds"] > timedelta(minutes=2).total_seconds()
@@ -335,4 +360,4 @@ def test_the_queues_of_the_deploy_file_are_opened(
     assert list(queues) == ["aws us-east-1"]
     scene.cloud.warn("i-1")
     heard = queues["aws us-east-1"]().receive(0)
-    assert [letter.notice.machine_id for letter in heard.letters if letter.notice] == ["i-1"]
+    assert [notice.machine_id for letter in heard.letters for notice in letter.notices] == ["i-1"]

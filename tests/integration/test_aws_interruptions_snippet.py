@@ -68,5 +68,5 @@ def test_what_it_makes_is_heard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         opened = open_notices("aws", Session(made, embedded_book(), NOW, Caller("aws", CALL_LIMIT_S)))
         assert opened is not None
         (letter,) = opened.receive(0).letters
-    assert letter.notice is not None
-    assert (letter.notice.machine_id, letter.notice.id) == ("i-0a", "stop-2026-11-21T18:02:00Z")
+    (notice,) = letter.notices
+    assert (notice.machine_id, notice.id) == ("i-0a", "stop-2026-11-21T18:02:00Z")

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from providers.aws.parse.queue_messages import REBALANCE, STATE_CHANGE, WARNING, read_messages
+from providers.aws.parse.queue_messages import HEALTH, REBALANCE, RECLAIMED, STATE_CHANGE, WARNING, read_messages
 from providers.notices import CloudNotice, QueueBatch, QueueMessage
 from providers.protocol import NoticeKind
 from router.agent.imds import MachineNotice
@@ -25,6 +25,14 @@ def message(subject: str = WARNING, /, **changes: Any) -> dict[str, Any]:
         WARNING: {"instance-id": "i-0a", "instance-action": "terminate"},
         REBALANCE: {"instance-id": "i-0a"},
         STATE_CHANGE: {"instance-id": "i-0a", "state": "shutting-down"},
+        RECLAIMED: {"instance-id": "i-0a", "instance-action": "terminate", "azId": "use1-az4"},
+        HEALTH: {
+            "service": "EC2",
+            "eventTypeCode": "AWS_EC2_INSTANCE_RETIREMENT_SCHEDULED",
+            "eventTypeCategory": "scheduledChange",
+            "startTime": "Sat, 05 Dec 2026 18:00:00 GMT",
+            "affectedEntities": [{"entityValue": "i-0a"}, {"entityValue": "i-0b", "tags": {}}],
+        },
     }
     event = {
         "version": "0",
@@ -43,7 +51,8 @@ def message(subject: str = WARNING, /, **changes: Any) -> dict[str, Any]:
 def one(*given_: Any, **changes: Any) -> CloudNotice | None:
     (letter,) = read_messages("aws", [message(*given_, **changes)]).letters
     assert letter.receipt == "r-1"
-    return letter.notice
+    assert len(letter.notices) <= 1
+    return next(iter(letter.notices), None)
 
 
 def test_a_warning_has_the_name_that_the_machine_hears_it_by() -> None:
@@ -99,6 +108,35 @@ def test_a_machine_that_goes(state: str) -> None:
     assert notice.what == f"the machine is {state}"
 
 
+def test_a_reservation_that_is_reclaimed_warns_as_spot_does() -> None:
+    assert one(RECLAIMED) == one(WARNING)
+
+
+def test_an_envelope_of_sns_holds_the_event() -> None:
+    plain = message()
+    envelope = {"Type": "Notification", "MessageId": "m", "TopicArn": "arn:aws:sns:x", "Message": plain["Body"]}
+    assert read_messages("aws", [plain | {"Body": json.dumps(envelope)}]) == read_messages("aws", [plain])
+    other = {"Type": "Notification", "Message": "hello"}
+    assert read_messages("aws", [plain | {"Body": json.dumps(other)}]) == QueueBatch((), 1)
+
+
+def test_a_retirement_that_health_schedules_is_maintenance_of_each_machine() -> None:
+    (letter,) = read_messages("aws", [message(HEALTH)]).letters
+    assert [(notice.machine_id, notice.kind, notice.seconds) for notice in letter.notices] == [
+        ("i-0a", NoticeKind.MAINTENANCE, 14 * 86_400.0),
+        ("i-0b", NoticeKind.MAINTENANCE, 14 * 86_400.0),
+    ]
+    assert letter.notices[0].what == "AWS_EC2_INSTANCE_RETIREMENT_SCHEDULED at 2026-12-05T18:00:00Z"
+
+
+@pytest.mark.parametrize(
+    "changes", [{"service": "RDS"}, {"eventTypeCategory": "accountNotification"}, {"statusCode": "closed"}]
+)
+def test_other_events_of_health_concern_nobody(changes: dict[str, str]) -> None:
+    detail = json.loads(message(HEALTH)["Body"])["detail"] | changes
+    assert one(HEALTH, detail=detail) is None
+
+
 def test_what_concerns_nobody_is_a_letter_without_a_notice() -> None:
     assert one(STATE_CHANGE, detail={"instance-id": "i-0a", "state": "running"}) is None
     assert one("EBS Volume Notification") is None
@@ -130,7 +168,7 @@ def test_what_cannot_be_read_is_counted(changes: dict[str, Any]) -> None:
 def test_nothing_breaks_it(body: str) -> None:
     assert read_messages("aws", [{"ReceiptHandle": "r", "Body": body}]) in (
         QueueBatch((), 1),
-        QueueBatch((QueueMessage("r", None),)),
+        QueueBatch((QueueMessage("r"),)),
     )
 
 

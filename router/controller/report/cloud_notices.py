@@ -70,22 +70,21 @@ class CloudQueueListener:
         ProviderError, StateError: notices that were not stored stay in the queue.
         """
         batch = self._queue.receive(wait_s)
-        if not any(letter.notice for letter in batch.letters):
+        if not any(letter.notices for letter in batch.letters):
             self._queue.done(batch.letters)
             return QueuePoll(others=len(batch.letters), unreadable=batch.unreadable)
         attempts, nodes = self._store.overview.alive()
         machines = _by_machine(attempts, nodes)
         done, kept, known, others = [], 0, 0, 0
         for letter in batch.letters:
-            notice = letter.notice
-            match = machines.get((notice.cloud, notice.machine_id)) if notice else None
-            if notice is not None and match is not None:
-                is_new = self._store_notice(notice, *match)
-                kept, known = kept + is_new, known + (not is_new)
-            elif notice is not None and self._wall_clock() - notice.at < _UNKNOWN_FOR:
+            matches = [(said, machines.get((said.cloud, said.machine_id))) for said in letter.notices]
+            for said, match in matches:
+                if match is not None:
+                    is_new = self._store_notice(said, *match)
+                    kept, known = kept + is_new, known + (not is_new)
+            if any(match is None and self._wall_clock() - said.at < _UNKNOWN_FOR for said, match in matches):
                 continue
-            else:
-                others += 1
+            others += not any(match for _, match in matches)
             done.append(letter)
         self._queue.done(done)
         return QueuePoll(kept, known, others, batch.unreadable)
