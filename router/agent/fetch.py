@@ -21,6 +21,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from router.agent.config import AgentConfig, CodeSource
+from router.agent.imds import LINK_LOCAL, MetadataClient, NoticeSourceError
+from router.agent.registry import TIMEOUT, RegistryServices, find_login, post_request, registry_of
 
 TRIES = 5
 
@@ -44,7 +46,27 @@ def fetch_code(config: AgentConfig) -> None:
     elif code.kind == "git":
         _fetch_repository(code, folder)
     elif code.kind == "image":
-        _run_with_retries(["docker", "pull", "--quiet", code.source], folder)
+        _pull_image(config, folder)
+
+
+def _pull_image(config: AgentConfig, folder: Path) -> None:
+    """Pull the job's image, as who may read it; without a terminal Docker prints a line for each layer."""
+    pull = ["pull", config.code.source]
+    has_metadata = config.metadata not in ("none", "files")
+    metadata = MetadataClient(config.metadata_url or LINK_LOCAL, seconds=TIMEOUT) if has_metadata else None
+    services = None if metadata is None else RegistryServices(metadata, time.time(), post_request)  # noqa: TID251
+    try:
+        login = find_login(config.code.source, os.environ, services)  # noqa: TID251  (a process of its own: its edge)
+    except NoticeSourceError as error:
+        # The image may be one that everybody may read.
+        sys.stderr.write(f"stepfare: no login to {registry_of(config.code.source)}: {error}\n")
+        login = None
+    if login is None:
+        _run_with_retries(["docker", *pull], folder)
+        return
+    with tempfile.TemporaryDirectory(prefix=".stepfare-", dir=folder) as scratch:
+        login.write(Path(scratch))
+        _run_with_retries(["docker", "--config", scratch, *pull], folder)
 
 
 def _fetch_archive(code: CodeSource, folder: Path) -> None:

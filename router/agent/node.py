@@ -21,6 +21,7 @@ from router.agent.messenger import Messenger, Outbox
 from router.agent.notice_listener import NoticeListener
 from router.agent.orders import OrderPoller
 from router.agent.output import OutputTail, RotatingLog, SecretMask
+from router.agent.registry import VARIABLES
 from router.agent.rendezvous import GangIncompleteError, RendezvousStoppedError, join_gang
 from router.agent.starters import JobEnvironment, clean_up_command, command_line, gang_environment
 from router.agent.supervise import AgentEvent, ProcessExit, SupervisedProcess
@@ -164,7 +165,7 @@ class RankAgent:
         meeting = join_gang(self._config, self._coordinator, hello, self._events, self._note, self._request_checkpoint)
         config = replace(self._config, resume_step=meeting.resume_step, resume_manifest=meeting.resume_manifest)
         variables = gang_environment(config, meeting.address, meeting.port, meeting.addresses)
-        names = {*variables, CONTROL, *self._given.plain, *self._given.secret}
+        names = {*variables, CONTROL, *self._given.plain, *self._given.secret} - VARIABLES
         variables |= self._control.environment(self._environment)
         self._state = protocol.RUNNING
         command = command_line(self._config, names, str(self._control.folder))

@@ -327,7 +327,12 @@ class Run(Spec):
     ``apply`` shows it.
     """
 
-    image: Text | None = None
+    image: Text | None = Field(
+        default=None,
+        description="Container image. A private one is pulled as the machine's own identity, or with the secrets "
+        "STEPFARE_REGISTRY_USERNAME and STEPFARE_REGISTRY_PASSWORD of `env`.",
+        examples=["nvcr.io/nvidia/pytorch:26.03-py3"],
+    )
     code: Code | None = None
     workdir: str | None = Field(default=None, description="Folder of the command, seen from the code's.")
     command: str = Field(min_length=1)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 import subprocess
 import tarfile
 import threading
 import zipfile
+from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -61,11 +64,13 @@ def _served(folder: Path) -> Iterator[str]:
         server.server_close()
 
 
-def _run(folder: Path, code: dict[str, str], command: str = "sh code/train.sh", path: str = "") -> tuple[int, str, str]:
+def _run(
+    folder: Path, code: dict[str, str], command: str = "sh code/train.sh", path: str = "", **more: Any
+) -> tuple[int, str, str]:
     """(exit code, reason, output)"""
     with (
         Coordinator(1, TOKEN).running() as coordinator,
-        agents(folder, coordinator, command, code=code, path=path) as (rank,),
+        agents(folder, coordinator, command, code=code, path=path, **more) as (rank,),
     ):
         code_ = rank.end(60)
         assert coordinator.text(0) == rank.log()
@@ -147,12 +152,36 @@ exec /bin/sh "$@"
     result = _run(tmp_path, code, "echo rank $NODE_RANK", path=str(tools))
     assert result == (0, "finished", "rank 0\n")
     pulled, ran, removed = (tmp_path / "calls").read_text().splitlines()
-    assert pulled == "pull --quiet registry.example.com/train:1"
+    assert pulled == "pull registry.example.com/train:1"
     assert removed == "rm --force stepfare-attempt-1-0"
     assert ran.startswith("run --rm --init --name stepfare-attempt-1-0 --network=host --ipc=host ")
     assert " --env=MASTER_ADDR --env=MASTER_PORT " in ran
     assert " --entrypoint=/bin/sh registry.example.com/train:1 -c " in ran
     assert ran.endswith(" -c echo rank $NODE_RANK")
+
+
+def test_a_private_image_is_pulled_as_the_job_says_and_the_training_does_not_see_how(tmp_path: Path) -> None:
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    docker = tools / "docker"
+    docker.write_text(
+        f"""#!/bin/sh
+echo "$@" >> {tmp_path}/calls
+[ "$1" != --config ] || cp "$2/config.json" {tmp_path}/seen.json
+"""
+    )
+    docker.chmod(0o755)
+    secrets = {"STEPFARE_REGISTRY_USERNAME": "robot", "STEPFARE_REGISTRY_PASSWORD": "pass-of-the-robot"}
+    code = {"kind": "image", "source": "registry.example.com/train:1"}
+    assert _run(tmp_path, code, path=str(tools), environment={"secret": secrets}) == (0, "finished", "")
+    seen = json.loads((tmp_path / "seen.json").read_text())
+    assert seen == {"auths": {"registry.example.com": {"auth": b64encode(b"robot:pass-of-the-robot").decode()}}}
+    pulled, ran, _ = (tmp_path / "calls").read_text().splitlines()
+    config = Path(pulled.split()[1])
+    assert pulled.split()[2:] == ["pull", "registry.example.com/train:1"]
+    assert not config.exists()
+    assert "pass-of-the-robot" not in (tmp_path / "calls").read_text()
+    assert "REGISTRY" not in ran
 
 
 def test_without_docker_it_says_so(tmp_path: Path) -> None:

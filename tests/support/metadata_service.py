@@ -157,6 +157,8 @@ class Machine:
         if headers.get("Metadata-Flavor") != "Google":
             return 403, {}, ""
         key = path.removeprefix("instance/")
+        if key == "service-accounts/default/token":
+            return 200, {"Metadata-Flavor": "Google"}, json.dumps({"access_token": "ya29.t", "expires_in": 3599})
         if key not in self._values:
             return 404, {}, ""
         with self._changed:
@@ -174,6 +176,8 @@ class Machine:
             return 400, {}, ""
         if path == "instance/compute/name" and query.get("format") == ["text"]:
             return 200, {}, self.name
+        if path == "identity/oauth2/token" and query.get("resource") == ["https://management.azure.com/"]:
+            return 200, {}, json.dumps({"access_token": "arm-token", "expires_on": "1796000000"})
         if path != "scheduledevents":
             return 404, {}, ""
         if method == "POST":
