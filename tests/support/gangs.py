@@ -85,7 +85,7 @@ def examples() -> Mapping[str, WorkspaceSpec]:
             "eastus",
             _nodes(2, "1", "Standard_ND96isr_H100_v5", Market.ON_DEMAND),
             fabric="infiniband",
-            image="microsoft-dsvm:ubuntu-hpc:2204:latest",
+            image="/subscriptions/0b1f6471/resourceGroups/research/providers/Microsoft.Compute/images/hpc-2204",
             ssh_public_key=KEY,
             checkpoint_bucket=CONTAINER,
         ),
