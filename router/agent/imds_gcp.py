@@ -29,8 +29,9 @@ HANG_SECONDS = 60
 TIMEOUT, HANGING_TIMEOUT = 5.0, HANG_SECONDS + 10.0
 # A server that does not hang is asked no more often than this.
 MIN_POLL_SECONDS = 1.0
-# Seconds from the soft off to the hard one for a Spot VM. They may have begun before an answer that did not wait.
-SPOT_SECONDS = 30.0
+# Seconds from the metadata's word to the soft off of a Spot VM, as terraform/modules/gcp/machines.tf asks for (unasked,
+# there are 30 to the hard off). They may have begun before an answer that did not wait.
+SPOT_SECONDS = 120.0
 PREEMPTED, MAINTENANCE_EVENT = "preempted", "maintenance-event"
 
 

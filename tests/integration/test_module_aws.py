@@ -1,4 +1,4 @@
-"""The AWS module under the schema of hashicorp/aws 6.25: `terraform test`, tags, planted mistakes, the EFA table."""
+"""The AWS module under the schema of hashicorp/aws: `terraform test`, tags, planted mistakes, the EFA table."""
 
 from __future__ import annotations
 

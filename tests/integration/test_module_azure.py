@@ -1,4 +1,4 @@
-"""The Azure module under the schema of hashicorp/azurerm 4.55: `terraform test`, tags, planted mistakes, and the one
+"""The Azure module under the schema of hashicorp/azurerm: `terraform test`, tags, planted mistakes, and the one
 text of user data from which each machine of a scale set renders its own."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The Google Cloud module under the schema of hashicorp/google 6.50: `terraform test`, labels, planted mistakes."""
+"""The Google Cloud module under the schema of hashicorp/google: `terraform test`, labels, planted mistakes."""
 
 from __future__ import annotations
 

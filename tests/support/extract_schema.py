@@ -1,22 +1,29 @@
-"""Makes the schema files of tests/support/standin/schemas from the npm packages @cdktf/provider-*.
+"""Makes the schema files of tests/support/standin/schemas from published bindings of the providers.
 
-    npm pack @cdktf/provider-aws@21.22.1
-    python -m tests.support.extract_schema cdktf-provider-aws-21.22.1.tgz > tests/support/standin/schemas/aws.json
+    pip download --no-deps cdktn-provider-aws cdktn-provider-azurerm cdktn-provider-google
+    python -m tests.support.extract_schema cdktn_provider_*.whl
 
-The package is read, never installed. Its sources were generated from the provider's own schema and keep: required,
-optional, computed only, types, nested blocks with their nesting, at least one, at most one. They do not keep: optional
-and computed at once, sensitive, forces a new resource, conflicts, counts above one. Names starting with `data_` are
-data sources, the others resources. Which ones are wanted is WANTED below: what the modules use.
+A package is a wheel of cdktn-provider-* or an npm tarball of @cdktn/provider-* or @cdktf/provider-*; it is read, never
+installed. Its sources were generated from the provider's own schema and keep: required, optional, computed only, types,
+nested blocks with their nesting, at least one, at most one. They do not keep: optional and computed at once, sensitive,
+forces a new resource, counts above one, conflicts and valid values (provider_rules.py has those that matter here).
+Names starting with `data_` are data sources, the others resources. Which ones are wanted is WANTED below: what the
+modules use. The provider's own block is taken whole, less the endpoints of single services.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import sys
 import tarfile
+import zipfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
+
+SCHEMAS = Path(__file__).parent / "standin" / "schemas"
 
 WANTED: dict[str, tuple[str, ...]] = {
     "aws": (
@@ -43,6 +50,7 @@ _PROPERTY = re.compile(
     r"/\*\*(?P<doc>(?:(?!\*/).)*)\*/\s*readonly (?P<camel>\w+)(?P<optional>\??): (?P<type>[^;]+);", re.S
 )
 _INTERFACE = re.compile(r"export interface (\w+)(?: extends [\w.]+)? \{(.*?)\n\}", re.S)
+_CONFIG = re.compile(r"export interface (\w+)(?: extends cdkt[fn]\.TerraformMetaArguments|(?<=ProviderConfig)) \{")
 _HCL_NAME = re.compile(r"#(\w+) \w+#(\w+)\}")
 _MEMBER = re.compile(
     r"^        (\w+): \{\n\s+value: [^\n]*\n\s+isBlock: (true|false),\n\s+type: \"([\w]+)\","
@@ -51,7 +59,7 @@ _MEMBER = re.compile(
 )
 _STRUCT = re.compile(r"function (\w+)ToHclTerraform\(struct\) \{(.*?)\n\}", re.S)
 _GETTER = re.compile(
-    r"^    get \w+\(\) \{\n\s+return (?:cdktf\.Fn\.tolist\()?this\.get(\w+?)Attribute\('(\w+)'\)", re.M
+    r"^    get \w+\(\) \{\n\s+return (?:cdkt[fn]\.Fn\.tolist\()?this\.get(\w+?)Attribute\('(\w+)'\)", re.M
 )
 _COMPUTED_LIST = re.compile(r"new (\w+)List\(this, \"(\w+)\", (true|false)\)")
 _WRITTEN_TYPES = {
@@ -79,11 +87,7 @@ def schema_of(declarations: str, code: str) -> dict[str, Any]:
     """The block of one resource or data source, from its index.d.ts and index.js."""
     interfaces: dict[str, str] = dict(_INTERFACE.findall(declarations))
     structs = {name.lower(): _members(body) for name, body in _STRUCT.findall(code)}
-    config = next(
-        name
-        for name in interfaces
-        if name.endswith("Config") and f"interface {name} extends cdktf.TerraformMetaArguments" in declarations
-    )
+    config = _CONFIG.findall(declarations)[0]
     block = _block(interfaces, structs, config, _members(code[code.index("synthesizeHclAttributes()") :]))
     for name, kind in _computed(declarations, code):
         if name not in block["attributes"] and name not in block["block_types"]:
@@ -132,7 +136,9 @@ def _written_type(kind: str, storage: str) -> Any:
 
 def _computed(declarations: str, code: str) -> Iterator[tuple[str, Any]]:
     """What can only be read: plain attributes, and lists of objects of plain attributes."""
-    found = re.search(r"export declare class (\w+) extends cdktf\.Terraform(?:Resource|DataSource)", declarations)
+    found = re.search(
+        r"export declare class (\w+) extends cdkt[fn]\.Terraform(?:Resource|DataSource|Provider)", declarations
+    )
     assert found is not None
     body = code[code.index(f"class {found[1]} extends ") :]
     for kind, name in _GETTER.findall(body):
@@ -145,28 +151,44 @@ def _computed(declarations: str, code: str) -> Iterator[tuple[str, Any]]:
             yield name, ["set" if wraps_set == "true" else "list", ["object", fields]]
 
 
-def extract(package: str) -> dict[str, Any]:
-    """The schema file of one downloaded package: provider, version, resources, data sources."""
+def _package(path: Path) -> tarfile.TarFile:
+    """The npm tarball: the file itself, or the one in a wheel."""
+    if path.suffix != ".whl":
+        return tarfile.open(path)
+    with zipfile.ZipFile(path) as wheel:
+        (name,) = (name for name in wheel.namelist() if name.endswith(".jsii.tgz"))
+        return tarfile.open(fileobj=io.BytesIO(wheel.read(name)))
+
+
+def extract(package: Path) -> dict[str, Any]:
+    """The schema file of one downloaded package: provider, version, its own block, resources, data sources."""
     texts: dict[str, str] = {}
-    with tarfile.open(package) as archive:
+    with _package(package) as archive:
         for member in archive:
             if re.fullmatch(r"package/(package\.json|lib/[\w-]+/index\.(d\.ts|js))", member.name):
                 stream = archive.extractfile(member)
                 texts[member.name] = stream.read().decode() if stream else ""
-    provider = json.loads(texts["package/package.json"])["cdktf"]["provider"]
+    described = json.loads(texts["package/package.json"])
+    provider = (described.get("cdktn") or described["cdktf"])["provider"]
     short = provider["name"].rsplit("/", 1)[-1]
+
+    def read(folder: str) -> dict[str, Any]:
+        return schema_of(texts[f"package/lib/{folder}/index.d.ts"], texts[f"package/lib/{folder}/index.js"])
+
+    own = read("provider")
+    own["block_types"].pop("endpoints", None)
+    own["attributes"] = {n: a for n, a in own["attributes"].items() if not n.endswith("_custom_endpoint")}
     schemas: dict[str, dict[str, Any]] = {"resource_schemas": {}, "data_source_schemas": {}}
     for wanted in WANTED[short]:
-        folder = f"package/lib/{wanted.replace('_', '-')}"
-        if wanted.startswith("data_"):
-            folder = folder.replace("lib/data-", f"lib/data-{short}-")
+        folder = wanted.replace("_", "-").replace("data-", f"data-{short}-", wanted.startswith("data_"))
         kind = "data_source_schemas" if wanted.startswith("data_") else "resource_schemas"
-        schemas[kind][f"{short}_{wanted.removeprefix('data_')}"] = schema_of(
-            texts[f"{folder}/index.d.ts"], texts[f"{folder}/index.js"]
-        )
-    return {"provider": provider["name"], "version": provider["version"], **schemas}
+        schemas[kind][f"{short}_{wanted.removeprefix('data_')}"] = read(folder)
+    return {"provider": provider["name"], "version": provider["version"], "provider_schema": own, **schemas}
 
 
 if __name__ == "__main__":
-    json.dump(extract(sys.argv[1]), sys.stdout, separators=(",", ":"), sort_keys=True)
-    print()
+    for package in map(Path, sys.argv[1:]):
+        document = extract(package)
+        file = SCHEMAS / f"{document['provider'].rsplit('/', 1)[-1]}.json"
+        file.write_text(json.dumps(document, separators=(",", ":"), sort_keys=True) + "\n", encoding="utf-8")
+        print(f"{file.name}: {document['provider']} {document['version']}")

@@ -5,8 +5,11 @@ out."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+
+from terraform.workdir import MODULES
 
 
 @dataclass(frozen=True)
@@ -215,5 +218,8 @@ AZURE: Mapping[str, set[str]] = {
         "Microsoft.Authorization/roleAssignments", "Microsoft.Authorization/roleDefinitions/read"
     ),
 }  # fmt: skip
-# Which of Azure's services the subscription has switched on.
-AZURE_PROVIDER = {"Microsoft.Resources/subscriptions/providers/read"}
+# Which of Azure's services the subscription has switched on, and to switch on those that the module uses.
+AZURE_PROVIDER = {"Microsoft.Resources/subscriptions/providers/read"} | {
+    f"{name}/register/action"
+    for name in re.findall(r'"(Microsoft\.\w+)"', (MODULES / "azure" / "provider.tf").read_text(encoding="utf-8"))
+}

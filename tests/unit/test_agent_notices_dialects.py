@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Iterator
 from datetime import timedelta
@@ -12,6 +13,7 @@ import pytest
 
 from router.agent import imds, imds_aws, imds_azure, imds_files, imds_gcp
 from router.agent.imds import MachineNotice, MetadataClient, NoticeSourceError, NoticeWatch, parse_timestamp
+from terraform.workdir import MODULES
 from tests.support.busy import in_time
 from tests.support.metadata_service import REBALANCE, SPOT, Machine, MetadataService
 
@@ -208,8 +210,14 @@ def test_compute_engine_answers_when_it_changes(preempted: NoticeWatch, service:
     assert time.monotonic() - began >= 0.25
     assert in_time(began, 5.0)
     assert _fields(notice) == ("preempted", "interruption", "gcp")
-    assert notice.seconds == 30.0
-    assert 29.0 < (notice.left() or 0) <= 30.0
+    assert notice.seconds == 120.0
+    assert 119.0 < (notice.left() or 0) <= 120.0
+
+
+def test_compute_engine_gives_the_notice_that_the_module_asks_for() -> None:
+    text = (MODULES / "gcp" / "machines.tf").read_text(encoding="utf-8")
+    (seconds,) = re.findall(r'"preemption_notice_duration" \{\n\s+for_each = .+ == "spot" \? \[(\d+)\] : \[\]', text)
+    assert float(seconds) == imds_gcp.SPOT_SECONDS
 
 
 def test_compute_engine_what_was_there_at_the_first_look_may_be_old(preempted: NoticeWatch, machine: Machine) -> None:

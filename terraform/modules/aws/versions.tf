@@ -4,7 +4,7 @@ terraform {
     aws = {
       source = "hashicorp/aws"
       # The line whose schema the tests know. 6.0 is where every resource takes a region of its own.
-      version = "~> 6.25"
+      version = "~> 6.69"
     }
   }
 }

@@ -29,7 +29,9 @@ resource "azurerm_subnet" "gang" {
   virtual_network_name = azurerm_virtual_network.gang[0].name
   address_prefixes     = ["10.64.0.0/17"]
   # The way to storage in the region without leaving Azure's network.
-  service_endpoints = ["Microsoft.Storage"]
+  service_endpoint {
+    service = "Microsoft.Storage"
+  }
   # Azure's way out that nobody asked for is being retired.
   default_outbound_access_enabled = false
 }

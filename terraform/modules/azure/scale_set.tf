@@ -56,10 +56,10 @@ resource "azurerm_linux_virtual_machine_scale_set" "gang" {
   }
 
   network_interface {
-    name                          = "gang"
-    primary                       = true
-    enable_accelerated_networking = true
-    network_security_group_id     = azurerm_network_security_group.gang.id
+    name                           = "gang"
+    primary                        = true
+    accelerated_networking_enabled = true
+    network_security_group_id      = azurerm_network_security_group.gang.id
     ip_configuration {
       name                           = "gang"
       primary                        = true

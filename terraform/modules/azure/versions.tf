@@ -4,7 +4,7 @@ terraform {
     azurerm = {
       source = "hashicorp/azurerm"
       # The line whose schema the tests know.
-      version = "~> 4.55"
+      version = "~> 5.10"
     }
   }
 }

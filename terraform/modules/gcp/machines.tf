@@ -54,6 +54,13 @@ resource "google_compute_instance" "node" {
     automatic_restart = each.value.market != "spot"
     # Deleted, not stopped: a stopped machine's disk goes on costing. (A ceiling on the price does not exist here.)
     instance_termination_action = each.value.market == "spot" ? "DELETE" : null
+    # The agent counts on it (router/agent/imds_gcp.py): unasked, the machine has 30 s. Compute Engine takes 0 or 120.
+    dynamic "preemption_notice_duration" {
+      for_each = each.value.market == "spot" ? [120] : []
+      content {
+        seconds = preemption_notice_duration.value
+      }
+    }
   }
 
   # Whoever did not buy a reservation leaves the project's reservations to those who did.

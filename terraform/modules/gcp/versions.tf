@@ -3,8 +3,8 @@ terraform {
   required_providers {
     google = {
       source = "hashicorp/google"
-      # The line whose schema the tests know.
-      version = "~> 6.50"
+      # The line whose schema the tests know. 8.7 is where a machine can be given notice of a preemption.
+      version = "~> 8.7"
     }
   }
 }

@@ -38,8 +38,6 @@ FILLED: dict[str, set[str]] = {
 }
 # What cannot change in place.
 REPLACES = {"ami", "availability_zone_id", "instance_type", "location", "machine_type", "name", "size", "sku", "zone"}
-# Settings of the provider block that tests use.
-SETTINGS = ("region", "zone", "project", "subscription_id")
 
 
 class Anything(tf_types.String):
@@ -190,14 +188,7 @@ class StandIn(Provider):
         return str(self.document["provider"])
 
     def get_provider_schema(self, diags: Any) -> Any:
-        flag = {"prevent_deletion_if_contains_resources": {"type": "bool", "optional": True}}
-        once = {"nesting_mode": "list", "max_items": 1}
-        group = {**once, "block": {"attributes": flag, "block_types": {}}}
-        features = {**once, "min_items": 1, "block": {"attributes": {}, "block_types": {"resource_group": group}}}
-        return tf_schema.Schema(
-            attributes=[tf_schema.Attribute(s, tf_types.String(), optional=True) for s in SETTINGS],
-            block_types=[Nested("features", features, set())] if self.name == "azurerm" else [],
-        )
+        return tf_schema.Schema(**body(self.document["provider_schema"], set()))
 
     def validate_config(self, diags: Any, config: Any) -> None:
         pass
