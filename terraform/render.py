@@ -94,6 +94,7 @@ def _node(node: NodeSpec) -> dict[str, Any]:
         "market": str(node.market),
         "max_usd_per_hour": None if node.max_usd_per_hour is None else str(node.max_usd_per_hour),
         "reservation": node.reservation,
+        "placement_group": node.placement_group,
     }
 
 

@@ -32,7 +32,14 @@ from terraform.errors import (
 )
 from terraform.events import Masker, ResourceChange, TerraformEvent, Transcript, secret_values
 from terraform.process import EndReason, ProcessResult, StopTimeouts, command_line, run_process
-from terraform.workdir import CLI_CONFIG, PREVIEW, check_directory, read_user_data
+from terraform.workdir import (
+    CLI_CONFIG,
+    PREVIEW,
+    check_directory,
+    hold_plugin_cache,
+    is_initialized,
+    read_user_data,
+)
 
 _LOCKED: Final = "Error acquiring the state lock"
 # Terraform says so of a full disk too, where nobody else holds the lock and waiting for it is in vain.
@@ -115,7 +122,8 @@ class Runner:
 
     def init(self, directory: Path) -> None:
         """Fetch providers and connect the state; doing it again is harmless. Raises InitFailedError."""
-        self._run(directory, InitFailedError, self.limits.init_s, "init", input=False, no_color=True)
+        with hold_plugin_cache(directory):
+            self._run(directory, InitFailedError, self.limits.init_s, "init", input=False, no_color=True)
 
     def preview(self, directory: Path, *, stop: threading.Event | None = None) -> Preview:
         """Return the changes that an apply would make, without making any.
@@ -228,7 +236,7 @@ class Runner:
 
     def _ensure_prepared(self, directory: Path) -> None:
         check_directory(directory)
-        if not (directory / ".terraform" / "modules" / "modules.json").is_file():
+        if not is_initialized(directory):
             self.init(directory)
 
     def _stream(

@@ -129,8 +129,11 @@ MOST_TAGS: Final = 40
 LARGEST_DISK_GIB: Final = 2_048
 
 _NAME = re.compile(r"[a-z](?:[a-z0-9-]*[a-z0-9])?")
-_TAG_KEY = re.compile(r"[a-z][a-z0-9_-]{0,62}")
-_TAG_VALUE = re.compile(r"[a-z0-9_-]{0,63}")
+_TAG_KEY = re.compile(r"[A-Za-z][A-Za-z0-9_.:-]{0,62}")
+_TAG_VALUE = re.compile(r"[A-Za-z0-9 _.:/=+@-]{0,63}")
+# What clouds keep for themselves, and what modules write.
+_RESERVED_TAG = re.compile(r"(?i)aws:.*|(?:azure|goog|microsoft|windows).*|name")
+_PLAIN_TAG_VALUE = re.compile(r"[a-z0-9_-]{0,63}")
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _FABRIC = re.compile(r"[a-z][a-z0-9-]*")
 _POLICY_ARN = re.compile(r"arn:aws[a-z-]*:iam::[0-9]{12}:policy/[\w+=,.@/-]+")
@@ -150,10 +153,26 @@ def to_tag_value(text: str) -> str:
     A valid text is returned unchanged; any other is changed and made distinct by a hash, so that two teams never share
     a tag.
     """
-    if _TAG_VALUE.fullmatch(text):
+    if _PLAIN_TAG_VALUE.fullmatch(text):
         return text
     slug = re.sub(r"[^a-z0-9_-]+", "-", text.lower()).strip("-")[:54]
     return f"{slug}-{hashlib.sha256(text.encode()).hexdigest()[:8]}".lstrip("-")
+
+
+def check_tags(tags: Mapping[str, str]) -> None:
+    """Raise ValueError for tags that some cloud refuses; Google Cloud's labels are made of them by its module."""
+    if len(tags) > MOST_TAGS:
+        raise ValueError(f"{len(tags)} tags; clouds take {MOST_TAGS} beside their own")
+    labels = Counter(re.sub(r"[^a-z0-9_-]", "_", key.lower()) for key in tags)
+    for key, value in tags.items():
+        if not _TAG_KEY.fullmatch(key):
+            raise ValueError(f"tag {key!r}: letters, digits and _ . : -, at most 63, a letter first")
+        if _RESERVED_TAG.fullmatch(key):
+            raise ValueError(f"tag {key!r}: clouds and modules keep that name for themselves")
+        if not _TAG_VALUE.fullmatch(value):
+            raise ValueError(f"tag {key}={value!r}: letters, digits, spaces and _ . : / = + @ -, at most 63 characters")
+    if twice := sorted(label for label, count in labels.items() if count > 1):
+        raise ValueError(f"tags that are one label on Google Cloud: {', '.join(twice)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +180,7 @@ class NodeSpec:
     """One machine to be made.
 
     ``zone`` None: the module picks it. ``max_usd_per_hour`` is the ceiling of a spot bid; ``reservation`` names the
-    capacity that was bought.
+    capacity that was bought, ``placement_group`` the group that it was bought in.
     """
 
     rank: int
@@ -171,6 +190,7 @@ class NodeSpec:
     market: Market
     max_usd_per_hour: UsdPerHour | None = None
     reservation: str | None = None
+    placement_group: str | None = None
 
     def __post_init__(self) -> None:
         if self.rank < 0:
@@ -183,6 +203,10 @@ class NodeSpec:
             raise ValueError(f"node {self.name}: a ceiling of {self.max_usd_per_hour} USD/h would never be met")
         if self.reservation is not None and not re.fullmatch(r"[\w./:-]+", self.reservation):
             raise ValueError(f"node {self.name}: reservation {self.reservation!r} is not an id or a path")
+        if self.placement_group is not None and self.reservation is None:
+            raise ValueError(f"node {self.name}: a placement group is the one that a reservation was made in")
+        if self.placement_group is not None and not re.fullmatch(r"[\w./:-]+", self.placement_group):
+            raise ValueError(f"node {self.name}: placement group {self.placement_group!r} is not a name or a path")
         if self.market is Market.RESERVED and self.max_usd_per_hour is not None:
             raise ValueError(f"node {self.name}: reserved capacity has no price ceiling")
 
@@ -248,7 +272,7 @@ class WorkspaceSpec:
             raise ValueError(f"no machines can be made on {self.cloud!r}; only on {known}")
         _check_word("region", self.region)
         self._check_nodes()
-        self._check_tags()
+        check_tags(self.tags)
         self._check_machine()
         self._check_cloud()
         self._check_hosts()
@@ -268,15 +292,6 @@ class WorkspaceSpec:
         for rank, text in self.user_data.items():
             if (size := len(text.encode())) > LARGEST_USER_DATA_BYTES:
                 raise ValueError(f"user data of rank {rank} is {size:,} bytes; clouds take {LARGEST_USER_DATA_BYTES:,}")
-
-    def _check_tags(self) -> None:
-        if len(self.tags) > MOST_TAGS:
-            raise ValueError(f"{len(self.tags)} tags; clouds take {MOST_TAGS} beside their own")
-        for key, value in self.tags.items():
-            if not _TAG_KEY.fullmatch(key):
-                raise ValueError(f"tag {key!r}: lower-case letters, digits, _ and -, at most 63, a letter first")
-            if not _TAG_VALUE.fullmatch(value):
-                raise ValueError(f"tag {key}={value!r}: lower-case letters, digits, _ and -, at most 63 characters")
 
     def _check_machine(self) -> None:
         if self.image is not None and not re.fullmatch(r"[\w./:-]+", self.image):

@@ -18,6 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from filelock import FileLock
+
 from pricing.atomic_file import make_private_folder, publish_folder, write_atomic
 from terraform.errors import RunDirectoryError, StateLostError
 from terraform.render import MAIN, SECRET_FILES, SECRETS, VALUES, render
@@ -30,6 +32,7 @@ STATE: Final = "terraform.tfstate"
 PREVIEW: Final = "preview.tfplan"
 # This file exists once `init` was done.
 _INITIALIZED: Final = ".terraform/modules/modules.json"
+_CACHE: Final = "plugin_cache_dir"
 _LOST: Final = "terraform.tfstate.lost"
 _LOCK: Final = ".terraform.tfstate.lock.info"
 
@@ -239,7 +242,9 @@ def render_cli_config(plugins: PluginSources) -> str:
     """Return the text of a file for ``TF_CLI_CONFIG_FILE``; the same settings give the same text."""
     lines = ["disable_checkpoint = true"]
     if plugins.cache is not None:
-        lines.append(f"plugin_cache_dir = {_quoted(plugins.cache)}")
+        lines.append(f"{_CACHE} = {_quoted(plugins.cache)}")
+        # A run directory has no lock file of its own making: without this every one would fetch its providers anew.
+        lines.append("plugin_cache_may_break_dependency_lock_file = true")
     if plugins.mirror is not None or plugins.overrides:
         lines.append("provider_installation {")
         if plugins.overrides:
@@ -252,6 +257,34 @@ def render_cli_config(plugins: PluginSources) -> str:
             lines.append("  direct {}")
         lines.append("}")
     return "\n".join(lines) + "\n"
+
+
+@contextmanager
+def hold_plugin_cache(directory: Path) -> Iterator[None]:
+    """Hold the directory's plugin cache, if it has one: two engines that fill it at once would damage it."""
+    try:
+        lines = (directory / CLI_CONFIG).read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    found = [line.removeprefix(f"{_CACHE} = ") for line in lines if line.startswith(f"{_CACHE} = ")]
+    if not found:
+        yield
+        return
+    cache = Path(json.loads(found[0]))
+    with _errors_explained(cache):
+        make_private_folder(cache)
+        lock = FileLock(cache / ".lock")
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def is_initialized(directory: Path) -> bool:
+    """Return whether `init` was done, and no provider that it linked to has left the plugin cache since."""
+    links = (path for path in (directory / ".terraform" / "providers").rglob("*") if path.is_symlink())
+    return (directory / _INITIALIZED).is_file() and all(path.exists() for path in links)
 
 
 def _quoted(path: Path) -> str:

@@ -149,7 +149,7 @@ def open_controller(
     engine = find_engine(deploy.engine, environment.get("PATH", ""))
     timeouts = deploy.timeouts
     limits = CommandLimits(apply_s=timeouts.apply.total_seconds(), destroy_s=timeouts.destroy.total_seconds())
-    cache, mirror = deploy.plugin_cache, deploy.plugin_mirror
+    cache, mirror = deploy.plugin_cache or str(opened.folder / "plugins"), deploy.plugin_mirror
     return ControllerContext(
         store=store,
         runner=Runner(engine, environment, limits),
@@ -160,9 +160,7 @@ def open_controller(
         wall_clock=wall_clock,
         fleet=lambda cloud: _fleet(cloud, opened.clouds, clock()),
         tell=tell,
-        plugins=PluginSources(
-            Path(cache).expanduser() if cache else None, Path(mirror).expanduser() if mirror else None
-        ),
+        plugins=PluginSources(Path(cache).expanduser().absolute(), Path(mirror).expanduser() if mirror else None),
         pool=_pool(opened),
         environment=opened.environment,
     )

@@ -18,7 +18,7 @@ from router.deploy.notify_settings import NotifyEntry, Reference
 from router.jobs.fields import Count, Flag, RefusedError, Spec, Text, as_many, show_value, suggest
 from router.jobs.quantities import Duration
 from router.spot.policies.rules import QUOTED_RULE, Rule
-from terraform.spec import Backend, Host
+from terraform.spec import Backend, Host, check_tags
 
 SCHEMES = ("s3", "gs", "abfs", "abfss", "file")
 _WRITE = "write s3://BUCKET/PREFIX, gs://, abfs(s):// or file:///PATH"
@@ -219,6 +219,11 @@ class ReservedEntry(Spec):
     region: Text
     zone: Text | None = None
     instance_type: Text
+    placement_group: Text | None = Field(
+        default=None,
+        description="The placement group (aws), or the placement policy (gcp), that it was made in. Left out: its "
+        "machines are in none.",
+    )
 
 
 class HostEntry(Spec):
@@ -228,6 +233,25 @@ class HostEntry(Spec):
     user: Text = "root"
     host_key: PublicKey | None = Field(default=None, description="Its public key; without one any key is accepted.")
     private_address: Text | None = Field(default=None, description="Address by which the other hosts reach it.")
+
+
+# Tags of the program's own: an organisation's may not have these names (router/controller/workspace/workspaces.py).
+_OWN_TAGS = ("team", "project", "cost_center")
+_OWN_TAGS_AT_MOST = 7
+
+
+def _check_tags(value: dict[str, str], beside: int = 0) -> dict[str, str]:
+    try:
+        check_tags({**value, **{f"own{number}": "" for number in range(beside)}})
+    except ValueError as error:
+        raise RefusedError(str(error), "write e.g. `{owner: ml-platform}`") from None
+    for name in value:
+        if name in _OWN_TAGS or name.startswith("stepfare_"):
+            raise RefusedError("is a tag that stepfare writes itself", "choose another name", at=(name,))
+    return value
+
+
+Tags = Annotated[dict[Text, Text], AfterValidator(lambda value: _check_tags(value))]
 
 
 class CloudDeploy(Spec):
@@ -250,6 +274,7 @@ class CloudDeploy(Spec):
         examples=["s3://example-checkpoints-us-east-1/stepfare"],
     )
     ssh_public_key: PublicKey | None = None
+    tags: Tags = Field(default_factory=dict, description="Tags of what is made in this cloud, beside those for all.")
     local_nvme: Annotated[Text, AfterValidator(_check_folder)] | None = Field(
         default=None, description="Where to mount the machine's own disks.", examples=["/mnt/scratch"]
     )
@@ -379,10 +404,22 @@ class Deploy(Spec):
     parallel: Annotated[Count, Field(le=64)] = Field(
         default=4, description="The most gangs that are made at the same time."
     )
-    plugin_cache: Text | None = Field(default=None, description="Folder in which providers are cached.")
+    plugin_cache: Text | None = Field(
+        default=None, description="Folder in which providers are cached; left out: `plugins` in STEPFARE_HOME."
+    )
     plugin_mirror: Text | None = Field(default=None, description="The only folder to take providers from.")
     pass_environment: Annotated[tuple[Text, ...], BeforeValidator(as_many)] = Field(
         default=(), description="Variables that Terraform gets in addition to those that the clouds' own tools read."
+    )
+    tags: Tags = Field(
+        default_factory=dict,
+        description="Tags of the organisation, on everything that can carry them. Of one name a cloud's counts, then a team's.",
+        examples=[{"owner": "ml-platform"}],
+    )
+    team_tags: dict[Text, Tags] = Field(
+        default_factory=dict,
+        description="By team: tags of what its jobs use.",
+        examples=[{"research": {"billing-code": "R-42"}}],
     )
     secrets: dict[Text, SecretsEntry] = Field(
         default_factory=dict,
@@ -446,6 +483,13 @@ class Deploy(Spec):
                 raise RefusedError(f"only {those} has queues of interruptions", "remove it", at=("clouds", name))
         return self
 
+    @model_validator(mode="after")
+    def _check_all_tags(self) -> Deploy:
+        for team in ("", *self.team_tags):
+            for cloud in ("", *self.clouds):
+                _check_tags(self.tags_of(team, cloud), beside=_OWN_TAGS_AT_MOST)
+        return self
+
     @property
     def names_policy(self) -> bool:
         """True if the file names a policy; else the default stands."""
@@ -459,6 +503,11 @@ class Deploy(Spec):
     def secrets_of(self, team: str) -> SecretsEntry:
         """Return the secrets that job files of the team may refer to."""
         return self.secrets.get(team, SecretsEntry())
+
+    def tags_of(self, team: str, cloud: str) -> dict[str, str]:
+        """Return the organisation's tags for the jobs of a team in a cloud."""
+        own = self.clouds[cloud].tags if cloud in self.clouds else {}
+        return {**self.tags, **self.team_tags.get(team, {}), **own}
 
     def cloud(self, name: str, region: str) -> CloudDeploy:
         """Return the settings of a cloud and region; the defaults where nothing is written."""

@@ -4,12 +4,19 @@ the tests have; and what the schema files themselves hold."""
 from __future__ import annotations
 
 import re
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from terraform.spec import Backend
+from terraform.workdir import PluginSources, is_initialized, prepare
+from tests.support import terraform_runs as runs
 from tests.support.extract_schema import WANTED
-from tests.support.terraform_standin import MODULES, PROVIDERS, Engine, schema
+from tests.support.gangs import examples
+from tests.support.terraform_standin import MODULES, PROVIDERS, Engine, mirror, schema, standin_python
 
 REAL = ("aws", "azure", "gcp", "static")
 
@@ -92,3 +99,25 @@ def test_required_fields_are_those_of_the_provider() -> None:
         *("admin_username", "location", "name", "resource_group_name", "sku", "network_interface", "os_disk")
     }
     assert fields["aws_instance"] == set()
+
+
+@pytest.mark.slow
+def test_providers_are_fetched_once_whoever_needs_them_at_once(tmp_path: Path) -> None:
+    """With a plugin cache; one that lost its providers is filled again before the next command."""
+    mirror(tmp_path, standin_python())
+    cache, runner = tmp_path / "cache", runs.runner()
+    folders = [tmp_path / name for name in "abcd"]
+    spec = replace(examples()["gcp"], backend=Backend())
+    for folder in folders:
+        prepare(folder, spec, plugins=PluginSources(cache=cache, mirror=tmp_path / "mirror"))
+    with ThreadPoolExecutor(len(folders)) as pool:
+        list(pool.map(runner.init, folders))
+    links = [path for folder in folders for path in (folder / ".terraform/providers").rglob("*") if path.is_symlink()]
+    assert len(links) == len(folders)
+    assert len({path.readlink() for path in links}) == 1
+    assert all(path.readlink().is_relative_to(cache) for path in links)
+
+    shutil.rmtree(cache)
+    assert not any(is_initialized(folder) for folder in folders)
+    assert runner.state(folders[0]) == ()
+    assert [is_initialized(folder) for folder in folders] == [True] * 4

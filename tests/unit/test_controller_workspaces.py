@@ -209,6 +209,13 @@ def test_what_the_deploy_file_says_of_the_cloud_and_region() -> None:
     assert spec.backend.of("x")["prefix"] == "a/x"
 
 
+def test_tags_of_the_organisation_are_beside_those_of_the_attempt() -> None:
+    job = a_job("bert", run=RUN)
+    deploy = Deploy.model_validate({"tags": {"Owner": "Ops"}, "team_tags": {job.team: {"code": "R-1"}}})
+    own, more = made(job, deploy=Deploy()).tags, made(job, deploy=deploy).tags
+    assert dict(more) == {**own, "Owner": "Ops", "code": "R-1"}
+
+
 def test_only_a_bid_has_a_ceiling() -> None:
     job = a_job("bert", run=RUN)
     (spot, _), (bought, _) = made(job).nodes, made(job, market=Market.ON_DEMAND).nodes
@@ -238,8 +245,15 @@ def test_a_reserved_machine_names_what_was_bought(
     zone: str | None, entries: list[dict[str, str]], got: tuple[str | None, str]
 ) -> None:
     spec = made(a_job("bert", run=RUN), deploy=reserved(*entries), market=Market.RESERVED, zone=zone)
-    assert {(node.zone, node.reservation) for node in spec.nodes} == {got}
+    assert {(node.zone, node.reservation, node.placement_group) for node in spec.nodes} == {(*got, None)}
     assert {node.max_usd_per_hour for node in spec.nodes} == {None}
+
+
+def test_a_reserved_machine_is_in_the_group_of_its_reservation() -> None:
+    deploy = reserved({**CR, "placement_group": "hall-1"})
+    spec = made(a_job("bert", run=RUN), deploy=deploy, market=Market.RESERVED)
+    assert {node.placement_group for node in spec.nodes} == {"hall-1"}
+    assert {node.placement_group for node in made(a_job("bert", run=RUN), deploy=deploy).nodes} == {None}
 
 
 @pytest.mark.parametrize(

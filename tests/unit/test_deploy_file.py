@@ -176,6 +176,13 @@ BAD = {
     "scratch that docker takes for two": (
         "clouds: {aws: {local_nvme: '/a:/etc'}}", "1:28", "clouds.aws.local_nvme", "no absolute path", "/mnt/scratch",
     ),
+    "tag of our own": (
+        "clouds: {aws: {tags: {team: a}}}", "1:29", "clouds.aws.tags.team", "stepfare writes itself", "another name",
+    ),
+    "tag of a cloud": ("tags: {'aws:team': a}", "1:7", "tags", "clouds and modules keep that name", "owner"),
+    "tags of two levels that are one label": (
+        "tags: {Owner: a}\nteam_tags: {b: {owner: c}}", "1:1", "", "one label on Google Cloud: owner", "owner",
+    ),
     "not yaml": ("clouds: {aws: ", "2:1", "", "is not YAML", "brackets"),
 }  # fmt: skip
 
@@ -255,3 +262,11 @@ def test_waits_are_durations(folder: Path) -> None:
 def test_it_cannot_be_changed() -> None:
     with pytest.raises(ValueError, match="frozen"):
         Deploy().parallel = 5
+
+
+def test_tags_of_an_organisation_are_by_team_and_cloud(folder: Path) -> None:
+    deploy = read(
+        "tags: {owner: a, env: all}\nteam_tags: {b: {owner: b, Code: R-1}}\nclouds: {aws: {tags: {env: aws}}, gcp: {}}"
+    )
+    assert deploy.tags_of("b", "aws") == {"owner": "b", "env": "aws", "Code": "R-1"}
+    assert deploy.tags_of("c", "gcp") == deploy.tags_of("c", "azure") == {"owner": "a", "env": "all"}

@@ -124,7 +124,9 @@ def test_where_plugins_come_from() -> None:
         PluginSources(Path("/c"), Path('/m"x'), {"hashicorp/b": Path("/b"), "hashicorp/a": Path("/a")})
     )
     assert text == (
-        'disable_checkpoint = true\nplugin_cache_dir = "/c"\nprovider_installation {\n'
+        'disable_checkpoint = true\nplugin_cache_dir = "/c"\n'
+        "plugin_cache_may_break_dependency_lock_file = true\n"
+        "provider_installation {\n"
         '  dev_overrides {\n    "hashicorp/a" = "/a"\n    "hashicorp/b" = "/b"\n  }\n'
         '  filesystem_mirror {\n    path = "/m\\"x"\n  }\n}\n'
     )

@@ -39,7 +39,10 @@ def test_every_example_is_accepted_and_does_not_change() -> None:
         ({"cloud": "lambda"}, "no machines can be made on 'lambda'"),
         ({"region": "us east"}, "region 'us east'"),
         ({"nodes": ()}, "without nodes"),
-        ({"tags": {"Team": "a"}}, "tag 'Team'"),
+        ({"tags": {"team!": "a"}}, "tag 'team!'"),
+        ({"tags": {"aws:team": "a"}}, "keep that name"),
+        ({"tags": {"Name": "a"}}, "keep that name"),
+        ({"tags": {"cost.center": "a", "Cost_Center": "b"}}, "one label on Google Cloud: cost_center"),
         ({"tags": {"team": "Research & Co"}}, "at most 63 characters"),
         ({"tags": {f"t{n}": "" for n in range(41)}}, "41 tags"),
         ({"image": "a b"}, "image"),
@@ -68,6 +71,8 @@ def test_what_some_cloud_would_refuse_is_refused_here(change: dict[str, Any], sa
         ({"max_usd_per_hour": UsdPerHour.parse("0")}, "would never be met"),
         ({"market": Market.RESERVED, "max_usd_per_hour": UsdPerHour.parse("1")}, "no price ceiling"),
         ({"reservation": "a b"}, "reservation"),
+        ({"market": Market.RESERVED, "placement_group": "g"}, "a reservation was made in"),
+        ({"market": Market.RESERVED, "reservation": "r", "placement_group": "g h"}, "not a name or a path"),
     ],
 )
 def test_nodes_are_checked(change: dict[str, Any], said: str) -> None:

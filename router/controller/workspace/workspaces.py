@@ -154,7 +154,7 @@ def build_release_workspace(
         cloud=attempt.cloud,
         region=attempt.region,
         nodes=tuple(_machine(node, attempt.region, cloud) for node in nodes),
-        tags=resource_tags(attempt, state_id),
+        tags={**deploy.tags_of(attempt.team, attempt.cloud), **resource_tags(attempt, state_id)},
         image=cloud.image,
         network=NetworkSpec(cloud.network.id, cloud.network.subnets) if cloud.network else NetworkSpec(),
         fabric=fabric,
@@ -206,6 +206,7 @@ def _machine(node: NodeRecord, region: str, cloud: CloudDeploy) -> NodeSpec:
         # Only a spot bid has a ceiling; the rest costs what the list says.
         max_usd_per_hour=node.max_usd_per_hour if node.market is Market.SPOT else None,
         reservation=reservation.id if reservation is not None else None,
+        placement_group=reservation.placement_group if reservation is not None else None,
     )
 
 

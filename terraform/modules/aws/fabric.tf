@@ -1,4 +1,8 @@
 # EFA: a cluster placement group, and one EFA interface on every network card that carries one.
+#
+# Reserved machines are in the group that their reservation was made in, or in none: capacity blocks lie close together
+# anyway, and EC2 answers a group of ours beside reserved capacity with InsufficientInstanceCapacity, for some machines
+# of the gang or all (https://github.com/eksctl-io/eksctl/issues/7949).
 
 locals {
   efa        = var.fabric == "efa"
@@ -33,21 +37,17 @@ locals {
   }
 }
 
+locals {
+  grouped = local.efa && (length(var.nodes) == 0 || anytrue([for n in var.nodes : n.market != "reserved"]))
+  placement_group = {
+    for rank, n in local.nodes : rank => n.market == "reserved" ? n.placement_group : one(aws_placement_group.gang[*].name)
+  }
+}
+
 resource "aws_placement_group" "gang" {
-  count    = local.efa ? 1 : 0
+  count    = local.grouped ? 1 : 0
   region   = var.region
   name     = local.name
   strategy = "cluster"
   tags     = local.tags
-
-  lifecycle {
-    precondition {
-      condition     = length(local.zones) <= 1
-      error_message = "fabric efa: a cluster placement group lies in one zone, and these nodes name several."
-    }
-    precondition {
-      condition     = alltrue([for n in var.nodes : contains(keys(local.efa_cards), n.instance_type)])
-      error_message = "fabric efa: not every machine type here is known to have EFA (fabric.tf lists them)."
-    }
-  }
 }

@@ -53,7 +53,7 @@ resource "aws_instance" "node" {
   }
   # Compressed: cloud-init unpacks it, and EC2 takes 16 KiB at most.
   user_data_base64     = base64gzip(lookup(var.user_data, each.key, ""))
-  placement_group      = local.efa ? aws_placement_group.gang[0].name : null
+  placement_group      = local.placement_group[each.key]
   iam_instance_profile = local.instance_profile
   key_name             = var.ssh_public_key == null ? null : aws_key_pair.gang[0].key_name
   # A machine that switches itself off when its job is done is gone, and no longer billed.

@@ -6,6 +6,18 @@ resource "aws_security_group" "gang" {
   description = "Machines of attempt ${var.attempt}, among themselves"
   vpc_id      = local.network_id
   tags        = merge(local.tags, { Name = local.name })
+
+  # EFA needs this group (below), whatever else places the machines.
+  lifecycle {
+    precondition {
+      condition     = !local.efa || length(local.zones) <= 1
+      error_message = "fabric efa: it reaches no further than one zone, and these nodes name several."
+    }
+    precondition {
+      condition     = !local.efa || alltrue([for n in var.nodes : contains(keys(local.efa_cards), n.instance_type)])
+      error_message = "fabric efa: not every machine type here is known to have EFA (fabric.tf lists them)."
+    }
+  }
 }
 
 resource "aws_vpc_security_group_ingress_rule" "gang" {

@@ -31,6 +31,7 @@ variable "nodes" {
     market           = string
     max_usd_per_hour = optional(string)
     reservation      = optional(string)
+    placement_group  = optional(string)
   }))
   validation {
     condition     = length(setsubtract(range(length(var.nodes)), var.nodes[*].rank)) == 0
@@ -43,6 +44,10 @@ variable "nodes" {
   validation {
     condition     = alltrue([for n in var.nodes : n.reservation == null || n.market == "reserved"])
     error_message = "Only a reserved machine names a reservation."
+  }
+  validation {
+    condition     = alltrue([for n in var.nodes : n.placement_group == null || n.reservation != null])
+    error_message = "A placement group is the one that a reservation was made in."
   }
 }
 

@@ -23,23 +23,21 @@ locals {
   )
 }
 
+# Reserved machines have the policy that their reservation was made with, or none: others would not match it.
+locals {
+  grouped = local.compact && (length(var.nodes) == 0 || anytrue([for n in var.nodes : n.market != "reserved"]))
+  placement = {
+    for rank, n in local.nodes : rank =>
+    n.market == "reserved" ? n.placement_group : one(google_compute_resource_policy.compact[*].self_link)
+  }
+}
+
 resource "google_compute_resource_policy" "compact" {
-  count  = local.compact ? 1 : 0
+  count  = local.grouped ? 1 : 0
   name   = local.name
   region = var.region
   group_placement_policy {
     collocation = "COLLOCATED"
-  }
-
-  lifecycle {
-    precondition {
-      condition     = length(local.zones) <= 1
-      error_message = "fabric ${var.fabric}: compact placement lies in one zone, and these nodes name several."
-    }
-    precondition {
-      condition     = length(var.nodes) == 0 || local.cards > 0
-      error_message = "fabric ${var.fabric}: the nodes are not all of one machine type known to have it (fabric.tf lists them)."
-    }
   }
 }
 

@@ -6,6 +6,18 @@ resource "google_service_account" "node" {
   account_id   = "sf-${substr(sha256(var.attempt), 0, 24)}"
   display_name = local.name
   description  = "Machines of stepfare attempt ${var.attempt}"
+
+  # Here, because every gang has one.
+  lifecycle {
+    precondition {
+      condition     = !local.compact || length(local.zones) <= 1
+      error_message = "fabric ${var.fabric}: it reaches no further than one zone, and these nodes name several."
+    }
+    precondition {
+      condition     = !local.compact || length(var.nodes) == 0 || local.cards > 0
+      error_message = "fabric ${var.fabric}: the nodes are not all of one machine type known to have it (fabric.tf lists them)."
+    }
+  }
 }
 
 resource "google_storage_bucket_iam_member" "checkpoints" {

@@ -74,7 +74,7 @@ resource "google_compute_instance" "node" {
       }
     }
   }
-  resource_policies = local.compact ? [google_compute_resource_policy.compact[0].self_link] : null
+  resource_policies = local.placement[each.key] == null ? null : [local.placement[each.key]]
 
   service_account {
     email = google_service_account.node.email

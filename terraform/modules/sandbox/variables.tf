@@ -22,6 +22,7 @@ variable "nodes" {
     market           = string
     max_usd_per_hour = optional(string)
     reservation      = optional(string)
+    placement_group  = optional(string)
   }))
   # Here, since the state would keep the result of a precondition for every node.
   validation {

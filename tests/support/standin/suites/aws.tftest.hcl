@@ -152,7 +152,7 @@ run "reserved" {
     image  = "ami-1"
     fabric = "efa"
     nodes = [
-      { rank = 0, name = "a", zone = "use1-az4", instance_type = "p4d.24xlarge", market = "reserved", reservation = "cr-1" },
+      { rank = 0, name = "a", zone = "use1-az4", instance_type = "p4d.24xlarge", market = "reserved", reservation = "cr-1", placement_group = "theirs" },
       { rank = 1, name = "b", zone = "use1-az4", instance_type = "p6-b300.48xlarge", market = "reserved", reservation = "capacity-block:cr-2" },
       { rank = 2, name = "c", zone = "use1-az4", instance_type = "p4d.24xlarge", market = "reserved", reservation = "arn:aws:resource-groups:us-east-1:1:group/g" },
       { rank = 3, name = "d", zone = "use1-az4", instance_type = "p4d.24xlarge", market = "reserved" },
@@ -167,6 +167,10 @@ run "reserved" {
       && aws_instance.node["3"].capacity_reservation_specification[0].capacity_reservation_preference == "open"
     )
     error_message = "each reservation in its own way"
+  }
+  assert {
+    condition     = length(aws_placement_group.gang) == 0 && jsonencode([for i in aws_instance.node : i.placement_group]) == jsonencode(["theirs", null, null, null])
+    error_message = "no group of ours: the reservation's own, or none"
   }
   assert {
     condition     = aws_instance.node["1"].instance_market_options[0].market_type == "capacity-block" && length(aws_instance.node["0"].instance_market_options) == 0
@@ -239,7 +243,7 @@ run "efa_in_two_zones_is_refused" {
       { rank = 1, name = "b", zone = "use1-az6", instance_type = "p5.48xlarge", market = "spot" },
     ]
   }
-  expect_failures = [aws_placement_group.gang]
+  expect_failures = [aws_security_group.gang]
 }
 
 run "efa_on_a_type_without_it_is_refused" {
@@ -248,7 +252,7 @@ run "efa_on_a_type_without_it_is_refused" {
     fabric = "efa"
     nodes  = [{ rank = 0, name = "a", zone = "use1-az4", instance_type = "g5.xlarge", market = "spot" }]
   }
-  expect_failures = [aws_placement_group.gang]
+  expect_failures = [aws_security_group.gang]
 }
 
 run "a_zone_without_a_subnet_is_refused" {
@@ -263,6 +267,29 @@ run "ranks_with_a_gap_are_refused" {
   command = plan
   variables {
     nodes = [{ rank = 1, name = "a", zone = "use1-az4", instance_type = "p5.48xlarge", market = "spot" }]
+  }
+  expect_failures = [var.nodes]
+}
+
+run "a_group_with_a_part_of_the_gang_reserved" {
+  variables {
+    fabric = "efa"
+    nodes = [
+      { rank = 0, name = "a", zone = "use1-az4", instance_type = "p5.48xlarge", market = "spot" },
+      { rank = 1, name = "b", zone = "use1-az4", instance_type = "p5.48xlarge", market = "reserved", reservation = "cr-1" },
+    ]
+  }
+  assert {
+    condition     = aws_instance.node["0"].placement_group == "stepfare-a1" && aws_instance.node["1"].placement_group == null
+    error_message = "ours for what is not reserved"
+  }
+}
+
+run "a_group_without_a_reservation_is_refused" {
+  command = plan
+  variables {
+    nodes     = [{ rank = 0, name = "a", zone = "use1-az4", instance_type = "p5.48xlarge", market = "spot", placement_group = "g" }]
+    user_data = {}
   }
   expect_failures = [var.nodes]
 }

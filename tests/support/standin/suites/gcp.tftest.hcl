@@ -107,6 +107,10 @@ run "rdma" {
     error_message = "the reservation"
   }
   assert {
+    condition     = length(google_compute_resource_policy.compact) == 0 && google_compute_instance.node["0"].resource_policies == null
+    error_message = "placed by the reservation"
+  }
+  assert {
     condition     = google_compute_instance.node["0"].boot_disk[0].initialize_params[0].type == "hyperdisk-balanced" && google_compute_instance.node["0"].boot_disk[0].initialize_params[0].image == "projects/p/global/images/mine" && !google_compute_instance.node["0"].shielded_instance_config[0].enable_secure_boot
     error_message = "Hyperdisk, the user's image"
   }
@@ -167,7 +171,7 @@ run "compact_in_two_zones_is_refused" {
       { rank = 1, name = "b", zone = "us-central1-b", instance_type = "a3-megagpu-8g", market = "spot" },
     ]
   }
-  expect_failures = [google_compute_resource_policy.compact]
+  expect_failures = [google_service_account.node]
 }
 
 run "a_type_without_the_fabric_is_refused" {
@@ -175,7 +179,7 @@ run "a_type_without_the_fabric_is_refused" {
   variables {
     fabric = "gpudirect-tcpx"
   }
-  expect_failures = [google_compute_resource_policy.compact]
+  expect_failures = [google_service_account.node]
 }
 
 run "a_machine_without_a_zone_is_refused" {
