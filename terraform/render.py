@@ -68,6 +68,7 @@ def _values(spec: WorkspaceSpec) -> dict[str, Any]:
         "fabric": spec.fabric,
         "disk_gib": spec.disk_gib,
         "checkpoint_bucket": spec.checkpoint_bucket,
+        "readable": {"buckets": list(spec.readable.buckets), "registries": list(spec.readable.registries)},
         "ssh_public_key": spec.ssh_public_key,
     }
     if takes_instance_profile(spec.cloud):

@@ -144,6 +144,12 @@ _CONTAINER = re.compile(
     r"/subscriptions/[\w-]+/resourceGroups/[\w().-]+/providers/Microsoft\.Storage/storageAccounts/[a-z0-9]{3,24}"
     r"/blobServices/default/containers/[a-z0-9-]{3,63}"
 )
+# What a machine may pull from: a repository's ARN, its path on Google Cloud, or a registry's resource id.
+_REGISTRY = re.compile(
+    r"arn:aws[a-z-]*:ecr:[a-z0-9-]+:[0-9]{12}:repository/[a-z0-9._/*-]+"
+    r"|projects/[\w.:-]+/locations/[a-z0-9-]+/repositories/[a-z0-9-]+"
+    r"|/subscriptions/[\w-]+/resourceGroups/[\w().-]+/providers/Microsoft\.ContainerRegistry/registries/[A-Za-z0-9]+"
+)
 _PUBLIC_KEY = re.compile(r"(?:ssh|ecdsa|sk)-[a-z0-9@.-]+ [A-Za-z0-9+/=]+(?: [^\r\n]*)?")
 
 
@@ -229,6 +235,22 @@ class NetworkSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadableSpec:
+    """The buckets and registries that the machines may read, in the cloud's own notation."""
+
+    buckets: tuple[str, ...] = ()
+    registries: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for registry in self.registries:
+            if not _REGISTRY.fullmatch(registry):
+                raise ValueError(
+                    f"{registry!r} is no registry: arn:aws:ecr:REGION:ACCOUNT:repository/NAME, "
+                    "projects/PROJECT/locations/LOCATION/repositories/NAME, or a registry's resource id"
+                )
+
+
+@dataclass(frozen=True, slots=True)
 class WorkspaceSpec:
     """The workspace of one attempt: a whole gang, in one region of one cloud (only nodes have zones).
 
@@ -254,6 +276,7 @@ class WorkspaceSpec:
     fabric: str = "none"
     disk_gib: int = 200
     checkpoint_bucket: str | None = None
+    readable: ReadableSpec = field(default_factory=ReadableSpec)
     permissions_boundary: str | None = None
     instance_profile: str | None = None
     ssh_public_key: str | None = None
@@ -306,14 +329,14 @@ class WorkspaceSpec:
 
     def _check_cloud(self) -> None:
         """Check the fields that only one cloud asks for."""
-        bucket = self.checkpoint_bucket
-        if bucket is not None and names_containers(self.cloud) and not _CONTAINER.fullmatch(bucket):
-            raise ValueError(
-                f"{bucket!r} is not the resource id of a container, which {self.cloud} needs: "
-                "/subscriptions/.../storageAccounts/ACCOUNT/blobServices/default/containers/NAME"
-            )
-        if bucket is not None and not names_containers(self.cloud) and not _BUCKET.fullmatch(bucket):
-            raise ValueError(f"{bucket!r} is not the name of a bucket (no scheme, no path)")
+        for bucket in (*filter(None, (self.checkpoint_bucket,)), *self.readable.buckets):
+            if names_containers(self.cloud) and not _CONTAINER.fullmatch(bucket):
+                raise ValueError(
+                    f"{bucket!r} is not the resource id of a container, which {self.cloud} needs: "
+                    "/subscriptions/.../storageAccounts/ACCOUNT/blobServices/default/containers/NAME"
+                )
+            if not names_containers(self.cloud) and not _BUCKET.fullmatch(bucket):
+                raise ValueError(f"{bucket!r} is not the name of a bucket (no scheme, no path)")
         if not takes_instance_profile(self.cloud) and (self.permissions_boundary or self.instance_profile):
             raise ValueError(f"{self.cloud} has neither permissions_boundary nor instance_profile")
         if self.permissions_boundary is not None and not _POLICY_ARN.fullmatch(self.permissions_boundary):

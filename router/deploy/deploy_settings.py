@@ -18,7 +18,7 @@ from router.deploy.notify_settings import NotifyEntry, Reference
 from router.jobs.fields import Count, Flag, RefusedError, Spec, Text, as_many, show_value, suggest
 from router.jobs.quantities import Duration
 from router.spot.policies.rules import QUOTED_RULE, Rule
-from terraform.spec import Backend, Host, check_tags
+from terraform.spec import Backend, Host, ReadableSpec, check_tags
 
 SCHEMES = ("s3", "gs", "abfs", "abfss", "file")
 _WRITE = "write s3://BUCKET/PREFIX, gs://, abfs(s):// or file:///PATH"
@@ -226,6 +226,24 @@ class ReservedEntry(Spec):
     )
 
 
+class ReadEntry(Spec):
+    """A bucket or a registry that machines may read."""
+
+    bucket: Text | None = Field(default=None, description="Its name; azure: the resource id of the container.")
+    registry: Text | None = Field(
+        default=None,
+        description="aws: ARN of a repository; gcp: projects/P/locations/L/repositories/NAME; azure: resource id.",
+        examples=["arn:aws:ecr:eu-west-1:123456789012:repository/train"],
+    )
+    team: Text | None = Field(default=None, description="Machines of this team alone; left out: of every team.")
+
+    @model_validator(mode="after")
+    def _check_one(self) -> ReadEntry:
+        if (self.bucket is None) == (self.registry is None):
+            raise RefusedError("needs either bucket or registry", "write one of them; several entries are a list")
+        return self
+
+
 class HostEntry(Spec):
     """Settings for logging in to one host of one's own."""
 
@@ -262,8 +280,11 @@ class CloudDeploy(Spec):
     network: NetworkEntry | None = None
     disk_gib: Annotated[Count, Field(ge=10, le=2048)] = 200
     checkpoint_bucket: Text | None = Field(default=None, description="Bucket that the machines may read and write.")
+    reads: tuple[ReadEntry, ...] = Field(
+        default=(), description="Buckets with data and registries with images that the machines may read."
+    )
     permissions_boundary: Text | None = Field(
-        default=None, description="aws: ARN of the policy that bounds the role made for the bucket (docs/accounts.md)."
+        default=None, description="aws: ARN of the policy that bounds the role made for these (docs/accounts.md)."
     )
     instance_profile: Text | None = Field(
         default=None, description="aws: name of an existing instance profile; then no role is made."
@@ -311,6 +332,13 @@ class CloudDeploy(Spec):
     def store_of(self, job: str) -> str | None:
         """Return the URL below which the checkpoints of a job are stored; None where the training says that itself."""
         return None if self.checkpoint_url is None else join_store_url(self.checkpoint_url, job)
+
+    def readable(self, team: str) -> ReadableSpec:
+        """Return the buckets and registries that machines of a team may read."""
+        allowed = [entry for entry in self.reads if entry.team in (None, team)]
+        buckets = dict.fromkeys(entry.bucket for entry in allowed if entry.bucket is not None)
+        registries = dict.fromkeys(entry.registry for entry in allowed if entry.registry is not None)
+        return ReadableSpec(tuple(buckets), tuple(registries))
 
     def in_region(self, region: str) -> CloudDeploy:
         """Return the settings with those of the region in place of those for all."""
@@ -413,7 +441,8 @@ class Deploy(Spec):
     )
     tags: Tags = Field(
         default_factory=dict,
-        description="Tags of the organisation, on everything that can carry them. Of one name a cloud's counts, then a team's.",
+        description="Tags of the organisation, on everything that can carry them. Of one name a cloud's counts, then "
+        "a team's.",
         examples=[{"owner": "ml-platform"}],
     )
     team_tags: dict[Text, Tags] = Field(

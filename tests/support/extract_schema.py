@@ -34,7 +34,7 @@ WANTED: dict[str, tuple[str, ...]] = {
     ),
     "google": (
         *("compute_firewall", "compute_instance", "compute_network", "compute_resource_policy", "compute_subnetwork"),
-        *("service_account", "storage_bucket_iam_member"),
+        *("artifact_registry_repository_iam_member", "service_account", "storage_bucket_iam_member"),
     ),
     "azurerm": (
         *("application_security_group", "linux_virtual_machine", "linux_virtual_machine_scale_set"),

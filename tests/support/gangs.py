@@ -11,7 +11,7 @@ from pathlib import Path
 from pricing.money import UsdPerHour
 from pricing.places import Market
 from terraform.render import render
-from terraform.spec import Backend, Host, NetworkSpec, NodeSpec, WorkspaceSpec
+from terraform.spec import Backend, Host, NetworkSpec, NodeSpec, ReadableSpec, WorkspaceSpec
 from tests.support.repository import ROOT
 
 GOLDEN = ROOT / "tests" / "golden" / "workspaces"
@@ -35,6 +35,8 @@ CONTAINER = (
     "/subscriptions/0b1f6471/resourceGroups/research/providers/Microsoft.Storage/storageAccounts/research"
     "/blobServices/default/containers/checkpoints"
 )
+
+REGISTRY = "/subscriptions/0b1f6471/resourceGroups/research/providers/Microsoft.ContainerRegistry/registries/research"
 
 
 def sandbox(
@@ -68,6 +70,7 @@ def examples() -> Mapping[str, WorkspaceSpec]:
             fabric="efa",
             disk_gib=500,
             checkpoint_bucket="research-checkpoints",
+            readable=ReadableSpec(("corpus",), ("arn:aws:ecr:us-east-1:123456789012:repository/train",)),
             permissions_boundary="arn:aws:iam::123456789012:policy/stepfare-boundary",
             backend=Backend("s3", S3),
         ),
@@ -77,6 +80,7 @@ def examples() -> Mapping[str, WorkspaceSpec]:
             _nodes(2, "us-central1-a", "a3-highgpu-8g", Market.RESERVED, reservation="projects/p/reservations/night"),
             fabric="gpudirect-tcpx",
             checkpoint_bucket="research-checkpoints",
+            readable=ReadableSpec(("corpus",), ("projects/p/locations/us-central1/repositories/train",)),
             network=NetworkSpec("projects/p/global/networks/train", {"": "projects/p/subnetworks/train"}),
             backend=Backend("gcs", {"bucket": "state", "prefix": "stepfare/{attempt}"}),
         ),
@@ -88,6 +92,7 @@ def examples() -> Mapping[str, WorkspaceSpec]:
             image="/subscriptions/0b1f6471/resourceGroups/research/providers/Microsoft.Compute/images/hpc-2204",
             ssh_public_key=KEY,
             checkpoint_bucket=CONTAINER,
+            readable=ReadableSpec((CONTAINER.replace("checkpoints", "corpus"),), (REGISTRY,)),
         ),
         "static": _gang(
             "static",

@@ -159,6 +159,10 @@ GCP: Mapping[str, set[str]] = {
         "iam.serviceAccounts.actAs",
     ),
     "google_service_account": {f"iam.serviceAccounts.{verb}" for verb in _COMPUTE_MADE},
+    "google_artifact_registry_repository_iam_member": {
+        "artifactregistry.repositories.getIamPolicy",
+        "artifactregistry.repositories.setIamPolicy",
+    },
     "google_storage_bucket_iam_member": {"storage.buckets.getIamPolicy", "storage.buckets.setIamPolicy"},
 }
 

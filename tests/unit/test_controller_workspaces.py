@@ -37,7 +37,7 @@ from router.jobs.spec import Job
 from router.state.records import NodeRecord
 from terraform.module_metadata import BootMethod, find_boot_method
 from terraform.render import SECRETS, render
-from terraform.spec import Host, WorkspaceSpec
+from terraform.spec import Host, ReadableSpec, WorkspaceSpec
 from tests.support.night import FOLDER
 from tests.support.scenes import NOW, a_job
 
@@ -53,6 +53,12 @@ DEPLOY = Deploy.model_validate(
                 "local_nvme": "/mnt/scratch",
                 "checkpoint_bucket": "checkpoints",
                 "permissions_boundary": "arn:aws:iam::123456789012:policy/stepfare-boundary",
+                "reads": [
+                    {"bucket": "corpus"},
+                    {"bucket": "speech", "team": "speech"},
+                    {"bucket": "corpus", "team": "research"},
+                    {"registry": "arn:aws:ecr:us-east-1:123456789012:repository/train", "team": "research"},
+                ],
                 "regions": {"r1": {"image": "ami-1"}},
             },
             "azure": {"ssh_public_key": KEY},
@@ -348,3 +354,10 @@ def test_a_job_is_the_same_after_it_was_kept() -> None:
         assert kept.digest == job.digest
     with pytest.raises(ValidationError):
         parse_job("{}")
+
+
+def test_machines_read_what_everybody_and_their_team_may_read() -> None:
+    image = "arn:aws:ecr:us-east-1:123456789012:repository/train"
+    assert made(a_job(team="research", run=RUN)).readable == ReadableSpec(("corpus",), (image,))
+    assert made(a_job(team="speech", run=RUN)).readable == ReadableSpec(("corpus", "speech"))
+    assert made(a_job(team="research", run=RUN), "gcp").readable == ReadableSpec()

@@ -267,7 +267,7 @@ def test_the_boundary_lets_machines_do_what_their_role_says_and_no_more() -> Non
     boundary = json.loads((FOLDER / "boundary.json").read_text(encoding="utf-8"))
     bounded = {action for statement in boundary["Statement"] for action in statement["Action"]}
     module = (ROOT / "terraform/modules/aws/identity.tf").read_text(encoding="utf-8")
-    assert bounded == set(re.findall(r'"(s3:\w+)"', module))
+    assert bounded == set(re.findall(r'"((?:s3|ecr):\w+)"', module))
 
 
 def own(*kinds: str) -> list[Thing]:

@@ -11,7 +11,16 @@ import pytest
 
 from pricing.money import UsdPerHour
 from pricing.places import Market
-from terraform.spec import LARGEST_USER_DATA_BYTES, Backend, Host, NetworkSpec, NodeSpec, WorkspaceSpec, to_tag_value
+from terraform.spec import (
+    LARGEST_USER_DATA_BYTES,
+    Backend,
+    Host,
+    NetworkSpec,
+    NodeSpec,
+    ReadableSpec,
+    WorkspaceSpec,
+    to_tag_value,
+)
 from tests.support.gangs import CONTAINER, KEY, examples, sandbox
 
 CANARY = "canary-7c1e-token"
@@ -140,6 +149,8 @@ def test_networks_are_ids() -> None:
         ("azure", {"checkpoint_bucket": "checkpoints"}, "'checkpoints' is not the resource id of a container"),
         ("azure", {"checkpoint_bucket": CONTAINER + "/blob"}, "is not the resource id"),
         ("aws", {"checkpoint_bucket": CONTAINER}, "is not the name of a bucket"),
+        ("azure", {"readable": ReadableSpec(("corpus",))}, "'corpus' is not the resource id of a container"),
+        ("gcp", {"readable": ReadableSpec(("gs://corpus",))}, "is not the name of a bucket"),
         ("aws", {"permissions_boundary": "stepfare-boundary"}, "is not the ARN of a policy"),
         ("aws", {"instance_profile": "arn:aws:iam::123456789012:instance-profile/x"}, "a name, no ARN"),
         ("gcp", {"instance_profile": "stepfare-nodes"}, "gcp has neither permissions_boundary nor instance_profile"),
@@ -197,3 +208,12 @@ def test_other_texts_become_tag_values_and_stay_apart() -> None:
     assert len(set(tags)) == len(texts)
     for tag in tags:
         replace(sandbox(), tags={"team": tag})
+
+
+@pytest.mark.parametrize(
+    "registry",
+    ["123456789012.dkr.ecr.eu-west-1.amazonaws.com/train", "gcr.io/project", "example.azurecr.io", "arn:aws:ecr:::*"],
+)
+def test_a_registry_is_named_as_its_cloud_names_resources(registry: str) -> None:
+    with pytest.raises(ValueError, match="is no registry"):
+        ReadableSpec((), (registry,))

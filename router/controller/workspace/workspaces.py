@@ -160,6 +160,7 @@ def build_release_workspace(
         fabric=fabric,
         disk_gib=cloud.disk_gib,
         checkpoint_bucket=cloud.checkpoint_bucket,
+        readable=cloud.readable(attempt.team),
         permissions_boundary=cloud.permissions_boundary,
         instance_profile=cloud.instance_profile,
         ssh_public_key=cloud.ssh_public_key,

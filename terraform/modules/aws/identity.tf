@@ -1,5 +1,6 @@
-# What the machines may do in the account: read and write the checkpoint bucket, nothing else. Without a bucket they
-# have no identity at all; with instance_profile they have that one, and nothing is written in IAM.
+# What the machines may do in the account: read and write the checkpoint bucket, read what is readable, nothing else.
+# Without any of these they have no identity at all; with instance_profile they have that one, and nothing is written in
+# IAM.
 
 variable "permissions_boundary" {
   description = "ARN of the policy that bounds what the role of the machines may ever be allowed; null: none."
@@ -14,7 +15,8 @@ variable "instance_profile" {
 }
 
 locals {
-  identities       = var.checkpoint_bucket == null || var.instance_profile != null ? 0 : 1
+  reads            = length(var.readable.buckets) + length(var.readable.registries)
+  identities       = (var.checkpoint_bucket == null && local.reads == 0) || var.instance_profile != null ? 0 : 1
   instance_profile = local.identities == 0 ? var.instance_profile : aws_iam_instance_profile.node[0].name
 }
 
@@ -32,7 +34,7 @@ resource "aws_iam_role" "node" {
 }
 
 resource "aws_iam_role_policy" "checkpoints" {
-  count = local.identities
+  count = var.checkpoint_bucket == null ? 0 : local.identities
   name  = "checkpoints"
   role  = aws_iam_role.node[0].id
   policy = jsonencode({
@@ -50,6 +52,42 @@ resource "aws_iam_role_policy" "checkpoints" {
         Resource = "arn:aws:s3:::${var.checkpoint_bucket}/*"
       },
     ]
+  })
+}
+
+resource "aws_iam_role_policy" "readable" {
+  count = local.reads == 0 ? 0 : local.identities
+  name  = "readable"
+  role  = aws_iam_role.node[0].id
+  policy = jsonencode({
+    Version = "2012-10-17"
+    Statement = concat(
+      length(var.readable.buckets) == 0 ? [] : [
+        {
+          Effect   = "Allow"
+          Action   = ["s3:ListBucket", "s3:GetBucketLocation"]
+          Resource = [for bucket in var.readable.buckets : "arn:aws:s3:::${bucket}"]
+        },
+        {
+          Effect   = "Allow"
+          Action   = ["s3:GetObject"]
+          Resource = [for bucket in var.readable.buckets : "arn:aws:s3:::${bucket}/*"]
+        },
+      ],
+      length(var.readable.registries) == 0 ? [] : [
+        {
+          # A token is the account's; it opens only the repositories below.
+          Effect   = "Allow"
+          Action   = ["ecr:GetAuthorizationToken"]
+          Resource = ["*"]
+        },
+        {
+          Effect   = "Allow"
+          Action   = ["ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"]
+          Resource = var.readable.registries
+        },
+      ],
+    )
   })
 }
 

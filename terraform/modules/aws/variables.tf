@@ -89,9 +89,18 @@ variable "disk_gib" {
 }
 
 variable "checkpoint_bucket" {
-  description = "Object storage that the machines may read and write, and nothing else; null: none."
+  description = "Object storage that the machines may read and write; null: none."
   type        = string
   default     = null
+}
+
+variable "readable" {
+  description = "Buckets and registries that the machines may read, in the cloud's own notation; nothing else."
+  type = object({
+    buckets    = optional(list(string), [])
+    registries = optional(list(string), [])
+  })
+  default = {}
 }
 
 variable "ssh_public_key" {

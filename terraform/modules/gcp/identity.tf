@@ -1,5 +1,5 @@
-# What the machines may do in the project: read and write the checkpoint bucket, nothing else. The account is made
-# without a bucket too: the firewall knows the gang by it.
+# What the machines may do in the project: read and write the checkpoint bucket, read what is readable, nothing
+# else. The account is made without these too: the firewall knows the gang by it.
 
 resource "google_service_account" "node" {
   # 6 to 30 characters, too few for the attempt's id; the description has it.
@@ -26,4 +26,21 @@ resource "google_storage_bucket_iam_member" "checkpoints" {
   # Objects only: read, list, write, delete.
   role   = "roles/storage.objectUser"
   member = "serviceAccount:${google_service_account.node.email}"
+}
+
+resource "google_storage_bucket_iam_member" "readable" {
+  for_each = toset(var.readable.buckets)
+  bucket   = each.value
+  role     = "roles/storage.objectViewer"
+  member   = "serviceAccount:${google_service_account.node.email}"
+}
+
+# projects/PROJECT/locations/LOCATION/repositories/NAME
+resource "google_artifact_registry_repository_iam_member" "readable" {
+  for_each   = toset(var.readable.registries)
+  project    = split("/", each.value)[1]
+  location   = split("/", each.value)[3]
+  repository = split("/", each.value)[5]
+  role       = "roles/artifactregistry.reader"
+  member     = "serviceAccount:${google_service_account.node.email}"
 }

@@ -65,6 +65,11 @@ variable "checkpoint_bucket" {
   default = null
 }
 
+variable "readable" {
+  type    = any
+  default = {}
+}
+
 variable "ssh_public_key" {
   type    = string
   default = null

@@ -293,3 +293,33 @@ run "a_group_without_a_reservation_is_refused" {
   }
   expect_failures = [var.nodes]
 }
+
+run "what_is_readable_is_read_and_no_more" {
+  command = plan
+  variables {
+    readable = {
+      buckets    = ["corpus"]
+      registries = ["arn:aws:ecr:eu-west-1:123456789012:repository/train"]
+    }
+  }
+  assert {
+    condition     = length(aws_iam_role.node) == 1 && length(aws_iam_role_policy.checkpoints) == 0 && length(aws_iam_role_policy.readable) == 1
+    error_message = "a role without a checkpoint bucket"
+  }
+  assert {
+    condition     = toset(flatten(jsondecode(aws_iam_role_policy.readable[0].policy).Statement[*].Action)) == toset(["s3:ListBucket", "s3:GetBucketLocation", "s3:GetObject", "ecr:GetAuthorizationToken", "ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"])
+    error_message = "reading alone"
+  }
+}
+
+run "an_instance_profile_that_is_given_needs_no_role" {
+  command = plan
+  variables {
+    instance_profile = "stepfare-nodes"
+    readable         = { buckets = ["corpus"] }
+  }
+  assert {
+    condition     = length(aws_iam_role.node) == 0 && length(aws_iam_role_policy.readable) == 0
+    error_message = "nothing is written in IAM"
+  }
+}

@@ -205,3 +205,21 @@ run "a_bucket_that_is_no_container_is_refused" {
   }
   expect_failures = [azurerm_user_assigned_identity.node]
 }
+
+run "what_is_readable_is_read_and_no_more" {
+  command = plan
+  variables {
+    readable = {
+      buckets    = ["/subscriptions/s/resourceGroups/g/providers/Microsoft.Storage/storageAccounts/a/blobServices/default/containers/corpus"]
+      registries = ["/subscriptions/s/resourceGroups/g/providers/Microsoft.ContainerRegistry/registries/r"]
+    }
+  }
+  assert {
+    condition     = length(azurerm_user_assigned_identity.node) == 1 && length(azurerm_role_assignment.checkpoints) == 0
+    error_message = "an identity without a checkpoint container"
+  }
+  assert {
+    condition     = toset([for r in azurerm_role_assignment.readable : r.role_definition_name]) == toset(["Storage Blob Data Reader", "AcrPull"])
+    error_message = "reading alone"
+  }
+}

@@ -189,3 +189,22 @@ run "a_machine_without_a_zone_is_refused" {
   }
   expect_failures = [google_compute_instance.node]
 }
+
+run "what_is_readable_is_read_and_no_more" {
+  command = plan
+  variables {
+    readable = {
+      buckets    = ["corpus"]
+      registries = ["projects/p/locations/europe-west4/repositories/train"]
+    }
+  }
+  assert {
+    condition     = google_storage_bucket_iam_member.readable["corpus"].role == "roles/storage.objectViewer" && length(google_storage_bucket_iam_member.checkpoints) == 0
+    error_message = "objects of the bucket, reading alone"
+  }
+  assert {
+    condition = alltrue([for r in google_artifact_registry_repository_iam_member.readable :
+    r.project == "p" && r.location == "europe-west4" && r.repository == "train" && r.role == "roles/artifactregistry.reader"])
+    error_message = "the repository, reading alone"
+  }
+}
