@@ -11,6 +11,7 @@ import urllib.request
 from typing import Any
 from urllib.parse import quote, urlsplit
 
+from router.agent.imds import parse_timestamp
 from router.agent.protocol import LOOPBACK
 
 LARGEST_ANSWER = 65536
@@ -69,6 +70,7 @@ class CoordinatorClient:
     """The coordinator as one rank calls it. Safe to use from several threads."""
 
     def __init__(self, url: str, *, attempt: str, rank: int, token: str, ca_file: str | None, seconds: float) -> None:
+        self._url = url
         self._base = f"{url.rstrip('/')}/v1/attempts/{quote(attempt)}/ranks/{rank}"
         self._token, self._seconds = token, seconds
         handlers: list[urllib.request.BaseHandler] = [_NoRedirects()]
@@ -100,6 +102,18 @@ class CoordinatorClient:
         if not isinstance(content, dict):
             raise CoordinatorAwayError(f"{what}: the answer is not an object")
         return content
+
+    def ask_date(self) -> float | None:
+        """Return the coordinator's time in seconds since 1970; None where it does not answer, or says none."""
+        try:
+            with self._opener.open(self._url, timeout=self._seconds) as answer:
+                said = answer.headers.get("Date")
+        except urllib.error.HTTPError as error:
+            with error:
+                said = error.headers.get("Date")
+        except (OSError, http.client.HTTPException, ValueError):
+            return None
+        return parse_timestamp(said)
 
 
 def _error_of_response(error: urllib.error.HTTPError) -> Exception:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from router.agent.protocol import LOOPBACK
+from router.agent.protocol import LOOPBACK, PREFLIGHT_OFF, PREFLIGHTS
 
 ENGINES = ("torchrun", "ray", "slurm", "command")
 CODE_KINDS = ("none", "image", "archive", "git")
@@ -45,7 +45,8 @@ class AgentConfig:
     pick a free one. ``address``: how the other ranks reach this one; null stands for the address of the route to the
     coordinator. ``resume_step`` and ``resume_manifest``: the last checkpoint that was confirmed before, 0 and "" for
     none. ``checkpoint_seconds``: how often the training is to save; null leaves that to the training.
-    ``checkpoint_store``: the URL where its checkpoints are stored, "" if none is given.
+    ``checkpoint_store``: the URL where its checkpoints are stored, "" if none is given. ``accelerator``: the name of
+    those that were ordered, which the checks of ``preflight`` compare.
     """
 
     attempt: str
@@ -83,6 +84,8 @@ class AgentConfig:
     resume_manifest: str = ""
     checkpoint_seconds: float | None = None
     checkpoint_store: str = ""
+    preflight: str = PREFLIGHT_OFF
+    accelerator: str = ""
 
 
 _TYPES_BY_ANNOTATION: dict[str, tuple[type, ...]] = {
@@ -161,17 +164,22 @@ def _check(config: AgentConfig) -> None:
             raise AgentConfigError(f"{name}: not between 0 and 10,000,000")
     if config.checkpoint_seconds is not None and not 0 < config.checkpoint_seconds < 1e7:
         raise AgentConfigError("checkpoint_seconds: not between 0 and 10,000,000")
+    _check_rank(config)
+    for name, known in (("engine", ENGINES), ("preflight", PREFLIGHTS)):
+        if getattr(config, name) not in known:
+            raise AgentConfigError(f"{name}: not one of {', '.join(known)}")
+    _check_coordinator(config)
+    _check_metadata(config)
+    _check_code(config)
+
+
+def _check_rank(config: AgentConfig) -> None:
     if not 0 <= config.rank < config.nodes:
         raise AgentConfigError("rank: not below nodes")
     if not 0 <= config.master_port < 65535:
         raise AgentConfigError("master_port: not a port")
     if config.master_address is not None and config.master_port == 0:
         raise AgentConfigError("master_port: has to be given with master_address")
-    if config.engine not in ENGINES:
-        raise AgentConfigError(f"engine: not one of {', '.join(ENGINES)}")
-    _check_coordinator(config)
-    _check_metadata(config)
-    _check_code(config)
 
 
 def metadata_module(metadata: str) -> str | None:

@@ -8,7 +8,7 @@ import socket
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from router.agent.messenger import Messenger, Outbox
 from router.agent.notice_listener import NoticeListener
 from router.agent.orders import OrderPoller
 from router.agent.output import OutputTail, RotatingLog, SecretMask
+from router.agent.preflight import PreflightCheck, check_machine, describe_problems
 from router.agent.registry import VARIABLES
 from router.agent.rendezvous import GangIncompleteError, RendezvousStoppedError, join_gang
 from router.agent.starters import JobEnvironment, clean_up_command, command_line, gang_environment
@@ -150,6 +151,14 @@ class RankAgent:
     def _run_rank(self) -> RankOutcome:
         Path(self._config.workdir).mkdir(parents=True, exist_ok=True)
         self._control.prepare()
+        checks: list[PreflightCheck] = []
+        if self._config.preflight != protocol.PREFLIGHT_OFF:
+            checks = check_machine(self._config, self._environment, self._coordinator.ask_date)
+            problem = describe_problems(checks)
+            if problem:
+                self._note(f"preflight: {problem}")
+            if problem and self._config.preflight == protocol.PREFLIGHT_REQUIRE:
+                return RankOutcome(protocol.UNFIT, message=problem)
         if self._config.code.kind != "none":
             fetch = [sys.executable, "-I", self._agent, "--fetch", self._config_file]
             outcome = self._run_process(fetch, self._environment, [])
@@ -161,6 +170,7 @@ class RankAgent:
             "nodes": self._config.nodes,
             "host": socket.gethostname(),
             "engine": self._config.engine,
+            "preflight": [asdict(check) for check in checks],
         }
         meeting = join_gang(self._config, self._coordinator, hello, self._events, self._note, self._request_checkpoint)
         config = replace(self._config, resume_step=meeting.resume_step, resume_manifest=meeting.resume_manifest)

@@ -18,6 +18,12 @@ NO_CODE = "no_code"  # The code could not be fetched.
 NO_GANG = "no_gang"  # The other ranks did not come within the time limit.
 REFUSED = "refused"  # The coordinator does not want this rank.
 NOT_STARTED = "not_started"  # The process could not be started.
+UNFIT = "unfit"  # A check of the machine failed before the ranks met.
+
+# What follows from the checks of a machine before its gang meets: none are made, they are told, or they must hold.
+PREFLIGHT = "preflight"
+PREFLIGHT_OFF, PREFLIGHT_WARN, PREFLIGHT_REQUIRE = "off", "warn", "require"
+PREFLIGHTS = (PREFLIGHT_OFF, PREFLIGHT_WARN, PREFLIGHT_REQUIRE)
 
 # The agent's exit code by reason; for a wrong configuration, which cannot be reported to the coordinator, it is 2.
 EXIT_CODES = {
@@ -27,6 +33,7 @@ EXIT_CODES = {
     NO_CODE: 4,
     REFUSED: 5,
     NOT_STARTED: 6,
+    UNFIT: 7,
     STOPPED: 143,
 }
 BAD_CONFIG = 2

@@ -199,6 +199,9 @@ class AgentMessageHandler:
             where = {"agent_address": said.address, "master_port": said.master_port}
             if not rank_session.said_hello:
                 self._note(session, "hello", rank_session, host=said.host, engine=said.engine, address=said.address)
+                if said.preflight:
+                    checks = [check.model_dump() for check in said.preflight]
+                    self._note(session, protocol.PREFLIGHT, rank_session, checks=checks)
             known = {name: getattr(rank_session.record, name) for name in where}
             # Once all ranks met, everybody was told where rank 0 is.
             if not rank_session.said_hello or (known != where and session.attempt.met_at is None):

@@ -29,6 +29,7 @@ LARGEST_CODE = 2**31 - 1
 LONGEST_NAME = 255
 LONGEST_MESSAGE = 2_000
 LONGEST_LAST_LINES = 4_000
+MOST_CHECKS = 16
 LONGEST_PATH = 4_096
 LONGEST_ID = 200
 LARGEST_PORT = 65_535
@@ -100,10 +101,19 @@ class _RankBody(_Body):
     incarnation: Annotated[str, StringConstraints(pattern=r"\A[0-9A-Za-z_-]{1,64}\z")]
 
 
+class PreflightMessage(_Body):
+    """A check of a rank's machine; ``problem`` is "" where it is fit."""
+
+    name: Name
+    problem: Sentence
+    what: Sentence
+
+
 class HelloMessage(_RankBody):
     """A rank is up.
 
-    ``master_port``: the port if it becomes the leader; None where everybody was told beforehand.
+    ``master_port``: the port if it becomes the leader; None where everybody was told beforehand. ``preflight``: the
+    checks of its machine; none are made where the deploy file says so.
     """
 
     nodes: Annotated[int, Field(ge=1, le=LARGEST_CODE)]
@@ -112,6 +122,7 @@ class HelloMessage(_RankBody):
     # A host name or an address, which becomes MASTER_ADDR on the other machines.
     address: Annotated[str, StringConstraints(pattern=r"\A[0-9A-Za-z.:%_\[\]-]{1,255}\z")]
     master_port: Annotated[int, Field(ge=1, le=LARGEST_PORT)] | None = None
+    preflight: Annotated[list[PreflightMessage], Field(max_length=MOST_CHECKS)] = []
 
 
 class HeartbeatMessage(_RankBody):

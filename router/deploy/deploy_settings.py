@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from urllib.parse import parse_qsl, urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
@@ -421,6 +421,11 @@ class Deploy(Spec):
     )
     backend: BackendEntry = BackendEntry()
     coordinator: CoordinatorEntry = CoordinatorEntry()
+    preflight: Literal["off", "warn", "require"] = Field(
+        default="warn",
+        description="Whether each machine is checked before its gang meets (GPUs, driver, containers, disk, clock, the "
+        "checkpoint store): what is wrong is said, or (`require`) the gang is given back and tried elsewhere.",
+    )
     heed_hints: Flag = Field(
         default=True, description="Whether gangs move when a cloud only hints that it may preempt a machine."
     )

@@ -87,6 +87,30 @@ def test_one_rank_fails_and_the_rest_are_stopped(tmp_path: Path) -> None:
         assert "last_lines" not in ended
 
 
+@pytest.mark.parametrize(("preflight", "code"), [("off", 0), ("warn", 0), ("require", 7)])
+def test_a_machine_is_checked_before_it_says_hello(tmp_path: Path, preflight: str, code: int) -> None:
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    (tools / "nvidia-smi").write_text("#!/bin/sh\n[ $# = 2 ] && echo 'NVIDIA H100 80GB HBM3, 580.1'\n")
+    (tools / "nvidia-smi").chmod(0o755)
+    more: dict[str, Any] = {"preflight": preflight, "accelerator": "H100", "gpus": True, "processes_per_node": 8}
+    with (
+        Coordinator(1, TOKEN).running() as coordinator,
+        agents(tmp_path, coordinator, "echo trained", path=str(tools), **more) as ranks,
+    ):
+        assert ranks[0].end() == code
+        (ended,) = coordinator.messages("ended")
+        if code:
+            assert (ended["state"], ended["reason"]) == ("failed", "unfit")
+            assert ended["message"] == "gpus: 1 of 8 accelerators are there"
+            assert coordinator.messages("hello") == []
+            assert ranks[0].log() == ""
+            return
+        checks = coordinator.messages("hello")[0]["preflight"]
+        assert [check["name"] for check in checks] == ([] if preflight == "off" else ["gpus", "disk", "clock"])
+        assert ranks[0].log() == "trained\n"
+
+
 def test_a_killed_training_process_is_reported_with_its_signal(tmp_path: Path) -> None:
     with Coordinator(1, TOKEN).running() as coordinator, agents(tmp_path, coordinator, "kill -9 $$") as ranks:
         assert ranks[0].end() == 1

@@ -139,6 +139,26 @@ def test_a_gang_of_four_p5_trains_on_ec2_and_leaves_nothing(desk: Desk, tmp_path
     assert "hf_canary" not in done.stderr
 
 
+@pytest.mark.parametrize("preflight", ["warn", "require"])
+def test_unfit_machines_are_said_or_given_back_with_the_reason(desk: Desk, tmp_path: Path, preflight: str) -> None:
+    before = desk.inventory()
+    file = tmp_path / "home" / "deploy.yaml"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "preflight": preflight}))
+    seven = ["NVIDIA H100 80GB HBM3, 580.126.16"] * 7
+    with machines(desk.aws.url, REGIONS, tmp_path / "machines", gpus=seven):
+        done = desk.run("apply", "plan.json", "--book", "embedded", "--yes", "--tries", "1", "--follow")
+    (attempt,) = desk.status()
+    if preflight == "warn":
+        assert done.returncode == 0, done.stderr
+        assert all(f"rank {rank}: gpus: 7 of 8 accelerators are there" in done.stderr for rank in range(4))
+        assert attempt["state"] == "finished"
+    else:
+        assert done.returncode == 5, done.stderr
+        assert "unfit gpus: 7 of 8 accelerators are there" in done.stderr + done.stdout
+        assert (attempt["state"], attempt["reason"]) == ("failed", "unhealthy")
+    assert desk.inventory() == before
+
+
 def test_without_capacity_in_the_cheapest_region_the_next_one_is_taken(desk: Desk, tmp_path: Path) -> None:
     """The third machine is refused; the two that came are released before the next region is asked."""
     before = desk.inventory()

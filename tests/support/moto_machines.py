@@ -30,12 +30,13 @@ _CONFIG = "agent.json"
 @dataclass
 class Machines:
     """Plays every instance that carries our tag, in these regions. ``sick``: ranks that boot and never start
-    anything."""
+    anything. ``gpus``: what nvidia-smi lists, a line a GPU; without any nobody asks for a driver."""
 
     url: str
     regions: Sequence[str]
     folder: Path
     sick: frozenset[int] = frozenset()
+    gpus: Sequence[str] = ()
     booted: dict[str, int] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     _running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
@@ -88,7 +89,7 @@ class Machines:
         for key in ("workdir", "token_file", "env_file", "log_folder", "spool_folder"):
             config[key] = str(root / config[key].lstrip("/"))
         # So many machines share one here, and nobody waits for minutes.
-        config |= {"heartbeat_seconds": 0.5, "master_port": 0, "gpus": False}
+        config |= {"heartbeat_seconds": 0.5, "master_port": 0, "gpus": bool(self.gpus)}
         place = root / "etc/stepfare" / _CONFIG
         place.write_text(json.dumps(config))
         fetch = next(words for words in told["runcmd"] if words[0].endswith("fetch-agent.sh"))
@@ -96,7 +97,13 @@ class Machines:
             agent = answer.read()
         assert hashlib.sha256(agent).hexdigest() == fetch[2]
         (root / "agent.pyz").write_bytes(agent)
-        environment = {"PATH": os.environ["PATH"], "HOME": str(root)}
+        tool = root / "bin" / "nvidia-smi"
+        if self.gpus:
+            tool.parent.mkdir()
+            lines = "\n".join(self.gpus)
+            tool.write_text(f"#!/bin/sh\ncat <<'END'\n{lines}\nEND\n")
+            tool.chmod(0o755)
+        environment = {"PATH": f"{tool.parent}:{os.environ['PATH']}", "HOME": str(root)}
         with (root / "stderr").open("wb") as stderr:
             self._running[name] = subprocess.Popen(
                 [sys.executable, "-I", root / "agent.pyz", place],
@@ -107,9 +114,11 @@ class Machines:
 
 
 @contextmanager
-def machines(url: str, regions: Sequence[str], folder: Path, sick: frozenset[int] = frozenset()) -> Iterator[Machines]:
+def machines(
+    url: str, regions: Sequence[str], folder: Path, sick: frozenset[int] = frozenset(), gpus: Sequence[str] = ()
+) -> Iterator[Machines]:
     """Plays them while the block runs."""
-    played = Machines(url, regions, folder, sick)
+    played = Machines(url, regions, folder, sick, gpus)
 
     def play() -> None:
         try:

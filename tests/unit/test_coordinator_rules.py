@@ -49,6 +49,17 @@ def test_go_is_said_once_all_are_there_and_to_whoever_asks_again(pair: Scene, cl
     assert pair.journal("met") == [{"ranks": 2}]
 
 
+def test_the_checks_of_a_machine_are_noted_once(pair: Scene) -> None:
+    checks = [{"name": "gpus", "problem": "7 of 8 accelerators are there", "what": "7 x NVIDIA H100\x1b[31m"}]
+    pair.say(1, "hello", preflight=checks)
+    pair.say(1, "hello", preflight=checks)
+    pair.say(0, "hello")
+    (note,) = pair.journal("preflight")
+    assert note == {"rank": 1, "checks": [{**checks[0], "what": "7 x NVIDIA H100 [31m"}]}
+    assert pair.say(0, "hello", preflight=[{"name": "gpus"}]) == (400, {"error": "body"})
+    assert pair.say(0, "hello", preflight=checks * 17) == (400, {"error": "body"})
+
+
 def test_the_meeting_is_in_the_database_before_anybody_is_told(pair: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     pair.say(1, "hello")
 
@@ -154,7 +165,7 @@ def test_what_a_heartbeat_says_only_goes_forward(pair: Scene) -> None:
     assert pair.records[0].agent == "ended"
 
 
-@pytest.mark.parametrize("reason", ["crashed", "no_code", "no_gang", "refused", "not_started", "stopped"])
+@pytest.mark.parametrize("reason", ["crashed", "no_code", "no_gang", "refused", "not_started", "unfit", "stopped"])
 def test_one_that_does_not_finish_stops_the_rest(pair: Scene, clock: Clock, reason: str) -> None:
     _met(pair)
     assert pair.say(0, "heartbeat") == CONTINUE

@@ -18,7 +18,7 @@ from router.controller.context import ControllerContext
 from router.controller.history.metering import DISK_GIB, PROVISIONING
 from router.controller.release.inventory import MachineInventory, own_machines, record_found_machines
 from router.controller.release.release import retry_while_locked
-from router.faults.classify import fault_of_error, find_telling_line
+from router.faults.classify import fault_of_error, find_telling_line, stated_fault
 from router.faults.fault import JOB_FAULT, OURS, SHORT, STOPPED, UNHEALTHY, UNKNOWN_FAULT, Fault
 from router.state.records import Attempt, NodeRecord, Phase
 from terraform.errors import TerraformError
@@ -142,15 +142,17 @@ def _wait_for_ranks(site: ControllerContext, attempt: Attempt, when_whole: Calla
         if current is None:
             raise ProvisionError(OURS, f"{attempt.id} is gone from the state database")
         if current.met_at is not None:
+            _tell_problems(site, current)
             if when_whole is not None:
                 when_whole()
             return _wait_for_start(site, current)
         if current.phase is not Phase.PROVISIONING:
             raise ProvisionError(STOPPED, f"{attempt.id} was released by another process")
         if current.result:
-            # Missing code is missing everywhere; a rank that does not start or meet points to its machine.
-            fault = JOB_FAULT if current.result == protocol.NO_CODE else UNHEALTHY
-            raise ProvisionError(fault, _failure_text(site.store.attempts.nodes(attempt.id), current.result))
+            nodes = site.store.attempts.nodes(attempt.id)
+            fault = _fault_of_start(nodes, current.result)
+            remedy = f" ({fault.remedy})" if fault.remedy else ""
+            raise ProvisionError(fault, f"{_failure_text(nodes, current.result)}{remedy}")
         if site.stop.is_set():
             raise ProvisionError(STOPPED, "stopped")
         if time.monotonic() > ends:
@@ -173,6 +175,25 @@ def _wait_for_start(site: ControllerContext, attempt: Attempt) -> Attempt:
     return site.store.attempts.update(
         attempt.id, lambda a: replace(a, phase=Phase.READY) if a.phase is Phase.PROVISIONING else None
     )
+
+
+def _tell_problems(site: ControllerContext, attempt: Attempt) -> None:
+    """Say what the checks of the machines found that does not keep them from starting."""
+    for entry in site.store.journal.entries(attempt.id, what=(protocol.PREFLIGHT,)):
+        checks = entry.details.get("checks")
+        for check in checks if isinstance(checks, list) else []:
+            if check["problem"]:
+                site.tell(
+                    attempt.job, f"{attempt.id}: rank {entry.details['rank']}: {check['name']}: {check['problem']}"
+                )
+
+
+def _fault_of_start(nodes: tuple[NodeRecord, ...], result: str) -> Fault:
+    """Return the fault of ranks that did not start: of the code or image, as its last lines say, or of a machine."""
+    if result != protocol.NO_CODE:
+        return UNHEALTHY
+    # Missing code is missing everywhere, unless its lines say that a network or a registry was away.
+    return stated_fault(node.ended_message for node in nodes if node.ended_reason == result) or JOB_FAULT
 
 
 def _failure_text(nodes: tuple[NodeRecord, ...], result: str) -> str:

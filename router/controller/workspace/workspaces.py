@@ -276,6 +276,8 @@ def _config(attempt: Attempt, node: NodeRecord, run: Run, deploy: Deploy, home: 
         resume_manifest=attempt.first_manifest,
         checkpoint_seconds=attempt.checkpoint_seconds,
         checkpoint_store=store,
+        preflight=AgentConfig.preflight if local else deploy.preflight,
+        accelerator=node.accelerator,
     )
 
 

@@ -1,0 +1,152 @@
+"""Check a machine before its gang meets: accelerators and driver, containers, disk, clock, and the stores of the job.
+
+What a check measures is reported with it. An all-reduce over the gang is not among them: nothing measures the fabric.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+from router.agent.config import AgentConfig
+from router.agent.gpu_health import SMI_SECONDS, run_tool
+from router.agent.imds import NoticeSourceError
+
+# Certificates and signed requests are refused by a clock that is minutes off.
+MOST_CLOCK_SECONDS = 60.0
+LEAST_FREE_GIB = 2.0
+WRITTEN_MIB = 64
+REACH_SECONDS, DOCKER_SECONDS = 5.0, 20.0
+_GIB = 2**30
+_HOSTS = {"s3": "s3.amazonaws.com", "gs": "storage.googleapis.com"}
+
+RunTool = Callable[[list[str], float], tuple[int, str]]
+
+
+@dataclass(frozen=True)
+class PreflightCheck:
+    """The result of one check: ``problem`` is "" where the machine is fit, ``what`` says what was found."""
+
+    name: str
+    problem: str = ""
+    what: str = ""
+
+
+def check_machine(
+    config: AgentConfig, environment: Mapping[str, str], date: Callable[[], float | None], run: RunTool = run_tool
+) -> list[PreflightCheck]:
+    """Return the checks of this machine, in the order in which they matter.
+
+    ``date`` asks the coordinator for the time, in seconds since 1970; None: it says none.
+    """
+    checks = [check_disk(Path(config.workdir)), check_clock(date(), time.time())]  # noqa: TID251  (the machine's own)
+    checks += [check_reach(url) for url in (config.checkpoint_store,) if url]
+    if config.code.kind == "image":
+        checks.insert(0, check_containers(environment, run, gpus=config.gpus))
+    if config.gpus:
+        checks.insert(0, check_gpus(config, environment, run))
+    return checks
+
+
+def check_gpus(config: AgentConfig, environment: Mapping[str, str], run: RunTool) -> PreflightCheck:
+    """Check that the driver is loaded, and shows as many accelerators of the name as were ordered."""
+    tool = shutil.which("nvidia-smi", path=environment.get("PATH"))
+    if tool is None:
+        return PreflightCheck("gpus", "no nvidia-smi: the driver is missing in the machine's image")
+    try:
+        code, text = run([tool, "--query-gpu=name,driver_version", "--format=csv,noheader"], SMI_SECONDS)
+    except NoticeSourceError as error:
+        return PreflightCheck("gpus", str(error))
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if code != 0 or not lines:
+        return PreflightCheck("gpus", f"nvidia-smi: exit code {code}: {' '.join(lines)[:200] or 'no output'}")
+    names = [line.rpartition(",")[0].strip() for line in lines]
+    found = f"{len(names)} x {names[0]}, driver {lines[0].rpartition(',')[2].strip()}"
+    if len(names) != config.processes_per_node:
+        return PreflightCheck("gpus", f"{len(names)} of {config.processes_per_node} accelerators are there", found)
+    # H100-NVL is "NVIDIA H100 NVL", A100-80GB "NVIDIA A100-SXM4-80GB": the first part is the model.
+    model = config.accelerator.partition("-")[0].upper()
+    others = [name for name in names if model not in name.upper().replace("-", " ").split()]
+    return PreflightCheck(
+        "gpus", f"{others[0]} where {config.accelerator} was ordered" if model and others else "", found
+    )
+
+
+def check_containers(environment: Mapping[str, str], run: RunTool, *, gpus: bool) -> PreflightCheck:
+    """Check that Docker runs, and knows the runtime for GPUs where there are some."""
+    tool = shutil.which("docker", path=environment.get("PATH"))
+    if tool is None:
+        return PreflightCheck("containers", "no docker: the machine's image has no container runtime")
+    try:
+        code, text = run([tool, "info", "--format", "{{json .Runtimes}}"], DOCKER_SECONDS)
+    except (NoticeSourceError, OSError) as error:
+        return PreflightCheck("containers", str(error))
+    if code != 0:
+        return PreflightCheck("containers", f"docker info: exit code {code}: {' '.join(text.split())[:200]}")
+    try:
+        runtimes = sorted(json.loads(text))
+    except (ValueError, TypeError):
+        runtimes = []
+    is_blind = gpus and runtimes and "nvidia" not in runtimes
+    problem = "Docker knows no runtime nvidia: the container toolkit is missing or not configured" if is_blind else ""
+    return PreflightCheck("containers", problem, f"runtimes {', '.join(runtimes) or 'not known'}")
+
+
+def check_disk(folder: Path) -> PreflightCheck:
+    """Check that the job's folder can be written and has room, and measure how fast it is."""
+    file = folder / ".stepfare-preflight"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        free = shutil.disk_usage(folder).free / _GIB
+        began = time.monotonic()
+        with file.open("wb") as out:
+            for _ in range(WRITTEN_MIB):
+                out.write(os.urandom(2**20))
+            out.flush()
+            os.fsync(out.fileno())
+        speed = WRITTEN_MIB / 1024 / max(time.monotonic() - began, 1e-6)
+    except OSError as error:
+        return PreflightCheck("disk", f"{folder}: {error.strerror or error}")
+    finally:
+        file.unlink() if file.exists() else None
+    problem = f"{folder} has {free:.1f} GiB left" if free < LEAST_FREE_GIB else ""
+    return PreflightCheck("disk", problem, f"{free:.0f} GiB free, writes {speed:.2f} GiB/s")
+
+
+def check_clock(theirs: float | None, ours: float) -> PreflightCheck:
+    """Check that this machine's clock agrees with the coordinator's."""
+    if theirs is None:
+        return PreflightCheck("clock", "", "not compared: the coordinator says no time")
+    ahead = ours - theirs
+    problem = f"the clock is {ahead:+.0f} s off the coordinator's" if abs(ahead) > MOST_CLOCK_SECONDS else ""
+    return PreflightCheck("clock", problem, f"{ahead:+.0f} s")
+
+
+def check_reach(url: str) -> PreflightCheck:
+    """Check that the host of a store can be reached; whether it may be read is not asked."""
+    parts = urlsplit(url)
+    if parts.scheme in ("", "file"):
+        place = Path(parts.path)
+        there = place.exists() or place.parent.exists()
+        return PreflightCheck("store", "" if there else f"{parts.path}: no such folder", parts.path)
+    override = parse_qs(parts.query).get("endpoint_override", [""])[0]
+    named = urlsplit(override if "//" in override else f"//{override}") if override else None
+    host = named.hostname if named is not None else _HOSTS.get(parts.scheme) or parts.hostname
+    port = (named.port if named is not None else None) or 443
+    try:
+        with socket.create_connection((host or "", port), REACH_SECONDS):
+            return PreflightCheck("store", "", f"{host}:{port} is reached")
+    except OSError as error:
+        return PreflightCheck("store", f"{host}:{port}: {error.strerror or error}")
+
+
+def describe_problems(checks: list[PreflightCheck]) -> str:
+    """Return what is wrong with the machine in words; "" if nothing is."""
+    return "; ".join(f"{check.name}: {check.problem}" for check in checks if check.problem)
