@@ -71,7 +71,14 @@ class Machine:
         """Return whether the machine has an RDMA-class fabric; False when unknown."""
         return self.fabric in RDMA_FABRICS
 
+    @property
+    def is_slice(self) -> bool:
+        """Return whether it is a whole slice of TPUs as clouds sell it: nothing joins it to another one."""
+        return self.fabric == _SLICE_FABRIC and self.cloud not in _OWN_MACHINES
 
+
+_SLICE_FABRIC = "ici"
+_OWN_MACHINES = frozenset({"sandbox", "static"})
 _ETHERNET = "ethernet"
 _ANY_FABRIC = frozenset({_ETHERNET, *RDMA_FABRICS})
 # Azure's InfiniBand joins the machines of one scale set, which are of one type; Google's GPUDirect is another protocol
@@ -81,7 +88,6 @@ MIXABLE_FABRICS: Mapping[str, frozenset[str]] = MappingProxyType(
         "aws": frozenset({_ETHERNET, "efa"}),
         "azure": frozenset({_ETHERNET}),
         "gcp": frozenset({_ETHERNET}),
-        "sandbox": _ANY_FABRIC,
-        "static": _ANY_FABRIC,
+        **dict.fromkeys(sorted(_OWN_MACHINES), _ANY_FABRIC),
     }
 )

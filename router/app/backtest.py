@@ -141,7 +141,7 @@ def _work(
     why = "gang", f"no gang of its is a multiple of {machine.accelerator_count} {machine.accelerator}"
     for option in options:
         size, rest = divmod(option.count, machine.accelerator_count)
-        if rest or not size:
+        if rest or not size or not job.gang.asks_for(size):
             continue
         speed = gang_speed(job.workload, machine, size, kind, book.accelerators)
         if isinstance(speed, Speed):

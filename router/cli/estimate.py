@@ -43,7 +43,8 @@ def estimate(
         typer.Option(
             "--on",
             metavar="NAME:COUNT,...",
-            help="Gangs to compare, as `gang.accelerators` in the job file. Default: those of the job file.",
+            help="Gangs to compare, as `gang.accelerators` in the job file. Default: those of the job file, for which "
+            "alone its `gang.machines` holds.",
         ),
     ] = None,
     market: Annotated[

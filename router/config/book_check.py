@@ -13,6 +13,7 @@ from typing import Any
 from pricing.book import PriceBook
 from pricing.places import RegionId
 from pricing.problems import InvalidInputError, Problem
+from pricing.units import format_count
 from router.config.job_files import LoadedJobs
 from router.config.limits_file import LoadedLimits
 from router.config.validation import dotted_path
@@ -118,6 +119,10 @@ def _job_findings(job: Job, document: YamlDocument, names: _Names) -> Iterator[B
             sizes = ", ".join(map(str, sorted(sold)))
             what = f"nobody sells {option}: machines have {sizes} {option.accelerator}"
             yield path, what, f"use a multiple, e.g. {option.accelerator}:{_next_size(option.count, sold)}"
+        elif sold and job.gang.machines is not None and option.count // job.gang.machines not in sold:
+            sizes, machines = ", ".join(map(str, sorted(sold))), format_count(job.gang.machines, "machine")
+            what = f"nobody sells {option} as {machines}: they have {sizes} {option.accelerator}"
+            yield ("gang", "machines"), what, "change `machines`, or leave it out"
     for index, point in enumerate(job.workload.profile):
         path = ("workload", "profile", index, "accelerator")
         yield from names.accelerator(path, point.accelerator)

@@ -125,6 +125,12 @@ class Gang(Spec):
 
     words: ClassVar[frozenset[str]] = frozenset({"accelerators", "any_of"})
     options: Options
+    machines: Count | None = Field(
+        default=None,
+        description="Machines of the gang, each with as many of its accelerators: of `H100:16` on 2 each has 8. "
+        "Left out: as many as it takes.",
+        examples=[1, 2],
+    )
     rdma: Literal["required", "optional"] = Field(
         default="optional",
         description="Whether machines must be joined by an RDMA fabric (EFA, InfiniBand ...).",
@@ -160,3 +166,18 @@ class Gang(Spec):
             raise RefusedError(f"{given[0]} and {given[1]} are both given", "keep one of them", at=(given[1],))
         value["options"] = _WrittenOptions((given[0], value.pop(given[0])))
         return value
+
+    @model_validator(mode="after")
+    def _whole_machines(self) -> Gang:
+        for option in self.options:
+            if self.machines is not None and option.count % self.machines:
+                raise RefusedError(
+                    f"{option} on {self.machines} machines leaves them with unequal numbers",
+                    "counts of `accelerators` are totals: write a multiple of `machines`",
+                    at=("machines",),
+                )
+        return self
+
+    def asks_for(self, machines: int) -> bool:
+        """Return whether a gang may have so many machines."""
+        return self.machines in (None, machines)

@@ -132,7 +132,15 @@ def speed_from_points(
     others = sorted({p.accelerator for p in points} - {machine.accelerator})
     number = "1 point" if len(points) == 1 else f"{len(points)} points"
     basis = f"fitted to {number}" if own else f"carried from {number} of {', '.join(others)}"
-    return Speed(3600 / seconds, error, basis)
+    slower = [
+        p.placement
+        for p in own
+        if p.count == machines * machine.accelerator_count
+        and p.placement is not None
+        and _is_of_batch(p, workload)
+        and p.steps_per_hour < 3600 / seconds
+    ]
+    return Speed(3600 / seconds, error, basis + (f", faster than measured on {slower[0]}" if slower else ""))
 
 
 def usable_points(workload: Workload, machine: Machine, machines: int) -> list[ProfilePoint]:
@@ -167,13 +175,18 @@ def _is_of_shape(point: ProfilePoint, machine: Machine, machines: int) -> bool:
 
 
 def _is_exact(point: ProfilePoint, workload: Workload, machine: Machine, machines: int) -> bool:
-    batch = workload.step_batch
     return (
         point.accelerator == machine.accelerator
         and point.count == machines * machine.accelerator_count
         and point.stated_machines in (None, machines)
-        and (point.batch is None or batch is None or math.isclose(point.batch, batch))
+        and _is_of_batch(point, workload)
     )
+
+
+def _is_of_batch(point: ProfilePoint, workload: Workload) -> bool:
+    """Return whether the point was measured in steps of the job's batch, as far as both are stated."""
+    batch = workload.step_batch
+    return point.batch is None or batch is None or math.isclose(point.batch, batch)
 
 
 def form_of(

@@ -51,6 +51,7 @@ DROPPED_WORDS = {
     "market": "market not wanted",
     "placement": "against its placement",
     "residency": "not where the data may be",
+    "shape": "another number of machines",
     "size": "gang is no whole number of machines",
     "speed": "speed unknown or does not fit in memory",
     "too risky": "interrupted too often",

@@ -126,6 +126,21 @@ def test_what_nothing_can_make_is_not_ordered() -> None:
     assert "only machines that cannot be ordered from here would do" in " ".join(ran.stdout.split())
     (line,) = json.loads(plan(job, "--advisory", "-o", "json").stdout)["lines"]
     assert not line["provisionable"]
+    assert (line["instance_type"], line["machines"]) == ("tpu-v6e-8", 1), "a slice of eight is one thing"
+
+
+def test_a_gang_is_of_the_machines_that_it_states(folder: Path) -> None:
+    """Of two H100 on one machine no two machines of one are made, and nobody is told that they would do."""
+    job = folder / "small.yaml"
+    text = """{name: small, team: red, steps: 1000, gang: {accelerators: "NAME:2", machines: 1}, market: {spot: RULE},
+        workload: {profile: [{accelerators: "NAME:2", seconds_per_step: 1, placement: SHAPE}]}}"""
+    job.write_text(text.replace("NAME", "H100").replace("RULE", "allowed").replace("SHAPE", "1x2"))
+    (line,) = json.loads(plan(job, "-o", "json").stdout)["lines"]
+    assert (line["machines"], line["accelerators"]) == (1, 2)
+    job.write_text(text.replace("NAME", "V100-16GB").replace("RULE", "never").replace("SHAPE", "2x1"))
+    left_out = " ".join(plan(job).stdout.split())
+    assert "of p3.2xlarge it takes 2; `gang.machines: 2` allows it" in left_out
+    assert "any number of machines" in left_out
 
 
 def test_show_prints_what_plan_printed(folder: Path) -> None:

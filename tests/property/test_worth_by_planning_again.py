@@ -117,6 +117,8 @@ def without(rule: str, job: Job, request: PlanRequest) -> Job:
             return job.model_copy(update={"market": MarketRule()})
         case "RDMA fabric":
             return job.model_copy(update={"gang": job.gang.model_copy(update={"rdma": "optional"})})
+        case "machines":
+            return job.model_copy(update={"gang": job.gang.model_copy(update={"machines": None})})
     raise AssertionError(rule)
 
 

@@ -121,6 +121,10 @@ def _more_saves(request: PlanRequest, job: Job, found: Relaxation) -> PlanReques
     return with_job(request, job.model_copy(update={"checkpoint": checkpoint}))
 
 
+def _any_machines(request: PlanRequest, job: Job, _: Relaxation) -> PlanRequest:
+    return with_job(request, job.model_copy(update={"gang": job.gang.model_copy(update={"machines": None})}))
+
+
 def _any_placement(request: PlanRequest, job: Job, _: Relaxation) -> PlanRequest:
     return with_job(request, job.model_copy(update={"placement": "none"}))
 
@@ -141,6 +145,7 @@ FORMS: tuple[tuple[str, Change], ...] = (
     (r"allow [a-z]+/[\w-]+", _wider),
     (r"raise the egress cap to [\d,]+ GiB", _more_egress),
     (r"do without an RDMA fabric", _any_fabric),
+    (r"any number of machines", _any_machines),
     (r"checkpoint interval \w+", _more_saves),
     (r"placement none", _any_placement),
     (r"\+\d+ (machines|accelerators|vcpus) of .+", _roomier),

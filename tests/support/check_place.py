@@ -129,6 +129,8 @@ def _gang_problems(view: View, job: Job, stretch: Stretch) -> Iterator[str]:
             yield f"{line.machines} machines are not {line.accelerators} accelerators"
         if line.accelerator != machine.accelerator:
             yield f"{line.instance_type} has {machine.accelerator}, not {line.accelerator}"
+        if job.gang.machines not in (None, total):
+            yield f"{total} machines, {job.gang.machines} asked for"
         if job.gang.rdma == "required" and total > 1 and machine.fabric not in RDMA_FABRICS:
             yield f"{line.instance_type} has no RDMA fabric"
     yield from _market_problems(job, lines, total)
@@ -183,6 +185,8 @@ def check_fallbacks(view: View) -> Iterator[str]:
             (option.accelerator, option.count) for option in job.gang.options
         }:
             yield f"{line.job}: falls back on {behind.accelerators} {behind.accelerator}"
+        if job is not None and job.gang.machines not in (None, behind.machines):
+            yield f"{line.job}: falls back on {behind.machines} machines"
         if job is not None and job.market.spot == "only":
             yield f"{line.job}: falls back on demand, but the job wants spot only"
         name = (behind.cloud, behind.region, behind.zone or "", behind.instance_type, behind.market)

@@ -39,11 +39,13 @@ def _eligible(instance: Instance, job: Job, option: GangOption, offer: Offer) ->
     assert machine is not None
     assert region is not None
     number = option.count // machine.accelerator_count
+    shape = job.gang.machines in (None, number)
     fits = machine.accelerator == option.accelerator and option.count % machine.accelerator_count == 0
     allowed = offer.cloud in PROVISIONABLE_CLOUDS and offer.cloud in (instance.limits.clouds or {offer.cloud})
     fabric = job.gang.rdma != "required" or number == 1 or machine.fabric in RDMA_FABRICS
     return (
         fits
+        and shape
         and allowed
         and fabric
         and not forbidden(job.residency, region)

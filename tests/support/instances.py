@@ -73,7 +73,7 @@ def make_instance(seed: int) -> Instance:
     families = _family_of_offers(rng, offers)
     for index in range(rng.choice((2, 3, 4, 4, 4))):
         job, edges = _job(rng, index, offers, families, now, slot, base, edges)
-        jobs.append(job)
+        jobs.append(_in_shape(Random(f"{seed} {job.name}"), job))
     limits = _dated(_limits(rng, offers, base), seed, now, base * slot)
     return Instance(seed, tuple(jobs), shop.book(offers), limits, now, base * slot, slot)
 
@@ -183,6 +183,14 @@ def _job(
     if rng.random() < 0.25:
         fields["status"] = _status(rng, offers, options, fields, steps)
     return make_job(fields), edges
+
+
+def _in_shape(rng: Random, job: Job) -> Job:
+    """The job, one of six with a number of machines that somebody may or may not sell."""
+    if rng.random() > 1 / 6:
+        return job
+    machines = rng.choice([n for n in (1, 1, 2, 4) if all(option.count % n == 0 for option in job.gang.options)])
+    return job.model_copy(update={"gang": job.gang.model_copy(update={"machines": machines})})
 
 
 def _moment(rng: Random, now: datetime, slot: timedelta, base: int, index: int, edges: int) -> tuple[datetime, int]:

@@ -12,12 +12,12 @@ from router.jobs.spec import Job
 
 def make_job(fields: Mapping[str, Any]) -> Job:
     """A job; besides the models' own fields ``options`` [(accelerator, count)], ``profile`` points,
-    ``startup_minutes``, ``spot``, ``regions``, ``rdma``, ``on_demand_share``, ``min_saving``, ``max_moves``, all
-    flat."""
+    ``startup_minutes``, ``spot``, ``regions``, ``machines``, ``rdma``, ``on_demand_share``, ``min_saving``,
+    ``max_moves``, all flat."""
     rest = dict(fields)
     options: Sequence[tuple[str, int]] = rest.pop("options")
     gang = {"options": [f"{accelerator}:{count}" for accelerator, count in options]}
-    for name in ("regions", "rdma", "on_demand_share", "min_saving", "max_moves", "same_zone", "mixed"):
+    for name in ("regions", "machines", "rdma", "on_demand_share", "min_saving", "max_moves", "same_zone", "mixed"):
         if name in rest:
             gang[name] = rest.pop(name)
     if "startup_minutes" in rest:

@@ -104,6 +104,8 @@ def possible_mixes(job: Job, book: PriceBook, limits: Limits) -> set[frozenset[t
                 ):
                     continue
                 machines = option.count // first.accelerator_count
+                if job.gang.machines not in (None, machines):
+                    continue
                 for number in range(1, machines):
                     held = ((one, first, number), (two, second, machines - number))
                     if _fits(held, limits):

@@ -233,6 +233,16 @@ def test_a_gang_without_an_answer_has_a_reason(
     assert said in row.refusal.reason
 
 
+def test_a_stated_number_of_machines_holds_for_the_gangs_of_the_file(book: PriceBook) -> None:
+    job = a_job(gang={"accelerators": "H100:8", "machines": 4})
+    machines = {
+        str(row.option): sum(part.machines for part in row.answer.parts)
+        for row in estimated(job, book, "H100:8", "H100:16", markets=(Market.SPOT,)).rows
+        if row.answer is not None
+    }
+    assert machines == {"H100:8": 4, "H100:16": 2}
+
+
 def test_the_reason_is_that_of_the_offer_that_came_farthest(book: PriceBook) -> None:
     """Most T4 offers break the residency; where the job may run, memory is what is missing."""
     row = estimated(a_job(residency={"allow": ["EU"]}), book, "T4:8", markets=(Market.ON_DEMAND,)).rows[0]

@@ -167,6 +167,10 @@ BAD_NAMES = {
         {"gang": "gang: {any_of: [{accelerators: H100:8}, {accelerators: GB200:6}]}"},
         "6:56", "gang.any_of[1].accelerators", "nobody sells GB200:6: machines have 4 GB200", "GB200:8",
     ),
+    "machines of a gang": (
+        {"gang": "gang: {accelerators: GB200:8, machines: 1}"},
+        "6:41", "gang.machines", "nobody sells GB200:8 as 1 machine: they have 4 GB200", "leave it out",
+    ),
     "region": (
         {"data": "data: {uri: s3://a/b, at: aws/us-eats-1, gib: 5}"},
         "7:27", "data.at", "knows no region aws/us-eats-1", "did you mean aws/us-east-1?",

@@ -94,10 +94,20 @@ def test_the_ways_to_write_a_gang(gang: dict[str, Any], options: str) -> None:
         ({"accelerators": "H100:8", "on_demand_share": 1.2}, "on_demand_share"),
         ({"accelerators": "H100:8", "rdma": "maybe"}, "rdma"),
         ({"accelerators": "H100:8", "zones": 2}, "zones"),
+        ({"accelerators": "H100:8", "machines": 3}, "unequal"),
+        ({"accelerators": {"H100": [8, 12]}, "machines": 8}, "unequal"),
+        ({"accelerators": "H100:8", "machines": 0}, "machines"),
     ],
 )
 def test_gangs_that_are_refused(gang: dict[str, Any], words: str) -> None:
     assert words in refusal(gang=gang)
+
+
+def test_a_gang_states_its_machines_or_leaves_them_open() -> None:
+    plain, stated = job(), job(gang={"accelerators": "H100:16", "machines": 2})
+    assert [plain.gang.asks_for(n) for n in (1, 2)] == [True, True]
+    assert [stated.gang.asks_for(n) for n in (1, 2)] == [False, True]
+    assert plain.digest == job(gang={"accelerators": "H100:8", "machines": None}).digest
 
 
 # Markets

@@ -44,6 +44,7 @@ def test_what_breaks_no_rule_passes() -> None:
     ("item", "more", "code", "words"),
     [
         (NORTH, {"count": 12}, "size", "12 H100 is not a whole number of machines of 8"),
+        (NORTH, {"count": 16, "machines": 1}, "shape", "H100:16 is to be 1 machine, of p9.48xlarge it takes 2"),
         (NORTH, {"limits": {"clouds": ["gcp"]}}, "cloud", "cloud aws is not allowed"),
         (ALPS, {"residency": {"allow": ["US"]}}, "residency", "residency: "),
         (ALPS, {"residency": {"deny": ["EU"]}}, "residency", "EU"),
@@ -61,6 +62,10 @@ def test_each_rule_has_its_code_and_says_why(item: Offer, more: dict[str, Any], 
     assert found is not None
     assert found.code == code
     assert words in found.reason
+
+
+def test_the_machines_that_were_asked_for_pass() -> None:
+    assert refused(NORTH, 16, machines=2) is None
 
 
 def test_one_machine_needs_no_fabric_between_machines() -> None:

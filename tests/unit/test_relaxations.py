@@ -164,6 +164,10 @@ def test_a_fabric_that_nobody_has() -> None:
     assert checked([Job.model_validate(fields)], [slow]) == ["do without an RDMA fabric"]
 
 
+def test_a_shape_that_nobody_sells() -> None:
+    assert checked([a_job(machines=2)], [NORTH]) == ["any number of machines"]
+
+
 def test_more_of_a_limit_that_others_hold() -> None:
     limits = {"limits": [{"name": "quota", "amount": 8, "unit": "accelerators"}]}
     jobs = [a_job("a", deadline="+4h"), a_job("b", deadline="+4h", priority=1)]

@@ -58,6 +58,7 @@ _FARTHEST_FIRST: Final = (
     "market",
     "residency",
     "cloud",
+    "shape",
     "size",
 )
 
@@ -233,7 +234,9 @@ def _option_rows(job: Job, option: GangOption, markets: Sequence[Market], inputs
         hint = did_you_mean(option.accelerator, known)
         reason = f"no accelerator of the price book is called {option.accelerator!r}" + (f"; {hint}" if hint else "")
         return [GangEstimate(option, market, None, GangRefusal("unknown", reason), None) for market in markets]
-    job = job.model_copy(update={"gang": job.gang.model_copy(update={"options": (option,)})})
+    machines = job.gang.machines if option in job.gang.options else None  # another gang has no stated shape
+    gang = job.gang.model_copy(update={"options": (option,), "machines": machines})
+    job = job.model_copy(update={"gang": gang})
     candidates, dropped = inputs.finder.find(job)
     problem = costing_problem(job, candidates, inputs)
     rows = []

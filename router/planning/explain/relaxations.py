@@ -60,6 +60,11 @@ def without_deadline(job: Job, now: datetime) -> Job:
     return job.model_copy(update={"deadline": None, "max_wait": wait})
 
 
+def with_any_machines(job: Job) -> Job:
+    """Return the job without a stated number of machines."""
+    return job.model_copy(update={"gang": job.gang.model_copy(update={"machines": None})})
+
+
 def without_placement(job: Job) -> Job:
     """Return the job without a placement that rules offers out."""
     return job.model_copy(update={"placement": "none"})
@@ -101,6 +106,8 @@ def _wider_rules(job: Job, dropped: Sequence[DroppedListing]) -> list[tuple[Job,
     if job.gang.rdma == "required":
         gang = job.gang.model_copy(update={"rdma": "optional"})
         changes.append((job.model_copy(update={"gang": gang}), "do without an RDMA fabric"))
+    if job.gang.machines is not None:
+        changes.append((with_any_machines(job), "any number of machines"))
     if rules_by_placement(job, dropped):
         changes.append((without_placement(job), "placement none"))
     return changes

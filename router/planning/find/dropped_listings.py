@@ -41,22 +41,36 @@ def no_offer_reason(job: Job, dropped: Iterable[DroppedListing], advisory: Seque
         more = f" and {len(types) - 2} more" if len(types) > 2 else ""
         names = ", ".join(types[:2]) + more
         return f"only machines that cannot be ordered from here would do: {names} (--advisory plans with them)"
-    return f"no offer passes the job's rules{_words_of_drops(dropped)}"
+    return f"no offer passes the job's rules{_words_of_drops(job, dropped)}"
 
 
-def _words_of_drops(dropped: Sequence[DroppedListing]) -> str:
-    """Return how many offers each rule drops, most first, and why the first drops the nearest that can be ordered."""
-    counts = Counter(drop.code for drop in dropped).most_common(4)
-    if not counts:
-        return ""
-    nearest = min(
-        (drop for drop in dropped if drop.code == counts[0][0]),
-        key=lambda d: (
-            not d.listing.offer.provisionable,
-            d.accelerators / d.listing.machine.accelerator_count,
-            d.listing.name,
-        ),
-    )
-    words = [f"{code} drops {count}" for code, count in counts]
-    words[0] += f" ({nearest.listing.name}: {nearest.reason})"
-    return ": " + ", ".join(words)
+def _words_of_drops(job: Job, dropped: Sequence[DroppedListing]) -> str:
+    """Return how many offers each rule drops, most first, and why the first drops the nearest that can be ordered.
+
+    Of the other reasons those are told that a change of the job's gang or profile puts right.
+    """
+    words: list[str] = []
+    for code, count in Counter(drop.code for drop in dropped).most_common(4):
+        nearest = min((drop for drop in dropped if drop.code == code), key=_distance)
+        remedy = _remedy(job, nearest)
+        told = f" ({nearest.listing.name}: {nearest.reason}{remedy})" if remedy or not words else ""
+        words.append(f"{code} drops {count}{told}")
+    return ": " + ", ".join(words) if words else ""
+
+
+def _remedy(job: Job, drop: DroppedListing) -> str:
+    """Return which line of the job file would let the gang pass, where that is its shape or its fabric."""
+    machine = drop.listing.machine
+    if drop.code == "shape" and not machine.is_slice:
+        return f"; `gang.machines: {drop.accelerators // machine.accelerator_count}` allows it"
+    if drop.code == "fabric":
+        return "; `gang.rdma: optional` allows it"
+    if drop.code == "speed" and drop.accelerators > machine.accelerator_count and not machine.has_rdma:
+        points = [p for p in job.workload.profile if p.accelerator == machine.accelerator]
+        return "; a point needs `fabric: ethernet`" if any(p.fabric is None for p in points) else ""
+    return ""
+
+
+def _distance(drop: DroppedListing) -> tuple[bool, float, str]:
+    machines = drop.accelerators / drop.listing.machine.accelerator_count
+    return not drop.listing.offer.provisionable, machines, drop.listing.name

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pricing.places import Market
+from pricing.units import format_count
 from router.jobs.limits import Limits
 from router.jobs.residency import residency_refusal
 from router.jobs.spec import GangOption, Job
@@ -38,6 +39,9 @@ def refusal(
         what = f"{option.count} {option.accelerator} is not a whole number of machines of {per_machine}"
         return ListingRefusal("size", what)
     machines = option.count // per_machine
+    shape = _shape_refusal(job, option, listing, machines)
+    if shape is not None:
+        return ListingRefusal("shape", shape)
     if limits.clouds is not None and listing.offer.cloud not in limits.clouds:
         return ListingRefusal("cloud", f"cloud {listing.offer.cloud} is not allowed by the limits file")
     forbidden = residency_refusal(job.residency, listing.region)
@@ -52,6 +56,17 @@ def refusal(
     if counted is None:
         counted = use_by_machine(limits, listing, job.team)
     return _limit_refusal(job, listing, counted, machines)
+
+
+def _shape_refusal(job: Job, option: GangOption, listing: OfferListing, machines: int) -> str | None:
+    """Return why the gang may not be so many machines of this type."""
+    machine = listing.machine
+    if machine.is_slice and machines > 1:
+        return f"{option} is one slice, {machine.instance_type} is one of {machine.accelerator_count}"
+    if job.gang.asks_for(machines):
+        return None
+    asked = format_count(job.gang.machines or 0, "machine")
+    return f"{option} is to be {asked}, of {machine.instance_type} it takes {machines}"
 
 
 def _market_refusal(job: Job, listing: OfferListing) -> str | None:

@@ -12,6 +12,7 @@ from router.jobs.spec import Job, MarketRule
 from router.planning.document.plan import Plan
 from router.planning.document.plan_facts import main_placement
 from router.planning.explain.relaxations import (
+    with_any_machines,
     without_deadline,
     without_egress_cap,
     without_max_moves,
@@ -87,6 +88,8 @@ def _without_each_rule(job: Job, request: PlanRequest) -> Iterator[tuple[str, Jo
         yield "market", job.model_copy(update={"market": MarketRule()})
     if job.gang.rdma == "required":
         yield "RDMA fabric", job.model_copy(update={"gang": job.gang.model_copy(update={"rdma": "optional"})})
+    if job.gang.machines is not None:
+        yield "machines", with_any_machines(job)
     if job.gang.max_moves is not None:
         yield "max_moves", without_max_moves(job)
     if affinity_of(job) is not None:
