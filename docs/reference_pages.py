@@ -160,7 +160,8 @@ run:
 
 - `stepfare validate job.yaml` names every mistake with file, line and column.
 - `stepfare schema job --out job.schema.json` writes the schema for an editor.
-- `stepfare import sky task.yaml` turns a SkyPilot task into a job.
+- `stepfare import sky task.yaml` turns a SkyPilot task into a job; `import slurm` and `import k8s` read scripts for
+  sbatch, PyTorchJobs and JobSets ([what is carried](guides/job-owner.md#from-another-tool)).
 - [examples/nightly](../examples/README.md) has 24 jobs with published speeds.
 - The guide for job owners is [guides/job-owner.md](guides/job-owner.md).
 """,

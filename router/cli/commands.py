@@ -93,7 +93,9 @@ _COMMANDS = {
     "doctor": CommandEntry("Check access and permissions in each cloud.", "clouds:doctor"),
     "schema": CommandEntry("Print the JSON Schema of a file.", "schema:schema"),
     "completion": CommandEntry("Print the completion script of a shell.", "completion:completion"),
-    "import sky": CommandEntry("Convert a SkyPilot task into a job.", "import_sky:import_sky"),
+    "import sky": CommandEntry("Convert a SkyPilot task into a job.", "import_jobs:import_sky"),
+    "import slurm": CommandEntry("Convert a Slurm script into a job.", "import_jobs:import_slurm"),
+    "import k8s": CommandEntry("Convert a PyTorchJob or JobSet into a job.", "import_jobs:import_k8s"),
 }
 
 _GROUPS = {

@@ -13,6 +13,7 @@ from typing import Any
 from pricing.problems import InvalidInputError, Problem
 from router.config.validation import validate_document
 from router.config.yamlfile import FieldPath, YamlDocument, parse_documents, read_documents
+from router.jobs.imported_job import foreign_file
 from router.jobs.limits import Limits
 from router.jobs.quantities import PLANNING_SPAN, TOO_FAR, TOO_FAR_REMEDY, format_duration, is_beyond_planning
 from router.jobs.spec import Job
@@ -180,9 +181,8 @@ def _read_job(document: YamlDocument) -> Job:
 
 def _foreign_problem(fields: dict[str, Any], document: YamlDocument) -> Problem | None:
     """Return one problem instead of twenty for a file that is something else."""
-    if "resources" in fields and not {"gang", "workload"} & set(fields):
-        remedy = f"turn it into a job: stepfare import sky {document.file}"
-        return Problem(document.where(), "", "looks like a SkyPilot task, not a job", remedy)
+    if (foreign := foreign_file(fields, document.file)) is not None:
+        return Problem(document.where(), "", f"looks like {foreign.words}, not a job", foreign.remedy)
     if fields and set(fields) <= set(Limits.model_fields):
         remedy = "name it limits.yaml, beside the jobs; commands that plan take any name with --limits"
         return Problem(document.where(), "", "looks like a limits file, not a job", remedy)

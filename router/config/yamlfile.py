@@ -114,9 +114,14 @@ class YamlDocument:
 def read_documents(path: Path) -> tuple[YamlDocument, ...]:
     """Return the documents of a file that are not empty.
 
-    InvalidInputError: no such file, not text, over 2 MB, not YAML, a key twice in one mapping, too deep, or over
-    100,000 nodes in all its documents once aliases are expanded.
+    InvalidInputError: as :func:`read_text`, not YAML, a key twice in one mapping, too deep, or over 100,000 nodes in
+    all its documents once aliases are expanded.
     """
+    return parse_documents(read_text(path), str(path))
+
+
+def read_text(path: Path) -> str:
+    """Return a file's text. InvalidInputError: no such file, not text, or over 2 MB."""
     file = str(path)
     try:
         with path.open("rb") as stream:
@@ -132,14 +137,13 @@ def read_documents(path: Path) -> tuple[YamlDocument, ...]:
             remedy="split it into several files, and check that it is the right one",
         )
     try:
-        text = content.decode("utf-8-sig")
+        return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         column = error.start - content.rfind(b"\n", 0, error.start)
         raise InvalidInputError.single(
             "is not UTF-8 text", where=f"{file}:{line}:{column}", remedy="save the file as UTF-8"
         ) from None
-    return parse_documents(text, file)
 
 
 def parse_documents(text: str, file: str) -> tuple[YamlDocument, ...]:

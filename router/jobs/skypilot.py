@@ -1,22 +1,18 @@
-"""Import SkyPilot's task YAML as a job: carry what can be carried, list what cannot, guess nothing.
+"""Import SkyPilot's task YAML as jobs: one task, a pipeline or a job group.
 
-A task says nothing of the work in it (steps, speed, deadline), so a job made from one holds ``{FILL IN: ...}`` where a
-user has to write; such a job is refused by every command until that is done. Fields are those of the reference
-"SkyPilot YAML" (0.14), and those of earlier ones.
+Fields are those of the reference "SkyPilot YAML" (0.14), and those of earlier ones.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+import shlex
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pricing.machines import Machine
-from pricing.places import Region
 from pricing.problems import InvalidInputError
-from router.jobs.fields import FILL_IN, parse_name
-from router.jobs.skypilot_resources import SkyPilotResources, mapping_of, read_resources
+from router.jobs.imported_job import ImportedJob, SoldMachines, as_bash, fill, job_name, secret_reference
+from router.jobs.skypilot_resources import mapping_of, read_resources
 
 _BUCKET = re.compile(r"(s3|gs|gcs|r2|cos|oci|azure)://|https://[^/]+\.blob\.")
 _SAVES = re.compile(r"checkpoint|ckpt|output", re.IGNORECASE)
@@ -45,27 +41,58 @@ _WHY = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class SkyPilotImport:
-    """A task imported as a job.
+_HEADER = frozenset({"name", "execution", "primary_tasks", "termination_delay"})
 
-    ``job_yaml`` is plain data in the order in which to write it; ``not_carried`` what was in the task and is not in the
-    job, a sentence each; ``to_fill`` the dotted fields that hold ``{FILL IN: ...}``.
+
+def from_skypilot_file(documents: Sequence[Any], sold: SoldMachines) -> list[ImportedJob]:
+    """Turn the documents of a file into jobs: one task, or those of a pipeline or of a job group.
+
+    InvalidInputError for what is no training task; ``where`` of its problems is the number of the document.
     """
+    header: Mapping[str, Any] = {}
+    tasks = list(enumerate(documents))
+    if len(documents) > 1 and isinstance(documents[0], Mapping) and documents[0].keys() <= _HEADER:
+        header, tasks = documents[0], tasks[1:]
+    jobs: list[ImportedJob] = []
+    names: set[str] = set()
+    before = ""
+    for number, task in tasks:
+        try:
+            job = from_skypilot(task, sold)
+        except InvalidInputError as error:
+            raise InvalidInputError(
+                type(problem)(str(number), problem.field, problem.what, problem.remedy) for problem in error.problems
+            ) from None
+        if header or len(tasks) > 1:
+            job = _of_several(job, header, before, number, names)
+            before = str(job.job_yaml["name"])
+            names.add(before)
+        jobs.append(job)
+    return jobs
 
-    job_yaml: dict[str, Any]
-    not_carried: tuple[str, ...]
-    to_fill: tuple[str, ...]
+
+def _of_several(job: ImportedJob, header: Mapping[str, Any], before: str, number: int, names: set[str]) -> ImportedJob:
+    """Return the job as one of several: with a name of its own, its group, and what is lost between them."""
+    fields, whole = dict(job.job_yaml), job_name(header.get("name"))
+    if not isinstance(fields["name"], str) or fields["name"] in names:
+        fields["name"] = f"{whole if isinstance(whole, str) else 'task'}-{number}"[-63:].strip("-")
+    lost = list(job.not_carried)
+    if header.get("execution") == "parallel":
+        if isinstance(whole, str):
+            fields["group"] = whole
+        lost.append("the group: its tasks run at the same moment and find each other by name; here each is a job alone")
+        lost.extend(f"{field}: jobs end by themselves" for field in sorted(header.keys() - {"name", "execution"}))
+    elif before:
+        lost.append(f"the pipeline: this task began when {before} had ended; apply it then")
+    return ImportedJob.of(fields, lost)
 
 
-def from_skypilot(
-    task: Mapping[str, Any], machines: Iterable[Machine] = (), regions: Iterable[Region] = ()
-) -> SkyPilotImport:
-    """Turn a SkyPilot task into a job.
+def from_skypilot(task: Mapping[str, Any], sold: SoldMachines | None = None) -> ImportedJob:
+    """Turn a SkyPilot task into a job; ``sold`` is what machines, places and accelerators are understood by.
 
-    ``machines`` let it understand an ``instance_type``, ``regions`` are the places that are planned (empty: any).
     InvalidInputError for what is no training task: no mapping, a service, a pipeline's header.
     """
+    sold = sold or SoldMachines()
     if not isinstance(task, Mapping):
         raise InvalidInputError.single("this is no SkyPilot task", remedy="a task is a mapping of fields")
     if "service" in task:
@@ -78,75 +105,40 @@ def from_skypilot(
             remedy="a pipeline's first document only names it: import the tasks after it",
         )
     lost: list[str] = []
-    by_type = {machine.instance_type: machine for machine in machines}
-    planned = tuple(regions)
-    want = read_resources(task.get("resources"), task.get("num_nodes"), by_type, planned, lost)
+    env = _env(task)
+    task = {**task, **{field: _with_values(task[field], env) for field in ("file_mounts", "workdir") if field in task}}
+    want = read_resources(task.get("resources"), task.get("num_nodes"), sold, lost)
     job: dict[str, Any] = {
-        "name": _name(task.get("name")),
-        "team": _fill("who pays"),
+        "name": job_name(task.get("name")),
+        "team": fill("who pays"),
         **({"labels": want.labels} if want.labels else {}),
-        "steps": _fill("steps in total; a task says nothing of the work in it"),
+        "steps": fill("steps in total; a task says nothing of the work in it"),
         **({"priority": want.priority} if want.priority is not None else {}),
-        "workload": _workload(want),
-        "gang": {
-            "accelerators": list(want.gangs) or _fill("accelerators in total, e.g. H100:8"),
-            **({"rdma": "required"} if want.rdma else {}),
-        },
+        **want.gang.fields,
         "market": {"spot": want.spot},
         **_storage(task, lost),
     }
     if want.places:
         job["residency"] = {"allow": list(want.places)}
     elif want.unplanned:
-        clouds = ", ".join(sorted({region.id.cloud for region in planned}))
-        job["residency"] = {"allow": _fill(f"the task asks for {', '.join(want.unplanned)}; planned are {clouds}")}
-    command, env = _command(task), _env(task)
+        clouds = ", ".join(sorted({region.id.cloud for region in sold.regions}))
+        job["residency"] = {"allow": fill(f"the task asks for {', '.join(want.unplanned)}; planned are {clouds}")}
+    command, code = _command(task), _code(task)
+    if command and code and want.image:
+        command = _clone(code) + command
+        code = {}
+        lost.append("workdir: an image brings its code, so the command clones it; git has to be in the image")
     if command:
         job["run"] = {
             **({"image": want.image} if want.image else {}),
             **({"workdir": str(task["workdir"])} if isinstance(task.get("workdir"), str) else {}),
-            **_code(task),
-            "command": command,
-            **env,
+            **({"code": code} if code else {}),
+            "command": as_bash(command),
+            **({"env": env} if env else {}),
             "engine": "command",
         }
     _note_rest(task, command, lost)
-    return SkyPilotImport(job, tuple(dict.fromkeys(lost)), tuple(_to_fill(job)))
-
-
-def _fill(hint: str) -> dict[str, str]:
-    return {FILL_IN: hint}
-
-
-def _to_fill(node: Any, path: str = "") -> Iterable[str]:
-    if isinstance(node, dict):
-        if set(node) == {FILL_IN}:
-            yield path
-        else:
-            for key, value in node.items():
-                yield from _to_fill(value, f"{path}.{key}" if path else str(key))
-    elif isinstance(node, list):
-        for index, value in enumerate(node):
-            yield from _to_fill(value, f"{path}.{index}")
-
-
-def _name(name: object) -> str | dict[str, str]:
-    slug = re.sub(r"[^a-z0-9]+", "-", str(name or "").lower())[:63].strip("-")
-    return parse_name(slug) if slug else _fill("lower-case letters, digits and -")
-
-
-def _workload(want: SkyPilotResources) -> dict[str, Any]:
-    hint = "measured with this gang; or replace `profile` by a `transformer` shape"
-    fabric = "rdma" if want.rdma else "ethernet"
-    points = [
-        {
-            "accelerators": gang,
-            "seconds_per_step": _fill(hint),
-            **({"placement": want.shapes[gang], "fabric": fabric} if gang in want.shapes else {}),
-        }
-        for gang in want.gangs
-    ]
-    return {"profile": points} if points else _fill("measured `profile` points or a `transformer` shape")
+    return ImportedJob.of(job, lost)
 
 
 def _command(task: Mapping[str, Any]) -> str:
@@ -160,30 +152,42 @@ def _code(task: Mapping[str, Any]) -> dict[str, Any]:
     workdir = task.get("workdir")
     if not isinstance(workdir, Mapping) or not workdir.get("url"):
         return {}
-    return {"code": {"git": str(workdir["url"]), **({"ref": str(workdir["ref"])} if workdir.get("ref") else {})}}
+    ref = str(workdir["ref"]) if workdir.get("ref") else fill("commit, tag or branch; the task takes the default one")
+    return {"git": str(workdir["url"]), "ref": ref}
 
 
-def _env(task: Mapping[str, Any]) -> dict[str, Any]:
+def _clone(code: Mapping[str, Any]) -> str:
+    ref = f" && git checkout {shlex.quote(code['ref'])}" if isinstance(code["ref"], str) else ""
+    return f"git clone {shlex.quote(code['git'])} code && cd code{ref} || exit 1\n"
+
+
+def _env(task: Mapping[str, Any]) -> dict[str, str]:
     """Return names and values of ``envs``, as SkyPilot's process would see them.
 
     A name without a value and all of ``secrets`` become references to variables of whoever applies; a secret's value is
-    not even read.
+    not even read. ``secrets`` may be a list of names kept by SkyPilot, such as ``secrets:workspace.NAME``.
     """
     found = mapping_of(task, "envs")
-    env = {str(name): _reference(name) if value is None else str(value) for name, value in found.items()}
-    env |= {str(name): _reference(name) for name in mapping_of(task, "secrets")}
-    return {"env": env} if env else {}
+    env = {str(name): secret_reference(name) if value is None else str(value) for name, value in found.items()}
+    secrets = task.get("secrets")
+    kept = [re.split(r"[:.]", str(name))[-1] for name in secrets] if isinstance(secrets, list) else ()
+    return env | {str(name): secret_reference(name) for name in kept or mapping_of(task, "secrets")}
 
 
-def _reference(name: object) -> str:
-    return f"secret:env:STEPFARE_JOB_{name}"
+def _with_values(node: Any, env: Mapping[str, str]) -> Any:
+    """Return mounts or a folder with ``$NAME`` and ``${NAME}`` of ``envs`` in place, as SkyPilot reads them."""
+    if isinstance(node, Mapping):
+        return {_with_values(key, env): _with_values(value, env) for key, value in node.items()}
+    if not isinstance(node, str):
+        return node
+    return re.sub(r"\$(?:(\w+)|\{(\w+)\})", lambda match: env.get(match[1] or match[2], match[0]), node)
 
 
 def _storage(task: Mapping[str, Any], lost: list[str]) -> dict[str, Any]:
     """Return ``data`` and ``checkpoint`` from the mounted buckets; a task does not state their region and size."""
     fields: dict[str, Any] = {}
     for uri, gigabytes in mapping_of(task, "inputs").items():
-        size: Any = f"{gigabytes} GB" if isinstance(gigabytes, int | float) else _fill("GiB, or `500 GB`")
+        size: Any = f"{gigabytes} GB" if isinstance(gigabytes, int | float) else fill("GiB, or `500 GB`")
         _offer_data(fields, str(uri), size, "copy", "inputs", lost)
     for path, mount in mapping_of(task, "file_mounts").items():
         source = mount.get("source") if isinstance(mount, dict) else mount
@@ -192,10 +196,10 @@ def _storage(task: Mapping[str, Any], lost: list[str]) -> dict[str, Any]:
         if not (isinstance(source, str) and _BUCKET.match(source)):
             lost.append(f"{where}: not an existing bucket, so nothing to plan for; put it into the image")
         elif _SAVES.search(str(path)) and mode != "COPY":
-            fields.setdefault("checkpoint", {"size_gib": _fill("GiB of one checkpoint, or `none`")})
+            fields.setdefault("checkpoint", {"size_gib": fill("GiB of one checkpoint, or `none`")})
             lost.append(f"{where}: {source} (a place of checkpoints, it seems; the command has to mount it)")
         else:
-            _offer_data(fields, source, _fill("GiB, or `500 GB`"), _mode(mode), where, lost)
+            _offer_data(fields, source, fill("GiB, or `500 GB`"), _mode(mode), where, lost)
     return fields
 
 
@@ -207,7 +211,7 @@ def _offer_data(fields: dict[str, Any], uri: str, size: object, mode: str, where
     if "data" in fields:
         lost.append(f"{where}: {uri} (a job names one place of data; add its GiB to `data`, or leave it out)")
         return
-    at = _fill("region in which it lies, e.g. CLOUD/REGION")
+    at = fill("region in which it lies, e.g. CLOUD/REGION")
     fields["data"] = {"uri": uri, "at": at, "gib": size, "mode": mode}
 
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pricing.machines import Machine
-from pricing.places import FORMER_CLOUD_NAMES, Region
+from pricing.places import FORMER_CLOUD_NAMES
 from pricing.problems import InvalidInputError
+from router.jobs.imported_job import GangRequest, SoldMachines
 from router.jobs.residency import known_words
 
 # SkyPilot's names and ours, where they differ: a bare A100 is the one with 40 GB.
@@ -24,6 +24,8 @@ _NAMES = {
 }
 _ACCELERATOR = re.compile(r"([A-Za-z][A-Za-z0-9_-]*)(?::([0-9]+))?")
 _TPU = re.compile(r"tpu-(v[0-9]+[a-z]*)-([0-9]+)", re.IGNORECASE)
+_CORES = frozenset({"v2", "v3", "v4", "v5p"})  # generations whose slices are named by cores, two a chip
+_OWN_CLUSTERS = frozenset({"k8s", "kubernetes", "slurm", "ssh"})
 _READ = {
     "accelerators",
     "instance_type",
@@ -60,30 +62,24 @@ _SEE = "see SkyPilot's reference"
 class SkyPilotResources:
     """The gangs, places and options that the resources of a task ask for.
 
-    ``gangs`` are ``NAME:COUNT`` in total; ``places`` residency tokens, empty for anywhere. ``unplanned``: the places
-    asked for, where none of them is one that is planned; then ``places`` is empty and the job must not run anywhere.
-    ``shapes``: machines x accelerators of each, by gang, where several machines are asked for. ``rdma``: the machines
-    must be joined by RDMA.
+    ``places`` are residency tokens, empty for anywhere. ``unplanned``: the places asked for, where none of them is one
+    that is planned; then ``places`` is empty and the job must not run anywhere.
     """
 
-    gangs: tuple[str, ...]
+    gang: GangRequest
     places: tuple[str, ...]
     unplanned: tuple[str, ...]
     spot: str
     image: str | None
     labels: dict[str, str]
     priority: int | None
-    shapes: Mapping[str, str]
-    rdma: bool
 
 
-def read_resources(
-    resources: object, num_nodes: object, machines: Mapping[str, Machine], regions: Iterable[Region], lost: list[str]
-) -> SkyPilotResources:
+def read_resources(resources: object, num_nodes: object, sold: SoldMachines, lost: list[str]) -> SkyPilotResources:
     """Read what the task asks for; append what cannot be carried to ``lost``.
 
-    A place is carried where ``regions`` know it (every place where they are empty), as ``stepfare validate`` asks.
-    InvalidInputError where ``num_nodes`` is no count or ``resources`` no mapping.
+    Places and accelerators are carried where they are sold, as ``stepfare validate`` asks. InvalidInputError where
+    ``num_nodes`` is no count or ``resources`` no mapping.
     """
     if resources is None:
         resources = {}
@@ -93,7 +89,7 @@ def read_resources(
     if isinstance(nodes, bool) or not isinstance(nodes, int) or nodes < 1:
         raise InvalidInputError.single(f"{nodes!r} is no number of machines", field="num_nodes", remedy="1 or more")
     choices = list(_choices(resources, lost))
-    known = known_words(regions)
+    known = known_words(sold.regions)
     asked = [_place(choice, known, lost) for choice in choices]
     unplanned = _once(place.token for place in asked if place is not None and not place.planned)
     kept = [n for n, place in enumerate(asked) if place is None or place.planned]
@@ -101,7 +97,9 @@ def read_resources(
         choices, asked = [choices[n] for n in kept], [asked[n] for n in kept]
         lost.extend(f"{token}: no place that is planned; this alternative is left out" for token in unplanned)
         unplanned = ()
-    gangs = [tuple(_gangs(choice, nodes, machines, lost)) for choice in choices]
+    gangs = [tuple(_gangs(choice, nodes, sold, lost)) for choice in choices]
+    if any(gangs) and not all(gangs):
+        lost.append("alternatives without accelerators: only machines that have some are planned")
     places = [(place.token,) if place is not None and place.planned else () for place in asked]
     if not unplanned and any(not place for place in places):  # one alternative may run anywhere
         if any(places):
@@ -110,17 +108,16 @@ def read_resources(
     if len(set(gangs)) > 1 and len(set(places)) > 1:
         lost.append("which accelerator goes with which place: any of them may be had in any of the places")
     _note_fields(choices, lost)
-    totals = _once(gang for found in gangs for gang in found)
+    each = tuple(dict.fromkeys(gang for found in gangs for gang in found))
+    rdma = _rdma([choice.get("network_tier") for choice in choices], lost)
     return SkyPilotResources(
-        gangs=totals,
+        gang=GangRequest(each, nodes, rdma).of_sold(sold, lost),
         places=_once(place for found in places for place in found),
         unplanned=unplanned,
         spot=_spot([choice.get("use_spot") for choice in choices], lost),
-        image=_image([choice.get("image_id") for choice in choices], lost),
+        image=_image([_image_of(choice) for choice in choices], lost),
         labels=_labels(choices, lost),
         priority=_priority([choice.get("priority") for choice in choices], lost),
-        shapes={gang: f"{nodes}x{int(gang.rpartition(':')[2]) // nodes}" for gang in totals} if nodes > 1 else {},
-        rdma=_rdma([choice.get("network_tier") for choice in choices], lost),
     )
 
 
@@ -144,28 +141,50 @@ def _choices(resources: Mapping[str, Any], lost: list[str]) -> Iterator[dict[str
     alternatives = resources.get("any_of") or resources.get("ordered") or [{}]
     if not isinstance(alternatives, list | tuple):
         raise InvalidInputError.single("is no list", field="resources.any_of", remedy=_SEE)
-    for alternative in alternatives:
-        if not isinstance(alternative, Mapping):
-            raise InvalidInputError.single("an alternative is no mapping", field="resources.any_of", remedy=_SEE)
-        yield {**common, **alternative}
+    known = [alternative for alternative in alternatives if isinstance(alternative, Mapping)]
+    if not known:
+        raise InvalidInputError.single("an alternative is no mapping", field="resources.any_of", remedy=_SEE)
+    lost.extend(f"{item}: no alternative that SkyPilot knows" for item in alternatives if not isinstance(item, Mapping))
+    choices = [{**common, **alternative} for alternative in known]
+    clusters = [choice for choice in choices if _cluster(choice)]
+    if 0 < len(clusters) < len(choices):
+        lost.extend(f"infra {_cluster(choice)}: only machines that clouds sell are planned" for choice in clusters)
+        choices = [choice for choice in choices if not _cluster(choice)]
+    yield from choices
 
 
-def _gangs(choice: Mapping[str, Any], nodes: int, machines: Mapping[str, Machine], lost: list[str]) -> Iterator[str]:
+def _cluster(choice: Mapping[str, Any]) -> str:
+    """Return the cluster of one's own that an alternative asks for; nothing where it asks for a cloud or none."""
+    infra = str(choice.get("infra") or choice.get("cloud") or "")
+    return infra if infra.split("/")[0].lower() in _OWN_CLUSTERS else ""
+
+
+def _image_of(choice: Mapping[str, Any]) -> object:
+    """Return the image; on a cluster of Kubernetes any image is a container's, elsewhere one that says so."""
+    image = choice.get("image_id")
+    plain = isinstance(image, str) and not image.startswith("docker:")
+    return f"docker:{image}" if plain and _cluster(choice) else image
+
+
+def _gangs(choice: Mapping[str, Any], nodes: int, sold: SoldMachines, lost: list[str]) -> Iterator[tuple[str, int]]:
+    """Yield what each machine of an alternative may have."""
     named = choice.get("accelerators")
     machine_type = choice.get("instance_type")
     if machine_type is not None:
-        machine = machines.get(str(machine_type))
+        machine = sold.machines.get(str(machine_type))
         if machine is None:
             lost.append(f"instance_type {machine_type}: not a known machine with accelerators")
         else:
             lost.append(f"instance_type {machine_type}: a machine with {machine.accelerator} of any type")
             if named is None:
-                yield f"{machine.accelerator}:{machine.accelerator_count * nodes}"
+                yield machine.accelerator, machine.accelerator_count
     if isinstance(named, list | tuple):
         lost.append("the order of `accelerators`: the cheapest that holds the deadline is chosen")
     for name, count in _accelerators(named, lost):
-        if count * nodes > 0:
-            yield f"{name}:{count * nodes}"
+        if name.startswith("TPU") and nodes > 1:
+            lost.append(f"{name}:{count}: {nodes} slices; a gang is one slice, which nothing joins to another")
+        elif count > 0:
+            yield (name if sold.sizes(name) else sold.accelerator(name) or name), count
 
 
 def _accelerators(named: object, lost: list[str]) -> Iterator[tuple[str, int]]:
@@ -178,7 +197,8 @@ def _accelerators(named: object, lost: list[str]) -> Iterator[tuple[str, int]]:
     for word in (stripped for item in words if (stripped := item.strip())):
         tpu, plain = _TPU.fullmatch(word.removesuffix(":1")), _ACCELERATOR.fullmatch(word)
         if tpu is not None:
-            yield f"TPU-{tpu[1].lower()}", int(tpu[2])
+            generation = "v5e" if tpu[1].lower() == "v5litepod" else tpu[1].lower()
+            yield f"TPU-{generation}", int(tpu[2]) // (2 if generation in _CORES else 1)
         elif plain is not None:
             name = plain[1].upper() if plain[1].islower() else plain[1]
             yield _NAMES.get(name, name), int(plain[2] or 1)
@@ -197,8 +217,8 @@ class _Place:
 def _place(choice: Mapping[str, Any], planned_places: frozenset[str], lost: list[str]) -> _Place | None:
     """Return the place that an alternative asks for; None where it may run anywhere."""
     infra = str(choice.get("infra") or "")
-    if infra.split("/")[0] in ("k8s", "kubernetes", "ssh"):
-        lost.append(f"infra {infra}: only machines that clouds sell are planned")
+    if cluster := _cluster(choice):
+        lost.append(f"infra {cluster}: only machines that clouds sell are planned")
         return None
     parts = [None if part == "*" else part for part in infra.split("/")] if infra else []
     cloud, region, zone = (

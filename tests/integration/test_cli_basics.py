@@ -227,7 +227,7 @@ def test_a_sky_task_becomes_a_job_and_says_what_is_missing(tmp_path: Path) -> No
 
 @pytest.mark.parametrize(
     ("text", "word"),
-    [("", "is empty"), ("name: a\n---\nrun: b\n", "pipeline"), ("- a", "no SkyPilot task"), ("a: [", "is not YAML")],
+    [("", "is empty"), ("service: {}\nrun: b\n", "service"), ("- a", "no SkyPilot task"), ("a: [", "is not YAML")],
 )
 def test_what_is_no_sky_task_is_refused_with_its_place(tmp_path: Path, text: str, word: str) -> None:
     task = tmp_path / "task.yaml"

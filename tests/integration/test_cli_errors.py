@@ -66,6 +66,9 @@ state restore nowhere.gz
 schema nothing
 completion tcsh
 import sky nowhere.yaml
+import slurm nowhere.sbatch
+import slurm bad.yaml
+import k8s bad.yaml
 profile bad.yaml
 nothing
 """

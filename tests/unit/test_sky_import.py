@@ -12,13 +12,14 @@ from pydantic import ValidationError
 
 from pricing.book_file import embedded_book
 from pricing.problems import InvalidInputError
-from router.cli.import_sky import import_sky
+from router.cli.import_jobs import import_sky
+from router.config.imported_files import sold_machines
 from router.config.yamlfile import parse_documents
 from router.jobs.fields import FILL_IN
+from router.jobs.imported_job import ImportedJob
 from router.jobs.residency import Residency, unknown_tokens
-from router.jobs.skypilot import SkyPilotImport, from_skypilot
+from router.jobs.skypilot import from_skypilot
 from router.jobs.spec import Job
-from tests.support.books import MACHINE
 from tests.support.repository import ROOT
 
 TASK: dict[str, Any] = {
@@ -108,7 +109,7 @@ def test_a_whole_task() -> None:
     found = from_skypilot(TASK)
     job = found.job_yaml
     assert job["name"] == "llama-7b-finetune"
-    assert job["gang"] == {"accelerators": ["H100:16"]}
+    assert job["gang"] == {"accelerators": ["H100:16"], "machines": 2}
     assert job["market"] == {"spot": "only"}
     assert job["residency"] == {"allow": ["aws/us-east-1"]}
     assert job["labels"] == {"project": "chat"}
@@ -246,10 +247,11 @@ def test_places_become_residency(place: dict[str, str], tokens: list[str]) -> No
 
 
 BOOK = embedded_book()
+SOLD = sold_machines(BOOK)
 
 
-def imported(**resources: Any) -> SkyPilotImport:
-    return from_skypilot(a_task(accelerators="H100", **resources), BOOK.machines, BOOK.regions)
+def imported(**resources: Any) -> ImportedJob:
+    return from_skypilot(a_task(accelerators="H100", **resources), SOLD)
 
 
 @pytest.mark.parametrize(
@@ -311,7 +313,7 @@ def test_use_spot_keeps_its_meaning(use_spot: bool | None, rule: str, said: bool
 
 def test_an_instance_type_is_understood_with_the_machines_at_hand() -> None:
     task = {**a_task(instance_type="p5.48xlarge"), "num_nodes": 2}
-    assert from_skypilot(task, [MACHINE]).job_yaml["gang"]["accelerators"] == ["H100:16"]
+    assert from_skypilot(task, SOLD).job_yaml["gang"] == {"accelerators": ["H100:16"], "machines": 2}
     assert "gang.accelerators" in from_skypilot(task).to_fill
 
 
