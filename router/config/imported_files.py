@@ -87,7 +87,7 @@ def _yaml_in(text: str, file: Path) -> tuple[YamlDocument, ...]:
 
 
 def _refuse_foreign(file: Path, documents: Iterable[YamlDocument], file_kind: str) -> None:
-    """Raise InvalidInputError that names the tool whose file it is; return where it may be the one that is file_kind."""
+    """Raise InvalidInputError that names the tool whose file it is; return where it may be of the right kind."""
     for document in documents:
         foreign = foreign_file(document.plain(), str(file))
         if foreign is not None and not foreign.words.endswith(file_kind):

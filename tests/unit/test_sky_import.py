@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from router.config.yamlfile import parse_documents
 from router.jobs.fields import FILL_IN
 from router.jobs.imported_job import ImportedJob
 from router.jobs.residency import Residency, unknown_tokens
-from router.jobs.skypilot import from_skypilot
+from router.jobs.skypilot import from_skypilot, from_skypilot_file
 from router.jobs.spec import Job
 from tests.support.repository import ROOT
 
@@ -330,6 +331,84 @@ def test_inputs_bring_their_size_and_only_one_place_of_data_is_taken() -> None:
     found = from_skypilot(task)
     assert (found.job_yaml["data"]["uri"], found.job_yaml["data"]["gib"]) == ("s3://big/corpus", "150 GB")
     assert any("gs://other" in line for line in found.not_carried)
+
+
+def test_mounts_are_read_with_the_values_of_the_environment() -> None:
+    task = {**a_task(accelerators="H100"), "envs": {"BUCKET": "corpus", "HF": None}}
+    task["file_mounts"] = {"/data/$BUCKET": "gs://${BUCKET}/$OTHER"}
+    assert from_skypilot(task).job_yaml["data"]["uri"] == "gs://corpus/$OTHER"
+
+
+def test_a_repository_needs_a_commit_and_is_cloned_where_an_image_is() -> None:
+    task = {**a_task(accelerators="H100"), "workdir": {"url": "https://git.example.com/a.git"}}
+    assert "run.code.ref" in from_skypilot(task).to_fill
+    task["workdir"]["ref"] = "v1.2"
+    task["resources"]["image_id"] = "docker:i:1"
+    found = from_skypilot(task)
+    assert "code" not in found.job_yaml["run"]
+    assert found.job_yaml["run"]["command"].startswith("git clone https://git.example.com/a.git code && cd code && ")
+    assert any(line.startswith("workdir: an image brings its code") for line in found.not_carried)
+
+
+def test_words_of_bash_are_run_by_bash() -> None:
+    task = {**a_task(accelerators="H100"), "run": "[[ 1 == 1 ]] && a=(2 3) && echo ${a[1]} $((1 + 1)) ${X:-0}"}
+    command = from_skypilot(task).job_yaml["run"]["command"]
+    done = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == "3 2 0\n"
+    assert from_skypilot(a_task(accelerators="H100")).job_yaml["run"]["command"] == "python a.py"
+
+
+def test_what_nobody_sells_is_left_out_and_told() -> None:
+    found = from_skypilot({**a_task(accelerators=["L4:3", "Gaudi:8", "L4:4"]), "num_nodes": 2}, SOLD)
+    assert found.job_yaml["gang"] == {"accelerators": ["L4:8"], "machines": 2}
+    lost = "\n".join(found.not_carried)
+    assert "L4:3: nobody sells a machine with 3; they have 1, 2, 4, 8" in lost
+    assert "Gaudi: no accelerator that is planned" in lost
+
+
+def test_slices_of_tpus_are_counted_in_chips_and_not_joined() -> None:
+    assert from_skypilot(a_task(accelerators="tpu-v4-16")).job_yaml["gang"]["accelerators"] == ["TPU-v4:8"]
+    assert from_skypilot(a_task(accelerators="tpu-v5litepod-16")).job_yaml["gang"]["accelerators"] == ["TPU-v5e:16"]
+    several = from_skypilot({**a_task(accelerators="tpu-v6e-8"), "num_nodes": 2})
+    assert "gang.accelerators" in several.to_fill
+    assert any("2 slices" in line for line in several.not_carried)
+
+
+def test_a_pipeline_and_a_group_say_what_is_lost_between_their_tasks() -> None:
+    tasks = [{**a_task(accelerators="H100"), "name": name} for name in ("prepare", "train", "train")]
+    first, second, third = from_skypilot_file([{"name": "Pipe"}, *tasks], SOLD)
+    assert [job.job_yaml["name"] for job in (first, second, third)] == ["prepare", "train", "pipe-3"]
+    assert not any("pipeline" in line for line in first.not_carried)
+    assert "the pipeline: this task began when prepare had ended; apply it then" in second.not_carried
+    grouped = from_skypilot_file(
+        [{"name": "rl", "execution": "parallel", "primary_tasks": ["train"]}, *tasks[:2]], SOLD
+    )
+    assert [job.job_yaml["group"] for job in grouped] == ["rl", "rl"]
+    assert all(any(line.startswith("the group") for line in job.not_carried) for job in grouped)
+
+
+def test_a_wrong_task_of_several_is_named_at_its_place(tmp_path: Path) -> None:
+    file = tmp_path / "pipe.yaml"
+    file.write_text("name: p\n---\nrun: a\n---\nrun: b\nnum_nodes: 0\n")
+    with pytest.raises(InvalidInputError) as caught:
+        import_sky(file, None)
+    assert caught.value.problems[0].where == f"{file}:6:12"
+
+
+def test_a_job_that_would_be_refused_is_not_written(tmp_path: Path) -> None:
+    file, out = tmp_path / "task.yaml", tmp_path / "job.yaml"
+    file.write_text("workdir: {url: 'https://me:word@git.example.com/a', ref: v1}\nresources: {}\nrun: x\n")
+    with pytest.raises(InvalidInputError, match="would make a job that is refused: holds a password"):
+        import_sky(file, out)
+    assert not out.exists()
+
+
+def test_text_that_looks_like_a_number_stays_text(tmp_path: Path) -> None:
+    file, out = tmp_path / "task.yaml", tmp_path / "job.yaml"
+    file.write_text("resources: {accelerators: H100:8, labels: {build: '1e6', on: 'no', hex: '0o17'}}\nrun: x\n")
+    import_sky(file, out)
+    labels = parse_documents(out.read_text(), "job.yaml")[0].plain()["labels"]
+    assert labels == {"build": "1e6", "on": "no", "hex": "0o17"}
 
 
 def test_a_mounted_bucket_is_streamed_and_a_copied_one_copied() -> None:

@@ -53,7 +53,8 @@ def _words_of_drops(job: Job, dropped: Sequence[DroppedListing]) -> str:
     for code, count in Counter(drop.code for drop in dropped).most_common(4):
         nearest = min((drop for drop in dropped if drop.code == code), key=_distance)
         remedy = _remedy(job, nearest)
-        told = f" ({nearest.listing.name}: {nearest.reason}{remedy})" if remedy or not words else ""
+        shown = remedy or "`" in nearest.reason or not words
+        told = f" ({nearest.listing.name}: {nearest.reason}{remedy})" if shown else ""
         words.append(f"{code} drops {count}{told}")
     return ": " + ", ".join(words) if words else ""
 
