@@ -143,6 +143,19 @@ def test_a_gang_is_of_the_machines_that_it_states(folder: Path) -> None:
     assert "any number of machines" in left_out
 
 
+@pytest.mark.parametrize(
+    ("gang", "remedy"),
+    [("", "a point needs `fabric: ethernet`"), (", rdma: required", "`gang.rdma: optional` allows it")],
+)
+def test_a_job_that_lacks_a_fabric_is_told_what_to_write(folder: Path, gang: str, remedy: str) -> None:
+    job = folder / "two.yaml"
+    job.write_text(
+        f"""{{name: two, team: red, steps: 1000, gang: {{accelerators: "V100-16GB:2"{gang}}}, market: {{spot: never}},
+        workload: {{profile: [{{accelerators: "V100-16GB:2", seconds_per_step: 1}}]}}}}"""
+    )
+    assert remedy in " ".join(plan(job).stdout.split())
+
+
 def test_show_prints_what_plan_printed(folder: Path) -> None:
     for form in ("table", "wide", "json"):
         shown = run("plan", "show", folder / "plan.json", "-o", form)

@@ -135,7 +135,7 @@ def test_no_page_table_or_help_names_a_job_that_never_was() -> None:
 
 def test_the_page_on_commands_has_each_of_them() -> None:
     table = (DOCS / "commands.md").read_text(encoding="utf-8").partition("## Which command")[2].partition("## Exit")[0]
-    shown = re.findall(r"`stepfare ([a-z -]+)`", table)
+    shown = re.findall(r"`stepfare ([a-z0-9 -]+)`", table)
     assert len(shown) == len(set(shown))
     assert set(_all_commands()) <= set(shown)
     for words in shown:

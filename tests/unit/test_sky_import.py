@@ -104,6 +104,7 @@ def test_the_shape_of_the_gang_is_carried(tmp_path: Path) -> None:
     job, _ = imported_case("02-small-nodes-unplaceable", tmp_path)
     (point,) = job["workload"]["profile"]
     assert (point["accelerators"], point["placement"], point["fabric"]) == ("V100-16GB:2", "2x1", "ethernet")
+    assert job["gang"]["machines"] == 2
 
 
 def test_a_whole_task() -> None:
