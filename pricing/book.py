@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import InitVar, astuple, dataclass, replace
 from datetime import UTC, date, datetime
 from functools import cached_property
@@ -12,6 +12,7 @@ from typing import Final
 
 from pricing.book_check import find_problems
 from pricing.egress import EgressTable, Tariff
+from pricing.machine_images import with_usable_fabric
 from pricing.machines import Accelerator, Machine
 from pricing.money import UsdPerHour
 from pricing.offers import Offer, OfferKey
@@ -21,6 +22,7 @@ from pricing.problems import InvalidInputError
 from pricing.risk import RiskPrior, RiskSignal, RiskTable
 from pricing.sale_rules import explain_unsold, find_sale_rule
 
+_BOUGHT: Final = (Market.ON_DEMAND, Market.SPOT)
 #: The fields of a book beside its offers.
 SMALL_TABLES: Final = ("machines", "accelerators", "regions", "tariffs", "priors", "signals", "records")
 
@@ -84,7 +86,7 @@ class PriceBook:
 
     @cached_property
     def _machines(self) -> Mapping[tuple[str, str], Machine]:
-        return {(m.cloud, m.instance_type): m for m in self.machines}
+        return {(m.cloud, m.instance_type): with_usable_fabric(m) for m in self.machines}
 
     @cached_property
     def _accelerators(self) -> Mapping[str, Accelerator]:
@@ -123,7 +125,7 @@ class PriceBook:
         return {key: sum(shares) / len(shares) for key, shares in found.items()}
 
     def machine(self, cloud: str, instance_type: str) -> Machine | None:
-        """Return the machine of that name; None when the book does not know it."""
+        """Return the machine of that name with the fabric that its image can drive; None when the book lacks it."""
         return self._machines.get((cloud, instance_type))
 
     def accelerator(self, name: str) -> Accelerator | None:
@@ -150,6 +152,23 @@ class PriceBook:
         offers = self._on_demand.get((region, instance_type), ())
         prices = (offer.usd_per_hour for offer in offers if zone is None or offer.zone in (None, zone))
         return min(prices, default=None)
+
+    def explain_absence(self, accelerator: str, markets: Collection[Market] = _BOUGHT) -> tuple[bool, str]:
+        """Return whether machines with the accelerator are sold in one of the markets, and why there is no offer.
+
+        Machines that the book does not know may be sold.
+        """
+        unpriced: list[str] = []
+        unsold: list[str] = []
+        for m in (m for m in self.machines if m.accelerator == accelerator):
+            reasons = [explain_unsold(m.cloud, m.instance_type, m.accelerator_count, market) for market in markets]
+            if all(reasons):
+                unsold.append(f"{m.cloud} {m.instance_type} is {reasons[0]}")
+            else:
+                unpriced.append(f"{m.cloud} {m.instance_type}")
+        more = f" and {len(unpriced) - 2} more" if len(unpriced) > 2 else ""
+        unknown = f"no price is known of {', '.join(unpriced[:2])}{more}" if unpriced else ""
+        return bool(unpriced or not unsold), "; ".join(filter(None, (unknown, *unsold)))
 
     def with_offers(self, offers: Iterable[Offer]) -> PriceBook:
         """Return the same book with other offers."""

@@ -9,10 +9,10 @@ import csv
 import gc
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime, time
+from datetime import UTC, date, datetime, time
 from functools import cache
 from operator import itemgetter
 from pathlib import Path
@@ -20,20 +20,25 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 
 from pricing.atomic_file import open_atomic
 from pricing.book import SMALL_TABLES, PriceBook
+from pricing.egress import Tariff, Tier
 from pricing.machines import Accelerator, Machine
-from pricing.money import UsdPerHour
+from pricing.money import UsdPerGb, UsdPerHour
 from pricing.offer_csv import read_rows
-from pricing.offers import Offer
+from pricing.offers import Offer, mark_capped_spot
 from pricing.places import Market, Region, RegionId
 from pricing.problems import InvalidInputError, Problem
 from pricing.risk import RiskPrior, RiskSignal
-from pricing.table_rows import parse_offers, parse_rows, parse_tariffs, read_table
+from pricing.table_rows import Row, parse_rows, read_table
+from pricing.units import gb_to_bytes
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pydantic import TypeAdapter
 
 EMBEDDED_AS_OF = datetime(2026, 11, 21, tzinfo=UTC)
+# The bands of the embedded offers equal the advisor file of this day, whatever day their prices were read.
+EMBEDDED_BANDS_OF = date(2025, 6, 28)
+UNDATED = "undated"
 SCHEMA_VERSION = 2
 # Column, Arrow type, nullable. Money is whole nano-dollars in int64: room for 9.2 billion dollars an hour.
 _COLUMNS = (
@@ -64,13 +69,70 @@ def embedded_book() -> PriceBook:
     """
     return PriceBook(
         as_of=EMBEDDED_AS_OF,
-        offers=parse_offers(read_table("offers")),
+        offers=mark_capped_spot(parse_offers(read_table("offers"))),
         machines=parse_rows(Machine, read_table("machines")),
         accelerators=parse_rows(Accelerator, read_table("accelerators"), name=itemgetter("accelerator")),
         regions=parse_rows(Region, read_table("regions"), id=lambda row: RegionId(row["cloud"], row["region"])),
         tariffs=parse_tariffs(read_table("egress")),
         priors=parse_rows(RiskPrior, read_table("interruption_priors")),
         signals=parse_rows(RiskSignal, read_table("interruption_signals")),
+    )
+
+
+_date = cache(date.fromisoformat)
+_rate = cache(UsdPerHour.parse)
+
+
+def parse_offers(rows: Iterable[Row]) -> tuple[Offer, ...]:
+    """Parse ``offers.csv``: one row per offer (place, type and market)."""
+    markets = {market.value: market for market in Market}
+    return tuple(
+        Offer(
+            cloud=row["cloud"],
+            region=row["region"],
+            zone=None,
+            instance_type=row["instance_type"],
+            market=markets[row["market"]],
+            usd_per_hour=_rate(row["usd_per_hour"]),
+            source=row["source"],
+            as_of=_date(row["as_of"]) if row["as_of"] else None,
+            not_before=row["not_before"] == "yes",
+            interruption_band=row["interruption_band"] or None,
+            band_as_of=EMBEDDED_BANDS_OF if row["interruption_band"] else None,
+            price_basis=row["price_basis"],
+            weak=row["weak"],
+        )
+        for row in rows
+    )
+
+
+def parse_tariffs(rows: Iterable[Row]) -> tuple[Tariff, ...]:
+    """Parse ``egress.csv``: one row per tier; rows of one meter become one tariff.
+
+    A tariff carries all its tiers' sources and reasons for doubt, and the oldest of their dates.
+    """
+    meters: dict[tuple[str, str, str, str], list[Row]] = {}
+    for row in rows:
+        meter = (row["cloud"], row["scope"], row["from_group"], row["to_group"])
+        meters.setdefault(meter, []).append(row)
+    return tuple(
+        Tariff(
+            *meter,
+            tiers=tuple(sorted((_tier(row) for row in group), key=lambda tier: tier.from_bytes)),
+            source="; ".join(dict.fromkeys(row["source"] for row in group)),
+            as_of=UNDATED if any(r["as_of"] == UNDATED for r in group) else min(r["as_of"] for r in group),
+            weak="; ".join(dict.fromkeys(row["weak"] for row in group if row["weak"])),
+        )
+        for meter, group in meters.items()
+    )
+
+
+def _tier(row: Row) -> Tier:
+    end = row["tier_to_gb"]
+    return Tier(
+        from_bytes=gb_to_bytes(float(row["tier_from_gb"])),
+        to_bytes=gb_to_bytes(float(end)) if end else None,
+        price=UsdPerGb.parse(row["usd_per_gb"]),
     )
 
 

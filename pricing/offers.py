@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import date
 
+from pricing.machine_images import explain_unmade
 from pricing.money import UsdPerHour
 from pricing.places import PROVISIONABLE_CLOUDS, Market, RegionId
-from pricing.sale_rules import is_made_by_no_module
 
 OfferKey = tuple[str, str, str, str, str]
 
@@ -59,7 +60,12 @@ class Offer:
     @property
     def provisionable(self) -> bool:
         """Return whether a plan line on it can be applied (else it is only shown, or ``--advisory``)."""
-        return self.cloud in PROVISIONABLE_CLOUDS and not is_made_by_no_module(self.cloud, self.instance_type)
+        return self.cloud in PROVISIONABLE_CLOUDS and not self.unmade
+
+    @property
+    def unmade(self) -> str:
+        """Return why no image of the cloud serves its machine; "" where one does, or the cloud needs none."""
+        return explain_unmade(self.cloud, self.instance_type)
 
     def age_days(self, today: date) -> int | None:
         """Return the whole days since ``as_of``; None when undated."""
@@ -67,6 +73,7 @@ class Offer:
 
 
 _STALE = "not refreshed since "
+_CAPPED = "spot equals on demand: capped, or not the price of spot"
 _SPOT_QUOTE_STEP = UsdPerHour.parse("0.0001")
 
 
@@ -88,6 +95,26 @@ def is_sound(offer: Offer) -> bool:
 def is_stale(offer: Offer) -> bool:
     """Return whether :func:`mark_stale` marked it."""
     return _STALE in offer.weak
+
+
+def mark_capped_spot(offers: Iterable[Offer]) -> tuple[Offer, ...]:
+    """Return the offers; a spot price that equals the on-demand price beside it is marked.
+
+    Such a price is a cap that was reached, or stands where there is none.
+    """
+    offers = tuple(offers)
+    listed = {offer.key[:4]: offer.usd_per_hour for offer in offers if offer.market is Market.ON_DEMAND}
+
+    def is_capped(offer: Offer) -> bool:
+        cloud, region, zone, instance_type, _ = offer.key
+        places = ((cloud, region, place, instance_type) for place in (zone, ""))
+        price = next((listed[place] for place in places if place in listed), None)
+        return offer.market is Market.SPOT and offer.usd_per_hour == price and _CAPPED not in offer.weak
+
+    return tuple(
+        replace(offer, weak="; ".join(filter(None, (offer.weak, _CAPPED)))) if is_capped(offer) else offer
+        for offer in offers
+    )
 
 
 def remove_rounding_excess(spot: UsdPerHour, on_demand: UsdPerHour | None) -> UsdPerHour:

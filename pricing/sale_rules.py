@@ -47,15 +47,12 @@ SALE_RULES = (
     SaleRule("azure", "Standard_NC24rs_v3", _NONE, "retired by Azure in 2025", _NCV3),
 )
 
-
-# A slice of TPUs is no instance of Compute Engine, a VM of one chip neither; google_tpu_v2_vm is in the beta provider
-# alone. Source: Google Cloud, "TPU runtimes", and the provider's documents, read 2026-11-26.
-_MADE_BY_NO_MODULE = (("gcp", "tpu-"),)
-
-
-def is_made_by_no_module(cloud: str, instance_type: str) -> bool:
-    """Return whether such machines are sold and no Terraform module here can make them."""
-    return any(cloud == of and instance_type.startswith(prefix) for of, prefix in _MADE_BY_NO_MODULE)
+# Sizes that no capacity reservation takes. Source: Microsoft, "On-demand Capacity Reservation", 2026-02-17.
+_NOT_RESERVED = (
+    ("azure", "Standard_ND", "Azure takes no ND size into a capacity reservation, nor a gang over InfiniBand"),
+    ("azure", "Standard_NC40ads_H100_v5", "Azure takes no NCads H100 v5 size into a capacity reservation"),
+    ("azure", "Standard_NC80adis_H100_v5", "Azure takes no NCads H100 v5 size into a capacity reservation"),
+)
 
 
 def find_sale_rule(cloud: str, instance_type: str) -> SaleRule | None:
@@ -64,9 +61,12 @@ def find_sale_rule(cloud: str, instance_type: str) -> SaleRule | None:
 
 
 def explain_unsold(cloud: str, instance_type: str, accelerators: int, market: Market) -> str:
-    """Return why such a machine cannot be started in that market without a reservation; "" where it can."""
+    """Return why such a machine cannot be started in that market; "" where it can."""
+    if market is Market.RESERVED:
+        reasons = (why for of, prefix, why in _NOT_RESERVED if of == cloud and instance_type.startswith(prefix))
+        return next(reasons, "")
     rule = find_sale_rule(cloud, instance_type)
-    if rule is None or market is Market.RESERVED:
+    if rule is None:
         return ""
     too_small = market is Market.ON_DEMAND and accelerators < rule.whole
     return rule.why if too_small or market not in rule.markets else ""

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
+from pricing.machine_images import find_machine_image
 from pricing.money import UsdPerHour
 from pricing.places import Market
 from terraform.module_metadata import takes_instance_profile
@@ -62,7 +63,7 @@ def _values(spec: WorkspaceSpec) -> dict[str, Any]:
         "attempt": spec.attempt,
         "region": spec.region,
         "tags": dict(spec.tags),
-        "nodes": [_node(node) for node in spec.nodes],
+        "nodes": [_node(node, spec.cloud) for node in spec.nodes],
         "image": spec.image,
         "network": {"network_id": spec.network.network_id, "subnet_ids": dict(spec.network.subnet_ids) or None},
         "fabric": spec.fabric,
@@ -86,7 +87,8 @@ def _values(spec: WorkspaceSpec) -> dict[str, Any]:
     }
 
 
-def _node(node: NodeSpec) -> dict[str, Any]:
+def _node(node: NodeSpec, cloud: str) -> dict[str, Any]:
+    row = find_machine_image(cloud, node.instance_type)
     return {
         "rank": node.rank,
         "name": node.name,
@@ -96,6 +98,7 @@ def _node(node: NodeSpec) -> dict[str, Any]:
         "max_usd_per_hour": None if node.max_usd_per_hour is None else str(node.max_usd_per_hour),
         "reservation": node.reservation,
         "placement_group": node.placement_group,
+        **({} if row is None else {"image": row.image}),
     }
 
 

@@ -18,6 +18,7 @@ from router.agent.protocol import LOOPBACK, PREFLIGHT_OFF, PREFLIGHTS
 
 ENGINES = ("torchrun", "ray", "slurm", "command")
 CODE_KINDS = ("none", "image", "archive", "git")
+GPU_VENDORS = ("nvidia", "rocm")
 
 
 class AgentConfigError(Exception):
@@ -46,7 +47,8 @@ class AgentConfig:
     coordinator. ``resume_step`` and ``resume_manifest``: the last checkpoint that was confirmed before, 0 and "" for
     none. ``checkpoint_seconds``: how often the training is to save; null leaves that to the training.
     ``checkpoint_store``: the URL where its checkpoints are stored, "" if none is given. ``accelerator``: the name of
-    those that were ordered, which the checks of ``preflight`` compare.
+    those that were ordered, which the checks of ``preflight`` compare. ``gpu_vendor``: whose way of giving GPUs to a
+    container is used.
     """
 
     attempt: str
@@ -68,6 +70,7 @@ class AgentConfig:
     master_address: str | None = None
     master_port: int = 29500
     gpus: bool = False
+    gpu_vendor: str = "nvidia"
     mounts: tuple[str, ...] = ()
     heartbeat_seconds: float = 10.0
     gang_seconds: float = 900.0
@@ -165,9 +168,7 @@ def _check(config: AgentConfig) -> None:
     if config.checkpoint_seconds is not None and not 0 < config.checkpoint_seconds < 1e7:
         raise AgentConfigError("checkpoint_seconds: not between 0 and 10,000,000")
     _check_rank(config)
-    for name, known in (("engine", ENGINES), ("preflight", PREFLIGHTS)):
-        if getattr(config, name) not in known:
-            raise AgentConfigError(f"{name}: not one of {', '.join(known)}")
+    _check_words(config)
     _check_coordinator(config)
     _check_metadata(config)
     _check_code(config)
@@ -180,6 +181,18 @@ def _check_rank(config: AgentConfig) -> None:
         raise AgentConfigError("master_port: not a port")
     if config.master_address is not None and config.master_port == 0:
         raise AgentConfigError("master_port: has to be given with master_address")
+
+
+def _check_words(config: AgentConfig) -> None:
+    words = (
+        ("engine", config.engine, ENGINES),
+        ("gpu_vendor", config.gpu_vendor, GPU_VENDORS),
+        ("preflight", config.preflight, PREFLIGHTS),
+        ("code.kind", config.code.kind, CODE_KINDS),
+    )
+    for name, word, allowed in words:
+        if word not in allowed:
+            raise AgentConfigError(f"{name}: not one of {', '.join(allowed)}")
 
 
 def metadata_module(metadata: str) -> str | None:
@@ -216,8 +229,6 @@ def _check_coordinator(config: AgentConfig) -> None:
 
 def _check_code(config: AgentConfig) -> None:
     code = config.code
-    if code.kind not in CODE_KINDS:
-        raise AgentConfigError(f"code.kind: not one of {', '.join(CODE_KINDS)}")
     if code.kind != "none" and (not code.source or code.source.startswith("-")):
         raise AgentConfigError("code.source: missing")
     if code.kind == "archive" and not re.fullmatch(r"[0-9a-f]{64}", code.version):

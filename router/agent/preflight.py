@@ -46,11 +46,13 @@ def check_machine(
 
     ``date`` asks the coordinator for the time, in seconds since 1970; None: it says none.
     """
+    # Machines with ROCm have no tool that is looked for here.
+    is_nvidia = config.gpus and config.gpu_vendor == "nvidia"
     checks = [check_disk(Path(config.workdir)), check_clock(date(), time.time())]  # noqa: TID251  (the machine's own)
     checks += [check_reach(url) for url in (config.checkpoint_store,) if url]
     if config.code.kind == "image":
-        checks.insert(0, check_containers(environment, run, gpus=config.gpus))
-    if config.gpus:
+        checks.insert(0, check_containers(environment, run, gpus=is_nvidia))
+    if is_nvidia:
         checks.insert(0, check_gpus(config, environment, run))
     return checks
 

@@ -162,6 +162,11 @@ exit $code
 _SLURM_WORKER = "exec sleep 2147483647\n"
 # An image may have a PYTHONPATH of its own, which a variable from outside would replace.
 _CONTAINED = 'export PYTHONPATH="$STEPFARE_CONTROL/python${PYTHONPATH:+:$PYTHONPATH}"; exec /bin/sh "$@"'
+# Docker gives NVIDIA's GPUs by their toolkit, AMD's as devices (AMD, "Running ROCm Docker containers").
+_GPU_OPTIONS = {
+    "nvidia": ["--gpus=all"],
+    "rocm": ["--device=/dev/kfd", "--device=/dev/dri", "--group-add=video", "--security-opt=seccomp=unconfined"],
+}
 
 
 def external_name(config: AgentConfig) -> str:
@@ -193,7 +198,7 @@ def command_line(config: AgentConfig, names: Iterable[str], control: str) -> lis
     line = ["docker", "run", "--rm", "--init", "--name", external_name(config), "--network=host", "--ipc=host"]
     line += ["--ulimit=memlock=-1", "--ulimit=stack=67108864", "--ulimit=nofile=1048576"]
     if config.gpus:
-        line.append("--gpus=all")
+        line += _GPU_OPTIONS[config.gpu_vendor]
     if os.path.isdir("/dev/infiniband"):  # noqa: PTH112  (pathlib is heavier, and starters needs nothing else of it)
         line += ["--device=/dev/infiniband", "--cap-add=IPC_LOCK"]
     line += [f"--volume={mount}" for mount in (*config.mounts, f"{control}:{control}")]

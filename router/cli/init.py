@@ -205,7 +205,7 @@ def _parse_gangs(
         offer
         for offer in book.offers
         if offer.cloud in clouds
-        and offer.cloud in PROVISIONABLE_CLOUDS
+        and offer.provisionable
         and (region := book.region(RegionId(offer.cloud, offer.region))) is not None
         and residency_refusal(residency, region) is None
     ]

@@ -315,7 +315,7 @@ def _build_problem(
         if usable[job.name]:
             reason = infeasible_reason(job, usable[job.name], request.now)
         else:
-            reason = no_offer_reason(job, dropped[job.name], advisory[job.name])
+            reason = no_offer_reason(job, finder.book, dropped[job.name], advisory[job.name])
         if reason is not None:
             infeasible[job.name] = NOT_LOOKED_AT if job.name in partly else reason
     placeable = tuple(job for job in jobs if job.name not in infeasible)

@@ -13,7 +13,7 @@ from itertools import chain
 from typing import TypeVar
 
 from pricing.book import PriceBook
-from pricing.offers import Offer, OfferKey, is_sound, mark_stale, remove_rounding_excess
+from pricing.offers import Offer, OfferKey, is_sound, mark_capped_spot, mark_stale, remove_rounding_excess
 from pricing.places import Market
 from pricing.sale_rules import explain_unsold
 from providers.protocol import DroppedRow, FetchResult
@@ -89,7 +89,7 @@ def merge_books(
         regions=tuple(r for p in parts for r in p.regions),
         tariffs=tuple(t for p in parts for t in p.tariffs),
     )
-    book = replace(extend_tables(tables, found, base), as_of=now, offers=tuple(offers.values()))
+    book = replace(extend_tables(tables, found, base), as_of=now, offers=mark_capped_spot(offers.values()))
     return MergedBook(book, _count(old, offers, fresh), (*held, *dear_spot), len(given) - len(fetched))
 
 

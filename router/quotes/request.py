@@ -144,7 +144,7 @@ class QuoteProblem:
         if self.window_h <= 0:
             return Refused(name, "its deadline is not after its start", "ask for a later one with --by")
         if not self.candidates:
-            what = no_offer_reason(self.job, self.dropped)
+            what = no_offer_reason(self.job, self.market_inputs.finder.book, self.dropped)
             return Refused(name, what, "see the reasons", reasons=summarise_reasons(self.dropped))
         if not self.venues and self.untold and len(self.untold) == len(self.candidates):
             what = "it fits reservations, or gangs of two machine types, of which a quote can say nothing"

@@ -50,6 +50,7 @@ DROPPED_WORDS = {
     "limit": "gang larger than a limit",
     "market": "market not wanted",
     "placement": "against its placement",
+    "reservation": "in no reservation of its cloud",
     "residency": "not where the data may be",
     "shape": "another number of machines",
     "size": "gang is no whole number of machines",

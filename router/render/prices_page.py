@@ -235,7 +235,7 @@ def _degrees(latitude: float, longitude: float) -> str:
 def _region_cells(region: RegionPrices, accelerator: str) -> dict[str, object]:
     def cell(market: Market) -> tuple[UsdPerHour | None, str]:
         row = region.rows.get(market)
-        return (None, "not sold") if row is None else (row.usd_per_accelerator_hour, row.offer.instance_type)
+        return (None, "no price known") if row is None else (row.usd_per_accelerator_hour, row.offer.instance_type)
 
     position = region.position
     return {

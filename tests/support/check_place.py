@@ -8,6 +8,7 @@ from decimal import Decimal
 from fractions import Fraction
 from functools import partial
 
+from pricing.machine_images import explain_unmade
 from pricing.machines import RDMA_FABRICS
 from pricing.offers import Offer
 from pricing.places import PROVISIONABLE_CLOUDS, Market
@@ -35,10 +36,11 @@ def check_places(view: View) -> Iterator[str]:
                 yield f"{job.name}: {line.cloud}/{line.region} is not permitted: {why}"
             if clouds is not None and line.cloud not in clouds:
                 yield f"{job.name}: {line.cloud} is not an allowed cloud"
-            if line.provisionable != (line.cloud in PROVISIONABLE_CLOUDS):
-                yield f"{job.name}: {line.cloud} marked provisionable {line.provisionable}"
-            if not view.advisory and line.cloud not in PROVISIONABLE_CLOUDS:
-                yield f"{job.name}: {line.cloud} cannot be carried out"
+            made = line.cloud in PROVISIONABLE_CLOUDS and not explain_unmade(line.cloud, line.instance_type)
+            if line.provisionable != made:
+                yield f"{job.name}: {line.cloud} {line.instance_type} marked provisionable {line.provisionable}"
+            if not view.advisory and not made:
+                yield f"{job.name}: {line.cloud} {line.instance_type} cannot be carried out"
         regions = {stretch.region for stretch in view.stretches(job)}
         if len(regions) > job.gang.regions:
             yield f"{job.name}: {len(regions)} regions, may use {job.gang.regions}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
+from pricing.machine_images import explain_unmade
 from pricing.machines import RDMA_FABRICS
 from pricing.offers import Offer
 from pricing.places import PROVISIONABLE_CLOUDS, Market
@@ -41,7 +42,8 @@ def _eligible(instance: Instance, job: Job, option: GangOption, offer: Offer) ->
     number = option.count // machine.accelerator_count
     shape = job.gang.machines in (None, number)
     fits = machine.accelerator == option.accelerator and option.count % machine.accelerator_count == 0
-    allowed = offer.cloud in PROVISIONABLE_CLOUDS and offer.cloud in (instance.limits.clouds or {offer.cloud})
+    made = offer.cloud in PROVISIONABLE_CLOUDS and not explain_unmade(offer.cloud, offer.instance_type)
+    allowed = made and offer.cloud in (instance.limits.clouds or {offer.cloud})
     fabric = job.gang.rdma != "required" or number == 1 or machine.fabric in RDMA_FABRICS
     return (
         fits

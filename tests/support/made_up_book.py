@@ -7,6 +7,7 @@ from datetime import UTC, date, datetime
 
 from pricing.book import PriceBook
 from pricing.egress import Tariff, Tier
+from pricing.machine_images import MachineImage
 from pricing.machines import Accelerator, Machine
 from pricing.money import UsdPerGb, UsdPerHour
 from pricing.offers import Offer
@@ -20,6 +21,30 @@ SOURCE = "made up for a test"
 ACCELERATORS = tuple(
     Accelerator(name, 80, 3000.0, tflops, None, 700, "made up", SOURCE, "2026-11-01", True)
     for name, tflops in (("H100", 989.0), ("A100-80GB", 312.0))
+)
+
+
+# What the made-up machines of all tests boot from: without an image none of them could be ordered.
+MADE_UP_IMAGES = tuple(
+    MachineImage(
+        cloud=cloud,
+        machines=machines,
+        architecture="x86_64",
+        image="made-up:made-up:made-up",
+        driver="1",
+        container_runtime="present",
+        toolkit="present",
+        fabric=None,
+        fabric_gbps=None,
+        fabric_software="",
+        local_disks="",
+        vendor="nvidia",
+        source=SOURCE,
+        as_of="2026-11-01",
+        note="",
+    )
+    for cloud in ("aws", "azure", "gcp")
+    for machines in ("p8.*", "p9*.*", "p10.*", "g9*.*", "x1.*", "a7-*", "a9-*", "*_h9*")
 )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from pricing.machine_images import find_machine_image, machine_images
 from tests.support.terraform_standin import Engine, Finished
 
 ATTEMPT = "a1"
@@ -20,9 +21,16 @@ TAGS = {
 
 
 def variables(nodes: list[dict[str, Any]], **more: object) -> dict[str, object]:
-    """A full set of module variables: the tags above, user data that differs by rank, and `more`."""
+    """A full set of module variables: the tags above, user data that differs by rank, images, and `more`."""
+    nodes = [{**n, "image": _image(n["instance_type"])} for n in nodes]
     texts = {str(n["rank"]): f"#cloud-config\n# rank {n['rank']}\n" for n in nodes}
     return {"attempt": ATTEMPT, "tags": TAGS, "nodes": nodes, "user_data": texts, **more}
+
+
+def _image(instance_type: str) -> str | None:
+    """The image of a type, whose name tells its cloud."""
+    rows = (find_machine_image(cloud, instance_type) for cloud in {row.cloud for row in machine_images()})
+    return next((row.image for row in rows if row is not None), None)
 
 
 def planned(engine: Engine, folder: Path) -> list[dict[str, Any]]:

@@ -218,7 +218,12 @@ def test_rows_are_sorted_and_their_terms_add_up(book: PriceBook) -> None:
     ("words", "market", "code", "said"),
     [
         ("H1000:8", Market.SPOT, "unknown", "did you mean H100"),
-        ("MI300X:8", Market.SPOT, "not sold", "no spot offer of MI300X"),
+        (
+            "MI300X:8",
+            Market.SPOT,
+            "no price",
+            "no spot offer of MI300X: no price is known of azure Standard_ND96isr_MI300X_v5",
+        ),
         ("MI300X:12", Market.ON_DEMAND, "size", "not a whole number of machines of 8"),
         ("H200:12", Market.SPOT, "advisory", "cannot be ordered"),
         ("T4:8", Market.SPOT, "speed", "usable"),

@@ -64,7 +64,8 @@ class _UnusableError(Exception):
 def read_prices(rows: Sequence[object], region: str, now: datetime) -> RegionPrices:
     """Return prices of ``region`` in force at ``now``.
 
-    Of the meters of a size the region's primary ones count where there are any; if they disagree there is no price.
+    Of the meters of a size the region's primary ones count where there are any, and of those the one whose price began
+    last; if two that began at once disagree there is no price.
     """
     found: dict[tuple[str, Market], list[RetailPrice]] = {}
     dropped: list[DroppedRow] = []
@@ -174,7 +175,9 @@ def _moment(value: object) -> datetime:
 
 
 def _agreed_price(meters: Iterable[RetailPrice]) -> RetailPrice | None:
-    """Return the one price of a size: that of the primary meters; None where they disagree."""
+    """Return the one price of a size: of the primary meters the newest; None where two begin at once and disagree."""
     meters = list(meters)
     chosen = [m for m in meters if m.primary] or meters
-    return min(chosen, key=lambda m: m.since) if len({m.price for m in chosen}) == 1 else None
+    newest = max(m.since for m in chosen)
+    prices = {m.price for m in chosen if m.since == newest}
+    return min((m for m in chosen if m.price in prices), key=lambda m: m.since) if len(prices) == 1 else None

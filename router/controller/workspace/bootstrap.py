@@ -62,6 +62,42 @@ mkfs.ext4 -q -E nodiscard -m 0 "$device"
 mount -o noatime,discard "$device" "$folder"
 """
 
+# install-containers.sh DOCKER TOOLKIT: what an image without a container runtime lacks, from where and in the way that
+# Docker ("Install Docker Engine on Ubuntu") and NVIDIA ("Installing the NVIDIA Container Toolkit") document.
+INSTALL_CONTAINERS = """\
+#!/bin/sh
+set -eu
+if command -v docker >/dev/null && command -v nvidia-ctk >/dev/null; then exit 0; fi
+. /etc/os-release
+export DEBIAN_FRONTEND=noninteractive
+keys=/etc/apt/keyrings
+docker=5:$1-1~ubuntu.$VERSION_ID~$VERSION_CODENAME toolkit=$2-1
+again() {
+  tries=24
+  until "$@"; do
+    tries=$((tries - 1))
+    [ $tries -gt 0 ] || { echo "stepfare: no container runtime: $*" >&2; exit 1; }
+    sleep 5
+  done
+}
+key() {
+  again curl --fail --silent --show-error --location --max-time 60 --output "$keys/$1.asc" "$2"
+  chmod 0644 "$keys/$1.asc"
+}
+mkdir -p -m 0755 "$keys"
+key docker https://download.docker.com/linux/ubuntu/gpg
+key nvidia https://nvidia.github.io/libnvidia-container/gpgkey
+list() { echo "deb [signed-by=$keys/$1.asc] $2" >"/etc/apt/sources.list.d/stepfare-$1.list"; }
+list docker "https://download.docker.com/linux/ubuntu $VERSION_CODENAME stable"
+list nvidia "https://nvidia.github.io/libnvidia-container/stable/deb/\\$(ARCH) /"
+again apt-get -q update
+again apt-get -q -y --no-install-recommends install "docker-ce=$docker" "docker-ce-cli=$docker" containerd.io \\
+  "nvidia-container-toolkit=$toolkit" "nvidia-container-toolkit-base=$toolkit" "libnvidia-container-tools=$toolkit" \\
+  "libnvidia-container1=$toolkit"
+nvidia-ctk runtime configure --runtime=docker
+systemctl restart docker
+"""
+
 # KillMode=mixed: the agent is asked to stop and asks the training; whatever remains at the end is killed with the
 # cgroup. OOMPolicy=continue: the agent reports a training process that the kernel kills.
 UNIT = """\
@@ -118,7 +154,8 @@ class Bootstrap:
     ``config`` says what its agent does; its paths are replaced by those of the machine. ``token`` and ``secret`` never
     appear in a repr. ``local_nvme``: where to mount the machine's own disks, striped; the job then works there, and a
     container sees the folder under the same name. ``ca``: PEM text of a private authority that signed the coordinator's
-    certificate.
+    certificate. ``containers``: the versions of Docker and of NVIDIA's toolkit to install, None where the image
+    has them or the job needs none.
     """
 
     config: AgentConfig
@@ -128,6 +165,7 @@ class Bootstrap:
     secret: Mapping[str, str] = field(default_factory=dict, repr=False)
     local_nvme: str | None = None
     ca: str | None = None
+    containers: tuple[str, str] | None = None
 
 
 def render_cloud_init(spec: Bootstrap) -> str:
@@ -158,6 +196,9 @@ def render_cloud_init(spec: Bootstrap) -> str:
     if nvme is not None:
         files.append(_file_entry(f"{OPT}/mount-nvme.sh", "0755", MOUNT_NVME))
         commands.append([f"{OPT}/mount-nvme.sh", nvme])
+    if spec.containers is not None:
+        files.append(_file_entry(f"{OPT}/install-containers.sh", "0755", INSTALL_CONTAINERS))
+        commands.append([f"{OPT}/install-containers.sh", *spec.containers])
     files.append(_file_entry(f"{OPT}/fetch-agent.sh", "0755", FETCH_AGENT))
     authority = [f"{ETC}/ca.pem"] if spec.ca is not None else []
     commands.append([f"{OPT}/fetch-agent.sh", spec.agent.url, spec.agent.sha256, f"{OPT}/agent.pyz", *authority])

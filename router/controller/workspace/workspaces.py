@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
+from pricing.machine_images import explain_unmade, find_machine_image
 from pricing.places import Market
 from router.agent.config import AgentConfig, AgentConfigError
 from router.agent.config import CodeSource as AgentCode
@@ -132,6 +133,7 @@ def build_workspace(
     """
     for node in nodes:
         _check_reservation(node, attempt, deploy)
+        _check_image(node, attempt, deploy)
     user_data = {node.rank: _user_data(attempt, node, job, deploy, home, secrets) for node in nodes}
     return replace(
         build_release_workspace(attempt, nodes, deploy, state_id, fabric=fabric, hosts=hosts), user_data=user_data
@@ -196,6 +198,15 @@ def _check_reservation(node: NodeRecord, attempt: Attempt, deploy: Deploy) -> No
         )
 
 
+def _check_image(node: NodeRecord, attempt: Attempt, deploy: Deploy) -> None:
+    why = explain_unmade(attempt.cloud, node.instance_type)
+    if why and deploy.cloud(attempt.cloud, attempt.region).image is None:
+        raise ValueError(
+            f"{attempt.cloud}: {why}: plan again, or add an image of your own as clouds.{attempt.cloud}.image"
+            " to the deploy file"
+        )
+
+
 def _machine(node: NodeRecord, region: str, cloud: CloudDeploy) -> NodeSpec:
     reservation = _matching_reservation(node, region, cloud) if node.market is Market.RESERVED else None
     return NodeSpec(
@@ -226,14 +237,18 @@ def _user_data(
         raise ValueError(f"job {job.name} has no `run`: there is nothing to start")
     script = find_boot_method(attempt.cloud) is BootMethod.SCRIPT
     config = _config(attempt, node, job.run, deploy, home)
+    settings, row = deploy.cloud(attempt.cloud, attempt.region), find_machine_image(attempt.cloud, node.instance_type)
+    # An image of the user's own holds a driver, Docker and the toolkit, or the job needs none of them.
+    installs = row is not None and row.installs_runtime and settings.image is None and config.code.kind == "image"
     bootstrap = Bootstrap(
         config=config,
         agent=AgentDownload.of(home.url, home.agent_sha256),
         token=secrets.token,
         plain=secrets.plain,
         secret=secrets.secret,
-        local_nvme=None if script else deploy.cloud(attempt.cloud, attempt.region).local_nvme,
+        local_nvme=None if script else settings.local_nvme,
         ca=home.ca,
+        containers=(row.container_runtime or "", row.toolkit or "") if row is not None and installs else None,
     )
     try:
         return node_script(bootstrap) if script else render_cloud_init(bootstrap)
@@ -243,6 +258,7 @@ def _user_data(
 
 def _config(attempt: Attempt, node: NodeRecord, run: Run, deploy: Deploy, home: CoordinatorEndpoint) -> AgentConfig:
     local = is_local(attempt.cloud)
+    row = find_machine_image(attempt.cloud, node.instance_type)
     host = deploy.cloud(attempt.cloud, attempt.region)
     store = host.store_of(attempt.job) or ""
     timeouts = deploy.timeouts
@@ -267,6 +283,7 @@ def _config(attempt: Attempt, node: NodeRecord, run: Run, deploy: Deploy, home: 
         address=host.hosts[node.address].private_address if node.address in host.hosts else None,
         master_port=0 if local else AgentConfig.master_port,
         gpus=not local,
+        gpu_vendor=AgentConfig.gpu_vendor if row is None else row.vendor,
         gang_seconds=gang_wait.total_seconds(),
         grace_seconds=GRACE_SECONDS,
         heartbeat_seconds=_LOCAL_HEARTBEAT_SECONDS if local else AgentConfig.heartbeat_seconds,

@@ -246,7 +246,7 @@ def _option_rows(job: Job, option: GangOption, markets: Sequence[Market], inputs
             rows.append(_answered(job, option, market, own, problem))
         else:
             refused = [drop for drop in dropped if drop.listing.offer.market is market]
-            refusal = _refusal(option, market, refused)
+            refusal = _refusal(option, market, refused, book)
             rows.append(GangEstimate(option, market, None, refusal, _refused_layout(job, refused)))
     return rows
 
@@ -427,11 +427,13 @@ def _scaled(span: Span, factor: float) -> Span:
     return Span(span.expected * factor, span.low * factor, high)
 
 
-def _refusal(option: GangOption, market: Market, refused: Sequence[DroppedListing]) -> GangRefusal:
+def _refusal(option: GangOption, market: Market, refused: Sequence[DroppedListing], book: PriceBook) -> GangRefusal:
     """Return the reason of the offer that came farthest; how many were dropped for which reason stands beside it."""
     if not refused:
         words = market.value.replace("_", "-")
-        return GangRefusal("not sold", f"the price book has no {words} offer of {option.accelerator}")
+        sold, why = book.explain_absence(option.accelerator, (market,))
+        what = f"the price book has no {words} offer of {option.accelerator}{why and f': {why}'}"
+        return GangRefusal("no price" if sold else "not sold", what)
     counts = Counter(drop.code for drop in refused)
     ranks = {code: rank for rank, code in enumerate(_FARTHEST_FIRST)}
     first = min(refused, key=lambda drop: (ranks.get(drop.code, len(ranks)), drop.listing.name))

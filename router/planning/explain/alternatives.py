@@ -11,7 +11,6 @@ from router.planning.document.external_costs import external_of_gang
 from router.planning.document.plan import Alternative, describe_mix
 from router.planning.find.candidate import Candidate, steps_to_do
 from router.planning.program.single_runs import (
-    NOT_ORDERED_HERE,
     TRIED,
     JobContext,
     SingleRun,
@@ -77,5 +76,5 @@ def runner_up(alternatives: Sequence[Alternative], objective: Usd) -> Alternativ
 
     One that cannot be ordered from here counts only if it would save some of them.
     """
-    eligible = [a for a in alternatives if not a.lacks or (a.lacks == NOT_ORDERED_HERE and a.objective_usd < objective)]
+    eligible = [a for a in alternatives if not a.lacks or (not a.provisionable and a.objective_usd < objective)]
     return min(eligible, key=lambda a: (a.objective_usd, a.cloud, a.region, a.instance_type), default=None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -24,6 +24,12 @@ from router.planning.find.transfers import Transfer
 
 _FREE = UsdPerHour(0)
 SURELY: Final = 1 - 1e-6  # of the cost of its steps: a run costs at least this much
+
+
+def refuse_order(offers: Iterable[Offer], advice: str) -> str:
+    """Return the words for offers that cannot be ordered, with what each lacks where more is known than its cloud."""
+    why = "; ".join(dict.fromkeys(reason for offer in offers if (reason := offer.unmade)))
+    return f"cannot be ordered from here{why and f': {why}'} (--advisory {advice})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +178,11 @@ class Candidate:
     def provisionable(self) -> bool:
         """Return whether every part can be ordered."""
         return all(part.offer.provisionable for part in self.parts)
+
+    @property
+    def order_refusal(self) -> str:
+        """Return why it cannot be ordered; "" where it can."""
+        return "" if self.provisionable else refuse_order((part.offer for part in self.parts), "plans with it")
 
     @property
     def market(self) -> Market:

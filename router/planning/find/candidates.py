@@ -10,7 +10,8 @@ from datetime import datetime, timedelta
 from functools import cached_property
 
 from pricing.book import PriceBook
-from pricing.machines import Accelerator
+from pricing.machine_images import explain_fabric
+from pricing.machines import Accelerator, Machine
 from pricing.money import Usd, UsdPerHour
 from pricing.places import Market, Region, RegionId
 from pricing.risk import GangRisk
@@ -19,7 +20,7 @@ from router.jobs.limits import Limits
 from router.jobs.spec import GangOption, Job
 from router.jobs.speed import Speed, UnknownSpeed, gang_speed
 from router.jobs.workload import Workload
-from router.planning.find.candidate import SURELY, Candidate, GangPart, steps_to_do
+from router.planning.find.candidate import SURELY, Candidate, GangPart, refuse_order, steps_to_do
 from router.planning.find.dropped_listings import DroppedListing
 from router.planning.find.fallbacks import Fallback, FallbackFinder
 from router.planning.find.feasibility import ListingRefusal, refusal
@@ -307,7 +308,8 @@ class CandidateFinder:
         """Return the gang of these machines with its speed and moves, or why it is dropped."""
         listing, _ = spread[-1]
         if not self._advisory and not all(each.offer.provisionable for each, _ in spread):
-            return DroppedListing("advisory", "cannot be ordered from here (see --advisory)", listing, option.count)
+            why = refuse_order((each.offer for each, _ in spread), "counts it")
+            return DroppedListing("advisory", why, listing, option.count)
         speed = _speed_of(job, spread, findings, self._book.accelerators)
         if isinstance(speed, UnknownSpeed):
             return DroppedListing("speed", speed.reason, listing, option.count)
@@ -447,9 +449,8 @@ def _speed_of(
         offer = listing.offer
         key = (offer.cloud, offer.instance_type, machines)
         if key not in findings.speeds:
-            findings.speeds[key] = gang_speed(
-                job.workload, listing.machine, machines, listing.accelerator, accelerators
-            )
+            found = gang_speed(job.workload, listing.machine, machines, listing.accelerator, accelerators)
+            findings.speeds[key] = _over_usable_fabric(found, listing.machine, machines)
         speed = findings.speeds[key]
         if isinstance(speed, UnknownSpeed):
             return speed
@@ -459,6 +460,16 @@ def _speed_of(
         return speeds[slowest]
     error = max(speed.relative_error for speed in speeds.values())
     return Speed(speeds[slowest].steps_per_hour, error, f"that of {slowest} alone: {speeds[slowest].basis}")
+
+
+def _over_usable_fabric(speed: Speed | UnknownSpeed, machine: Machine, machines: int) -> Speed | UnknownSpeed:
+    """Return the speed; where the image cannot drive the fabric of several machines, it says so."""
+    lost = explain_fabric(machine) if machines > 1 else ""
+    if not lost:
+        return speed
+    if isinstance(speed, UnknownSpeed):
+        return UnknownSpeed(f"{speed.reason}; {lost}")
+    return replace(speed, basis=f"{speed.basis}, over {machine.fabric}: {lost}")
 
 
 def _window_hours(job: Job, now: datetime) -> float | None:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from pricing.book import PriceBook
 from router.jobs.spec import Job
 from router.planning.find.candidate import Candidate
 from router.planning.find.listings import OfferListing
@@ -24,7 +25,9 @@ class DroppedListing:
     accelerators: int
 
 
-def no_offer_reason(job: Job, dropped: Iterable[DroppedListing], advisory: Sequence[Candidate] = ()) -> str:
+def no_offer_reason(
+    job: Job, book: PriceBook, dropped: Iterable[DroppedListing], advisory: Sequence[Candidate] = ()
+) -> str:
     """Return why a job has no candidate that can be ordered, in words that name what the book lacks where it does.
 
     ``advisory`` are its candidates that cannot be ordered from here.
@@ -33,14 +36,19 @@ def no_offer_reason(job: Job, dropped: Iterable[DroppedListing], advisory: Seque
     dropped = tuple(dropped)
     codes = {each.code for each in dropped}
     if not codes and not advisory:
-        return f"the price book has no {wanted}"
+        names = sorted({option.accelerator for option in job.gang.options})
+        why = "; ".join(filter(None, (book.explain_absence(name)[1] for name in names)))
+        return f"the price book has no {wanted}{why and f': {why}'}"
     if not advisory and codes == {"residency"}:
         return f"the price book has no {wanted} where residency lets the job run"
     if advisory:
         types = sorted({f"{part.offer.cloud} {part.offer.instance_type}" for c in advisory for part in c.parts})
         more = f" and {len(types) - 2} more" if len(types) > 2 else ""
         names = ", ".join(types[:2]) + more
-        return f"only machines that cannot be ordered from here would do: {names} (--advisory plans with them)"
+        unmade = dict.fromkeys(part.offer.unmade for c in advisory for part in c.parts)
+        why = "; ".join(list(filter(None, unmade))[:2])
+        what = "only machines that cannot be ordered from here would do"
+        return f"{what}: {names} (--advisory plans with them){why and f': {why}'}"
     return f"no offer passes the job's rules{_words_of_drops(job, dropped)}"
 
 

@@ -6,7 +6,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pricing.machine_images import explain_fabric
 from pricing.places import Market
+from pricing.sale_rules import explain_unsold
 from pricing.units import format_count
 from router.jobs.limits import Limits
 from router.jobs.residency import residency_refusal
@@ -50,9 +52,13 @@ def refusal(
     market = _market_refusal(job, listing)
     if market is not None:
         return ListingRefusal("market", market)
+    excluded = explain_unsold(listing.offer.cloud, listing.offer.instance_type, per_machine, listing.offer.market)
+    if excluded and listing.reservation:
+        return ListingRefusal("reservation", excluded)
     if job.gang.rdma == "required" and machines > 1 and not listing.machine.has_rdma:
-        known = listing.machine.fabric or "unknown"
-        return ListingRefusal("fabric", f"an RDMA fabric is required, {listing.machine.instance_type} has {known}")
+        known, lost = listing.machine.fabric or "unknown", explain_fabric(listing.machine)
+        what = f"an RDMA fabric is required, {listing.machine.instance_type} has {known}{lost and f' ({lost})'}"
+        return ListingRefusal("fabric", what)
     if counted is None:
         counted = use_by_machine(limits, listing, job.team)
     return _limit_refusal(job, listing, counted, machines)

@@ -36,7 +36,6 @@ from router.planning.rules.load import add_load, load_of, load_without
 TRIED = 16
 FARTHEST = timedelta(days=60)
 MAY_NOT_MOVE = "max_moves: 0 keeps it where it runs"
-NOT_ORDERED_HERE = "cannot be ordered from here (--advisory plans with it)"
 _NOTHING = 1e-9  # of a limit's unit
 
 
@@ -129,7 +128,7 @@ def evaluate_single_run(here: JobContext, candidate: Candidate, slots: Sequence[
     if holds is None:
         steps = steps_to_do(job, running=candidate.running)
         compute = Usd(round(candidate.expected_usd(steps) * 1e9))
-        lacks = _no_room(here, candidate) if candidate.provisionable else NOT_ORDERED_HERE
+        lacks = candidate.order_refusal or _no_room(here, candidate)
         billed = timedelta(hours=candidate.startup_hours + steps * candidate.billed_share / candidate.steps_per_hour)
         return SingleRun(candidate, compute + moves, compute + dearest, compute + moves, None, lacks, billed)
     runs = runs_of(problem, job, holds)
@@ -194,8 +193,8 @@ def _no_room(here: JobContext, candidate: Candidate) -> str:
 
 def _lacks(here: JobContext, candidate: Candidate, counted: Usd) -> str:
     """Return what forbids the run although it fits ("" when nothing does): not orderable, or over a budget."""
-    if not candidate.provisionable:
-        return NOT_ORDERED_HERE
+    if candidate.order_refusal:
+        return candidate.order_refusal
     if here.mates_region not in (None, candidate.region):
         return f"group {affinity_of(here.job)} is in {here.mates_region}"
     return excess_of(here.job, counted, here.team_left)

@@ -6,7 +6,7 @@ resource "aws_launch_template" "shape" {
   name        = "${local.name}-${substr(sha256(each.key), 0, 8)}"
   description = each.key
   # AMI ids are no secret; the data source marks every parameter as one.
-  image_id = var.image != null ? var.image : nonsensitive(data.aws_ssm_parameter.image[local.architecture[local.nodes[each.value[0]].instance_type][0]].value)
+  image_id = var.image != null ? var.image : nonsensitive(data.aws_ssm_parameter.image[local.nodes[each.value[0]].image].value)
 
   dynamic "network_interfaces" {
     for_each = local.interfaces[local.nodes[each.value[0]].instance_type]

@@ -32,6 +32,8 @@ variable "nodes" {
     max_usd_per_hour = optional(string)
     reservation      = optional(string)
     placement_group  = optional(string)
+    # What pricing/tables/images.csv has for the machine type, in the cloud's own notation.
+    image = optional(string)
   }))
   validation {
     condition     = length(setsubtract(range(length(var.nodes)), var.nodes[*].rank)) == 0
@@ -58,7 +60,7 @@ variable "user_data" {
 }
 
 variable "image" {
-  description = "Machine image in the cloud's own notation; null: the cloud's current GPU image."
+  description = "Machine image in the cloud's own notation for all machines; null: that of each node."
   type        = string
   default     = null
 }

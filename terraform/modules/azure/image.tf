@@ -1,5 +1,8 @@
-# Without an image of the user's: Microsoft's current Ubuntu for HPC, with NVIDIA's driver and InfiniBand software.
+# Without an image of the user's: that of the machine's type, PUBLISHER:OFFER:SKU, in its current version. Microsoft's
+# Ubuntu for HPC, with driver, Docker and InfiniBand software; its sku by the accelerator says the table of images.
 
 locals {
-  hpc_images = var.image == null ? [{ publisher = "microsoft-dsvm", offer = "ubuntu-hpc", sku = "2204", version = "latest" }] : []
+  hpc_images = {
+    for rank, n in local.nodes : rank => [for image in var.image == null ? compact([n.image]) : [] : split(":", image)]
+  }
 }

@@ -76,12 +76,12 @@ resource "azurerm_linux_virtual_machine_scale_set" "gang" {
   }
   source_image_id = var.image
   dynamic "source_image_reference" {
-    for_each = local.hpc_images
+    for_each = local.hpc_images["0"]
     content {
-      publisher = source_image_reference.value.publisher
-      offer     = source_image_reference.value.offer
-      sku       = source_image_reference.value.sku
-      version   = source_image_reference.value.version
+      publisher = source_image_reference.value[0]
+      offer     = source_image_reference.value[1]
+      sku       = source_image_reference.value[2]
+      version   = "latest"
     }
   }
 

@@ -3,11 +3,6 @@
 locals {
   # Newer machine series take Hyperdisk only.
   hyperdisk = "^(a3-ultragpu|a4x?|c4[ad]?|g4|n4)-"
-  # Canonical's images with NVIDIA's driver signed in, by processor (Grace: arm64).
-  family = {
-    for n in var.nodes : n.instance_type =>
-    "projects/ubuntu-os-accelerator-images/global/images/family/ubuntu-accelerator-2404-${startswith(n.instance_type, "a4x-") ? "arm64" : "amd64"}-with-nvidia-580"...
-  }
 }
 
 resource "google_compute_instance" "node" {
@@ -22,7 +17,7 @@ resource "google_compute_instance" "node" {
   boot_disk {
     auto_delete = true
     initialize_params {
-      image  = coalesce(var.image, local.family[each.value.instance_type][0])
+      image  = coalesce(var.image, each.value.image)
       size   = var.disk_gib
       type   = can(regex(local.hyperdisk, each.value.instance_type)) ? "hyperdisk-balanced" : "pd-balanced"
       labels = local.labels

@@ -14,8 +14,8 @@ variables {
   tags      = { stepfare_job = "llama", stepfare_plan = "p1", team = "research", cost_center = "42" }
   user_data = { "0" = "#cloud-config\n# zero", "1" = "#cloud-config\n# one" }
   nodes = [
-    { rank = 1, name = "llama-1", zone = "use1-az4", instance_type = "p5.48xlarge", market = "spot", max_usd_per_hour = "31.5" },
-    { rank = 0, name = "llama-0", zone = "use1-az4", instance_type = "p5.48xlarge", market = "spot", max_usd_per_hour = "31.5" },
+    { rank = 1, name = "llama-1", zone = "use1-az4", instance_type = "p5.48xlarge", market = "spot", max_usd_per_hour = "31.5", image = "/aws/service/deeplearning/ami/x86_64/base-with-single-cuda-ubuntu-22.04/latest/ami-id" },
+    { rank = 0, name = "llama-0", zone = "use1-az4", instance_type = "p5.48xlarge", market = "spot", max_usd_per_hour = "31.5", image = "/aws/service/deeplearning/ami/x86_64/base-with-single-cuda-ubuntu-22.04/latest/ami-id" },
   ]
 }
 
@@ -77,8 +77,8 @@ run "spot_gang_on_efa" {
     error_message = "many cards: no public address, out through the gateway"
   }
   assert {
-    condition     = values(aws_launch_template.shape)[0].image_id == "ami-0aaaaaaaaaaaaaaaa" && data.aws_ssm_parameter.image["x86_64"].name == "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-22.04/latest/ami-id"
-    error_message = "the current image with the driver"
+    condition     = values(aws_launch_template.shape)[0].image_id == "ami-0aaaaaaaaaaaaaaaa" && keys(data.aws_ssm_parameter.image) == ["/aws/service/deeplearning/ami/x86_64/base-with-single-cuda-ubuntu-22.04/latest/ami-id"]
+    error_message = "the image that the table has for the type"
   }
   assert {
     condition     = [for s in values(aws_launch_template.shape)[0].tag_specifications : s.resource_type] == ["network-interface", "spot-instances-request"]
@@ -124,8 +124,8 @@ run "spot_gang_on_efa" {
 run "on_demand_without_fabric" {
   variables {
     nodes = [
-      { rank = 0, name = "a", instance_type = "g6.xlarge", market = "on_demand" },
-      { rank = 1, name = "b", instance_type = "g5g.xlarge", market = "on_demand" },
+      { rank = 0, name = "a", instance_type = "g6.xlarge", market = "on_demand", image = "/aws/service/deeplearning/ami/x86_64/base-with-single-cuda-ubuntu-22.04/latest/ami-id" },
+      { rank = 1, name = "b", instance_type = "g5g.xlarge", market = "on_demand", image = "/aws/service/deeplearning/ami/arm64/base-with-single-cuda-ubuntu-22.04/latest/ami-id" },
     ]
     image = null
   }
@@ -152,10 +152,10 @@ run "reserved" {
     image  = "ami-1"
     fabric = "efa"
     nodes = [
-      { rank = 0, name = "a", zone = "use1-az4", instance_type = "p4d.24xlarge", market = "reserved", reservation = "cr-1", placement_group = "theirs" },
-      { rank = 1, name = "b", zone = "use1-az4", instance_type = "p6-b300.48xlarge", market = "reserved", reservation = "capacity-block:cr-2" },
-      { rank = 2, name = "c", zone = "use1-az4", instance_type = "p4d.24xlarge", market = "reserved", reservation = "arn:aws:resource-groups:us-east-1:1:group/g" },
-      { rank = 3, name = "d", zone = "use1-az4", instance_type = "p4d.24xlarge", market = "reserved" },
+      { rank = 0, name = "a", zone = "use1-az4", instance_type = "p4d.24xlarge", market = "reserved", reservation = "cr-1", placement_group = "theirs", image = "/aws/service/deeplearning/ami/x86_64/base-with-single-cuda-ubuntu-22.04/latest/ami-id" },
+      { rank = 1, name = "b", zone = "use1-az4", instance_type = "p6-b300.48xlarge", market = "reserved", reservation = "capacity-block:cr-2", image = "/aws/service/deeplearning/ami/x86_64/base-with-single-cuda-ubuntu-22.04/latest/ami-id" },
+      { rank = 2, name = "c", zone = "use1-az4", instance_type = "p4d.24xlarge", market = "reserved", reservation = "arn:aws:resource-groups:us-east-1:1:group/g", image = "/aws/service/deeplearning/ami/x86_64/base-with-single-cuda-ubuntu-22.04/latest/ami-id" },
+      { rank = 3, name = "d", zone = "use1-az4", instance_type = "p4d.24xlarge", market = "reserved", image = "/aws/service/deeplearning/ami/x86_64/base-with-single-cuda-ubuntu-22.04/latest/ami-id" },
     ]
     user_data = { "0" = "a", "1" = "b", "2" = "c", "3" = "d" }
   }
@@ -190,8 +190,8 @@ run "given_network" {
   variables {
     network = { network_id = "vpc-1", subnet_ids = { "use1-az4" = "subnet-a", "" = "subnet-b" } }
     nodes = [
-      { rank = 0, name = "a", zone = "use1-az4", instance_type = "g6.xlarge", market = "on_demand" },
-      { rank = 1, name = "b", zone = "use1-az6", instance_type = "g6.xlarge", market = "on_demand" },
+      { rank = 0, name = "a", zone = "use1-az4", instance_type = "g6.xlarge", market = "on_demand", image = "/aws/service/deeplearning/ami/x86_64/base-with-single-cuda-ubuntu-22.04/latest/ami-id" },
+      { rank = 1, name = "b", zone = "use1-az6", instance_type = "g6.xlarge", market = "on_demand", image = "/aws/service/deeplearning/ami/x86_64/base-with-single-cuda-ubuntu-22.04/latest/ami-id" },
     ]
   }
   assert {
@@ -239,8 +239,8 @@ run "efa_in_two_zones_is_refused" {
   variables {
     fabric = "efa"
     nodes = [
-      { rank = 0, name = "a", zone = "use1-az4", instance_type = "p5.48xlarge", market = "spot" },
-      { rank = 1, name = "b", zone = "use1-az6", instance_type = "p5.48xlarge", market = "spot" },
+      { rank = 0, name = "a", zone = "use1-az4", instance_type = "p5.48xlarge", market = "spot", image = "/aws/service/deeplearning/ami/x86_64/base-with-single-cuda-ubuntu-22.04/latest/ami-id" },
+      { rank = 1, name = "b", zone = "use1-az6", instance_type = "p5.48xlarge", market = "spot", image = "/aws/service/deeplearning/ami/x86_64/base-with-single-cuda-ubuntu-22.04/latest/ami-id" },
     ]
   }
   expect_failures = [aws_security_group.gang]
@@ -250,7 +250,7 @@ run "efa_on_a_type_without_it_is_refused" {
   command = plan
   variables {
     fabric = "efa"
-    nodes  = [{ rank = 0, name = "a", zone = "use1-az4", instance_type = "g5.xlarge", market = "spot" }]
+    nodes  = [{ rank = 0, name = "a", zone = "use1-az4", instance_type = "g5.xlarge", market = "spot", image = "/aws/service/deeplearning/ami/x86_64/base-with-single-cuda-ubuntu-22.04/latest/ami-id" }]
   }
   expect_failures = [aws_security_group.gang]
 }
@@ -266,7 +266,7 @@ run "a_zone_without_a_subnet_is_refused" {
 run "ranks_with_a_gap_are_refused" {
   command = plan
   variables {
-    nodes = [{ rank = 1, name = "a", zone = "use1-az4", instance_type = "p5.48xlarge", market = "spot" }]
+    nodes = [{ rank = 1, name = "a", zone = "use1-az4", instance_type = "p5.48xlarge", market = "spot", image = "/aws/service/deeplearning/ami/x86_64/base-with-single-cuda-ubuntu-22.04/latest/ami-id" }]
   }
   expect_failures = [var.nodes]
 }

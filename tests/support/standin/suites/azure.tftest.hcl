@@ -17,8 +17,8 @@ variables {
   ssh_public_key = "ssh-rsa AAAA test"
   user_data      = { "0" = "#cloud-config\nrank: 0\n", "1" = "#cloud-config\nrank: 1\n" }
   nodes = [
-    { rank = 1, name = "llama-1", zone = "1", instance_type = "Standard_ND96isr_H100_v5", market = "spot", max_usd_per_hour = "31.5000019" },
-    { rank = 0, name = "llama-0", zone = "1", instance_type = "Standard_ND96isr_H100_v5", market = "spot", max_usd_per_hour = "31.5000019" },
+    { rank = 1, name = "llama-1", zone = "1", instance_type = "Standard_ND96isr_H100_v5", market = "spot", max_usd_per_hour = "31.5000019", image = "microsoft-dsvm:ubuntu-hpc:2204" },
+    { rank = 0, name = "llama-0", zone = "1", instance_type = "Standard_ND96isr_H100_v5", market = "spot", max_usd_per_hour = "31.5000019", image = "microsoft-dsvm:ubuntu-hpc:2204" },
   ]
 }
 
@@ -57,8 +57,8 @@ run "spot_gang_on_infiniband" {
     error_message = "the container and nothing else"
   }
   assert {
-    condition     = azurerm_linux_virtual_machine_scale_set.gang[0].source_image_reference[0].offer == "ubuntu-hpc" && azurerm_linux_virtual_machine_scale_set.gang[0].source_image_id == null
-    error_message = "the current HPC image"
+    condition     = azurerm_linux_virtual_machine_scale_set.gang[0].source_image_reference[0].sku == "2204" && azurerm_linux_virtual_machine_scale_set.gang[0].source_image_id == null
+    error_message = "the image that the table has for the size"
   }
   assert {
     condition     = output.nodes[*].rank == [0, 1] && output.nodes[*].private_address == ["10.64.0.4", "10.64.0.5"] && output.nodes[*].address == output.nodes[*].private_address
@@ -74,9 +74,9 @@ run "machines_of_their_own" {
   variables {
     image = "/subscriptions/s/images/mine"
     nodes = [
-      { rank = 0, name = "a", zone = "1", instance_type = "Standard_NC40ads_H100_v5", market = "spot" },
-      { rank = 1, name = "b", instance_type = "Standard_NC40ads_H100_v5", market = "on_demand" },
-      { rank = 2, name = "c", zone = "2", instance_type = "Standard_NC40ads_H100_v5", market = "reserved", reservation = "/subscriptions/s/capacityReservationGroups/g" },
+      { rank = 0, name = "a", zone = "1", instance_type = "Standard_NC40ads_H100_v5", market = "spot", image = "microsoft-dsvm:ubuntu-hpc:2204" },
+      { rank = 1, name = "b", instance_type = "Standard_NC40ads_H100_v5", market = "on_demand", image = "microsoft-dsvm:ubuntu-hpc:2204" },
+      { rank = 2, name = "c", zone = "2", instance_type = "Standard_NC40ads_H100_v5", market = "reserved", reservation = "/subscriptions/s/capacityReservationGroups/g", image = "microsoft-dsvm:ubuntu-hpc:2204" },
     ]
     user_data = { "0" = "#!/bin/sh\nzero", "1" = "#cloud-config\n" }
   }
@@ -126,8 +126,8 @@ run "given_network" {
   variables {
     network = { network_id = "/vnet", subnet_ids = { "1" = "/vnet/a", "" = "/vnet/b" } }
     nodes = [
-      { rank = 0, name = "a", zone = "1", instance_type = "Standard_NC40ads_H100_v5", market = "spot" },
-      { rank = 1, name = "b", zone = "2", instance_type = "Standard_NC40ads_H100_v5", market = "spot" },
+      { rank = 0, name = "a", zone = "1", instance_type = "Standard_NC40ads_H100_v5", market = "spot", image = "microsoft-dsvm:ubuntu-hpc:2204" },
+      { rank = 1, name = "b", zone = "2", instance_type = "Standard_ND96isr_MI300X_v5", market = "spot", image = "microsoft-dsvm:ubuntu-hpc:2204-rocm" },
     ]
   }
   assert {
@@ -137,6 +137,10 @@ run "given_network" {
   assert {
     condition     = azurerm_network_interface.node["0"].ip_configuration[0].subnet_id == "/vnet/a" && azurerm_network_interface.node["1"].ip_configuration[0].subnet_id == "/vnet/b"
     error_message = "the zone's subnet, else the region's"
+  }
+  assert {
+    condition     = [for rank in ["0", "1"] : azurerm_linux_virtual_machine.node[rank].source_image_reference[0].sku] == ["2204", "2204-rocm"]
+    error_message = "each machine boots from the image of its own size"
   }
 }
 
@@ -155,7 +159,7 @@ run "no_machines" {
 run "a_set_that_lost_a_machine_is_noticed" {
   variables {
     fabric = "infiniband"
-    nodes  = [{ rank = 0, name = "a", zone = "1", instance_type = "Standard_ND96isr_H100_v5", market = "spot" }]
+    nodes  = [{ rank = 0, name = "a", zone = "1", instance_type = "Standard_ND96isr_H100_v5", market = "spot", image = "microsoft-dsvm:ubuntu-hpc:2204" }]
   }
   expect_failures = [data.azurerm_virtual_machine_scale_set.gang]
 }
@@ -173,8 +177,8 @@ run "unlike_machines_in_one_set_are_refused" {
   variables {
     fabric = "infiniband"
     nodes = [
-      { rank = 0, name = "a", zone = "1", instance_type = "Standard_ND96isr_H100_v5", market = "spot" },
-      { rank = 1, name = "b", zone = "1", instance_type = "Standard_ND96isr_H100_v5", market = "on_demand" },
+      { rank = 0, name = "a", zone = "1", instance_type = "Standard_ND96isr_H100_v5", market = "spot", image = "microsoft-dsvm:ubuntu-hpc:2204" },
+      { rank = 1, name = "b", zone = "1", instance_type = "Standard_ND96isr_H100_v5", market = "on_demand", image = "microsoft-dsvm:ubuntu-hpc:2204" },
     ]
   }
   expect_failures = [azurerm_linux_virtual_machine_scale_set.gang]
@@ -184,7 +188,7 @@ run "a_reservation_on_infiniband_is_refused" {
   command = plan
   variables {
     fabric = "infiniband"
-    nodes  = [{ rank = 0, name = "a", zone = "1", instance_type = "Standard_ND96isr_H100_v5", market = "reserved", reservation = "/g" }]
+    nodes  = [{ rank = 0, name = "a", zone = "1", instance_type = "Standard_ND96isr_H100_v5", market = "reserved", reservation = "/g", image = "microsoft-dsvm:ubuntu-hpc:2204" }]
   }
   expect_failures = [azurerm_linux_virtual_machine_scale_set.gang]
 }

@@ -11,8 +11,8 @@ variables {
   tags      = { stepfare_job = "llama", stepfare_plan = "p1", Team = "Research & Co" }
   user_data = { "0" = "#cloud-config\n# zero", "1" = "#cloud-config\n# one" }
   nodes = [
-    { rank = 1, name = "llama-1", zone = "us-central1-a", instance_type = "a3-megagpu-8g", market = "spot", max_usd_per_hour = "31.5" },
-    { rank = 0, name = "llama-0", zone = "us-central1-a", instance_type = "a3-megagpu-8g", market = "spot", max_usd_per_hour = "31.5" },
+    { rank = 1, name = "llama-1", zone = "us-central1-a", instance_type = "a3-megagpu-8g", market = "spot", max_usd_per_hour = "31.5", image = "projects/ubuntu-os-accelerator-images/global/images/family/ubuntu-accelerator-2404-amd64-with-nvidia-580" },
+    { rank = 0, name = "llama-0", zone = "us-central1-a", instance_type = "a3-megagpu-8g", market = "spot", max_usd_per_hour = "31.5", image = "projects/ubuntu-os-accelerator-images/global/images/family/ubuntu-accelerator-2404-amd64-with-nvidia-580" },
   ]
 }
 
@@ -92,7 +92,7 @@ run "rdma" {
   variables {
     fabric = "gpudirect-rdma"
     image  = "projects/p/global/images/mine"
-    nodes  = [{ rank = 0, name = "a", zone = "us-central1-b", instance_type = "a3-ultragpu-8g", market = "reserved", reservation = "block-1" }]
+    nodes  = [{ rank = 0, name = "a", zone = "us-central1-b", instance_type = "a3-ultragpu-8g", market = "reserved", reservation = "block-1", image = "projects/ubuntu-os-accelerator-images/global/images/family/ubuntu-accelerator-2404-amd64-with-nvidia-580" }]
   }
   assert {
     condition     = google_compute_network.plane["rdma"].network_profile == "projects/p/global/networkProfiles/us-central1-b-vpc-roce" && google_compute_network.plane["host"].network_profile == null
@@ -120,8 +120,8 @@ run "on_demand_without_fabric_in_a_given_network" {
   variables {
     network = { network_id = "projects/p/global/networks/n", subnet_ids = { "us-central1-a" = "sub-a", "" = "sub" } }
     nodes = [
-      { rank = 0, name = "a", zone = "us-central1-a", instance_type = "g2-standard-8", market = "on_demand" },
-      { rank = 1, name = "b", zone = "us-central1-b", instance_type = "g2-standard-8", market = "reserved" },
+      { rank = 0, name = "a", zone = "us-central1-a", instance_type = "g2-standard-8", market = "on_demand", image = "projects/ubuntu-os-accelerator-images/global/images/family/ubuntu-accelerator-2404-amd64-with-nvidia-580" },
+      { rank = 1, name = "b", zone = "us-central1-b", instance_type = "g2-standard-8", market = "reserved", image = "projects/ubuntu-os-accelerator-images/global/images/family/ubuntu-accelerator-2404-amd64-with-nvidia-580" },
     ]
   }
   assert {
@@ -167,8 +167,8 @@ run "compact_in_two_zones_is_refused" {
   variables {
     fabric = "gpudirect-tcpxo"
     nodes = [
-      { rank = 0, name = "a", zone = "us-central1-a", instance_type = "a3-megagpu-8g", market = "spot" },
-      { rank = 1, name = "b", zone = "us-central1-b", instance_type = "a3-megagpu-8g", market = "spot" },
+      { rank = 0, name = "a", zone = "us-central1-a", instance_type = "a3-megagpu-8g", market = "spot", image = "projects/ubuntu-os-accelerator-images/global/images/family/ubuntu-accelerator-2404-amd64-with-nvidia-580" },
+      { rank = 1, name = "b", zone = "us-central1-b", instance_type = "a3-megagpu-8g", market = "spot", image = "projects/ubuntu-os-accelerator-images/global/images/family/ubuntu-accelerator-2404-amd64-with-nvidia-580" },
     ]
   }
   expect_failures = [google_service_account.node]
@@ -185,7 +185,7 @@ run "a_type_without_the_fabric_is_refused" {
 run "a_machine_without_a_zone_is_refused" {
   command = plan
   variables {
-    nodes = [{ rank = 0, name = "a", instance_type = "g2-standard-8", market = "spot" }]
+    nodes = [{ rank = 0, name = "a", instance_type = "g2-standard-8", market = "spot", image = "projects/ubuntu-os-accelerator-images/global/images/family/ubuntu-accelerator-2404-amd64-with-nvidia-580" }]
   }
   expect_failures = [google_compute_instance.node]
 }
