@@ -44,9 +44,11 @@ class MachineImage:
     note: str
 
     @property
-    def installs_runtime(self) -> bool:
-        """Return whether a new machine has to install Docker before it can run a container."""
-        return self.container_runtime not in (None, PRESENT)
+    def installs(self) -> tuple[str, str] | None:
+        """Return the versions of Docker and of the toolkit that a new machine installs; None where it need not."""
+        if self.container_runtime in (None, PRESENT) or self.toolkit is None:
+            return None
+        return self.container_runtime or "", self.toolkit
 
 
 @cache
@@ -67,9 +69,9 @@ def explain_unmade(cloud: str, instance_type: str) -> str:
     """Return why no image of the cloud serves the machine; "" where one does, or the cloud needs none."""
     row = find_machine_image(cloud, instance_type)
     if row is not None:
-        return "" if row.image is not None else f"no image documents {instance_type}: {row.note}"
+        return "" if row.image is not None else f"no image documents this machine ({row.note})"
     needs_image = any(each.cloud == cloud for each in machine_images())
-    return f"no image documents {instance_type}" if needs_image else ""
+    return "no image documents this machine" if needs_image else ""
 
 
 def with_usable_fabric(machine: Machine) -> Machine:

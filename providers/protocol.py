@@ -134,6 +134,7 @@ class CapacityReservation:
 
     ``start``/``end`` None is open; ``end`` is when they can no longer be used. ``prepaid``: it was paid at once, at a
     price that the cloud does not tell; else the cloud bills it by the hour at the on-demand price, used or not.
+    ``automatic``: machines take it without naming it, and none that names it gets it.
     """
 
     cloud: str
@@ -146,6 +147,7 @@ class CapacityReservation:
     start: datetime | None
     end: datetime | None
     prepaid: bool = False
+    automatic: bool = False
 
 
 @dataclass(frozen=True, slots=True)

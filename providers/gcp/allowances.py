@@ -86,6 +86,7 @@ def read_reservations(
                 max(0, count - in_use),
                 parse_utc(row.get("creationTimestamp")),
                 parse_utc(row.get("deleteAtTime")),
+                automatic=not row.get("specificReservationRequired", False),
             )
         )
     return sorted(found, key=lambda h: (h.region, h.zone or "", h.name))

@@ -215,7 +215,12 @@ class RegionEntry(Spec):
 class ReservedEntry(Spec):
     """Reserved capacity, as the cloud calls it."""
 
-    id: Text = Field(examples=["cr-0123456789abcdef0", "capacity-block:cr-0123456789abcdef0"])
+    id: Text | None = Field(
+        default=None,
+        description="Left out: any matching reservation that machines take without naming it (Google: automatic; AWS: "
+        "open). Azure has none.",
+        examples=["cr-0123456789abcdef0", "capacity-block:cr-0123456789abcdef0"],
+    )
     region: Text
     zone: Text | None = None
     instance_type: Text
@@ -275,7 +280,11 @@ Tags = Annotated[dict[Text, Text], AfterValidator(lambda value: _check_tags(valu
 class CloudDeploy(Spec):
     """Settings of machines in one cloud. What is left out is made, or the cloud's own default."""
 
-    image: Text | None = Field(default=None, description="Machine image; left out: the cloud's current GPU image.")
+    image: Text | None = Field(
+        default=None,
+        description="Machine image of one's own, with driver, Docker and toolkit; left out: the documented one of each "
+        "machine type.",
+    )
     zone: Text | None = Field(default=None, description="As below `regions`, where it mostly belongs.")
     network: NetworkEntry | None = None
     disk_gib: Annotated[Count, Field(ge=10, le=2048)] = 200

@@ -122,6 +122,15 @@ def test_a_container_gets_names_not_values() -> None:
     assert "--volume=/var/lib/control:/var/lib/control" in line
 
 
+def test_a_container_gets_amds_gpus_as_devices() -> None:
+    config = _config(code={"kind": "image", "source": "i"}, gpus=True, gpu_vendor="rocm")
+    line = command_line(config, [], "/c")
+    assert {"--device=/dev/kfd", "--device=/dev/dri", "--group-add=video"} <= set(line)
+    assert "--gpus=all" not in line
+    with pytest.raises(AgentConfigError, match="gpu_vendor: not one of nvidia, rocm"):
+        _config(gpu_vendor="intel")
+
+
 def test_in_a_container_the_helper_comes_before_what_the_image_has_on_its_path() -> None:
     config = _config(code={"kind": "image", "source": "i"}, command='echo "$PYTHONPATH"; exit 7')
     line = command_line(config, [], "/c")

@@ -125,6 +125,16 @@ def test_two_prices_are_none() -> None:
     assert found.doubtful == {Market.ON_DEMAND}
 
 
+def test_of_two_prices_in_force_the_newer_counts() -> None:
+    """As the API answers where a price changed and the row before has no end; then a third that begins with it."""
+    newer = {**ROW, "retailPrice": "88.49", "effectiveStartDate": "2026-09-01T00:00:00Z"}
+    for rows in ((ROW, newer), (newer, ROW)):
+        (listed,) = read(*rows).listed
+        assert (str(listed.price), listed.since) == ("88.49", datetime(2026, 9, 1, tzinfo=UTC))
+    found = read(ROW, newer, {**newer, "retailPrice": "90.00"})
+    assert (found.listed, [row.why for row in found.dropped]) == ((), [p.DISAGREE])
+
+
 def test_the_primary_meter_goes_before_others() -> None:
     other = {**ROW, "isPrimaryMeterRegion": False, "retailPrice": "120.5"}
     assert [str(x.price) for x in read(other, ROW).listed] == ["98.32"]

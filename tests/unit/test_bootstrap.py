@@ -20,6 +20,7 @@ from router.agent.config import AgentConfig, AgentConfigError, CodeSource, read_
 from router.agent.starters import read_job_environment
 from router.controller.workspace.bootstrap import (
     FETCH_AGENT,
+    INSTALL_CONTAINERS,
     MAX_USER_DATA_BYTES,
     MOUNT_NVME,
     AgentDownload,
@@ -59,6 +60,7 @@ CASES = {
     "slurm": replace(
         SPEC, config=replace(CONFIG, engine="slurm", code=CodeSource("git", "https://code.example.com/bert.git", "v3"))
     ),
+    "install": replace(SPEC, config=replace(CONFIG, code=CodeSource("image", "i:1")), containers=("29.6.2", "1.19.1")),
     "command": replace(
         SPEC, config=replace(CONFIG, engine="command", command="set -e\n./train.sh 'ünïcode'"), ca="PEM\nTEXT\n"
     ),
@@ -207,6 +209,48 @@ def test_local_disks_are_mounted_where_they_are_unused(
     assert calls == called
     assert (tmp_path / "scratch").is_dir()
     assert ("lies on the boot disk" in ran.stderr) == (not called)
+
+
+@pytest.mark.parametrize("present", [(), ("docker",), ("docker", "nvidia-ctk")])
+def test_a_machine_without_docker_installs_it_with_the_toolkit(tmp_path: Path, present: tuple[str, ...]) -> None:
+    """With stand-ins for what downloads and installs; their first calls fail, as on a machine that just began."""
+    (tmp_path / "bin").mkdir()
+    note = f'#!/bin/sh\necho "$(basename $0) $*" >> {tmp_path}/calls\n'
+    once = f"[ -e {tmp_path}/again-$(basename $0) ] || {{ touch {tmp_path}/again-$(basename $0); exit 1; }}\n"
+    tools = {
+        **dict.fromkeys(present, note),
+        "curl": note + once,
+        "apt-get": note + once + f"case $* in *install*) cp {tmp_path}/bin/sleep {tmp_path}/bin/nvidia-ctk;; esac\n",
+        **dict.fromkeys(("systemctl", "sleep", "chmod"), note),
+    }
+    for name, text in tools.items():
+        _script(tmp_path / "bin", name, text)
+    for name in ("sh", "mkdir", "cp", "touch", "basename"):
+        (tmp_path / "bin" / name).symlink_to(str(shutil.which(name)))
+    (tmp_path / "os-release").write_text('VERSION_ID="24.04"\nVERSION_CODENAME=noble\n')
+    (tmp_path / "apt" / "sources.list.d").mkdir(parents=True)
+    script = _script(tmp_path, "install-containers", INSTALL_CONTAINERS.replace("/etc/", f"{tmp_path}/"))
+    ran = subprocess.run(
+        [script, "29.6.2", "1.19.1"], env={"PATH": str(tmp_path / "bin")}, capture_output=True, text=True
+    )
+    assert ran.returncode == 0, ran.stderr
+    calls = (tmp_path / "calls").read_text().splitlines() if (tmp_path / "calls").exists() else []
+    if len(present) == 2:
+        assert calls == []
+        return
+    assert [tool for call in calls if (tool := call.split()[0]) != "chmod"] == [
+        *("curl", "sleep", "curl", "curl", "apt-get", "sleep", "apt-get", "apt-get", "nvidia-ctk", "systemctl")
+    ]
+    (install,) = (call.split() for call in calls if " install " in call)
+    docker, toolkit = "5:29.6.2-1~ubuntu.24.04~noble", "1.19.1-1"
+    assert {f"docker-ce={docker}", f"docker-ce-cli={docker}", f"nvidia-container-toolkit={toolkit}"} <= {*install}
+    keys, lists = tmp_path / "apt" / "keyrings", tmp_path / "apt" / "sources.list.d"
+    assert (lists / "stepfare-docker.list").read_text() == (
+        f"deb [signed-by={keys}/docker.asc] https://download.docker.com/linux/ubuntu noble stable\n"
+    )
+    assert (lists / "stepfare-nvidia.list").read_text() == (
+        f"deb [signed-by={keys}/nvidia.asc] https://nvidia.github.io/libnvidia-container/stable/deb/$(ARCH) /\n"
+    )
 
 
 def test_the_zipapp_is_the_same_bytes_and_its_lines_are_those_of_the_source() -> None:

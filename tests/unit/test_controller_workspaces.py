@@ -80,9 +80,16 @@ def order_of(job: str, gang: str = "", start: datetime = NOW) -> Order:
     return Order(job, gang or f"{job}/1", start, start + timedelta(hours=5), ())
 
 
-def choice_of(cloud: str, machines: int = 2, *, market: Market = Market.SPOT, zone: str | None = None) -> GangPlacement:
+def choice_of(
+    cloud: str,
+    machines: int = 2,
+    *,
+    market: Market = Market.SPOT,
+    zone: str | None = None,
+    instance_type: str = "p9.48xlarge",
+) -> GangPlacement:
     zone = "r1-a" if cloud == "gcp" else zone
-    seat = NodeRecord("", 0, "", zone, "p9.48xlarge", market, "H100", 8, UsdPerHour.parse("24"), UsdPerHour.parse("30"))
+    seat = NodeRecord("", 0, "", zone, instance_type, market, "H100", 8, UsdPerHour.parse("24"), UsdPerHour.parse("30"))
     return GangPlacement(0, cloud, "r1", (seat,) * machines, NOW, NOW + timedelta(hours=5))
 
 
@@ -271,6 +278,51 @@ def test_a_reserved_machine_without_a_name_would_be_bought_at_a_price_that_nobod
 ) -> None:
     with pytest.raises(ValueError, match=rf"clouds\.{cloud}\.reservations of the deploy file"):
         made(a_job("bert", run=RUN), cloud, deploy=reserved(*entries), market=Market.RESERVED, zone="r1-a")
+
+
+def test_an_automatic_reservation_is_not_asked_for_by_name() -> None:
+    open_one = reserved({"region": "r1", "instance_type": "p9.48xlarge"})
+    spec = made(a_job("bert", run=RUN), "gcp", deploy=open_one, market=Market.RESERVED)
+    assert {(node.market, node.reservation) for node in spec.nodes} == {(Market.RESERVED, None)}
+
+
+IN_IMAGE = {**RUN, "image": "registry.example.com/i:1"}
+
+
+@pytest.mark.parametrize(
+    ("cloud", "instance_type", "image", "run", "installs"),
+    [
+        ("gcp", "g2-standard-8", None, IN_IMAGE, True),
+        ("gcp", "g2-standard-8", None, RUN, False),
+        ("gcp", "g2-standard-8", "projects/p/global/images/mine", IN_IMAGE, False),
+        ("aws", "g6.xlarge", None, IN_IMAGE, False),
+    ],
+)
+def test_docker_and_the_toolkit_are_installed_where_the_image_lacks_them_and_the_job_needs_them(
+    cloud: str, instance_type: str, image: str | None, run: dict[str, Any], installs: bool
+) -> None:
+    deploy = Deploy.model_validate({"clouds": {cloud: {"image": image}}})
+    spec = made(a_job("bert", run=run), cloud, deploy=deploy, instance_type=instance_type)
+    assert ("install-containers.sh" in files_of(spec.user_data[0])) == installs
+    commands = yaml.safe_load(spec.user_data[0])["runcmd"]
+    versions = [command[1:] for command in commands if command[0].endswith("install-containers.sh")]
+    assert versions == ([["29.6.2", "1.19.1"]] if installs else [])
+
+
+def test_the_image_says_how_a_container_gets_its_gpus() -> None:
+    for instance_type, vendor in (("Standard_ND96isr_MI300X_v5", "rocm"), ("Standard_ND96isr_H100_v5", "nvidia")):
+        spec = made(a_job("bert", run=IN_IMAGE), "azure", instance_type=instance_type)
+        assert config_of(spec).gpu_vendor == vendor
+
+
+def test_a_machine_whose_image_nothing_documents_is_made_from_ones_own_alone() -> None:
+    job = a_job("bert", run=RUN)
+    with pytest.raises(
+        ValueError, match=r"aws p3\.8xlarge: no image documents this machine .*add an image of your own"
+    ):
+        made(job, "aws", deploy=Deploy(), instance_type="p3.8xlarge")
+    own = Deploy.model_validate({"clouds": {"aws": {"image": "ami-1"}}})
+    assert made(job, "aws", deploy=own, instance_type="p3.8xlarge").image == "ami-1"
 
 
 def test_reserved_hosts_and_sandbox_machines_need_no_name() -> None:

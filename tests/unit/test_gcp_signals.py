@@ -88,6 +88,8 @@ def test_reservations_that_are_ready_are_held() -> None:
     )
     assert (second.zone, second.machines, second.free, second.end) == ("us-central1-a", 4, 3, None)
     assert second.start == datetime(2026, 10, 1, 7, tzinfo=UTC)
+    (named,) = read_reservations("gcp", [reservation(specificReservationRequired=True)], ())
+    assert (second.automatic, named.automatic) == (True, False)
     assert [h.region for h in read_reservations("gcp", rows, ("us-central1",))] == ["us-central1"]
 
 

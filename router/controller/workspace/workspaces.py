@@ -194,7 +194,7 @@ def _check_reservation(node: NodeRecord, attempt: Attempt, deploy: Deploy) -> No
         # Clouds would create the machine on demand, at a price that nobody agreed to.
         raise ValueError(
             f"{name}/{node.zone or region} {node.instance_type} was planned on a reservation, and none is named: "
-            f"add its id to clouds.{name}.reservations of the deploy file"
+            f"add it to clouds.{name}.reservations of the deploy file"
         )
 
 
@@ -202,8 +202,8 @@ def _check_image(node: NodeRecord, attempt: Attempt, deploy: Deploy) -> None:
     why = explain_unmade(attempt.cloud, node.instance_type)
     if why and deploy.cloud(attempt.cloud, attempt.region).image is None:
         raise ValueError(
-            f"{attempt.cloud}: {why}: plan again, or add an image of your own as clouds.{attempt.cloud}.image"
-            " to the deploy file"
+            f"{attempt.cloud} {node.instance_type}: {why}: plan again, or add an image of your own"
+            f" as clouds.{attempt.cloud}.image to the deploy file"
         )
 
 
@@ -239,7 +239,7 @@ def _user_data(
     config = _config(attempt, node, job.run, deploy, home)
     settings, row = deploy.cloud(attempt.cloud, attempt.region), find_machine_image(attempt.cloud, node.instance_type)
     # An image of the user's own holds a driver, Docker and the toolkit, or the job needs none of them.
-    installs = row is not None and row.installs_runtime and settings.image is None and config.code.kind == "image"
+    installs = row is not None and settings.image is None and config.code.kind == "image"
     bootstrap = Bootstrap(
         config=config,
         agent=AgentDownload.of(home.url, home.agent_sha256),
@@ -248,7 +248,7 @@ def _user_data(
         secret=secrets.secret,
         local_nvme=None if script else settings.local_nvme,
         ca=home.ca,
-        containers=(row.container_runtime or "", row.toolkit or "") if row is not None and installs else None,
+        containers=row.installs if row is not None and installs else None,
     )
     try:
         return node_script(bootstrap) if script else render_cloud_init(bootstrap)
@@ -283,7 +283,7 @@ def _config(attempt: Attempt, node: NodeRecord, run: Run, deploy: Deploy, home: 
         address=host.hosts[node.address].private_address if node.address in host.hosts else None,
         master_port=0 if local else AgentConfig.master_port,
         gpus=not local,
-        gpu_vendor=AgentConfig.gpu_vendor if row is None else row.vendor,
+        gpu_vendor=(row.vendor if row is not None else "") or AgentConfig.gpu_vendor,
         gang_seconds=gang_wait.total_seconds(),
         grace_seconds=GRACE_SECONDS,
         heartbeat_seconds=_LOCAL_HEARTBEAT_SECONDS if local else AgentConfig.heartbeat_seconds,
