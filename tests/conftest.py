@@ -18,9 +18,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from pricing import machine_images
 from router.cli.numeric_kernels import fix_numeric_kernels
-from tests.support.made_up_book import MADE_UP_IMAGES
+from tests.support.made_up_book import document_made_up_machines
 
 # A shell starts `make test &` with SIGINT ignored; tests that press Ctrl-C, and what they start, need the default.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -38,8 +37,7 @@ if not IS_WORKER:
 fix_numeric_kernels()
 
 # Before any module of tests plans on made-up machines: those have images, too.
-_documented = machine_images.machine_images()
-setattr(machine_images, "machine_images", lambda: (*_documented, *MADE_UP_IMAGES))  # noqa: B010
+document_made_up_machines()
 
 # Also for the commands that tests start: they inherit it.
 os.environ["STEPFARE_HOME"] = tempfile.mkdtemp(prefix="stepfare-tests-")

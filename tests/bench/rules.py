@@ -36,6 +36,7 @@ from router.planning.planner import PlanRequest, make_plan
 from router.prices.books import load_book
 from router.spot.availability.calibration import Interval, bootstrap_interval
 from tests.bench.nights import realistic_night
+from tests.support.made_up_book import document_made_up_machines
 from tests.support.rule_choices import rules_of
 from tests.support.rule_simulator import Outcome, RuleNight, simulate_rule
 from tests.support.rule_world import World
@@ -177,6 +178,7 @@ def saving(one: Played, ours: str, rule: str) -> float:
 
 def main(arguments: list[str] | None = None) -> None:
     """Prints each night, then the comparison."""
+    document_made_up_machines()
     parser = argparse.ArgumentParser(description="What plans save over choosing in turn.")
     parser.add_argument("--nights", type=int, default=6)
     parser.add_argument("--draws", type=int, default=10)
