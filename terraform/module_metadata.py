@@ -66,6 +66,11 @@ def takes_instance_profile(cloud: str) -> bool:
     return bool(_facts(cloud).get("identities") == "instance_profile")
 
 
+def limits_lifetime(cloud: str) -> bool:
+    """Return whether the cloud itself ends machines at the age that a workspace states."""
+    return bool(_facts(cloud).get("lifetime_limited", False))
+
+
 def names_containers(cloud: str) -> bool:
     """Return whether a checkpoint bucket is named by the resource id of a container, not by a bucket's name."""
     return bool(_facts(cloud).get("bucket") == "container")

@@ -17,7 +17,7 @@ from typing import Any, Final
 from pricing.machine_images import find_machine_image
 from pricing.money import UsdPerHour
 from pricing.places import Market
-from terraform.module_metadata import takes_instance_profile
+from terraform.module_metadata import limits_lifetime, takes_instance_profile
 from terraform.spec import NodeSpec, WorkspaceSpec
 
 OLDEST_ENGINE: Final = (1, 6)
@@ -72,6 +72,8 @@ def _values(spec: WorkspaceSpec) -> dict[str, Any]:
         "readable": {"buckets": list(spec.readable.buckets), "registries": list(spec.readable.registries)},
         "ssh_public_key": spec.ssh_public_key,
     }
+    if limits_lifetime(spec.cloud):
+        return {**common, "lifetime_seconds": spec.lifetime_seconds}
     if takes_instance_profile(spec.cloud):
         return {
             **common,

@@ -263,7 +263,8 @@ class WorkspaceSpec:
     ``ssh_public_key``: Azure makes no machine without it.
 
     ``hosts`` by rank, for the cloud ``static`` alone, one each; ``private_key_path`` is the file to log in with, None:
-    the SSH agent. On Google Cloud every node has a zone.
+    the SSH agent. ``lifetime_seconds``: the age at which the cloud ends the machines, where it can. On Google Cloud
+    every node has a zone.
     """
 
     attempt: str
@@ -284,6 +285,7 @@ class WorkspaceSpec:
     backend: Backend = field(default_factory=Backend)
     hosts: Mapping[int, Host] = field(default_factory=dict)
     private_key_path: Path | None = None
+    lifetime_seconds: int | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tags", _frozen(self.tags))

@@ -8,6 +8,7 @@ import random
 import ssl
 import urllib.error
 import urllib.request
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -67,9 +68,23 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
 
 
 class CoordinatorClient:
-    """The coordinator as one rank calls it. Safe to use from several threads."""
+    """The coordinator as one rank calls it. Safe to use from several threads.
 
-    def __init__(self, url: str, *, attempt: str, rank: int, token: str, ca_file: str | None, seconds: float) -> None:
+    ``answered`` is called by whichever thread got an answer that is no refusal.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        attempt: str,
+        rank: int,
+        token: str,
+        ca_file: str | None,
+        seconds: float,
+        answered: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._answered = answered
         self._url = url
         self._base = f"{url.rstrip('/')}/v1/attempts/{quote(attempt)}/ranks/{rank}"
         self._token, self._seconds = token, seconds
@@ -101,6 +116,7 @@ class CoordinatorClient:
             raise CoordinatorAwayError(f"{what}: {type(error).__name__}: {error}") from None
         if not isinstance(content, dict):
             raise CoordinatorAwayError(f"{what}: the answer is not an object")
+        self._answered()
         return content
 
     def ask_date(self) -> float | None:

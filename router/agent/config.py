@@ -46,9 +46,10 @@ class AgentConfig:
     pick a free one. ``address``: how the other ranks reach this one; null stands for the address of the route to the
     coordinator. ``resume_step`` and ``resume_manifest``: the last checkpoint that was confirmed before, 0 and "" for
     none. ``checkpoint_seconds``: how often the training is to save; null leaves that to the training.
-    ``checkpoint_store``: the URL where its checkpoints are stored, "" if none is given. ``accelerator``: the name of
-    those that were ordered, which the checks of ``preflight`` compare. ``gpu_vendor``: whose way of giving GPUs to a
-    container is used.
+    ``checkpoint_store``: the URL where its checkpoints are stored, "" if none is given. ``lease_seconds`` and
+    ``lifetime_seconds``: when the machine ends by itself (:class:`~router.agent.lease.Lease`), null for never;
+    ``power_off``: it is switched off then, else its processes end. ``accelerator``: the name of those that were
+    ordered, which the checks of ``preflight`` compare. ``gpu_vendor``: whose way of giving GPUs to a container is used.
     """
 
     attempt: str
@@ -89,6 +90,9 @@ class AgentConfig:
     checkpoint_store: str = ""
     preflight: str = PREFLIGHT_OFF
     accelerator: str = ""
+    lease_seconds: float | None = None
+    lifetime_seconds: float | None = None
+    power_off: bool = False
 
 
 _TYPES_BY_ANNOTATION: dict[str, tuple[type, ...]] = {
@@ -147,6 +151,12 @@ def _checked_fields(kind: type, values: dict[str, Any], prefix: str) -> dict[str
     return values
 
 
+_TIMES = (
+    *("heartbeat_seconds", "gang_seconds", "grace_seconds", "farewell_seconds"),
+    *("checkpoint_seconds", "lease_seconds", "lifetime_seconds"),
+)
+
+
 def _check(config: AgentConfig) -> None:
     for name in ("attempt", "job"):
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", getattr(config, name)):
@@ -162,11 +172,10 @@ def _check(config: AgentConfig) -> None:
     for name, minimum in limits.items():
         if getattr(config, name) < minimum:
             raise AgentConfigError(f"{name}: less than {minimum}")
-    for name in ("heartbeat_seconds", "gang_seconds", "grace_seconds", "farewell_seconds"):
-        if not 0 < getattr(config, name) < 1e7:
+    for name in _TIMES:
+        value = getattr(config, name)
+        if value is not None and not 0 < value < 1e7:
             raise AgentConfigError(f"{name}: not between 0 and 10,000,000")
-    if config.checkpoint_seconds is not None and not 0 < config.checkpoint_seconds < 1e7:
-        raise AgentConfigError("checkpoint_seconds: not between 0 and 10,000,000")
     _check_rank(config)
     _check_words(config)
     _check_coordinator(config)

@@ -32,6 +32,7 @@ from router.agent.protocol import (
     SHORTEST_SECONDS,
     STOP,
 )
+from router.agent.stacks import OFFERED
 
 if TYPE_CHECKING:
     from typing import TypeGuard  # 3.10
@@ -78,7 +79,7 @@ class AgentControlFolder:
         modules.mkdir(mode=0o700, parents=True, exist_ok=True)
         for folder in (self.folder, modules):
             folder.chmod(0o700)
-        for name in _FILES:
+        for name in (*_FILES, *(offer.name for offer in self.folder.glob(f"{OFFERED}*"))):
             (self.folder / name).unlink(missing_ok=True)
         write_atomic(modules / HELPER, _read_helper())
 
@@ -150,6 +151,11 @@ class AgentControlFolder:
         """
         bodies = self.look()
         return bodies + [self._failed(asked, "ended") for asked in list(self._pending) if asked.reason != STOP]
+
+    @property
+    def is_open(self) -> bool:
+        """Return whether a request was not answered yet."""
+        return bool(self._pending)
 
     @property
     def pause(self) -> float:

@@ -6,17 +6,20 @@ import os
 import queue
 import socket
 import sys
+import threading
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from router.agent import protocol
-from router.agent.calls import CoordinatorClient, CoordinatorRefusalError
+from router.agent.calls import CoordinatorAwayError, CoordinatorClient, CoordinatorRefusalError
 from router.agent.config import AgentConfig
 from router.agent.control import CONTROL, AgentControlFolder
 from router.agent.guard import ProcessGuard
+from router.agent.lease import Lease, LifetimeTimer
 from router.agent.messenger import Messenger, Outbox
 from router.agent.notice_listener import NoticeListener
 from router.agent.orders import OrderPoller
@@ -24,6 +27,7 @@ from router.agent.output import OutputTail, RotatingLog, SecretMask
 from router.agent.preflight import PreflightCheck, check_machine, describe_problems
 from router.agent.registry import VARIABLES
 from router.agent.rendezvous import GangIncompleteError, RendezvousStoppedError, join_gang
+from router.agent.stacks import keep_stacks
 from router.agent.starters import JobEnvironment, clean_up_command, command_line, gang_environment
 from router.agent.supervise import AgentEvent, ProcessExit, SupervisedProcess
 
@@ -31,6 +35,8 @@ TAIL = 256 * 1024
 # Of a crash, the coordinator hears the last bytes of the output: enough for a traceback.
 LAST_BYTES = 8 * 1024
 CALL_SECONDS = 10.0
+# How long a training may take to save before its machine ends for want of a coordinator, in seconds.
+LAST_SAVE_SECONDS = 120.0
 NO_EXIT = ProcessExit(None, None)
 
 
@@ -78,9 +84,12 @@ class RankAgent:
         self._mask = SecretMask(self._secrets)
         self._state = protocol.STARTING
         self._sequence = 0
+        self._saves_last = False
         self._began = time.monotonic()
         self._identity = {"protocol": protocol.PROTOCOL, "incarnation": os.urandom(8).hex()}
         self._guard = ProcessGuard(agent)
+        self._lease = Lease(config.lease_seconds, config.lifetime_seconds)
+        self._timer = LifetimeTimer() if config.power_off else None
         self._coordinator = CoordinatorClient(
             config.coordinator,
             attempt=config.attempt,
@@ -88,6 +97,7 @@ class RankAgent:
             token=token,
             ca_file=config.ca_file,
             seconds=CALL_SECONDS,
+            answered=self._lease.renew,
         )
         self._messenger = Messenger(
             self._coordinator,
@@ -125,6 +135,7 @@ class RankAgent:
             outcome = RankOutcome(reasons[type(end)], message=str(end))
         except OSError as error:
             outcome = RankOutcome(protocol.NOT_STARTED, message=f"{type(error).__name__}: {error.strerror or error}")
+        self._lease.end_training()
         self._orders.finish()
         self._guard.close()
         self._write(self._mask.flush())
@@ -139,14 +150,39 @@ class RankAgent:
         last |= {"message": outcome.message, "log_bytes_lost": self._log.lost}
         if outcome.reason in (protocol.CRASHED, protocol.NO_CODE):
             last["last_lines"] = self._last.take()[1].decode("utf-8", "replace")
-        # Nobody waits for the last message of a rank that was refused.
-        seconds = CALL_SECONDS if outcome.reason == protocol.REFUSED else self._config.farewell_seconds
+        # Nobody waits for the last message of a rank that was refused, or whose coordinator is gone for good.
+        is_alone = outcome.reason == protocol.REFUSED or self._saves_last
+        seconds = CALL_SECONDS if is_alone else self._config.farewell_seconds
         limit = time.monotonic() + seconds
         # Notices go first: after the last message the attempt may be over, and the coordinator accepts nothing more.
         notices_sent = self._notices.finish(seconds)
         if not (self._messenger.finish(last, max(0.0, limit - time.monotonic())) and notices_sent):
             self._note("the coordinator stayed away: unsent messages are in the spool folder")
+        self._outlast_training()
         return protocol.EXIT_CODES[outcome.reason]
+
+    def _outlast_training(self) -> None:
+        """Wait until the machine is released, or until no coordinator answers for so long that it ends by itself."""
+        while self._lease.may_end:
+            try:
+                event = self._events.get(timeout=self._config.heartbeat_seconds)
+            except queue.Empty:
+                event = None
+            if event is not None and event.kind == "signal":
+                return
+            if why := self._lease.why_over:
+                self._note(f"the machine ends: {why}")
+                if self._timer is not None:
+                    self._timer.power_off()
+                return
+            if event is None:
+                with suppress(CoordinatorAwayError, CoordinatorRefusalError):
+                    self._coordinator.post("heartbeat", self._status())
+                    self._rearm()
+
+    def _rearm(self) -> None:
+        if self._timer is not None and self._lease.is_held:
+            self._timer.rearm()
 
     def _run_rank(self) -> RankOutcome:
         Path(self._config.workdir).mkdir(parents=True, exist_ok=True)
@@ -199,11 +235,14 @@ class RankAgent:
                 event = self._events.get(timeout=self._control.pause)
             except queue.Empty:
                 self._send_answers(self._control.look())
+                self._end_without_lease()
                 continue
             if event.kind == "exit" and event.detail == process.pid:
                 end = process.finish()
                 self._send_answers(self._control.close() if self._state == protocol.RUNNING else [])
                 return RankOutcome(protocol.FINISHED if end.fine else protocol.CRASHED, end)
+            if event.kind == "checkpoint" and event.detail.get("reason") == protocol.STANDSTILL:
+                self._keep_stacks(process.pid)
             if not self._request_checkpoint(event) and event.kind in ("signal", "order"):
                 self._note(f"stopping: {event.kind} {event.detail}")
                 if self._state == protocol.RUNNING:
@@ -213,6 +252,30 @@ class RankAgent:
                 end = process.finish()
                 self._send_answers(self._control.close())
                 return RankOutcome(protocol.STOPPED, end, f"{event.kind} {event.detail}")
+
+    def _end_without_lease(self) -> None:
+        """Let the training save and then stop, once the machine is to end for want of a coordinator."""
+        why = self._lease.why_over
+        if not why:
+            self._saves_last = False
+            self._rearm()
+        elif not self._saves_last:
+            self._saves_last = True
+            self._note(f"the training is to save and end: {why}")
+            if self._control.known():  # One that never said anything answers no request.
+                self._control.request(os.urandom(4).hex(), protocol.ORDERED, LAST_SAVE_SECONDS)
+        elif not self._control.is_open:
+            self._events.put(AgentEvent("order", why))
+
+    def _keep_stacks(self, group: int) -> None:
+        mask = SecretMask(self._secrets)
+
+        def write(text: bytes) -> None:
+            self._write(mask.feed(text) + mask.flush())
+
+        signals = self._config.code.kind != "image"
+        arguments = (group, self._control.folder, write)
+        threading.Thread(target=keep_stacks, args=arguments, kwargs={"signals": signals}, daemon=True).start()
 
     def _request_checkpoint(self, event: AgentEvent) -> bool:
         """Request a checkpoint if the event calls for one; return whether it does."""

@@ -59,6 +59,9 @@ NOTICES = (INTERRUPTION, REBALANCE, MAINTENANCE, HEALTH)
 ORDERED = "ordered"
 REQUEST_REASONS = (INTERRUPTION, MAINTENANCE, REBALANCE, ORDERED, STOP)
 
+# Why a checkpoint is ordered of a training that stands still; the training reads ORDERED, and its agent keeps stacks.
+STANDSTILL = "standstill"
+
 # The seconds to assume where a notice of an interruption gave none: the shortest that any cloud gives.
 SHORTEST_SECONDS = 30.0
 # Seconds of the time until a machine goes that are reserved for reporting the finished checkpoint.
@@ -67,6 +70,8 @@ REPORTING_SECONDS = 2.0
 LONGEST_ID = 200
 # The module for training scripts that the zipapp carries beside the agent.
 HELPER = "stepfare_checkpoint.py"
+# The timer of systemd that ends a machine whose agent cannot.
+LIFETIME_TIMER = "stepfare-lifetime.timer"
 # Hosts that are this machine: HTTP without TLS is allowed to them alone.
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 # Ports to choose one from that others will call: Linux gives those from 32768 on to outgoing connections, other systems

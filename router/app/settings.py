@@ -11,7 +11,6 @@ from pathlib import Path
 from pricing.atomic_file import make_private_folder, write_atomic
 from router.config.settings_files import deploy_path, load_clouds, load_deploy
 from router.controller.workspace.run_folders import run_directories, state_id_of
-from router.coordinator.health import is_serving
 from router.deploy.deploy_settings import CoordinatorEntry, Deploy
 from router.prices.cloud_settings import LoadedClouds
 from router.prices.data_folders import clouds_file, data_folder
@@ -158,13 +157,6 @@ def lost_state_error(mark: StateIdentity, what: str) -> StateError:
 # The state's key of the port on which the coordinator listens.
 PORT = "coordinator_port"
 HEALTH_SECONDS = 2.0
-
-
-def is_coordinator_reachable(opened: AppSettings, store: StateStore) -> bool:
-    """Return whether a coordinator of this state answers on this machine, or where machines are configured to call."""
-    entry = opened.deploy.coordinator
-    url = entry.url or local_url(entry, entry.port or int(store.values.get(PORT) or 0))
-    return is_serving(url, store.id, HEALTH_SECONDS, entry.ca)
 
 
 def local_url(entry: CoordinatorEntry, port: int) -> str:

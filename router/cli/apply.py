@@ -101,7 +101,12 @@ def apply(
     plan = read_plan(file)
     guard = guard_options.read()
     session = open_controller_session(
-        settings_files, listen=not dry_run, makes=not dry_run, new_state=new_state, needs_home=not dry_run
+        settings_files,
+        listen=not dry_run,
+        makes=not dry_run,
+        new_state=new_state,
+        needs_home=not dry_run,
+        warns=not follow,
     )
     with session as (opened, site):
         lock = lock_provisioning(site, wait)

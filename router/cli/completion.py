@@ -91,7 +91,7 @@ def complete_jobs(incomplete: str) -> list[str]:
 
     names: list[str] = []
     # A line that is being typed is no place for errors: the command itself reports them.
-    with contextlib.suppress(Exception), open_state_store(makes=False) as (_, store):
+    with contextlib.suppress(Exception), open_state_store(makes=False, warns=False) as (_, store):
         attempts = store.attempts.find()
         names = [*{attempt.job: None for attempt in attempts}, *(attempt.id for attempt in attempts)]
     return _beginning(names, incomplete)
@@ -102,7 +102,7 @@ def complete_plans(incomplete: str) -> list[str]:
     from router.cli.site_options import open_state_store
 
     names: list[str] = []
-    with contextlib.suppress(Exception), open_state_store(makes=False) as (_, store):
+    with contextlib.suppress(Exception), open_state_store(makes=False, warns=False) as (_, store):
         names = list({attempt.plan: None for attempt in store.attempts.find()})
     return [*complete_jobs(incomplete), *_beginning(names, incomplete)]
 

@@ -51,6 +51,8 @@ class SettingsOptions:
 
 
 R = TypeVar("R")
+# How many jobs a warning names.
+_MOST_NAMED = 3
 DEFAULT_FILES: Final = SettingsOptions()
 
 
@@ -93,12 +95,14 @@ def open_state_store(
     makes: bool = True,
     new_state: bool = False,
     needs_home: bool = True,
+    warns: bool = True,
 ) -> Iterator[tuple[AppSettings, StateStore]]:
     """Open the files and the state database, and translate errors into CommandError.
 
     Without ``makes`` a missing database is not created; a temporary empty one replaces it. A database that is missing
     beside run directories is an error unless ``new_state`` is set. So is then a STEPFARE_HOME that does not exist,
-    unless the command is about something else than the state and does not need it (``needs_home``).
+    unless the command is about something else than the state and does not need it (``needs_home``). ``warns``: running
+    gangs that nobody watches are said.
     """
     from router.app.settings import check_not_lost, open_state
     from router.state.store import StateStore
@@ -108,7 +112,10 @@ def open_state_store(
         if makes:
             note_new_home()
         if makes or opened.has_state:
-            yield opened, stack.enter_context(open_state(opened, wall_clock(), new_state=new_state, marks=makes))
+            store = stack.enter_context(open_state(opened, wall_clock(), new_state=new_state, marks=makes))
+            if warns:
+                _warn_of_unwatched(store)
+            yield opened, store
             return
         if needs_home:
             check_home()
@@ -116,6 +123,13 @@ def open_state_store(
             check_not_lost(opened)
         url = f"sqlite:///{stack.enter_context(TemporaryDirectory(prefix='stepfare-'))}/state.db"
         yield opened, stack.enter_context(StateStore.open(url, now=wall_clock()))
+
+
+def _warn_of_unwatched(store: StateStore) -> None:
+    if jobs := store.watchers.unwatched_jobs(wall_clock()):
+        more = f" and {len(jobs) - _MOST_NAMED} more" if len(jobs) > _MOST_NAMED else ""
+        names = f"{', '.join(jobs[:_MOST_NAMED])}{more}"
+        console.note(f"nobody watches running gangs, which cost money: {names}; run `stepfare watch`", "warning")
 
 
 @contextmanager
@@ -250,17 +264,19 @@ def open_controller_session(
     tell: Reporter | None = None,
     new_state: bool = False,
     needs_home: bool = True,
+    warns: bool = True,
 ) -> Iterator[tuple[AppSettings, ControllerContext]]:
     """Open everything that provisioning needs.
 
     ``listen`` starts a coordinator that machines can call meanwhile. ``tell`` reports messages about jobs, by default
-    on stderr. ``new_state`` and ``needs_home`` are as for :func:`open_state_store`.
+    on stderr. ``new_state``, ``needs_home`` and ``warns`` are as for :func:`open_state_store`.
     """
     from router.app.controller import home_without_coordinator, open_controller, open_coordinator
 
     clock = chosen_clock()
     tell = tell or job_message_printer(clock)
-    with open_state_store(settings_files, makes=makes, new_state=new_state, needs_home=needs_home) as (opened, store):
+    state = open_state_store(settings_files, makes=makes, new_state=new_state, needs_home=needs_home, warns=warns)
+    with state as (opened, store):
         if not listen:
             yield (
                 opened,

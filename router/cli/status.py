@@ -62,11 +62,6 @@ def status(
             raise CommandError(
                 f"nothing was ever made for {', '.join(names)}", ExitCode.INVALID_INPUT, "see `status --all`"
             )
-        if any(gang.waits or not gang.attempt.phase.is_over for gang in first.gangs):
-            from router.app.settings import is_coordinator_reachable
-
-            if not is_coordinator_reachable(opened, store):
-                console.note("nobody listens to these gangs: run `stepfare watch`", "warning")
         write: Callable[[StatusReport], str] = {
             "json": status_text.as_json,
             "wide": lambda report: status_text.as_wide(report, console.screen()),

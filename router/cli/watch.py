@@ -70,7 +70,7 @@ def watch(
     load_book(book)
     with (
         open_service_log(log, chosen_clock()) as service_log,
-        open_controller_session(settings_files, listen=True, tell=service_log.tell) as (opened, site),
+        open_controller_session(settings_files, listen=True, tell=service_log.tell, warns=False) as (opened, site),
         run_notifier(
             site,
             service_log.event,

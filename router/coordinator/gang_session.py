@@ -50,6 +50,11 @@ class RankSession:
         """Return whether the rank said hello, and so told where others reach it."""
         return bool(self.record.agent_address)
 
+    @property
+    def reports_steps(self) -> bool:
+        """Return whether its training has reported a step."""
+        return self.record.step is not None or "step" in self.news
+
     def advances(self, state: str) -> bool:
         """Return whether a heartbeat with that state is new; only `ended` reports that a rank ended."""
         return (

@@ -298,8 +298,10 @@ class AgentMessageHandler:
                 rank_session.no_room = True
                 return 507, {}
             rank_session.no_room = False
+            # Where a training reports no steps, what it prints is its only sign of life.
+            printed = {} if rank_session.reports_steps else {"progress_at": self._clock()}
             self._store.attempts.set_node(
-                session.attempt.id, rank_session.record.rank, log_offset=piece.end, log_size=size
+                session.attempt.id, rank_session.record.rank, log_offset=piece.end, log_size=size, **printed
             )
             rank_session.offset, rank_session.size = piece.end, size
         return 200, {}
@@ -453,7 +455,8 @@ def _training_news(
         manifest = _masked(said.saved_manifest, token)
         news |= {"saved_step": said.saved_step, "saved_manifest": manifest, "saved_at": now}
     known = {name: rank_session.news.get(name, getattr(rank_session.record, name)) for name in news}
-    return {name: value for name, value in news.items() if value is not None and known[name] != value}
+    news = {name: value for name, value in news.items() if value is not None and known[name] != value}
+    return {**news, "progress_at": now} if "step" in news else news
 
 
 def _masked(text: str, token: str) -> str:

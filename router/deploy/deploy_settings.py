@@ -15,8 +15,9 @@ from router.agent.protocol import LOOPBACK
 from router.checkpoints.arrow_store import S3_WORDS
 from router.deploy.console_settings import ConsoleEntry, WebhookEntry
 from router.deploy.notify_settings import NotifyEntry, Reference
-from router.jobs.fields import Count, Flag, RefusedError, Spec, Text, as_many, show_value, suggest
+from router.jobs.fields import Count, Flag, Number, RefusedError, Spec, Text, as_many, show_value, suggest
 from router.jobs.quantities import Duration
+from router.jobs.standstill import Standstill
 from router.spot.policies.rules import QUOTED_RULE, Rule
 from terraform.spec import Backend, Host, ReadableSpec, check_tags
 
@@ -60,6 +61,8 @@ def join_store_url(url: str, name: str) -> str:
 JOB_VARIABLE_PREFIX = "STEPFARE_JOB_"
 
 _LONGEST = timedelta(days=30)
+# The limit that a cloud itself puts to a machine's life: a day at least, and no more than any cloud takes.
+_LEAST_LIMIT_S, _MOST_LIMIT_S = timedelta(days=1).total_seconds(), timedelta(days=120).total_seconds()
 
 
 class SecretsEntry(Spec):
@@ -416,6 +419,28 @@ class Timeouts(Spec):
     )
 
 
+class Lifetime(Spec):
+    """How long machines last that nobody looks after any more."""
+
+    unheard: Wait = Field(
+        default=timedelta(minutes=30),
+        description="A machine ends so long after its training did, unless the coordinator answers it meanwhile.",
+    )
+    plan_times: Annotated[Number, Field(ge=1, le=100)] = Field(
+        default=2.0,
+        description="A training that no coordinator answers for `unheard` saves and ends, and its machine with it, "
+        "once it took so many times the planned time.",
+    )
+
+    def seconds(self, planned: timedelta) -> float:
+        """Return how long a machine lasts whose gang was planned for so long, in seconds, unless it is heard."""
+        return max(self.plan_times * planned, self.unheard).total_seconds()
+
+    def most_seconds(self, planned: timedelta) -> int:
+        """Return how long the cloud itself lets it last, heard or not: a watched gang is moved before."""
+        return round(min(max(2 * self.seconds(planned), _LEAST_LIMIT_S), _MOST_LIMIT_S))
+
+
 class Deploy(Spec):
     """The deploy file; everything is optional."""
 
@@ -476,6 +501,8 @@ class Deploy(Spec):
         examples=["/etc/stepfare/approval.yaml"],
     )
     timeouts: Timeouts = Timeouts()
+    standstill: Standstill = Standstill()
+    lifetime: Lifetime = Lifetime()
     notify: NotifyEntry = NotifyEntry()
     console: ConsoleEntry = ConsoleEntry()
     webhooks: tuple[WebhookEntry, ...] = Field(

@@ -46,6 +46,7 @@ class EventKind(StrEnum):
     FAILED = "failed"
     INTERRUPTED = "interrupted"
     MOVED = "moved"
+    STANDSTILL = "standstill"
     LATE = "late"
     BUDGET = "budget"
     UNHEALTHY = "unhealthy"

@@ -46,6 +46,7 @@ from router.jobs.quantities import (
     parse_usd,
 )
 from router.jobs.residency import PlaceRule, Residency
+from router.jobs.standstill import Standstill
 from router.jobs.workload import Transformer, Workload
 
 
@@ -458,6 +459,9 @@ class Job(Spec):
         default=None,
         description="What limits its speed, so where it may run. Left out: by the `transformer`; `none`: anywhere.",
         examples=["communication"],
+    )
+    standstill: Standstill | None = Field(
+        default=None, description="In place of the deploy file's: when it counts as standing still, and what then."
     )
     run: Run | None = None
 

@@ -66,7 +66,9 @@ def gang_row(outlook: GangOutlook) -> dict[str, Any]:
         for word, holds in (
             ("silent", outlook.is_silent),
             ("under notice", outlook.is_noticed),
-            ("late", outlook.is_late),
+            ("late", outlook.is_late or gang.is_late),
+            ("over its agreed cost", gang.order.is_over),
+            ("stands still", gang.standstill is not None),
         )
         if holds
     ]

@@ -23,6 +23,7 @@ _WORDS: Mapping[str, str] = {
     "not_believed": "a report of rank {rank} is not believed: {why}",
     "interval": "checkpoints every {checkpoint_seconds} from now on",
     "advised": "the policy wants a checkpoint: {why}",
+    "standstill": "the training {why}",
     "leaving": "the gang leaves: {why}",
     "ended": "rank {rank} ended: {reason}, exit code {exit_code}",
     "releasing": "machines are released: {reason}",
@@ -77,6 +78,7 @@ _STATES = {
     "quota": "over a quota",
     "price": "dearer than its ceiling",
     "unhealthy": "machines were not healthy",
+    "standstill": "its training stood still",
 }
 
 

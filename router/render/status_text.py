@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 
 from pricing.money import Usd
 from router.controller.report.report import GangReport, StatusReport
+from router.jobs.standstill import StandstillFinding
 from router.render.record_table import RecordTable, TableColumn, attribute_columns
 from router.render.tables import PLAIN, Screen, format_timestamp, format_usd, wrap_text
 from router.state.records import NodeRecord
@@ -20,6 +22,7 @@ def as_table(report: StatusReport, screen: Screen = PLAIN) -> str:
     lines = [_GANGS.text(report.gangs, screen), ""]
     attempts = (gang.attempt for gang in report.gangs if gang.attempt.message not in ("", gang.attempt.reason))
     lines += [wrap_text(f"{a.id}: {a.reason}: {a.message}") for a in attempts]
+    lines += [wrap_text(f"{gang.attempt.id}: {text}") for gang in report.gangs for text in gang.warnings]
     remark = "; reserved machines without a stated price are in no sum" if any(g.unpriced for g in report.gangs) else ""
     lines.append(f"spent {format_usd(report.spent_usd)} as of {format_timestamp(report.now)}{remark}")
     return "\n".join(lines)
@@ -62,6 +65,20 @@ def _price(gang: GangReport) -> float | None:
 
 def _spent(gang: GangReport) -> Usd | None:
     return None if gang.unpriced else gang.spent_usd
+
+
+def _agreed(gang: GangReport) -> Usd | None:
+    return gang.order.agreed_usd if gang.order.agreed_usd.nanos else None
+
+
+def _standstill_record(finding: StandstillFinding) -> dict[str, object]:
+    return {
+        "step": finding.step,
+        "minutes": round(finding.lasts / timedelta(minutes=1), 1),
+        "limit_minutes": round(finding.limit / timedelta(minutes=1), 1),
+        "certain": finding.is_certain,
+        "says": finding.text,
+    }
 
 
 _NODES: RecordTable[NodeRecord] = RecordTable(
@@ -117,10 +134,18 @@ _GANGS: RecordTable[GangReport] = RecordTable(
         *attribute_columns("team", "cloud", "region", "machines", "usd_per_hour", "max_usd_per_hour", of="attempt"),
         TableColumn("spent_usd", lambda gang: gang.spent_usd),
         TableColumn("unpriced", lambda gang: gang.unpriced),
+        TableColumn("planned_end", lambda gang: gang.planned_end),
+        TableColumn("late", lambda gang: gang.is_late),
+        TableColumn("agreed_usd", lambda gang: gang.order.agreed_usd),
+        TableColumn("order_spent_usd", lambda gang: gang.order.spent_usd),
+        TableColumn("over_agreed", lambda gang: gang.order.is_over),
+        TableColumn("standstill", lambda gang: gang.standstill, plain=_standstill_record),
         *attribute_columns("created_at", "made_at", "met_at", "gone_at", of="attempt"),
         TableColumn("nodes", lambda gang: gang.nodes, plain=_NODES.records),
         TableColumn("", _price, "$/H", "{:.2f}".format, right=True, unknown="unknown"),
         TableColumn("", _spent, "SPENT", format_usd, right=True, unknown="unknown"),
+        TableColumn("", _agreed, "AGREED", format_usd, right=True),
+        TableColumn("", lambda gang: gang.planned_end, "PLANNED END", lambda end: f"{end:%m-%d %H:%MZ}"),
         TableColumn("", lambda gang: gang.attempt.id, "ATTEMPT"),
     )
 )

@@ -121,7 +121,8 @@ class NodeRecord:
     ``incarnation`` which process of the agent that was; ``ended_reason``, ``exit_code``, ``ended_message`` how it
     ended. ``log_offset`` is the next byte of its output, ``log_size`` the length of the file with it. ``step`` is how
     far the training reported to be, ``step_seconds`` how long one step takes; ``saved_step`` the last checkpoint that
-    it reported complete, at ``saved_at``, and ``saved_manifest`` where its manifest is. ``price_as_of``,
+    it reported complete, at ``saved_at``, and ``saved_manifest`` where its manifest is. ``progress_at``: when ``step``
+    last changed; before the first step, when it last printed something. ``price_as_of``,
     ``price_source``: the source of its price, as of which day; ``on_demand_usd_per_hour``: the list price of the same
     machine there on demand, when it was planned to be created; None: not known. For a reserved machine ``usd_per_hour``
     is the amortised price (0 where ``reservation_cost`` says sunk or unknown), and its ceiling is 0: nothing more is to
@@ -158,6 +159,7 @@ class NodeRecord:
     saved_step: int | None = None
     saved_manifest: str | None = None
     saved_at: datetime | None = None
+    progress_at: datetime | None = None
     price_as_of: str = ""
     price_source: str = ""
     on_demand_usd_per_hour: UsdPerHour | None = None

@@ -52,11 +52,13 @@ class StateStore:
         from router.state.quotes import StateQuotes
         from router.state.tasks import Tasks
         from router.state.versions import STATE_ID
+        from router.state.watchers import Watchers
         from router.state.webhook_deliveries import WebhookDeliveries
 
         self._database = database
         self.joint = JointWrites(database)
         self.values = NamedValues(database)
+        self.watchers = Watchers(database)
         self.plans = Plans(database)
         self.made_plans = MadePlans(database)
         self.access_tokens = AccessTokens(database)

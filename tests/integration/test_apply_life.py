@@ -127,7 +127,7 @@ def test_one_fails_one_ends_and_one_stays(mixed: Site) -> None:
         assert "crashed with exit code 7" in found["bad"]["message"]
         assert [node["exit_code"] for node in found["good"]["nodes"]] == [0, 0]
         assert [node["agent"] for node in found["stays"]["nodes"]] == ["running", "running"]
-        assert "nobody listens to these gangs: run `stepfare watch`" in status.err
+        assert "nobody watches running gangs, which cost money: stays; run `stepfare watch`" in status.err
         with mixed.store() as store:
             metered = {(entry.attempt, entry.rank) for entry in store.ledger.entries() if entry.attempt}
         spent = {name: gang["spent_usd"] for name, gang in found.items()}

@@ -62,7 +62,7 @@ def test_help_needs_nothing_heavy() -> None:
 
 
 def test_status_of_running_gangs_loads_only_what_it_shows(tmp_path: Path) -> None:
-    """One of the gangs runs, so that it also asks for the coordinator."""
+    """One of the gangs runs, so that it also says that nobody watches."""
     write_demo_home(tmp_path / "home")
     at_end = "import atexit, sys; atexit.register(lambda: print(*sys.modules, file=sys.stderr))"
     done = subprocess.run(
@@ -75,7 +75,7 @@ def test_status_of_running_gangs_loads_only_what_it_shows(tmp_path: Path) -> Non
     )
     assert "running" in done.stdout
     said, loaded = done.stderr.splitlines()[0], set(done.stderr.splitlines()[-1].split())
-    assert "nobody listens to these gangs" in said
+    assert "nobody watches running gangs" in said
     heavy = {"numpy", "pandas", "pyarrow", "duckdb", "scipy", "pulp", "highspy", "alembic", "tenacity", "jinja2"}
     servers = {"uvicorn", "starlette", "fastapi", "prometheus_client", "psutil"}
     ours = {"router.planning.document.plan", "router.controller.context", "router.state.state_backup", "pricing.book"}

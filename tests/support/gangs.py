@@ -82,6 +82,7 @@ def examples() -> Mapping[str, WorkspaceSpec]:
             checkpoint_bucket="research-checkpoints",
             readable=ReadableSpec(("corpus",), ("projects/p/locations/us-central1/repositories/train",)),
             network=NetworkSpec("projects/p/global/networks/train", {"": "projects/p/subnetworks/train"}),
+            lifetime_seconds=86_400,
             backend=Backend("gcs", {"bucket": "state", "prefix": "stepfare/{attempt}"}),
         ),
         "azure": _gang(

@@ -27,17 +27,25 @@ def report_status(context: QueryContext, names: Sequence[str] = (), *, everythin
     Of attempts that are over only the last of each job is included, unless ``everything``.
     """
     teams = context.identity.require(Permission.READ_JOBS)
-    timeouts = context.settings.deploy.timeouts
+    deploy = context.settings.deploy
     return build_status_report(
-        context.store, names, context.clock(), timeouts, everything=everything, admits=teams.admits
+        context.store,
+        names,
+        context.clock(),
+        deploy.timeouts,
+        everything=everything,
+        standstill=deploy.standstill,
+        admits=teams.admits,
     )
 
 
 def report_jobs(context: QueryContext) -> JobsReport:
     """Return the live gangs and the last one of each job that is over, with deadlines and expected ends."""
     teams = context.identity.require(Permission.READ_JOBS)
-    timeouts = context.settings.deploy.timeouts
-    status = build_status_report(context.store, (), context.clock(), timeouts, everything=False)
+    deploy = context.settings.deploy
+    status = build_status_report(
+        context.store, (), context.clock(), deploy.timeouts, everything=False, standstill=deploy.standstill
+    )
     outlooks = build_outlooks(context.store, status.gangs, status.now)
     seen = tuple(each for each in outlooks if teams.admits(each.gang.attempt.team))
     gangs = tuple(each.gang for each in seen)

@@ -151,13 +151,14 @@ def histories_of(store: StateStore, attempts: Iterable[Attempt]) -> dict[str, At
     nodes = group_by_attempt(machines)
     orders: dict[tuple[str, str, str, datetime], list[Attempt]] = {}
     for life in lives:
-        orders.setdefault(_order_key(life), []).append(life)
+        orders.setdefault(order_key(life), []).append(life)
     # A job with an unreadable attempt is left out: what it could resume from is unknown.
-    chains = {order: _chain(orders[order], nodes) for order in {_order_key(a) for a in requested} if order in orders}
-    return {attempt.id: chains[_order_key(attempt)] for attempt in requested if _order_key(attempt) in chains}
+    chains = {order: _chain(orders[order], nodes) for order in {order_key(a) for a in requested} if order in orders}
+    return {attempt.id: chains[order_key(attempt)] for attempt in requested if order_key(attempt) in chains}
 
 
-def _order_key(attempt: Attempt) -> tuple[str, str, str, datetime]:
+def order_key(attempt: Attempt) -> tuple[str, str, str, datetime]:
+    """Return what all attempts of one order share."""
     return attempt.plan, attempt.job, attempt.gang, attempt.start
 
 

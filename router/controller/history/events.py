@@ -52,6 +52,7 @@ _LEVELS = {
     EventKind.FAILED: EventLevel.ERROR,
     EventKind.INTERRUPTED: EventLevel.WARNING,
     EventKind.MOVED: EventLevel.INFO,
+    EventKind.STANDSTILL: EventLevel.WARNING,
     EventKind.LATE: EventLevel.WARNING,
     EventKind.BUDGET: EventLevel.WARNING,
     EventKind.UNHEALTHY: EventLevel.WARNING,
@@ -74,6 +75,7 @@ def find_events(
     by_id = {attempt.id: attempt for attempt in attempts}
     notices_by_attempt = group_by_attempt(notices)
     gave_up = {note.attempt: str(note.details.get("why") or "") for note in notes if note.what == GAVE_UP}
+    stood_still = {note.attempt: str(note.details.get("why")) for note in notes if note.what == protocol.STANDSTILL}
     events: list[GangEvent] = []
     for attempt in by_id.values():
         attempt_notices = notices_by_attempt.get(attempt.id, [])
@@ -82,6 +84,7 @@ def find_events(
             EventKind.UNHEALTHY: _unhealthy(attempt, attempt_notices),
             EventKind.MOVED: _moved(attempt, by_id.get(attempt.resumes)),
             EventKind.FAILED: _failed(attempt, gave_up),
+            EventKind.STANDSTILL: stood_still.get(attempt.id, ""),
             EventKind.LATE: _late(attempt, now),
             EventKind.BUDGET: _budget(attempt, nodes.get(attempt.id, ()), now),
         }

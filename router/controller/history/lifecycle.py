@@ -26,6 +26,8 @@ class ReleaseReason(StrEnum):
     INTERRUPTED = "interrupted"
     LOST = "lost"
     MOVED = "moved"
+    STANDSTILL = protocol.STANDSTILL
+    GIVEN_UP = "given_up"
 
 
 class NotReleasedError(Exception):
@@ -36,7 +38,7 @@ class NotReleasedError(Exception):
 
 
 # A job that does not resume: the reason of its attempt where nobody asked for that, and the word of the journal.
-GIVEN_UP, GAVE_UP = "given_up", "given up"
+GIVEN_UP, GAVE_UP = ReleaseReason.GIVEN_UP.value, "given up"
 _UNDISTURBED_PHASES = (Phase.READY, Phase.RESUMING, Phase.RUNNING)
 # The process that provisioned the next gang was told to stop: the next process provisions it.
 POSTPONED = "put_off"
@@ -46,6 +48,7 @@ RESUMABLE_REASONS = frozenset(
         ReleaseReason.INTERRUPTED.value,
         ReleaseReason.LOST.value,
         ReleaseReason.MOVED.value,
+        ReleaseReason.STANDSTILL.value,
         FaultKind.MACHINE_FAULT.value,
         FaultKind.SHORT.value,
         FaultKind.QUOTA.value,
@@ -84,7 +87,7 @@ class GangStatus:
 
     ``lost``: ranks that were silent for too long. ``up_s``: seconds since all ranks met. ``ordered_s``: seconds since
     the order to save, None without one. ``saved``: the step that was saved for it. ``refused``: why it was not saved,
-    "" while that is open.
+    "" while that is open. ``last_move``: a training that stands still again is given up.
     """
 
     attempt: Attempt
@@ -95,6 +98,7 @@ class GangStatus:
     ordered_s: float | None = None
     saved: int | None = None
     refused: str = ""
+    last_move: bool = False
 
 
 def next_transition(status: GangStatus) -> PhaseChange | ReleaseDecision | None:
@@ -210,6 +214,8 @@ def _transition_after_result(status: GangStatus) -> ReleaseDecision | None:
         return ReleaseDecision(
             ReleaseReason.LOST, f"rank {', '.join(map(str, down))} was told to end by its machine", down
         )
+    if attempt.order_reason == protocol.STANDSTILL and not _preempted_ranks(status):
+        return _standstill_decision(status, describe_end(status.nodes, attempt.result))
     # The training of a preempted machine may end in any way.
     reason = ReleaseReason.INTERRUPTED if _preempted_ranks(status) else ReleaseReason.FAILED
     advice = "" if fault is None else f" ({describe_fault(fault)}{': ' if fault.remedy else ''}{fault.remedy})"
@@ -218,7 +224,10 @@ def _transition_after_result(status: GangStatus) -> ReleaseDecision | None:
 
 def _transition_while_saving(status: GangStatus) -> ReleaseDecision | None:
     attempt = status.attempt
+    stands = attempt.order_reason == protocol.STANDSTILL
     if status.saved is not None:
+        if stands:
+            return _standstill_decision(status, f"step {status.saved} is saved")
         return ReleaseDecision(
             _release_reason(status), f"{_reason_text(status)}; step {status.saved} is saved", _preempted_ranks(status)
         )
@@ -226,12 +235,24 @@ def _transition_while_saving(status: GangStatus) -> ReleaseDecision | None:
     if status.refused or over:
         why = status.refused or f"nothing was saved within {attempt.order_seconds:.0f} s"
         step = confirmed_step(attempt, status.nodes)
+        if stands:
+            return _standstill_decision(status, f"{why}: step {step} is what counts")
         return ReleaseDecision(
             _release_reason(status),
             f"{_reason_text(status)}; {why}: step {step} is what counts",
             _preempted_ranks(status),
         )
     return None
+
+
+def _standstill_decision(status: GangStatus, saved: str) -> ReleaseDecision:
+    """Return that the gang leaves because its training stands still; the pools of all its machines are avoided."""
+    text = f"the training stood still; {saved}"
+    if status.last_move:
+        return ReleaseDecision(
+            ReleaseReason.GIVEN_UP, f"{text}; it was moved as often as the job allows (`standstill`)"
+        )
+    return ReleaseDecision(ReleaseReason.STANDSTILL, text, tuple(node.rank for node in status.nodes))
 
 
 def _release_reason(status: GangStatus) -> ReleaseReason:

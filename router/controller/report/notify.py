@@ -19,6 +19,7 @@ from router.controller.context import ControllerContext
 from router.controller.history.events import EventLevel, GangEvent, find_events, render_message
 from router.controller.history.heartbeats import group_by_attempt
 from router.controller.history.lifecycle import GAVE_UP
+from router.controller.history.standstill import STANDSTILL
 from router.deploy.notify_settings import EventKind
 from router.ledger.budget import BudgetStatus
 from router.ledger.month import Month
@@ -197,11 +198,12 @@ class Notifier:
         since = now - NEWS_WINDOW
         overview = self._store.overview
         attempts, nodes = overview.alive()
-        notes = overview.notes((GAVE_UP,), self._seq)
+        notes = overview.notes((GAVE_UP, STANDSTILL), self._seq)
         ended = [*overview.over_since(since), *overview.attempts(note.attempt for note in notes).values()]
         lately = [note for note in notes if note.at >= since]
         # Jobs that were given up long ago are not reported now.
-        gave_up_long_ago = {note.attempt for note in notes} - {note.attempt for note in lately}
+        gave_up = {note.attempt for note in notes if note.what == GAVE_UP}
+        gave_up_long_ago = gave_up - {note.attempt for note in lately}
         attempts_known = [attempt for attempt in (*ended, *attempts) if attempt.id not in gave_up_long_ago]
         self.tell(
             find_events(attempts_known, group_by_attempt(nodes), self._store.notices.find(since=since), lately, now)

@@ -2,20 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from pricing.money import Usd
-from router.controller.history.attempt_history import deadline_of, resumable_histories
+from pricing.money import ZERO, Usd
+from pricing.places import Market
+from router.controller.history.attempt_history import deadline_of, order_key, resumable_histories
+from router.controller.history.heartbeats import group_by_attempt
 from router.controller.history.lifecycle import RESUMABLE_REASONS, last_step
 from router.controller.history.metering import cost_so_far
+from router.controller.history.standstill import agreed_cost, find_gang_standstill
 from router.deploy.deploy_settings import Timeouts
 from router.jobs.quantities import LONGEST_RUN
 from router.jobs.run_policy import RunPolicy
+from router.jobs.standstill import Standstill, StandstillFinding
 from router.spot.policies.rules import Rule
 from router.state.records import Attempt, NodeRecord, Phase
 from router.state.store import StateStore
+
+_USUAL = Standstill()
+
+
+@dataclass(frozen=True, slots=True)
+class OrderCost:
+    """What was agreed to for an order, and what all its attempts have cost; reserved machines need no agreement."""
+
+    agreed_usd: Usd = ZERO
+    spent_usd: Usd = ZERO
+
+    @property
+    def is_over(self) -> bool:
+        """Return whether it has cost more than was agreed to."""
+        return self.agreed_usd < self.spent_usd and self.agreed_usd > ZERO
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +42,8 @@ class GangReport:
     """An attempt with its machines.
 
     ``spent_usd``: cost until now. ``quiet``: time since the longest silent rank last called (None while none has
-    called). ``waits``: the job is to resume and has no machines.
+    called). ``waits``: the job is to resume and has no machines. ``standstill``: its training stands still. ``order``:
+    what was agreed to for all attempts of its order, and what they have cost.
     """
 
     attempt: Attempt
@@ -31,6 +51,30 @@ class GangReport:
     spent_usd: Usd
     quiet: timedelta | None
     waits: bool = False
+    standstill: StandstillFinding | None = None
+    order: OrderCost = OrderCost()
+    now: datetime | None = None
+
+    @property
+    def planned_end(self) -> datetime | None:
+        """Return when it is to end as planned, None where it is over."""
+        return None if self.attempt.phase.is_over else self.attempt.end
+
+    @property
+    def is_late(self) -> bool:
+        """Return whether its machines exist after its planned end."""
+        return self.planned_end is not None and self.now is not None and self.now > self.planned_end
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Return what a person should look at: a standstill, lateness, and cost over what was agreed to."""
+        late = f"late: its planned end was {self.attempt.end:%Y-%m-%d %H:%MZ}"
+        dear = (
+            f"over the agreed cost: ${self.order.spent_usd.dollars():,.2f} of ${self.order.agreed_usd.dollars():,.2f}"
+        )
+        stands = "" if self.standstill is None else self.standstill.text
+        said = ((late, self.is_late), (dear, self.order.is_over), (stands, self.standstill is not None))
+        return tuple(text for text, holds in said if holds)
 
     @property
     def state(self) -> str:
@@ -89,6 +133,7 @@ def build_status_report(
     timeouts: Timeouts,
     *,
     everything: bool,
+    standstill: Standstill = _USUAL,
     admits: Callable[[str], bool] = lambda _: True,
 ) -> StatusReport:
     """Return the report of these jobs, attempts or plans (none: all), of the teams that ``admits`` lets pass.
@@ -108,11 +153,33 @@ def build_status_report(
         chain.last.id
         for chain in resumable_histories(store, _recently_ended(store, now, timeouts), crashes=timeouts.max_crashes)
     }
-    gangs = tuple(
-        report_gang(attempt, tuple(nodes.get(attempt.id, ())), now, waits=attempt.id in waiting_ids)
-        for attempt in attempts
-    )
-    return StatusReport(gangs, Usd.total(gang.spent_usd for gang in gangs), now)
+    orders = _order_costs(store, attempts, nodes, now)
+    jobs = store.plans.jobs({attempt.job_digest for attempt in attempts if attempt.phase.is_up})
+    gangs = []
+    for attempt in attempts:
+        machines = tuple(nodes.get(attempt.id, ()))
+        stands = find_gang_standstill(attempt, machines, jobs.get(attempt.job_digest), standstill)
+        gang = report_gang(attempt, machines, now, waits=attempt.id in waiting_ids)
+        gangs.append(replace(gang, standstill=None if stands is None else stands.finding, order=orders[attempt.id]))
+    return StatusReport(tuple(gangs), Usd.total(gang.spent_usd for gang in gangs), now)
+
+
+def _order_costs(
+    store: StateStore, attempts: Sequence[Attempt], nodes: Mapping[str, Sequence[NodeRecord]], now: datetime
+) -> dict[str, OrderCost]:
+    """Return the cost of each attempt's order, by attempt; the attempts before a later one are read."""
+    again = {attempt.job for attempt in attempts if attempt.number > 1}
+    lives, machines = store.overview.lives(again) if again else ((), ())
+    known = {**{attempt.id: attempt for attempt in attempts}, **{attempt.id: attempt for attempt in lives}}
+    of_attempt = {**group_by_attempt(machines), **nodes}
+    orders: dict[tuple[object, ...], list[Attempt]] = {}
+    for attempt in known.values():
+        orders.setdefault(order_key(attempt), []).append(attempt)
+    costs = {}
+    for key, members in orders.items():
+        paid = [n for one in members for n in of_attempt.get(one.id, ()) if n.market is not Market.RESERVED]
+        costs[key] = OrderCost(agreed_cost(members), cost_so_far(paid, now))
+    return {attempt.id: costs[order_key(attempt)] for attempt in attempts}
 
 
 def _recently_ended(store: StateStore, now: datetime, timeouts: Timeouts) -> list[Attempt]:
@@ -132,4 +199,4 @@ def report_gang(attempt: Attempt, nodes: tuple[NodeRecord, ...], now: datetime, 
     """Return the report of one attempt with its machines."""
     heard = [node.heard_at for node in nodes if node.heard_at is not None]
     quiet = None if not heard or attempt.phase.is_over else max(now - min(heard), timedelta(0))
-    return GangReport(attempt, nodes, cost_so_far(nodes, now), quiet, waits)
+    return GangReport(attempt, nodes, cost_so_far(nodes, now), quiet, waits, now=now)

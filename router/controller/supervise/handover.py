@@ -25,7 +25,14 @@ SAVES_WITHIN_S = 300.0
 _POLL_S = 0.2
 
 
-def order_save(site: ControllerContext, attempt: Attempt, name: str, reason: str, phase: Phase | None = None) -> bool:
+def order_save(
+    site: ControllerContext,
+    attempt: Attempt,
+    name: str,
+    reason: str,
+    phase: Phase | None = None,
+    within_s: float = SAVES_WITHIN_S,
+) -> bool:
     """Order every rank to save, optionally moving the attempt to ``phase``, and return whether the order was written.
 
     It is not written if the attempt was changed meanwhile or is over. ``name`` is the order's id, ``reason`` a word of
@@ -41,7 +48,7 @@ def order_save(site: ControllerContext, attempt: Attempt, name: str, reason: str
             phase=phase or current.phase,
             order_id=name,
             order_reason=reason,
-            order_seconds=SAVES_WITHIN_S,
+            order_seconds=within_s,
             ordered_at=now,
         )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -53,11 +53,14 @@ from router.controller.supervise.replanner import (
     Replanner,
 )
 from router.controller.supervise.save_intervals import SaveIntervals
+from router.controller.supervise.standstill_monitor import StandstillMonitor
 from router.controller.supervise.worker_pool import WorkerPool
 from router.jobs.quantities import LONGEST_RUN
 from router.spot.policies.interface import MoveDecision, PolicyEvent, SaveDecision
 from router.spot.policies.rules import Rule
+from router.state.errors import StateError
 from router.state.records import Attempt, Phase
+from router.state.watchers import MARK_SECONDS
 
 # Gangs that leave within the first number of seconds of one another are planned together; none waits longer than the
 # second.
@@ -66,7 +69,7 @@ _SILENT_S = 2 * AgentConfig.heartbeat_seconds + 5.0
 # A job that found no place asks again after this pause, or after this many times the last planning time.
 _LEAST_PAUSE_S, _SHARE = 2.0, 10.0
 _REASONS = {PolicyEvent.REBALANCE: protocol.REBALANCE, PolicyEvent.MAINTENANCE: protocol.MAINTENANCE}
-_OVER = (ReleaseReason.FINISHED, ReleaseReason.FAILED)
+_OVER = (ReleaseReason.FINISHED, ReleaseReason.FAILED, ReleaseReason.GIVEN_UP)
 
 
 @dataclass(slots=True)
@@ -84,15 +87,18 @@ class Supervisor:
     _heartbeats: HeartbeatMonitor = field(init=False)
     _work: WorkerPool = field(init=False)
     _intervals: SaveIntervals = field(init=False)
+    _standstills: StandstillMonitor = field(init=False)
     _leaving: dict[str, float] = field(default_factory=dict)
     _last_reasons: dict[str, str] = field(default_factory=dict)
     _unreadable: set[tuple[str, ...]] = field(default_factory=set)
     _not_before: dict[str, float] = field(default_factory=dict)
+    _marked_at: float | None = None
 
     def __post_init__(self) -> None:
         self._heartbeats = HeartbeatMonitor(self.site.deploy.timeouts.lost.total_seconds())
         self._work = WorkerPool(self.site, self.lock)
         self._intervals = SaveIntervals(self.site, self.replanner)
+        self._standstills = StandstillMonitor(self.site)
 
     def is_busy(self, attempt: Attempt) -> bool:
         """Return whether an action for the attempt's job is under way."""
@@ -109,10 +115,12 @@ class Supervisor:
         The attempts ``besides`` are ignored. StateError.
         """
         self._work.reap()
+        self._mark_watched()
         now = take_snapshot(self.site.store, self.plan)
         self._report_unreadable()
         alive = [attempt for attempt in now.alive if attempt.id not in besides]
         leaving = self._observe(alive, now)
+        self._standstills.reconcile([a for a in alive if not self._work.is_busy(a.job)], now.nodes)
         waiting = self._waiting()
         self._prune({a.id for a in now.alive}, {a.job for a in (*now.alive, *(c.last for c in waiting))})
         advised = self.adviser.advise([a for a in alive if not self._work.is_busy(a.job)], now)
@@ -144,10 +152,19 @@ class Supervisor:
     def close(self) -> None:
         """Wait for what is being provisioned and released; with ``site.stop`` set, provisioning ends soon."""
         self._work.finish()
+        with suppress(StateError):
+            self.site.store.watchers.unmark(self.plan)
+
+    def _mark_watched(self) -> None:
+        """Note now and then that somebody watches, which every command reads."""
+        if self._marked_at is None or time.monotonic() - self._marked_at >= MARK_SECONDS:
+            self._marked_at = time.monotonic()
+            self.site.store.watchers.mark(self.plan, self.site.wall_clock())
 
     def _prune(self, attempts: Collection[str], jobs: Collection[str]) -> None:
         """Forget everything about other attempts and jobs, because a supervisor may run for months."""
         self._heartbeats.forget_but(attempts)
+        self._standstills.forget_but(attempts)
         self._leaving = {name: at for name, at in self._leaving.items() if name in attempts}
         self._last_reasons = {
             key: why for key, why in self._last_reasons.items() if key in jobs or self._work.is_busy(key)
@@ -199,7 +216,8 @@ class Supervisor:
         up_s = 0.0 if attempt.met_at is None else (self.site.clock() - attempt.met_at).total_seconds()
         # After a crash the other ranks stop as they are told, so a silent rank is recognised sooner.
         lost = self._heartbeats.lost(attempt, nodes, _SILENT_S if attempt.result else None)
-        return GangStatus(attempt, nodes, notices, lost, up_s, ordered_s, saved, refused)
+        last_move = attempt.order_reason == protocol.STANDSTILL and self._standstills.is_last_move(attempt)
+        return GangStatus(attempt, nodes, notices, lost, up_s, ordered_s, saved, refused, last_move)
 
     def _is_mine(self, attempt: Attempt) -> bool:
         """Return whether the half-done attempt is the supervisor's to release.
@@ -302,7 +320,7 @@ class Supervisor:
 
     def _release_finished(self, ended: Sequence[tuple[Attempt, ReleaseDecision]]) -> None:
         for attempt, leave in ended:
-            how = "finished" if leave.reason is ReleaseReason.FINISHED else attempt.result
+            how = "finished" if leave.reason is ReleaseReason.FINISHED else attempt.result or leave.message
             self.site.tell(attempt.job, f"{attempt.id} {how}, releasing its machines")
             self._work.begin(attempt.job, partial(self._release, attempt, leave))
 

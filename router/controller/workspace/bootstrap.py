@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import yaml
 
 from router.agent.config import AgentConfig, parse_config
-from router.agent.protocol import LOOPBACK
+from router.agent.protocol import LIFETIME_TIMER, LOOPBACK
 
 # fetch-agent.sh URL SHA256 FILE [CA]
 FETCH_AGENT = """\
@@ -120,6 +120,17 @@ LimitNOFILE=1048576
 TasksMax=infinity
 """
 
+# A machine whose agent is gone ends all the same: the agent starts this timer anew while its coordinator answers.
+_TIMER_UNIT = """\
+[Timer]
+OnActiveSec={seconds}
+Unit=poweroff.target
+[Install]
+WantedBy=timers.target
+"""
+# The agent is to end the machine first.
+_TIMER_MARGIN_S = 3600
+
 # The smallest user data limit of any cloud, in bytes before encoding for transport.
 MAX_USER_DATA_BYTES = 16 * 1024
 # Files with secrets, which a script writes beside itself; nobody needs them once the machine is gone.
@@ -204,6 +215,10 @@ def render_cloud_init(spec: Bootstrap) -> str:
     commands.append([f"{OPT}/fetch-agent.sh", spec.agent.url, spec.agent.sha256, f"{OPT}/agent.pyz", *authority])
     files.append(_file_entry("/etc/systemd/system/stepfare-agent.service", "0644", _systemd_unit(config)))
     commands.append(["systemctl", "daemon-reload"])
+    if config.power_off and config.lease_seconds is not None:
+        seconds = round((config.lifetime_seconds or 0.0) + config.lease_seconds + _TIMER_MARGIN_S)
+        files.append(_file_entry(f"/etc/systemd/system/{LIFETIME_TIMER}", "0644", _TIMER_UNIT.format(seconds=seconds)))
+        commands.append(["systemctl", "enable", "--now", LIFETIME_TIMER])
     commands.append(["systemctl", "start", "--no-block", "stepfare-agent.service"])
     text = "#cloud-config\n" + yaml.dump(
         {"write_files": files, "runcmd": commands},
@@ -255,13 +270,17 @@ def non_default_settings(config: AgentConfig) -> dict[str, Any]:
 
 def _systemd_unit(config: AgentConfig) -> str:
     clean_up = f"-/usr/bin/env docker rm --force stepfare-{config.attempt}-{config.rank}"
+    after = [clean_up] if config.code.kind == "image" else []
+    if config.power_off and config.lease_seconds is not None:
+        # An agent that crashed renews no lease.
+        after.append(f"-/usr/bin/env systemd-run --on-active={round(config.lease_seconds)} systemctl poweroff")
     return UNIT.format(
         description=f"stepfare rank {config.rank} of {config.attempt}",
         agent=f"{OPT}/agent.pyz",
         config=f"{ETC}/agent.json",
         # The agent's own grace period, and time to report how the training ended.
         seconds=int(config.grace_seconds) + 60,
-        after=f"ExecStopPost={clean_up}\n" if config.code.kind == "image" else "",
+        after="".join(f"ExecStopPost={line}\n" for line in after),
     )
 
 

@@ -22,7 +22,7 @@ from router.deploy.deploy_settings import CloudDeploy, Deploy, ReservedEntry
 from router.jobs.spec import Job, Run
 from router.ledger.entry import utc
 from router.state.records import Attempt, NodeRecord
-from terraform.module_metadata import BootMethod, find_boot_method, find_metadata_service, is_local
+from terraform.module_metadata import BootMethod, find_boot_method, find_metadata_service, is_local, limits_lifetime
 from terraform.spec import Backend, Host, NetworkSpec, NodeSpec, WorkspaceSpec, to_tag_value
 
 _JOB_CHARACTERS = 28  # This leaves room for the digest within the 40 characters of a name.
@@ -168,8 +168,16 @@ def build_release_workspace(
         ssh_public_key=cloud.ssh_public_key,
         backend=Backend(deploy.backend.kind, deploy.backend.settings),
         hosts=dict(hosts or {}),
+        lifetime_seconds=_most_seconds(attempt, deploy),
         private_key_path=Path(cloud.private_key_path).expanduser() if cloud.private_key_path else None,
     )
+
+
+def _most_seconds(attempt: Attempt, deploy: Deploy) -> int | None:
+    """Return the age at which the cloud itself ends the machines; None for a cloud that knows none."""
+    if not limits_lifetime(attempt.cloud):
+        return None
+    return deploy.lifetime.most_seconds(attempt.end - attempt.created_at)
 
 
 def resource_tags(attempt: Attempt, state_id: str) -> dict[str, str]:
@@ -295,6 +303,9 @@ def _config(attempt: Attempt, node: NodeRecord, run: Run, deploy: Deploy, home: 
         checkpoint_store=store,
         preflight=AgentConfig.preflight if local else deploy.preflight,
         accelerator=node.accelerator,
+        lease_seconds=deploy.lifetime.unheard.total_seconds(),
+        lifetime_seconds=deploy.lifetime.seconds(attempt.end - attempt.created_at),
+        power_off=find_boot_method(attempt.cloud) is BootMethod.CLOUD_INIT,
     )
 
 

@@ -5,6 +5,12 @@ locals {
   hyperdisk = "^(a3-ultragpu|a4x?|c4[ad]?|g4|n4)-"
 }
 
+variable "lifetime_seconds" {
+  description = "Age at which Google ends the machines by itself, behind their agents' own lease; null: never."
+  type        = number
+  default     = null
+}
+
 resource "google_compute_instance" "node" {
   for_each     = local.nodes
   name         = "${local.name}-${each.key}"
@@ -48,12 +54,18 @@ resource "google_compute_instance" "node" {
     # A spot machine never comes back by itself; another, after a host's failure, does, and finds its disk.
     automatic_restart = each.value.market != "spot"
     # Deleted, not stopped: a stopped machine's disk goes on costing. (A ceiling on the price does not exist here.)
-    instance_termination_action = each.value.market == "spot" ? "DELETE" : null
+    instance_termination_action = each.value.market == "spot" || var.lifetime_seconds != null ? "DELETE" : null
     # The agent counts on it (router/agent/imds_gcp.py): unasked, the machine has 30 s. Compute Engine takes 0 or 120.
     dynamic "preemption_notice_duration" {
       for_each = each.value.market == "spot" ? [120] : []
       content {
         seconds = preemption_notice_duration.value
+      }
+    }
+    dynamic "max_run_duration" {
+      for_each = var.lifetime_seconds == null ? [] : [var.lifetime_seconds]
+      content {
+        seconds = max_run_duration.value
       }
     }
   }
