@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
@@ -110,6 +110,11 @@ class Attempt:
     policy: str = ""
     quoted_policy: str = ""
     version: int = 1
+
+    @property
+    def planned_time(self) -> timedelta:
+        """Return how long its gang was planned to run; one that resumes was planned anew when it was made."""
+        return max(self.end - (self.created_at if self.resumes else self.start), timedelta(0))
 
 
 @dataclass(frozen=True, slots=True)

@@ -135,7 +135,9 @@ def test_steps_that_come_ever_later_are_saved_and_done_elsewhere(tmp_path: Path)
 
 def test_a_coordinator_that_is_gone_for_good_ends_the_training_and_its_machines(new_site: NewSite, base: Path) -> None:
     lifetime = {"unheard": "5s", "plan_times": 1}
-    site = new_site(planned(base, "orphaned", lasting("train", WAITS, 20, 0.05, 2, startup="1s")))
+    site = new_site(
+        planned(base, "orphaned", lasting("train", WAITS, 20, 0.05, 2, startup="1s", market={"spot": "never"}))
+    )
     watcher = watched(site, lifetime=lifetime)
     set_off(site)
     eventually(lambda: all(node.agent == "running" for node in nodes(site)), 30, why="for both ranks")
@@ -144,14 +146,15 @@ def test_a_coordinator_that_is_gone_for_good_ends_the_training_and_its_machines(
     watcher.process.wait()
     assert "nobody watches running gangs, which cost money: train" in site.run("status").err
     eventually(lambda: not machines(site), 60, why="for the machines to end")
-    notes = (site.home / "runs" / attempt.directory / "nodes" / "0" / "log").read_text()
-    assert "no coordinator answered" in notes
-    assert attempts(site)[0].phase is Phase.RUNNING
+    notes = [file.read_text() for file in (site.home / "runs" / attempt.directory).rglob("agent.log")]
+    assert ["the training is to save and end: no coordinator answered" in text for text in notes] == [True] * 2
+    assert attempts(site)[0].phase.is_up
     # Whoever looks after it again finds that the machines are gone.
     watcher = watched(site, lifetime=lifetime)
     eventually(lambda: attempts(site)[0].phase.is_over, 60, why="for the release")
-    assert site.run("destroy", "--all", "--yes").code == 0
+    assert attempts(site)[0].reason == "lost"
     stop(watcher)
+    assert site.run("destroy", "--all", "--yes").code == 0
     assert disagreements(site) == []
 
 

@@ -85,8 +85,8 @@ def _terms(attempt: Attempt, job: Job | None, save: timedelta) -> TrainingTerms:
     if job is None:
         return TrainingTerms(_USUAL_START, save)
     done = max(attempt.first_step, job.status.steps_done if job.status else 0)
-    planned = (attempt.end - attempt.created_at).total_seconds() / max(job.steps - done, 1)
-    return TrainingTerms(job.restart_time if attempt.first_step else job.start_time, save, max(planned, 0.0), job.steps)
+    planned = attempt.planned_time.total_seconds() / max(job.steps - done, 1)
+    return TrainingTerms(job.restart_time if attempt.first_step else job.start_time, save, planned, job.steps)
 
 
 @lru_cache(maxsize=4096)

@@ -94,7 +94,7 @@ class StandstillMonitor:
     def _is_near_limit(self, attempt: Attempt) -> bool:
         if not limits_lifetime(attempt.cloud) or attempt.made_at is None:
             return False
-        most = timedelta(seconds=self.site.deploy.lifetime.most_seconds(attempt.end - attempt.created_at))
+        most = timedelta(seconds=self.site.deploy.lifetime.most_seconds(attempt.planned_time))
         return self.site.clock() > attempt.made_at + most - _BEFORE_LIMIT
 
     def _tell_lateness(self, alive: Sequence[Attempt], nodes: Mapping[str, Sequence[NodeRecord]]) -> None:

@@ -177,7 +177,7 @@ def _most_seconds(attempt: Attempt, deploy: Deploy) -> int | None:
     """Return the age at which the cloud itself ends the machines; None for a cloud that knows none."""
     if not limits_lifetime(attempt.cloud):
         return None
-    return deploy.lifetime.most_seconds(attempt.end - attempt.created_at)
+    return deploy.lifetime.most_seconds(attempt.planned_time)
 
 
 def resource_tags(attempt: Attempt, state_id: str) -> dict[str, str]:
@@ -304,7 +304,7 @@ def _config(attempt: Attempt, node: NodeRecord, run: Run, deploy: Deploy, home: 
         preflight=AgentConfig.preflight if local else deploy.preflight,
         accelerator=node.accelerator,
         lease_seconds=deploy.lifetime.unheard.total_seconds(),
-        lifetime_seconds=deploy.lifetime.seconds(attempt.end - attempt.created_at),
+        lifetime_seconds=deploy.lifetime.seconds(attempt.planned_time),
         power_off=find_boot_method(attempt.cloud) is BootMethod.CLOUD_INIT,
     )
 
