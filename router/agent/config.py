@@ -47,7 +47,7 @@ class AgentConfig:
     coordinator. ``resume_step`` and ``resume_manifest``: the last checkpoint that was confirmed before, 0 and "" for
     none. ``checkpoint_seconds``: how often the training is to save; null leaves that to the training.
     ``checkpoint_store``: the URL where its checkpoints are stored, "" if none is given. ``lease_seconds`` and
-    ``lifetime_seconds``: when the machine ends by itself (:class:`~router.agent.lease.Lease`), null for never;
+    ``lifetime_seconds``: when the machine ends by itself (:class:`~router.agent.lease.MachineLease`), null for never;
     ``power_off``: it is switched off then, else its processes end. ``accelerator``: the name of those that were
     ordered, which the checks of ``preflight`` compare. ``gpu_vendor``: whose way of giving GPUs to a container is used.
     """

@@ -17,7 +17,7 @@ REARM_SECONDS = 600.0
 POWER_OFF = ["systemctl", "poweroff"]
 
 
-class Lease:
+class MachineLease:
     """The lease of one machine. Any thread may call :meth:`renew`.
 
     ``unheard``: seconds without an answer after which it may end, None: never. ``lifetime``: seconds that the training

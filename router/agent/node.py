@@ -19,7 +19,7 @@ from router.agent.calls import CoordinatorAwayError, CoordinatorClient, Coordina
 from router.agent.config import AgentConfig
 from router.agent.control import CONTROL, AgentControlFolder
 from router.agent.guard import ProcessGuard
-from router.agent.lease import Lease, LifetimeTimer
+from router.agent.lease import LifetimeTimer, MachineLease
 from router.agent.messenger import Messenger, Outbox
 from router.agent.notice_listener import NoticeListener
 from router.agent.orders import OrderPoller
@@ -88,7 +88,7 @@ class RankAgent:
         self._began = time.monotonic()
         self._identity = {"protocol": protocol.PROTOCOL, "incarnation": os.urandom(8).hex()}
         self._guard = ProcessGuard(agent)
-        self._lease = Lease(config.lease_seconds, config.lifetime_seconds)
+        self._lease = MachineLease(config.lease_seconds, config.lifetime_seconds)
         self._timer = LifetimeTimer() if config.power_off else None
         self._coordinator = CoordinatorClient(
             config.coordinator,

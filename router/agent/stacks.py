@@ -32,8 +32,8 @@ def keep_stacks(group: int, control: Path, write: Callable[[bytes], None], *, si
         write(f"[stepfare: process {pid} {name}, waits in {_read(pid, 'wchan') or '?'}]\n".encode())
         if spy is not None and "python" in name:
             write(_dump(spy, pid))
-    asked = _ask_for_stacks(control, set(pids)) if signals else 0
-    if spy is None and not asked:
+    offered = _ask_for_stacks(control, set(pids)) if signals else 0
+    if spy is None and not offered:
         write(b"[stepfare: no py-spy on this machine, and the training offers no stacks (docs/checkpoints.md)]\n")
 
 
@@ -72,13 +72,13 @@ def _dump(spy: str, pid: int) -> bytes:
 
 def _ask_for_stacks(control: Path, pids: set[int]) -> int:
     """Send SIGUSR2 to the processes of the group that offer their stacks, and return their number."""
-    asked = 0
+    count = 0
     for offer in control.glob(f"{OFFERED}*"):
         pid = offer.name[len(OFFERED) :]
         if pid.isdigit() and int(pid) in pids:
             try:
                 os.kill(int(pid), signal.SIGUSR2)
-                asked += 1
+                count += 1
             except (ProcessLookupError, PermissionError):
                 continue
-    return asked
+    return count

@@ -49,12 +49,12 @@ class Watchers(StatePart):
         if self._is_watched(None, now, exists):
             return ()
         running = select(ATTEMPTS.c.job, ATTEMPTS.c.plan).where(ATTEMPTS.c.phase.in_(_UP_PHASES))
-        found = {(row[0], row[1]) for row in self._rows(running)}
+        gangs = {(row[0], row[1]) for row in self._rows(running)}
         locks = select(LEASES.c.until).where(LEASES.c.name == _LOCK)
-        if not found or any(row[0] > now for row in self._rows(locks)):
+        if not gangs or any(row[0] > now for row in self._rows(locks)):
             return ()
-        watched = {plan for plan in {plan for _, plan in found} if self._is_watched(plan, now, exists)}
-        return tuple(sorted({job for job, plan in found if plan not in watched}))
+        watched = {plan for plan in {plan for _, plan in gangs} if self._is_watched(plan, now, exists)}
+        return tuple(sorted({job for job, plan in gangs if plan not in watched}))
 
     def _is_watched(self, plan: str | None, now: datetime, exists: Callable[[int], bool]) -> bool:
         parts = (self._values.get(_name(plan)) or "").split(" ", 2)

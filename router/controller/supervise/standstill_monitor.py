@@ -45,12 +45,12 @@ class StandstillMonitor:
         for attempt in alive:
             if attempt.phase not in _UNDISTURBED:
                 continue
-            found = self._find(attempt, nodes.get(attempt.id, ()))
-            if found is not None:
-                self._name(attempt, found)
-                if found.is_to_leave:
+            standstill = self._find(attempt, nodes.get(attempt.id, ()))
+            if standstill is not None:
+                self._name(attempt, standstill)
+                if standstill.is_to_leave:
                     order = f"{STANDSTILL}-{attempt.version}"
-                    order_save(self.site, attempt, order, STANDSTILL, Phase.CHECKPOINTING, found.saves_within_s)
+                    order_save(self.site, attempt, order, STANDSTILL, Phase.CHECKPOINTING, standstill.saves_within_s)
             elif self._is_near_limit(attempt):
                 order = f"limit-{attempt.version}"
                 if order_save(self.site, attempt, order, protocol.MAINTENANCE, Phase.CHECKPOINTING):
@@ -82,13 +82,13 @@ class StandstillMonitor:
             return None
         return find_gang_standstill(attempt, nodes, self._jobs.get(attempt.job_digest), self.site.deploy.standstill)
 
-    def _name(self, attempt: Attempt, found: GangStandstill) -> None:
-        if attempt.id in self._named and self._named[attempt.id] == found.finding.step:
+    def _name(self, attempt: Attempt, standstill: GangStandstill) -> None:
+        if attempt.id in self._named and self._named[attempt.id] == standstill.finding.step:
             return
-        self._named[attempt.id] = found.finding.step
-        now, text = self.site.clock(), found.finding.text
+        self._named[attempt.id] = standstill.finding.step
+        now, text = self.site.clock(), standstill.finding.text
         self.site.store.journal.note(attempt.id, STANDSTILL, now, why=text)
-        then = "; it is to save, stop and go on elsewhere" if found.is_to_leave else ""
+        then = "; it is to save, stop and go on elsewhere" if standstill.is_to_leave else ""
         self.site.tell(attempt.job, f"{attempt.id} {text}{then}")
 
     def _is_near_limit(self, attempt: Attempt) -> bool:
