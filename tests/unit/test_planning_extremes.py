@@ -28,7 +28,7 @@ from tests.support.scenes import NORTH, SOUTH, a_job, a_request
 NOW = datetime(2026, 11, 21, 18, tzinfo=UTC)
 COLUMNS, COMPACT = 0, 1000  # jobs up to which the compact program plans
 PLANNERS = pytest.mark.parametrize("compact_jobs", [COLUMNS, COMPACT])
-NIGHT = 19
+NIGHT = 18
 
 
 def sound(request: PlanRequest, clock: Clock = time.monotonic) -> Plan:
