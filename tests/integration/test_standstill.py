@@ -16,6 +16,7 @@ import pytest
 from pricing.money import Usd
 from router.ledger.entry import LedgerEntryKind
 from router.state.records import Attempt, Phase
+from tests.support.busy import on_a_busy_machine
 from tests.support.deployed import REGION, SANDBOX, WAITS, ZONE_A, ZONE_B, NewSite, Site, Template, eventually, planned
 from tests.support.deployed_checks import disagreements
 from tests.support.late_steps import STEP_S
@@ -68,7 +69,11 @@ def metered(site: Site) -> Usd:
 
 
 def at_most(all_attempts: tuple[Attempt, ...], margin: timedelta) -> Usd:
-    """What was agreed to, and for each attempt what its gang costs in the time that a standstill may take."""
+    """What was agreed to, and for each attempt what its gang costs in the time that a standstill may take.
+
+    Stacks, saving, making and releasing take half a minute of life, in which the clock of the cloud runs faster.
+    """
+    margin += timedelta(seconds=SPEED * on_a_busy_machine(30))
     return all_attempts[0].at_risk_usd + Usd.total(one.max_usd_per_hour.over(margin) for one in all_attempts)
 
 
@@ -107,7 +112,7 @@ def test_a_training_that_hangs_is_named_and_goes_elsewhere_and_then_fails(tmp_pa
         assert zones[0] != zones[1]
         logs = [(site.home / "logs" / one.id / "rank-0.log").read_text() for one in found]
         assert all("started" in log and "stands still; stacks of" in log and "sleep" in log for log in logs)
-        assert metered(site) <= at_most(found, timedelta(minutes=16 + 14))
+        assert metered(site) <= at_most(found, timedelta(minutes=16))
         assert disagreements(site) == []
 
 
@@ -129,7 +134,7 @@ def test_steps_that_come_ever_later_are_saved_and_done_elsewhere(tmp_path: Path)
         assert "stands still: no step after" in str(noted.details["why"])
         # The training offered its stacks.
         assert "most recent call first" in (site.home / "logs" / first.id / "rank-0.log").read_text()
-        assert metered(site) <= at_most((first, second), timedelta(minutes=30))
+        assert metered(site) <= at_most((first, second), timedelta(minutes=10))
         assert disagreements(site) == []
 
 

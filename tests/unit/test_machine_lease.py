@@ -79,7 +79,8 @@ def test_without_a_lease_nothing_ends() -> None:
 
 
 def test_the_timer_of_the_machine_begins_anew_now_and_then() -> None:
-    ticks, ran = Ticks(), list[list[str]]()
+    ticks = Ticks()
+    ran: list[list[str]] = []
     timer = LifetimeTimer(ticks, ran.append)
     for _ in range(20):
         ticks.now += REARM_SECONDS / 10
