@@ -12,6 +12,7 @@ from pricing.book import PriceBook
 from pricing.book_check import did_you_mean
 from pricing.machines import Machine
 from pricing.problems import InvalidInputError, Problem
+from pricing.units import format_count
 from router.app.parallel import Advance, Engine, run_tasks
 from router.backtest.windows import (
     BacktestCell,
@@ -138,7 +139,8 @@ def _work(
     options = [o for o in job.gang.options if o.accelerator == machine.accelerator]
     if kind is None or not options:
         return "gang", f"its gang may not be of {machine.accelerator}"
-    why = "gang", f"no gang of its is a multiple of {machine.accelerator_count} {machine.accelerator}"
+    stated = "" if job.gang.machines is None else f" on {format_count(job.gang.machines, 'machine')}"
+    why = "gang", f"no gang of its is a multiple of {machine.accelerator_count} {machine.accelerator}{stated}"
     for option in options:
         size, rest = divmod(option.count, machine.accelerator_count)
         if rest or not size or not job.gang.asks_for(size):

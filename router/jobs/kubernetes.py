@@ -76,7 +76,7 @@ class _Pods:
     @property
     def container(self) -> Mapping[str, Any]:
         """Return the container that trains: the first that asks for accelerators, else the first."""
-        containers = [each for each in self.spec.get("containers") or () if isinstance(each, Mapping)]
+        containers = [each for each in _listed(self.spec.get("containers")) if isinstance(each, Mapping)]
         if not containers:
             raise _wrong(f"{self.field}.containers", "there is no container")
         return next((each for each in containers if _accelerators(each)), containers[0])
@@ -91,7 +91,7 @@ def from_kubernetes(documents: Sequence[Any], sold: SoldMachines | None = None) 
     objects = [
         (number, item)
         for number, document in enumerate(documents)
-        for item in (document.get("items") or () if _kind(document) == "List" else (document,))
+        for item in (_listed(document.get("items")) if _kind(document) == "List" else (document,))
     ]
     training = [(number, item) for number, item in objects if _kind(item) in ("PyTorchJob", "JobSet")]
     if not training:
@@ -177,6 +177,10 @@ def _mapping(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
+def _listed(value: object) -> Sequence[Any]:
+    return value if isinstance(value, list | tuple) else () if value is None else (value,)
+
+
 def _wrong(field: str, what: str, remedy: str = "see the object's reference") -> InvalidInputError:
     return InvalidInputError.single(what, field=field, remedy=remedy)
 
@@ -200,7 +204,7 @@ def _replicas(spec: Mapping[str, Any]) -> Iterator[_Pods]:
 
 def _replicated_jobs(spec: Mapping[str, Any]) -> Iterator[_Pods]:
     """Yield the pods of a JobSet: replicas of jobs, each of ``parallelism`` pods."""
-    for index, entry in enumerate(spec.get("replicatedJobs") or ()):
+    for index, entry in enumerate(_listed(spec.get("replicatedJobs"))):
         field = f"spec.replicatedJobs[{index}]"
         job = _mapping(_mapping(_mapping(entry).get("template")).get("spec"))
         number = _whole(_mapping(entry).get("replicas", 1), f"{field}.replicas")
@@ -229,10 +233,12 @@ def _labels(pods: Sequence[_Pods]) -> dict[str, list[str]]:
             labels.setdefault(name, []).append(str(value))
         affinity = _mapping(_mapping(each.spec.get("affinity")).get("nodeAffinity"))
         required = _mapping(affinity.get("requiredDuringSchedulingIgnoredDuringExecution"))
-        for term in required.get("nodeSelectorTerms") or ():
-            for rule in _mapping(term).get("matchExpressions") or ():
+        for term in _listed(required.get("nodeSelectorTerms")):
+            for rule in _listed(_mapping(term).get("matchExpressions")):
                 if _mapping(rule).get("operator") == "In":
-                    labels.setdefault(str(rule.get("key")), []).extend(str(value) for value in rule.get("values") or ())
+                    labels.setdefault(str(rule.get("key")), []).extend(
+                        str(value) for value in _listed(rule.get("values"))
+                    )
     return {name: list(dict.fromkeys(values)) for name, values in labels.items()}
 
 
@@ -275,9 +281,9 @@ def _places(labels: Mapping[str, list[str]], sold: SoldMachines, lost: list[str]
 def _env(container: Mapping[str, Any], maps: Mapping[str, Mapping[str, Any]], lost: list[str]) -> dict[str, Any]:
     """Return the variables of a container; keys of secrets are references, those of maps in the file their values."""
     env: dict[str, Any] = {}
-    for entry in container.get("env") or ():
-        name, source = str(_mapping(entry).get("name")), _mapping(_mapping(entry).get("valueFrom"))
-        value = entry.get("value")
+    for entry in _listed(container.get("env")):
+        entry = _mapping(entry)
+        name, source, value = str(entry.get("name")), _mapping(entry.get("valueFrom")), entry.get("value")
         if "secretKeyRef" in source:
             env[name] = secret_reference(name)
         elif "configMapKeyRef" in source:
@@ -308,7 +314,7 @@ def _command(pods: Sequence[_Pods], env: set[str], lost: list[str], *, numbered:
     if any(text is None for text in texts):
         lost.append("the image's own command: it is not in the file")
         return fill(
-            "what the image runs by itself, with: " + " ".join(map(str, pods[0].container.get("args") or ("",)))
+            "what the image runs by itself, with: " + " ".join(map(str, _listed(pods[0].container.get("args"))))
         )
     command = str(texts[0])
     if len(set(texts)) > 1:
@@ -327,7 +333,7 @@ def _command(pods: Sequence[_Pods], env: set[str], lost: list[str], *, numbered:
 
 def _shell_text(container: Mapping[str, Any]) -> str | None:
     """Return command and arguments for a shell; None where the image's own command is meant."""
-    command, args = ([str(word) for word in container.get(part) or ()] for part in ("command", "args"))
+    command, args = ([str(word) for word in _listed(container.get(part))] for part in ("command", "args"))
     if not command:
         return None
     words = [*command, *args]
@@ -364,11 +370,11 @@ def _note_rest(spec: Mapping[str, Any], pods: Sequence[_Pods], lost: list[str]) 
         )
         lost.extend(
             f"volume {volume.get('name')}: name data under `data`, put files into the image"
-            for volume in map(_mapping, each.spec.get("volumes") or ())
+            for volume in map(_mapping, _listed(each.spec.get("volumes")))
             if "emptyDir" not in volume
         )
         lost.extend(
             f"{name}: no such thing in a job" for name in each.container if name not in _READ_OF_CONTAINER | {"envFrom"}
         )
-        if len(each.spec["containers"]) > 1:
+        if len(_listed(each.spec.get("containers"))) > 1:
             lost.append(f"{each.name}: containers beside {each.container.get('name', 'the first')}")

@@ -131,6 +131,8 @@ def from_batch_script(text: str, sold: SoldMachines | None = None, file_name: st
     tasks = _tasks(script, machines, gang.per_machine[0][1] if gang.per_machine else None)
     image = script.options.get("container-image")
     body, step_image = _with_steps(script.body, machines, tasks, lost)
+    if "slurm_tasks" in body:
+        lost.append(f"srun starts {tasks} tasks on each machine: here by torchrun, which has to be in the image")
     name = job_name(script.options.get("job-name") or file_name)
     requeued = "requeue" in script.options
     if not requeued:

@@ -239,6 +239,7 @@ def test_a_job_file_says_work_deadline_gang_and_launch(traces: Path, tmp_path: P
         ({}, ("--accelerator", "a:b:c"), "--accelerator: 'b:c' is no number of a"),
         ({}, ("--accelerator", "A100-80GB:8"), "llama.yaml:7:7: error: gang: its gang may not be of A100-80GB"),
         ({"gang": "H100:12"}, ("--accelerator", "H100:8"), "no gang of its is a multiple of 8 H100"),
+        ({"gang": "H100:16, machines: 1"}, ("--accelerator", "H100:8"), "is a multiple of 8 H100 on 1 machine"),
         ({"gang": "H100:128"}, ("--accelerator", "H100:8"), "llama.yaml:6:11: error: workload: "),
         ({"more": ""}, ("--accelerator", "H100:8"), "checkpoint: without a checkpoint nothing of a run is left"),
         (

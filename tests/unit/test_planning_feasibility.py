@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from pricing.book_file import embedded_book
 from pricing.offers import Offer
 from router.jobs.gang import GangOption
 from router.jobs.limits import Limit
@@ -62,6 +63,13 @@ def test_each_rule_has_its_code_and_says_why(item: Offer, more: dict[str, Any], 
     assert found is not None
     assert found.code == code
     assert words in found.reason
+
+
+def test_a_slice_of_tpus_is_one_machine() -> None:
+    listings = listings_by_accelerator(embedded_book(), make_limits({}))["TPU-v6e"]
+    option = GangOption(accelerator="TPU-v6e", count=8)
+    found = [each for each in listings if refusal(a_job(), option, each, make_limits({})) is None]
+    assert {each.machine.accelerator_count for each in found} == {8}
 
 
 def test_the_machines_that_were_asked_for_pass() -> None:

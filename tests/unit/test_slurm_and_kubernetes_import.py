@@ -8,6 +8,7 @@ import os
 import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -290,6 +291,33 @@ def test_pods_that_differ_and_wrong_numbers_are_refused() -> None:
     item["spec"]["pytorchReplicaSpecs"]["Worker"]["replicas"] = "two"
     with pytest.raises(InvalidInputError, match="no number of pods"):
         from_kubernetes([CONFIG, item], SOLD)
+
+
+JUNK = (None, 0, -1, 1.5, True, "", "a b", [], [None], {}, {"a": "b"}, [{"a": 1}], "8", "$X")
+
+
+def spoiled(item: Any, rng: Random) -> Any:
+    """The object with one value replaced by another, anywhere in it."""
+    if isinstance(item, dict) and item and rng.random() < 0.9:
+        key = rng.choice(sorted(item))
+        return {**item, key: spoiled(item[key], rng)}
+    if isinstance(item, list) and item and rng.random() < 0.9:
+        at = rng.randrange(len(item))
+        return [*item[:at], spoiled(item[at], rng), *item[at + 1 :]]
+    return copy.deepcopy(rng.choice(JUNK))
+
+
+def test_nothing_but_a_named_refusal_follows_from_what_is_wrong_in_a_file() -> None:
+    rng, refused = Random(34), 0
+    for _ in range(500):
+        letters = list(SCRIPT)
+        letters[rng.randrange(len(letters))] = rng.choice("\n'\"-=$#( :9\\")
+        try:
+            from_kubernetes([CONFIG, spoiled(spoiled(PYTORCHJOB, rng), rng)], SOLD)
+            from_batch_script("".join(letters), SOLD)
+        except InvalidInputError:
+            refused += 1
+    assert 0 < refused < 500
 
 
 FOREIGN = {
