@@ -76,6 +76,16 @@ def names_containers(cloud: str) -> bool:
     return bool(_facts(cloud).get("bucket") == "container")
 
 
+def shares_network(cloud: str) -> bool:
+    """Return whether gangs of a region can share a network that the module makes."""
+    return "shared_network" in _facts(cloud)
+
+
+def nat_fabrics(cloud: str) -> tuple[str, ...]:
+    """Return the fabrics whose machines have no public address, and call out through a gateway."""
+    return tuple(_facts(cloud).get("shared_network", {}).get("behind_nat", ()))
+
+
 def find_metadata_service(cloud: str) -> str:
     """Return the metadata service that tells a machine of its end, as the node agent calls it.
 

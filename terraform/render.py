@@ -26,7 +26,8 @@ VALUES: Final = "terraform.tfvars.json"
 SECRETS: Final = "secrets.auto.tfvars.json"
 SECRET_FILES: Final = frozenset({SECRETS})
 
-OUTPUTS: Final = ("nodes",)
+_NODES, _NETWORK = "nodes", "network"
+_SUBNETS = ("subnet_ids", "private_subnet_ids")
 
 
 def render(spec: WorkspaceSpec, module_source: str = "./module") -> Mapping[str, str]:
@@ -45,6 +46,7 @@ def render(spec: WorkspaceSpec, module_source: str = "./module") -> Mapping[str,
 def _main(spec: WorkspaceSpec, module_source: str) -> dict[str, Any]:
     variables: dict[str, Any] = {name: {"type": "any"} for name in _values(spec)}
     # The default lets destroy work when the file is gone: releasing machines needs no user data.
+    outputs = (_NODES,) if spec.shared_zones is None else (_NETWORK,)
     variables["user_data"] = {"type": "map(string)", "sensitive": True, "default": {}}
     return {
         "terraform": {
@@ -54,7 +56,7 @@ def _main(spec: WorkspaceSpec, module_source: str) -> dict[str, Any]:
         "variable": variables,
         "module": {"gang": {"source": module_source, **{name: f"${{var.{name}}}" for name in variables}}},
         # The rows are one text: as separate values, releasing a large gang takes nearly twice as long.
-        "output": {name: {"value": f"${{jsonencode(module.gang.{name})}}"} for name in OUTPUTS},
+        "output": {name: {"value": f"${{jsonencode(module.gang.{name})}}"} for name in outputs},
     }
 
 
@@ -65,7 +67,12 @@ def _values(spec: WorkspaceSpec) -> dict[str, Any]:
         "tags": dict(spec.tags),
         "nodes": [_node(node, spec.cloud) for node in spec.nodes],
         "image": spec.image,
-        "network": {"network_id": spec.network.network_id, "subnet_ids": dict(spec.network.subnet_ids) or None},
+        "network": {
+            "network_id": spec.network.network_id,
+            "subnet_ids": dict(spec.network.subnet_ids) or None,
+            "public": spec.network.public,
+        },
+        "shared_zones": None if spec.shared_zones is None else list(spec.shared_zones),
         "fabric": spec.fabric,
         "disk_gib": spec.disk_gib,
         "checkpoint_bucket": spec.checkpoint_bucket,
@@ -130,12 +137,38 @@ def parse_nodes(outputs: Mapping[str, Any]) -> tuple[ProvisionedNode, ...]:
     The output is rows, or the JSON text of them that a rendered workspace stores (``terraform/render.py``). ValueError
     when it is neither.
     """
-    rows = outputs.get("nodes") or []
+    rows = outputs.get(_NODES) or []
     try:
         nodes = [_provisioned_node(row) for row in (json.loads(rows) if isinstance(rows, str) else rows)]
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ValueError(f"the module's output `nodes` is not what was agreed: {error}") from error
     return tuple(sorted(nodes, key=lambda node: node.rank))
+
+
+@dataclass(frozen=True, slots=True)
+class SharedNetwork:
+    """A network that gangs share: its subnets by zone, those of machines with a public address and those without.
+
+    ``zones`` are in the order in which they were asked for.
+    """
+
+    network_id: str
+    subnet_ids: Mapping[str, str]
+    private_subnet_ids: Mapping[str, str]
+    zones: tuple[str, ...]
+
+
+def parse_network(outputs: Mapping[str, Any]) -> SharedNetwork | None:
+    """Parse the output ``network``; None when there is none. ValueError when it is not what was agreed."""
+    text = outputs.get(_NETWORK)
+    if text is None:
+        return None
+    try:
+        found = json.loads(text)
+        public, private = ({str(zone): str(id_) for zone, id_ in found[name].items()} for name in _SUBNETS)
+        return SharedNetwork(str(found["network_id"]), public, private, tuple(map(str, found["zones"])))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ValueError(f"the module's output `network` is not what was agreed: {error}") from error
 
 
 def _provisioned_node(row: Mapping[str, Any]) -> ProvisionedNode:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 import re
 import threading
+import time
 from collections.abc import Callable, Container, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from terraform.engine import Engine
 from terraform.errors import (
@@ -56,6 +57,8 @@ _NOT_PASSED_ON: Final = re.compile(
 # Terraform writes the whole state for every resource, so most of a large gang's time would be Go's garbage collection.
 # The memory limit is needed because providers, which are large, inherit it. The caller's own values take precedence.
 _LESS_GARBAGE_COLLECTION: Final = {"GOGC": "400", "GOMEMLIMIT": "2GiB"}
+_LOCK_PAUSE_S, _LOCK_TRIES = 2.0, 30
+Result = TypeVar("Result")
 _FIXED_VARIABLES: Final = {"CHECKPOINT_DISABLE": "1", "TF_IN_AUTOMATION": "1", "TF_INPUT": "0"}
 
 
@@ -336,6 +339,19 @@ class Runner:
 
     def _masker(self, directory: Path) -> Masker:
         return Masker((*read_user_data(directory), *secret_values(self.environment)))
+
+
+def retry_while_locked(action: Callable[[], Result]) -> Result:
+    """Call the action, retrying while an engine whose parent was killed still holds the state's lock.
+
+    Such an engine ends by itself.
+    """
+    for _ in range(_LOCK_TRIES):
+        try:
+            return action()
+        except StateLockedError:
+            time.sleep(_LOCK_PAUSE_S)
+    return action()
 
 
 def _addresses(planned: Iterable[ResourceChange], actions: Container[str]) -> tuple[str, ...]:

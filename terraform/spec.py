@@ -17,7 +17,16 @@ from typing import Final, TypeVar
 
 from pricing.money import UsdPerHour
 from pricing.places import PROVISIONABLE_CLOUDS, Market
-from terraform.module_metadata import names_containers, needs_hosts, needs_key, needs_zones, takes_instance_profile
+from terraform.module_metadata import (
+    names_containers,
+    needs_hosts,
+    needs_key,
+    needs_zones,
+    shares_network,
+    takes_instance_profile,
+)
+
+LOCAL: Final = "local"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +37,7 @@ class Backend:
     one state lies must contain ``{attempt}``, since two attempts in one state would destroy each other's machines.
     """
 
-    kind: str = "local"
+    kind: str = LOCAL
     settings: Mapping[str, str | bool] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -68,7 +77,7 @@ class Backend:
 
 # The setting of each backend that tells one state from another.
 _STATE_PLACE: Final[Mapping[str, str | None]] = {
-    "local": None,
+    LOCAL: None,
     "s3": "key",
     "gcs": "prefix",
     "azurerm": "key",
@@ -221,11 +230,13 @@ class NodeSpec:
 class NetworkSpec:
     """An existing network; all fields empty: the module makes one, closed but for the gang.
 
-    ``subnet_ids`` is by zone, "" for the whole region.
+    ``subnet_ids`` is by zone, "" for the whole region. ``public``: machines take a public address each to call out
+    from, where their subnet does not say so itself.
     """
 
     network_id: str | None = None
     subnet_ids: Mapping[str, str] = field(default_factory=dict)
+    public: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "subnet_ids", _frozen(self.subnet_ids))
@@ -262,6 +273,9 @@ class WorkspaceSpec:
     the policy that bounds the role made for the bucket, or ``instance_profile``, the name of an existing one.
     ``ssh_public_key``: Azure makes no machine without it.
 
+    ``shared_zones``: make a network for the gangs of the region, in these zones ("" for any), and no machines. It has
+    subnets behind a gateway where ``fabric`` needs one.
+
     ``hosts`` by rank, for the cloud ``static`` alone, one each; ``private_key_path`` is the file to log in with, None:
     the SSH agent. ``lifetime_seconds``: the age at which the cloud ends the machines, where it can. On Google Cloud
     every node has a zone.
@@ -274,6 +288,7 @@ class WorkspaceSpec:
     tags: Mapping[str, str] = field(default_factory=dict)
     image: str | None = None
     network: NetworkSpec = field(default_factory=NetworkSpec)
+    shared_zones: tuple[str, ...] | None = None
     fabric: str = "none"
     disk_gib: int = 200
     checkpoint_bucket: str | None = None
@@ -303,8 +318,10 @@ class WorkspaceSpec:
         self._check_hosts()
 
     def _check_nodes(self) -> None:
-        if not self.nodes:
+        if not self.nodes and self.shared_zones is None:
             raise ValueError("a gang without nodes")
+        if self.shared_zones is not None and (self.nodes or not shares_network(self.cloud)):
+            raise ValueError(f"a network that gangs of {self.cloud} share: none can be made, or it has nodes")
         ranks = [node.rank for node in self.nodes]
         if ranks != list(range(len(ranks))):
             raise ValueError(f"ranks must be 0 to {len(ranks) - 1}, each once and in order; they are {_short(ranks)}")
@@ -347,7 +364,7 @@ class WorkspaceSpec:
             )
         if self.instance_profile is not None and not _PROFILE.fullmatch(self.instance_profile):
             raise ValueError(f"{self.instance_profile!r} is not the name of an instance profile (a name, no ARN)")
-        if needs_key(self.cloud) and self.ssh_public_key is None:
+        if needs_key(self.cloud) and self.nodes and self.ssh_public_key is None:
             raise ValueError(f"{self.cloud} makes no Linux machine without ssh_public_key")
         zoneless = [node.name for node in self.nodes if node.zone is None]
         if needs_zones(self.cloud) and zoneless:

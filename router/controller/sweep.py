@@ -11,7 +11,9 @@ from providers.fleet import CloudResource
 from router.controller.context import ControllerContext
 from router.controller.history.lifecycle import NotReleasedError
 from router.controller.provision.provision_order import is_half_done, release_half_done
+from router.controller.release.shared_network import delete_unused, list_networks, networks_in_use
 from router.controller.workspace.run_folders import run_directories, state_id_of
+from router.controller.workspace.workspaces import is_network_name
 from router.state.errors import StateError, UnreadableError
 from router.state.records import Attempt
 from terraform.errors import TerraformError
@@ -70,6 +72,9 @@ def find_orphans(
     # Unreadable attempts may still be alive: their resources are no orphans.
     attempts |= {error.key[0]: None for error in skipped}
     known = [attempt for attempt in attempts.values() if attempt is not None]
+    networks, in_use = list_networks(site), networks_in_use(site)
+    # What belongs to a network is its workspace's business, in use or not.
+    attempts |= dict.fromkeys((*networks, *in_use))
     orphans = [
         Orphan(f"attempt in {a.phase}", f"{a.cloud}/{a.region}", a.id, ours=True, interrupted=a)
         for a in known
@@ -93,6 +98,12 @@ def find_orphans(
             seen.add((found.attempt, found.machine_id))
             if not found.going and not _may_have_machines(attempts, found.attempt):
                 orphans.append(_orphan(site, found, adopted))
+    if not others_work:
+        orphans += [
+            Orphan("network without a gang", str(site.directory(name)), name, ours=True, directory=name, terraform=True)
+            for name in networks
+            if name not in in_use
+        ]
     if adopted:
         orphans += _adopted_directories(site, attempts, adopted)
     orphans += _orphaned_processes(site, attempts)
@@ -127,7 +138,9 @@ def release_orphans(site: ControllerContext, orphans: Iterable[Orphan]) -> tuple
                 results.append((orphan, ""))
             except (NotReleasedError, StateError, OSError) as error:
                 results.append((orphan, str(error)))
-    results += [(orphan, _destroy(site, orphan)) for orphan in own if orphan.terraform]
+    # Networks last: what lies in one holds it.
+    by_terraform = sorted(own, key=lambda orphan: is_network_name(orphan.directory or ""))
+    results += [(orphan, _destroy(site, orphan)) for orphan in by_terraform if orphan.terraform]
     for cloud in sorted({o.resource.cloud for o in own if o.resource is not None}):
         results += _release_in_cloud(
             site, cloud, [o for o in own if o.resource is not None and o.resource.cloud == cloud]
@@ -162,8 +175,12 @@ def _may_have_machines(attempts: Mapping[str, Attempt | None], name: str) -> boo
 
 
 def _destroy(site: ControllerContext, orphan: Orphan) -> str:
+    name = orphan.directory or ""
     try:
-        site.runner.destroy(site.directory(orphan.directory or ""))
+        if is_network_name(name):
+            delete_unused(site, name)
+        else:
+            site.runner.destroy(site.directory(name))
     except TerraformError as error:
         return str(error)
     return ""

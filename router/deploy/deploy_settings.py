@@ -480,8 +480,7 @@ class Deploy(Spec):
     )
     tags: Tags = Field(
         default_factory=dict,
-        description="Tags of the organisation, on everything that can carry them. Of one name a cloud's counts, then "
-        "a team's.",
+        description="Tags of the organisation, on everything that can carry them. A cloud's go before a team's.",
         examples=[{"owner": "ml-platform"}],
     )
     team_tags: dict[Text, Tags] = Field(

@@ -23,7 +23,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
 def test_suite_passes(engine: Engine, tmp_path: Path) -> None:
     outcomes = suite(engine, tmp_path / "gcp", "gcp")
     assert set(outcomes.values()) == {"pass"}, outcomes
-    assert len(outcomes) == 8
+    assert len(outcomes) == 10
 
 
 def test_everything_is_labelled_or_named_after_the_attempt(engine: Engine, tmp_path: Path) -> None:

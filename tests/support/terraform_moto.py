@@ -29,7 +29,7 @@ REGION = "us-east-1"
 # moto knows it; the module's own choice is a parameter of SSM, which the stand-in does not find.
 IMAGE = "ami-12c6146b"
 KEYS = {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x", "AWS_EC2_METADATA_DISABLED": "true"}
-_LIMITS = CommandLimits(120, 120, 120, 120, 60, StopTimeouts(20, 5))
+LIMITS = CommandLimits(120, 120, 120, 120, 60, StopTimeouts(20, 5))
 
 
 def gang(
@@ -58,7 +58,7 @@ class Cloud:
     def runner(self, faults: Path | None = None, **environment: str) -> Runner:
         """One whose stand-in provider does what the file `faults` orders."""
         orders = {} if faults is None else {"STEPFARE_STANDIN_FAULTS": str(faults)}
-        return Runner(embedded(), {**self.environment, **orders, **environment}, _LIMITS)
+        return Runner(embedded(), {**self.environment, **orders, **environment}, LIMITS)
 
     def prepare(self, directory: Path, spec: WorkspaceSpec) -> None:
         prepare(directory, spec, plugins=self.plugins)

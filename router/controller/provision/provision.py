@@ -17,14 +17,14 @@ from router.agent.config import AgentConfig
 from router.controller.context import ControllerContext
 from router.controller.history.metering import DISK_GIB, PROVISIONING
 from router.controller.release.inventory import MachineInventory, own_machines, record_found_machines
-from router.controller.release.release import retry_while_locked
+from router.controller.release.shared_network import join_network
 from router.faults.classify import fault_of_error, find_telling_line, stated_fault
 from router.faults.fault import JOB_FAULT, OURS, SHORT, STOPPED, UNHEALTHY, UNKNOWN_FAULT, Fault
 from router.state.records import Attempt, NodeRecord, Phase
 from terraform.errors import TerraformError
 from terraform.module_metadata import is_local, needs_hosts
 from terraform.render import ProvisionedNode, parse_nodes
-from terraform.runner import ApplyResult
+from terraform.runner import ApplyResult, retry_while_locked
 from terraform.spec import WorkspaceSpec
 from terraform.workdir import forget_secrets, prepare
 
@@ -67,6 +67,7 @@ def provision(
     inventory = MachineInventory(site, attempt)
     try:
         if spec is not None:
+            spec = join_network(site, attempt, spec)
             prepare(directory, spec, plugins=site.plugins)
         preview = retry_while_locked(lambda: site.runner.preview(directory, stop=site.stop))
         site.store.journal.note(attempt.id, "previewed", site.clock(), creates=len(preview.creates))

@@ -6,11 +6,10 @@ May be called again after any failure or crash: each step continues from what th
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import TypeVar
 
 from pricing.units import format_count
 from providers.errors import ProviderError
@@ -32,15 +31,17 @@ from router.controller.history.metering import (
 from router.controller.history.time_use import training_record_of
 from router.controller.release.damaged_rows import RELEASED, mend_gang
 from router.controller.release.inventory import MachineInventory, own_machines, record_found_machines
+from router.controller.release.shared_network import release_network
 from router.controller.workspace.bootstrap import SECRET_FILES
 from router.controller.workspace.workspaces import GRACE_SECONDS, build_release_workspace
 from router.coordinator.saves import SAVED
 from router.ledger.entry import CostItem, LedgerEntryKind
 from router.state.errors import StateError, UnreadableError
 from router.state.records import Attempt, NodeRecord, Phase
-from terraform.errors import RunDirectoryError, StateLockedError, StateLostError, TerraformError
+from terraform.errors import RunDirectoryError, StateLostError, TerraformError
 from terraform.module_metadata import BootMethod, find_boot_method, needs_hosts
 from terraform.orphans import list_orphans, stop_orphans
+from terraform.runner import retry_while_locked
 from terraform.spec import Host
 from terraform.workdir import find_damaged_files, forget_secrets, forget_state, repair
 
@@ -50,8 +51,6 @@ _LEAST_METERED = timedelta(seconds=1)
 _PAUSE_S = 2.0
 # Two heartbeats, and the time that a coordinator takes to store them.
 _SILENT_S = 2 * AgentConfig.heartbeat_seconds + 5.0
-_LOCK_PAUSE_S, _LOCK_TRIES = 2.0, 30
-Result = TypeVar("Result")
 
 
 def release(site: ControllerContext, attempt: Attempt, reason: str, message: str) -> Attempt:
@@ -70,7 +69,9 @@ def release(site: ControllerContext, attempt: Attempt, reason: str, message: str
     if attempt.made_at is not None:
         _wait_for_saves(site, attempt)
         _delete_resources(site, attempt)
-    return _close(site, attempt)
+    attempt = _close(site, attempt)
+    release_network(site, attempt)
+    return attempt
 
 
 def _wait_for_saves(site: ControllerContext, attempt: Attempt) -> None:
@@ -183,19 +184,6 @@ def _destroy_with_terraform(site: ControllerContext, attempt: Attempt) -> None:
         # Without a state nothing was prepared, so nothing was created.
         if any(directory.glob("*.tfstate")):
             raise
-
-
-def retry_while_locked(action: Callable[[], Result]) -> Result:
-    """Call the action, retrying while an engine whose parent was killed still holds the state's lock.
-
-    Such an engine ends by itself.
-    """
-    for _ in range(_LOCK_TRIES):
-        try:
-            return action()
-        except StateLockedError:
-            time.sleep(_LOCK_PAUSE_S)
-    return action()
 
 
 def _release_by_tag(site: ControllerContext, attempt: Attempt, *, required: bool) -> None:

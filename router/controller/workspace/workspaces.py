@@ -12,6 +12,7 @@ from pathlib import Path
 
 from pricing.machine_images import explain_unmade, find_machine_image
 from pricing.places import Market
+from providers.fleet import ATTEMPT_TAG, STATE_TAG
 from router.agent.config import AgentConfig, AgentConfigError
 from router.agent.config import CodeSource as AgentCode
 from router.controller.history.attempt_history import ResumePoint
@@ -23,10 +24,13 @@ from router.jobs.spec import Job, Run
 from router.ledger.entry import utc
 from router.state.records import Attempt, NodeRecord
 from terraform.module_metadata import BootMethod, find_boot_method, find_metadata_service, is_local, limits_lifetime
-from terraform.spec import Backend, Host, NetworkSpec, NodeSpec, WorkspaceSpec, to_tag_value
+from terraform.spec import ATTEMPT_CHARACTERS, Backend, Host, NetworkSpec, NodeSpec, WorkspaceSpec, to_tag_value
 
 _JOB_CHARACTERS = 28  # This leaves room for the digest within the 40 characters of a name.
 _DIGEST_CHARACTERS = 10
+# An attempt's name ends with more of a digest.
+_NETWORK_DIGEST_CHARACTERS = 6
+_NETWORK = re.compile(r"net-[a-z0-9-]+-[0-9a-f]{6}")
 # Ray's workers drain for up to 30 s.
 GRACE_SECONDS = 30.0
 _START = ResumePoint()
@@ -180,11 +184,40 @@ def _most_seconds(attempt: Attempt, deploy: Deploy) -> int | None:
     return deploy.lifetime.most_seconds(attempt.planned_time)
 
 
+def network_name(state_id: str, cloud: str, region: str) -> str:
+    """Return the name of the network that the gangs of a state share in a region; it stands where an attempt's does."""
+    digest = hashlib.sha256(f"{state_id} {cloud} {region}".encode()).hexdigest()[:_NETWORK_DIGEST_CHARACTERS]
+    return f"net-{cloud}-{region}"[: ATTEMPT_CHARACTERS - len(digest) - 1].rstrip("-") + f"-{digest}"
+
+
+def is_network_name(name: str) -> bool:
+    """Return whether the name is one of :func:`network_name`, not an attempt's."""
+    return _NETWORK.fullmatch(name) is not None
+
+
+def build_network(
+    cloud: str, region: str, zones: tuple[str, ...], fabric: str, deploy: Deploy, state_id: str
+) -> WorkspaceSpec:
+    """Return the workspace of the network that gangs share in a region, in those zones. ValueError."""
+    name = network_name(state_id, cloud, region)
+    own = {ATTEMPT_TAG: name, STATE_TAG: state_id}
+    return WorkspaceSpec(
+        attempt=name,
+        cloud=cloud,
+        region=region,
+        nodes=(),
+        tags={**deploy.tags_of("", cloud), **own},
+        shared_zones=zones,
+        fabric=fabric,
+        backend=Backend(deploy.backend.kind, deploy.backend.settings),
+    )
+
+
 def resource_tags(attempt: Attempt, state_id: str) -> dict[str, str]:
     """Return the tags of every machine, with values that every cloud accepts."""
     values = {
-        "stepfare_attempt": attempt.id,
-        "stepfare_state": state_id,
+        ATTEMPT_TAG: attempt.id,
+        STATE_TAG: state_id,
         "stepfare_plan": attempt.plan[:12],
         "stepfare_job": attempt.job,
         "team": attempt.team,

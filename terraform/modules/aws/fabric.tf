@@ -5,8 +5,7 @@
 # of the gang or all (https://github.com/eksctl-io/eksctl/issues/7949).
 
 locals {
-  efa        = var.fabric == "efa"
-  first_zone = length(var.nodes) == 0 ? "" : sort(local.zones)[0]
+  efa = var.fabric == "efa"
 
   # Network cards of the types with EFA, as ec2:DescribeInstanceTypes tells them. The first card carries the machine's
   # address too; where it cannot do EFA (plain_first_card) it does only that.
@@ -38,7 +37,7 @@ locals {
 }
 
 locals {
-  grouped = local.efa && (length(var.nodes) == 0 || anytrue([for n in var.nodes : n.market != "reserved"]))
+  grouped = local.efa && (length(var.nodes) == 0 && !local.network_only || anytrue([for n in var.nodes : n.market != "reserved"]))
   placement_group = {
     for rank, n in local.nodes : rank => n.market == "reserved" ? n.placement_group : one(aws_placement_group.gang[*].name)
   }

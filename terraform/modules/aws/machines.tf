@@ -110,6 +110,7 @@ resource "aws_instance" "node" {
   # The first thing user data does is call out, and read the bucket.
   depends_on = [
     aws_route_table_association.gang,
+    aws_route_table_association.private,
     aws_vpc_security_group_ingress_rule.gang,
     aws_vpc_security_group_egress_rule.gang,
     aws_vpc_security_group_egress_rule.out,

@@ -12,3 +12,13 @@ output "nodes" {
     }
   ]
 }
+
+output "network" {
+  description = "The network that gangs share, with its subnets by zone: for machines with a public address, and without."
+  value = !local.network_only ? null : {
+    network_id         = local.network_id
+    subnet_ids         = { for zone, subnet in aws_subnet.gang : zone => subnet.id }
+    private_subnet_ids = { for zone, subnet in aws_subnet.private : zone => subnet.id }
+    zones              = var.shared_zones
+  }
+}

@@ -66,15 +66,26 @@ variable "image" {
 }
 
 variable "network" {
-  description = "A network to use, with its subnet by zone (\"\" for the region); empty: one is made."
+  description = "A network to use, with its subnet by zone (\"\" for the region); empty: one is made. public: machines take an address each to call out from."
   type = object({
     network_id = optional(string)
     subnet_ids = optional(map(string))
+    public     = optional(bool, false)
   })
   default = {}
   validation {
     condition     = (var.network.network_id == null) == (var.network.subnet_ids == null)
     error_message = "A given network has both network_id and subnet_ids."
+  }
+}
+
+variable "shared_zones" {
+  description = "Make a network for the gangs of the region, in these zones (\"\" for any), and no machines; null: a gang."
+  type        = list(string)
+  default     = null
+  validation {
+    condition     = var.shared_zones == null || length(var.nodes) == 0
+    error_message = "A network that gangs share has no machines of its own."
   }
 }
 

@@ -10,7 +10,7 @@ resource "azurerm_network_interface" "node" {
     name                          = "gang"
     subnet_id                     = local.subnet[each.key]
     private_ip_address_allocation = "Dynamic"
-    public_ip_address_id          = local.made ? azurerm_public_ip.node[each.key].id : null
+    public_ip_address_id          = local.made || var.network.public ? azurerm_public_ip.node[each.key].id : null
   }
   tags = local.tags
 

@@ -1,16 +1,18 @@
-# A network of the attempt's own, unless one is given: machines call out, nothing outside calls in (security.tf). A subnet
-# spans the region here. Machines of their own have a public address each to call out from; those of a scale set share a
-# NAT gateway; a given network has its own way out.
+# A network, unless one is given: machines call out, nothing outside calls in (security.tf). It is the attempt's own, or
+# one for all gangs of the region (shared_zones; nothing else is made then but empty security groups). A subnet spans the
+# region here. Machines of their own have a public address each to call out from; those of a scale set share a NAT
+# gateway, in a subnet apart; a given network has its own way out.
 
 locals {
-  made  = var.network.network_id == null
-  given = coalesce(var.network.subnet_ids, {})
+  made         = var.network.network_id == null
+  network_only = var.shared_zones != null
+  given        = coalesce(var.network.subnet_ids, {})
   subnet = {
     for rank, zone in local.zone : rank =>
-    local.made ? azurerm_subnet.gang[0].id : lookup(local.given, zone, lookup(local.given, "", null))
+    !local.made ? lookup(local.given, zone, lookup(local.given, "", null)) : one(local.infiniband ? azurerm_subnet.private[*].id : azurerm_subnet.gang[*].id)
   }
-  public = local.made ? local.single : {}
-  nat    = local.made && local.infiniband ? 1 : 0
+  public = local.made || var.network.public ? local.single : {}
+  nat    = local.made && var.fabric == "infiniband" && (local.network_only || local.infiniband) ? 1 : 0
 }
 
 resource "azurerm_virtual_network" "gang" {
@@ -23,7 +25,7 @@ resource "azurerm_virtual_network" "gang" {
 }
 
 resource "azurerm_subnet" "gang" {
-  count                = local.made ? 1 : 0
+  count                = local.made && (local.network_only || local.nat == 0) ? 1 : 0
   name                 = "gang"
   resource_group_name  = azurerm_resource_group.gang.name
   virtual_network_name = azurerm_virtual_network.gang[0].name
@@ -33,6 +35,18 @@ resource "azurerm_subnet" "gang" {
     service = "Microsoft.Storage"
   }
   # Azure's way out that nobody asked for is being retired.
+  default_outbound_access_enabled = false
+}
+
+resource "azurerm_subnet" "private" {
+  count                = local.nat
+  name                 = "private"
+  resource_group_name  = azurerm_resource_group.gang.name
+  virtual_network_name = azurerm_virtual_network.gang[0].name
+  address_prefixes     = ["10.64.128.0/17"]
+  service_endpoint {
+    service = "Microsoft.Storage"
+  }
   default_outbound_access_enabled = false
 }
 
@@ -73,6 +87,6 @@ resource "azurerm_nat_gateway_public_ip_association" "out" {
 
 resource "azurerm_subnet_nat_gateway_association" "out" {
   count          = local.nat
-  subnet_id      = azurerm_subnet.gang[0].id
+  subnet_id      = azurerm_subnet.private[0].id
   nat_gateway_id = azurerm_nat_gateway.out[0].id
 }

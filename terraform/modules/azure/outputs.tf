@@ -29,3 +29,13 @@ output "nodes" {
     }
   ]
 }
+
+output "network" {
+  description = "The network that gangs share, with its subnets by zone: for machines with a public address, and without."
+  value = !local.network_only ? null : {
+    network_id         = azurerm_virtual_network.gang[0].id
+    subnet_ids         = { for subnet in azurerm_subnet.gang : "" => subnet.id }
+    private_subnet_ids = { for subnet in azurerm_subnet.private : "" => subnet.id }
+    zones              = var.shared_zones
+  }
+}

@@ -25,7 +25,7 @@ locals {
 
 # Reserved machines have the policy that their reservation was made with, or none: others would not match it.
 locals {
-  grouped = local.compact && (length(var.nodes) == 0 || anytrue([for n in var.nodes : n.market != "reserved"]))
+  grouped = local.compact && (length(var.nodes) == 0 && !local.network_only || anytrue([for n in var.nodes : n.market != "reserved"]))
   placement = {
     for rank, n in local.nodes : rank =>
     n.market == "reserved" ? n.placement_group : one(google_compute_resource_policy.compact[*].self_link)

@@ -34,7 +34,7 @@ resource "google_compute_instance" "node" {
     subnetwork = local.subnet[each.key]
     nic_type   = "GVNIC"
     dynamic "access_config" {
-      for_each = local.made ? [1] : []
+      for_each = local.made || var.network.public ? [1] : []
       content {}
     }
   }

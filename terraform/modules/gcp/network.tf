@@ -1,11 +1,13 @@
-# A network of the attempt's own, unless one is given: machines call out, nothing outside calls in. A subnetwork spans
-# the region here. In a made network each machine has an external address to call out from; a given network has its own
-# way out, so that nothing there gets an address it was not meant to have.
+# A network, unless one is given: machines call out, nothing outside calls in. It is the attempt's own, or one for all
+# gangs of the region (shared_zones; nothing else is made then but an account without machines). A subnetwork spans the
+# region here. In a made network each machine has an external address to call out from; a given network has its own way
+# out, so that nothing there gets an address it was not meant to have.
 
 locals {
-  made       = var.network.network_id == null
-  network_id = local.made ? google_compute_network.gang[0].id : var.network.network_id
-  given      = coalesce(var.network.subnet_ids, {})
+  made         = var.network.network_id == null
+  network_only = var.shared_zones != null
+  network_id   = local.made ? google_compute_network.gang[0].id : var.network.network_id
+  given        = coalesce(var.network.subnet_ids, {})
   subnet = {
     for rank, n in local.nodes : rank =>
     local.made ? google_compute_subnetwork.gang[0].id : lookup(local.given, n.zone == null ? "" : n.zone, lookup(local.given, "", null))

@@ -12,3 +12,13 @@ output "nodes" {
     }
   ]
 }
+
+output "network" {
+  description = "The network that gangs share, with its subnets by zone: for machines with a public address, and without."
+  value = !local.network_only ? null : {
+    network_id         = local.network_id
+    subnet_ids         = { for subnet in google_compute_subnetwork.gang : "" => subnet.id }
+    private_subnet_ids = {}
+    zones              = var.shared_zones
+  }
+}

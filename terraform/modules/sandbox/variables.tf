@@ -46,8 +46,14 @@ variable "network" {
   type = object({
     network_id = optional(string)
     subnet_ids = optional(map(string))
+    public     = optional(bool, false)
   })
   default = {}
+}
+
+variable "shared_zones" {
+  type    = list(string)
+  default = null
 }
 
 variable "fabric" {

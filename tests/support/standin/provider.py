@@ -37,7 +37,18 @@ FILLED: dict[str, set[str]] = {
     "azurerm": set(),
 }
 # What cannot change in place.
-REPLACES = {"ami", "availability_zone_id", "instance_type", "location", "machine_type", "name", "size", "sku", "zone"}
+REPLACES = {
+    "ami",
+    "availability_zone_id",
+    "cidr_block",
+    "instance_type",
+    "location",
+    "machine_type",
+    "name",
+    "size",
+    "sku",
+    "zone",
+}
 
 
 class Anything(tf_types.String):

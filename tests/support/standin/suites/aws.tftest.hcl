@@ -85,7 +85,7 @@ run "spot_gang_on_efa" {
     error_message = "interfaces and spot requests are tagged"
   }
   assert {
-    condition     = aws_subnet.gang["use1-az4"].availability_zone_id == "use1-az4"
+    condition     = aws_subnet.private["use1-az4"].availability_zone_id == "use1-az4" && length(aws_subnet.gang) == 0
     error_message = "zone by its id"
   }
   assert {
@@ -321,5 +321,49 @@ run "an_instance_profile_that_is_given_needs_no_role" {
   assert {
     condition     = length(aws_iam_role.node) == 0 && length(aws_iam_role_policy.readable) == 0
     error_message = "nothing is written in IAM"
+  }
+}
+
+run "a_network_that_gangs_share" {
+  variables {
+    shared_zones = ["use1-az6", "use1-az4", "", "usw2-lax1-az1"]
+    fabric       = "efa"
+    nodes        = []
+    user_data    = {}
+  }
+  assert {
+    condition     = length(aws_vpc.gang) == 1 && length(aws_instance.node) == 0 && length(aws_placement_group.gang) == 0
+    error_message = "a network alone"
+  }
+  assert {
+    condition = (
+      aws_subnet.gang["use1-az4"].cidr_block == "10.64.32.0/21" && aws_subnet.gang["use1-az6"].cidr_block == "10.64.48.0/21"
+      && aws_subnet.private["use1-az4"].cidr_block == "10.64.160.0/21" && aws_subnet.out[0].cidr_block == "10.64.255.0/24"
+      && length(distinct(concat(values(aws_subnet.gang)[*].cidr_block, values(aws_subnet.private)[*].cidr_block))) == 8
+    )
+    error_message = "each zone has a place of its own, whichever others there are"
+  }
+  assert {
+    condition     = alltrue([for s in aws_subnet.gang : s.map_public_ip_on_launch]) && alltrue([for s in aws_subnet.private : s.map_public_ip_on_launch == null]) && aws_subnet.out[0].availability_zone_id == "use1-az6"
+    error_message = "public, private, and the gateway where it was first asked for"
+  }
+  assert {
+    condition = (
+      output.network.network_id == aws_vpc.gang[0].id && output.network.zones == tolist(["use1-az6", "use1-az4", "", "usw2-lax1-az1"])
+      && output.network.subnet_ids["use1-az4"] == aws_subnet.gang["use1-az4"].id && output.network.private_subnet_ids[""] == aws_subnet.private[""].id
+    )
+    error_message = "what a gang has to know of it"
+  }
+}
+
+run "a_shared_network_without_efa_has_no_gateway" {
+  variables {
+    shared_zones = [""]
+    nodes        = []
+    user_data    = {}
+  }
+  assert {
+    condition     = length(aws_nat_gateway.out) == 0 && output.network.private_subnet_ids == {} && length(aws_subnet.gang) == 1
+    error_message = "no gateway"
   }
 }

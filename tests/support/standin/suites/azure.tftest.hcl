@@ -227,3 +227,33 @@ run "what_is_readable_is_read_and_no_more" {
     error_message = "reading alone"
   }
 }
+
+run "a_network_that_gangs_share" {
+  variables {
+    shared_zones = [""]
+    fabric       = "infiniband"
+    nodes        = []
+    user_data    = {}
+  }
+  assert {
+    condition     = length(azurerm_virtual_network.gang) == 1 && length(azurerm_linux_virtual_machine_scale_set.gang) == 0 && length(azurerm_public_ip.node) == 0
+    error_message = "a network alone"
+  }
+  assert {
+    condition = (
+      output.network.subnet_ids[""] == azurerm_subnet.gang[0].id && output.network.private_subnet_ids[""] == azurerm_subnet.private[0].id
+      && azurerm_subnet_nat_gateway_association.out[0].subnet_id == azurerm_subnet.private[0].id
+    )
+    error_message = "a subnet for machines with addresses, and one behind the gateway"
+  }
+}
+
+run "machines_in_a_shared_network_take_addresses" {
+  variables {
+    network = { network_id = "/n", subnet_ids = { "" = "/subscriptions/s/resourceGroups/r/providers/Microsoft.Network/virtualNetworks/n/subnets/gang" }, public = true }
+  }
+  assert {
+    condition     = length(azurerm_public_ip.node) == 2 && length(azurerm_virtual_network.gang) == 0
+    error_message = "an address each to call out from"
+  }
+}

@@ -208,3 +208,25 @@ run "what_is_readable_is_read_and_no_more" {
     error_message = "the repository, reading alone"
   }
 }
+
+run "a_network_that_gangs_share" {
+  variables {
+    shared_zones = [""]
+    nodes        = []
+    user_data    = {}
+  }
+  assert {
+    condition     = length(google_compute_network.gang) == 1 && length(google_compute_instance.node) == 0 && output.network.subnet_ids[""] == google_compute_subnetwork.gang[0].id
+    error_message = "a network alone"
+  }
+}
+
+run "machines_in_a_shared_network_take_addresses" {
+  variables {
+    network = { network_id = "n", subnet_ids = { "" = "s" }, public = true }
+  }
+  assert {
+    condition     = length(google_compute_network.gang) == 0 && alltrue([for i in google_compute_instance.node : length(i.network_interface[0].access_config) == 1])
+    error_message = "an address each to call out from"
+  }
+}
