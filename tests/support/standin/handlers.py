@@ -83,6 +83,9 @@ class Subnet(Call):
     def made(self, ec2: Any, state: dict[str, Any]) -> dict[str, Any]:
         place = known(VpcId=state["vpc_id"], AvailabilityZoneId=state["availability_zone_id"])
         made = ec2.create_subnet(CidrBlock=state["cidr_block"], TagSpecifications=tags("subnet", state), **place)
+        # moto has a first subnet hand out addresses, whatever it was asked.
+        public = {"Value": bool(state["map_public_ip_on_launch"])}
+        ec2.modify_subnet_attribute(SubnetId=made["Subnet"]["SubnetId"], MapPublicIpOnLaunch=public)
         return {"id": made["Subnet"]["SubnetId"], "availability_zone": made["Subnet"]["AvailabilityZone"]}
 
     def gone(self, ec2: Any, state: dict[str, Any]) -> None:
