@@ -293,7 +293,7 @@ def test_pods_that_differ_and_wrong_numbers_are_refused() -> None:
         from_kubernetes([CONFIG, item], SOLD)
 
 
-JUNK: dict[str, Any] = (None, 0, -1, 1.5, True, "", "a b", [], [None], {}, {"a": "b"}, [{"a": 1}], "8", "$X")
+JUNK: tuple[Any, ...] = (None, 0, -1, 1.5, True, "", "a b", [], [None], {}, {"a": "b"}, [{"a": 1}], "8", "$X")
 
 
 def spoiled(item: Any, rng: Random) -> Any:
