@@ -125,7 +125,7 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, Callable[[Any], A
 
 @PLANNERS
 @pytest.mark.parametrize("how", [out_of_memory, an_error])
-@pytest.mark.parametrize("first", [1, pytest.param(2, marks=pytest.mark.slow), 14])
+@pytest.mark.parametrize("first", [1, pytest.param(2, marks=pytest.mark.slow), 4])
 def test_where_highs_fails_there_are_a_plan_a_bound_and_the_name_of_the_phase(
     failing: Callable[[int, Callable[[Any], Any]], None], compact_jobs: int, how: Callable[[Any], Any], first: int
 ) -> None:
