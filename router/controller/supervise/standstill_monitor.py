@@ -35,7 +35,7 @@ class StandstillMonitor:
     ticks: Callable[[], float] = time.monotonic
     _jobs: dict[str, str | None] = field(default_factory=dict)
     _since: dict[str, tuple[tuple[int | None, datetime | None], float]] = field(default_factory=dict)
-    _named: dict[str, int | None] = field(default_factory=dict)
+    _named: dict[str, tuple[int | None, bool]] = field(default_factory=dict)
     _told: set[tuple[str, str]] = field(default_factory=set)
     _looked_at: float = -_LATENESS_S
 
@@ -69,7 +69,7 @@ class StandstillMonitor:
     def forget_but(self, attempts: Collection[str]) -> None:
         """Forget all attempts but these."""
         self._since = {name: since for name, since in self._since.items() if name in attempts}
-        self._named = {name: step for name, step in self._named.items() if name in attempts}
+        self._named = {name: what for name, what in self._named.items() if name in attempts}
         self._told = {key for key in self._told if key[0] in attempts}
 
     def _find(self, attempt: Attempt, nodes: Sequence[NodeRecord]) -> GangStandstill | None:
@@ -83,9 +83,10 @@ class StandstillMonitor:
         return find_gang_standstill(attempt, nodes, self._jobs.get(attempt.job_digest), self.site.deploy.standstill)
 
     def _name(self, attempt: Attempt, standstill: GangStandstill) -> None:
-        if attempt.id in self._named and self._named[attempt.id] == standstill.finding.step:
+        what = (standstill.finding.step, standstill.is_to_leave)
+        if self._named.get(attempt.id) == what:
             return
-        self._named[attempt.id] = standstill.finding.step
+        self._named[attempt.id] = what
         now, text = self.site.clock(), standstill.finding.text
         self.site.store.journal.note(attempt.id, STANDSTILL, now, why=text)
         then = "; it is to save, stop and go on elsewhere" if standstill.is_to_leave else ""
