@@ -36,8 +36,8 @@ def no_offer_reason(
     dropped = tuple(dropped)
     codes = {each.code for each in dropped}
     if not codes and not advisory:
-        absent = sorted({option.accelerator for option in job.gang.options})
-        why = "; ".join(filter(None, (book.explain_absence(name)[1] for name in absent)))
+        wished = sorted({option.accelerator for option in job.gang.options})
+        why = "; ".join(filter(None, (book.explain_absence(name)[1] for name in wished)))
         return f"the price book has no {wanted}{why and f': {why}'}"
     if not advisory and codes == {"residency"}:
         return f"the price book has no {wanted} where residency lets the job run"
