@@ -11,6 +11,9 @@ from typing import Any
 import pytest
 
 from pricing.places import Market
+from router.controller.workspace.workspaces import build_network
+from router.deploy.deploy_settings import Deploy
+from terraform.module_metadata import nat_fabrics
 from terraform.render import render
 from terraform.spec import Backend, NodeSpec, WorkspaceSpec
 from tests.support.gangs import examples
@@ -57,6 +60,16 @@ def test_the_golden_workspace_breaks_no_rule(engine: Engine, tmp_path: Path, clo
 @pytest.mark.parametrize("cloud", sorted(PROVIDERS))
 def test_nor_does_its_opposite(engine: Engine, tmp_path: Path, cloud: str) -> None:
     assert broken(_plan(engine, tmp_path / "root", _other(cloud))) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("cloud", sorted(PROVIDERS))
+def test_nor_does_a_network_that_gangs_share(engine: Engine, tmp_path: Path, cloud: str) -> None:
+    fabric = ("none", *nat_fabrics(cloud))[-1]
+    spec = build_network(cloud, examples()[cloud].region, ("use1-az4", ""), fabric, Deploy(), "s0123456789")
+    plan = _plan(engine, tmp_path / "root", spec)
+    assert len(plan["resource_changes"]) >= 4
+    assert broken(plan) == []
 
 
 def test_the_rules_are_of_resources_and_fields_that_there_are() -> None:
