@@ -153,7 +153,8 @@ def test_a_gang_is_of_the_machines_that_it_states(folder: Path) -> None:
     job.write_text(text.replace("NAME", "H100").replace("RULE", "allowed").replace("SHAPE", "1x2"))
     (line,) = json.loads(plan(job, "-o", "json").stdout)["lines"]
     assert (line["machines"], line["accelerators"]) == (1, 2)
-    job.write_text(text.replace("NAME", "A10G").replace("RULE", "never").replace("SHAPE", "2x1"))
+    elsewhere = text.replace("steps: 1000", "steps: 1000, residency: {allow: [aws]}")
+    job.write_text(elsewhere.replace("NAME", "L4").replace("RULE", "never").replace("SHAPE", "2x1"))
     left_out = " ".join(plan(job).stdout.split())
     assert "it takes 2; `gang.machines: 2` allows it" in left_out
     assert "any number of machines" in left_out
