@@ -21,12 +21,12 @@ from tests.support.night import NOW
 
 JOB = Job.model_validate(
     {
-        "name": "v100-job",
+        "name": "a10g-job",
         "team": "research",
         "steps": 47_600,
         "deadline": "+60h",
-        "workload": {"profile": {"accelerators": "V100-16GB:8", "steps_per_hour": 1000}},
-        "gang": {"accelerators": "V100-16GB:8"},
+        "workload": {"profile": {"accelerators": "A10G:8", "steps_per_hour": 1000}},
+        "gang": {"accelerators": "A10G:8"},
         "checkpoint": {"size_gib": 20},
     }
 )
@@ -63,8 +63,8 @@ def test_a_quote_shows_spot_where_a_plan_does_not_call_it_sure_enough() -> None:
 
 def test_plan_and_quote_agree_where_there_is_one_place() -> None:
     quote = the_quote(JOB, 60)
-    assert dollars(quote.plan_usd) == pytest.approx(755.75, abs=0.5)
-    assert dollars(quote.usd.mean) == pytest.approx(716.88, abs=0.5)
+    assert dollars(quote.plan_usd) == pytest.approx(366.58, abs=0.5)
+    assert dollars(quote.usd.mean) == pytest.approx(275.95, abs=0.5)
     assert dollars(quote.place_usd) == pytest.approx(dollars(quote.plan_usd), rel=0.1)
     # The plan is less sure than the quote: only it counts refusals.
     refused = "on-demand machines can be had when they are needed; a plan takes them to be refused 2% of the times"
