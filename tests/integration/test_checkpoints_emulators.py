@@ -1,14 +1,12 @@
-"""Checkpoints in emulators of Google Cloud Storage and Azure Blob that we did not write, where they are installed: with
-``fake-gcs-server`` or ``azurite-blob`` on the PATH."""
+"""Checkpoints in emulators of Google Cloud Storage and Azure Blob that we did not write; of Azure's where
+``azurite-blob`` is on the PATH."""
 
 from __future__ import annotations
 
-import json
 import shutil
 import socket
 import subprocess
 import time
-import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -21,6 +19,7 @@ from router.checkpoints.errors import IncompleteCheckpointError
 from router.checkpoints.object_store import FolderStore
 from router.checkpoints.rate_limit import TransferLimits
 from router.checkpoints.transfer import transfer_checkpoint, verify_checkpoint
+from tests.support.gcs_emulator import gcs_emulator, gcs_url
 from tests.support.service import closed_port
 from tests.support.stored_checkpoints import newest, save
 
@@ -51,22 +50,11 @@ def _running(words: Sequence[str], port: int, folder: Path) -> Iterator[None]:
 
 @pytest.fixture(params=["gcs", "azure"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ArrowStore]:
-    port = closed_port()
     if request.param == "gcs":
-        words = [
-            "fake-gcs-server",
-            "-scheme=http",
-            "-host=127.0.0.1",
-            f"-port={port}",
-            "-backend=memory",
-            f"-external-url=http://127.0.0.1:{port}",
-        ]
-        with _running(words, port, tmp_path):
-            body = json.dumps({"name": "bucket-1"}).encode()
-            make = urllib.request.Request(f"http://127.0.0.1:{port}/storage/v1/b?project=x", body, method="POST")
-            urllib.request.urlopen(make, timeout=10).close()
-            yield open_arrow_store(f"gs://anonymous@bucket-1/run?scheme=http&endpoint_override=127.0.0.1%3A{port}", {})
+        with gcs_emulator() as port:
+            yield open_arrow_store(gcs_url(port, "run"), {})
         return
+    port = closed_port()
     words = [
         "azurite-blob",
         "--silent",
