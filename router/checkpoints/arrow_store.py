@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from router.checkpoints.errors import StorageError
-from router.checkpoints.object_store import CheckpointStore, StoreReader, StoreSink
+from router.checkpoints.object_store import CheckpointStore, ListedFile, StoreReader, StoreSink
 
 SCHEMES = ("s3", "gs", "gcs", "abfs", "abfss")
 ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
@@ -92,6 +92,11 @@ class ArrowStore(CheckpointStore):
             info.path[len(self._root) + 1 :].partition("/") for info in self._list_infos("", deep=True) if info.is_file
         )
         return sorted({name for name, slash, _ in inside if slash})
+
+    def files(self) -> list[ListedFile]:
+        found = (info for info in self._list_infos("", deep=True) if info.is_file)
+        files = (ListedFile(info.path[len(self._root) + 1 :], info.size, info.mtime_ns or 0) for info in found)
+        return sorted(files, key=lambda file: file.path)
 
     def sizes(self, paths: Sequence[str]) -> list[int | None]:
         if not paths:

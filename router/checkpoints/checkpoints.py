@@ -7,7 +7,9 @@ import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import astuple
 from pathlib import Path
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from router.checkpoints.manifest import (
     LARGEST_BYTES,
@@ -20,6 +22,10 @@ from router.checkpoints.manifest import (
 )
 from router.checkpoints.object_store import CheckpointStore
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+F = TypeVar("F", bound="DataclassInstance")
 _FOLDER = re.compile(r"step-(\d{8,18})")
 
 
@@ -93,30 +99,35 @@ def remove_old_checkpoints(store: CheckpointStore, keep: int, step: int) -> list
     return removed
 
 
-class CopyJournal:
-    """A journal of files copied completely from a folder to a store, so that they need not be read back.
+class FileJournal(Generic[F]):
+    """A journal of files that were copied completely, a line of JSON each, so that none is copied twice.
 
-    It is a file of that folder, and losing it costs only time. Shared by threads.
+    Losing it costs only time. Shared by threads. ``kind`` is the record of a file; those without ``is_kept`` are
+    forgotten.
     """
 
-    def __init__(self, folder: Path, url: str) -> None:
-        self._file = folder / f".uploaded-{sha256_hex(url.encode())[:12]}.jsonl"
+    def __init__(self, file: Path, kind: type[F], is_kept: Callable[[F], bool] = lambda _: True) -> None:
+        self._file = file
         self._lock = threading.Lock()
-        self._known: set[CheckpointFile] = set()
+        self._known: set[F] = set()
         with suppress(OSError, ValueError):
             for line in self._file.read_text(encoding="utf-8").splitlines():
                 with suppress(ValueError, TypeError):
-                    self._known.add(CheckpointFile(*json.loads(line)))
-        # Files that are no longer in the folder will not be copied again.
-        self._known = {file for file in self._known if (folder / file.path).exists()}
+                    self._known.add(kind(*json.loads(line)))
+        self._known = {each for each in self._known if is_kept(each)}
         with suppress(OSError):
-            self._file.write_text("".join(_line(file) for file in self._known), encoding="utf-8")
+            self._file.write_text("".join(_line(each) for each in self._known), encoding="utf-8")
 
-    def knows(self, file: CheckpointFile) -> bool:
+    @property
+    def files(self) -> frozenset[F]:
+        """The files that were copied."""
+        return frozenset(self._known)
+
+    def knows(self, file: F) -> bool:
         """Return whether the file was copied."""
         return file in self._known
 
-    def add(self, file: CheckpointFile) -> None:
+    def add(self, file: F) -> None:
         """Record that the file was copied. If the disk does not take the line, the line is lost."""
         with self._lock, suppress(OSError):
             self._known.add(file)
@@ -124,5 +135,14 @@ class CopyJournal:
                 stream.write(_line(file))
 
 
-def _line(file: CheckpointFile) -> str:
-    return json.dumps([file.path, file.bytes, file.sha256]) + "\n"
+class CopyJournal(FileJournal[CheckpointFile]):
+    """The journal of files copied from a folder to a store; it is a file of that folder."""
+
+    def __init__(self, folder: Path, url: str) -> None:
+        name = f".uploaded-{sha256_hex(url.encode())[:12]}.jsonl"
+        # Files that are no longer in the folder will not be copied again.
+        super().__init__(folder / name, CheckpointFile, lambda file: (folder / file.path).exists())
+
+
+def _line(file: DataclassInstance) -> str:
+    return json.dumps(astuple(file)) + "\n"

@@ -107,13 +107,17 @@ def parse_manifest(name: str, text: bytes) -> CheckpointManifest:
 
 def _file(entry: Any) -> CheckpointFile:
     path, size, digest = entry["path"], entry["bytes"], entry["sha256"]
-    parts = path.split("/")
-    is_outside = any(part in ("", ".", "..") for part in parts) or "\\" in path or "\0" in path
-    if is_outside or len(path) > LONGEST_PATH or (len(parts) == 1 and parse_step(path) is not None):
+    if leads_outside(path) or ("/" not in path and parse_step(path) is not None):
         raise ValueError("a path that leads outside the folder")
     if not isinstance(size, int) or isinstance(size, bool) or size < 0 or not _SHA256.fullmatch(digest):
         raise ValueError("a file without size or digest")
     return CheckpointFile(path, size, digest)
+
+
+def leads_outside(path: str) -> bool:
+    """Return whether a path is not one of a file below its folder, on every kind of store."""
+    odd = any(part in ("", ".", "..") for part in path.split("/")) or "\\" in path or "\0" in path
+    return odd or len(path) > LONGEST_PATH
 
 
 def sha256_hex(data: bytes) -> str:

@@ -5,12 +5,22 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Protocol
 
 from pricing.atomic_file import open_atomic, sync_folder
 from router.checkpoints.errors import StorageError
+
+
+@dataclass(frozen=True)
+class ListedFile:
+    """One file of a listing; ``modified`` is when it was last written, in nanoseconds since 1970."""
+
+    path: str
+    bytes: int
+    modified: int
 
 
 class StoreReader(Protocol):
@@ -41,6 +51,9 @@ class CheckpointStore(Protocol):
 
     def names(self) -> list[str]:
         """Return the names of the files directly in the folder; none if there is no folder."""
+
+    def files(self) -> list[ListedFile]:
+        """Return all files below the folder, by path; none if there is no folder."""
 
     def sizes(self, paths: Sequence[str]) -> list[int | None]:
         """Return the size of each file; None for one that does not exist."""
@@ -101,6 +114,15 @@ class FolderStore(CheckpointStore):
         with suppress(FileNotFoundError):
             return [entry.name for entry in os.scandir(self.path) if entry.is_dir(follow_symlinks=False)]
         return []
+
+    def files(self) -> list[ListedFile]:
+        found = []
+        for place, _, names in os.walk(self.path):
+            for file in (Path(place, name) for name in names):
+                with suppress(FileNotFoundError):
+                    state = file.stat()
+                    found.append(ListedFile(file.relative_to(self.path).as_posix(), state.st_size, state.st_mtime_ns))
+        return sorted(found, key=lambda file: file.path)
 
     def sizes(self, paths: Sequence[str]) -> list[int | None]:
         return [_file_size(self.path / path) for path in paths]

@@ -18,7 +18,7 @@ class TransferLimits:
     """The limits of one or more transfers, one after the other; shared by their threads.
 
     ``seconds``: the time left from now; ``bytes_per_second``: the most bandwidth to use; ``rate``: the known bytes per
-    second, if any.
+    second, if any; ``counted`` is called with the bytes moved so far, one call at a time.
     """
 
     def __init__(
@@ -29,8 +29,9 @@ class TransferLimits:
         rate: float | None = None,
         ticks: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
+        counted: Callable[[int], None] = lambda _: None,
     ) -> None:
-        self._ticks, self._sleep, self._most = ticks, sleep, bytes_per_second
+        self._ticks, self._sleep, self._most, self._counted = ticks, sleep, bytes_per_second, counted
         self._end = None if seconds is None else ticks() + seconds
         self._lock = threading.Lock()
         self._cancelled = False
@@ -58,6 +59,7 @@ class TransferLimits:
         self.check()
         with self._lock:
             self._moved += count
+            self._counted(self._moved)
             now = self._ticks()
             if self._most is None:
                 return

@@ -1,7 +1,7 @@
 """Transfers a checkpoint from one store to another: its files in parallel, then the manifest.
 
 Each file is read once and compared with its digest. If the transfer is killed at any moment, the target still has the
-checkpoints that it had.
+checkpoints that it had. :mod:`router.checkpoints.data_copy` copies other files by the same means.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count, takewhile
 from typing import TypeVar
@@ -79,7 +79,7 @@ def transfer_checkpoint(
     began = time.perf_counter()
     pace.check()
     workers = max(1, min(parallel, len(manifest.files)))
-    work = _TransferWork(source, target, pace, journal, workers, sleep)
+    work = TransferWork(source, target, pace, journal, workers, sleep)
     there = work.retry(lambda: read_manifest(target, manifest.step), target.where(manifest.name))
     if there is not None and there.is_same(manifest) and work.sizes(there) == [file.bytes for file in there.files]:
         return TransferResult(there.step, target.where(there.name), len(there.files), 0, there.bytes, 0.0)
@@ -90,7 +90,7 @@ def transfer_checkpoint(
     pairs = list(zip(manifest.files, goal.files, work.sizes(goal), strict=True))
     pairs.sort(key=lambda pair: -pair[0].bytes)
     with ThreadPoolExecutor(workers) as pool:
-        kept = _collect_results(
+        kept = collect_results(
             work,
             [pool.submit(work.copy_file, source_file, target_file, size) for source_file, target_file, size in pairs],
         )
@@ -108,12 +108,12 @@ def verify_checkpoint(
     IncompleteCheckpointError, OutOfTimeError, CancelledError; StorageError for errors of the store.
     """
     workers = max(1, min(parallel, len(manifest.files)))
-    work = _TransferWork(store, store, pace, None, workers, time.sleep)
+    work = TransferWork(store, store, pace, None, workers, time.sleep)
     with ThreadPoolExecutor(workers) as pool:
-        _collect_results(work, [pool.submit(work.read, file) for file in manifest.files])
+        collect_results(work, [pool.submit(work.read, file) for file in manifest.files])
 
 
-def _collect_results(work: _TransferWork, futures: list[Future[int]]) -> list[int]:
+def collect_results(work: TransferWork, futures: list[Future[Result]]) -> list[Result]:
     """Return the results of all futures; the first error ends all."""
     try:
         done, _ = wait(futures, return_when=FIRST_EXCEPTION)
@@ -127,7 +127,7 @@ def _collect_results(work: _TransferWork, futures: list[Future[int]]) -> list[in
         work.is_over = True
 
 
-class _TransferWork:
+class TransferWork:
     """State shared by the threads of one transfer."""
 
     def __init__(
@@ -159,12 +159,17 @@ class _TransferWork:
                 and self._is_there(target_file)
             ):
                 return
-            self._copy(source_file, target_file)
+            self._copy(source_file, target_file.path)
 
         self.retry(copy, self._target.where(target_file.path))
         if self._journal is not None:
             self._journal.add(target_file)
         return 0
+
+    def copy_as_read(self, file: CheckpointFile, target_path: str) -> CheckpointFile:
+        """Copy a file whose digest is not known, and return it with the digest of what was read."""
+        digest = self.retry(partial(self._copy, file, target_path), self._target.where(target_path))
+        return replace(file, sha256=digest)
 
     def read(self, file: CheckpointFile) -> int:
         """Read a file to its end; return 0. IncompleteCheckpointError."""
@@ -206,9 +211,9 @@ class _TransferWork:
                 digest.update(chunk)
         _compare_digest(file, digest.hexdigest())
 
-    def _copy(self, source_file: CheckpointFile, target_file: CheckpointFile) -> None:
+    def _copy(self, source_file: CheckpointFile, target_path: str) -> str:
         digest, unflushed = hashlib.sha256(), 0
-        with closing(self._chunks(self._source, source_file)) as chunks, self._target.create(target_file.path) as sink:
+        with closing(self._chunks(self._source, source_file)) as chunks, self._target.create(target_path) as sink:
             for chunk in chunks:
                 digest.update(chunk)
                 sink.write(chunk)
@@ -216,7 +221,9 @@ class _TransferWork:
                 if unflushed >= self._window:
                     sink.flush()
                     unflushed = 0
-            _compare_digest(source_file, digest.hexdigest())
+            if source_file.sha256:
+                _compare_digest(source_file, digest.hexdigest())
+        return digest.hexdigest()
 
     def _chunks(self, store: CheckpointStore, file: CheckpointFile) -> Generator[bytes, None, None]:
         """Yield the whole content, some of it read ahead. IncompleteCheckpointError if the file is gone or shorter."""
