@@ -41,6 +41,7 @@ class StateStore:
         from router.state.attempts import Attempts
         from router.state.audit import AuditLog
         from router.state.budgets import Budgets
+        from router.state.data_copies import DataCopies
         from router.state.idempotency import IdempotencyKeys
         from router.state.joint_writes import JointWrites
         from router.state.journal import AttemptJournal, NoticeRecords, Shortages
@@ -74,6 +75,7 @@ class StateStore:
         self.ledger = LedgerStore(database)
         self.periods = LedgerPeriods(database)
         self.budgets = Budgets(database)
+        self.data_copies = DataCopies(database)
         self.overview = StateQueries(database)
         self.administration = Administration(database)
         self._id = self.values.get(STATE_ID) or ""

@@ -28,6 +28,7 @@ from tests.support.state_suite_books import ArchiveSuite, BooksCrashSuite, Closi
 from tests.support.state_suite_budgets import BudgetsSuite
 from tests.support.state_suite_console import IdempotencySuite, TasksSuite, WebhooksSuite
 from tests.support.state_suite_crashes import CrashSuite, VersionsSuite
+from tests.support.state_suite_data import DataCopiesSuite
 from tests.support.state_suite_leases import LeaseSuite
 from tests.support.state_suite_lists import AppendOnlySuite, AuditSuite, LedgerSuite
 from tests.support.state_suite_many import ManySuite
@@ -87,6 +88,10 @@ class TestLedger(LedgerSuite):
 
 
 class TestQuotes(QuotesSuite):
+    pass
+
+
+class TestDataCopies(DataCopiesSuite):
     pass
 
 
