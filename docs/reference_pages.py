@@ -83,6 +83,7 @@ _MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "image": "Machine image in this region.",
         "checkpoint_bucket": "What machines of this region may read and write.",
         "checkpoint_url": "Checkpoint store of this region.",
+        "data_url": "Where data are copied for jobs of this region.",
         "interruption_queue": "aws: URL of this region's SQS queue.",
         "id": "Identifier that the cloud gave it.",
         "region": "Region of the reservation.",

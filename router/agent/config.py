@@ -46,10 +46,11 @@ class AgentConfig:
     pick a free one. ``address``: how the other ranks reach this one; null stands for the address of the route to the
     coordinator. ``resume_step`` and ``resume_manifest``: the last checkpoint that was confirmed before, 0 and "" for
     none. ``checkpoint_seconds``: how often the training is to save; null leaves that to the training.
-    ``checkpoint_store``: the URL where its checkpoints are stored, "" if none is given. ``lease_seconds`` and
-    ``lifetime_seconds``: when the machine ends by itself (:class:`~router.agent.lease.MachineLease`), null for never;
-    ``power_off``: it is switched off then, else its processes end. ``accelerator``: the name of those that were
-    ordered, which the checks of ``preflight`` compare. ``gpu_vendor``: whose way of giving GPUs to a container is used.
+    ``checkpoint_store``: the URL where its checkpoints are stored, and ``data`` that of its data; "" if none is given.
+    ``lease_seconds`` and ``lifetime_seconds``: when the machine ends by itself
+    (:class:`~router.agent.lease.MachineLease`), null for never; ``power_off``: it is switched off then, else its
+    processes end. ``accelerator``: the name of those that were ordered, which the checks of ``preflight`` compare.
+    ``gpu_vendor``: whose way of giving GPUs to a container is used.
     """
 
     attempt: str
@@ -93,6 +94,7 @@ class AgentConfig:
     lease_seconds: float | None = None
     lifetime_seconds: float | None = None
     power_off: bool = False
+    data: str = ""
 
 
 _TYPES_BY_ANNOTATION: dict[str, tuple[type, ...]] = {

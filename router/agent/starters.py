@@ -12,6 +12,7 @@ from router.agent.config import AgentConfig, AgentConfigError
 
 RESUME_STEP, RESUME_MANIFEST = "STEPFARE_RESUME_STEP", "STEPFARE_RESUME_MANIFEST"
 CHECKPOINT_SECONDS, CHECKPOINT_STORE = "STEPFARE_CHECKPOINT_SECONDS", "STEPFARE_CHECKPOINT_STORE"
+DATA = "STEPFARE_DATA"
 
 
 @dataclass(frozen=True)
@@ -58,8 +59,9 @@ def gang_environment(
 
     The engine torchrun also gets the ``PET_`` names, from which the command ``torchrun`` takes its own options, so that
     ``torchrun train.py`` needs no arguments about the gang. The checkpoint to resume from, the saving interval and the
-    checkpoint store are included where they are known. ``SKYPILOT_`` names are those that SkyPilot gives a task (0.14),
-    so that imported commands run unchanged; ``SKYPILOT_NODE_IPS``, one address a line, is set only where all are known.
+    checkpoint store and the data are included where they are known. ``SKYPILOT_`` names are those that SkyPilot gives a
+    task (0.14), so that imported commands run unchanged; ``SKYPILOT_NODE_IPS``, one address a line, is set only where
+    all are known.
     """
     address = {"MASTER_ADDR": master_address, "MASTER_PORT": str(master_port)}
     shape = {"NNODES": str(config.nodes), "NODE_RANK": str(config.rank)}
@@ -87,6 +89,8 @@ def gang_environment(
         values[CHECKPOINT_SECONDS] = f"{config.checkpoint_seconds:g}"
     if config.checkpoint_store:
         values[CHECKPOINT_STORE] = config.checkpoint_store
+    if config.data:
+        values[DATA] = config.data
     return values
 
 

@@ -27,7 +27,7 @@ class ControllerContext:
     no tags; it may raise a ProviderError. ``pool`` is (region, instance type) -> own hosts. ``environment`` is where
     secret references are looked up. ``tell`` reports to a person what happens to a job. ``clock`` may run fast, as in a
     sandbox; ``wall_clock`` never does. Setting ``stop`` asks everything to wind up. ``choosing`` is held while own
-    hosts are assigned to an attempt.
+    hosts are assigned to an attempt, ``copying`` while data are copied.
     """
 
     store: StateStore
@@ -44,6 +44,7 @@ class ControllerContext:
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     stop: threading.Event = field(default_factory=threading.Event)
     choosing: threading.Lock = field(default_factory=threading.Lock)
+    copying: threading.Lock = field(default_factory=threading.Lock)
 
     def directory(self, attempt_directory: str) -> Path:
         """Return the run directory of an attempt."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from datetime import timedelta
 from pathlib import Path
@@ -22,6 +23,8 @@ from router.spot.policies.rules import QUOTED_RULE, Rule
 from terraform.spec import Backend, Host, ReadableSpec, check_tags
 
 SCHEMES = ("s3", "gs", "abfs", "abfss", "file")
+# Characters of the last part of a URI, and of its digest, in the name of its copy.
+_NAME_CHARACTERS, _DIGEST_CHARACTERS = 40, 12
 _WRITE = "write s3://BUCKET/PREFIX, gs://, abfs(s):// or file:///PATH"
 
 
@@ -212,6 +215,7 @@ class RegionEntry(Spec):
     network: NetworkEntry | None = None
     checkpoint_bucket: Text | None = None
     checkpoint_url: StoreUrl | None = None
+    data_url: StoreUrl | None = None
     interruption_queue: Annotated[Text, AfterValidator(_check_queue_url)] | None = None
 
 
@@ -306,6 +310,12 @@ class CloudDeploy(Spec):
         description="Where checkpoints are stored, each below its job's name; by region, so that they are near.",
         examples=["s3://example-checkpoints-us-east-1/stepfare"],
     )
+    data_url: StoreUrl | None = Field(
+        default=None,
+        description="Where copies of data are stored, for jobs with `data.mode: copy`; by region, so that they are "
+        "near. Left out: nothing is copied.",
+        examples=["s3://example-data-us-east-1/stepfare"],
+    )
     ssh_public_key: PublicKey | None = None
     tags: Tags = Field(default_factory=dict, description="Tags of what is made in this cloud, beside those for all.")
     local_nvme: Annotated[Text, AfterValidator(_check_folder)] | None = Field(
@@ -352,6 +362,14 @@ class CloudDeploy(Spec):
         registries = dict.fromkeys(entry.registry for entry in allowed if entry.registry is not None)
         return ReadableSpec(tuple(buckets), tuple(registries))
 
+    def data_store_of(self, uri: str) -> str | None:
+        """Return the URL below which the data of that URI are copied; None where nothing is copied."""
+        if self.data_url is None:
+            return None
+        last = re.sub(r"[^A-Za-z0-9._-]+", "-", uri.partition("?")[0].rstrip("/").rpartition("/")[2]).strip(".-")
+        digest = hashlib.sha256(uri.encode()).hexdigest()[:_DIGEST_CHARACTERS]
+        return join_store_url(self.data_url, f"{last[:_NAME_CHARACTERS]}-{digest}".lstrip("-"))
+
     def in_region(self, region: str) -> CloudDeploy:
         """Return the settings with those of the region in place of those for all."""
         overrides = self.regions.get(region)
@@ -392,6 +410,11 @@ class Timeouts(Spec):
     checkpoint_copy: Wait = Field(
         default=timedelta(minutes=15),
         description="How long to copy a checkpoint to where its job resumes; then it is read across regions.",
+    )
+    data_copy: Wait = Field(
+        default=timedelta(hours=6),
+        description="How long to copy a job's data to `data_url` before its machines are made; then they are read "
+        "where they lie.",
     )
     lost: Wait = Field(
         default=timedelta(minutes=5), description="A machine that does not report for this long is lost."
@@ -475,6 +498,11 @@ class Deploy(Spec):
         default=None, description="Folder in which providers are cached; left out: `plugins` in STEPFARE_HOME."
     )
     plugin_mirror: Text | None = Field(default=None, description="The only folder to take providers from.")
+    data_keep: Duration = Field(
+        default=timedelta(days=30),
+        description="How long a copy of data counts after the planned end of the last gang that used it "
+        "(`stepfare data list`).",
+    )
     pass_environment: Annotated[tuple[Text, ...], BeforeValidator(as_many)] = Field(
         default=(), description="Variables that Terraform gets in addition to those that the clouds' own tools read."
     )

@@ -31,6 +31,8 @@ _WORDS: Mapping[str, str] = {
     "released by tag": "machines were found and released by their tag: {why}",
     "copied": "the checkpoint was copied from {from} to {to}",
     "not copied": "the checkpoint was not copied: {why}",
+    "data copied": "the data were copied from {from} to {to}",
+    "data not copied": "the data were not copied, and are read from {from}: {why}",
     "checkpoint not confirmed": "the checkpoint could not be confirmed: {why}",
     "checkpoint not whole": "the checkpoint of step {step} is not whole, step {instead} is",
     "given up": "the job is given up: {why}",
@@ -47,6 +49,7 @@ _PASSED_OVER = {
     "leaving": ("reason",),
     "ended": ("ordered", "result"),
     "copied": ("kept", "origin"),
+    "data copied": ("kept", "origin"),
 }
 _DETAIL = re.compile(r"\{(\w+)\}")
 _STEPS = frozenset({"saved_step", "step", "instead"})

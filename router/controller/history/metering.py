@@ -206,6 +206,9 @@ def cost_so_far(nodes: Iterable[NodeRecord], now: datetime) -> Usd:
 # Words of the journal: a checkpoint was copied to the attempt's region; it was not, or only in part; provisioning
 # begins.
 COPIED, NOT_COPIED, PROVISIONING = "copied", "not copied", "provisioning"
+# The same of the job's data.
+DATA_COPIED, DATA_NOT_COPIED = "data copied", "data not copied"
+TRANSFERS = (COPIED, NOT_COPIED, DATA_COPIED, DATA_NOT_COPIED)
 DISK_GIB = "disk_gib"
 
 
@@ -215,9 +218,7 @@ def transfer_entries(attempt: Attempt, journal: Iterable[JournalEntry], at: date
     ``unpriced`` where no tariff was known.
     """
     return tuple(
-        _transfer_entry(attempt, note, at)
-        for note in journal
-        if note.what in (COPIED, NOT_COPIED) and _byte_count(note) > 0
+        _transfer_entry(attempt, note, at) for note in journal if note.what in TRANSFERS and _byte_count(note) > 0
     )
 
 

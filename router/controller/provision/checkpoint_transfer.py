@@ -7,8 +7,10 @@ reads it across regions. :func:`prepare_resume_point` is the edge; the rest is p
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from concurrent.futures import wait
 from dataclasses import dataclass, replace
+from typing import Protocol, TypeVar
 
 from pricing.book import PriceBook
 from pricing.money import Usd
@@ -18,9 +20,10 @@ from router.checkpoints.rate_limit import TransferLimits
 from router.checkpoints.transfer import TransferResult, download_checkpoints
 from router.controller.context import ControllerContext
 from router.controller.history.attempt_history import AttemptHistory, ResumePoint
-from router.controller.history.metering import COPIED, NOT_COPIED, transfer_entries
+from router.controller.history.metering import COPIED, NOT_COPIED
 from router.controller.plan_limits import limits_json
 from router.controller.provision.checkpoint_check import OpenStore, confirm_checkpoint, run_in_thread, store_opener
+from router.controller.release.copy_meter import record_transfer_costs
 from router.deploy.deploy_settings import Deploy
 from router.jobs.limits import Limits
 from router.planning.find.transfers import tariff_of, transfer_usd
@@ -31,6 +34,27 @@ _POLL_S, _CHECK_S = 0.05, 1.0
 # A caller that waits for a store's answer notices the timeout this much later.
 _GRACE_S = 1.0
 _WANTED_PHASES = (Phase.PLANNED, Phase.PROVISIONING)
+Result = TypeVar("Result")
+
+
+class CopyRoute(Protocol):
+    """The two stores of a copy and their regions, of which egress is paid between."""
+
+    @property
+    def source(self) -> str:
+        """The URL of the source store."""
+
+    @property
+    def target(self) -> str:
+        """The URL of the target store."""
+
+    @property
+    def origin(self) -> RegionId:
+        """The region of the source store."""
+
+    @property
+    def to(self) -> RegionId:
+        """The region of the target store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,15 +90,41 @@ def plan_transfer(deploy: Deploy, chain: AttemptHistory, attempt: Attempt) -> Ch
     return None
 
 
-def egress_usd(transfer: CheckpointTransfer, count: int, book: PriceBook, limits: Limits) -> Usd | None:
+def egress_usd(route: CopyRoute, count: int, book: PriceBook, limits: Limits) -> Usd | None:
     """Return what moving ``count`` bytes costs, computed as in the planner; None where no tariff is known."""
-    tariff = tariff_of(transfer.origin, transfer.to, book)
+    tariff = tariff_of(route.origin, route.to, book)
     return None if tariff is None else transfer_usd(tariff, count, limits)
 
 
+def describe_transfer(
+    route: CopyRoute, count: int, seconds: float, book: PriceBook, limits: Limits
+) -> dict[str, object]:
+    """Return what the journal has of a copy that moved ``count`` bytes: its stores, their size, time and price."""
+    usd, tariff = egress_usd(route, count, book, limits), tariff_of(route.origin, route.to, book)
+    details: dict[str, object] = {
+        "from": display_url(route.source),
+        "to": display_url(route.target),
+        "origin": str(route.origin),
+    }
+    if tariff is not None:
+        details |= {"price_as_of": tariff.as_of, "price_source": tariff.source}
+    return {**details, "bytes": count, "seconds": round(seconds, 3), "usd": None if usd is None else str(usd)}
+
+
+def summarize_transfer(details: dict[str, object]) -> str:
+    """Return size, time and price of a copy, for a person."""
+    price = "at an unknown price" if details["usd"] is None else f"egress ${details['usd']}"
+    return f"{int(str(details['bytes'])) / 1e6:,.1f} MB in {details['seconds']} s, {price}"
+
+
 def display_url(url: str) -> str:
-    """Return a store's URL without the query, which only the store's client reads."""
-    return url.partition("?")[0]
+    """Return a store's URL without the query, which only the store's client reads, and without a password."""
+    scheme, mark, rest = url.partition("?")[0].partition("://")
+    place, slash, path = rest.partition("/")
+    user, at, host = place.rpartition("@")
+    # In Azure's, the container stands before the @.
+    user = user.partition(":")[0] if scheme.startswith("abfs") else ""
+    return f"{scheme}{mark}{user}{at if user else ''}{host}{slash}{path}"
 
 
 def prepare_resume_point(
@@ -95,40 +145,26 @@ def prepare_resume_point(
     if transfer is None:
         return confirm_checkpoint(site, attempt, chain, opens)
     began, pace = time.monotonic(), TransferLimits(seconds=site.deploy.timeouts.checkpoint_copy.total_seconds())
-    details: dict[str, object] = {
-        "from": display_url(transfer.source),
-        "to": display_url(transfer.target),
-        "origin": str(transfer.origin),
-    }
-    site.tell(attempt.job, f"copying step {transfer.step} from {details['from']} to {details['to']}")
-    result, why = _copy_in_thread(site, attempt, transfer, pace, opens or store_opener(site))
+    source, target = display_url(transfer.source), display_url(transfer.target)
+    site.tell(attempt.job, f"copying step {transfer.step} from {source} to {target}")
+    open_one = opens or store_opener(site)
+    result, why = wait_for_copy(site, attempt, lambda: _copy(transfer, pace, open_one), pace)
     if result is None and not why:
         return before
     count = pace.moved if result is None else result.bytes
     limits = Limits.model_validate_json(limits_json(site.store, attempt.plan))
-    usd, tariff = egress_usd(transfer, count, book, limits), tariff_of(transfer.origin, transfer.to, book)
-    if tariff is not None:
-        details |= {"price_as_of": tariff.as_of, "price_source": tariff.source}
-    details |= {"bytes": count, "seconds": round(time.monotonic() - began, 3), "usd": None if usd is None else str(usd)}
-    price = "at an unknown price" if usd is None else f"egress ${usd}"
-    summary = f"{count / 1e6:,.1f} MB in {details['seconds']} s, {price}"
+    details = describe_transfer(transfer, count, time.monotonic() - began, book, limits)
+    summary = summarize_transfer(details)
     if result is None:
         site.store.journal.note(attempt.id, NOT_COPIED, site.clock(), step=transfer.step, why=why, **details)
         record_transfer_costs(site, attempt)
-        site.tell(attempt.job, f"step {transfer.step} is read from {details['from']}, not copied: {why} ({summary})")
+        site.tell(attempt.job, f"step {transfer.step} is read from {source}, not copied: {why} ({summary})")
         # The copy may have failed because the checkpoint is missing. A store that did not answer is not asked again.
         return confirm_checkpoint(site, attempt, chain, opens) if (pace.left or 0.0) > 0 else before
     site.store.journal.note(attempt.id, COPIED, site.clock(), step=result.step, kept=result.kept, **details)
     record_transfer_costs(site, attempt)
-    site.tell(attempt.job, f"step {result.step} is in {details['to']}: {summary}")
+    site.tell(attempt.job, f"step {result.step} is in {target}: {summary}")
     return replace(before, manifest=result.manifest)
-
-
-def record_transfer_costs(site: ControllerContext, attempt: Attempt) -> None:
-    """Record the transfer costs of the attempt in the ledger; existing entries stay."""
-    site.store.ledger.add(
-        transfer_entries(attempt, site.store.journal.entries(attempt.id, what=(COPIED, NOT_COPIED)), site.clock())
-    )
 
 
 def with_resume_point(before: ResumePoint, attempt: Attempt) -> Attempt | None:
@@ -147,21 +183,27 @@ def _is_in_store(manifest: str, store: str) -> bool:
     return manifest.removeprefix("file://").startswith(f"{path}/")
 
 
-def _copy_in_thread(
-    site: ControllerContext, attempt: Attempt, transfer: CheckpointTransfer, pace: TransferLimits, opens: OpenStore
-) -> tuple[TransferResult | None, str]:
-    """Return what was copied, or None and the reason why nothing was.
+def wait_for_copy(
+    site: ControllerContext,
+    attempt: Attempt,
+    copy: Callable[[], Result],
+    pace: TransferLimits,
+    watch: Callable[[], None] = lambda: None,
+) -> tuple[Result | None, str]:
+    """Copy in a thread of its own and return what was copied, or None and the reason why not all was.
 
-    The reason is "" if the attempt is no longer wanted.
+    The reason is "" if the attempt is no longer wanted. ``watch`` is called about once a second meanwhile.
     """
-    copied = run_in_thread(lambda: _copy(transfer, pace, opens), "carrying")
+    copied = run_in_thread(copy, "carrying")
     ends, asks = time.monotonic() + (pace.left or 0.0) + _GRACE_S, time.monotonic()
     while not wait([copied], _POLL_S).done:
         now = time.monotonic()
-        if site.stop.is_set() or (now >= asks and not _is_wanted(site, attempt)):
+        if site.stop.is_set() or (now >= asks and not is_wanted(site, attempt)):
             pace.cancel()
             return None, ""
-        asks = now + _CHECK_S if now >= asks else asks
+        if now >= asks:
+            asks = now + _CHECK_S
+            watch()
         if now >= ends:
             pace.cancel()
             return None, str(OutOfTimeError("the time was over"))
@@ -171,7 +213,8 @@ def _copy_in_thread(
     return None, str(error) if isinstance(error, StorageError) else f"{type(error).__name__}: {error}"
 
 
-def _is_wanted(site: ControllerContext, attempt: Attempt) -> bool:
+def is_wanted(site: ControllerContext, attempt: Attempt) -> bool:
+    """Return whether the attempt is still to be provisioned."""
     now = site.store.attempts.get(attempt.id)
     return now is not None and now.phase in _WANTED_PHASES
 

@@ -14,12 +14,14 @@ from enum import StrEnum
 from functools import partial
 
 from pricing.book import PriceBook
+from pricing.places import RegionId
 from pricing.problems import InvalidInputError
 from router.controller.context import ControllerContext
 from router.controller.history.attempt_history import AttemptHistory, ResumePoint, order_history
 from router.controller.history.lifecycle import POSTPONED
 from router.controller.orders import Order
 from router.controller.provision.checkpoint_transfer import prepare_resume_point, with_resume_point
+from router.controller.provision.data_transfer import data_location, prepare_data
 from router.controller.provision.place_search import PlaceSearch
 from router.controller.provision.provision import ProvisionError, provision
 from router.controller.provision.quarantine import mark_cloud_off, mark_region_off, mark_short
@@ -243,10 +245,18 @@ def provision_recorded(
 ) -> ProvisionResult:
     """Provision a recorded attempt, in one place, and return the result as :func:`fulfil_order` does.
 
-    The attempt resumes from what the attempts before it have saved by now. That checkpoint is copied to its region
-    first, unless there is a ``when_whole`` action: until then the attempt before it saves more.
+    Its data are copied to its region first. It resumes from what the attempts before it have saved by then. That
+    checkpoint is copied, too, unless there is a ``when_whole`` action: until then the attempt before it saves more.
     """
+    prepare_data(site, request.book, placed.attempt, request.job)
     attempt = _with_resume_point(site, request, placed.attempt, copy=when_whole is None)
+    return _provision_prepared(site, request, replace(placed, attempt=attempt), when_whole)
+
+
+def _provision_prepared(
+    site: ControllerContext, request: ProvisionRequest, placed: PlacedAttempt, when_whole: Callable[[], None] | None
+) -> ProvisionResult:
+    attempt = placed.attempt
     if attempt.phase is not Phase.PLANNED:
         return ProvisionResult(request.order, ProvisionStatus.STOPPED, attempt, "released meanwhile", STOPPED)
     try:
@@ -363,6 +373,11 @@ def _provision_choice(site: ControllerContext, request: ProvisionRequest, choice
         return ProvisionResult(order, ProvisionStatus.FAILED, None, str(error), SHORT)
     except (ValueError, InvalidInputError) as error:
         return ProvisionResult(order, ProvisionStatus.FAILED, None, str(error), OURS)
+    if request.job.data is not None:
+        # What was built above shows early that something is missing; now the machines hear where the data are.
+        prepare_data(site, request.book, attempt, request.job)
+        now = site.store.attempts.get(attempt.id) or attempt
+        return _provision_prepared(site, request, replace(placed, attempt=now, choice=choice), None)
     site.tell(order.job, f"making {choice.place} as {attempt.id}")
     return _provision(site, request, attempt, spec)
 
@@ -387,6 +402,7 @@ def _build_spec(
         site.store.id,
         site.home,
         NodeSecrets(token, plain, secret),
+        data=data_location(site.store, job, RegionId(attempt.cloud, attempt.region)),
         fabric=fabric,
         hosts=hosts,
     )

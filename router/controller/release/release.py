@@ -20,15 +20,15 @@ from router.controller.context import ControllerContext
 from router.controller.history.attempt_history import deadline_of
 from router.controller.history.lifecycle import NotReleasedError, confirmed_step, last_step
 from router.controller.history.metering import (
-    COPIED,
-    NOT_COPIED,
     PROVISIONING,
+    TRANSFERS,
     disk_entries,
     disk_gib,
     metered_entries,
     transfer_entries,
 )
 from router.controller.history.time_use import training_record_of
+from router.controller.release.copy_meter import note_interrupted_copy
 from router.controller.release.damaged_rows import RELEASED, mend_gang
 from router.controller.release.inventory import MachineInventory, own_machines, record_found_machines
 from router.controller.release.shared_network import release_network
@@ -227,8 +227,9 @@ def _meter(site: ControllerContext, attempt: Attempt, nodes: Sequence[NodeRecord
 
     Reports that arrived meanwhile would split a machine's time another way.
     """
+    note_interrupted_copy(site, attempt)
     unreadable: list[UnreadableError] = []
-    journal = site.store.journal.entries(attempt.id, what=(SAVED, PROVISIONING, COPIED, NOT_COPIED), skipped=unreadable)
+    journal = site.store.journal.entries(attempt.id, what=(SAVED, PROVISIONING, *TRANSFERS), skipped=unreadable)
     trouble: list[StateError] = [*unreadable]
     deadline = deadline_of(site.store, attempt, trouble)
     course = training_record_of(attempt, nodes, [note.details for note in journal if note.what == SAVED], deadline)

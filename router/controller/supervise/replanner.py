@@ -21,6 +21,7 @@ from router.controller.history.metering import cost_so_far
 from router.controller.history.run_records import EarlierRuns, job_as_measured
 from router.controller.orders import Order
 from router.controller.plan_limits import apply_hard_budgets, limits_json
+from router.controller.provision.data_transfer import with_known_copies
 from router.controller.provision.provision_order import (
     PlacedAttempt,
     ProvisionRequest,
@@ -293,6 +294,7 @@ class Replanner:
         book = self.book()
         earlier = () if self.earlier is None else self.earlier.speeds(job, book)
         job = job_as_measured(job, chain, book, earlier)
+        job = with_known_copies(job, self.site.store.data_copies.usable(self.site.clock()))
         return remaining_job(job, step, there, self._plan_time(chain.last))
 
     def _plan_time(self, attempt: Attempt) -> datetime:

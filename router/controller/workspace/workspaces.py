@@ -127,18 +127,19 @@ def build_workspace(
     home: CoordinatorEndpoint,
     secrets: NodeSecrets,
     *,
+    data: str = "",
     fabric: str = "none",
     hosts: Mapping[int, Host] | None = None,
 ) -> WorkspaceSpec:
     """Return the workspace for Terraform.
 
-    ``hosts`` by rank, for a cloud whose machines exist already. ValueError, which holds no secret, when something is
-    missing or does not fit a cloud.
+    ``data`` is the URL where the training reads its data. ``hosts`` by rank, for a cloud whose machines exist already.
+    ValueError, which holds no secret, when something is missing or does not fit a cloud.
     """
     for node in nodes:
         _check_reservation(node, attempt, deploy)
         _check_image(node, attempt, deploy)
-    user_data = {node.rank: _user_data(attempt, node, job, deploy, home, secrets) for node in nodes}
+    user_data = {node.rank: _user_data(attempt, node, job, deploy, home, secrets, data) for node in nodes}
     return replace(
         build_release_workspace(attempt, nodes, deploy, state_id, fabric=fabric, hosts=hosts), user_data=user_data
     )
@@ -272,12 +273,18 @@ def _matching_reservation(node: NodeRecord, region: str, cloud: CloudDeploy) -> 
 
 
 def _user_data(
-    attempt: Attempt, node: NodeRecord, job: Job, deploy: Deploy, home: CoordinatorEndpoint, secrets: NodeSecrets
+    attempt: Attempt,
+    node: NodeRecord,
+    job: Job,
+    deploy: Deploy,
+    home: CoordinatorEndpoint,
+    secrets: NodeSecrets,
+    data: str,
 ) -> str:
     if job.run is None:
         raise ValueError(f"job {job.name} has no `run`: there is nothing to start")
     script = find_boot_method(attempt.cloud) is BootMethod.SCRIPT
-    config = _config(attempt, node, job.run, deploy, home)
+    config = _config(attempt, node, job.run, deploy, home, data)
     settings, row = deploy.cloud(attempt.cloud, attempt.region), find_machine_image(attempt.cloud, node.instance_type)
     # An image of the user's own holds a driver, Docker and the toolkit, or the job needs none of them.
     installs = row is not None and settings.image is None and config.code.kind == "image"
@@ -297,7 +304,9 @@ def _user_data(
         raise ValueError(f"job {job.name}: its machines could not be told what to do: {error}") from None
 
 
-def _config(attempt: Attempt, node: NodeRecord, run: Run, deploy: Deploy, home: CoordinatorEndpoint) -> AgentConfig:
+def _config(
+    attempt: Attempt, node: NodeRecord, run: Run, deploy: Deploy, home: CoordinatorEndpoint, data: str = ""
+) -> AgentConfig:
     local = is_local(attempt.cloud)
     row = find_machine_image(attempt.cloud, node.instance_type)
     host = deploy.cloud(attempt.cloud, attempt.region)
@@ -339,6 +348,7 @@ def _config(attempt: Attempt, node: NodeRecord, run: Run, deploy: Deploy, home: 
         lease_seconds=deploy.lifetime.unheard.total_seconds(),
         lifetime_seconds=deploy.lifetime.seconds(attempt.planned_time),
         power_off=find_boot_method(attempt.cloud) is BootMethod.CLOUD_INIT,
+        data=data,
     )
 
 
