@@ -15,6 +15,7 @@ from router.config.book_check import check_against_book, check_limits_against_bo
 from router.config.job_files import JobSource, LoadedJobs, load_jobs
 from router.config.limits_file import LoadedLimits, load_limits, teams_without_jobs
 from router.controller.plan_limits import BudgetSource, budget_sources, store_limits, store_made_limits
+from router.controller.provision.data_transfer import with_known_copies
 from router.jobs.experience import learn
 from router.jobs.job_json import job_json
 from router.jobs.limits import Limit, Limits
@@ -26,6 +27,7 @@ from router.prices.allowance_store import LATEST, AllowanceStore, load_allowance
 from router.prices.books import load_book
 from router.prices.data_folders import allowances_folder
 from router.prices.read_limits import MergedLimits, merge_read_limits
+from router.state.data_copies import DataCopy
 from router.state.records import ANY, Shortage
 from router.state.store import StateStore
 
@@ -131,18 +133,19 @@ def plan_request(
     options: PlanOptions,
     shortages: Sequence[Shortage] = (),
     held: Callable[[Limits], Limits] = lambda limits: limits,
+    copies: Sequence[DataCopy] = (),
 ) -> PreparedPlan:
     """Read and check everything, and return the request.
 
     Pools in ``shortages`` are taken to have no more machines than jobs run on there. ``held`` adds the budgets that the
-    state knows (:meth:`router.app.budgets.BudgetConstraints.limits`). InvalidInputError with every problem of the book,
-    or else of jobs and limits.
+    state knows (:meth:`router.app.budgets.BudgetConstraints.limits`); data lie in the regions of ``copies``, too.
+    InvalidInputError with every problem of the book, or else of jobs and limits.
     """
     book = load_book(book_name)
     loaded, read = read_inputs(paths, limits_file, options.quotas, now, book)
     limits = held(read.limits)
     recent = recent_book(book, options.max_age, now)
-    jobs = tuple(job for job in loaded.jobs if job.steps_left > 0)
+    jobs = tuple(with_known_copies(job, copies) for job in loaded.jobs if job.steps_left > 0)
     request = PlanRequest(
         jobs=jobs,
         book=recent,

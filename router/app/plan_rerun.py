@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
@@ -12,7 +12,9 @@ from pricing.problems import InvalidInputError, Problem
 from router.app.parallel import Advance, Engine, run_tasks
 from router.app.plan import PlanOptions, plan_request
 from router.controller.plan_limits import made_limits
+from router.controller.provision.data_transfer import as_planned
 from router.jobs.job_json import read_job
+from router.jobs.spec import Job
 from router.planning.document.plan import Plan
 from router.planning.document.plan_json import plan_content
 from router.planning.planner import PlanRequest, make_plan
@@ -20,6 +22,8 @@ from router.planning.what_if.what_if import Change, InterruptionChange, Variant,
 from router.planning.what_if.what_if_comparison import VariantResult, WhatIf, compare_variants
 from router.prices.books import load_book
 from router.state.store import StateStore
+
+_NOTHING: Mapping[str, Job] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +35,14 @@ class PlanFiles:
     limits: Path | None
 
 
-def rebuild_request(plan: Plan, files: PlanFiles, slot: timedelta, time_limit: timedelta) -> tuple[PlanRequest, bool]:
+def rebuild_request(
+    plan: Plan, files: PlanFiles, slot: timedelta, time_limit: timedelta, planned: Mapping[str, Job] = _NOTHING
+) -> tuple[PlanRequest, bool]:
     """Return the request of the plan, and whether its limits are those of the plan.
 
     Speeds and interruption rates are those that the plan learned. Limits differ where the plan was made with hard
-    budgets, spending or shortages of the state. InvalidInputError where jobs or the price book are not those of the
+    budgets, spending or shortages of the state. ``planned`` are its jobs as the state has them, with the copies of data
+    that it knew. InvalidInputError where jobs or the price book are not those of the
     plan.
     """
     options = PlanOptions(
@@ -46,6 +53,7 @@ def rebuild_request(plan: Plan, files: PlanFiles, slot: timedelta, time_limit: t
         advisory=_orders_advisory(plan),
     )
     request = plan_request(files.jobs, files.book, files.limits, plan.as_of, options).request
+    request = replace(request, jobs=tuple(as_planned(job, planned.get(job.name)) for job in request.jobs))
     problems = [*_other_jobs(plan, request)]
     if request.book.digest != plan.book_digest:
         problems.append(
@@ -55,6 +63,12 @@ def rebuild_request(plan: Plan, files: PlanFiles, slot: timedelta, time_limit: t
         raise InvalidInputError(problems)
     same = plan.inputs.limits_digest == request.limits.digest
     return replace(request, resolve_limits=0, experience=plan.learned), same
+
+
+def planned_jobs(plan: Plan, store: StateStore) -> dict[str, Job]:
+    """Return the jobs of the plan that the state has, by name."""
+    stored = {job.job: read_job(store.plans.job(job.job_digest)) for job in plan.jobs}
+    return {name: job for name, job in stored.items() if job is not None}
 
 
 def stored_request(plan: Plan, job: str, book: str, store: StateStore) -> PlanRequest:

@@ -332,14 +332,13 @@ class _Work:
         return outcomes
 
     def _known_jobs(self, paths: Sequence[str]) -> dict[str, Job]:
+        from router.app.plan_rerun import planned_jobs
         from router.config.job_files import load_jobs
-        from router.jobs.job_json import read_job
+        from router.controller.provision.data_transfer import as_planned
 
         loaded = {job.name: job for job in load_jobs(paths, self._plan.as_of).jobs} if paths else {}
-        stored = {
-            job.job: self._site.store.plans.job(job.job_digest) for job in self._plan.jobs if job.job not in loaded
-        }
-        return {**{name: job for name, text in stored.items() if (job := read_job(text)) is not None}, **loaded}
+        stored = planned_jobs(self._plan, self._site.store)
+        return {**stored, **{name: as_planned(job, stored.get(name)) for name, job in loaded.items()}}
 
     def unreachable(self, accepted: AcceptedOrders) -> InvalidInputError | None:
         """Return the error to raise if remote machines could only call this machine's loopback address."""

@@ -15,10 +15,11 @@ from router.cli import console
 from router.cli.completion import complete_books, complete_paths, complete_plan_jobs
 from router.cli.options import TableOutput
 from router.cli.planning_options import PlanFileArgument, parse_slot, parse_time_limit
-from router.cli.site_options import list_own_quotes, open_state_if_any
+from router.cli.site_options import ask_state, list_own_quotes, open_state_if_any
 from router.planning.document.plan_terms import SLOT, TIME_LIMIT
 
 if TYPE_CHECKING:
+    from router.jobs.spec import Job
     from router.planning.document.plan import Plan
     from router.planning.planner import PlanRequest
     from router.planning.what_if.constraint_prices import ConstraintPrice
@@ -126,14 +127,13 @@ def _request_of_files(
         return None
     if job is None:
         raise InvalidInputError.single("prices the rules of one job", field="--jobs", remedy="name JOB")
-    from router.app.plan_rerun import PlanFiles, rebuild_request
+    from router.app.plan_rerun import PlanFiles, planned_jobs, rebuild_request
 
-    request, same_limits = rebuild_request(
-        plan,
-        PlanFiles(tuple(jobs), book, limits),
-        parse_slot(slot),
-        parse_time_limit(time_limit),
-    )
+    files = PlanFiles(tuple(jobs), book, limits)
+    unknown = "the copies of data that the plan knew are not known"
+    nothing: dict[str, Job] = {}
+    planned = ask_state(lambda store: planned_jobs(plan, store), nothing, unknown)
+    request, same_limits = rebuild_request(plan, files, parse_slot(slot), parse_time_limit(time_limit), planned)
     if not same_limits:
         console.note(
             "the limits are not those of the plan: it counted hard budgets, spending or shortages that no file has, "

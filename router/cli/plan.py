@@ -126,7 +126,9 @@ def plan(
             f"left out until {max(s.until for s in state.shortages):%H:%MZ}: "
             f"{format_count(len(state.shortages), 'pool')} that ran short lately"
         )
-    prepared = plan_request(paths, planning.book, planning.limits, moment, options, state.shortages, state.add_to)
+    prepared = plan_request(
+        paths, planning.book, planning.limits, moment, options, state.shortages, state.add_to, state.copies
+    )
     report_plan_inputs(prepared, state)
     request = _with_previous(prepared.request, since, least_saving, plan_name)
     timings = Timings()

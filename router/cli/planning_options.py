@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from router.jobs.experience import Experience, RunRecords
     from router.jobs.limits import Limits
     from router.planning.document.inputs import LimitSource
+    from router.state.data_copies import DataCopy
     from router.state.records import Shortage
 
 BookOption = Annotated[
@@ -158,12 +159,13 @@ def parse_time_limit(text: str) -> timedelta:
 
 @dataclass(frozen=True, slots=True)
 class PresentState:
-    """The shortages and budgets that the state knows now; none for a plan of another moment."""
+    """The shortages, budgets and copies of data that the state knows now; none for a plan of another moment."""
 
     moment: datetime
     is_present: bool
     shortages: tuple[Shortage, ...]
     budgets: BudgetConstraints
+    copies: tuple[DataCopy, ...] = ()
 
     def add_to(self, limits: Limits) -> Limits:
         """Return the limits with budgets, spending and recent use; those of now do not apply to another moment."""
@@ -192,9 +194,10 @@ def load_present_state(moment: datetime, *, is_present: bool) -> PresentState:
             nothing,
             shortages=store.shortages.of_places(moment),
             budgets=budget_constraints(store, moment, folders),
+            copies=store.data_copies.usable(moment),
         ),
         nothing,
-        "what ran short lately, and what budgets are left, is not known",
+        "what ran short lately, what budgets are left, and where data were copied, is not known",
     )
 
 

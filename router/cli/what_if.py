@@ -169,7 +169,9 @@ def _read_request(paths: Sequence[str], planning: PlanningOptions) -> PlanReques
     moment = parse_now(planning.now)
     options = planning.read(moment)
     state = load_present_state(moment, is_present=planning.is_present)
-    prepared = plan_request(paths, planning.book, planning.limits, moment, options, state.shortages, state.add_to)
+    prepared = plan_request(
+        paths, planning.book, planning.limits, moment, options, state.shortages, state.add_to, state.copies
+    )
     if state.shortages:
         console.note(f"left out: {format_count(len(state.shortages), 'pool')} that ran short lately")
     report_plan_inputs(prepared, state)

@@ -130,8 +130,8 @@ def make_asked_plan(
 
     options = replace(_options_of(question), runs=lambda book: read_runs(store, book, now))
     with _written(question) as (jobs_file, limits_file):
-        shortages = store.shortages.of_places(now)
-        prepared = plan_request([str(jobs_file)], question.book, limits_file, now, options, shortages, add_state)
+        known = store.shortages.of_places(now), add_state, store.data_copies.usable(now)
+        prepared = plan_request([str(jobs_file)], question.book, limits_file, now, options, *known)
     request = prepared.request
     if question.keep_last:
         request = replace(request, previous=last_plan(store, question.name, now))
