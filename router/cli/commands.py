@@ -67,6 +67,8 @@ _COMMANDS = {
     "checkpoint verify": CommandEntry("Verify stored checkpoints byte by byte.", "checkpoint:verify"),
     "checkpoint watch": CommandEntry("Copy each checkpoint as it is written.", "checkpoint:watch"),
     "checkpoint run": CommandEntry("Run a training with an uploader beside it.", "checkpoint:run"),
+    "data list": CommandEntry("List the copies of data near machines.", "data:list_copies"),
+    "data remove": CommandEntry("Remove copies of data from their buckets.", "data:remove"),
     "demo": CommandEntry("Run a whole training on a simulated cloud.", "demo:demo"),
     "prices refresh": CommandEntry("Fetch what the clouds sell into a price book.", "prices:refresh"),
     "prices list": CommandEntry("List the stored price books.", "prices:list_books"),
@@ -103,6 +105,7 @@ _GROUPS = {
     "bills": "Import the bills of clouds and reconcile them.",
     "budget": "Set and check what a month may cost.",
     "checkpoint": "Keep checkpoints on durable storage.",
+    "data": "See and remove the copies of data near machines.",
     "drill": "Break things on the sandbox on purpose.",
     "import": "Turn the files of other tools into jobs.",
     "ledger": "Keep the books: entries, months, exports.",
@@ -114,7 +117,7 @@ _GROUPS = {
 _SECTIONS = {
     "Plan": ("init", "validate", "plan", "explain", "profile", "offers", "stock", "import"),
     "Quote": ("estimate", "quote", "quotes", "backtest"),
-    "Run": ("apply", "status", "logs", "watch", "destroy", "sweep", "checkpoint", "drill", "demo"),
+    "Run": ("apply", "status", "logs", "watch", "destroy", "sweep", "checkpoint", "data", "drill", "demo"),
     "Account": ("showback", "ledger", "bills", "budget"),
     "Operate": ("serve", "token", "approvals", "prices", "doctor", "quotas", "state", "audit", "schema", "completion"),
 }

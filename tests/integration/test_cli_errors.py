@@ -38,6 +38,8 @@ destroy nobody
 sweep --cloud mars
 sweep --state mine
 checkpoint list nowhere://x
+data remove
+data remove s3://nothing
 drill kill-node nobody
 showback --month soon
 showback --group-by planet
