@@ -1,7 +1,7 @@
 """An S3 for tests: moto in a process of its own, and a layer of our own that refuses, delays and counts.
 
 ``POST /_trouble {"refuse": share of requests, "seconds": before each answer, "seed": n}`` sets it, ``GET /_calls``
-counts requests by method and how many were refused.
+counts requests by method, how many were refused, and the bytes of pieces of objects that were served.
 """
 
 from __future__ import annotations
@@ -61,7 +61,14 @@ class Troubled:
             environ["wsgi.input"].read(-1 if chunked else int(environ.get("CONTENT_LENGTH") or 0))
             body = _answer(start_response, "503 Slow Down", SLOW_DOWN)
             return [] if environ["REQUEST_METHOD"] == "HEAD" else body
-        return self._app(environ, start_response)
+        answer = self._app(environ, start_response)
+        return self._count(answer) if "HTTP_RANGE" in environ else answer
+
+    def _count(self, answer: Iterable[bytes]) -> Iterator[bytes]:
+        for piece in answer:
+            yield piece
+            with self._lock:
+                self._calls["served"] += len(piece)
 
 
 def _answer(start_response: StartResponse, status: str, body: bytes) -> list[bytes]:
