@@ -147,6 +147,10 @@ def test_a_plan_counts_on_copies_until_their_end_date(home: Home, tmp_path: Path
     home.copy("one", cloud="gcp", region="us-central1", until=NOW + days * DAY)
     more = f"data: {{uri: '{URI}', at: aws/us-east-1, gib: 500}}\nresidency: {{allow: [gcp/us-central1]}}\n"
     file = write_job(tmp_path / "jobs", "near", more=more)
-    planned = run("plan", file, "--book", "embedded", "-o", "json")
+    plan = tmp_path / "plan.json"
+    planned = run("plan", file, "--book", "embedded", "-o", "json", "--out", plan)
     assert planned.exit_code == ExitCode.OK, planned.stderr
     assert [move["what"] for move in json.loads(planned.stdout)["moves"]] == ([] if days > 0 else ["data"])
+    # The job's file is the planned job, though the plan knew more of its data.
+    explained = run("explain", plan, "near", "--jobs", file, "--book", "embedded")
+    assert explained.exit_code == ExitCode.OK, explained.stderr
