@@ -28,7 +28,7 @@ from router.controller.workspace.workspaces import GRACE_SECONDS, CoordinatorEnd
 from router.controller.workspace.zipapp import pack_agent
 from router.coordinator.handlers import AgentMessageHandler
 from router.coordinator.health import is_serving
-from router.deploy.deploy_settings import HostEntry
+from router.deploy.cloud_settings import HostEntry
 from router.deploy.notify_settings import resolve_reference
 from router.prices.cloud_settings import LoadedClouds
 from router.state.errors import LeaseHeldError

@@ -16,7 +16,7 @@ from router.state.database_url import DatabaseFile, DatabaseLocation
 from router.state.errors import BusyError, NoStateError, StateError, TooNewError
 from router.state.tables import FACTS
 
-VERSIONS = ("0001", "0002")
+VERSIONS = ("0001", "0002", "0003")
 STATE_ID = "id"
 _MADE_AT = "made_at"
 _VERSION_TABLE = "stepfare_version"

@@ -33,7 +33,8 @@ from router.controller.provision.data_transfer import (
 )
 from router.controller.release.release import release
 from router.controller.workspace.workspaces import CoordinatorEndpoint, _config
-from router.deploy.deploy_settings import CloudDeploy, Deploy
+from router.deploy.cloud_settings import CloudDeploy
+from router.deploy.deploy_settings import Deploy
 from router.jobs.job_json import job_json
 from router.jobs.spec import Job
 from router.ledger.entry import GB, CostItem

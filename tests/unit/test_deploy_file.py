@@ -12,8 +12,9 @@ import yaml
 from pricing.places import PROVISIONABLE_CLOUDS
 from pricing.problems import InvalidInputError
 from router.config.settings_files import deploy_path, load_deploy
+from router.deploy.cloud_settings import CloudDeploy
 from router.deploy.console_settings import OidcEntry
-from router.deploy.deploy_settings import CloudDeploy, Deploy, SecretsEntry
+from router.deploy.deploy_settings import Deploy, SecretsEntry
 from terraform.spec import Host
 from tests.support.repository import ROOT
 

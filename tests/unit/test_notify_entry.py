@@ -8,7 +8,8 @@ import pytest
 
 from pricing.problems import InvalidInputError
 from router.config.settings_files import load_deploy
-from router.deploy.deploy_settings import CloudDeploy, Deploy
+from router.deploy.cloud_settings import CloudDeploy
+from router.deploy.deploy_settings import Deploy
 from router.deploy.notify_settings import EventKind, NotifyEntry, resolve_reference
 
 CANARY = "canary-51c0aa"

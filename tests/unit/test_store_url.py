@@ -12,7 +12,8 @@ from router.agent.config import AgentConfig
 from router.agent.starters import gang_environment
 from router.config.settings_files import load_deploy
 from router.controller.workspace.workspaces import CoordinatorEndpoint, _config
-from router.deploy.deploy_settings import CloudDeploy, Deploy, join_store_url, validate_store_url
+from router.deploy.cloud_settings import CloudDeploy, join_store_url, validate_store_url
+from router.deploy.deploy_settings import Deploy
 from router.jobs.fields import RefusedError
 from tests.support.scenes import a_job
 from tests.support.state_values import attempt, node

@@ -29,7 +29,7 @@ from router.controller.provision.checkpoint_transfer import (
     wait_for_copy,
 )
 from router.controller.release.copy_meter import CopyMeter, copies_folder, note_interrupted_copy, record_transfer_costs
-from router.deploy.deploy_settings import join_store_url, validate_store_url
+from router.deploy.cloud_settings import join_store_url, validate_store_url
 from router.jobs.fields import RefusedError
 from router.jobs.job_json import read_job
 from router.jobs.limits import Limits

@@ -19,7 +19,8 @@ from router.controller.history.attempt_history import ResumePoint
 from router.controller.orders import Order
 from router.controller.workspace.bootstrap import AgentDownload, Bootstrap, node_script, render_cloud_init
 from router.controller.workspace.placement_options import GangPlacement
-from router.deploy.deploy_settings import CloudDeploy, Deploy, ReservedEntry
+from router.deploy.cloud_settings import CloudDeploy, ReservedEntry
+from router.deploy.deploy_settings import Deploy
 from router.jobs.spec import Job, Run
 from router.ledger.entry import utc
 from router.state.records import Attempt, NodeRecord
