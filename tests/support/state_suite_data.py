@@ -41,7 +41,7 @@ class DataCopiesSuite(StateSuite):
             store.plans.put_plan("p" * 64, "{}", NOW)
             with store._database.write() as connection:
                 DATA_COPIES.drop(connection)
-                connection.execute(text(f"UPDATE stepfare_version SET version_num = '{VERSIONS[0]}'"))
+                connection.execute(text(f"UPDATE stepfare_version SET version_num = '{VERSIONS[-2]}'"))
         with StateStore.open(url, now=NOW) as store:
             store.data_copies.put(COPY)
             assert (store.data_copies.all(), store.plans.plan("p" * 64)) == ((COPY,), "{}")

@@ -173,6 +173,7 @@ ELSEWHERE = (
     "router/app/starter_folder.py",
     "router/checkpoints/object_store.py",
     "router/cli/demo.py",
+    "router/cli/import_jobs.py",
 )
 
 

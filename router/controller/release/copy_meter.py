@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from pricing.atomic_file import make_private_folder
 from router.controller.context import ControllerContext
 from router.controller.history.metering import DATA_COPIED, DATA_NOT_COPIED, TRANSFERS, transfer_entries
 from router.state.records import Attempt
@@ -33,7 +34,7 @@ class CopyMeter:
     ) -> None:
         self._file = _meter_file(site, attempt)
         self._describe = describe
-        self._file.parent.mkdir(parents=True, exist_ok=True)
+        make_private_folder(self._file.parent)
         self._descriptor: int | None = os.open(self._file, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_CLOEXEC, 0o600)
         self._lock, self._size = threading.Lock(), 0
 
