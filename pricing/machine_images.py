@@ -24,7 +24,7 @@ class MachineImage:
     and ``note`` then says why. ``container_runtime`` and ``toolkit`` are ``present``, or the version of Docker and of
     NVIDIA's container toolkit that a new machine installs; None is neither. ``fabric``, at ``fabric_gbps``, is
     what joins machines where the image cannot drive the fabric of the type, None where it can; ``fabric_software`` is
-    what it has for the fabric, or lacks. ``vendor`` is nvidia or rocm: how a container gets the accelerators.
+    what it has for the fabric, or lacks. ``vendor`` is nvidia or amd: how a container gets the accelerators.
     """
 
     cloud: str

@@ -18,7 +18,7 @@ from router.agent.protocol import LOOPBACK, PREFLIGHT_OFF, PREFLIGHTS
 
 ENGINES = ("torchrun", "ray", "slurm", "command")
 CODE_KINDS = ("none", "image", "archive", "git")
-GPU_VENDORS = ("nvidia", "rocm")
+GPU_VENDORS = ("nvidia", "amd")
 
 
 class AgentConfigError(Exception):

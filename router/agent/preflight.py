@@ -46,7 +46,7 @@ def check_machine(
 
     ``date`` asks the coordinator for the time, in seconds since 1970; None: it says none.
     """
-    # Machines with ROCm have no tool that is looked for here.
+    # AMD's accelerators have no tool that is looked for here.
     is_nvidia = config.gpus and config.gpu_vendor == "nvidia"
     checks = [check_disk(Path(config.workdir)), check_clock(date(), time.time())]  # noqa: TID251  (the machine's own)
     checks += [check_reach(url) for url in (config.checkpoint_store,) if url]

@@ -169,7 +169,7 @@ _CONTAINED = 'export PYTHONPATH="$STEPFARE_CONTROL/python${PYTHONPATH:+:$PYTHONP
 # Docker gives NVIDIA's GPUs by their toolkit, AMD's as devices (AMD, "Running ROCm Docker containers").
 _GPU_OPTIONS = {
     "nvidia": ["--gpus=all"],
-    "rocm": ["--device=/dev/kfd", "--device=/dev/dri", "--group-add=video", "--security-opt=seccomp=unconfined"],
+    "amd": ["--device=/dev/kfd", "--device=/dev/dri", "--group-add=video", "--security-opt=seccomp=unconfined"],
 }
 
 

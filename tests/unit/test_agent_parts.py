@@ -123,11 +123,11 @@ def test_a_container_gets_names_not_values() -> None:
 
 
 def test_a_container_gets_amds_gpus_as_devices() -> None:
-    config = _config(code={"kind": "image", "source": "i"}, gpus=True, gpu_vendor="rocm")
+    config = _config(code={"kind": "image", "source": "i"}, gpus=True, gpu_vendor="amd")
     line = command_line(config, [], "/c")
     assert {"--device=/dev/kfd", "--device=/dev/dri", "--group-add=video"} <= set(line)
     assert "--gpus=all" not in line
-    with pytest.raises(AgentConfigError, match="gpu_vendor: not one of nvidia, rocm"):
+    with pytest.raises(AgentConfigError, match="gpu_vendor: not one of nvidia, amd"):
         _config(gpu_vendor="intel")
 
 

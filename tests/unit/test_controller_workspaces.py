@@ -310,7 +310,7 @@ def test_docker_and_the_toolkit_are_installed_where_the_image_lacks_them_and_the
 
 
 def test_the_image_says_how_a_container_gets_its_gpus() -> None:
-    for instance_type, vendor in (("Standard_ND96isr_MI300X_v5", "rocm"), ("Standard_ND96isr_H100_v5", "nvidia")):
+    for instance_type, vendor in (("Standard_ND96isr_MI300X_v5", "amd"), ("Standard_ND96isr_H100_v5", "nvidia")):
         spec = made(a_job("bert", run=IN_IMAGE), "azure", instance_type=instance_type)
         assert config_of(spec).gpu_vendor == vendor
 

@@ -62,7 +62,7 @@ def test_every_offer_that_can_be_ordered_has_a_row_with_image_source_and_date() 
         assert date.fromisoformat(row.as_of) <= date(2026, 11, 30)
         assert row.vendor in GPU_VENDORS
         assert row.container_runtime, instance_type
-        assert (row.toolkit is None) == (row.vendor == "rocm"), instance_type
+        assert (row.toolkit is None) == (row.vendor == "amd"), instance_type
 
 
 def test_every_row_is_whole_and_none_names_what_another_names() -> None:
@@ -113,7 +113,7 @@ def test_mi300x_is_ordered_with_the_image_that_has_rocm() -> None:
     row = find_machine_image("azure", line)
     assert row is not None
     assert line == "Standard_ND96isr_MI300X_v5"
-    assert (row.image, row.vendor) == ("microsoft-dsvm:ubuntu-hpc:2204-rocm", "rocm")
+    assert (row.image, row.vendor) == ("microsoft-dsvm:ubuntu-hpc:2204-rocm", "amd")
 
 
 def test_a_cheaper_machine_that_nothing_can_make_is_shown_with_the_reason() -> None:
