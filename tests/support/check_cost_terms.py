@@ -78,7 +78,7 @@ def check_stated_quantities(view: View) -> Iterator[str]:
         if job.checkpoint is not None:  # A guarded run: each interruption costs one restart and what it loses.
             if stated.lost_work is not None and stated.lost_work:
                 whole = (job.idle or timedelta(0)) + (job.startup if stated.restart is None else stated.restart)
-                again = item.restarts_usd.nanos + item.idle_usd.nanos - _idle_at_starts(job, item)
+                again = item.restarts_usd.nanos + item.idle_usd.nanos - _idle_at_starts(job, item, lines)
                 yield from _differs(job, "restarts", again, item.lost_work_usd.nanos * (whole / stated.lost_work))
             yield from _checkpoint_problems(job, job.checkpoint, item)
             continue
@@ -135,10 +135,13 @@ def _idle_problems(job: Job, item: JobCostTerms, lines: Sequence[Line]) -> Itera
             yield f"{job.name}: idle machines cost {item.idle_usd}, its starts alone {float(least)}"
 
 
-def _idle_at_starts(job: Job, item: JobCostTerms) -> float:
+def _idle_at_starts(job: Job, item: JobCostTerms, lines: Sequence[Line]) -> float:
     """Nano-dollars of waiting for the whole gang at the starts that the plan makes itself."""
-    startup = job.startup / HOUR
-    return 0.0 if job.idle is None or startup == 0 else item.startups_usd.nanos * (job.idle / HOUR / startup)
+    if job.idle is None:
+        return 0.0
+    if not job.startup:
+        return float(sum(_start_nanos(line, job.idle) for line in lines))
+    return item.startups_usd.nanos * (job.idle / job.startup)
 
 
 def _differs(job: Job, what: str, found: float, wanted: float) -> Iterator[str]:
