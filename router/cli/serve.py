@@ -135,7 +135,7 @@ def serve_demo(host: str, port: int, folder: Path | None) -> None:
     _require_empty(folder)
     with listen(host, port) as listener, _new_home(folder) as home:
         write_demo_home(home)
-        with open_state_store(SettingsOptions(home / "deploy.yaml")) as (opened, store):
+        with open_state_store(SettingsOptions(home / "deploy.yaml"), warns=False) as (opened, store):
             user = Identity(DEMO_USER, (Grant(Role.ADMIN),))
             context = QueryContext(opened, store, lambda: DEMO_AT, user)
             site = ConsoleSite(context, lambda _: user, AnswerCache(), banner="Demo: made-up data")
