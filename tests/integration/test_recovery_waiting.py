@@ -127,9 +127,9 @@ def test_one_whose_budget_is_spent_is_given_up_with_a_reason(base: Path, tmp_pat
 
 def test_with_little_time_left_it_goes_on_demand_and_is_in_time(base: Path, tmp_path: Path) -> None:
     """Spot machines of another zone are there and cost less than half; but should they be taken as well, on-demand
-    would be too late. A minute of the cloud's is three seconds here."""
+    would be too late. A minute of the cloud's is five seconds here."""
     # With less the guard's margin of ten minutes leaves no time for spot at all; six of them pass before it begins.
-    steps, speed, deadline, passed = 300, 20, 26 * MINUTE, 6 * MINUTE
+    steps, speed, deadline, passed = 500, 12, 26 * MINUTE, 6 * MINUTE
     job = training(
         steps,
         every=50,
