@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+import tests.support.made_up_book  # noqa: F401  (before any test plans on made-up machines: these have images)
 from router.cli.numeric_kernels import fix_numeric_kernels
-from tests.support.made_up_book import document_made_up_machines
 
 # A shell starts `make test &` with SIGINT ignored; tests that press Ctrl-C, and what they start, need the default.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -35,9 +35,6 @@ if not IS_WORKER:
 
 # Before numpy is imported: tests see the plans that the command line makes.
 fix_numeric_kernels()
-
-# Before any module of tests plans on made-up machines: those have images, too.
-document_made_up_machines()
 
 # Also for the commands that tests start: they inherit it.
 os.environ["STEPFARE_HOME"] = tempfile.mkdtemp(prefix="stepfare-tests-")

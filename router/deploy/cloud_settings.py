@@ -1,4 +1,4 @@
-"""What the deploy file says of one cloud: networks, images, stores, reservations, hosts and tags."""
+"""Settings of one cloud in the deploy file: networks, images, stores, reservations, hosts and tags."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class Standstill(Spec):
 
 @dataclass(frozen=True, slots=True)
 class TrainingSigns:
-    """What a gang showed of its training, in the times of one clock.
+    """The last signs of a gang's training, in the times of one clock.
 
     ``began``: all ranks met. ``heard``: every rank that trains was heard since then. ``step``: the last one reported,
     None without one. ``progress``: when that step came; before the first one, when it last printed or saved something.
@@ -59,7 +59,7 @@ class TrainingSigns:
 
 @dataclass(frozen=True, slots=True)
 class TrainingTerms:
-    """What a job and its placement say of its pace; None is not known.
+    """The pace of a job, as its file and its placement state it; None is not known.
 
     ``start``: from the meeting of the ranks to the first step. ``save``: how long it may pause for a checkpoint.
     ``planned_step_seconds``: a step in the place that was planned. ``steps``: of the whole job.

@@ -16,9 +16,9 @@ import sys
 import time
 from dataclasses import dataclass
 
+import tests.support.made_up_book  # noqa: F401  (its machines have images)
 from router.planning.document.plan import Plan
 from tests.bench.nights import mid_size_request
-from tests.support.made_up_book import document_made_up_machines
 from tests.support.plan_agreement import Agreement, compare_planners, value_of
 
 SAME = 1e-6  # relative difference of two costs that are the same
@@ -51,7 +51,6 @@ def measure(seed: int) -> Night:
 
 def main(arguments: list[str] | None = None) -> None:
     """Prints violations as they are found, then the counts."""
-    document_made_up_machines()
     parser = argparse.ArgumentParser(description="Whether the compact program and columns agree.")
     parser.add_argument("--instances", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0, help="number of the first night")

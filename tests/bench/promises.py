@@ -35,6 +35,7 @@ from typing import Final
 
 import numpy as np
 
+import tests.support.made_up_book  # noqa: F401  (its machines have images)
 from pricing.hazard import HIGH
 from router.quotes.statistics import quantiles
 from router.spot.availability.calibration import PitIntervals
@@ -45,7 +46,6 @@ from tests.bench.example_shapes import find_example_shapes
 from tests.bench.interruption_rates import DATA
 from tests.bench.interruption_rules import Recording, read_recordings
 from tests.bench.pool_promises import UP_TO, JobShape, PoolPromises, Promise, availability, tick_hours, zone_name
-from tests.support.made_up_book import document_made_up_machines
 
 BLOCK_H: Final = 72.0
 INTERVAL: Final = 0.95
@@ -445,7 +445,6 @@ def report_promises(shapes: Sequence[JobShape], only: str, draws: int, starts: i
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print the report."""
-    document_made_up_machines()
     parser = argparse.ArgumentParser(description="Judge what plan and quote promise of recorded spot pools.")
     parser.add_argument(
         "--jobs", choices=("shapes", "examples"), default="shapes", help="six made-up jobs (the default), or examples"

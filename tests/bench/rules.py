@@ -30,13 +30,13 @@ from decimal import Decimal
 
 import numpy as np
 
+import tests.support.made_up_book  # noqa: F401  (its machines have images)
 from pricing.book import PriceBook
 from router.jobs.spec import Job
 from router.planning.planner import PlanRequest, make_plan
 from router.prices.books import load_book
 from router.spot.availability.calibration import Interval, bootstrap_interval
 from tests.bench.nights import realistic_night
-from tests.support.made_up_book import document_made_up_machines
 from tests.support.rule_choices import rules_of
 from tests.support.rule_simulator import Outcome, RuleNight, simulate_rule
 from tests.support.rule_world import World
@@ -178,7 +178,6 @@ def saving(one: Played, ours: str, rule: str) -> float:
 
 def main(arguments: list[str] | None = None) -> None:
     """Prints each night, then the comparison."""
-    document_made_up_machines()
     parser = argparse.ArgumentParser(description="What plans save over choosing in turn.")
     parser.add_argument("--nights", type=int, default=6)
     parser.add_argument("--draws", type=int, default=10)

@@ -364,7 +364,6 @@ def _offers() -> Iterator[Offer]:
             yield made_up_book.offer(place, kind, "spot", f"{dollars * (40 + 3 * number) / 100:.2f}", zone=zone)
 
 
-made_up_book.document_made_up_machines()
 _BOOK = made_up_book.book(list(_offers()))
 
 

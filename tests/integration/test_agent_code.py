@@ -133,21 +133,26 @@ def test_a_git_reference(tmp_path: Path, reference: str) -> None:
     assert _run(tmp_path, code) == (0, "finished", "trained by code/train.sh\n")
 
 
-def test_an_image_is_pulled_run_and_removed(tmp_path: Path) -> None:
-    """Against a stand-in for docker that notes its arguments and runs the command here."""
-    tools = tmp_path / "tools"
+def docker_noting(folder: Path, script: str) -> Path:
+    """The folder of a stand-in for docker that notes its arguments in ``calls``, then runs a script."""
+    tools = folder / "tools"
     tools.mkdir()
     docker = tools / "docker"
-    docker.write_text(
-        f"""#!/bin/sh
-echo "$@" >> {tmp_path}/calls
-[ "$1" = run ] || exit 0
+    docker.write_text(f'#!/bin/sh\necho "$@" >> {folder}/calls\n{script}')
+    docker.chmod(0o755)
+    return tools
+
+
+def test_an_image_is_pulled_run_and_removed(tmp_path: Path) -> None:
+    """Against a stand-in for docker that notes its arguments and runs the command here."""
+    tools = docker_noting(
+        tmp_path,
+        """[ "$1" = run ] || exit 0
 while [ "$1" != registry.example.com/train:1 ]; do shift; done
 shift
 exec /bin/sh "$@"
-"""
+""",
     )
-    docker.chmod(0o755)
     code = {"kind": "image", "source": "registry.example.com/train:1"}
     result = _run(tmp_path, code, "echo rank $NODE_RANK", path=str(tools))
     assert result == (0, "finished", "rank 0\n")
@@ -161,16 +166,7 @@ exec /bin/sh "$@"
 
 
 def test_a_private_image_is_pulled_as_the_job_says_and_the_training_does_not_see_how(tmp_path: Path) -> None:
-    tools = tmp_path / "tools"
-    tools.mkdir()
-    docker = tools / "docker"
-    docker.write_text(
-        f"""#!/bin/sh
-echo "$@" >> {tmp_path}/calls
-[ "$1" != --config ] || cp "$2/config.json" {tmp_path}/seen.json
-"""
-    )
-    docker.chmod(0o755)
+    tools = docker_noting(tmp_path, f"""[ "$1" != --config ] || cp "$2/config.json" {tmp_path}/seen.json\n""")
     secrets = {"STEPFARE_REGISTRY_USERNAME": "robot", "STEPFARE_REGISTRY_PASSWORD": "pass-of-the-robot"}
     code = {"kind": "image", "source": "registry.example.com/train:1"}
     assert _run(tmp_path, code, path=str(tools), environment={"secret": secrets}) == (0, "finished", "")

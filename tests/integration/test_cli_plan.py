@@ -146,7 +146,7 @@ def test_a_slice_of_eight_is_one_thing() -> None:
 
 
 def test_a_gang_is_of_the_machines_that_it_states(folder: Path) -> None:
-    """Of two H100 on one machine no two machines of one are made, and nobody is told that they would do."""
+    """A gang of two H100 on one machine is never two machines of one, and no message offers these."""
     job = folder / "small.yaml"
     text = """{name: small, team: red, steps: 1000, gang: {accelerators: "NAME:2", machines: 1}, market: {spot: RULE},
         workload: {profile: [{accelerators: "NAME:2", seconds_per_step: 1, placement: SHAPE}]}}"""

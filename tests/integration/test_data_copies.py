@@ -47,7 +47,7 @@ SECONDS = 120 + MEGABYTES
 
 @dataclass
 class Stores:
-    """Where the data lie, and where they are to be near."""
+    """Two stores: one that holds the data, and one near the machines."""
 
     source: ObjectStore
     port: int

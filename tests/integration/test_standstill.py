@@ -63,13 +63,13 @@ HANG = {
 
 
 def metered(site: Site) -> Usd:
-    """What the ledger has."""
+    """The cost of the job in the ledger."""
     with site.store() as store:
         return Usd.total(entry.usd for entry in store.ledger.entries(kind=LedgerEntryKind.METERED))
 
 
 def at_most(all_attempts: tuple[Attempt, ...], margin: timedelta) -> Usd:
-    """What was agreed to, and for each attempt what its gang costs in the time that a standstill may take.
+    """The agreed cost, and for each attempt what its gang costs in the time that a standstill may take.
 
     Stacks, saving, making and releasing take half a minute of life, in which the clock of the cloud runs faster.
     """

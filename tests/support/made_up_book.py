@@ -20,12 +20,6 @@ GB = 10**9
 AS_OF = datetime(2026, 11, 1, tzinfo=UTC)
 SOURCE = "made up for a test"
 
-ACCELERATORS = tuple(
-    Accelerator(name, 80, 3000.0, tflops, None, 700, "made up", SOURCE, "2026-11-01", True)
-    for name, tflops in (("H100", 989.0), ("A100-80GB", 312.0))
-)
-
-
 # What the made-up machines of all tests boot from: without an image none of them could be ordered.
 MADE_UP_IMAGES = tuple(
     MachineImage(
@@ -54,6 +48,21 @@ def document_made_up_machines() -> None:
     """Let this process take the made-up machines for documented ones, beside those of the table."""
     rows = (*parse_rows(MachineImage, read_table("images")), *MADE_UP_IMAGES)
     setattr(machine_images, "machine_images", lambda: rows)  # noqa: B010
+
+
+document_made_up_machines()
+
+
+class MadeUpSource(str):
+    """A source that every process imports this module for before it reads a made-up book, and so knows its images."""
+
+    __slots__ = ()
+
+
+ACCELERATORS = tuple(
+    Accelerator(name, 80, 3000.0, tflops, None, 700, "made up", MadeUpSource(SOURCE), "2026-11-01", True)
+    for name, tflops in (("H100", 989.0), ("A100-80GB", 312.0))
+)
 
 
 def made_up_machine(cloud: str, name: str, accelerator: str, count: int, vcpus: int | None, fabric: str) -> Machine:

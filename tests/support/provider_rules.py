@@ -1,4 +1,4 @@
-"""What providers refuse beyond their schemas, read from their sources: valid values, conflicts, one of several.
+"""Refusals of providers beyond their schemas, from their sources: valid values, conflicts, one of several.
 
 The schema files cannot tell (extract_schema.py). Here is what the modules' resources meet, as the sources had it on
 the day named; `broken` checks a plan against it. Paths lead through blocks by dots.
@@ -242,7 +242,7 @@ def broken(plan: Mapping[str, Any]) -> list[str]:
 
 
 def _unknown(plan: Mapping[str, Any], change: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What is known after apply, less what the cloud fills in where nothing was given."""
+    """Return the attributes that are known after apply, less those that the cloud fills in where none was given."""
     module = (
         plan.get("configuration", {}).get("root_module", {}).get("module_calls", {}).get("gang", {}).get("module", {})
     )

@@ -230,7 +230,7 @@ def test_gangs_that_are_late_or_too_dear_are_said_once(site: ControllerContext, 
 
 
 def test_status_says_planned_end_agreed_cost_and_what_is_over_either(site: ControllerContext) -> None:
-    """What was agreed to is for the order, whose first attempt cost something already."""
+    """The agreed cost is the order's, whose first attempt cost something already."""
     first, _ = gang(timedelta(0), at_risk_usd=Usd.parse("150"))
     gone = [node("a1", 0, made_at=NOW, gone_at=NOW + HOUR, usd_per_hour=UsdPerHour.parse("100"))]
     site.store.attempts.add(replace(first, phase=Phase.FAILED, reason="lost", gone_at=NOW + HOUR), gone)

@@ -26,7 +26,7 @@ _USUAL = Standstill()
 
 @dataclass(frozen=True, slots=True)
 class OrderCost:
-    """What was agreed to for an order, and what all its attempts have cost; reserved machines need no agreement."""
+    """The agreed cost of an order, and what all its attempts have cost; reserved machines need no agreement."""
 
     agreed_usd: Usd = ZERO
     spent_usd: Usd = ZERO
