@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import yaml
 
 from pricing.places import PROVISIONABLE_CLOUDS
 from pricing.problems import InvalidInputError
+from router.agent.protocol import PREFLIGHTS
 from router.config.settings_files import deploy_path, load_deploy
 from router.deploy.cloud_settings import CloudDeploy
 from router.deploy.console_settings import OidcEntry
@@ -271,3 +272,7 @@ def test_tags_of_an_organisation_are_by_team_and_cloud(folder: Path) -> None:
     )
     assert deploy.tags_of("b", "aws") == {"owner": "b", "env": "aws", "Code": "R-1"}
     assert deploy.tags_of("c", "gcp") == deploy.tags_of("c", "azure") == {"owner": "a", "env": "all"}
+
+
+def test_the_words_of_preflight_are_the_agents() -> None:
+    assert get_args(Deploy.model_fields["preflight"].annotation) == PREFLIGHTS
