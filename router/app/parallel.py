@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
+from tenacity import Retrying, retry_if_exception_message, stop_after_attempt, wait_fixed
+
 from pricing.problems import InvalidInputError
 
 Advance = Callable[[int, int], None]
@@ -23,6 +25,8 @@ Shared = TypeVar("Shared")
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 PROCESSES: Final = "processes"
+_CONNECTION_TRIES: Final = 4
+_SECONDS_BETWEEN_TRIES: Final = 3
 _RAY: Final = re.compile(r"ray://[^\s/:]+:\d{1,5}")
 
 
@@ -185,7 +189,7 @@ def _cluster(engine: Engine) -> Iterator[Any]:
     try:
         # Ray warns of what the error below says.
         with warnings.catch_warnings(action="ignore"):
-            ray.init(engine.address, logging_level="ERROR", log_to_driver=False)
+            _connect(ray, engine.address)
     except (OSError, RuntimeError, ValueError, TypeError) as error:
         raise EngineError(f"{engine.address} cannot be used: {_first_line(error)}", same) from None
     try:
@@ -199,6 +203,18 @@ def _cluster(engine: Engine) -> Iterator[Any]:
         raise EngineError(f"{engine.address} lost a task: {_first_line(error)}", same) from error
     finally:
         ray.shutdown()
+
+
+def _connect(ray: Any, address: str | None) -> None:
+    """Connect to a cluster, again where its head was too busy to start this client's server."""
+    tries = Retrying(
+        retry=retry_if_exception_message(match=r"(?s).*Starting Ray client server failed"),
+        stop=stop_after_attempt(_CONNECTION_TRIES),
+        wait=wait_fixed(_SECONDS_BETWEEN_TRIES),
+        before_sleep=lambda _: ray.shutdown(),
+        reraise=True,
+    )
+    tries(ray.init, address, logging_level="ERROR", log_to_driver=False)
 
 
 def _first_line(error: BaseException) -> str:

@@ -275,8 +275,8 @@ run "a_group_with_a_part_of_the_gang_reserved" {
   variables {
     fabric = "efa"
     nodes = [
-      { rank = 0, name = "a", zone = "use1-az4", instance_type = "p5.48xlarge", market = "spot" },
-      { rank = 1, name = "b", zone = "use1-az4", instance_type = "p5.48xlarge", market = "reserved", reservation = "cr-1" },
+      { rank = 0, name = "a", zone = "use1-az4", instance_type = "p5.48xlarge", market = "spot", image = "/aws/service/deeplearning/ami/x86_64/base-with-single-cuda-ubuntu-22.04/latest/ami-id" },
+      { rank = 1, name = "b", zone = "use1-az4", instance_type = "p5.48xlarge", market = "reserved", reservation = "cr-1", image = "/aws/service/deeplearning/ami/x86_64/base-with-single-cuda-ubuntu-22.04/latest/ami-id" },
     ]
   }
   assert {
@@ -288,7 +288,7 @@ run "a_group_with_a_part_of_the_gang_reserved" {
 run "a_group_without_a_reservation_is_refused" {
   command = plan
   variables {
-    nodes     = [{ rank = 0, name = "a", zone = "use1-az4", instance_type = "p5.48xlarge", market = "spot", placement_group = "g" }]
+    nodes     = [{ rank = 0, name = "a", zone = "use1-az4", instance_type = "p5.48xlarge", market = "spot", placement_group = "g", image = "/aws/service/deeplearning/ami/x86_64/base-with-single-cuda-ubuntu-22.04/latest/ami-id" }]
     user_data = {}
   }
   expect_failures = [var.nodes]
