@@ -66,6 +66,11 @@ def takes_instance_profile(cloud: str) -> bool:
     return bool(_facts(cloud).get("identities") == "instance_profile")
 
 
+def takes_end_role(cloud: str) -> bool:
+    """Return whether machines need a role to deallocate themselves, without which they are billed once they ended."""
+    return bool(_facts(cloud).get("end_role", False))
+
+
 def limits_lifetime(cloud: str) -> bool:
     """Return whether the cloud itself ends machines at the age that a workspace states."""
     return bool(_facts(cloud).get("lifetime_limited", False))

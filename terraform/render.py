@@ -17,7 +17,7 @@ from typing import Any, Final
 from pricing.machine_images import find_machine_image
 from pricing.money import UsdPerHour
 from pricing.places import Market
-from terraform.module_metadata import limits_lifetime, takes_instance_profile
+from terraform.module_metadata import limits_lifetime, takes_end_role, takes_instance_profile
 from terraform.spec import NodeSpec, WorkspaceSpec
 
 OLDEST_ENGINE: Final = (1, 6)
@@ -81,6 +81,8 @@ def _values(spec: WorkspaceSpec) -> dict[str, Any]:
     }
     if limits_lifetime(spec.cloud):
         return {**common, "lifetime_seconds": spec.lifetime_seconds}
+    if takes_end_role(spec.cloud):
+        return {**common, "end_role": spec.end_role}
     if takes_instance_profile(spec.cloud):
         return {
             **common,

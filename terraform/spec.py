@@ -23,6 +23,7 @@ from terraform.module_metadata import (
     needs_key,
     needs_zones,
     shares_network,
+    takes_end_role,
     takes_instance_profile,
 )
 
@@ -147,6 +148,7 @@ _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _FABRIC = re.compile(r"[a-z][a-z0-9-]*")
 _POLICY_ARN = re.compile(r"arn:aws[a-z-]*:iam::[0-9]{12}:policy/[\w+=,.@/-]+")
 _PROFILE = re.compile(r"[\w+=,.@-]{1,128}")
+_ROLE = re.compile(r"/(?:[\w.()-]+/)*providers/Microsoft\.Authorization/roleDefinitions/[\w-]{36}")
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{1,221}[a-z0-9]")
 # On Azure, access is granted to a container, named by its resource id.
 _CONTAINER = re.compile(
@@ -271,7 +273,8 @@ class WorkspaceSpec:
     ``checkpoint_bucket``: the name of a bucket; on Azure the resource id of a container
     (``/subscriptions/.../blobServices/default/containers/NAME``). For aws alone: ``permissions_boundary``, the ARN of
     the policy that bounds the role made for the bucket, or ``instance_profile``, the name of an existing one.
-    ``ssh_public_key``: Azure makes no machine without it.
+    ``ssh_public_key``: Azure makes no machine without it. ``end_role``, for azure alone: the id of a role with which
+    machines deallocate themselves.
 
     ``shared_zones``: make a network for the gangs of the region, in these zones ("" for any), and no machines. It has
     subnets behind a gateway where ``fabric`` needs one.
@@ -295,6 +298,7 @@ class WorkspaceSpec:
     readable: ReadableSpec = field(default_factory=ReadableSpec)
     permissions_boundary: str | None = None
     instance_profile: str | None = None
+    end_role: str | None = None
     ssh_public_key: str | None = None
     user_data: Mapping[int, str] = field(default_factory=dict, repr=False)
     backend: Backend = field(default_factory=Backend)
@@ -364,6 +368,11 @@ class WorkspaceSpec:
             )
         if self.instance_profile is not None and not _PROFILE.fullmatch(self.instance_profile):
             raise ValueError(f"{self.instance_profile!r} is not the name of an instance profile (a name, no ARN)")
+        if self.end_role is not None and not (takes_end_role(self.cloud) and _ROLE.fullmatch(self.end_role)):
+            raise ValueError(
+                f"end_role {self.end_role!r} is for azure alone, the id of a role: "
+                "/subscriptions/.../providers/Microsoft.Authorization/roleDefinitions/ID"
+            )
         if needs_key(self.cloud) and self.nodes and self.ssh_public_key is None:
             raise ValueError(f"{self.cloud} makes no Linux machine without ssh_public_key")
         zoneless = [node.name for node in self.nodes if node.zone is None]

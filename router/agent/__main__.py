@@ -1,6 +1,7 @@
 """Entry point of the agent: ``python agent.pyz CONFIG.json``.
 
-The agent starts itself with ``--guard`` and ``--fetch`` for the processes that it needs beside it.
+The agent starts itself with ``--guard`` and ``--fetch`` for the processes that it needs beside it, and systemd with
+``--deallocate`` before a machine of Azure is switched off.
 """
 
 from __future__ import annotations
@@ -15,6 +16,10 @@ def main(arguments: list[str], agent: str) -> int:
         from router.agent import guard
 
         return guard.main()
+    if arguments == ["--deallocate"]:
+        from router.agent import deallocation
+
+        return deallocation.main()
     if len(arguments) == 2 and arguments[0] == "--fetch":
         from router.agent import config, fetch
 

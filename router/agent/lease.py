@@ -10,11 +10,11 @@ import time
 from collections.abc import Callable
 
 from router.agent.guard import run_quietly
-from router.agent.protocol import LIFETIME_TIMER
+from router.agent.protocol import END_SERVICE, LIFETIME_TIMER
 
 # systemd ends the machine if the agent cannot: its timer begins anew while the lease lasts, this often in seconds.
 REARM_SECONDS = 600.0
-POWER_OFF = ["systemctl", "poweroff"]
+POWER_OFF = ["systemctl", "start", "--no-block", END_SERVICE]
 
 
 class MachineLease:

@@ -72,6 +72,7 @@ LONGEST_ID = 200
 HELPER = "stepfare_checkpoint.py"
 # The timer of systemd that ends a machine whose agent cannot.
 LIFETIME_TIMER = "stepfare-lifetime.timer"
+END_SERVICE = "stepfare-end.service"
 # Hosts that are this machine: HTTP without TLS is allowed to them alone.
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 # Ports to choose one from that others will call: Linux gives those from 32768 on to outgoing connections, other systems

@@ -195,6 +195,11 @@ class CloudDeploy(Spec):
     instance_profile: Text | None = Field(
         default=None, description="aws: name of an existing instance profile; then no role is made."
     )
+    end_role: Text | None = Field(
+        default=None,
+        description="azure: id of a role that may deallocate machines; without one, machines that end by themselves "
+        "are switched off and billed on (docs/accounts.md).",
+    )
     checkpoint_url: StoreUrl | None = Field(
         default=None,
         description="Where checkpoints are stored, each below its job's name; by region, so that they are near.",

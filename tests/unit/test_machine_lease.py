@@ -16,7 +16,7 @@ import yaml
 
 from router.agent.config import AgentConfig, AgentConfigError, parse_config
 from router.agent.lease import POWER_OFF, REARM_SECONDS, LifetimeTimer, MachineLease
-from router.agent.protocol import LIFETIME_TIMER
+from router.agent.protocol import END_SERVICE, LIFETIME_TIMER
 from router.agent.stacks import OFFERED, keep_stacks
 from router.controller.workspace.bootstrap import AgentDownload, Bootstrap, render_cloud_init
 from router.deploy.deploy_settings import Lifetime
@@ -118,9 +118,11 @@ PLAIN = AgentConfig("attempt-7", "bert", 0, 1, "true", "", "https://watch.exampl
 LEASED = replace(PLAIN, lease_seconds=1800.0, lifetime_seconds=7200.0, power_off=True)
 
 
-def user_data(config: AgentConfig) -> dict[str, object]:
+def user_data(config: AgentConfig, *, deallocates: bool = False) -> dict[str, object]:
     download = AgentDownload.of(config.coordinator, "0" * 64)
-    content: dict[str, object] = yaml.safe_load(render_cloud_init(Bootstrap(config, download, "token")))
+    content: dict[str, object] = yaml.safe_load(
+        render_cloud_init(Bootstrap(config, download, "token", deallocates=deallocates))
+    )
     return content
 
 
@@ -129,10 +131,15 @@ def test_a_machine_of_a_cloud_has_a_timer_that_outlives_its_agent() -> None:
     files = {file["path"]: file["content"] for file in content["write_files"]}  # type: ignore[attr-defined]
     timer = files[f"/etc/systemd/system/{LIFETIME_TIMER}"]
     # Lifetime and lease, and an hour more: the agent comes first.
-    assert "OnActiveSec=12600\nUnit=poweroff.target" in timer
+    assert f"OnActiveSec=12600\nUnit={END_SERVICE}" in timer
     assert ["systemctl", "enable", "--now", LIFETIME_TIMER] in content["runcmd"]  # type: ignore[operator]
     unit = files["/etc/systemd/system/stepfare-agent.service"]
-    assert "ExecStopPost=-/usr/bin/env systemd-run --on-active=1800 systemctl poweroff\n" in unit
+    assert f"ExecStopPost=-/usr/bin/env systemd-run --on-active=1800 systemctl start {END_SERVICE}\n" in unit
+    end = f"/etc/systemd/system/{END_SERVICE}"
+    assert files[end].splitlines()[-1] == "ExecStart=/usr/bin/env systemctl poweroff"
+    assert "deallocate" not in str(content)
+    azure = str(user_data(LEASED, deallocates=True))
+    assert azure.index("agent.pyz --deallocate") < azure.index("systemctl poweroff"), "released first"
     assert LIFETIME_TIMER not in str(user_data(replace(LEASED, power_off=False)))
 
 

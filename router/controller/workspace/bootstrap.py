@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import yaml
 
 from router.agent.config import AgentConfig, parse_config
-from router.agent.protocol import LIFETIME_TIMER, LOOPBACK
+from router.agent.protocol import END_SERVICE, LIFETIME_TIMER, LOOPBACK
 
 # fetch-agent.sh URL SHA256 FILE [CA]
 FETCH_AGENT = """\
@@ -121,13 +121,20 @@ TasksMax=infinity
 """
 
 # A machine whose agent is gone ends all the same: the agent starts this timer anew while its coordinator answers.
-_TIMER_UNIT = """\
+_TIMER_UNIT = f"""\
 [Timer]
-OnActiveSec={seconds}
-Unit=poweroff.target
+OnActiveSec={{seconds}}
+Unit={END_SERVICE}
 [Install]
 WantedBy=timers.target
 """
+# On Azure a machine that is only switched off is billed on.
+_END_UNIT = """\
+[Service]
+Type=oneshot
+{before}ExecStart=/usr/bin/env systemctl poweroff
+"""
+_DEALLOCATE = "ExecStart=-/usr/bin/env python3 -I {agent} --deallocate\n"
 # The agent is to end the machine first.
 _TIMER_MARGIN_S = 3600
 
@@ -166,7 +173,7 @@ class Bootstrap:
     appear in a repr. ``local_nvme``: where to mount the machine's own disks, striped; the job then works there, and a
     container sees the folder under the same name. ``ca``: PEM text of a private authority that signed the coordinator's
     certificate. ``containers``: the versions of Docker and of NVIDIA's toolkit to install, None where the image
-    has them or the job needs none.
+    has them or the job needs none. ``deallocates``: the machine asks Azure to release it before it switches itself off.
     """
 
     config: AgentConfig
@@ -177,6 +184,7 @@ class Bootstrap:
     local_nvme: str | None = None
     ca: str | None = None
     containers: tuple[str, str] | None = None
+    deallocates: bool = False
 
 
 def render_cloud_init(spec: Bootstrap) -> str:
@@ -218,6 +226,8 @@ def render_cloud_init(spec: Bootstrap) -> str:
     if config.power_off and config.lease_seconds is not None:
         seconds = round((config.lifetime_seconds or 0.0) + config.lease_seconds + _TIMER_MARGIN_S)
         files.append(_file_entry(f"/etc/systemd/system/{LIFETIME_TIMER}", "0644", _TIMER_UNIT.format(seconds=seconds)))
+        before = _DEALLOCATE.format(agent=f"{OPT}/agent.pyz") if spec.deallocates else ""
+        files.append(_file_entry(f"/etc/systemd/system/{END_SERVICE}", "0644", _END_UNIT.format(before=before)))
         commands.append(["systemctl", "enable", "--now", LIFETIME_TIMER])
     commands.append(["systemctl", "start", "--no-block", "stepfare-agent.service"])
     text = "#cloud-config\n" + yaml.dump(
@@ -273,7 +283,9 @@ def _systemd_unit(config: AgentConfig) -> str:
     after = [clean_up] if config.code.kind == "image" else []
     if config.power_off and config.lease_seconds is not None:
         # An agent that crashed renews no lease.
-        after.append(f"-/usr/bin/env systemd-run --on-active={round(config.lease_seconds)} systemctl poweroff")
+        after.append(
+            f"-/usr/bin/env systemd-run --on-active={round(config.lease_seconds)} systemctl start {END_SERVICE}"
+        )
     return UNIT.format(
         description=f"stepfare rank {config.rank} of {config.attempt}",
         agent=f"{OPT}/agent.pyz",

@@ -24,7 +24,14 @@ from router.deploy.deploy_settings import Deploy
 from router.jobs.spec import Job, Run
 from router.ledger.entry import utc
 from router.state.records import Attempt, NodeRecord
-from terraform.module_metadata import BootMethod, find_boot_method, find_metadata_service, is_local, limits_lifetime
+from terraform.module_metadata import (
+    BootMethod,
+    find_boot_method,
+    find_metadata_service,
+    is_local,
+    limits_lifetime,
+    takes_end_role,
+)
 from terraform.spec import ATTEMPT_CHARACTERS, Backend, Host, NetworkSpec, NodeSpec, WorkspaceSpec, to_tag_value
 
 _JOB_CHARACTERS = 28  # This leaves room for the digest within the 40 characters of a name.
@@ -171,6 +178,7 @@ def build_release_workspace(
         readable=cloud.readable(attempt.team),
         permissions_boundary=cloud.permissions_boundary,
         instance_profile=cloud.instance_profile,
+        end_role=cloud.end_role,
         ssh_public_key=cloud.ssh_public_key,
         backend=Backend(deploy.backend.kind, deploy.backend.settings),
         hosts=dict(hosts or {}),
@@ -298,6 +306,7 @@ def _user_data(
         local_nvme=None if script else settings.local_nvme,
         ca=home.ca,
         containers=row.installs if row is not None and installs else None,
+        deallocates=takes_end_role(attempt.cloud),
     )
     try:
         return node_script(bootstrap) if script else render_cloud_init(bootstrap)

@@ -72,7 +72,8 @@ run "spot_gang_on_infiniband" {
 
 run "machines_of_their_own" {
   variables {
-    image = "/subscriptions/s/images/mine"
+    image    = "/subscriptions/s/images/mine"
+    end_role = "/subscriptions/s/providers/Microsoft.Authorization/roleDefinitions/e"
     nodes = [
       { rank = 0, name = "a", zone = "1", instance_type = "Standard_NC40ads_H100_v5", market = "spot", image = "microsoft-dsvm:ubuntu-hpc:2204" },
       { rank = 1, name = "b", instance_type = "Standard_NC40ads_H100_v5", market = "on_demand", image = "microsoft-dsvm:ubuntu-hpc:2204" },
@@ -81,8 +82,12 @@ run "machines_of_their_own" {
     user_data = { "0" = "#!/bin/sh\nzero", "1" = "#cloud-config\n" }
   }
   assert {
-    condition     = length(azurerm_linux_virtual_machine.node) == 3 && length(azurerm_linux_virtual_machine_scale_set.gang) == 0 && length(azurerm_nat_gateway.out) == 0 && length(azurerm_user_assigned_identity.node) == 0
+    condition     = length(azurerm_linux_virtual_machine.node) == 3 && length(azurerm_linux_virtual_machine_scale_set.gang) == 0 && length(azurerm_nat_gateway.out) == 0 && length(azurerm_user_assigned_identity.node) == 1 && length(azurerm_role_assignment.checkpoints) == 0
     error_message = "one machine a rank, nothing that was not asked for"
+  }
+  assert {
+    condition     = azurerm_role_assignment.end[0].scope == azurerm_resource_group.gang.id && azurerm_role_assignment.end[0].role_definition_id == var.end_role
+    error_message = "the right to deallocate, in the gang's own group"
   }
   assert {
     condition     = azurerm_linux_virtual_machine.node["0"].priority == "Spot" && azurerm_linux_virtual_machine.node["0"].eviction_policy == "Delete" && azurerm_linux_virtual_machine.node["0"].max_bid_price == -1
