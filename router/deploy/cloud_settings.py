@@ -180,7 +180,7 @@ class CloudDeploy(Spec):
     image: Text | None = Field(
         default=None,
         description="Machine image of one's own, with driver, Docker and toolkit; left out: the documented one of each "
-        "machine type.",
+        "machine type. azure: an id, or PUBLISHER:OFFER:SKU:VERSION.",
     )
     zone: Text | None = Field(default=None, description="As below `regions`, where it mostly belongs.")
     network: NetworkEntry | None = None

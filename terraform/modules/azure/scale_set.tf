@@ -74,14 +74,14 @@ resource "azurerm_linux_virtual_machine_scale_set" "gang" {
     storage_account_type = "Premium_LRS"
     disk_size_gb         = var.disk_gib
   }
-  source_image_id = var.image
+  source_image_id = local.image_id
   dynamic "source_image_reference" {
     for_each = local.hpc_images["0"]
     content {
       publisher = source_image_reference.value[0]
       offer     = source_image_reference.value[1]
       sku       = source_image_reference.value[2]
-      version   = "latest"
+      version   = source_image_reference.value[3]
     }
   }
 

@@ -70,6 +70,17 @@ run "spot_gang_on_infiniband" {
   }
 }
 
+run "a_version_of_a_published_image" {
+  variables {
+    image = "microsoft-dsvm:ubuntu-hpc:2204:22.04.2026051801"
+    nodes = [{ rank = 0, name = "a", zone = "1", instance_type = "Standard_NC40ads_H100_v5", market = "spot" }]
+  }
+  assert {
+    condition     = azurerm_linux_virtual_machine.node["0"].source_image_id == null && azurerm_linux_virtual_machine.node["0"].source_image_reference[0].offer == "ubuntu-hpc" && azurerm_linux_virtual_machine.node["0"].source_image_reference[0].version == "22.04.2026051801"
+    error_message = "azurerm takes no such name as an id"
+  }
+}
+
 run "machines_of_their_own" {
   variables {
     image    = "/subscriptions/s/images/mine"
