@@ -23,6 +23,7 @@ PICTURE: Final = ROOT / "docs" / "rooms.svg"
 PACKAGES: Final = ("router", "providers", "terraform", "pricing")
 #: What a room does, in the few words that fit its box.
 PURPOSE: Final = {
+    "api": "library for Python",
     "cli": "commands, options",
     "console": "HTTP: pages, API",
     "app": "questions, composition",
@@ -52,6 +53,7 @@ PURPOSE: Final = {
 }
 #: Where a room stands in its row, in widths of a box: deciding to the left, running in the middle, books to the right.
 COLUMN: Final = {
+    "api": 1.5,
     "cli": 4.6,
     "console": 3.4,
     "app": 0.4,

@@ -49,9 +49,13 @@ SALE_RULES = (
 
 # Sizes that no capacity reservation takes. Source: Microsoft, "On-demand Capacity Reservation", 2026-02-17.
 _NOT_RESERVED = (
-    ("azure", "Standard_ND", "Azure takes no ND size into a capacity reservation, nor a gang over InfiniBand"),
-    ("azure", "Standard_NC40ads_H100_v5", "Azure takes no NCads H100 v5 size into a capacity reservation"),
-    ("azure", "Standard_NC80adis_H100_v5", "Azure takes no NCads H100 v5 size into a capacity reservation"),
+    (
+        "azure",
+        "Standard_ND",
+        "outside capacity reservations: Azure takes no ND size into one, nor a gang over InfiniBand",
+    ),
+    ("azure", "Standard_NC40ads_H100_v5", "outside capacity reservations: Azure takes no NCads H100 v5 size into one"),
+    ("azure", "Standard_NC80adis_H100_v5", "outside capacity reservations: Azure takes no NCads H100 v5 size into one"),
 )
 
 

@@ -3,7 +3,7 @@
 Rooms, from the top: ``cli`` reads commands and ``app`` builds each one's parts; ``controller``, ``coordinator``,
 ``quotes``, ``spot`` and ``showback`` do the work; ``planning`` solves the placement program over ``jobs``; ``state``
 stores what happened and ``ledger`` what it cost. ``agent`` runs on each machine and imports no other room.
-``docs/rooms.svg`` draws which room imports which.
+``api`` is the library for Python programs. ``docs/rooms.svg`` draws which room imports which.
 """
 
 

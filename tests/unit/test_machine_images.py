@@ -132,8 +132,8 @@ def test_a_cheaper_machine_that_nothing_can_make_is_shown_with_the_reason() -> N
 @pytest.mark.parametrize(
     ("instance_type", "said"),
     [
-        ("Standard_ND96isr_H100_v5", "Azure takes no ND size into a capacity reservation"),
-        ("Standard_NC80adis_H100_v5", "Azure takes no NCads H100 v5 size into a capacity reservation"),
+        ("Standard_ND96isr_H100_v5", "outside capacity reservations: Azure takes no ND size into one"),
+        ("Standard_NC80adis_H100_v5", "outside capacity reservations: Azure takes no NCads H100 v5 size into one"),
         ("Standard_NC96ads_A100_v4", ""),
     ],
 )
