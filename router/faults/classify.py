@@ -47,6 +47,10 @@ _NO_COMMAND: Final = frozenset({126, 127})
 _BY_SIGNAL: Final = 128
 # AWS encodes why a right is missing in kilobytes of letters without a space.
 _ENCODED: Final = re.compile(r"\w{200,}")
+# A command line breaks a sentence where the window ends.
+_WRAPPED: Final = re.compile(r"\n[ \t│]*(?=[a-z])")
+# Rows up to this level hold codes, which a cloud writes one way.
+_CODES: Final = 2
 # What was looked for and not there is no evidence; silence is.
 _ABSENT: Final = re.compile(r"\b(?:[Nn]o|without(?: an?)?) (?!heartbeat|answer)[^\n;,.]*")
 # The level of an event of the GPU in a log, as that of the table's rows of broken machines.
@@ -174,7 +178,9 @@ def _matches(stage: str, cloud: str, text: str) -> Iterator[tuple[int, Fault]]:
     # A sandbox and one's own hosts have no rows of their own and may use the words of any cloud.
     has_rows = any(row.cloud == cloud for row in fault_rows())
     text = _ENCODED.sub("", text)
-    if stage == "evidence":
+    if stage == "provision":
+        text = _WRAPPED.sub(" ", text)
+    elif stage == "evidence":
         text = _ABSENT.sub("", text)
     for row in fault_rows():
         if (
@@ -200,7 +206,10 @@ def _parse_row(row: dict[str, str]) -> FaultRow:
         # Whole words only: a job may be named no-capacity-not-available or stockout.
         words = rf"(?<![\w-])(?:\w*(?:{words}))(?!-[a-z0-9])"
     fault = Fault(FaultKind(_KINDS.get(row["kind"], row["kind"])), FaultReach(row["reach"]), row["remedy"])
-    return FaultRow(row["stage"], row["cloud"], int(row["level"]), re.compile(words), fault)
+    # Versions of a provider write sentences in other cases; a code of level 1 or 2 in small letters may be a name.
+    sentences = row["stage"] == "provision" and int(row["level"]) > _CODES
+    pattern = re.compile(words, re.IGNORECASE if sentences else re.NOFLAG)
+    return FaultRow(row["stage"], row["cloud"], int(row["level"]), pattern, fault)
 
 
 # The table uses the words of the field, attempts the reasons that they have always had.

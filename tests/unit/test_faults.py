@@ -42,6 +42,42 @@ WRITTEN_FROM = {
 }
 # The words of the field for kinds whose stored word is another.
 NAMES = {FaultKind.MACHINE_FAULT: "machine_fault", FaultKind.JOB_FAULT: "job_fault", FaultKind.OURS: "ours"}
+# Each holds words of the table.
+NAMES_OF_JOBS = [
+    "stockout-forecast",
+    "no-capacity",
+    "quota-exceeded",
+    "throttling",
+    "access-denied",
+    "image-not-found",
+    "timeout",
+    "spot-interrupted",
+    "capacity-block-7",
+    "read-only",
+    "state-lock",
+    "unauthorized",
+    "pending-fulfillment",
+    "system-error-2",
+    "internal-error",
+    "in-use-by",
+    "registry-service",
+    "free-trial",
+    "no-such-host",
+    "conflict",
+    "already-exists",
+    "deprecated-x",
+    "preempted-jobs",
+    "insufficient-capacity-0",
+    "az-group-constraint-0",
+    "limit-reached",
+    "tflock",
+    "overlap",
+    "disabled-users",
+    "forbidden-city",
+    "unsupported-lang",
+    "node-failure",
+    "instance-stopped-no-capacity-0",
+]
 
 
 def kind_of(error: TerraformError) -> FaultKind:
@@ -150,9 +186,9 @@ def test_a_long_text_is_read_at_once() -> None:
 
 
 @needs_field
-@pytest.mark.parametrize(("half", "least"), [("written from", 0.95), ("judged by", 0.84)])
+@pytest.mark.parametrize(("half", "least"), [("written from", 0.95), ("judged by", 0.85)])
 def test_texts_of_the_field_are_judged_as_wanted(half: str, least: float) -> None:
-    """The table was written from one half by source; 83.1 % of the other were right when first read, 85 are wanted."""
+    """The table was written from one half by source; 83.1 % of the other were right when first read."""
     with (FIELD / "error_texts.csv").open(encoding="utf-8", newline="") as lines:
         rows = [row for row in csv.DictReader(lines) if (row["id"] in WRITTEN_FROM) == (half == "written from")]
     right = {
@@ -169,8 +205,43 @@ def test_texts_of_other_public_threads_are_judged_as_wanted() -> None:
     """The rest are judgements that differ from those of the field, such as a full subnet, or need a person."""
     rows = json.loads((TEXTS / "own.json").read_text(encoding="utf-8"))
     right = [judgement_of(row, row["evidence"]) == (row["kind"], row["reach"], row["action"]) for row in rows]
-    assert sum(right) / len(rows) >= 0.9
+    assert sum(right) / len(rows) >= 0.92
     assert f"{sum(right) / len(rows):.1%}".replace("%", " %") in PAGE
+
+
+def test_texts_of_further_sources_are_judged_as_wanted() -> None:
+    """The rest stay wrong on purpose: mending them would take patterns of one text each."""
+    rows = json.loads((TEXTS / "further.json").read_text(encoding="utf-8"))
+    right = [judgement_of(row, row["evidence"]) == (row["kind"], row["reach"], row["action"]) for row in rows]
+    assert sum(right) / len(rows) >= 0.97
+    assert f"{len(rows)} texts" in PAGE
+    assert f"{sum(right) / len(rows):.1%}".replace("%", " %") in PAGE
+
+
+@pytest.mark.parametrize("cloud", ["aws", "gcp", "azure", "any"])
+@pytest.mark.parametrize("name", NAMES_OF_JOBS)
+def test_names_of_jobs_are_no_words_of_a_cloud(name: str, cloud: str) -> None:
+    for text in (
+        f"Error creating {name}-0123456789-0: no",
+        f"module.gang: x-{name}-0123456789-3 is no name",
+        f"aws_instance.my-{name}: no",
+        f'google_compute_instance "train-{name}" said so',
+        f"tag job={name}-0123456789 is odd",
+    ):
+        fault = fault_of_error(failed(text), cloud=cloud)
+        assert (fault.kind, fault.action) == (FaultKind.UNKNOWN, FaultAction.ELSEWHERE_OTHER_CLOUD)
+
+
+def test_reach_of_each_row_bounds_where_a_refused_gang_is_tried() -> None:
+    """A fault of the account is never tried in each place of its cloud, nor does one region's end the others."""
+    refusals = [row.fault for row in fault_rows() if row.stage == "provision"]
+    stops = {FaultKind.SETUP, FaultKind.OURS, FaultKind.JOB_FAULT}
+    for fault in refusals:
+        passes = fault.kind in {FaultKind.TRANSIENT, FaultKind.THROTTLED}
+        if fault.reach is FaultReach.ACCOUNT:
+            assert passes or fault.action in {FaultAction.ELSEWHERE_OTHER_CLOUD, FaultAction.STOP_WITH_REMEDY}
+        elif fault.reach in {FaultReach.PLACE, FaultReach.REGION} and fault.kind not in stops:
+            assert passes or fault.action is FaultAction.ELSEWHERE
 
 
 @needs_field
