@@ -148,7 +148,7 @@ class RankAgent:
             "signal": outcome.exit.signal,
         }
         last |= {"message": outcome.message, "log_bytes_lost": self._log.lost}
-        if outcome.reason in (protocol.CRASHED, protocol.NO_CODE):
+        if outcome.reason in (protocol.CRASHED, protocol.NO_CODE, protocol.UNFIT):
             last["last_lines"] = self._last.take()[1].decode("utf-8", "replace")
         # Nobody waits for the last message of a rank that was refused, or whose coordinator is gone for good.
         is_alone = outcome.reason == protocol.REFUSED or self._saves_last
@@ -185,8 +185,7 @@ class RankAgent:
             self._timer.rearm()
 
     def _run_rank(self) -> RankOutcome:
-        Path(self._config.workdir).mkdir(parents=True, exist_ok=True)
-        self._control.prepare()
+        # Checks come first: on a disk that is full nothing else can say so.
         checks: list[PreflightCheck] = []
         if self._config.preflight != protocol.PREFLIGHT_OFF:
             checks = check_machine(self._config, self._environment, self._coordinator.ask_date)
@@ -195,11 +194,17 @@ class RankAgent:
                 self._note(f"preflight: {problem}")
             if problem and self._config.preflight == protocol.PREFLIGHT_REQUIRE:
                 return RankOutcome(protocol.UNFIT, message=problem)
+        Path(self._config.workdir).mkdir(parents=True, exist_ok=True)
+        self._control.prepare()
         if self._config.code.kind != "none":
             fetch = [sys.executable, "-I", self._agent, "--fetch", self._config_file]
             outcome = self._run_process(fetch, self._environment, [])
+            if outcome.reason == protocol.CRASHED:
+                # Where the machine has no Docker, the job is not to blame.
+                unfit = describe_problems([check for check in checks if check.name in ("boot", "containers")])
+                return RankOutcome(protocol.UNFIT if unfit else protocol.NO_CODE, outcome.exit, unfit)
             if outcome.reason != protocol.FINISHED:
-                return RankOutcome(protocol.NO_CODE, outcome.exit) if outcome.reason == protocol.CRASHED else outcome
+                return outcome
         self._state = protocol.WAITING
         hello = {
             **self._identity,

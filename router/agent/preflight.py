@@ -25,6 +25,9 @@ LEAST_FREE_GIB = 2.0
 WRITTEN_MIB = 64
 REACH_SECONDS, DOCKER_SECONDS = 5.0, 20.0
 _GIB = 2**30
+# What a failed step of the boot script said (router/controller/workspace/bootstrap.py).
+BOOT_PROBLEMS, _LONGEST_PROBLEM = "boot-problems", 500
+_KFD, _KFD_NODES = Path("/dev/kfd"), Path("/sys/class/kfd/kfd/topology/nodes")
 _HOSTS = {"s3": "s3.amazonaws.com", "gs": "storage.googleapis.com"}
 
 RunTool = Callable[[list[str], float], tuple[int, str]]
@@ -46,15 +49,36 @@ def check_machine(
 
     ``date`` asks the coordinator for the time, in seconds since 1970; None: it says none.
     """
-    # AMD's accelerators have no tool that is looked for here.
     is_nvidia = config.gpus and config.gpu_vendor == "nvidia"
     checks = [check_disk(Path(config.workdir)), check_clock(date(), time.time())]  # noqa: TID251  (the machine's own)
     checks += [check_reach(url) for url in (config.checkpoint_store,) if url]
     if config.code.kind == "image":
         checks.insert(0, check_containers(environment, run, gpus=is_nvidia))
-    if is_nvidia:
-        checks.insert(0, check_gpus(config, environment, run))
-    return checks
+    if config.gpus:
+        checks.insert(0, check_gpus(config, environment, run) if is_nvidia else check_kfd(config.processes_per_node))
+    boot = check_boot(Path(config.log_folder))
+    return [boot, *checks] if boot.problem else checks
+
+
+def check_boot(log_folder: Path) -> PreflightCheck:
+    """Check that the steps of the machine's boot script ended well, by what they left in the log folder."""
+    try:
+        text = (log_folder / BOOT_PROBLEMS).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return PreflightCheck("boot")
+    return PreflightCheck("boot", " ".join(text.split())[-_LONGEST_PROBLEM:])
+
+
+def check_kfd(count: int, device: Path = _KFD, nodes: Path = _KFD_NODES) -> PreflightCheck:
+    """Check that AMD's driver is loaded, and lists as many accelerators as were ordered (Linux, kfd_topology.c)."""
+    if not device.exists():
+        return PreflightCheck("gpus", f"no {device}: the driver is missing in the machine's image")
+    if not nodes.is_dir():
+        return PreflightCheck("gpus", "", "not counted: the driver lists none")
+    # A node that is a processor has the id 0.
+    found = sum(file.read_text(encoding="ascii").strip() != "0" for file in nodes.glob("*/gpu_id"))
+    problem = f"{found} of {count} accelerators are there" if found != count else ""
+    return PreflightCheck("gpus", problem, f"{found} accelerators")
 
 
 def check_gpus(config: AgentConfig, environment: Mapping[str, str], run: RunTool) -> PreflightCheck:

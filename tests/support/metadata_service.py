@@ -200,7 +200,7 @@ class MetadataService:
         return f"{self.url}/machines/{name}" if name else self.url, machine
 
     @contextmanager
-    def running(self) -> Iterator[MetadataService]:
+    def running(self, address: tuple[str, int] = ("127.0.0.1", 0)) -> Iterator[MetadataService]:
         """Serves while the block runs."""
         outer = self
 
@@ -246,8 +246,8 @@ class MetadataService:
             def handle_error(self, *_: Any) -> None:
                 """A client that left while it waited."""
 
-        server = Server(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{server.server_port}"
+        server = Server(address, Handler)
+        self.url = f"http://{address[0]}:{server.server_port}"
         threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
         try:
             yield self

@@ -10,6 +10,7 @@ import pytest
 from router.agent.config import AgentConfig, CodeSource
 from router.agent.imds import NoticeSourceError
 from router.agent.preflight import (
+    BOOT_PROBLEMS,
     MOST_CLOCK_SECONDS,
     PreflightCheck,
     RunTool,
@@ -17,6 +18,7 @@ from router.agent.preflight import (
     check_containers,
     check_disk,
     check_gpus,
+    check_kfd,
     check_machine,
     check_reach,
     describe_problems,
@@ -158,3 +160,23 @@ def test_a_machine_is_checked_for_what_its_job_needs(tmp_path: Path, path: dict[
     plain = check_machine(config(tmp_path, gpus=False), path, lambda: None, answers(0, H100))
     assert [check.name for check in plain] == ["disk", "clock"]
     assert describe_problems(plain) == ""
+
+
+def test_accelerators_of_amd_are_those_that_its_driver_lists(tmp_path: Path) -> None:
+    """The topology's nodes as the kernel writes them: processors have the id 0."""
+    device, nodes = tmp_path / "kfd", tmp_path / "nodes"
+    assert check_kfd(8, device, nodes).problem == f"no {device}: the driver is missing in the machine's image"
+    device.touch()
+    for number, gpu_id in enumerate([0, 0, *range(50000, 50007)]):
+        (nodes / str(number)).mkdir(parents=True)
+        (nodes / str(number) / "gpu_id").write_text(f"{gpu_id}\n")
+    assert check_kfd(8, device, nodes) == PreflightCheck("gpus", "7 of 8 accelerators are there", "7 accelerators")
+    assert check_kfd(7, device, nodes) == PreflightCheck("gpus", "", "7 accelerators")
+
+
+def test_a_step_of_the_boot_script_that_failed_comes_first(tmp_path: Path, path: dict[str, str]) -> None:
+    (tmp_path / BOOT_PROBLEMS).write_text("mount-nvme.sh ended with 1:\ndisks are taken\n")
+    asked = config(tmp_path, gpus=False, log_folder=str(tmp_path))
+    checks = check_machine(asked, path, lambda: None, answers(0, H100))
+    assert [check.name for check in checks] == ["boot", "disk", "clock"]
+    assert describe_problems(checks) == "boot: mount-nvme.sh ended with 1: disks are taken"

@@ -17,8 +17,10 @@ import pytest
 import yaml
 
 from router.agent.config import AgentConfig, AgentConfigError, CodeSource, read_config
+from router.agent.preflight import check_boot
 from router.agent.starters import read_job_environment
 from router.controller.workspace.bootstrap import (
+    BOOT_STEP,
     FETCH_AGENT,
     INSTALL_CONTAINERS,
     MAX_USER_DATA_BYTES,
@@ -148,10 +150,12 @@ def test_the_agent_is_fetched_from_the_coordinator_and_checked(tmp_path: Path) -
     target = tmp_path / "agent.pyz"
     with Coordinator(1, TOKEN, agent=agent).running() as coordinator:
         at = AgentDownload.of(coordinator.url, hashlib.sha256(agent).hexdigest())
-        ran = subprocess.run([script, at.url, "0" * 64, target], capture_output=True, text=True)
+        ran = subprocess.run([script, at.url, "0" * 64, target, "0"], capture_output=True, text=True)
         assert (ran.returncode, ran.stderr) == (1, "stepfare: not the agent that was named\n")
         assert not target.exists()
-        subprocess.run([script, at.url, at.sha256, target], check=True, capture_output=True)
+        subprocess.run([script, at.url, at.sha256, target, "0"], check=True, capture_output=True)
+        away = subprocess.run([script, f"{at.url}0", at.sha256, target, "0"], capture_output=True, text=True)
+    assert (away.returncode, away.stderr.splitlines()[-1]) == (1, f"stepfare: no agent at {at.url}0 within 0 s")
     assert target.read_bytes() == agent
     assert stat.S_IMODE(target.stat().st_mode) == 0o755
     assert subprocess.run([target], capture_output=True, text=True).stderr == "usage: agent.pyz CONFIG.json\n"
@@ -186,7 +190,7 @@ def test_local_disks_are_mounted_where_they_are_unused(
     used = "x" if "google-local-nvme-ssd-used" in disks else ""
     note = f'#!/bin/sh\necho "{{}}" | sed s,{tmp_path}/,,g >> {tmp_path}/calls\n'
     tools = {
-        "lsblk": f"#!/bin/sh\necho {used}\n",
+        "blkid": f"#!/bin/sh\n[ -n '{used}' ] && echo $2: TYPE=x || exit 2\n",
         "mountpoint": "#!/bin/sh\nexit 1\n",
         "mkfs.ext4": note.format("mkfs.ext4 $*"),
         "mount": note.format("mount $3"),
@@ -204,11 +208,57 @@ def test_local_disks_are_mounted_where_they_are_unused(
         capture_output=True,
         text=True,
     )
-    assert ran.returncode == 0, ran.stderr
+    assert ran.returncode == (1 if used else 0), ran.stderr
     calls = (tmp_path / "calls").read_text().splitlines() if (tmp_path / "calls").exists() else []
     assert calls == called
     assert (tmp_path / "scratch").is_dir()
     assert ("lies on the boot disk" in ran.stderr) == (not called)
+    assert ("disks are taken" in ran.stderr, "D0: TYPE=x" in ran.stderr) == (bool(used), bool(used))
+
+
+@pytest.mark.parametrize("comes", [True, False])
+def test_the_volume_that_an_image_makes_of_the_disks_is_waited_for(tmp_path: Path, comes: bool) -> None:
+    """With stand-ins for systemd and what mounts; the volume is there at the third look, or never."""
+    (tmp_path / "by-id").mkdir()
+    (tmp_path / "D0").touch()
+    (tmp_path / "by-id" / "nvme-Amazon_EC2_NVMe_Instance_Storage_AWS1").symlink_to(tmp_path / "D0")
+    (tmp_path / "bin").mkdir()
+    looks = f"echo look >>{tmp_path}/looks; [ $(wc -l <{tmp_path}/looks) -gt 3 ]" if comes else "exit 1"
+    tools = {
+        "systemctl": '[ "$*" = "is-enabled --quiet dlami-nvme.service" ]',
+        "mountpoint": f'[ "$2" = /opt/dlami/nvme ] && {{ {looks}; }}',
+        "mount": f"echo $* >{tmp_path}/mounted",
+        "sleep": "",
+    }
+    for name, line in tools.items():
+        _script(tmp_path / "bin", name, f"#!/bin/sh\n{line}\n")
+    for name in ("sh", "mkdir", "readlink", "sort", "wc"):
+        (tmp_path / "bin" / name).symlink_to(str(shutil.which(name)))
+    script = _script(tmp_path, "mount-nvme", MOUNT_NVME)
+    command = [script, tmp_path / "scratch", tmp_path / "by-id"]
+    ran = subprocess.run(command, env={"PATH": str(tmp_path / "bin")}, capture_output=True, text=True)
+    if comes:
+        assert (ran.returncode, ran.stderr) == (0, "")
+        assert (tmp_path / "mounted").read_text() == f"--bind /opt/dlami/nvme {tmp_path}/scratch\n"
+    else:
+        assert (ran.returncode, ran.stderr) == (
+            *(1, "stepfare: dlami-nvme.service mounts nothing at /opt/dlami/nvme\n"),
+        )
+        assert not (tmp_path / "mounted").exists()
+
+
+def test_what_a_failed_step_said_last_is_kept_for_the_agent(tmp_path: Path) -> None:
+    kept, text = tmp_path / "boot-problems", BOOT_STEP
+    for place in ("/var/log/stepfare", "/run"):
+        assert place in text
+        text = text.replace(place, str(tmp_path))
+    step = _script(tmp_path, "boot-step", text)
+    fails = _script(tmp_path, "fails.sh", "#!/bin/sh\nseq 9\necho worse >&2\nexit 3\n")
+    for command, said in ((["echo", "well"], "well\n"), ([fails], "".join(f"{n}\n" for n in range(1, 10)) + "worse\n")):
+        assert subprocess.run([step, *command], capture_output=True, text=True).stdout == said
+    assert kept.read_text() == "fails.sh ended with 3:\n6\n7\n8\n9\nworse\n"
+    assert check_boot(tmp_path).problem == "fails.sh ended with 3: 6 7 8 9 worse"
+    assert check_boot(tmp_path / "elsewhere").problem == ""
 
 
 @pytest.mark.parametrize("present", [(), ("docker",), ("docker", "nvidia-ctk")])

@@ -176,7 +176,11 @@ def test_machines_of_clouds_are_told_by_cloud_init(cloud: str) -> None:
     assert {file["permissions"] for path, file in files.items() if path.startswith("/etc/stepfare/")} == {"0600"}
     fetch = next(command for command in content["runcmd"] if "fetch-agent" in command[0])
     assert fetch[1:3] == [f"{HOME.url}/v1/agents/{HOME.agent_sha256}", HOME.agent_sha256]
-    mounts = [command for command in content["runcmd"] if "mount-nvme" in command[0]]
+    # It is tried for as long as a machine lasts unheard, which is then switched off.
+    assert fetch[3:] == ["/opt/stepfare/agent.pyz", "1800"]
+    after = content["runcmd"][content["runcmd"].index(fetch) + 1]
+    assert after == "test -e /opt/stepfare/agent.pyz || systemctl poweroff"
+    mounts = [command[1:] for command in content["runcmd"] if "/opt/stepfare/mount-nvme.sh" in command]
     assert mounts == ([["/opt/stepfare/mount-nvme.sh", "/mnt/scratch"]] if cloud == "aws" else [])
 
 
@@ -305,7 +309,7 @@ def test_docker_and_the_toolkit_are_installed_where_the_image_lacks_them_and_the
     spec = made(a_job("bert", run=run), cloud, deploy=deploy, instance_type=instance_type)
     assert ("install-containers.sh" in files_of(spec.user_data[0])) == installs
     commands = yaml.safe_load(spec.user_data[0])["runcmd"]
-    versions = [command[1:] for command in commands if command[0].endswith("install-containers.sh")]
+    versions = [command[2:] for command in commands if "/opt/stepfare/install-containers.sh" in command]
     assert versions == ([["29.6.2", "1.19.1"]] if installs else [])
 
 

@@ -200,5 +200,8 @@ def _fault_of_start(nodes: tuple[NodeRecord, ...], result: str) -> Fault:
 def _failure_text(nodes: tuple[NodeRecord, ...], result: str) -> str:
     for node in nodes:
         if node.ended_reason and node.ended_reason != protocol.FINISHED:
-            return f"rank {node.rank}: {node.ended_reason} {find_telling_line(node.ended_message)}".rstrip()
+            text = node.ended_message
+            # What is wrong with a machine stands first; the output of what failed on it may follow.
+            line = text.partition("\n")[0] if node.ended_reason == protocol.UNFIT else find_telling_line(text)
+            return f"rank {node.rank}: {node.ended_reason} {line}".rstrip()
     return result

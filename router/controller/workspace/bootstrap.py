@@ -13,15 +13,24 @@ import yaml
 from router.agent.config import AgentConfig, parse_config
 from router.agent.protocol import END_SERVICE, LIFETIME_TIMER, LOOPBACK
 
-# fetch-agent.sh URL SHA256 FILE [CA]
+# boot-step.sh COMMAND...: the agent reports what a step that failed said last (router/agent/preflight.py).
+BOOT_STEP = """\
+#!/bin/sh
+said=/run/stepfare-boot-step
+{ "$@" 2>&1; echo $? >$said.code; } | tee $said
+code=$(cat $said.code)
+[ "$code" = 0 ] || { echo "$(basename "$1") ended with $code:"; tail -n 5 $said; } >>/var/log/stepfare/boot-problems
+"""
+
+# fetch-agent.sh URL SHA256 FILE SECONDS [CA]. The time of day may be set while a machine boots.
 FETCH_AGENT = """\
 #!/bin/sh
 set -eu
 umask 022
-tries=60
-until curl --fail --silent --show-error --location --max-time 60 ${4:+--cacert "$4"} --output "$3.part" "$1"; do
-  tries=$((tries - 1))
-  [ $tries -gt 0 ] || { echo "stepfare: no agent at $1" >&2; exit 1; }
+up() { cut -d. -f1 /proc/uptime; }
+ends=$(($(up) + $4))
+until curl --fail --silent --show-error --location --max-time 60 ${5:+--cacert "$5"} --output "$3.part" "$1"; do
+  [ "$(up)" -lt $ends ] || { echo "stepfare: no agent at $1 within $4 s" >&2; exit 1; }
   sleep 5
 done
 echo "$2  $3.part" | sha256sum --check --status || { echo "stepfare: not the agent that was named" >&2; exit 1; }
@@ -30,11 +39,12 @@ mv "$3.part" "$3"
 """
 
 # mount-nvme.sh FOLDER [DISKS]. The names are those that the clouds' images give to disks that belong to the machine. A
-# disk that holds data already is left alone.
+# disk that holds data already, by what blkid reads on it, is left alone. AWS's images make one volume of them all,
+# maybe after this began.
 MOUNT_NVME = """\
 #!/bin/sh
 set -eu
-folder=$1 by=${2:-/dev/disk/by-id}
+folder=$1 by=${2:-/dev/disk/by-id} volume=/opt/dlami/nvme
 mkdir -p "$folder"
 if mountpoint -q "$folder"; then exit 0; fi
 disks=$(for disk in "$by"/nvme-Amazon_EC2_NVMe_Instance_Storage_* "$by"/google-local-nvme-ssd-* \\
@@ -42,13 +52,26 @@ disks=$(for disk in "$by"/nvme-Amazon_EC2_NVMe_Instance_Storage_* "$by"/google-l
   case $disk in *-part[0-9]*) continue;; esac
   [ -e "$disk" ] && readlink -f "$disk" || true
 done | sort -u)
+[ -n "$disks" ] || { echo "stepfare: no local NVMe disk; $folder lies on the boot disk" >&2; exit 0; }
+if systemctl is-enabled --quiet dlami-nvme.service 2>/dev/null; then
+  tries=120
+  until mountpoint -q $volume; do
+    tries=$((tries - 1))
+    [ $tries -gt 0 ] || { echo "stepfare: dlami-nvme.service mounts nothing at $volume" >&2; exit 1; }
+    sleep 1
+  done
+  [ "$folder" = $volume ] || mount --bind $volume "$folder"
+  exit 0
+fi
 free=
 for disk in $disks; do
-  if [ -z "$(lsblk -nro FSTYPE,PTTYPE "$disk" | tr -d ' \\n')" ]; then free="$free $disk"; fi
+  blkid -p "$disk" >/dev/null && code=0 || code=$?
+  if [ $code -eq 2 ]; then free="$free $disk"; fi
 done
 set -- $free
 case $# in
-  0) echo "stepfare: no unused local NVMe disk; $folder lies on the boot disk" >&2; exit 0;;
+  0) echo "stepfare: the local NVMe disks are taken; $folder lies on the boot disk:" >&2
+     blkid -p $disks >&2; exit 1;;
   1) device=$1;;
   *) device=$1
      if command -v mdadm >/dev/null; then
@@ -211,21 +234,28 @@ def render_cloud_init(spec: Bootstrap) -> str:
     ]
     if spec.ca is not None:
         files.append(_file_entry(f"{ETC}/ca.pem", "0644", spec.ca))
-    commands = [["mkdir", "-p", "-m", "0755", VAR, LOGS]]
+    commands: list[list[str] | str] = [["mkdir", "-p", "-m", "0755", VAR, LOGS]]
+    step = f"{OPT}/boot-step.sh"
+    if nvme is not None or spec.containers is not None:
+        files.append(_file_entry(step, "0755", BOOT_STEP))
     if nvme is not None:
         files.append(_file_entry(f"{OPT}/mount-nvme.sh", "0755", MOUNT_NVME))
-        commands.append([f"{OPT}/mount-nvme.sh", nvme])
+        commands.append([step, f"{OPT}/mount-nvme.sh", nvme])
     if spec.containers is not None:
         files.append(_file_entry(f"{OPT}/install-containers.sh", "0755", INSTALL_CONTAINERS))
-        commands.append([f"{OPT}/install-containers.sh", *spec.containers])
+        commands.append([step, f"{OPT}/install-containers.sh", *spec.containers])
     files.append(_file_entry(f"{OPT}/fetch-agent.sh", "0755", FETCH_AGENT))
+    agent, seconds = f"{OPT}/agent.pyz", str(round(config.lease_seconds or config.gang_seconds))
     authority = [f"{ETC}/ca.pem"] if spec.ca is not None else []
-    commands.append([f"{OPT}/fetch-agent.sh", spec.agent.url, spec.agent.sha256, f"{OPT}/agent.pyz", *authority])
+    commands.append([f"{OPT}/fetch-agent.sh", spec.agent.url, spec.agent.sha256, agent, seconds, *authority])
+    if config.power_off:
+        # Without an agent the machine is of no use, and nobody would hear of it.
+        commands.append(f"test -e {agent} || systemctl poweroff")
     files.append(_file_entry("/etc/systemd/system/stepfare-agent.service", "0644", _systemd_unit(config)))
     commands.append(["systemctl", "daemon-reload"])
     if config.power_off and config.lease_seconds is not None:
-        seconds = round((config.lifetime_seconds or 0.0) + config.lease_seconds + _TIMER_MARGIN_S)
-        files.append(_file_entry(f"/etc/systemd/system/{LIFETIME_TIMER}", "0644", _TIMER_UNIT.format(seconds=seconds)))
+        lifetime = round((config.lifetime_seconds or 0.0) + config.lease_seconds + _TIMER_MARGIN_S)
+        files.append(_file_entry(f"/etc/systemd/system/{LIFETIME_TIMER}", "0644", _TIMER_UNIT.format(seconds=lifetime)))
         before = _DEALLOCATE.format(agent=f"{OPT}/agent.pyz") if spec.deallocates else ""
         files.append(_file_entry(f"/etc/systemd/system/{END_SERVICE}", "0644", _END_UNIT.format(before=before)))
         commands.append(["systemctl", "enable", "--now", LIFETIME_TIMER])
