@@ -180,7 +180,9 @@ def test_a_private_image_is_pulled_as_the_job_says_and_the_training_does_not_see
     assert "REGISTRY" not in ran
 
 
-def test_without_docker_it_says_so(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("preflight", "end"), [("off", (4, "no_code")), ("warn", (7, "unfit"))])
+def test_without_docker_it_says_so(tmp_path: Path, preflight: str, end: tuple[int, str]) -> None:
+    """The checks of the machine say that the job is not to blame."""
     code = {"kind": "image", "source": "registry.example.com/train:1"}
     tools = tmp_path / "tools"
     tools.mkdir()
@@ -188,6 +190,6 @@ def test_without_docker_it_says_so(tmp_path: Path) -> None:
     (tools / "docker").chmod(0o755)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PATH", str(tools))
-        exit_code, reason, output = _run(tmp_path, code)
-    assert (exit_code, reason) == (4, "no_code")
+        exit_code, reason, output = _run(tmp_path, code, preflight=preflight)
+    assert (exit_code, reason) == end
     assert "stepfare: docker: " in output

@@ -220,3 +220,4 @@ def _loop_device(file: Path, content: str) -> Iterator[str]:
         yield attach.stdout.strip()
     finally:
         subprocess.run(["losetup", "--detach", attach.stdout.strip()], check=True, capture_output=True)
+        file.unlink()

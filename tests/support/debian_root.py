@@ -47,6 +47,12 @@ CODENAME, RELEASE = "noble", "24.04"
 # Those of Ubuntu that images have: whether it is the later one.
 RELEASES = {False: ("jammy", "22.04"), True: (CODENAME, RELEASE)}
 LINK = "-> "
+_PROBE = """\
+cd "$0"
+mkdir lower upper work root group
+mount -t overlay overlay -o lowerdir=lower,upperdir=upper,workdir=work root
+mount -t cgroup2 cgroup2 group
+"""
 _TIME_LIMIT = 900
 
 
@@ -78,9 +84,15 @@ def debian_root() -> DebianRoot:
     """Return the root, made when it is missing (one to two minutes); skip the test where none can be made."""
     if sys.platform != "linux" or os.geteuid() != 0:
         pytest.skip("a root folder of Debian is made and entered by root on Linux")
-    probe = subprocess.run(["unshare", "--mount", "--pid", "--net", "--cgroup", "--fork", "true"], capture_output=True)
-    if probe.returncode or shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
-        pytest.skip(f"no namespaces or no apt here: {probe.stderr.decode()[:200]}")
+    if missing := [
+        tool for tool in ("apt-get", "dpkg-deb", "losetup", "mkfs.ext4", "ip") if shutil.which(tool) is None
+    ]:
+        pytest.skip(f"no {', '.join(missing)} here")
+    isolated = ["unshare", "--mount", "--pid", "--net", "--uts", "--ipc", "--cgroup", "--fork", "--kill-child"]
+    with tempfile.TemporaryDirectory() as scratch:
+        probe = subprocess.run([*isolated, "sh", "-ec", _PROBE, scratch], capture_output=True, text=True)
+    if probe.returncode:
+        pytest.skip(f"no namespaces, overlay or control groups here: {probe.stderr.strip()[-200:]}")
     base = _shared("root", repr((PACKAGES, _LEFT_OUT, _MASKED, SUITE, MIRROR)).encode(), _make_root)
     content = b"".join(file.read_bytes() for file in (Path(__file__), *sorted(TOOLS.iterdir())))
     root = base / "root"
