@@ -194,7 +194,8 @@ class Lifetime(Spec):
 
     unheard: Wait = Field(
         default=timedelta(minutes=30),
-        description="A machine ends so long after its training did, unless the coordinator answers it meanwhile.",
+        description="A machine that waits for its agent, or whose training is over, ends when no coordinator answers "
+        "it for so long.",
     )
     plan_times: Annotated[Number, Field(ge=1, le=100)] = Field(
         default=2.0,
