@@ -29,6 +29,11 @@ _GIB = 2**30
 BOOT_PROBLEMS, _LONGEST_PROBLEM = "boot-problems", 500
 _KFD, _KFD_NODES = Path("/dev/kfd"), Path("/sys/class/kfd/kfd/topology/nodes")
 _HOSTS = {"s3": "s3.amazonaws.com", "gs": "storage.googleapis.com"}
+_WEB = {"http": 80, "https": 443}
+_AZURE = ("abfs", "abfss")
+_STORES = (*_HOSTS, *_AZURE, *_WEB)
+# Stores that speak S3 are named by these variables of the job; the first counts.
+_ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 
 RunTool = Callable[[list[str], float], tuple[int, str]]
 
@@ -51,7 +56,11 @@ def check_machine(
     """
     is_nvidia = config.gpus and config.gpu_vendor == "nvidia"
     checks = [check_disk(Path(config.workdir)), check_clock(date(), time.time())]  # noqa: TID251  (the machine's own)
-    checks += [check_reach(url) for url in (config.checkpoint_store,) if url]
+    if config.checkpoint_store:
+        checks.append(check_reach(config.checkpoint_store, environment))
+    # Other URLs are words of the training's own tools, or folders that its code makes.
+    if config.data.partition("://")[0] in _STORES:
+        checks.append(check_reach(config.data, environment, name="data"))
     if config.code.kind == "image":
         checks.insert(0, check_containers(environment, run, gpus=is_nvidia))
     if config.gpus:
@@ -155,22 +164,35 @@ def check_clock(theirs: float | None, ours: float) -> PreflightCheck:
     return PreflightCheck("clock", problem, f"{ahead:+.0f} s")
 
 
-def check_reach(url: str) -> PreflightCheck:
+def check_reach(url: str, environment: Mapping[str, str], *, name: str = "store") -> PreflightCheck:
     """Check that the host of a store can be reached; whether it may be read is not asked."""
-    parts = urlsplit(url)
-    if parts.scheme in ("", "file"):
-        place = Path(parts.path)
-        there = place.exists() or place.parent.exists()
-        return PreflightCheck("store", "" if there else f"{parts.path}: no such folder", parts.path)
-    override = parse_qs(parts.query).get("endpoint_override", [""])[0]
-    named = urlsplit(override if "//" in override else f"//{override}") if override else None
-    host = named.hostname if named is not None else _HOSTS.get(parts.scheme) or parts.hostname
-    port = (named.port if named is not None else None) or 443
+    if url.partition("://")[0] == "file" or "://" not in url:
+        path = urlsplit(url).path
+        there = Path(path).exists() or Path(path).parent.exists()
+        return PreflightCheck(name, "" if there else f"{path}: no such folder", path)
     try:
-        with socket.create_connection((host or "", port), REACH_SECONDS):
-            return PreflightCheck("store", "", f"{host}:{port} is reached")
+        host, port = _address_of(url, environment)
+    except ValueError as error:
+        return PreflightCheck(name, f"no URL of a store: {error}")
+    try:
+        with socket.create_connection((host, port), REACH_SECONDS):
+            return PreflightCheck(name, "", f"{host}:{port} is reached")
     except OSError as error:
-        return PreflightCheck("store", f"{host}:{port}: {error.strerror or error}")
+        return PreflightCheck(name, f"{host}:{port}: {error.strerror or error}")
+
+
+def _address_of(url: str, environment: Mapping[str, str]) -> tuple[str, int]:
+    """Return the host and port that answer for a store's URL. ValueError."""
+    parts = urlsplit(url)
+    endpoint = parse_qs(parts.query).get("endpoint_override", [""])[0]
+    if parts.scheme == "s3" and not endpoint:
+        endpoint = next((environment[each] for each in _ENDPOINTS if environment.get(each)), "")
+    if endpoint:
+        parts = urlsplit(endpoint if "//" in endpoint else f"https://{endpoint}")
+    host = _HOSTS.get(parts.scheme) or parts.hostname or ""
+    if parts.scheme in _AZURE and "." not in host:
+        host = f"{host}.blob.core.windows.net"
+    return host, (parts.port if parts.scheme in _WEB else None) or _WEB.get(parts.scheme, 443)
 
 
 def describe_problems(checks: list[PreflightCheck]) -> str:

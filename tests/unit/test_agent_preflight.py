@@ -144,10 +144,39 @@ def test_a_store_is_reached_or_named(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         url = f"s3://bucket/a?endpoint_override=http://127.0.0.1:{port}"
-        assert check_reach(url) == PreflightCheck("store", "", f"127.0.0.1:{port} is reached")
-    assert check_reach(url).problem == f"127.0.0.1:{port}: Connection refused"
-    assert check_reach(f"file://{tmp_path}/new").problem == ""
-    assert check_reach("file:///nowhere/at/all").problem == "/nowhere/at/all: no such folder"
+        here = PreflightCheck("store", "", f"127.0.0.1:{port} is reached")
+        assert check_reach(url, {"AWS_ENDPOINT_URL": "http://127.0.0.1:1"}) == here
+        assert check_reach("s3://bucket", {"AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}"}) == here
+        assert check_reach(f"http://127.0.0.1:{port}/a", {}) == here
+    assert check_reach(url, {}, name="data") == PreflightCheck("data", f"127.0.0.1:{port}: Connection refused")
+    assert check_reach(f"file://{tmp_path}/new", {}).problem == ""
+    assert check_reach(str(tmp_path), {}).problem == ""
+    assert check_reach("file:///nowhere/at/all", {}).problem == "/nowhere/at/all: no such folder"
+    assert check_reach("https://[no/x", {}).problem.startswith("no URL of a store")
+
+
+@pytest.mark.parametrize(
+    ("url", "address"),
+    [
+        ("s3://b/x", ("s3.amazonaws.com", 443)),
+        ("gs://b", ("storage.googleapis.com", 443)),
+        ("abfs://c@account/x", ("account.blob.core.windows.net", 443)),
+        ("abfss://c@account.dfs.core.windows.net/x", ("account.dfs.core.windows.net", 443)),
+        ("http://hub.example.com/x", ("hub.example.com", 80)),
+        ("https://hub.example.com:8443/x", ("hub.example.com", 8443)),
+        ("s3://b/x?endpoint_override=minio.example.com:9000&scheme=https", ("minio.example.com", 9000)),
+    ],
+)
+def test_the_host_that_answers_for_a_store(monkeypatch: pytest.MonkeyPatch, url: str, address: tuple[str, int]) -> None:
+    asked = []
+
+    def refuse(where: tuple[str, int], seconds: float) -> None:
+        asked.append(where)
+        raise TimeoutError("timed out")
+
+    monkeypatch.setattr(socket, "create_connection", refuse)
+    assert check_reach(url, {}).problem == f"{address[0]}:{address[1]}: timed out"
+    assert asked == [address]
 
 
 def test_a_machine_is_checked_for_what_its_job_needs(tmp_path: Path, path: dict[str, str]) -> None:
@@ -160,6 +189,9 @@ def test_a_machine_is_checked_for_what_its_job_needs(tmp_path: Path, path: dict[
     plain = check_machine(config(tmp_path, gpus=False), path, lambda: None, answers(0, H100))
     assert [check.name for check in plain] == ["disk", "clock"]
     assert describe_problems(plain) == ""
+    for data, names in (("https://[no", ["disk", "clock", "data"]), ("hf://corpus/tokens", ["disk", "clock"])):
+        streams = check_machine(config(tmp_path, gpus=False, data=data), path, lambda: None, answers(0, H100))
+        assert [check.name for check in streams] == names
 
 
 def test_accelerators_of_amd_are_those_that_its_driver_lists(tmp_path: Path) -> None:

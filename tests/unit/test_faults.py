@@ -315,6 +315,15 @@ def test_each_row_has_a_source_and_a_fault_that_leads_somewhere() -> None:
         ("Killed", "no spot interruption notice", FaultKind.TRANSIENT),
         ("Watchdog caught collective operation timeout", "", FaultKind.TRANSIENT),
         ("Watchdog caught collective operation timeout", "rank 3 was lost", FaultKind.MACHINE_FAULT),
+        (
+            'Get "https://r.example.com/v2/": dial tcp 192.0.2.9:443: connect: connection refused',
+            "",
+            FaultKind.TRANSIENT,
+        ),
+        ('Head "https://r.example.com/v2/a": dial tcp 192.0.2.9:443: i/o timeout', "", FaultKind.TRANSIENT),
+        ("dial tcp: lookup r.example.com on 127.0.0.53:53: no such host", "", FaultKind.TRANSIENT),
+        ("manifest for r.example.com/a:1 not found: manifest unknown", "", FaultKind.SETUP),
+        ("pull access denied for a: denied: requested access to the resource is denied", "", FaultKind.CREDENTIALS),
     ],
 )
 def test_evidence_decides_where_it_explains_the_crash(text: str, evidence: str, kind: FaultKind) -> None:

@@ -15,6 +15,7 @@ from pricing.places import Market
 from providers.fleet import ATTEMPT_TAG, STATE_TAG
 from router.agent.config import AgentConfig, AgentConfigError
 from router.agent.config import CodeSource as AgentCode
+from router.agent.protocol import PREFLIGHT_REQUIRE
 from router.controller.history.attempt_history import ResumePoint
 from router.controller.orders import Order
 from router.controller.workspace.bootstrap import AgentDownload, Bootstrap, node_script, render_cloud_init
@@ -353,7 +354,8 @@ def _config(
         resume_manifest=attempt.first_manifest,
         checkpoint_seconds=attempt.checkpoint_seconds,
         checkpoint_store=store,
-        preflight=AgentConfig.preflight if local else deploy.preflight,
+        # Processes on this machine share it: one is checked where that is asked for.
+        preflight=AgentConfig.preflight if local and deploy.preflight != PREFLIGHT_REQUIRE else deploy.preflight,
         accelerator=node.accelerator,
         lease_seconds=deploy.lifetime.unheard.total_seconds(),
         lifetime_seconds=deploy.lifetime.seconds(attempt.planned_time),
