@@ -38,6 +38,8 @@ class TransferLimits:
         self._free_at = ticks()
         self._moved, self._began = 0, ticks()
         self._rate = rate
+        # The last error of a store, "" once it answers again.
+        self.trouble = ""
 
     def cancel(self) -> None:
         """Stop the transfer at its next chunk, with CancelledError."""
@@ -52,7 +54,12 @@ class TransferLimits:
         if self._cancelled:
             raise CancelledError("cancelled")
         if self._end is not None and self._ticks() >= self._end:
-            raise OutOfTimeError("the time was over", "run it again: what was copied is not copied twice")
+            raise OutOfTimeError(self.time_over, "run it again: what was copied is not copied twice")
+
+    @property
+    def time_over(self) -> str:
+        """The words for a transfer that took too long, with the error that it was waiting to pass."""
+        return f"the time was over; {self.trouble}" if self.trouble else "the time was over"
 
     def take(self, count: int) -> None:
         """Count bytes that are moved now, and wait while they exceed the bandwidth."""

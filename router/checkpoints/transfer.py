@@ -180,8 +180,11 @@ class TransferWork:
         """Call ``do``, with retries if need be, and return its result."""
         for pause in _PAUSES:
             try:
-                return do()
+                result = do()
+                self._pace.trouble = ""
+                return result
             except OSError as error:
+                self._pace.trouble = f"{what}: {error}"
                 self._pace.check()
                 if error.errno in _FINAL or any(word in str(error) for word in _FINAL_WORDS):
                     raise StorageError(f"{what}: {error}") from error

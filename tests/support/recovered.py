@@ -20,7 +20,7 @@ from router.demo.stage import TrainingResult, find_differences, read_step_count,
 from router.ledger.entry import LedgerEntryKind
 from router.state.records import Attempt, JournalEntry, Phase
 from router.state.store import StateStore
-from tests.support.deployed import Running, Site, eventually, job
+from tests.support.deployed import Ran, Running, Site, eventually, job
 from tests.support.deployed_checks import disagreements
 from tests.support.repository import ROOT
 from tests.support.seen_machines import SeenMachines
@@ -182,11 +182,12 @@ def counted(store: StateStore, name: str = JOB) -> tuple[int, int]:
     return sum(entry.steps for entry in entries), sum(entry.lost_steps for entry in entries)
 
 
-def stop(watcher: Running) -> None:
-    """Ends whoever watches, as Ctrl-C does."""
+def stop(watcher: Running) -> Ran:
+    """Ends whoever watches, as Ctrl-C does; what it said."""
     watcher.process.terminate()
     ran = watcher.wait()
     assert ran.code == 130, ran.err
+    return ran
 
 
 @contextmanager

@@ -143,6 +143,13 @@ def describe_end(nodes: Sequence[NodeRecord], result: str) -> str:
     return result
 
 
+def describe_release(attempt: Attempt, reason: ReleaseReason, why: str) -> str:
+    """Return what is said when a gang whose training ended is released; ``why`` it ended is named if it failed."""
+    if reason is ReleaseReason.FINISHED:
+        return f"{attempt.id} finished, releasing its machines"
+    return f"{attempt.id} failed, releasing its machines: {why or attempt.result}"
+
+
 def confirmed_step(attempt: Attempt, nodes: Sequence[NodeRecord]) -> int:
     """Return the last step that is confirmed as saved; work up to it is never repeated."""
     return max([attempt.first_step, *(node.saved_step for node in nodes if node.saved_step is not None)])
