@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 # Name of the action in the audit log.
 REMOVE = "remove data"
-_USED, _WHOLE, _EXPIRED, _PARTIAL = "in use", "whole", "expired", "not whole"
+_COPIED, _USED, _WHOLE, _EXPIRED, _PARTIAL = "being copied", "in use", "whole", "expired", "not whole"
 
 
 def list_copies(settings_files: SettingsOptions = DEFAULT_FILES, output: WideListOutput = "table") -> None:
     """List the copies of data that were made for jobs: owner, size and end date. No cloud is asked.
 
-    A copy is in use by a gang, whole, expired (no plan counts on it any more), or not whole (its making was
-    interrupted).
+    A copy is being copied by a command that runs, in use by a gang, whole, expired (no plan counts on it any more), or
+    not whole (its making was interrupted).
 
     \b
     stepfare data list
@@ -43,7 +43,7 @@ def list_copies(settings_files: SettingsOptions = DEFAULT_FILES, output: WideLis
     now = wall_clock()
     with open_state_store(settings_files, makes=False) as (_, store):
         copies = store.data_copies.all()
-        table = _copy_table(_users(store, copies), now)
+        table = _copy_table(_users(store, copies), now, _in_progress(store, copies))
     if output == "wide" and copies:
         console.out(table.text(copies, console.screen(), wide=True))
     else:
@@ -115,6 +115,12 @@ def _users(store: StateStore, copies: Sequence[DataCopy]) -> Mapping[DataCopy, A
     return attempts_using(store, copies) if copies else {}
 
 
+def _in_progress(store: StateStore, copies: Sequence[DataCopy]) -> Collection[DataCopy]:
+    from router.controller.provision.data_transfer import copies_in_progress
+
+    return copies_in_progress(store, copies, wall_clock) if copies else ()
+
+
 def _remove_copy(store: StateStore, copy: DataCopy, now: datetime) -> str:
     """Remove the objects of a copy, then its record; return why that could not be done, "" where it could."""
     from router.checkpoints.arrow_store import open_arrow_store
@@ -144,10 +150,14 @@ def _size(count: int) -> str:
     return f"{count / 1e9:,.1f} GB"
 
 
-def _copy_table(used: Mapping[DataCopy, Attempt], now: datetime) -> RecordTable[DataCopy]:
+def _copy_table(
+    used: Mapping[DataCopy, Attempt], now: datetime, in_progress: Collection[DataCopy] = ()
+) -> RecordTable[DataCopy]:
     from router.controller.provision.checkpoint_transfer import display_url
 
     def state(copy: DataCopy) -> str:
+        if copy in in_progress:
+            return _COPIED
         if copy in used:
             return _USED
         return _PARTIAL if copy.made_at is None else _WHOLE if copy.is_usable(now) else _EXPIRED

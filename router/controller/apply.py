@@ -14,19 +14,20 @@ from dataclasses import dataclass, field, replace
 from router.agent import protocol
 from router.controller.context import ControllerContext
 from router.controller.history.attempt_history import history_of
-from router.controller.history.lifecycle import NotReleasedError, ReleaseReason, describe_end
+from router.controller.history.lifecycle import NotReleasedError, ReleaseReason, describe_end, describe_release
 from router.controller.provision.provision_order import (
     ProvisionRequest,
     ProvisionResult,
     ProvisionStatus,
     existing_result,
     fulfil_order,
-    is_half_done,
+    is_abandoned,
     release_half_done,
 )
 from router.controller.release.release import release
 from router.controller.supervise.supervisor import Supervisor
 from router.controller.supervise.worker_pool import apply_lock
+from router.controller.workers import MOST_THREADS
 from router.faults.fault import OURS
 from router.state.errors import LeaseHeldError, StateError
 from router.state.records import Attempt
@@ -52,7 +53,7 @@ class PlanExecution:
         ``interrupted`` is called when the user wants to stop; gangs that are half provisioned are then released. Raises
         HeldError when the lock is taken.
         """
-        with lock:
+        with self.site.workers.held(lock, self._lock):
             accept()
             self._release_leftovers()
             self._provision_due(range(len(self.requests)), interrupted)
@@ -72,11 +73,11 @@ class PlanExecution:
                 if not supervisor.reconcile(besides=self._unreleasable) and not waiting:
                     break
                 for attempt in alive:
-                    if is_half_done(attempt) and not supervisor.is_busy(attempt):
+                    if not supervisor.is_busy(attempt) and is_abandoned(self.site, attempt):
                         self._release_half_done(attempt)
                 due = [n for n in waiting if self._is_due(n)]
                 if due and supervisor.idle:
-                    with apply_lock(self.site, within_s=math.inf):
+                    with self.site.workers.held(apply_lock(self.site, within_s=math.inf), self._lock):
                         self._provision_due(due, interrupted)
                 self.site.stop.wait(_POLL_S)
         except BaseException:
@@ -87,6 +88,9 @@ class PlanExecution:
         finally:
             supervisor.close()
         return tuple(self._with_newest_attempt(self.outcomes[number]) for number in sorted(self.outcomes))
+
+    def _lock(self) -> AbstractContextManager[object]:
+        return apply_lock(self.site)
 
     def _is_due(self, number: int) -> bool:
         """Return whether an order that waited is to be provisioned now; one that is done meanwhile no longer waits."""
@@ -112,7 +116,7 @@ class PlanExecution:
         """
         with suppress(LeaseHeldError), apply_lock(self.site):
             now = self.site.store.attempts.get(attempt.id)
-            if now is None or not is_half_done(now):
+            if now is None or not is_abandoned(self.site, now):
                 return
             try:
                 release_half_done(self.site, now)
@@ -129,7 +133,8 @@ class PlanExecution:
         own_jobs = {(e.plan, e.order.job) for e in self.requests}
         jobs = {e.order.job for e in self.requests}
         for attempt in alive:
-            if is_half_done(attempt) and attempt.job not in jobs and (attempt.plan, attempt.job) not in own_jobs:
+            others = attempt.job not in jobs and (attempt.plan, attempt.job) not in own_jobs
+            if others and is_abandoned(self.site, attempt):
                 self.site.tell(attempt.job, f"releasing {attempt.id}, which was interrupted")
                 try:
                     release_half_done(self.site, attempt)
@@ -139,20 +144,21 @@ class PlanExecution:
     def _release_ended(self, attempt: Attempt) -> None:
         finished = attempt.result == protocol.FINISHED
         reason = ReleaseReason.FINISHED if finished else ReleaseReason.FAILED
-        self.site.tell(attempt.job, f"{attempt.id} {attempt.result}, releasing its machines")
         try:
-            nodes = self.site.store.attempts.nodes(attempt.id)
-            release(self.site, attempt, reason.value, describe_end(nodes, attempt.result))
+            message = describe_end(self.site.store.attempts.nodes(attempt.id), attempt.result)
+            self.site.tell(attempt.job, describe_release(attempt, reason, message))
+            release(self.site, attempt, reason.value, message)
         except (NotReleasedError, StateError) as error:
             self.site.tell(attempt.job, f"not released: {error}")
 
     def _provision_due(self, numbers: Sequence[int], interrupted: Callable[[], None]) -> None:
-        with ThreadPoolExecutor(self.site.deploy.parallel, thread_name_prefix="gang") as pool:
+        workers = self.site.workers
+        with ThreadPoolExecutor(MOST_THREADS, thread_name_prefix="gang") as pool:
             # Orders of one job run one after the other.
             by_job: dict[str, list[int]] = {}
             for number in numbers:
                 by_job.setdefault(self.requests[number].order.job, []).append(number)
-            pending: set[Future[None]] = {pool.submit(self._provision_job, group) for group in by_job.values()}
+            pending: set[Future[None]] = {workers.submit(pool, self._provision_job, group) for group in by_job.values()}
             try:
                 while pending:
                     # The wait is short so that Ctrl-C is noticed quickly.

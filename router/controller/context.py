@@ -9,6 +9,7 @@ from datetime import datetime
 from pathlib import Path
 
 from providers.fleet import Fleet
+from router.controller.workers import Workers
 from router.controller.workspace.workspaces import CoordinatorEndpoint
 from router.deploy.deploy_settings import Deploy
 from router.state.store import StateStore
@@ -27,7 +28,7 @@ class ControllerContext:
     no tags; it may raise a ProviderError. ``pool`` is (region, instance type) -> own hosts. ``environment`` is where
     secret references are looked up. ``tell`` reports to a person what happens to a job. ``clock`` may run fast, as in a
     sandbox; ``wall_clock`` never does. Setting ``stop`` asks everything to wind up. ``choosing`` is held while own
-    hosts are assigned to an attempt, ``copying`` while data are copied.
+    hosts are assigned to an attempt, ``copying`` while data are copied. ``workers`` make and release gangs.
     """
 
     store: StateStore
@@ -45,6 +46,10 @@ class ControllerContext:
     stop: threading.Event = field(default_factory=threading.Event)
     choosing: threading.Lock = field(default_factory=threading.Lock)
     copying: threading.Lock = field(default_factory=threading.Lock)
+    workers: Workers = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "workers", Workers(self.deploy.parallel))
 
     def directory(self, attempt_directory: str) -> Path:
         """Return the run directory of an attempt."""

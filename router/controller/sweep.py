@@ -10,7 +10,7 @@ from providers.errors import ProviderError
 from providers.fleet import CloudResource
 from router.controller.context import ControllerContext
 from router.controller.history.lifecycle import NotReleasedError
-from router.controller.provision.provision_order import is_half_done, release_half_done
+from router.controller.provision.provision_order import is_abandoned, is_half_done, release_half_done
 from router.controller.release.shared_network import delete_unused, list_networks, networks_in_use
 from router.controller.workspace.run_folders import run_directories, state_id_of
 from router.controller.workspace.workspaces import is_network_name
@@ -78,7 +78,7 @@ def find_orphans(
     orphans = [
         Orphan(f"attempt in {a.phase}", f"{a.cloud}/{a.region}", a.id, ours=True, interrupted=a)
         for a in known
-        if is_half_done(a) and not others_work
+        if not others_work and is_abandoned(site, a)
     ]
     gaps = [_unreadable(error) for error in skipped]
     seen: set[tuple[str, str]] = set()

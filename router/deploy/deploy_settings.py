@@ -228,8 +228,9 @@ class Deploy(Spec):
     coordinator: CoordinatorEntry = CoordinatorEntry()
     preflight: Literal["off", "warn", "require"] = Field(
         default="warn",
-        description="Whether each machine is checked before its gang meets (GPUs, driver, containers, disk, clock, reach "
-        "of checkpoint store and data): what is wrong is said, or (`require`) the gang is given back and tried elsewhere.",
+        description="Whether each machine is checked before its gang meets (GPUs, driver, containers, disk, clock, "
+        "reach of checkpoint store and data): what is wrong is said, or (`require`) the gang is given back and tried "
+        "elsewhere.",
     )
     heed_hints: Flag = Field(
         default=True, description="Whether gangs move when a cloud only hints that it may preempt a machine."

@@ -76,6 +76,13 @@ class Leases(StatePart):
             with contextlib.suppress(StateError):
                 self._write(delete(LEASES).where((LEASES.c.name == name) & (LEASES.c.token == token)))
 
+    def held_names(self, prefix: str) -> dict[str, LockOwner]:
+        """Return the leases whose names begin so and that somebody holds, each with its holder."""
+        now = self._now()
+        rows = self._rows(select(LEASES).where(LEASES.c.name.startswith(prefix, autoescape=True)))
+        holders = {row.name: LockOwner(row.host, row.pid, row.started, row.boot) for row in rows if now < row.until}
+        return {name: holder for name, holder in holders.items() if not holder.is_gone()}
+
     def renew(self, name: str, token: str) -> bool:
         """Renew the lease and return whether it was still there. A late renewal succeeds if nobody took the lease."""
         now = self._now()

@@ -153,3 +153,9 @@ class StateStore:
         from router.state.lease import Leases
 
         return Leases(self._database, now, seconds).held(name, holder)
+
+    def lease_holders(self, prefix: str, now: Callable[[], datetime]) -> dict[str, LockOwner]:
+        """Return who holds leases whose names begin with ``prefix``, by name; ``now`` as for :meth:`lease`."""
+        from router.state.lease import Leases
+
+        return Leases(self._database, now, LEASE_SECONDS).held_names(prefix)

@@ -43,6 +43,8 @@ TARIFF = Tariff("sandbox", SAME_CONTINENT, "any", "any", (Tier(0, None, UsdPerGb
 # each piece of a file from all of it, so that no file is larger.)
 SIZES = (*[24_000] * 2, *[8_500] * 5, *[400] * 20, *[25] * 60) * (MEGABYTES // 100)
 SECONDS = 120 + MEGABYTES
+# At one second an answer, and at eight at a time, these take minutes.
+SLOW_FILES = 2000
 
 
 @dataclass
@@ -219,3 +221,50 @@ def test_data_are_copied_killed_resumed_verified_metered_and_used_again(
     removed = night.site.run("data", "remove", URI, "--yes", environment=night.environment)
     assert (removed.code, night.listed()) == (0, []), removed.err
     assert [file.path for file in near.files()] == ["other/stays"]
+
+
+def test_while_data_are_copied_others_apply_look_and_destroy(
+    new_site: NewSite, stores: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The source answers so slowly that the copy outlasts all the other commands; then it is quick."""
+    for name, value in stores.environment.items():
+        monkeypatch.setenv(name, value)
+    short = job("other", "true", machines=1)
+    night = Night(new_site(Template(tmp_path / "planned", [short], cloud=_cloud())), stores)
+    site, client = night.site, stores.source.client
+    for number in range(SLOW_FILES):
+        client.put_object(Bucket="bucket-east", Key=f"corpus/{number}.bin", Body=f"{number:08d}".encode())
+    for name in ("first", "second"):
+        night.plan(name)
+    stores.source.trouble(seconds=1.0)
+    first = site.start(*night.apply("first"), environment=night.environment)
+    eventually(lambda: [copy["state"] for copy in night.listed()] == ["being copied"], 60, why="for a copy")
+    second = site.start(*night.apply("second"), environment=night.environment)
+    eventually(lambda: "waiting for it" in second.err, 60, why="for who waits")
+
+    other = site.run("apply", site.plan, "--yes", "--follow", environment=night.environment)
+    assert other.code == 0, other.err
+    shown = site.run("status", "-o", "json", environment=night.environment).json["gangs"]
+    assert {gang["job"]: gang["state"] for gang in shown if gang["job"] != "other"} == {
+        "first": "planned",
+        "second": "planned",
+    }
+    again = site.run(*night.apply("first")[:-5], *night.apply("first")[-4:], environment=night.environment)
+    assert "runs already" in again.said, again.said
+    destroyed = site.run("destroy", "second", "--yes", environment=night.environment)
+    assert destroyed.code == 0, destroyed.err
+    assert "stopped" in second.wait(60).said
+    assert night.notes("data copied") == []
+    assert night.listed()[0]["state"] == "being copied"
+    stores.source.trouble()
+    ended = first.wait(SECONDS)
+    assert ended.code == 0, ended.err
+    (copied,) = night.notes("data copied")
+    assert copied["bytes"] == 8 * SLOW_FILES
+    (entry,) = night.egress()
+    assert entry.quantity == Fraction(8 * SLOW_FILES, 10**9)
+    assert night.told("first") == f"{night.listed()[0]['url']}/files"
+    with site.store() as store:
+        assert {a.job: a.reason for a in store.attempts.find()} == {
+            "first": "finished", "second": "stopped", "other": "finished",
+        }  # fmt: skip

@@ -84,6 +84,24 @@ class LeaseSuite(StateSuite):
         with store.lease("apply", me, real):
             pass
 
+    def test_who_holds_leases_is_known_by_the_beginning_of_their_names(self, store: StateStore, url: str) -> None:
+        me, clock = LockOwner.of_this_process(), Clock()
+        with (
+            store.lease("copying %", me, clock),
+            store.lease("copying_x", ELSEWHERE, clock),
+            store.lease("copying a", ELSEWHERE, clock),
+        ):
+            assert store.lease_holders("copying ", clock) == {"copying %": me, "copying a": ELSEWHERE}
+            assert store.lease_holders("copying_", clock) == {"copying_x": ELSEWHERE}
+            clock.forward(61)
+            assert store.lease_holders("copying", clock) == {}
+        assert store.lease_holders("", clock) == {}
+        with another_process_that_holds(url) as process:
+            assert [holder.pid for holder in store.lease_holders("apply", real).values()] == [process.pid]
+            process.kill()
+            process.wait()
+            assert store.lease_holders("apply", real) == {}
+
     def test_it_is_given_back_when_the_block_fails(self, store: StateStore) -> None:
         me = LockOwner.of_this_process()
         with pytest.raises(ZeroDivisionError), store.lease("apply", me, real):

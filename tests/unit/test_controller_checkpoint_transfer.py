@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,7 @@ from pricing.money import Usd
 from pricing.places import RegionId
 from router.agent import protocol
 from router.checkpoints.errors import StorageError
-from router.checkpoints.object_store import CheckpointStore, FolderStore
+from router.checkpoints.object_store import CheckpointStore, FolderStore, StoreReader
 from router.controller.context import ControllerContext
 from router.controller.history.attempt_history import AttemptHistory, ResumePoint, history_of
 from router.controller.provision.checkpoint_transfer import (
@@ -30,6 +30,7 @@ from router.controller.provision.checkpoint_transfer import (
     prepare_resume_point,
     with_resume_point,
 )
+from router.controller.release.release import release
 from router.controller.supervise.handover import hand_over
 from router.coordinator.gang_session import blocking_attempt
 from router.deploy.deploy_settings import Deploy
@@ -258,6 +259,63 @@ def test_it_ends_at_once_when_nobody_wants_it_any_more(tmp_path: Path, how: str)
         assert time.monotonic() - began < 10
         assert one.noted("copied") == one.noted("not copied") == []
         may.set()
+
+
+class Cut(FolderStore):
+    """One that gives so many bytes, then says so and gives no more before it may."""
+
+    def __init__(self, path: Path, count: int, gave: threading.Event, may: threading.Event) -> None:
+        super().__init__(path)
+        self._count, self._gave, self._may = count, gave, may
+
+    @contextmanager
+    def open(self, path: str) -> Iterator[StoreReader]:
+        with super().open(path) as reader:
+            yield CutReader(reader, self)
+
+    def pass_on(self, count: int) -> None:
+        if self._count <= 0:
+            self._gave.set()
+            self._may.wait(60)
+        self._count -= count
+
+
+@dataclass
+class CutReader:
+    """The reader of such a store."""
+
+    reader: StoreReader
+    store: Cut
+
+    def read_at(self, count: int, offset: int) -> bytes:
+        self.store.pass_on(count)
+        return self.reader.read_at(count, offset)
+
+
+def test_what_a_copy_moved_that_was_cut_short_is_metered(tmp_path: Path) -> None:
+    """As by a stop, after some of the files; the note of a process that was killed stands in the same place."""
+    gave, may = threading.Event(), threading.Event()
+    with scene(tmp_path) as one:
+        cut = Cut(one.north, 1, gave, may)
+        whole = [file.stat().st_size for file in (one.north).rglob("*") if file.is_file()]
+
+        def stop() -> None:
+            assert gave.wait(60)
+            one.site.stop.set()
+
+        stopping = threading.Thread(target=stop)
+        stopping.start()
+        one.go(lambda url: cut if url.endswith(f"north/{JOB}") else FolderStore(one.south))
+        stopping.join()
+        may.set()
+        assert one.noted("copied") == one.noted("not copied") == []
+        one.site.stop.clear()
+        assert release(one.site, one.new, "crashed", "").phase is Phase.FAILED
+        (note,) = one.noted("not copied")
+        assert (note["step"], note["why"]) == (40, "the copy was interrupted")
+        assert 0 < int(str(note["bytes"])) < sum(whole)
+        (egress,) = one.site.store.ledger.entries()
+        assert (egress.what, egress.quantity) == (CostItem.EGRESS, Fraction(int(str(note["bytes"])), 10**9))
 
 
 def test_what_an_attempt_goes_on_from_never_becomes_less() -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
@@ -20,18 +22,23 @@ from router.agent.starters import gang_environment
 from router.checkpoints.errors import StorageError
 from router.checkpoints.object_store import CheckpointStore, FolderStore, ListedFile
 from router.controller.context import ControllerContext
+from router.controller.orders import Order
 from router.controller.provision.checkpoint_transfer import display_url
 from router.controller.provision.data_transfer import (
     DataTransfer,
     NoTransfer,
     as_planned,
     attempts_using,
+    copies_in_progress,
     data_location,
     plan_data_transfer,
     prepare_data,
     with_known_copies,
 )
+from router.controller.provision.provision_order import ProvisionStatus, existing_result, is_abandoned
 from router.controller.release.release import release
+from router.controller.supervise.worker_pool import apply_lock
+from router.controller.sweep import find_orphans
 from router.controller.workspace.workspaces import CoordinatorEndpoint, _config
 from router.deploy.cloud_settings import CloudDeploy
 from router.deploy.deploy_settings import Deploy
@@ -42,6 +49,7 @@ from router.planning.find.transfers import transfers_into
 from router.state.data_copies import DataCopy
 from router.state.records import Attempt, Phase
 from tests.support.bare_site import bare_site
+from tests.support.deployed import eventually
 from tests.support.made_up_book import book
 from tests.support.scenes import NORTH, NOW, SOUTH, a_job
 from tests.support.state_values import attempt, node
@@ -291,6 +299,84 @@ def test_one_copy_is_made_at_a_time_and_waiting_ends_with_the_site(one: Scene) -
     one.site.stop.set()
     one.prepare(job())
     assert one.known() is None
+
+
+def test_two_that_want_the_same_copy_make_it_once_and_nobody_takes_the_first_for_dead(
+    one: Scene, tmp_path: Path
+) -> None:
+    """Two processes, as far as the state can tell: each with a lock and workers of its own."""
+    lists, may = threading.Event(), threading.Event()
+
+    class Slow(_Hanging):
+        def files(self) -> list[ListedFile]:
+            lists.set()
+            return super().files()
+
+    def slow(url: str) -> CheckpointStore:
+        return Slow(Path(one.opens(url).url), may)
+
+    heard: list[str] = []
+    with bare_site(tmp_path, heard, deploy=deploy()) as other, ThreadPoolExecutor(2) as pool:
+        workers = one.site.workers
+        with workers.held(apply_lock(one.site), lambda: apply_lock(one.site)):
+            first = workers.submit(pool, lambda: one.prepare(job(), opens=slow))
+            assert lists.wait(60)
+            # The lock is free, and who has it takes the attempt for no dead one.
+            with apply_lock(other):
+                planned = other.store.attempts.get("a1")
+                assert planned is not None
+                assert not is_abandoned(other, planned)
+                order = Order(planned.job, planned.gang, planned.start, planned.end, ())
+                found = existing_result(other, planned.plan, order, NOW)
+                assert found is not None
+                assert (found.result, found.attempt) == (ProvisionStatus.RUNS, planned)
+                elsewhere = existing_result(other, "another plan", order, NOW)
+                assert elsewhere is not None
+                assert elsewhere.result is ProvisionStatus.ELSEWHERE
+                assert find_orphans(other, (), {}).orphans == ()
+            assert list(copies_in_progress(other.store, [_copy(url=STORE)], lambda: NOW)) == []
+            second = one.attempt("a2", job="other")
+            waits = pool.submit(prepare_data, other, BOOK, second, job(), one.opens)
+            eventually(lambda: heard != [], 60, why="for who waits")
+            assert heard[0].endswith(": waiting for it")
+            assert f"process {os.getpid()} on" in heard[0]
+            may.set()
+            first.result(60)
+            assert workers.holds_lock
+        assert waits.result(60)
+    assert [note["bytes"] for note in one.noted("data copied")] == [SIZE]
+    assert [note["bytes"] for note in one.noted("data copied", "a2")] == [0]
+    assert is_abandoned(one.site, one.new), "nobody prepares it any more"
+    assert len(one.site.store.ledger.entries()) == 1
+
+
+def test_who_is_stopped_while_another_has_the_lock_leaves_the_attempt_to_the_next(one: Scene, tmp_path: Path) -> None:
+    lists, may = threading.Event(), threading.Event()
+
+    class Slow(_Hanging):
+        def files(self) -> list[ListedFile]:
+            lists.set()
+            return super().files()
+
+    prepared = []
+    with bare_site(tmp_path, [], deploy=deploy()) as other, ThreadPoolExecutor(1) as pool:
+        workers = one.site.workers
+
+        def prepare() -> None:
+            stores = lambda url: Slow(Path(one.opens(url).url), may)  # noqa: E731
+            prepared.append(prepare_data(one.site, BOOK, one.new, job(), stores))
+
+        with workers.held(apply_lock(one.site), lambda: apply_lock(one.site)):
+            worker = workers.submit(pool, prepare)
+            assert lists.wait(60)
+            with apply_lock(other):
+                one.site.stop.set()
+                worker.result(60)
+                assert prepared == [False]
+                may.set()
+                left = other.store.attempts.get("a1")
+                assert left is not None
+                assert is_abandoned(other, left)
 
 
 def test_what_a_killed_process_moved_is_metered_when_its_attempt_is_released(one: Scene) -> None:

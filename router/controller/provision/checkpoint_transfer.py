@@ -15,7 +15,7 @@ from typing import Protocol, TypeVar
 from pricing.book import PriceBook
 from pricing.money import Usd
 from pricing.places import RegionId
-from router.checkpoints.errors import OutOfTimeError, StorageError
+from router.checkpoints.errors import StorageError
 from router.checkpoints.rate_limit import TransferLimits
 from router.checkpoints.transfer import TransferResult, download_checkpoints
 from router.controller.context import ControllerContext
@@ -23,7 +23,12 @@ from router.controller.history.attempt_history import AttemptHistory, ResumePoin
 from router.controller.history.metering import COPIED, NOT_COPIED
 from router.controller.plan_limits import limits_json
 from router.controller.provision.checkpoint_check import OpenStore, confirm_checkpoint, run_in_thread, store_opener
-from router.controller.release.copy_meter import record_transfer_costs
+from router.controller.release.copy_meter import (
+    CHECKPOINT,
+    CopyMeter,
+    note_interrupted_copy,
+    record_transfer_costs,
+)
 from router.deploy.deploy_settings import Deploy
 from router.jobs.limits import Limits
 from router.planning.find.transfers import tariff_of, transfer_usd
@@ -144,27 +149,40 @@ def prepare_resume_point(
     before, transfer = chain.before, plan_transfer(site.deploy, chain, attempt)
     if transfer is None:
         return confirm_checkpoint(site, attempt, chain, opens)
-    began, pace = time.monotonic(), TransferLimits(seconds=site.deploy.timeouts.checkpoint_copy.total_seconds())
+    limits, began = Limits.model_validate_json(limits_json(site.store, attempt.plan)), time.monotonic()
+
+    def describe(count: int) -> dict[str, object]:
+        return describe_transfer(transfer, count, time.monotonic() - began, book, limits)
+
+    meter = CopyMeter(site, attempt, lambda count: {"step": transfer.step, **describe(count)}, CHECKPOINT)
+    pace = TransferLimits(seconds=site.deploy.timeouts.checkpoint_copy.total_seconds(), counted=meter.count)
     source, target = display_url(transfer.source), display_url(transfer.target)
     site.tell(attempt.job, f"copying step {transfer.step} from {source} to {target}")
     open_one = opens or store_opener(site)
-    result, why = wait_for_copy(site, attempt, lambda: _copy(transfer, pace, open_one), pace)
+    try:
+        result, why = wait_for_copy(site, attempt, lambda: _copy(transfer, pace, open_one), pace)
+    finally:
+        meter.close()
     if result is None and not why:
+        # Whoever releases the attempt meters what was moved until then.
         return before
-    count = pace.moved if result is None else result.bytes
-    limits = Limits.model_validate_json(limits_json(site.store, attempt.plan))
-    details = describe_transfer(transfer, count, time.monotonic() - began, book, limits)
+    details = describe(pace.moved if result is None else result.bytes)
     summary = summarize_transfer(details)
     if result is None:
         site.store.journal.note(attempt.id, NOT_COPIED, site.clock(), step=transfer.step, why=why, **details)
-        record_transfer_costs(site, attempt)
+        _record_costs(site, attempt)
         site.tell(attempt.job, f"step {transfer.step} is read from {source}, not copied: {why} ({summary})")
         # The copy may have failed because the checkpoint is missing. A store that did not answer is not asked again.
         return confirm_checkpoint(site, attempt, chain, opens) if (pace.left or 0.0) > 0 else before
     site.store.journal.note(attempt.id, COPIED, site.clock(), step=result.step, kept=result.kept, **details)
-    record_transfer_costs(site, attempt)
+    _record_costs(site, attempt)
     site.tell(attempt.job, f"step {result.step} is in {target}: {summary}")
     return replace(before, manifest=result.manifest)
+
+
+def _record_costs(site: ControllerContext, attempt: Attempt) -> None:
+    note_interrupted_copy(site, attempt)
+    record_transfer_costs(site, attempt)
 
 
 def with_resume_point(before: ResumePoint, attempt: Attempt) -> Attempt | None:
@@ -206,7 +224,7 @@ def wait_for_copy(
             watch()
         if now >= ends:
             pace.cancel()
-            return None, str(OutOfTimeError("the time was over"))
+            return None, pace.time_over
     error = copied.exception()
     if error is None:
         return copied.result(), ""

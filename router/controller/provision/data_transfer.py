@@ -7,8 +7,10 @@ where they lie. :func:`prepare_data` is the edge; the rest decides and asks the 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from pricing.atomic_file import make_private_folder
 from pricing.book import PriceBook
@@ -35,10 +37,14 @@ from router.jobs.job_json import read_job
 from router.jobs.limits import Limits
 from router.jobs.spec import Job, Status
 from router.state.data_copies import DataCopy
+from router.state.errors import LeaseHeldError
+from router.state.lock_owner import LockOwner
 from router.state.records import Attempt
 from router.state.store import StateStore
 
 _POLL_S, _TELL_S = 0.2, 60.0
+# Leases: of an attempt that somebody prepares without the apply lock, and of a copy that somebody makes.
+_PREPARING, _COPYING = "preparing ", "copying "
 _JOURNAL_CHARACTERS = 12
 _NO_STORE = "the deploy file names no data_url for {to}; the plan's egress is that of one copy, reading may move more"
 _SAID_TO_BE_THERE = "the job file says that they are in {to}, and the state knows no copy there"
@@ -138,13 +144,37 @@ def attempts_using(store: StateStore, copies: Iterable[DataCopy]) -> dict[DataCo
     return {copy: uris[copy.place, copy.uri] for copy in copies if (copy.place, copy.uri) in uris}
 
 
+def attempts_in_preparation(site: ControllerContext) -> dict[str, LockOwner]:
+    """Return the attempts that live processes copy data for, here or elsewhere, though nobody has the apply lock."""
+    holders = site.store.lease_holders(_PREPARING, site.wall_clock)
+    return {name.removeprefix(_PREPARING): holder for name, holder in holders.items()}
+
+
+def copies_in_progress(
+    store: StateStore, copies: Iterable[DataCopy], now: Callable[[], datetime]
+) -> dict[DataCopy, LockOwner]:
+    """Return the copies that live processes make or bring up to date, each with its process."""
+    holders = store.lease_holders(_COPYING, now)
+    return {copy: holders[name] for copy in copies if (name := _lease_of_copy(copy.url)) in holders}
+
+
+def _lease_of_copy(url: str) -> str:
+    return f"{_COPYING}{_short_digest(url)}"
+
+
+def _short_digest(url: str) -> str:
+    return sha256_hex(url.encode())[:_JOURNAL_CHARACTERS]
+
+
 def prepare_data(
     site: ControllerContext, book: PriceBook, attempt: Attempt, job: Job, opens: OpenStore | None = None
-) -> None:
+) -> bool:
     """Copy the job's data to its region where they are to be copied and are not there yet.
 
     Reports and records what was copied and at what price, or why it was not. Never raises for what a store does; ends
-    soon after ``site.stop`` is set, or once the attempt is released. One copy is made at a time, by many files at once.
+    soon after ``site.stop`` is set, or once the attempt is released. While bytes move, other commands may have the
+    apply lock; the state says who copies what. A process makes one copy at a time, by many files at once, and waits for
+    one that another process makes. Returns whether the lock is held again: else the site was stopped.
     """
     transfer = plan_data_transfer(site, attempt, job)
     if isinstance(transfer, NoTransfer):
@@ -152,14 +182,46 @@ def prepare_data(
             source = display_url(job.data.uri)
             site.store.journal.note(attempt.id, DATA_NOT_COPIED, site.clock(), **{"from": source, "why": transfer.why})
             site.tell(attempt.job, f"data are read from {source} in {job.data.at}, not copied: {transfer.why}")
-        return
-    while not site.copying.acquire(timeout=_POLL_S):
-        if site.stop.is_set() or not is_wanted(site, attempt):
-            return
-    try:
-        _DataCopying(site, book, attempt, transfer, opens or store_opener(site)).run()
-    finally:
-        site.copying.release()
+        return True
+    me, copied = LockOwner.of_this_process(), None
+    with ExitStack() as leases:
+        leases.enter_context(site.store.lease(f"{_PREPARING}{attempt.id}", me, site.wall_clock))
+        try:
+            with site.workers.waiting(site.stop):
+                if _take_turn(site, attempt, transfer, me, leases):
+                    try:
+                        copied = _DataCopying(site, book, attempt, transfer, opens or store_opener(site))
+                        copied.run()
+                    finally:
+                        site.copying.release()
+        except LeaseHeldError:
+            return False
+        if copied is not None:
+            copied.record()
+    return True
+
+
+def _take_turn(
+    site: ControllerContext, attempt: Attempt, transfer: DataTransfer, me: LockOwner, leases: ExitStack
+) -> bool:
+    """Wait until no copy is made here, and this one nowhere else; return whether it is still wanted then."""
+    told = False
+    while not site.stop.is_set() and is_wanted(site, attempt):
+        if site.copying.acquire(timeout=_POLL_S):
+            try:
+                leases.enter_context(site.store.lease(_lease_of_copy(transfer.target), me, site.wall_clock))
+                return True
+            except LeaseHeldError as error:
+                site.copying.release()
+                if not told:
+                    told, holder = True, error.holder
+                    who = f"process {holder.pid} on {holder.host}"
+                    site.tell(attempt.job, f"{who} copies the data to {display_url(transfer.target)}: waiting for it")
+                site.stop.wait(_POLL_S)
+            except BaseException:
+                site.copying.release()
+                raise
+    return False
 
 
 class _DataCopying:
@@ -173,22 +235,28 @@ class _DataCopying:
         self._began = self._told_at = time.monotonic()
         self._wanted_bytes: int | None = None
         self._source, self._target = display_url(transfer.source), display_url(transfer.target)
+        self._result: DataCopyResult | None = None
+        self._why, self._details = "", dict[str, object]()
 
     def run(self) -> None:
-        """Copy, and record what came of it."""
+        """Copy. Nobody else makes this copy meanwhile."""
         site, attempt = self._site, self._attempt
         meter = CopyMeter(site, attempt, self._describe)
         pace = TransferLimits(seconds=site.deploy.timeouts.data_copy.total_seconds(), counted=meter.count)
         try:
-            result, why = wait_for_copy(
+            self._result, self._why = wait_for_copy(
                 site, attempt, lambda: self._copy(pace), pace, lambda: self._tell_progress(pace)
             )
         finally:
             meter.close()
+        self._details = self._describe(pace.moved)
+
+    def record(self) -> None:
+        """Record what came of it."""
+        site, attempt, result, why, details = self._site, self._attempt, self._result, self._why, self._details
         if result is None and not why:
             # Whoever releases the attempt meters what was moved until then.
             return
-        details = self._describe(pace.moved)
         known = site.store.data_copies.get(self._transfer.source, self._transfer.to)
         if result is not None:
             self._tell_result(result, details)
@@ -210,7 +278,7 @@ class _DataCopying:
     def _copy(self, pace: TransferLimits) -> DataCopyResult:
         folder = copies_folder(self._site)
         make_private_folder(folder)
-        name = f"{sha256_hex(self._transfer.target.encode())[:_JOURNAL_CHARACTERS]}.jsonl"
+        name = f"{_short_digest(self._transfer.target)}.jsonl"
         journal = FileJournal(folder / name, DataFile)
         source, target = self._opens(self._transfer.source), self._opens(self._transfer.target)
         result = copy_data(source, target, pace, journal, begins=self._begin)

@@ -21,7 +21,7 @@ from router.controller.history.attempt_history import AttemptHistory, ResumePoin
 from router.controller.history.lifecycle import POSTPONED
 from router.controller.orders import Order
 from router.controller.provision.checkpoint_transfer import prepare_resume_point, with_resume_point
-from router.controller.provision.data_transfer import data_location, prepare_data
+from router.controller.provision.data_transfer import attempts_in_preparation, data_location, prepare_data
 from router.controller.provision.place_search import PlaceSearch
 from router.controller.provision.provision import ProvisionError, provision
 from router.controller.provision.quarantine import mark_cloud_off, mark_region_off, mark_short
@@ -100,11 +100,8 @@ def existing_result(site: ControllerContext, plan: str, order: Order, planned_at
     was made.
     """
     for attempt in site.store.attempts.find(job=order.job, alive=True):
-        if attempt.phase.is_up:
-            mine = (attempt.plan, attempt.gang, attempt.start) == (plan, order.gang, order.start)
-            return ProvisionResult(
-                order, ProvisionStatus.RUNS if mine else ProvisionStatus.ELSEWHERE, attempt, f"as {attempt.id}"
-            )
+        if attempt.phase.is_up or _is_in_preparation(site, attempt):
+            return ProvisionResult(order, _standing(attempt, plan, order), attempt, f"as {attempt.id}")
     # A training that finished is done, whatever orders the plan still has for it.
     for attempt in site.store.attempts.find(job=order.job):
         if attempt.phase is Phase.FINISHED and (attempt.plan == plan or attempt.created_at > planned_at):
@@ -112,6 +109,11 @@ def existing_result(site: ControllerContext, plan: str, order: Order, planned_at
     if order.start - site.deploy.timeouts.start_early > site.clock():
         return ProvisionResult(order, ProvisionStatus.NOT_DUE, None, f"starts at {order.start:%Y-%m-%d %H:%MZ}")
     return None
+
+
+def _standing(attempt: Attempt, plan: str, order: Order) -> ProvisionStatus:
+    mine = (attempt.plan, attempt.gang, attempt.start) == (plan, order.gang, order.start)
+    return ProvisionStatus.RUNS if mine else ProvisionStatus.ELSEWHERE
 
 
 def fulfil_order(site: ControllerContext, request: ProvisionRequest) -> ProvisionResult:
@@ -165,11 +167,20 @@ def release_half_done(site: ControllerContext, attempt: Attempt) -> Attempt:
 
 
 def is_half_done(attempt: Attempt) -> bool:
+    """Return whether the attempt is half done: somebody works on it, or a crash left it so."""
+    return attempt.phase in (Phase.PLANNED, Phase.PROVISIONING, Phase.RELEASING)
+
+
+def is_abandoned(site: ControllerContext, attempt: Attempt) -> bool:
     """Return whether the attempt is half done although nobody works on it.
 
     Only valid under the lock of the process that applies.
     """
-    return attempt.phase in (Phase.PLANNED, Phase.PROVISIONING, Phase.RELEASING)
+    return is_half_done(attempt) and not _is_in_preparation(site, attempt)
+
+
+def _is_in_preparation(site: ControllerContext, attempt: Attempt) -> bool:
+    return attempt.phase is Phase.PLANNED and attempt.id in attempts_in_preparation(site)
 
 
 def _resume_or_release(site: ControllerContext, request: ProvisionRequest) -> ProvisionResult | None:
@@ -248,9 +259,15 @@ def provision_recorded(
     Its data are copied to its region first. It resumes from what the attempts before it have saved by then. That
     checkpoint is copied, too, unless there is a ``when_whole`` action: until then the attempt before it saves more.
     """
-    prepare_data(site, request.book, placed.attempt, request.job)
+    if not prepare_data(site, request.book, placed.attempt, request.job):
+        return _stopped(request, placed.attempt)
     attempt = _with_resume_point(site, request, placed.attempt, copy=when_whole is None)
     return _provision_prepared(site, request, replace(placed, attempt=attempt), when_whole)
+
+
+def _stopped(request: ProvisionRequest, attempt: Attempt) -> ProvisionResult:
+    """Return that the site was stopped without the lock: whoever takes it next releases the attempt."""
+    return ProvisionResult(request.order, ProvisionStatus.STOPPED, attempt, "stopped", STOPPED)
 
 
 def _provision_prepared(
@@ -375,7 +392,8 @@ def _provision_choice(site: ControllerContext, request: ProvisionRequest, choice
         return ProvisionResult(order, ProvisionStatus.FAILED, None, str(error), OURS)
     if request.job.data is not None:
         # What was built above shows early that something is missing; now the machines hear where the data are.
-        prepare_data(site, request.book, attempt, request.job)
+        if not prepare_data(site, request.book, attempt, request.job):
+            return _stopped(request, attempt)
         now = site.store.attempts.get(attempt.id) or attempt
         return _provision_prepared(site, request, replace(placed, attempt=now, choice=choice), None)
     site.tell(order.job, f"making {choice.place} as {attempt.id}")

@@ -12,10 +12,20 @@ from typing import Any
 
 from pricing.atomic_file import make_private_folder
 from router.controller.context import ControllerContext
-from router.controller.history.metering import DATA_COPIED, DATA_NOT_COPIED, TRANSFERS, transfer_entries
+from router.controller.history.metering import (
+    COPIED,
+    DATA_COPIED,
+    DATA_NOT_COPIED,
+    NOT_COPIED,
+    TRANSFERS,
+    transfer_entries,
+)
 from router.state.records import Attempt
 
 _INTERRUPTED = "the copy was interrupted"
+# Words of the journal for a copy that ended well, and for one that did not, by the name of its note.
+DATA, CHECKPOINT = "", "-checkpoint"
+_WORDS = {DATA: (DATA_COPIED, DATA_NOT_COPIED), CHECKPOINT: (COPIED, NOT_COPIED)}
 
 
 def copies_folder(site: ControllerContext) -> Path:
@@ -26,13 +36,17 @@ def copies_folder(site: ControllerContext) -> Path:
 class CopyMeter:
     """The running note of the copy of one attempt: what the journal would have of it now.
 
-    ``describe`` makes it of the bytes moved.
+    ``describe`` makes it of the bytes moved; ``what`` is copied: :data:`DATA` or :data:`CHECKPOINT`.
     """
 
     def __init__(
-        self, site: ControllerContext, attempt: Attempt, describe: Callable[[int], Mapping[str, object]]
+        self,
+        site: ControllerContext,
+        attempt: Attempt,
+        describe: Callable[[int], Mapping[str, object]],
+        what: str = DATA,
     ) -> None:
-        self._file = _meter_file(site, attempt)
+        self._file = _meter_file(site, attempt, what)
         self._describe = describe
         make_private_folder(self._file.parent)
         self._descriptor: int | None = os.open(self._file, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_CLOEXEC, 0o600)
@@ -63,13 +77,14 @@ def record_transfer_costs(site: ControllerContext, attempt: Attempt) -> None:
 
 
 def note_interrupted_copy(site: ControllerContext, attempt: Attempt) -> None:
-    """Move the running note of a copy that nobody ended into the journal; a copy that has ended has its own there."""
-    file = _meter_file(site, attempt)
-    details = _read_note(file)
-    if details and not site.store.journal.entries(attempt.id, what=(DATA_COPIED, DATA_NOT_COPIED)):
-        site.store.journal.note(attempt.id, DATA_NOT_COPIED, site.clock(), why=_INTERRUPTED, **details)
-    with suppress(OSError):
-        file.unlink(missing_ok=True)
+    """Move the running notes of copies that nobody ended into the journal; one that has ended has its own there."""
+    for what, words in _WORDS.items():
+        file = _meter_file(site, attempt, what)
+        details = _read_note(file)
+        if details and not site.store.journal.entries(attempt.id, what=words):
+            site.store.journal.note(attempt.id, words[1], site.clock(), why=_INTERRUPTED, **details)
+        with suppress(OSError):
+            file.unlink(missing_ok=True)
 
 
 def _read_note(file: Path) -> dict[str, Any]:
@@ -79,5 +94,5 @@ def _read_note(file: Path) -> dict[str, Any]:
     return {}
 
 
-def _meter_file(site: ControllerContext, attempt: Attempt) -> Path:
-    return copies_folder(site) / f"{attempt.id}.json"
+def _meter_file(site: ControllerContext, attempt: Attempt, what: str) -> Path:
+    return copies_folder(site) / f"{attempt.id}{what}.json"

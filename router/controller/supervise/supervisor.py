@@ -31,12 +31,15 @@ from router.controller.history.lifecycle import (
     PhaseChange,
     ReleaseDecision,
     ReleaseReason,
+    describe_release,
     next_transition,
 )
+from router.controller.provision.data_transfer import attempts_in_preparation
 from router.controller.provision.provision_order import (
     PlacedAttempt,
     ProvisionResult,
     ProvisionStatus,
+    is_abandoned,
     is_half_done,
     provision_recorded,
     release_half_done,
@@ -118,7 +121,8 @@ class Supervisor:
         self._mark_watched()
         now = take_snapshot(self.site.store, self.plan)
         self._report_unreadable()
-        alive = [attempt for attempt in now.alive if attempt.id not in besides]
+        theirs = self._jobs_of_others(now.alive)
+        alive = [attempt for attempt in now.alive if attempt.id not in besides and attempt.job not in theirs]
         leaving = self._observe(alive, now)
         self._standstills.reconcile([a for a in alive if not self._work.is_busy(a.job)], now.nodes)
         waiting = self._waiting()
@@ -141,6 +145,12 @@ class Supervisor:
             self._replace_gangs([one for one in leaving if one[1].reason not in _OVER], due)
             self._work.rest()
         return bool(alive or waiting) or not self._work.idle
+
+    def _jobs_of_others(self, alive: Sequence[Attempt]) -> set[str]:
+        """Return the jobs that other processes copy data for: their gangs are the others' business."""
+        planned = [a for a in alive if a.phase is Phase.PLANNED and not self._work.is_busy(a.job)]
+        prepared = attempts_in_preparation(self.site) if planned else {}
+        return {attempt.job for attempt in planned if attempt.id in prepared}
 
     def _report_unreadable(self) -> None:
         """Report once each attempt that cannot be looked after because its record is unreadable."""
@@ -314,14 +324,13 @@ class Supervisor:
         """Release attempts that a crashed process left half done."""
         for attempt in abandoned:
             now = self.site.store.attempts.get(attempt.id)
-            if now is not None and is_half_done(now):
+            if now is not None and is_abandoned(self.site, now):
                 self.site.tell(now.job, f"releasing {now.id}, which was interrupted")
                 self._work.begin(now.job, partial(release_half_done, self.site, now))
 
     def _release_finished(self, ended: Sequence[tuple[Attempt, ReleaseDecision]]) -> None:
         for attempt, leave in ended:
-            how = "finished" if leave.reason is ReleaseReason.FINISHED else attempt.result or leave.message
-            self.site.tell(attempt.job, f"{attempt.id} {how}, releasing its machines")
+            self.site.tell(attempt.job, describe_release(attempt, leave.reason, leave.message))
             self._work.begin(attempt.job, partial(self._release, attempt, leave))
 
     def _replace_gangs(self, leaving: Sequence[tuple[Attempt, ReleaseDecision]], due: Sequence[AttemptHistory]) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from router.controller.context import ControllerContext
 from router.controller.history.lifecycle import NotReleasedError
+from router.controller.workers import MOST_THREADS
 from router.state.errors import LeaseHeldError, StateError
 from router.state.lease import Lease
 from router.state.lock_owner import LockOwner
@@ -52,29 +53,21 @@ def _try_lease(site: ControllerContext, stack: ExitStack) -> Lease | LeaseHeldEr
 class WorkerPool:
     """Runs actions by key, one at a time for each, in threads.
 
-    The lock is held from :meth:`holds` until nothing is left to do. One thread begins actions and observes them.
+    The lock is held from :meth:`holds` until no action needs it. One thread begins actions and observes them.
     """
 
     site: ControllerContext
     lock: Callable[[], AbstractContextManager[object]]
     _pool: ThreadPoolExecutor = field(init=False)
-    _lock_stack: ExitStack | None = None
     _running: dict[str, Future[None]] = field(default_factory=dict)
     _not_before: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._pool = ThreadPoolExecutor(self.site.deploy.parallel, thread_name_prefix="gang")
+        self._pool = ThreadPoolExecutor(MOST_THREADS, thread_name_prefix="gang")
 
     def holds(self) -> bool:
         """Return whether the lock is held, after trying to obtain it."""
-        if self._lock_stack is None:
-            stack = ExitStack()
-            try:
-                stack.enter_context(self.lock())
-            except LeaseHeldError:
-                return False
-            self._lock_stack = stack
-        return True
+        return self.site.workers.try_hold(self.lock)
 
     def is_busy(self, key: str) -> bool:
         """Return whether an action of that key is running, or failed a moment ago."""
@@ -90,8 +83,8 @@ class WorkerPool:
 
         What cannot be released or recorded is reported, and left for later.
         """
-        assert self._lock_stack is not None
-        self._running[key] = self._pool.submit(self._run, key, action)
+        assert self.site.workers.holds_lock
+        self._running[key] = self.site.workers.submit(self._pool, self._run, key, action)
 
     def reap(self) -> None:
         """Forget finished actions, raise their unexpected errors, and release the lock when idle."""
@@ -102,17 +95,13 @@ class WorkerPool:
         self.rest()
 
     def rest(self) -> None:
-        """Release the lock where no action is running, so that others have a turn."""
-        if not self._running and self._lock_stack is not None:
-            stack, self._lock_stack = self._lock_stack, None
-            stack.close()
+        """Release the lock where no action needs it, so that others have a turn."""
+        self.site.workers.rest()
 
     def finish(self) -> None:
         """Wait for all actions. To be called at the end, whatever happened."""
         self._pool.shutdown(wait=True, cancel_futures=True)
-        if self._lock_stack is not None:
-            stack, self._lock_stack = self._lock_stack, None
-            stack.close()
+        self.site.workers.close()
 
     def _run(self, key: str, action: Callable[[], object]) -> None:
         try:
