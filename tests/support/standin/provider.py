@@ -4,7 +4,8 @@
 
 Terraform starts it in the place of the provider binary; it runs in an environment of its own (requirements.txt). The
 schema comes from schemas/<name>.json. What is created is kept as asked for, with an id and whatever else the real
-provider fills made up; where handlers.py knows the resource, calls go to the endpoint AWS_ENDPOINT_URL instead.
+provider fills made up; where handlers.py knows the resource, calls go to the endpoint AWS_ENDPOINT_URL instead, and
+where told.py does, a local service at STEPFARE_STANDIN_CLOUD is told.
 """
 # The packages below are in that other environment only.
 # mypy: disable-error-code="import-not-found"
@@ -228,4 +229,8 @@ if __name__ == "__main__":
         from tests.support.standin.handlers import KINDS
 
         calls = KINDS
+    elif "STEPFARE_STANDIN_CLOUD" in os.environ:
+        from tests.support.standin import told
+
+        calls = told.KINDS
     runner.run_provider(StandIn(sys.argv[1], calls), sys.argv[:1])
