@@ -20,7 +20,7 @@ SOURCES := pricing providers router terraform tests docs
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: plan console demo drill test check style types quick slow walk bench calibrate fit validate generate docs format clean help
+.PHONY: plan console demo drill smoke-aws smoke-gcp smoke-azure test check style types quick slow walk bench calibrate fit validate generate docs format clean help
 
 $(READY): pyproject.toml requirements/constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -44,6 +44,13 @@ demo: $(READY) ## plan, apply, train and finish on a simulated cloud on this mac
 
 drill: $(READY) ## the fault campaign: 100 random worlds in which everything fails, about a quarter of an hour
 	@$(BIN)/python -m tests.bench.campaign --seeds $(SEEDS)
+
+# DRY=1: services and machines of this computer. ARGS: --deploy FILE and more (docs/first-account.md).
+smoke-aws: $(READY) ## a first run on an AWS account, for less than two dollars; DRY=1: for none
+smoke-gcp: $(READY) ## the same on Google Cloud
+smoke-azure: $(READY) ## the same on Azure
+smoke-aws smoke-gcp smoke-azure:
+	@$(BIN)/python -m tests.smoke $(@:smoke-%=%) $(if $(DRY),--dry) $(ARGS)
 
 check: $(READY) ## format, lint, types, import contracts
 	@$(MAKE) --no-print-directory -j 2 -Otarget style types
@@ -102,4 +109,4 @@ clean: ## remove the environment, caches and builds
 	find $(SOURCES) -name __pycache__ -type d -prune -exec rm -rf {} +
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
