@@ -33,6 +33,7 @@ STEPFARE = Path(sys.executable).with_name("stepfare")
 # The longest that one command that makes or releases machines may take.
 _COMMAND_S = 2400.0
 _STOP_S = 300.0
+_SWEEPS = 5
 
 
 class Exit(IntEnum):
@@ -103,6 +104,7 @@ class Smoke:
     _follow: subprocess.Popen[bytes] | None = field(default=None, init=False)
     _attempt: str = field(default="", init=False)
     _saved: int = field(default=0, init=False)
+    _moved: bool = field(default=False, init=False)
 
     @property
     def folder(self) -> Path:
@@ -224,6 +226,7 @@ class Smoke:
         moved = self._wait("migrate", "another machine, after the first is gone", self._successor)
         first, place = moved["first_step"], f"{moved['region']}, {moved['nodes'][0]['zone'] or 'no zone'}"
         self._check("resume", f"from step {self._saved} or later", first >= self._saved, f"step {first} in {place}")
+        self._moved = True
         self._wait("train again", f"steps beyond {first}", lambda: self._step_beyond(first))
 
     def _finish(self) -> None:
@@ -238,7 +241,7 @@ class Smoke:
         fine = over[-1:] == ["finished"] and all(gang["gone_at"] for gang in gangs)
         self._check("status", "the last gang is finished, no machine is there", fine, ", ".join(over), said)
         said = self._stepfare("logs", JOB)
-        resumed = "resumed from step" in said.out or not self._journal("moved to")
+        resumed = "resumed from step" in said.out or not self._moved
         is_right = f"counted {self.length.sum}" in said.out and resumed
         self._check("logs", f"counted {self.length.sum}, from the checkpoint", is_right, said.last, said)
         said = self._stepfare("ledger", "list", "--kind", "metered", "--limit", "0", "-o", "json")
@@ -264,14 +267,24 @@ class Smoke:
         destroyed = said.code == 0
         self._gangs()
         self._note("destroy", "exit code 0", destroyed, f"{said.code}: {said.last}", said)
-        said = self._stepfare("sweep", "--cloud", self.cloud)
-        clean = said.code == 0 and said.out.startswith("no orphans")
+        said, clean = self._sweep()
+        tries = 1
+        while not clean and tries < _SWEEPS:
+            # What was ended a moment ago is listed for minutes.
+            time.sleep(12 * self.poll_s)
+            said, clean = self._sweep()
+            tries += 1
         self._note("sweep", "no orphans", clean, f"{said.code}: {said.last}", said)
         if clean:
             return destroyed
         said = self._stepfare("sweep", "--cloud", self.cloud, "--yes")
         self._note("sweep --yes", "what is left is released", said.code == 0, f"{said.code}: {said.last}", said)
         return False
+
+    def _sweep(self) -> tuple[Said, bool]:
+        """Look for what is left; the command, and whether it found nothing."""
+        said = self._stepfare("sweep", "--cloud", self.cloud)
+        return said, said.code == 0 and said.out.startswith("no orphans")
 
     # How they look.
     def _gang(self, known: str) -> dict[str, Any] | None:
