@@ -39,6 +39,23 @@ class CodeSource:
 
 
 @dataclass(frozen=True)
+class FabricSetup:
+    """The needs of a job on a fabric; lists are separated by spaces, "" is none.
+
+    ``environment``: NAME=value of each variable. ``script``: a shell script of the machine that sets more. ``folders``
+    of the machine that an image without them gets under their own name; ``libraries`` are in them.
+    ``present``: what a machine has whose fabric is set up.
+    """
+
+    name: str = ""
+    environment: str = ""
+    script: str = ""
+    folders: str = ""
+    libraries: str = ""
+    present: str = ""
+
+
+@dataclass(frozen=True)
 class AgentConfig:
     """The configuration of one rank of one attempt. Times are in seconds, sizes in bytes.
 
@@ -49,7 +66,9 @@ class AgentConfig:
     ``checkpoint_store``: the URL where its checkpoints are stored, and ``data`` that of its data; "" if none is given.
     ``lease_seconds`` and ``lifetime_seconds``: when the machine ends by itself
     (:class:`~router.agent.lease.MachineLease`), null for never; ``power_off``: it is switched off then, else its
-    processes end. ``accelerator``: the name of those that were ordered, which the checks of ``preflight`` compare.
+    processes end. ``accelerator``: the name of those that were ordered, which the checks of ``preflight`` compare,
+    as they do the bus bandwidth of an all-reduce with ``assumed_gb_per_s``, the plan's; null: it assumes none.
+    ``fabric``: what the network between the machines needs.
     ``gpu_vendor``: whose way of giving GPUs to a container is used.
     """
 
@@ -66,6 +85,7 @@ class AgentConfig:
     engine: str = "torchrun"
     processes_per_node: int = 1
     code: CodeSource = CodeSource()
+    fabric: FabricSetup = FabricSetup()
     env_file: str | None = None
     ca_file: str | None = None
     address: str | None = None
@@ -90,6 +110,7 @@ class AgentConfig:
     checkpoint_seconds: float | None = None
     checkpoint_store: str = ""
     preflight: str = PREFLIGHT_OFF
+    assumed_gb_per_s: float | None = None
     accelerator: str = ""
     lease_seconds: float | None = None
     lifetime_seconds: float | None = None
@@ -124,15 +145,17 @@ def parse_config(content: Any) -> AgentConfig:
     if not isinstance(content, dict):
         raise AgentConfigError("the configuration is not an object")
     values = dict(content)
-    code = values.pop("code", {})
+    code, fabric = values.pop("code", {}), values.pop("fabric", {})
     mounts = values.pop("mounts", [])
-    if not isinstance(code, dict):
-        raise AgentConfigError("code: not an object")
+    for name, part in (("code", code), ("fabric", fabric)):
+        if not isinstance(part, dict):
+            raise AgentConfigError(f"{name}: not an object")
     if not isinstance(mounts, list) or not all(isinstance(mount, str) for mount in mounts):
         raise AgentConfigError("mounts: not a list of strings")
     config = AgentConfig(
         **_checked_fields(AgentConfig, values, ""),
         code=CodeSource(**_checked_fields(CodeSource, code, "code.")),
+        fabric=FabricSetup(**_checked_fields(FabricSetup, fabric, "fabric.")),
         mounts=tuple(mounts),
     )
     _check(config)

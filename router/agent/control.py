@@ -21,7 +21,7 @@ import router.agent
 from router.agent.atomic_file import write_atomic
 from router.agent.imds import MachineNotice
 from router.agent.protocol import (
-    HELPER,
+    HELPERS,
     INTERRUPTION,
     LONGEST_ID,
     MAINTENANCE,
@@ -74,14 +74,15 @@ class AgentControlFolder:
         self._interval: float | None = None
 
     def prepare(self) -> None:
-        """Create the folder with the helper and remove the files of an earlier agent. OSError."""
+        """Create the folder with the helpers and remove the files of an earlier agent. OSError."""
         modules = self.folder / "python"
         modules.mkdir(mode=0o700, parents=True, exist_ok=True)
         for folder in (self.folder, modules):
             folder.chmod(0o700)
         for name in (*_FILES, *(offer.name for offer in self.folder.glob(f"{OFFERED}*"))):
             (self.folder / name).unlink(missing_ok=True)
-        write_atomic(modules / HELPER, _read_helper())
+        for name in HELPERS:
+            write_atomic(modules / name, _read_helper(name))
 
     def environment(self, before: Mapping[str, str]) -> dict[str, str]:
         """Return the variables to add to those of the training, ``before``."""
@@ -164,7 +165,7 @@ class AgentControlFolder:
 
     def known(self) -> dict[str, Any]:
         """Return the progress of the training for a heartbeat, with only the values that make sense."""
-        said, progress = self._read("progress.json") or {}, dict(self._saved)
+        said, progress = self.read("progress.json") or {}, dict(self._saved)
         if _is_whole(said.get("step")):
             progress["step"] = said["step"]
             progress.update({name: said[name] for name in ("steps",) if _is_whole(said.get(name))})
@@ -180,7 +181,7 @@ class AgentControlFolder:
         if now == self._seen:
             return None
         self._seen = now
-        return self._read("saved.json")
+        return self.read("saved.json")
 
     def _handle_answer(self, said: dict[str, Any]) -> list[dict[str, Any]]:
         # `after` is the last request answered before, in case the process saved twice between two calls.
@@ -213,7 +214,7 @@ class AgentControlFolder:
         except (OSError, ValueError, OverflowError):
             return
 
-    def _read(self, name: str) -> dict[str, Any] | None:
+    def read(self, name: str) -> dict[str, Any] | None:
         """Return the object in a file, or None.
 
         A pipe or a device of that name is not read: it would block the agent.
@@ -228,10 +229,10 @@ class AgentControlFolder:
         return content if isinstance(content, dict) else None
 
 
-def _read_helper() -> bytes:
-    """Return the helper's source, from the zipapp or from this tree."""
+def _read_helper(name: str) -> bytes:
+    """Return a helper's source, from the zipapp or from this tree."""
     loader: Any = router.agent.__loader__
-    source: bytes = loader.get_data(str(Path(router.agent.__file__).with_name("helper") / HELPER))
+    source: bytes = loader.get_data(str(Path(router.agent.__file__).with_name("helper") / name))
     return source
 
 

@@ -8,16 +8,18 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from router.agent import protocol
+from router.agent.all_reduce import RESULT, AllReduceResult, judge_all_reduce, remove_result, with_all_reduce
 from router.agent.calls import CoordinatorAwayError, CoordinatorClient, CoordinatorRefusalError
 from router.agent.config import AgentConfig
 from router.agent.control import CONTROL, AgentControlFolder
+from router.agent.fabric import check_fabric, fabric_environment
 from router.agent.guard import ProcessGuard
 from router.agent.lease import LifetimeTimer, MachineLease
 from router.agent.messenger import Messenger, Outbox
@@ -26,7 +28,7 @@ from router.agent.orders import OrderPoller
 from router.agent.output import OutputTail, RotatingLog, SecretMask
 from router.agent.preflight import PreflightCheck, check_machine, describe_problems
 from router.agent.registry import VARIABLES
-from router.agent.rendezvous import GangIncompleteError, RendezvousStoppedError, join_gang
+from router.agent.rendezvous import GangIncompleteError, RendezvousResult, RendezvousStoppedError, join_gang
 from router.agent.stacks import keep_stacks
 from router.agent.starters import JobEnvironment, clean_up_command, command_line, gang_environment
 from router.agent.supervise import AgentEvent, ProcessExit, SupervisedProcess
@@ -52,6 +54,14 @@ class RankOutcome:
     def state(self) -> str:
         """``ended`` or ``failed``."""
         return protocol.ENDED if self.reason in (protocol.FINISHED, protocol.STOPPED) else protocol.FAILED
+
+
+class RankOverError(Exception):
+    """The rank ends before its training; ``outcome`` says how."""
+
+    def __init__(self, outcome: RankOutcome) -> None:
+        super().__init__(outcome.reason)
+        self.outcome = outcome
 
 
 class RankAgent:
@@ -133,6 +143,8 @@ class RankAgent:
                 CoordinatorRefusalError: protocol.REFUSED,
             }
             outcome = RankOutcome(reasons[type(end)], message=str(end))
+        except RankOverError as end:
+            outcome = end.outcome
         except OSError as error:
             outcome = RankOutcome(protocol.NOT_STARTED, message=f"{type(error).__name__}: {error.strerror or error}")
         self._lease.end_training()
@@ -189,6 +201,7 @@ class RankAgent:
         checks: list[PreflightCheck] = []
         if self._config.preflight != protocol.PREFLIGHT_OFF:
             checks = check_machine(self._config, self._environment, self._coordinator.ask_date)
+            checks += [check_fabric(self._config)] if self._config.fabric.name else []
             problem = describe_problems(checks)
             if problem:
                 self._note(f"preflight: {problem}")
@@ -213,24 +226,78 @@ class RankAgent:
             "engine": self._config.engine,
             "preflight": [asdict(check) for check in checks],
         }
-        meeting = join_gang(self._config, self._coordinator, hello, self._events, self._note, self._request_checkpoint)
-        config = replace(self._config, resume_step=meeting.resume_step, resume_manifest=meeting.resume_manifest)
-        variables = gang_environment(config, meeting.address, meeting.port, meeting.addresses)
-        names = {*variables, CONTROL, *self._given.plain, *self._given.secret} - VARIABLES
-        variables |= self._control.environment(self._environment)
+        measures = self._config.preflight != protocol.PREFLIGHT_OFF and self._config.nodes > 1
+        meeting = join_gang(
+            self._config,
+            self._coordinator,
+            hello,
+            self._events,
+            self._note,
+            self._request_checkpoint,
+            self._measure_gang if measures else None,
+        )
+        command, environment = self._command(self._config, meeting)
         self._state = protocol.RUNNING
-        command = command_line(self._config, names, str(self._control.folder))
-        return self._run_process(command, {**self._environment, **variables}, clean_up_command(self._config))
+        return self._run_process(command, environment, clean_up_command(self._config))
 
-    def _run_process(self, command: list[str], environment: Mapping[str, str], undo: list[str]) -> RankOutcome:
-        """Run a command to its end, or until a signal or an order stops it."""
+    def _command(self, config: AgentConfig, meeting: RendezvousResult) -> tuple[list[str], dict[str, str]]:
+        """Return the command line of the configuration in this gang, and its environment."""
+        config = replace(config, resume_step=meeting.resume_step, resume_manifest=meeting.resume_manifest)
+        given = {**self._given.plain, **self._given.secret}
+        variables = gang_environment(config, meeting.address, meeting.port, meeting.addresses)
+        variables |= fabric_environment(config, given, self._environment)
+        names = {*variables, CONTROL, *given} - VARIABLES
+        variables |= self._control.environment(self._environment)
+        return command_line(config, names, str(self._control.folder)), {**self._environment, **variables}
+
+    def _measure_gang(self, meeting: RendezvousResult) -> None:
+        """Take part in an all-reduce over the gang. Rank 0 reports it, and ends where the machines have to be fit."""
+        config = with_all_reduce(self._config)
+        remove_result(self._control.folder)
+        command, environment = self._command(config, meeting)
+        tail, mask = OutputTail(LAST_BYTES), SecretMask(self._secrets)
+        outcome = self._run_process(
+            command,
+            environment,
+            clean_up_command(config),
+            output=lambda data: tail.write(mask.feed(data)),
+            seconds=protocol.MEASURE_SECONDS,
+        )
+        if outcome.reason == protocol.STOPPED:
+            raise RankOverError(outcome)
+        tail.write(mask.flush())
+        lines = tail.take()[1].decode("utf-8", "replace").strip().splitlines()
+        end = None if outcome.reason == protocol.UNFIT else outcome.exit
+        result = judge_all_reduce(config, self._control.read(RESULT), end, lines[-1] if lines else "")
+        self._note(f"preflight: {result.check.problem or result.check.what}")
+        if config.rank == 0:
+            self._report_gang(result)
+
+    def _report_gang(self, result: AllReduceResult) -> None:
+        check = result.check
+        figures = {"gb_per_s": result.gb_per_s, "assumed_gb_per_s": self._config.assumed_gb_per_s}
+        self._messenger.urgent.put(protocol.MEASURED, {**self._identity, **figures, **asdict(check)})
+        if check.problem and self._config.preflight == protocol.PREFLIGHT_REQUIRE:
+            raise RankOverError(RankOutcome(protocol.UNFIT, message=f"{check.name}: {check.problem}"))
+
+    def _run_process(
+        self,
+        command: list[str],
+        environment: Mapping[str, str],
+        undo: list[str],
+        *,
+        output: Callable[[bytes], None] | None = None,
+        seconds: float = float("inf"),
+    ) -> RankOutcome:
+        """Run a command to its end, until a signal or an order stops it, or for ``seconds``: then it is unfit."""
+        limit = time.monotonic() + seconds
         process = SupervisedProcess(
             command,
             environment=environment,
             workdir=self._config.workdir,
             clean_up=undo,
             guard=self._guard,
-            output=lambda data: self._write(self._mask.feed(data)),
+            output=output or (lambda data: self._write(self._mask.feed(data))),
             events=self._events,
         )
         self._note(f"{self._state}: process {process.pid}")
@@ -241,6 +308,10 @@ class RankAgent:
             except queue.Empty:
                 self._send_answers(self._control.look())
                 self._end_without_lease()
+                if time.monotonic() > limit:
+                    process.terminate()
+                    process.wait_gone(self._config.grace_seconds, lambda: None)
+                    return RankOutcome(protocol.UNFIT, process.finish())
                 continue
             if event.kind == "exit" and event.detail == process.pid:
                 end = process.finish()

@@ -1,6 +1,6 @@
 """Check a machine before its gang meets: accelerators and driver, containers, disk, clock, and the stores of the job.
 
-What a check measures is reported with it. An all-reduce over the gang is not among them: nothing measures the fabric.
+What a check measures is reported with it. What follows them is an all-reduce over the whole gang (all_reduce).
 """
 
 from __future__ import annotations

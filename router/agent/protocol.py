@@ -18,12 +18,18 @@ NO_CODE = "no_code"  # The code could not be fetched.
 NO_GANG = "no_gang"  # The other ranks did not come within the time limit.
 REFUSED = "refused"  # The coordinator does not want this rank.
 NOT_STARTED = "not_started"  # The process could not be started.
-UNFIT = "unfit"  # A check of the machine failed before the ranks met.
+UNFIT = "unfit"  # A check of the machine or the gang failed before the training.
 
 # What follows from the checks of a machine before its gang meets: none are made, they are told, or they must hold.
 PREFLIGHT = "preflight"
 PREFLIGHT_OFF, PREFLIGHT_WARN, PREFLIGHT_REQUIRE = "off", "warn", "require"
 PREFLIGHTS = (PREFLIGHT_OFF, PREFLIGHT_WARN, PREFLIGHT_REQUIRE)
+# The all-reduce of a gang before it trains: the key of `hello` and its answer, the message with the result, and how
+# long it may take in seconds, for an image's torch is slow to load the first time. Below this share of what the plan
+# assumes, the fabric is not what was counted on: software that is missing costs nine tenths or more.
+MEASURES, MEASURE, MEASURED = "measures", "measure", "measured"
+MEASURE_SECONDS = 240.0
+LEAST_SHARE = 0.5
 
 # The agent's exit code by reason; for a wrong configuration, which cannot be reported to the coordinator, it is 2.
 EXIT_CODES = {
@@ -68,8 +74,9 @@ SHORTEST_SECONDS = 30.0
 REPORTING_SECONDS = 2.0
 # The longest id of a notice, and of the order that it causes.
 LONGEST_ID = 200
-# The module for training scripts that the zipapp carries beside the agent.
+# The modules that the zipapp carries beside the agent: for training scripts, and to measure the gang before them.
 HELPER = "stepfare_checkpoint.py"
+HELPERS = (HELPER, "stepfare_all_reduce.py")
 # The timer of systemd that ends a machine whose agent cannot.
 LIFETIME_TIMER = "stepfare-lifetime.timer"
 END_SERVICE = "stepfare-end.service"

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from router.agent.calls import Backoff, CoordinatorAwayError, CoordinatorClient
 from router.agent.config import AgentConfig
-from router.agent.protocol import CHOSEN_PORTS
+from router.agent.protocol import CHOSEN_PORTS, MEASURE, MEASURES
 from router.agent.supervise import AgentEvent
 
 
@@ -78,15 +78,19 @@ def join_gang(
     events: queue.SimpleQueue[AgentEvent],
     note: Callable[[str], None],
     ask: Callable[[AgentEvent], bool],
+    measure: Callable[[RendezvousResult], None] | None = None,
 ) -> RendezvousResult:
     """Say hello until all ranks have called, and return where rank 0 is.
 
-    ``ask`` takes the events that do not end the waiting. Raises :class:`GangIncompleteError`,
+    ``ask`` takes the events that do not end the waiting. ``measure`` is called once all ranks are there, before they
+    are told to go; what it raises ends the waiting. Raises :class:`GangIncompleteError`,
     :class:`RendezvousStoppedError`, and :class:`~router.agent.calls.CoordinatorRefusalError`.
     """
     limit = time.monotonic() + config.gang_seconds
     backoff = Backoff(min(1.0, config.heartbeat_seconds), 15.0, random.Random())
     body = dict(hello)
+    if measure is not None:
+        body[MEASURES] = True
     if config.rank == 0 and config.master_address is None:
         body["master_port"] = config.master_port or find_free_port()
     while True:
@@ -95,6 +99,12 @@ def join_gang(
             answer = coordinator.post("hello", body)
             if result := _parse_answer(config, answer):
                 return result
+            if measure is not None and isinstance(where := answer.get(MEASURE), dict):
+                began = time.monotonic()
+                measure(_parse_place(config, where))
+                measure, body[MEASURES] = None, False
+                limit += time.monotonic() - began
+                continue
             backoff.reset()
             retry_seconds = answer.get("retry_seconds")
             wait = min(30.0, max(0.01, retry_seconds)) if isinstance(retry_seconds, (int, float)) else 2.0
@@ -123,8 +133,10 @@ def _pause(events: queue.SimpleQueue[AgentEvent], seconds: float, ask: Callable[
 
 
 def _parse_answer(config: AgentConfig, answer: dict[str, Any]) -> RendezvousResult | None:
-    if answer.get("go") is not True:
-        return None
+    return _parse_place(config, answer) if answer.get("go") is True else None
+
+
+def _parse_place(config: AgentConfig, answer: dict[str, Any]) -> RendezvousResult:
     step, manifest = answer.get("resume_step"), answer.get("resume_manifest")
     if not isinstance(step, int) or not isinstance(manifest, str) or step < 0:
         step, manifest = config.resume_step, config.resume_manifest
@@ -133,7 +145,7 @@ def _parse_answer(config: AgentConfig, answer: dict[str, Any]) -> RendezvousResu
         return RendezvousResult(config.master_address, config.master_port, step, manifest, addresses)
     address, port = answer.get("master_address"), answer.get("master_port")
     if not isinstance(address, str) or not address or not isinstance(port, int) or not 0 < port < 65536:
-        raise CoordinatorAwayError("hello: the answer says go but not where rank 0 is")
+        raise CoordinatorAwayError("hello: the answer does not say where rank 0 is")
     return RendezvousResult(address, port, step, manifest, addresses)
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from router.agent.config import AgentConfig, AgentConfigError
+from router.agent.fabric import IN_CONTAINER, container_options
 
 RESUME_STEP, RESUME_MANIFEST = "STEPFARE_RESUME_STEP", "STEPFARE_RESUME_MANIFEST"
 CHECKPOINT_SECONDS, CHECKPOINT_STORE = "STEPFARE_CHECKPOINT_SECONDS", "STEPFARE_CHECKPOINT_STORE"
@@ -206,8 +207,11 @@ def command_line(config: AgentConfig, names: Iterable[str], control: str) -> lis
     if os.path.isdir("/dev/infiniband"):  # noqa: PTH112  (pathlib is heavier, and starters needs nothing else of it)
         line += ["--device=/dev/infiniband", "--cap-add=IPC_LOCK"]
     line += [f"--volume={mount}" for mount in (*config.mounts, f"{control}:{control}")]
+    line += container_options(config)
     line += [f"--env={name}" for name in sorted(names)]
-    return [*line, "--entrypoint=/bin/sh", config.code.source, "-c", _CONTAINED, "stepfare", *shell_arguments(config)]
+    before = IN_CONTAINER if config.fabric.name else ""
+    line += ["--entrypoint=/bin/sh", config.code.source, "-c", before + _CONTAINED, "stepfare"]
+    return [*line, *shell_arguments(config)]
 
 
 def clean_up_command(config: AgentConfig) -> list[str]:

@@ -14,10 +14,11 @@ from pricing.pool_experience import LossReason
 from pricing.problems import InvalidInputError
 from pricing.units import format_count, format_utc
 from router.jobs.experience import Experience, PoolRun, RunRecords, SpeedRun
+from router.jobs.fabric_runs import FabricRun
 
 SCHEMA_VERSION = 1
 RunReader = Callable[[PriceBook], RunRecords]
-T = TypeVar("T", SpeedRun, PoolRun)
+T = TypeVar("T", SpeedRun, PoolRun, FabricRun)
 
 
 def read_no_runs(_: PriceBook) -> RunRecords:
@@ -31,6 +32,7 @@ def runs_to_json(records: RunRecords) -> str:
         "schema_version": SCHEMA_VERSION,
         "speeds": [_plain(run) for run in records.speeds],
         "pools": [_plain(run) for run in records.pools],
+        "fabrics": [_plain(run) for run in records.fabrics],
     }
     return json.dumps(document, indent=2) + "\n"
 
@@ -45,7 +47,8 @@ def runs_from_file(path: Path) -> RunRecords:
         speeds = tuple(_run(SpeedRun, row) for row in document["speeds"])
         if any(not 0 < run.steps_per_hour < float("inf") for run in speeds):
             raise ValueError("a speed is not above 0")
-        return RunRecords(speeds, tuple(_run(PoolRun, row) for row in document["pools"]))
+        fabrics = tuple(_run(FabricRun, row) for row in document.get("fabrics", ()))
+        return RunRecords(speeds, tuple(_run(PoolRun, row) for row in document["pools"]), fabrics)
     except OSError as error:
         what = f"cannot be read: {error.strerror or error}"
         raise InvalidInputError.single(what, where=str(path), remedy=remedy) from None
@@ -69,10 +72,12 @@ def describe_experience(experience: Experience | None) -> tuple[str, ...]:
     if experience.pools:
         gangs = sum(row.runs for row in experience.pools)
         parts.append(f"interruptions counted on {format_count(gangs, 'gang')}")
+    if experience.fabrics:
+        parts.append(f"all-reduces measured in {format_count(len(experience.fabrics), 'place')}")
     return (f"{'; '.join(parts)} (--learned none leaves them out)",)
 
 
-def _plain(run: SpeedRun | PoolRun) -> dict[str, Any]:
+def _plain(run: SpeedRun | PoolRun | FabricRun) -> dict[str, Any]:
     return {name: format_utc(value) if isinstance(value, datetime) else value for name, value in asdict(run).items()}
 
 

@@ -35,6 +35,7 @@ from router.render.tables import format_timestamp
 if TYPE_CHECKING:
     from router.config.job_points import PointFields
     from router.jobs.experience import PoolRun, RunRecords, SpeedRun
+    from router.jobs.fabric_runs import FabricRun
     from router.state.store import StateStore
 
 #: Device that ``--measure`` runs on; auto takes any accelerator, and never the processor.
@@ -199,7 +200,7 @@ def list_runs(
     if out is not None:
         console.write(runs_to_json(records), out)
         return
-    rows = [*_job_rows(records), *_pool_rows(records)]
+    rows = [*_job_rows(records), *_pool_rows(records), *_fabric_rows(records)]
     console.print_table(output, "learned", _LEARNED, rows, "nothing was measured yet")
 
 
@@ -225,6 +226,8 @@ def show(
         console.print_table(output, "runs", _SPEED_RUNS, speeds, "")
     elif pools:
         console.print_table(output, "runs", _POOL_RUNS, pools, "")
+    elif fabrics := [run for run in records.fabrics if pool_name(run) == name]:
+        console.print_table(output, "runs", _FABRIC_RUNS, fabrics, "")
     else:
         raise _unknown(name, records)
 
@@ -245,6 +248,15 @@ _POOL_RUNS: RecordTable[PoolRun] = RecordTable(
         TableColumn("hours", lambda run: f"{run.hours:.2f}", "HOURS", right=True),
         TableColumn("interrupted", lambda run: "yes" if run.interrupted else "no", "INTERRUPTED"),
         TableColumn("ended", lambda run: run.at, "ENDED", format_timestamp),
+    )
+)
+_FABRIC_RUNS: RecordTable[FabricRun] = RecordTable(
+    (
+        TableColumn("attempt", lambda run: run.attempt, "ATTEMPT"),
+        TableColumn("machines", lambda run: run.machines, "MACHINES", right=True),
+        TableColumn("gb_per_s", lambda run: f"{run.gb_per_s:.3g}", "GB/S", right=True),
+        TableColumn("assumed_gb_per_s", lambda run: run.assumed_gb_per_s, "ASSUMED", "{:.3g}".format, right=True),
+        TableColumn("at", lambda run: run.at, "MEASURED", format_timestamp),
     )
 )
 
@@ -275,7 +287,8 @@ def forget(
             return
         records = _read(store, book, moment)
         found = {run.attempt for run in records.speeds if name in (run.job, run.attempt)}
-        found |= {run.attempt for run in records.pools if name in (pool_name(run), run.attempt)}
+        runs: list[PoolRun | FabricRun] = [*records.pools, *records.fabrics]
+        found |= {run.attempt for run in runs if name in (pool_name(run), run.attempt)}
         if not found:
             raise _unknown(name, records)
         forget_runs(store, ForgottenRuns(name, moment, acting_user()))
@@ -342,6 +355,18 @@ def _pool_rows(records: RunRecords) -> list[_LearnedRow]:
     return rows
 
 
+def _fabric_rows(records: RunRecords) -> list[_LearnedRow]:
+    """Return a row for each place and machine type where gangs measured an all-reduce: its last figure."""
+    groups: dict[str, list[FabricRun]] = {}
+    for run in records.fabrics:
+        groups.setdefault(pool_name(run), []).append(run)
+    return [
+        _LearnedRow(name, len(runs), f"all-reduce {last.gb_per_s:.3g} GB/s over {last.machines} machines", last.at)
+        for name, runs in sorted(groups.items())
+        for last in (max(runs, key=lambda run: run.at),)
+    ]
+
+
 def _gang(run: SpeedRun) -> str:
     return f"{run.accelerators} {run.accelerator}" + (
         f" in {run.machines} machines, {run.fabric}" if run.fabric else ""
@@ -349,6 +374,7 @@ def _gang(run: SpeedRun) -> str:
 
 
 def _unknown(name: str, records: RunRecords) -> InvalidInputError:
-    known = sorted({run.job for run in records.speeds} | {pool_name(run) for run in records.pools})
+    pools: list[PoolRun | FabricRun] = [*records.pools, *records.fabrics]
+    known = sorted({run.job for run in records.speeds} | {pool_name(run) for run in pools})
     remedy = did_you_mean(name, known) or "see `stepfare profile list`"
     return InvalidInputError.single(f"no run of {name!r} is known", field="NAME", remedy=remedy)

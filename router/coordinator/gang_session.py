@@ -32,6 +32,7 @@ class RankSession:
     lock. ``unwritten``: when the rank was last heard, while the database does not know; ``news``: the fields of its
     training that it reported then and that are not in the database either. ``told``: its last report of a checkpoint;
     ``answered``: the orders to save that it answered. ``disbelieved``: the subjects of its reports that cannot be true.
+    ``measures``: whether it still has to measure the gang, by its last hello; ``measured``: the result is noted.
     """
 
     record: NodeRecord
@@ -43,6 +44,8 @@ class RankSession:
     told: SavedMessage | None = None
     answered: set[str] = field(default_factory=set)
     disbelieved: set[str] = field(default_factory=set)
+    measures: bool | None = None
+    measured: bool = False
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -91,6 +94,12 @@ class GangSession:
     def whole(self) -> bool:
         """Return whether all ranks said hello."""
         return len(self.members) == self.attempt.machines and all(m.said_hello for m in self.members.values())
+
+    @property
+    def measures(self) -> bool:
+        """Return whether a rank still has to measure the gang; after a restart each has to say so again."""
+        said = {member.measures for member in self.members.values()}
+        return said > {None} or True in said
 
     @property
     def records(self) -> list[NodeRecord]:

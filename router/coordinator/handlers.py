@@ -88,6 +88,7 @@ class AgentMessageHandler:
             "hello": self._hello,
             "heartbeat": self._heartbeat,
             "logs": self._store_output,
+            protocol.MEASURED: self._measured,
             "ended": self._ended,
             "notice": self._notice,
             "saved": self._saved,
@@ -196,6 +197,7 @@ class AgentMessageHandler:
             raise _RejectedError(409, "shape")
         with session.lock:
             _claim(rank_session, said.incarnation)
+            rank_session.measures = said.measures
             where = {"agent_address": said.address, "master_port": said.master_port}
             if not rank_session.said_hello:
                 self._note(session, "hello", rank_session, host=said.host, engine=said.engine, address=said.address)
@@ -209,10 +211,30 @@ class AgentMessageHandler:
                 heard = {"incarnation": said.incarnation, "heard_at": self._clock()}
                 session.set(rank_session, **where, **state, **heard)
             self._record_meeting(session)
-            return 200, self._hello_answer(session)
+            return 200, self._hello_answer(session, rank_session)
+
+    def _measured(
+        self, session: GangSession, rank_session: RankSession, body: dict[str, Any], token: str
+    ) -> AgentReply:
+        said = messages.parse_body(messages.MeasuredMessage, body)
+        problem = _masked(said.problem, token)
+        check = {"problem": problem, "found": problem or _masked(said.what, token)}
+        with session.lock:
+            _claim(rank_session, said.incarnation)
+            if not rank_session.measured:
+                figures = {"gb_per_s": said.gb_per_s, "assumed_gb_per_s": said.assumed_gb_per_s}
+                pools = {(record.zone, record.instance_type) for record in session.records}
+                zone, kind = pools.pop() if len(pools) == 1 else (None, None)
+                attempt = session.attempt
+                place = {"cloud": attempt.cloud, "region": attempt.region, "zone": zone, "instance_type": kind}
+                self._note(
+                    session, protocol.MEASURED, rank_session, **check, **figures, **place, machines=attempt.machines
+                )
+                rank_session.measured = True
+        return 200, {}
 
     def _record_meeting(self, session: GangSession) -> None:
-        if session.attempt.met_at is not None or not session.whole:
+        if session.attempt.met_at is not None or not session.whole or session.measures:
             return
         now = self._clock()
 
@@ -224,16 +246,17 @@ class AgentMessageHandler:
         if session.attempt.met_at == now:
             self._store.journal.note(session.attempt.id, "met", now, ranks=session.attempt.machines)
 
-    def _hello_answer(self, session: GangSession) -> dict[str, Any]:
+    def _hello_answer(self, session: GangSession, rank_session: RankSession) -> dict[str, Any]:
+        leader = session.members[0].record
+        addresses = [session.members[rank].record.agent_address for rank in sorted(session.members)]
+        where = {"master_address": leader.agent_address, "master_port": leader.master_port, "addresses": addresses}
         waits = session.attempt.met_at is None or session.stopping or session.attempt.phase.is_over
         if not waits and not session.clear:
             session.clear = not blocking_attempt(self._store, session.attempt)
         if waits or not session.clear:
             seconds = min(LONGEST_RETRY, max(self._retry, session.attempt.machines / HELLOS_PER_SECOND))
-            return {"go": False, "retry_seconds": seconds}
-        leader = session.members[0].record
-        addresses = [session.members[rank].record.agent_address for rank in sorted(session.members)]
-        where = {"master_address": leader.agent_address, "master_port": leader.master_port, "addresses": addresses}
+            measures = session.whole and rank_session.measures and not session.stopping
+            return {"go": False, "retry_seconds": seconds, **({protocol.MEASURE: where} if measures else {})}
         # The saved checkpoint may be newer than what the machine was told when it was created.
         saved = {"resume_step": session.attempt.first_step, "resume_manifest": session.attempt.first_manifest}
         return {"go": True, **where, **(saved if session.attempt.first_manifest else {})}

@@ -113,7 +113,8 @@ class HelloMessage(_RankBody):
     """A rank is up.
 
     ``master_port``: the port if it becomes the leader; None where everybody was told beforehand. ``preflight``: the
-    checks of its machine; none are made where the deploy file says so.
+    checks of its machine; none are made where the deploy file says so. ``measures``: whether it still has to take
+    part in an all-reduce of the gang before it trains; None where there is none.
     """
 
     nodes: Annotated[int, Field(ge=1, le=LARGEST_CODE)]
@@ -123,6 +124,14 @@ class HelloMessage(_RankBody):
     address: Annotated[str, StringConstraints(pattern=r"\A[0-9A-Za-z.:%_\[\]-]{1,255}\z")]
     master_port: Annotated[int, Field(ge=1, le=LARGEST_PORT)] | None = None
     preflight: Annotated[list[PreflightMessage], Field(max_length=MOST_CHECKS)] = []
+    measures: bool | None = None
+
+
+class MeasuredMessage(_RankBody, PreflightMessage):
+    """The all-reduce of the gang as a check: bus bandwidth in GB/s, None where it was not measured, and the plan's."""
+
+    gb_per_s: Annotated[float, Field(gt=0, le=LARGEST_NUMBER)] | None
+    assumed_gb_per_s: Annotated[float, Field(gt=0, le=LARGEST_NUMBER)] | None
 
 
 class HeartbeatMessage(_RankBody):

@@ -228,9 +228,10 @@ class Deploy(Spec):
     coordinator: CoordinatorEntry = CoordinatorEntry()
     preflight: Literal["off", "warn", "require"] = Field(
         default="warn",
-        description="Whether each machine is checked before its gang meets (GPUs, driver, containers, disk, clock, "
-        "reach of checkpoint store and data): what is wrong is said, or (`require`) the gang is given back and tried "
-        "elsewhere.",
+        description="Whether each machine is checked before its gang meets (GPUs, driver, containers, fabric, disk, "
+        "clock, reach of checkpoint store and data), and a short all-reduce over the gang measured, which should give "
+        "half of what the plan assumes: what is wrong is said, or (`require`) the gang is given back and tried "
+        "elsewhere. In the sandbox only where it is stated.",
     )
     heed_hints: Flag = Field(
         default=True, description="Whether gangs move when a cloud only hints that it may preempt a machine."

@@ -21,6 +21,7 @@ from pricing.offers import Offer
 from pricing.pool_experience import LossReason, PoolExperience, PoolLosses, memory_weight
 from pricing.risk import GangRisk, RiskTable
 from pricing.units import to_digits
+from router.jobs.fabric_runs import FabricRun, learn_fabrics, with_measured_network
 from router.jobs.measured_speed import RELATIVE_ERROR, MeasuredSpeed, correct_workload
 from router.jobs.spec import Job
 
@@ -82,6 +83,7 @@ class RunRecords:
 
     speeds: tuple[SpeedRun, ...] = ()
     pools: tuple[PoolRun, ...] = ()
+    fabrics: tuple[FabricRun, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,17 +129,23 @@ class Experience:
 
     speeds: tuple[LearnedSpeed, ...] = ()
     pools: tuple[PoolExperience, ...] = ()
+    fabrics: tuple[FabricRun, ...] = ()
 
     @cached_property
     def digest(self) -> str:
         """Return the SHA-256 (hex) of all rows."""
         content = {"speeds": [asdict(row) for row in self.speeds], "pools": [asdict(row) for row in self.pools]}
+        content |= {"fabrics": [asdict(row) for row in self.fabrics]} if self.fabrics else {}
         text = json.dumps(content, sort_keys=True, separators=(",", ":"), default=_time_text)
         return hashlib.sha256(text.encode()).hexdigest()
 
     @cached_property
     def _speeds_by_job(self) -> Mapping[str, tuple[LearnedSpeed, ...]]:
         return {name: tuple(rows) for name, rows in _grouped(self.speeds, lambda row: row.job).items()}
+
+    @cached_property
+    def _fabrics_by_place(self) -> Mapping[tuple[str, str, str], list[FabricRun]]:
+        return _grouped(self.fabrics, lambda run: (run.cloud, run.region, run.instance_type))
 
     @cached_property
     def _tables(self) -> dict[str, RiskTable]:
@@ -155,6 +163,11 @@ class Experience:
         rows = [row.measured(book) for row in self._speeds_by_job.get(job.name, ())]
         known = [row for row in rows if row is not None]
         return job.model_copy(update={"workload": correct_workload(job.workload, known, book)}) if known else job
+
+    def machine(self, machine: Machine, region: str, zone: str | None) -> Machine:
+        """Return the machine with the network that gangs measured in the place."""
+        found = self._fabrics_by_place.get((machine.cloud, region, machine.instance_type))
+        return machine if found is None else with_measured_network(machine, zone, found)
 
     def gang_risk(self, offer: Offer, machine: Machine, machines: int, book: PriceBook) -> GangRisk:
         """Return the risk of a gang by the book and by what was counted in its pool and in those like it."""
@@ -191,11 +204,13 @@ def learn(records: RunRecords, jobs: Sequence[Job], book: PriceBook, now: dateti
     speeds = [row for job in jobs for row in learn_speeds(job, records.speeds, now)]
     wanted = {option.accelerator for job in jobs for option in job.gang.options}
     rows = learn_pools((run for run in records.pools if _accelerator_of(run, book) in wanted), now)
-    if not speeds and not rows:
+    fabrics = learn_fabrics((run for run in records.fabrics if _accelerator_of(run, book) in wanted), now)
+    if not speeds and not rows and not fabrics:
         return None
     return Experience(
         tuple(sorted(speeds, key=lambda s: (s.job, s.accelerator, s.accelerators, s.machines, s.fabric or ""))),
         rows,
+        fabrics,
     )
 
 
@@ -220,7 +235,7 @@ def count_losses(runs: Iterable[PoolRun], now: datetime) -> tuple[PoolLosses, ..
     )
 
 
-def _accelerator_of(run: PoolRun, book: PriceBook) -> str | None:
+def _accelerator_of(run: PoolRun | FabricRun, book: PriceBook) -> str | None:
     machine = book.machine(run.cloud, run.instance_type)
     return None if machine is None else machine.accelerator
 

@@ -348,6 +348,20 @@ class StepTimes:
         return max(0.0, self.exchange - self.tensor - self.experts)
 
 
+def bus_bandwidth(machine: Machine) -> float | None:
+    """Return the bus bandwidth in GB/s that estimates give an all-reduce over such machines; None where unknown."""
+    if machine.inter_node_gbps is None:
+        return None
+    network = machine.inter_node_gbps / 8 * (1.0 if machine.has_rdma else _BUS_SHARE_TCP)
+    link = machine.intra_node_gb_per_s
+    return network if link is None else min(network, link / 2)
+
+
+def network_of_bandwidth(gb_per_s: float) -> float:
+    """Return the Gbit/s a machine of an Ethernet with that bus bandwidth."""
+    return gb_per_s * 8 / _BUS_SHARE_TCP
+
+
 def gang_links(precision: str, machine: Machine, machines: int, accelerator: Accelerator) -> Links | UnknownSpeed:
     """Return the rates of a gang, or which of them is unknown."""
     rates = read_peak_rates().get(accelerator.name)

@@ -17,6 +17,8 @@ _WORDS: Mapping[str, str] = {
     "made": "machines exist: {machines}",
     "ready": "all machines are ready for their agents",
     "hello": "the agent of rank {rank} calls from {host}",
+    "preflight": "the machine of rank {rank} was checked",
+    "measured": "all-reduce over the gang: {found}",
     "met": "all {ranks} ranks met; the training starts",
     "saved": "rank {rank} saved a checkpoint",
     "not_saved": "rank {rank} could not save: {failed}",
@@ -41,9 +43,13 @@ _WORDS: Mapping[str, str] = {
 }
 # What a word says more where its entry has the detail.
 _MORE_WORDS = {"saved": " at step {saved_step}", "interval": ", before every {before_seconds}"}
+_PLACE = ("cloud", "region", "zone", "instance_type", "machines")
 # Details of a word that say nothing to people.
 _PASSED_OVER = {
     "provisioning": ("disk_gib",),
+    "preflight": ("checks",),
+    # The rest is in what was found.
+    "measured": ("rank", "problem", "gb_per_s", "assumed_gb_per_s", *_PLACE),
     "saved": ("id",),
     "not_saved": ("id",),
     "leaving": ("reason",),

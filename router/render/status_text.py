@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from datetime import timedelta
 
 from pricing.money import Usd
@@ -81,6 +82,10 @@ def _standstill_record(finding: StandstillFinding) -> dict[str, object]:
     }
 
 
+def _all_reduce_record(details: Mapping[str, object]) -> dict[str, object]:
+    return {name: details.get(name) for name in ("gb_per_s", "assumed_gb_per_s", "found")}
+
+
 _NODES: RecordTable[NodeRecord] = RecordTable(
     (
         TableColumn("", lambda node: node.attempt, "ATTEMPT"),
@@ -140,6 +145,7 @@ _GANGS: RecordTable[GangReport] = RecordTable(
         TableColumn("order_spent_usd", lambda gang: gang.order.spent_usd),
         TableColumn("over_agreed", lambda gang: gang.order.is_over),
         TableColumn("standstill", lambda gang: gang.standstill, plain=_standstill_record),
+        TableColumn("all_reduce", lambda gang: gang.all_reduce, plain=_all_reduce_record),
         *attribute_columns("created_at", "made_at", "met_at", "gone_at", of="attempt"),
         TableColumn("nodes", lambda gang: gang.nodes, plain=_NODES.records),
         TableColumn("", _price, "$/H", "{:.2f}".format, right=True, unknown="unknown"),

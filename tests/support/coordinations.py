@@ -175,6 +175,7 @@ class Scene:
                 "seconds": 30.0,
                 "what": "preempted",
             },
+            "measured": {"protocol": 1, "incarnation": f"life-{rank}"},
             "orders": {"protocol": 1, "incarnation": f"life-{rank}", "seen": "", "wait": 20.0},
             "saved": {
                 "protocol": 1,

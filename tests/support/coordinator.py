@@ -72,7 +72,7 @@ class Coordinator:
         message = json.loads(body)
         rank, what = int(parts[4]), parts[5]
         handle = {"hello": self._hello, "heartbeat": self._heartbeat, "logs": _taken, "ended": self._ended}.get(
-            what, _any if what in ("saved", "notice", "orders") else None
+            what, _any if what in ("saved", "notice", "orders", "measured") else None
         )
         if handle is None:
             self.problems.append(f"message {what}")
@@ -104,12 +104,17 @@ class Coordinator:
         known = self._members.setdefault(rank, message)
         if known["incarnation"] != message["incarnation"]:
             return 409, {"error": "rank_taken"}
+        self._members[rank] = message
         if len(self._members) < self.nodes:
             return 200, {"go": False, "retry_seconds": 0.05}
         leader = self._members[0]
         addresses = [self._members[one]["address"] for one in range(self.nodes)]
-        where = {"master_address": leader["address"], "master_port": leader["master_port"]}
-        return 200, {"go": True, **where, "addresses": addresses}
+        where = {"master_address": leader["address"], "master_port": leader["master_port"], "addresses": addresses}
+        if message.get("measures"):
+            return 200, {"go": False, "retry_seconds": 0.05, "measure": where}
+        if any(member.get("measures") for member in self._members.values()):
+            return 200, {"go": False, "retry_seconds": 0.05}
+        return 200, {"go": True, **where}
 
     def _heartbeat(self, rank: int, _: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         if self.checkpoint and rank not in self.stops:

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
+from pricing.fabrics import fabrics
 from router.agent.config import AgentConfig, AgentConfigError, CodeSource, read_config
 from router.agent.preflight import check_boot
 from router.agent.starters import read_job_environment
@@ -30,6 +31,7 @@ from router.controller.workspace.bootstrap import (
     UserDataTooLargeError,
     render_cloud_init,
 )
+from router.controller.workspace.fabric_scripts import FABRIC_SCRIPTS
 from router.controller.workspace.zipapp import pack_agent
 from tests.support.coordinator import Coordinator
 from tests.support.repository import ROOT
@@ -301,6 +303,71 @@ def test_a_machine_without_docker_installs_it_with_the_toolkit(tmp_path: Path, p
     assert (lists / "stepfare-nvidia.list").read_text() == (
         f"deb [signed-by={keys}/nvidia.asc] https://nvidia.github.io/libnvidia-container/stable/deb/$(ARCH) /\n"
     )
+
+
+@pytest.mark.parametrize("loaded", [True, False])
+def test_tcpxo_is_set_up_with_the_module_the_plugin_and_the_daemon_in_that_order(tmp_path: Path, loaded: bool) -> None:
+    """With stand-ins, and the devices of a machine in a folder. The patch is for kernels from 6.13 on."""
+    (tmp_path / "bin").mkdir()
+    note = f'#!/bin/sh\necho "$(basename $0) $*" >> {tmp_path}/calls\n'
+    ready = 'case $1 in logs) echo "Buffer manager initialization completed";; esac\n'
+    source = tmp_path / "usr-src" / "dmabuf-import-helper-1.1" / "import-helper.c"
+    tools = {
+        "docker": note + ready,
+        "modprobe": note + ("" if loaded else f"[ -e {source} ]\n"),
+        "apt-get": note + "case $* in *download*) touch one.deb;; esac\n",
+        "dpkg-deb": note
+        + "mkdir -p usr/src/dmabuf-import-helper-1.1\n"
+        + 'echo "MODULE_IMPORT_NS(DMA_BUF);" >usr/src/dmabuf-import-helper-1.1/import-helper.c\n',
+        "uname": "#!/bin/sh\necho 6.17.0-1004-gcp\n",
+        **dict.fromkeys(("curl", "dkms", "mount", "sleep"), note),
+        "mountpoint": "#!/bin/sh\nexit 1\n",
+    }
+    for name, text in tools.items():
+        _script(tmp_path / "bin", name, text)
+    device = tmp_path / "devices" / "0000:06:00.1"
+    other = tmp_path / "devices" / "0000:00:01.0"
+    for folder, vendor in ((device, "0x1ae0"), (other, "0x8086")):
+        folder.mkdir(parents=True)
+        (folder / "vendor").write_text(f"{vendor}\n")
+        (folder / "device").write_text("0x0084\n")
+    bound = tmp_path / "aperture" / "0000:06:00.1"
+    bound.mkdir(parents=True)
+    (bound / "resource0").touch()
+    for each in ("usr-src", "etc/apt/sources.list.d"):
+        (tmp_path / each).mkdir(parents=True)
+    text = FABRIC_SCRIPTS["setup-tcpxo.sh"]
+    for path, mine in (
+        ("/sys/bus/pci/devices", "devices"), ("/dev/aperture_devices", "aperture"), ("/etc/apt", "etc/apt"),
+        ("/run/stepfare", "run"), (" /usr/src/", " usr-src/"),
+    ):  # fmt: skip
+        assert path in text
+        text = text.replace(path, f"{' ' if path[0] == ' ' else ''}{tmp_path}/{mine.strip()}")
+    script = _script(tmp_path, "setup-tcpxo", text)
+    environment = {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}
+    ran = subprocess.run([script, "plugin:v1", "daemon:v2"], env=environment, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    calls = (tmp_path / "calls").read_text().splitlines()
+    assert [call for call in calls if call.startswith("mount ")] == [f"mount --bind {device} {bound}"]
+    assert stat.S_IMODE((bound / "resource0").stat().st_mode) == 0o666
+    runs = [call for call in calls if call.startswith("docker run")]
+    assert [("plugin:v1 install --install-nccl" in run, "daemon:v2 --num_hops=2" in run) for run in runs] == [
+        (True, False), (False, True),
+    ]  # fmt: skip
+    assert (tmp_path / "run" / "tcpxo-ready").exists()
+    assert [call for call in calls if call.startswith("dkms")] == (
+        [] if loaded else ["dkms install -m dmabuf-import-helper -v 1.1"]
+    )
+    if not loaded:
+        assert source.read_text() == 'MODULE_IMPORT_NS("DMA_BUF");\n'
+        assert calls.count("modprobe import-helper") == 2
+
+
+@pytest.mark.parametrize("name", FABRIC_SCRIPTS)
+def test_user_data_that_sets_up_a_fabric_fits(name: str) -> None:
+    setup = next(row.setup for row in fabrics() if row.setup and row.setup.startswith(name))
+    spec = replace(CASES["install"], fabric_setup=setup, local_nvme="/mnt/scratch", ca="PEM\n" * 400)
+    assert len(render_cloud_init(spec).encode()) < MAX_USER_DATA_BYTES - 3000  # for the job
 
 
 def test_the_zipapp_is_the_same_bytes_and_its_lines_are_those_of_the_source() -> None:

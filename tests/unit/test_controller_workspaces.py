@@ -16,6 +16,7 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
+from pricing.fabrics import find_fabric
 from pricing.money import UsdPerHour
 from pricing.places import PROVISIONABLE_CLOUDS, Market
 from router.agent.config import AgentConfig, parse_config
@@ -101,6 +102,8 @@ def made(
     deploy: Deploy = DEPLOY,
     home: CoordinatorEndpoint = HOME,
     secrets: NodeSecrets | None = None,
+    fabric: str = "efa",
+    assumed: float | None = None,
     **more: Any,
 ) -> WorkspaceSpec:
     order, choice = order_of(job.name), choice_of(cloud, machines, **more)
@@ -111,7 +114,9 @@ def made(
         hosts = {node.rank: Host(f"10.0.0.{node.rank + 1}") for node in nodes}
         nodes = tuple(replace(node, address=hosts[node.rank].address) for node in nodes)
     given = secrets or NodeSecrets(TOKEN, {"BATCH": "512"}, {"API_KEY": SECRET})
-    return build_workspace(attempt, nodes, job, deploy, STATE, home, given, fabric="efa", hosts=hosts)
+    return build_workspace(
+        attempt, nodes, job, deploy, STATE, home, given, fabric=fabric, hosts=hosts, assumed_gb_per_s=assumed
+    )
 
 
 def script_files(text: str) -> dict[str, str]:
@@ -311,6 +316,48 @@ def test_docker_and_the_toolkit_are_installed_where_the_image_lacks_them_and_the
     commands = yaml.safe_load(spec.user_data[0])["runcmd"]
     versions = [command[2:] for command in commands if "/opt/stepfare/install-containers.sh" in command]
     assert versions == ([["29.6.2", "1.19.1"]] if installs else [])
+
+
+@pytest.mark.parametrize(
+    ("cloud", "instance_type", "fabric", "image", "setup"),
+    [
+        ("aws", "p5.48xlarge", "efa", None, None),
+        ("azure", "Standard_ND96isr_H100_v5", "infiniband", None, None),
+        ("gcp", "a3-ultragpu-8g", "roce", None, "setup-gib.sh"),
+        ("gcp", "a3-megagpu-8g", "gpudirect-tcpxo", None, "setup-tcpxo.sh"),
+        ("gcp", "a3-megagpu-8g", "gpudirect-tcpxo", "projects/p/global/images/mine", None),
+        ("gcp", "a3-highgpu-8g", "none", None, None),
+    ],
+)
+@pytest.mark.parametrize("run", [RUN, IN_IMAGE])
+def test_a_fabric_is_set_up_before_the_agent_starts_and_its_needs_are_told(
+    cloud: str, instance_type: str, fabric: str, image: str | None, setup: str | None, run: dict[str, Any]
+) -> None:
+    key = {"ssh_public_key": "ssh-rsa AAAA"} if cloud == "azure" else {}
+    deploy = Deploy.model_validate({"clouds": {cloud: {"image": image, **key}}})
+    more: dict[str, Any] = {"deploy": deploy, "instance_type": instance_type, "fabric": fabric, "assumed": 225.0}
+    spec = made(a_job("bert", run=run), cloud, **more)
+    config = config_of(spec)
+    row = find_fabric(cloud, fabric)
+    assert config.fabric.name == ("" if row is None else fabric)
+    assert config.fabric.environment == ("" if row is None else row.environment)
+    assert config.assumed_gb_per_s == 225.0
+    commands = [command for command in yaml.safe_load(spec.user_data[0])["runcmd"] if isinstance(command, list)]
+    steps = [command[1:] if command[0].endswith("boot-step.sh") else command for command in commands]
+    names = [step[0].rpartition("/")[2] for step in steps]
+    assert [name for name in names if name.startswith("setup-")] == ([] if setup is None else [setup])
+    if setup is not None:
+        # Its software comes in containers, whatever the job runs in.
+        order = [names.index(name) for name in ("install-containers.sh", setup, "fetch-agent.sh")]
+        assert order == sorted(order)
+
+
+def test_the_checks_of_the_deploy_file_hold_on_this_machine_where_it_says_so() -> None:
+    job = a_job("bert", run=RUN)
+    said = Deploy.model_validate({"preflight": "warn"})
+    plain = [config_of(made(job, cloud, deploy=Deploy())).preflight for cloud in ("sandbox", "static")]
+    assert plain == ["off", "warn"]
+    assert config_of(made(job, "sandbox", deploy=said)).preflight == "warn"
 
 
 def test_the_image_says_how_a_container_gets_its_gpus() -> None:

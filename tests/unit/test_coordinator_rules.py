@@ -60,6 +60,36 @@ def test_the_checks_of_a_machine_are_noted_once(pair: Scene) -> None:
     assert pair.say(0, "hello", preflight=checks * 17) == (400, {"error": "body"})
 
 
+def test_a_gang_that_measures_meets_once_every_rank_has(pair: Scene) -> None:
+    where = {name: value for name, value in GO[1].items() if name != "go"}
+    measure = (200, {**WAIT[1], "measure": where})
+    assert pair.say(1, "hello", measures=True) == WAIT
+    assert pair.say(0, "hello", measures=True) == measure
+    assert pair.say(1, "hello", measures=True) == measure
+    # What was measured arrives on its own, and once, however often it is sent.
+    said: dict[str, Any] = {
+        "name": "all-reduce",
+        "problem": "slow\x1b[31m",
+        "what": "1 GB/s",
+        "gb_per_s": 1.0,
+        "assumed_gb_per_s": 4.0,
+    }
+    assert pair.say(0, "measured", **said) == (200, {})
+    assert pair.say(0, "measured", **said) == (200, {})
+    assert pair.say(0, "measured", **{**said, "gb_per_s": float("nan")}) == (400, {"error": "body"})
+    assert pair.say(0, "hello", measures=False) == WAIT
+    assert pair.attempt.met_at is None
+    # After a restart each has to say again that it is done: another may just be giving up.
+    pair.attendance = pair.fresh()
+    assert pair.say(1, "hello", measures=True) == measure
+    assert pair.say(1, "hello", measures=False) == WAIT
+    assert pair.attempt.met_at is None
+    assert pair.say(0, "hello", measures=False) == GO
+    place = {"cloud": "sandbox", "region": "local", "zone": None, "instance_type": "local", "machines": 2}
+    figures = {"gb_per_s": 1.0, "assumed_gb_per_s": 4.0, "problem": "slow [31m", "found": "slow [31m"}
+    assert pair.journal("measured") == [{"rank": 0, **figures, **place}]
+
+
 def test_the_meeting_is_in_the_database_before_anybody_is_told(pair: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     pair.say(1, "hello")
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from pricing.book import PriceBook
 from pricing.pool_experience import LossReason
@@ -24,6 +25,7 @@ from router.jobs.experience import (
     learn_pools,
     learn_speeds,
 )
+from router.jobs.fabric_runs import FabricRun, learn_fabrics
 from router.jobs.job_json import read_job
 from router.jobs.measured_speed import MeasuredSpeed, correct_workload
 from router.jobs.spec import Job
@@ -31,6 +33,7 @@ from router.state.records import Attempt, NodeRecord, NoticeRecord
 from router.state.store import StateStore
 
 _KEY = "forgotten runs"
+_FABRIC_DETAILS = tuple(f.name for f in fields(FabricRun) if f.name not in ("attempt", "at"))
 _INTERRUPTED = frozenset({ReleaseReason.INTERRUPTED.value, ReleaseReason.LOST.value})
 _HOUR = timedelta(hours=1)
 _IN_WORDS = {FaultKind.PRICE: LossReason.PRICE, FaultKind.SHORT: LossReason.CAPACITY}
@@ -75,18 +78,35 @@ def read_runs(store: StateStore, book: PriceBook, now: datetime) -> RunRecords:
         if stay is not None and not _is_forgotten(forgotten, pool_name(stay), ended):
             pools.append(stay)
     return RunRecords(
-        tuple(sorted(speeds, key=lambda run: run.attempt)), tuple(sorted(pools, key=lambda run: run.attempt))
+        tuple(sorted(speeds, key=lambda run: run.attempt)),
+        tuple(sorted(pools, key=lambda run: run.attempt)),
+        tuple(run for run in read_fabrics(store) if run.at <= now),
     )
 
 
-def pool_name(run: PoolRun) -> str:
+def read_fabrics(store: StateStore) -> tuple[FabricRun, ...]:
+    """Return the all-reduces that gangs of one machine type in one place measured, except those told to ignore."""
+    forgotten = {mark.name: mark.before for mark in forgotten_runs(store)}
+    runs = []
+    for entry in store.overview.notes((protocol.MEASURED,)):
+        details: dict[str, Any] = {name: entry.details.get(name) for name in _FABRIC_DETAILS}
+        if details["gb_per_s"] is None or details["instance_type"] is None:
+            continue
+        run = FabricRun(attempt=entry.attempt, at=entry.at, **details)
+        if not any(_is_forgotten(forgotten, name, run.at) for name in (run.attempt, pool_name(run))):
+            runs.append(run)
+    return tuple(runs)
+
+
+def pool_name(run: PoolRun | FabricRun) -> str:
     """Return a pool as people name it: ``aws/us-east-1a/p5.48xlarge/spot``, ``azure/eastus/1/.../spot``.
 
-    The region is left out where the zone's name begins with it.
+    The region is left out where the zone's name begins with it, and the market of what holds for all.
     """
     zone = run.zone or ""
     region = "" if zone.startswith(run.region) else run.region
-    return "/".join(part for part in (run.cloud, region, zone, run.instance_type, run.market) if part)
+    market = run.market if isinstance(run, PoolRun) else ""
+    return "/".join(part for part in (run.cloud, region, zone, run.instance_type, market) if part)
 
 
 def forgotten_runs(store: StateStore) -> tuple[ForgottenRuns, ...]:
@@ -272,6 +292,7 @@ class EarlierRuns:
             runs: dict[str, list[SpeedRun]] = {}
             for run in records.speeds:
                 runs.setdefault(run.signature, []).append(run)
-            self._runs, self._pools, self._known = runs, Experience(pools=learn_pools(records.pools, hour)), {}
+            self._runs, self._known = runs, {}
+            self._pools = Experience((), learn_pools(records.pools, hour), learn_fabrics(records.fabrics, hour))
             self._hour = hour
         return hour

@@ -18,6 +18,7 @@ from router.controller.context import ControllerContext
 from router.controller.history.metering import DISK_GIB, PROVISIONING
 from router.controller.release.inventory import MachineInventory, own_machines, record_found_machines
 from router.controller.release.shared_network import join_network
+from router.controller.workspace.workspaces import checks_machines
 from router.faults.classify import fault_of_error, find_telling_line, stated_fault
 from router.faults.fault import JOB_FAULT, OURS, SHORT, STOPPED, UNHEALTHY, UNKNOWN_FAULT, Fault
 from router.state.records import Attempt, NodeRecord, Phase
@@ -137,6 +138,7 @@ def _release_unknown_machines(site: ControllerContext, attempt: Attempt, node_id
 
 def _wait_for_ranks(site: ControllerContext, attempt: Attempt, when_whole: Callable[[], None] | None) -> Attempt:
     limit_s = site.deploy.timeouts.rendezvous.total_seconds()
+    measures = attempt.machines > 1 and checks_machines(attempt.cloud, site.deploy)
     ends = time.monotonic() + limit_s
     while True:
         current = site.store.attempts.get(attempt.id)
@@ -153,11 +155,16 @@ def _wait_for_ranks(site: ControllerContext, attempt: Attempt, when_whole: Calla
             nodes = site.store.attempts.nodes(attempt.id)
             fault = _fault_of_start(nodes, current.result)
             remedy = f" ({fault.remedy})" if fault.remedy else ""
-            raise ProvisionError(fault, f"{_failure_text(nodes, current.result)}{remedy}")
+            where = f" in {_pool_name(current, nodes)}" if current.result == protocol.UNFIT else ""
+            raise ProvisionError(fault, f"{_failure_text(nodes, current.result)}{where}{remedy}")
         if site.stop.is_set():
             raise ProvisionError(STOPPED, "stopped")
         if time.monotonic() > ends:
             missing = [str(node.rank) for node in site.store.attempts.nodes(attempt.id) if not node.agent]
+            if measures and not missing:
+                # All have called: what they do now is measure.
+                measures, ends = False, ends + protocol.MEASURE_SECONDS
+                continue
             raise ProvisionError(UNHEALTHY, f"rank {', '.join(missing) or '?'} did not call within {limit_s:g} s")
         time.sleep(_POLL_S)
 
@@ -180,6 +187,7 @@ def _wait_for_start(site: ControllerContext, attempt: Attempt) -> Attempt:
 
 def _tell_problems(site: ControllerContext, attempt: Attempt) -> None:
     """Say what the checks of the machines found that does not keep them from starting."""
+    where = _pool_name(attempt, site.store.attempts.nodes(attempt.id))
     for entry in site.store.journal.entries(attempt.id, what=(protocol.PREFLIGHT,)):
         checks = entry.details.get("checks")
         for check in checks if isinstance(checks, list) else []:
@@ -187,6 +195,14 @@ def _tell_problems(site: ControllerContext, attempt: Attempt) -> None:
                 site.tell(
                     attempt.job, f"{attempt.id}: rank {entry.details['rank']}: {check['name']}: {check['problem']}"
                 )
+    for entry in site.store.journal.entries(attempt.id, what=(protocol.MEASURED,)):
+        told = entry.details
+        site.tell(attempt.job, f"{attempt.id}: all-reduce in {where}: {told['found']}")
+
+
+def _pool_name(attempt: Attempt, nodes: tuple[NodeRecord, ...]) -> str:
+    first = nodes[0]
+    return f"{attempt.cloud}/{first.zone or attempt.region} {first.instance_type} {first.market.value}"
 
 
 def _fault_of_start(nodes: tuple[NodeRecord, ...], result: str) -> Fault:

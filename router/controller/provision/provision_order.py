@@ -19,6 +19,7 @@ from pricing.problems import InvalidInputError
 from router.controller.context import ControllerContext
 from router.controller.history.attempt_history import AttemptHistory, ResumePoint, order_history
 from router.controller.history.lifecycle import POSTPONED
+from router.controller.history.run_records import read_fabrics
 from router.controller.orders import Order
 from router.controller.provision.checkpoint_transfer import prepare_resume_point, with_resume_point
 from router.controller.provision.data_transfer import attempts_in_preparation, data_location, prepare_data
@@ -28,6 +29,7 @@ from router.controller.provision.quarantine import mark_cloud_off, mark_region_o
 from router.controller.release.release import release
 from router.controller.workspace.placement_options import (
     GangPlacement,
+    assumed_bandwidth,
     blocking_shortage,
     fabric_of,
     fill_list_prices,
@@ -37,6 +39,8 @@ from router.controller.workspace.placement_options import (
 from router.controller.workspace.secret_refs import resolve_environment
 from router.controller.workspace.workspaces import NodeSecrets, attempt_name, build_workspace, new_attempt
 from router.faults.fault import NO_ZONE, OURS, SHORT, STOPPED, UNKNOWN_FAULT, Fault, FaultAction, describe_fault
+from router.jobs.experience import Experience
+from router.jobs.fabric_runs import learn_fabrics
 from router.jobs.spec import Job
 from router.state.records import Attempt, NodeRecord, Phase
 from terraform.module_metadata import needs_hosts, needs_zones
@@ -412,6 +416,8 @@ def _build_spec(
     plain, secret = resolve_environment(job, site.environment, site.deploy.secrets_of(job.team))
     hosts, nodes = assign_hosts(site, attempt, nodes)
     fabric = fabric_of(choice, book) if len(nodes) > 1 else "none"
+    measured = read_fabrics(site.store) if len(nodes) > 1 else ()
+    learned = Experience(fabrics=learn_fabrics(measured, site.clock()))
     spec = build_workspace(
         attempt,
         nodes,
@@ -423,6 +429,7 @@ def _build_spec(
         data=data_location(site.store, job, RegionId(attempt.cloud, attempt.region)),
         fabric=fabric,
         hosts=hosts,
+        assumed_gb_per_s=assumed_bandwidth(choice, book, learned),
     )
     return spec, nodes
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import Any
 
 from pricing.money import ZERO, Usd
 from pricing.places import Market
+from router.agent import protocol
 from router.controller.history.attempt_history import deadline_of, order_key, resumable_histories
 from router.controller.history.heartbeats import group_by_attempt
 from router.controller.history.lifecycle import RESUMABLE_REASONS, last_step
@@ -42,8 +44,9 @@ class GangReport:
     """An attempt with its machines.
 
     ``spent_usd``: cost until now. ``quiet``: time since the longest silent rank last called (None while none has
-    called). ``waits``: the job is to resume and has no machines. ``standstill``: its training stands still. ``order``:
-    what was agreed to for all attempts of its order, and what they have cost.
+    called). ``waits``: the job is to resume and has no machines. ``standstill``: its training stands still.
+    ``all_reduce``: the journal's details of what it measured before. ``order``: what was agreed to for all attempts of
+    its order, and what they have cost.
     """
 
     attempt: Attempt
@@ -52,6 +55,7 @@ class GangReport:
     quiet: timedelta | None
     waits: bool = False
     standstill: StandstillFinding | None = None
+    all_reduce: Mapping[str, Any] | None = None
     order: OrderCost = OrderCost()
     now: datetime | None = None
 
@@ -67,14 +71,15 @@ class GangReport:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Return what a person should look at: a standstill, lateness, and cost over what was agreed to."""
+        """Return what a person should look at: standstill, lateness, cost over what was agreed to, a slow network."""
         late = f"late: its planned end was {self.attempt.end:%Y-%m-%d %H:%MZ}"
         dear = (
             f"over the agreed cost: ${self.order.spent_usd.dollars():,.2f} of ${self.order.agreed_usd.dollars():,.2f}"
         )
         stands = "" if self.standstill is None else self.standstill.text
         said = ((late, self.is_late), (dear, self.order.is_over), (stands, self.standstill is not None))
-        return tuple(text for text, holds in said if holds)
+        slow = "" if self.all_reduce is None else self.all_reduce["problem"]
+        return tuple(text for text, holds in (*said, (f"all-reduce: {slow}", slow)) if holds)
 
     @property
     def state(self) -> str:
@@ -155,12 +160,15 @@ def build_status_report(
     }
     orders = _order_costs(store, attempts, nodes, now)
     jobs = store.plans.jobs({attempt.job_digest for attempt in attempts if attempt.phase.is_up})
+    measured = {entry.attempt: entry.details for entry in store.overview.notes((protocol.MEASURED,))}
     gangs = []
     for attempt in attempts:
         machines = tuple(nodes.get(attempt.id, ()))
         stands = find_gang_standstill(attempt, machines, jobs.get(attempt.job_digest), standstill)
         gang = report_gang(attempt, machines, now, waits=attempt.id in waiting_ids)
-        gangs.append(replace(gang, standstill=None if stands is None else stands.finding, order=orders[attempt.id]))
+        finding = None if stands is None else stands.finding
+        figure = measured.get(attempt.id)
+        gangs.append(replace(gang, standstill=finding, all_reduce=figure, order=orders[attempt.id]))
     return StatusReport(tuple(gangs), Usd.total(gang.spent_usd for gang in gangs), now)
 
 

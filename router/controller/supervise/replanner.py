@@ -266,7 +266,7 @@ class Replanner:
         return CandidateFinder(book, limits, self.site.clock(), advisory=False, experience=self.counted_pools(book))
 
     def counted_pools(self, book: PriceBook) -> Experience:
-        """Return the interruptions that were counted in pools. Speeds are in the jobs that are looked for already."""
+        """Return interruptions and networks as counted and measured in pools. Speeds are in the jobs already."""
         return Experience() if self.earlier is None else self.earlier.pools(book)
 
     def left_of(self, chain: AttemptHistory) -> Job | None:

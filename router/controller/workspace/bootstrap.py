@@ -12,6 +12,7 @@ import yaml
 
 from router.agent.config import AgentConfig, parse_config
 from router.agent.protocol import END_SERVICE, LIFETIME_TIMER, LOOPBACK
+from router.controller.workspace.fabric_scripts import FABRIC_SCRIPTS
 
 # boot-step.sh COMMAND...: the agent reports what a step that failed said last (router/agent/preflight.py).
 BOOT_STEP = """\
@@ -197,6 +198,7 @@ class Bootstrap:
     container sees the folder under the same name. ``ca``: PEM text of a private authority that signed the coordinator's
     certificate. ``containers``: the versions of Docker and of NVIDIA's toolkit to install, None where the image
     has them or the job needs none. ``deallocates``: the machine asks Azure to release it before it switches itself off.
+    ``fabric_setup``: one of ``FABRIC_SCRIPTS`` with its arguments, None for none.
     """
 
     config: AgentConfig
@@ -208,6 +210,7 @@ class Bootstrap:
     ca: str | None = None
     containers: tuple[str, str] | None = None
     deallocates: bool = False
+    fabric_setup: str | None = None
 
 
 def render_cloud_init(spec: Bootstrap) -> str:
@@ -236,7 +239,7 @@ def render_cloud_init(spec: Bootstrap) -> str:
         files.append(_file_entry(f"{ETC}/ca.pem", "0644", spec.ca))
     commands: list[list[str] | str] = [["mkdir", "-p", "-m", "0755", VAR, LOGS]]
     step = f"{OPT}/boot-step.sh"
-    if nvme is not None or spec.containers is not None:
+    if any(part is not None for part in (nvme, spec.containers, spec.fabric_setup)):
         files.append(_file_entry(step, "0755", BOOT_STEP))
     if nvme is not None:
         files.append(_file_entry(f"{OPT}/mount-nvme.sh", "0755", MOUNT_NVME))
@@ -244,6 +247,10 @@ def render_cloud_init(spec: Bootstrap) -> str:
     if spec.containers is not None:
         files.append(_file_entry(f"{OPT}/install-containers.sh", "0755", INSTALL_CONTAINERS))
         commands.append([step, f"{OPT}/install-containers.sh", *spec.containers])
+    if spec.fabric_setup is not None:
+        name, *arguments = spec.fabric_setup.split()
+        files.append(_file_entry(f"{OPT}/{name}", "0755", FABRIC_SCRIPTS[name]))
+        commands.append([step, f"{OPT}/{name}", *arguments])
     files.append(_file_entry(f"{OPT}/fetch-agent.sh", "0755", FETCH_AGENT))
     agent, seconds = f"{OPT}/agent.pyz", str(round(config.lease_seconds or config.gang_seconds))
     authority = [f"{ETC}/ca.pem"] if spec.ca is not None else []

@@ -15,7 +15,9 @@ from pricing.book import PriceBook
 from pricing.money import Usd, UsdPerHour
 from pricing.places import Market, RegionId
 from router.controller.orders import Order
+from router.jobs.experience import Experience
 from router.jobs.spec import Job
+from router.jobs.speed import bus_bandwidth
 from router.planning.document.costing import day_of
 from router.planning.document.plan import Alternative, JobSummary, Line, Plan
 from router.planning.find.candidate import Candidate
@@ -184,6 +186,15 @@ def fabric_of(choice: GangPlacement, book: PriceBook) -> str:
     machines = [book.machine(choice.cloud, name) for name in {seat.instance_type for seat in choice.seats}]
     fabrics = {machine.fabric if machine is not None else None for machine in machines}
     return (fabrics.pop() if len(fabrics) == 1 else None) or "none"
+
+
+def assumed_bandwidth(choice: GangPlacement, book: PriceBook, experience: Experience) -> float | None:
+    """Return the bus bandwidth in GB/s that plans assume over the gang, of its slowest type; None: unknown."""
+    kinds = {(seat.instance_type, seat.zone) for seat in choice.seats}
+    machines = [(book.machine(choice.cloud, name), zone) for name, zone in kinds]
+    known = [None if m is None else bus_bandwidth(experience.machine(m, choice.region, zone)) for m, zone in machines]
+    found = [speed for speed in known if speed is not None]
+    return min(found) if len(found) == len(known) and len(choice.seats) > 1 else None
 
 
 def zones_with_offers(choice: GangPlacement, book: PriceBook, otherwise: str | None = None) -> Mapping[str, str]:

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
+from pricing.fabrics import Fabric, find_fabric
 from pricing.machine_images import explain_unmade, find_machine_image
 from pricing.places import Market
 from providers.fleet import ATTEMPT_TAG, STATE_TAG
-from router.agent.config import AgentConfig, AgentConfigError
+from router.agent.config import AgentConfig, AgentConfigError, FabricSetup
 from router.agent.config import CodeSource as AgentCode
-from router.agent.protocol import PREFLIGHT_REQUIRE
 from router.controller.history.attempt_history import ResumePoint
 from router.controller.orders import Order
 from router.controller.workspace.bootstrap import AgentDownload, Bootstrap, node_script, render_cloud_init
@@ -65,6 +65,14 @@ class NodeSecrets:
     token: str = field(repr=False)
     plain: Mapping[str, str] = field(default_factory=dict, repr=False)
     secret: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class GangNetwork:
+    """The network of a gang that the plan counts on: what sets up its fabric, and its bus bandwidth in GB/s."""
+
+    fabric: Fabric | None = None
+    assumed_gb_per_s: float | None = None
 
 
 def attempt_name(state_id: str, plan: str, order: Order, number: int) -> str:
@@ -139,16 +147,19 @@ def build_workspace(
     data: str = "",
     fabric: str = "none",
     hosts: Mapping[int, Host] | None = None,
+    assumed_gb_per_s: float | None = None,
 ) -> WorkspaceSpec:
     """Return the workspace for Terraform.
 
     ``data`` is the URL where the training reads its data. ``hosts`` by rank, for a cloud whose machines exist already.
+    ``assumed_gb_per_s``: the bus bandwidth over ``fabric`` that the plan assumes.
     ValueError, which holds no secret, when something is missing or does not fit a cloud.
     """
     for node in nodes:
         _check_reservation(node, attempt, deploy)
         _check_image(node, attempt, deploy)
-    user_data = {node.rank: _user_data(attempt, node, job, deploy, home, secrets, data) for node in nodes}
+    network = GangNetwork(find_fabric(attempt.cloud, fabric), assumed_gb_per_s)
+    user_data = {node.rank: _user_data(attempt, node, job, deploy, home, secrets, data, network) for node in nodes}
     return replace(
         build_release_workspace(attempt, nodes, deploy, state_id, fabric=fabric, hosts=hosts), user_data=user_data
     )
@@ -290,14 +301,16 @@ def _user_data(
     home: CoordinatorEndpoint,
     secrets: NodeSecrets,
     data: str,
+    network: GangNetwork,
 ) -> str:
     if job.run is None:
         raise ValueError(f"job {job.name} has no `run`: there is nothing to start")
     script = find_boot_method(attempt.cloud) is BootMethod.SCRIPT
-    config = _config(attempt, node, job.run, deploy, home, data)
+    config = _config(attempt, node, job.run, deploy, home, data, network)
     settings, row = deploy.cloud(attempt.cloud, attempt.region), find_machine_image(attempt.cloud, node.instance_type)
-    # An image of the user's own holds a driver, Docker and the toolkit, or the job needs none of them.
-    installs = row is not None and settings.image is None and config.code.kind == "image"
+    # An image of the user's own holds a driver, Docker, the toolkit and the fabric's software, or the job needs none.
+    setup = network.fabric.setup if network.fabric is not None and settings.image is None else None
+    installs = row is not None and settings.image is None and (config.code.kind == "image" or setup is not None)
     bootstrap = Bootstrap(
         config=config,
         agent=AgentDownload.of(home.url, home.agent_sha256),
@@ -308,6 +321,7 @@ def _user_data(
         ca=home.ca,
         containers=row.installs if row is not None and installs else None,
         deallocates=takes_end_role(attempt.cloud),
+        fabric_setup=setup,
     )
     try:
         return node_script(bootstrap) if script else render_cloud_init(bootstrap)
@@ -316,9 +330,16 @@ def _user_data(
 
 
 def _config(
-    attempt: Attempt, node: NodeRecord, run: Run, deploy: Deploy, home: CoordinatorEndpoint, data: str = ""
+    attempt: Attempt,
+    node: NodeRecord,
+    run: Run,
+    deploy: Deploy,
+    home: CoordinatorEndpoint,
+    data: str = "",
+    network: GangNetwork = GangNetwork(),
 ) -> AgentConfig:
     local = is_local(attempt.cloud)
+    fabric = network.fabric
     row = find_machine_image(attempt.cloud, node.instance_type)
     host = deploy.cloud(attempt.cloud, attempt.region)
     store = host.store_of(attempt.job) or ""
@@ -354,14 +375,26 @@ def _config(
         resume_manifest=attempt.first_manifest,
         checkpoint_seconds=attempt.checkpoint_seconds,
         checkpoint_store=store,
-        # Processes on this machine share it: one is checked where that is asked for.
-        preflight=AgentConfig.preflight if local and deploy.preflight != PREFLIGHT_REQUIRE else deploy.preflight,
+        # Processes of this machine share it.
+        preflight=deploy.preflight if checks_machines(attempt.cloud, deploy) else AgentConfig.preflight,
+        assumed_gb_per_s=network.assumed_gb_per_s,
+        fabric=FabricSetup() if fabric is None else _fabric_setup(fabric),
         accelerator=node.accelerator,
         lease_seconds=deploy.lifetime.unheard.total_seconds(),
         lifetime_seconds=deploy.lifetime.seconds(attempt.planned_time),
         power_off=find_boot_method(attempt.cloud) is BootMethod.CLOUD_INIT,
         data=data,
     )
+
+
+def checks_machines(cloud: str, deploy: Deploy) -> bool:
+    """Return whether machines are checked: processes of this one where the deploy file says so itself."""
+    says_so = not is_local(cloud) or "preflight" in deploy.model_fields_set
+    return says_so and deploy.preflight != AgentConfig.preflight
+
+
+def _fabric_setup(row: Fabric) -> FabricSetup:
+    return FabricSetup(row.fabric, row.environment, row.script, row.folders, row.libraries, row.present)
 
 
 def _code(run: Run) -> AgentCode:

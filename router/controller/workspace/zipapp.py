@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 
 import router.agent
-from router.agent.protocol import HELPER
+from router.agent.protocol import HELPERS
 
 SHEBANG = b"#!/usr/bin/env python3\n"
 _START = "import sys\nfrom router.agent.__main__ import main\nsys.exit(main(sys.argv[1:], sys.argv[0]))\n"
@@ -20,16 +20,18 @@ _FIXED_DATE = (1980, 1, 1, 0, 0, 0)
 def pack_agent() -> bytes:
     """Return the agent as a zipapp; the same sources give the same bytes on any machine.
 
-    Docstrings and comments are left out and line numbers stay; the helper for jobs is packed unchanged, because people
-    read it. Files are stored without compression: compressed as a whole they become smaller, and the output of deflate
-    depends on the zlib at hand.
+    Docstrings and comments are left out and line numbers stay; the helpers for jobs are packed unchanged, because
+    people read them. Files are stored without compression: compressed as a whole they become smaller, and the output of
+    deflate depends on the zlib at hand.
     """
     folder = Path(router.agent.__file__).parent
     modules = {
         f"router/agent/{file.name}": _strip_docstrings(file.read_text(encoding="utf-8")) for file in folder.glob("*.py")
     }
-    helper = {f"router/agent/helper/{HELPER}": (folder / "helper" / HELPER).read_text(encoding="utf-8")}
-    files = {"__main__.py": _START, "router/__init__.py": "", **modules, **helper}
+    helpers = {
+        f"router/agent/helper/{name}": (folder / "helper" / name).read_text(encoding="utf-8") for name in HELPERS
+    }
+    files = {"__main__.py": _START, "router/__init__.py": "", **modules, **helpers}
     packed = io.BytesIO()
     packed.write(SHEBANG)
     with zipfile.ZipFile(packed, "a", zipfile.ZIP_STORED) as archive:

@@ -21,6 +21,7 @@ from pricing.pool_experience import PoolExperience
 from pricing.problems import InvalidInputError
 from pricing.units import format_utc
 from router.jobs.experience import Experience, LearnedSpeed
+from router.jobs.fabric_runs import FabricRun
 from router.jobs.fields import parse_name
 from router.jobs.run_policy import RunPolicy
 from router.planning.document.inputs import GangUse, LimitAmount, LimitSource, PlanInputs
@@ -241,7 +242,8 @@ def _read_inputs(content: dict[str, Any]) -> PlanInputs:
 
 def _read_learned(content: dict[str, Any]) -> Experience:
     speeds = [{**row, "attempts": tuple(row["attempts"])} for row in content.get("speeds", ())]
-    return Experience(_many(LearnedSpeed, speeds), _many(PoolExperience, content.get("pools", ())))
+    fabrics = _many(FabricRun, [{**row, "at": _read_time(row["at"])} for row in content.get("fabrics", ())])
+    return Experience(_many(LearnedSpeed, speeds), _many(PoolExperience, content.get("pools", ())), fabrics)
 
 
 def _read_usage(content: dict[str, Any]) -> PlanUsage:

@@ -18,6 +18,7 @@ from typing import Any, Literal
 from pricing.money import Usd, UsdPerHour
 from pricing.pool_experience import PoolExperience
 from router.jobs.experience import Experience, LearnedSpeed
+from router.jobs.fabric_runs import FabricRun
 from router.jobs.run_policy import run_policy_schema
 from router.planning.document import inputs, plan, plan_usage
 from router.planning.document.plan_json import NESTED, OPTIMISTIC, SCHEMA_VERSION, optional_fields
@@ -31,14 +32,8 @@ _RESERVATION_COST = (
 
 
 _USD_PER_HOUR = "Marginal price of all machines of the line, dollars an hour; zero on a reservation."
-
-
 _GRAMS = "Grams of CO2e emitted in the hours billed; left out where the limits state no weight of carbon."
-
-
 _CARBON_USD = "Dollars that they count at that weight; nobody pays them. Left out likewise."
-
-
 _PLACE = {
     "cloud": "Cloud.",
     "region": "Region, in the cloud's own name.",
@@ -46,8 +41,12 @@ _PLACE = {
     "instance_type": "Machine type, in the cloud's own name.",
     "accelerator": "Accelerator model, such as H100.",
 }
-
-
+_FABRIC_RUN = {
+    "": "The bus bandwidth that a gang measured before it trained.", "attempt": "The attempt whose gang it was.",
+    "cloud": "Cloud.", "region": "Region.", "zone": "Zone; null where it is unknown.", "instance_type": "Machine type.",
+    "machines": "Machines of the gang.", "gb_per_s": "GB/s, as nccl-tests define bus bandwidth.",
+    "assumed_gb_per_s": "What its plan assumed; null: nothing.", "at": "When it was measured.",
+}  # fmt: skip
 PLAN_DESCRIPTIONS: Mapping[str, str] = {
     "plan": "Where each job runs, what it costs, and how sure that is. Money is a decimal string, times are UTC.",
     "schema_version": "Rises when a reader of the older form would misread the newer one.",
@@ -290,7 +289,9 @@ FIELD_DESCRIPTIONS: Mapping[type, Mapping[str, str]] = {
         "digest": "SHA-256 of the rows.",
         "speeds": "By job, then gang.",
         "pools": "By place, type, market and number of machines.",
+        "fabrics": "All-reduces over gangs, the newest of each place and machine type; left out where there is none.",
     },
+    FabricRun: _FABRIC_RUN,
     LearnedSpeed: {
         "": "The speed of a job's gang by its earlier runs.",
         "job": "Job of the plan.",
@@ -433,6 +434,7 @@ _PARTS: dict[type, str] = {
     Experience: "learned",
     LearnedSpeed: "learned_speed",
     PoolExperience: "pool_experience",
+    FabricRun: "fabric_run",
     plan.LineFallback: "line_fallback",
 }
 

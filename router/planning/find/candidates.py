@@ -10,12 +10,12 @@ from datetime import datetime, timedelta
 from functools import cached_property
 
 from pricing.book import PriceBook
-from pricing.machine_images import explain_fabric
 from pricing.machines import Accelerator, Machine
 from pricing.money import Usd, UsdPerHour
 from pricing.places import Market, Region, RegionId
 from pricing.risk import GangRisk
 from router.jobs.experience import Experience
+from router.jobs.fabric_runs import explain_network
 from router.jobs.limits import Limits
 from router.jobs.spec import GangOption, Job
 from router.jobs.speed import Speed, UnknownSpeed, gang_speed
@@ -41,6 +41,7 @@ from router.planning.find.transfers import (
 )
 
 _HOUR = timedelta(hours=1)
+_SpeedKey = tuple[str, str, int, float | None]
 _FREE = UsdPerHour(0)
 
 
@@ -51,7 +52,7 @@ class _JobFindings:
     rates: RateFinder
     fallbacks: FallbackFinder
     others: OtherPoolFinder
-    speeds: dict[tuple[str, str, int], Speed | UnknownSpeed]
+    speeds: dict[_SpeedKey, Speed | UnknownSpeed]
     moves: dict[RegionId, tuple[Transfer, ...] | ListingRefusal] = field(default_factory=dict)
 
 
@@ -120,11 +121,14 @@ class CandidateFinder:
         self._counter = LimitCounter(limits, is_raised=raises_limits)
         self.now = now
         self._advisory = advisory
-        self._listings: Mapping[str, tuple[OfferListing, ...]] = listings_by_accelerator(book, limits)
+        self._listings: Mapping[str, tuple[OfferListing, ...]] = {
+            name: tuple(map(self._with_measured_network, found))
+            for name, found in listings_by_accelerator(book, limits).items()
+        }
         self._gangs = GangOffers(book, limits, self.experience, risk_quantile)
         self._rates: dict[RunTerms, RateFinder] = {}
         self._routes = Routes(book, limits)
-        self._speeds: dict[Workload, dict[tuple[str, str, int], Speed | UnknownSpeed]] = {}
+        self._speeds: dict[Workload, dict[_SpeedKey, Speed | UnknownSpeed]] = {}
         # Keyed by identity because listings are slow to hash; these live as long as the finder.
         self._order = {id(each): _order_of_look(each) for found in self._listings.values() for each in found}
 
@@ -144,6 +148,11 @@ class CandidateFinder:
         raised._rates, raised._routes = self._rates, self._routes
         raised._speeds = self._speeds
         return raised
+
+    def _with_measured_network(self, listing: OfferListing) -> OfferListing:
+        offer = listing.offer
+        machine = self.experience.machine(listing.machine, offer.region, offer.zone)
+        return listing if machine is listing.machine else replace(listing, machine=machine)
 
     @property
     def book(self) -> PriceBook:
@@ -447,7 +456,8 @@ def _speed_of(
     machines, speeds = sum(count for _, count in spread), {}
     for listing, _ in spread:
         offer = listing.offer
-        key = (offer.cloud, offer.instance_type, machines)
+        # The network differs by place where gangs measured it.
+        key = (offer.cloud, offer.instance_type, machines, listing.machine.inter_node_gbps)
         if key not in findings.speeds:
             found = gang_speed(job.workload, listing.machine, machines, listing.accelerator, accelerators)
             findings.speeds[key] = _over_usable_fabric(found, listing.machine, machines)
@@ -463,8 +473,8 @@ def _speed_of(
 
 
 def _over_usable_fabric(speed: Speed | UnknownSpeed, machine: Machine, machines: int) -> Speed | UnknownSpeed:
-    """Return the speed; where the image cannot drive the fabric of several machines, it says so."""
-    lost = explain_fabric(machine) if machines > 1 else ""
+    """Return the speed; where the fabric of several machines is not counted on, it says so."""
+    lost = explain_network(machine) if machines > 1 else ""
     if not lost:
         return speed
     if isinstance(speed, UnknownSpeed):

@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pricing.machine_images import explain_fabric
 from pricing.places import Market
 from pricing.sale_rules import explain_unsold
 from pricing.units import format_count
+from router.jobs.fabric_runs import explain_network
 from router.jobs.limits import Limits
 from router.jobs.residency import residency_refusal
 from router.jobs.spec import GangOption, Job
@@ -56,7 +56,7 @@ def refusal(
     if excluded and listing.reservation:
         return ListingRefusal("reservation", excluded)
     if job.gang.rdma == "required" and machines > 1 and not listing.machine.has_rdma:
-        known, lost = listing.machine.fabric or "unknown", explain_fabric(listing.machine)
+        known, lost = listing.machine.fabric or "unknown", explain_network(listing.machine)
         what = f"an RDMA fabric is required, {listing.machine.instance_type} has {known}{lost and f' ({lost})'}"
         return ListingRefusal("fabric", what)
     if counted is None:

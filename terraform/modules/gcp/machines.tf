@@ -91,8 +91,9 @@ resource "google_compute_instance" "node" {
   shielded_instance_config {
     enable_vtpm                 = true
     enable_integrity_monitoring = true
-    # Only the image above is known to have its driver signed; with another, Secure Boot may leave the GPUs out.
-    enable_secure_boot = var.image == null
+    # Only the image above is known to have its driver signed; with another, Secure Boot may leave the GPUs out. The
+    # module that GPUDirect-TCPXO needs is built on the machine, and not signed.
+    enable_secure_boot = var.image == null && var.fabric != "gpudirect-tcpxo"
   }
 
   metadata = merge(

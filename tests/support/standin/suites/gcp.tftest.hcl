@@ -67,8 +67,8 @@ run "spot_gang_on_tcpxo" {
     error_message = "in from the gang only"
   }
   assert {
-    condition     = alltrue([for i in google_compute_instance.node : i.shielded_instance_config[0].enable_vtpm && i.shielded_instance_config[0].enable_integrity_monitoring && i.shielded_instance_config[0].enable_secure_boot])
-    error_message = "shielded"
+    condition     = alltrue([for i in google_compute_instance.node : i.shielded_instance_config[0].enable_vtpm && i.shielded_instance_config[0].enable_integrity_monitoring && !i.shielded_instance_config[0].enable_secure_boot])
+    error_message = "shielded, but for the module of TCPXO, which nobody signed"
   }
   assert {
     condition     = nonsensitive(google_compute_instance.node["1"].metadata["user-data"]) == "#cloud-config\n# one" && nonsensitive(google_compute_instance.node["0"].metadata["ssh-keys"]) == "stepfare:ssh-ed25519 AAAA test" && nonsensitive(google_compute_instance.node["0"].metadata["block-project-ssh-keys"]) == "TRUE"
@@ -123,6 +123,10 @@ run "on_demand_without_fabric_in_a_given_network" {
       { rank = 0, name = "a", zone = "us-central1-a", instance_type = "g2-standard-8", market = "on_demand", image = "projects/ubuntu-os-accelerator-images/global/images/family/ubuntu-accelerator-2404-amd64-with-nvidia-580" },
       { rank = 1, name = "b", zone = "us-central1-b", instance_type = "g2-standard-8", market = "reserved", image = "projects/ubuntu-os-accelerator-images/global/images/family/ubuntu-accelerator-2404-amd64-with-nvidia-580" },
     ]
+  }
+  assert {
+    condition     = alltrue([for i in google_compute_instance.node : i.shielded_instance_config[0].enable_secure_boot])
+    error_message = "only signed modules"
   }
   assert {
     condition     = length(google_compute_network.gang) == 0 && length(google_compute_network.plane) == 0 && length(google_compute_resource_policy.compact) == 0 && length(google_storage_bucket_iam_member.checkpoints) == 0
