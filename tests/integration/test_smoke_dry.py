@@ -22,7 +22,7 @@ pytestmark = [needs_engine, pytest.mark.slow]
 PAGE = DOCS / "first-account.md"
 # In the order in which they must come.
 STEPS = [
-    "files", "doctor", "prices refresh", "offers", "validate", "plan", "budget", "apply --dry-run", "apply",
+    "files", "doctor", "prices refresh", "offers", "quotas", "validate", "plan", "budget", "apply --dry-run", "apply",
     "preflight", "train", "notice", "hear", "migrate", "resume", "train again", "finish", "apply's end",
     "status", "logs", "ledger", "cost", "destroy", "sweep",
 ]  # fmt: skip
@@ -98,5 +98,5 @@ def test_a_dry_run_comes_to_its_end_and_leaves_nothing(cloud: str, tmp_path: Pat
     assert not any(CANARY in file.read_text() for file in recorded.iterdir())
     assert recordings.main([str(recorded)], tmp_path / "kept") == 0
     assert [file.name for file in sorted((tmp_path / "kept" / "recorded").iterdir())] == [
-        file.name for file in files if "-doctor" in file.name or "-prices" in file.name
+        file.name for file in files if re.search("-(doctor|prices|quotas)-", file.name)
     ]

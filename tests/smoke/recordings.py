@@ -34,7 +34,7 @@ _NOWHERE = "http://127.0.0.1:9"
 _TIME_LIMIT = 600
 # A whole cloud's prices are far more; `regions` in the clouds file makes them less.
 _LARGEST = 5 * 2**20
-_VOLATILE = re.compile(r"latency|clock|seconds|took|digest|measured|as_of|began|now|fastest")
+_VOLATILE = re.compile(r"latency|clock|seconds|^took|digest|measured|^as_of$|began|^now$|fastest|_at$")
 
 
 @dataclass(frozen=True, slots=True)

@@ -168,6 +168,10 @@ class Smoke:
         price = "" if offer is None else f" at ${offer.usd_per_hour}/h"
         self._check("offers", f"a {self.market} machine with one accelerator", offer is not None, what + price, said)
         assert offer is not None
+        said = self._stepfare("quotas", "--cloud", self.cloud, "-o", "json")
+        # 5: the cloud does not state them all. What is allowed is known for sure when the machine is asked for.
+        seen = f"{said.code}: {describe_quotas(said.json or {}, self.cloud, offer, self.market) or 'none for it'}"
+        self._check("quotas", "exit code 0 or 5", said.code in (0, 5), seen, said)
         self._write_files(offer)
         said = self._stepfare("validate", "job.yaml", "limits.yaml")
         self._check("validate", "exit code 0", said.code == 0, said.last, said)
@@ -431,6 +435,19 @@ class Smoke:
 def planned_usd(plan: Mapping[str, Any]) -> Decimal:
     """Return what the lines of a plan are expected to cost."""
     return sum((Decimal(str(line["cost_usd"])) for line in plan["lines"]), Decimal(0))
+
+
+def describe_quotas(document: Mapping[str, Any], cloud: str, offer: Offer, market: str) -> str:
+    """Return the quotas that a machine of the offer uses, where it is offered."""
+    rows = document.get("clouds", {}).get(cloud, {}).get("quotas", [])
+    used = [
+        row
+        for row in rows
+        if row["region"] == offer.region
+        and row["market"] in (market, None)
+        and (row["accelerator"] == offer.accelerator or any(offer.instance_type.startswith(f) for f in row["families"]))
+    ]
+    return ", ".join(f"{row['name']} {row['amount']} in {row['region']}" for row in used)
 
 
 def _described(found: Any) -> str:

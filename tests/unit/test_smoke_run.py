@@ -23,7 +23,7 @@ from tests.smoke.__main__ import main
 from tests.smoke.accounts import CLOUDS, DRY, REAL, Offer, job_text, limits_text, missing_in_deploy, smallest
 from tests.smoke.notices import Account
 from tests.smoke.protocol import Protocol, Verdict
-from tests.smoke.run import Exit, Smoke
+from tests.smoke.run import Exit, Smoke, describe_quotas
 from tests.smoke.secrets import Concealer
 
 NOW = datetime(2026, 11, 21, 18, tzinfo=UTC)
@@ -179,6 +179,21 @@ def test_apply_that_ends_early_is_a_failed_check(desk: Desk) -> None:
     (row,) = [check for check in desk.record["checks"] if check["verdict"] == Verdict.FAILED]
     assert (row["step"], row["expected"]) == ("apply", "a machine that calls")
     assert "no capacity" in row["seen"]
+
+
+def test_the_quotas_of_the_machine_are_named() -> None:
+    def quota(name: str, amount: int, families: list[str], region: str = "us-east-1", market: str = "spot") -> Any:
+        return {
+            "name": name, "amount": amount, "families": families, "accelerator": None, "region": region,
+            "market": market,
+        }  # fmt: skip
+
+    rows = [quota("G spot", 0, ["g4dn", "g5"]), quota("P spot", 8, ["p5"]), quota("G", 4, ["g4dn"], market="on_demand")]
+    document = {"clouds": {"aws": {"quotas": [*rows, quota("far", 1, ["g4dn"], "us-west-2")]}}}
+    offer = Offer("g4dn.xlarge", "T4", "us-east-1", "0.19")
+    assert describe_quotas(document, "aws", offer, "spot") == "G spot 0 in us-east-1"
+    assert describe_quotas(document, "aws", offer, "on_demand") == "G 4 in us-east-1"
+    assert describe_quotas({}, "aws", offer, "spot") == ""
 
 
 def test_the_smallest_machine_has_one_accelerator_and_costs_least() -> None:
