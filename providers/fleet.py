@@ -118,6 +118,14 @@ class Fleet(Protocol):
         nothing at all can be asked: no account, no credentials, no SDK.
         """
 
+    def zones_that_sell(self, region: str, instance_types: Sequence[str]) -> tuple[str, ...] | None:
+        """Return the zones of the region that sell all of these types to the account, by id, sorted.
+
+        None where the cloud is not asked, because offers name their zones or the cloud picks one that sells them.
+        """
+        del region, instance_types
+        return None
+
     def release(self, resources: Sequence[CloudResource]) -> tuple[ProviderError | None, ...]:
         """End these resources, by their ids, and nothing else; return one answer for each, in their order.
 

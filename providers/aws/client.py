@@ -101,6 +101,10 @@ class AwsClient:
             if any(fnmatchcase(str(row.get("InstanceType")), pattern) for pattern in ACCELERATED)
         ]
 
+    def offerings_of(self, region: str, instance_types: Sequence[str]) -> Sequence[Mapping[str, Any]]:
+        """Return which zones sell these instance types, by zone id."""
+        return self._offerings(region, Filters=[{"Name": "instance-type", "Values": list(instance_types)}])
+
     def _offerings(self, region: str, **filters: Any) -> list[Mapping[str, Any]]:
         return self._all(
             "ec2",

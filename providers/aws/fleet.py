@@ -16,7 +16,7 @@ from types import MappingProxyType
 
 from providers.aws.inventory import InventoryClient
 from providers.aws.parse import inventory
-from providers.aws.parse.machines import split_regions_by_status, zone_ids
+from providers.aws.parse.machines import find_zones_by_type, split_regions_by_status, zone_ids
 from providers.errors import (
     CredentialsError,
     NotReachedError,
@@ -95,6 +95,12 @@ class AwsFleet(Fleet):
         return FleetListing(
             sort_resources(one for found, _ in parts for one in found), tuple(gap for _, gaps in parts for gap in gaps)
         )
+
+    def zones_that_sell(self, region: str, instance_types: Sequence[str]) -> tuple[str, ...] | None:
+        self._client.require_credentials()
+        zones = find_zones_by_type(self._client.offerings_of(region, instance_types))
+        sold = [zones.get(name, frozenset()) for name in set(instance_types)]
+        return tuple(sorted(frozenset.intersection(*sold)))
 
     def release(self, resources: Sequence[CloudResource]) -> tuple[ProviderError | None, ...]:
         if not resources:

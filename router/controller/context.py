@@ -29,6 +29,7 @@ class ControllerContext:
     secret references are looked up. ``tell`` reports to a person what happens to a job. ``clock`` may run fast, as in a
     sandbox; ``wall_clock`` never does. Setting ``stop`` asks everything to wind up. ``choosing`` is held while own
     hosts are assigned to an attempt, ``copying`` while data are copied. ``workers`` make and release gangs.
+    ``sold_zones``: the zones that sell machine types as the cloud said, by cloud, region and types, and when it did.
     """
 
     store: StateStore
@@ -46,6 +47,7 @@ class ControllerContext:
     stop: threading.Event = field(default_factory=threading.Event)
     choosing: threading.Lock = field(default_factory=threading.Lock)
     copying: threading.Lock = field(default_factory=threading.Lock)
+    sold_zones: dict[tuple[str, ...], tuple[tuple[str, ...] | None, datetime]] = field(default_factory=dict)
     workers: Workers = field(init=False)
 
     def __post_init__(self) -> None:

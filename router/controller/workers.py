@@ -17,7 +17,7 @@ from router.state.errors import LeaseHeldError
 LockFactory = Callable[[], AbstractContextManager[object]]
 
 # Threads of a pool of workers. Those without a slot wait for one, or for their data.
-MOST_THREADS = 512
+MOST_THREADS = 256
 _POLL_S = 0.25
 
 

@@ -198,6 +198,9 @@ def _asked(site: ControllerContext) -> ControllerContext:
         def found(self, regions: object) -> FleetListing:
             return FleetListing(())
 
+        def zones_that_sell(self, region: str, instance_types: object) -> None:
+            raise AssertionError
+
         def release(self, resources: object) -> tuple[None, ...]:
             raise AssertionError
 

@@ -109,7 +109,8 @@ def asked_by_a_sweep() -> set[str]:
     source = Path(inventory.__file__).read_text(encoding="utf-8") + Path(fleet.__file__).read_text(encoding="utf-8")
     named = set(re.findall(r'"((?:Describe|Get|Delete|Cancel|Terminate|Release)[A-Z]\w+)"', source))
     both = {"GetResources": "tag:GetResources"}
-    return {both.get(name, f"ec2:{name}") for name in named} | {"ec2:DescribeRegions", "ec2:DescribeAvailabilityZones"}
+    looks = ("DescribeRegions", "DescribeAvailabilityZones", "DescribeInstanceTypeOfferings")
+    return {both.get(name, f"ec2:{name}") for name in named} | {f"ec2:{name}" for name in looks}
 
 
 def test_every_resource_of_the_module_is_in_the_table() -> None:

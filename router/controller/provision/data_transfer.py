@@ -42,7 +42,8 @@ from router.state.lock_owner import LockOwner
 from router.state.records import Attempt
 from router.state.store import StateStore
 
-_POLL_S, _TELL_S = 0.2, 60.0
+# Hundreds of gangs may wait for their turn at once.
+_POLL_S, _TELL_S = 1.0, 60.0
 # Leases: of an attempt that somebody prepares without the apply lock, and of a copy that somebody makes.
 _PREPARING, _COPYING = "preparing ", "copying "
 _JOURNAL_CHARACTERS = 12

@@ -26,6 +26,7 @@ from router.controller.provision.data_transfer import attempts_in_preparation, d
 from router.controller.provision.place_search import PlaceSearch
 from router.controller.provision.provision import ProvisionError, provision
 from router.controller.provision.quarantine import mark_cloud_off, mark_region_off, mark_short
+from router.controller.provision.zone_search import first_open_placement, placements_by_zone
 from router.controller.release.release import release
 from router.controller.workspace.placement_options import (
     GangPlacement,
@@ -216,7 +217,7 @@ def _resume_or_release(site: ControllerContext, request: ProvisionRequest) -> Pr
 
 def _open_choices(site: ControllerContext, request: ProvisionRequest, search: PlaceSearch) -> Iterator[GangPlacement]:
     """Yield the placements whose pools are not remembered as short and that no fault excludes, asked before each."""
-    for choice in request.choices:
+    for choice in _choices_by_zone(site, request):
         if (why := search.excludes(choice.cloud, choice.region)) is not None:
             site.tell(request.order.job, f"{choice.place}: passed over, {why}")
             continue
@@ -225,6 +226,24 @@ def _open_choices(site: ControllerContext, request: ProvisionRequest, search: Pl
             yield choice
         else:
             site.tell(request.order.job, f"{choice.place}: passed over, {shortage.why} (until {shortage.until:%H:%MZ})")
+
+
+def _choices_by_zone(site: ControllerContext, request: ProvisionRequest) -> Iterator[GangPlacement]:
+    """Yield the placements, those without a zone in one that sells them; in another one where it turns out not to."""
+    for choice in request.choices:
+        places = (choice,) if needs_zones(choice.cloud) else placements_by_zone(site, choice)
+        if not places:
+            site.tell(request.order.job, f"{choice.place}: passed over, no zone sells it to this account")
+            mark_short(site, choice.cloud, choice.region, choice.seats, NO_ZONE.reason)
+        shortages = site.store.shortages.in_force(site.clock())
+        for place in [each for each in places if blocking_shortage(each, shortages) is None] or places[:1]:
+            yield place
+            after = blocking_shortage(place, site.store.shortages.in_force(site.clock()))
+            if after is None or after.why != NO_ZONE.reason:
+                if after is not None and place is not choice:
+                    # The offer is the region's, and plans do not know which zone it is tried in.
+                    mark_short(site, choice.cloud, choice.region, choice.seats, after.why)
+                break
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +264,12 @@ def record_attempts(
     where machines would have no zone; that pool is avoided for a while.
     """
     sold: ZoneCache = {}
-    records = [_new_attempt(site, request, request.choices[0], chain, sold) for request, chain in requests]
+    shortages = site.store.shortages.in_force(site.clock())
+    first = [first_open_placement(site, request.choices[0], shortages) for request, _ in requests]
+    records = [
+        _new_attempt(site, request, choice, chain, sold)
+        for (request, chain), choice in zip(requests, first, strict=True)
+    ]
     made = [(one[0].attempt, one[1]) for one in records if not isinstance(one, ProvisionResult)]
     site.store.attempts.add_all(made)
     for one, (request, _) in zip(records, requests, strict=True):
