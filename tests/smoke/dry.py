@@ -92,6 +92,8 @@ def stage(name: str, folder: Path) -> Iterator[Stage]:
             "coordinator": {"listen": f"127.0.0.1:{port}", "url": f"http://127.0.0.1:{port}"},
             "plugin_mirror": str(mirrored),
             "pass_environment": ["PYTHONPATH", "STEPFARE_STANDIN_CLOUD"],
+            # A machine that is ended by hand is missed sooner than after five minutes.
+            "timeouts": {"lost": "1m"},
             "clouds": {name: settings},
         }
         own = {"PYTHONPATH": str(ROOT), "STEPFARE_STANDIN_CLOUD": url, **variables}

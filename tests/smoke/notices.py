@@ -44,7 +44,7 @@ def give_notice(account: Account, target: Target) -> str:
 def take(account: Account, target: Target) -> str:
     """End a machine behind everybody's back, where no notice can be had (AWS); the call that was made."""
     if account.cloud != "aws":
-        raise NotPlayedError("only on AWS, where a notice needs a role for the fault injection service")
+        raise NotPlayedError("no interruption without a notice: a machine that was deleted by hand tells nothing more")
     _boto("ec2", account, target).terminate_instances(InstanceIds=[target.machine])
     return f"ec2:TerminateInstances {target.machine}"
 

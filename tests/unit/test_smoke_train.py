@@ -141,5 +141,5 @@ def test_what_cannot_be_announced_says_why(cloud: str) -> None:
         with pytest.raises(NotPlayedError, match="--fis-role"):
             give_notice(Account(cloud), spot)
     else:
-        with pytest.raises(NotPlayedError, match="only on AWS"):
+        with pytest.raises(NotPlayedError, match="without a notice"):
             take(Account(cloud), spot)
