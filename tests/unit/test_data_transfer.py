@@ -20,7 +20,7 @@ from pricing.money import Usd
 from pricing.places import RegionId
 from router.agent.starters import gang_environment
 from router.checkpoints.errors import StorageError
-from router.checkpoints.object_store import CheckpointStore, FolderStore, ListedFile
+from router.checkpoints.object_store import CheckpointStore, FolderStore, ListedFile, StoreReader
 from router.controller.context import ControllerContext
 from router.controller.orders import Order
 from router.controller.provision.checkpoint_transfer import display_url
@@ -377,6 +377,37 @@ def test_who_is_stopped_while_another_has_the_lock_leaves_the_attempt_to_the_nex
                 left = other.store.attempts.get("a1")
                 assert left is not None
                 assert is_abandoned(other, left)
+
+
+def test_a_gang_that_is_released_while_its_data_are_copied_is_metered_to_the_byte(one: Scene) -> None:
+    """As by `destroy` of another process: it notes what was moved by then, and who copies notes the rest."""
+    meter = one.site.runs.with_name("copies") / "a1.json"
+
+    class Late(FolderStore):
+        """One whose small file is read once the large one is metered and the gang released."""
+
+        @contextmanager
+        def open(self, path: str) -> Iterator[StoreReader]:
+            if path == "a":
+                eventually(lambda: f'"bytes": {SIZE - 3}' in meter.read_text(), 60, why="for the large file")
+                with apply_lock(one.site):
+                    release(one.site, one.new, "stopped", "destroyed on request")
+            with super().open(path) as reader:
+                yield reader
+
+    def opens(url: str) -> CheckpointStore:
+        return Late(Path(one.opens(url).url)) if url == URI else one.opens(url)
+
+    with ThreadPoolExecutor(1) as pool, one.site.workers.held(apply_lock(one.site), lambda: apply_lock(one.site)):
+        one.site.workers.submit(pool, lambda: one.prepare(job(), opens=opens)).result(60)
+    cut, *rest = one.noted("data not copied")
+    ended = [*one.noted("data copied"), *rest]
+    assert (cut["bytes"], cut["why"]) == (SIZE - 3, "the copy was interrupted")
+    # A look whether it is still wanted may come before the last three bytes or after them.
+    assert [note["bytes"] for note in ended] in ([3], [0])
+    metered = sum(entry.quantity for entry in one.site.store.ledger.entries())
+    assert metered == Fraction(sum(int(str(note["bytes"])) for note in (cut, *ended)), 10**9)
+    assert list(one.site.runs.with_name("copies").glob("*.json")) == []
 
 
 def test_what_a_killed_process_moved_is_metered_when_its_attempt_is_released(one: Scene) -> None:

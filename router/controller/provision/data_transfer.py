@@ -30,7 +30,13 @@ from router.controller.provision.checkpoint_transfer import (
     summarize_transfer,
     wait_for_copy,
 )
-from router.controller.release.copy_meter import CopyMeter, copies_folder, note_interrupted_copy, record_transfer_costs
+from router.controller.release.copy_meter import (
+    CopyMeter,
+    copies_folder,
+    note_interrupted_copy,
+    noted_bytes,
+    record_transfer_costs,
+)
 from router.deploy.cloud_settings import join_store_url, validate_store_url
 from router.jobs.fields import RefusedError
 from router.jobs.job_json import read_job
@@ -236,28 +242,34 @@ class _DataCopying:
         self._began = self._told_at = time.monotonic()
         self._wanted_bytes: int | None = None
         self._source, self._target = display_url(transfer.source), display_url(transfer.target)
+        self._ended: float | None = None
         self._result: DataCopyResult | None = None
-        self._why, self._details = "", dict[str, object]()
+        self._why = ""
+        self._meter = CopyMeter(site, attempt, self._describe)
+        seconds = site.deploy.timeouts.data_copy.total_seconds()
+        self._pace = TransferLimits(seconds=seconds, counted=self._meter.count)
 
     def run(self) -> None:
         """Copy. Nobody else makes this copy meanwhile."""
-        site, attempt = self._site, self._attempt
-        meter = CopyMeter(site, attempt, self._describe)
-        pace = TransferLimits(seconds=site.deploy.timeouts.data_copy.total_seconds(), counted=meter.count)
         try:
             self._result, self._why = wait_for_copy(
-                site, attempt, lambda: self._copy(pace), pace, lambda: self._tell_progress(pace)
+                self._site, self._attempt, lambda: self._copy(self._pace), self._pace, self._tell_progress
             )
         finally:
-            meter.close()
-        self._details = self._describe(pace.moved)
+            self._ended = time.monotonic()
+            self._meter.close()
 
     def record(self) -> None:
         """Record what came of it."""
-        site, attempt, result, why, details = self._site, self._attempt, self._result, self._why, self._details
+        site, attempt, result, why = self._site, self._attempt, self._result, self._why
+        # Whoever released the attempt meanwhile noted what was moved until then.
+        details = self._describe(self._pace.moved - noted_bytes(site, attempt))
         if result is None and not why:
-            # Whoever releases the attempt meters what was moved until then.
-            return
+            now = site.store.attempts.get(attempt.id)
+            if now is None or not now.phase.is_over:
+                # Whoever releases the attempt meters it.
+                return
+            why = "its gang was released"
         known = site.store.data_copies.get(self._transfer.source, self._transfer.to)
         if result is not None:
             self._tell_result(result, details)
@@ -305,10 +317,11 @@ class _DataCopying:
         return DataCopy(transfer.source, place.cloud, place.region, transfer.target, team, 0, 0, now, None, until)
 
     def _describe(self, moved: int) -> dict[str, object]:
-        return describe_transfer(self._transfer, moved, time.monotonic() - self._began, self._book, self._limits)
+        seconds = (self._ended or time.monotonic()) - self._began
+        return describe_transfer(self._transfer, moved, seconds, self._book, self._limits)
 
-    def _tell_progress(self, pace: TransferLimits) -> None:
-        now, wanted = time.monotonic(), self._wanted_bytes
+    def _tell_progress(self) -> None:
+        now, wanted, pace = time.monotonic(), self._wanted_bytes, self._pace
         if wanted is None or now - self._told_at < _TELL_S:
             return
         self._told_at = now

@@ -87,6 +87,12 @@ def note_interrupted_copy(site: ControllerContext, attempt: Attempt) -> None:
             file.unlink(missing_ok=True)
 
 
+def noted_bytes(site: ControllerContext, attempt: Attempt) -> int:
+    """Return how many bytes of an interrupted copy of data the journal has for the attempt."""
+    notes = site.store.journal.entries(attempt.id, what=(DATA_NOT_COPIED,))
+    return sum(int(str(note.details.get("bytes", 0))) for note in notes)
+
+
 def _read_note(file: Path) -> dict[str, Any]:
     with suppress(OSError, ValueError):
         content = json.loads(file.read_bytes())
