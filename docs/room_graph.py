@@ -113,7 +113,7 @@ def _room(module: str) -> str | None:
     package, *rest = module.split(".")
     if package != "router":
         return package
-    return rest[0] if rest else None
+    return rest[0] if rest and rest[0] != "__main__" else None
 
 
 def reduced(edges: Edges) -> Edges:

@@ -179,8 +179,8 @@ class CloudDeploy(Spec):
 
     image: Text | None = Field(
         default=None,
-        description="Machine image of one's own, with driver, Docker and toolkit; left out: the documented one of each "
-        "machine type. azure: an id, or PUBLISHER:OFFER:SKU:VERSION.",
+        description="Own image with driver and Docker (azure: id or PUBLISHER:OFFER:SKU:VERSION); left out: the "
+        "documented one.",
     )
     zone: Text | None = Field(default=None, description="As below `regions`, where it mostly belongs.")
     network: NetworkEntry | None = None
