@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from router.state.rows import SalvagedRow
 
 _DESTROYED = "destroyed on request"
+_GIVEN_UP = "waits for a place, and will not be made again"
 
 
 def destroy(
@@ -101,8 +102,9 @@ def destroy(
                 console.screen(sys.stderr),
             )
         )
+        told = {chain.last.job for chain in waiting}
         for chain in waiting:
-            console.note(f"{chain.last.job} waits for a place, and will not be made again")
+            console.note(f"{chain.last.job} {_GIVEN_UP}")
         gangs = format_count(len(alive) + len(waiting) + len(damaged), "gang")
         if not console.confirm(f"Release {gangs}?", yes=yes):
             console.note("nothing was released")
@@ -114,6 +116,8 @@ def destroy(
             site.store.audit.add(acting_user(), "destroy", "", Usd(0), now, attempts=names)
             for chain in waiting:
                 give_up(site.store, chain, "stopped", _DESTROYED, now)
+                if chain.last.job not in told:  # a place for it was just being tried
+                    console.note(f"{chain.last.job} {_GIVEN_UP}")
             mended, failed = _mend(site, damaged)
             alive += mended
             released = len(alive) + failed
