@@ -1,8 +1,8 @@
 """Plan, quote and report from Python: what the commands do, as values, and nothing printed.
 
 Names in ``__all__`` stay as docs/compatibility.md says; other modules are no interface. Every function raises
-:class:`InvalidInputError` for what a file, a name or an option gets wrong, with all problems at once. Files, stored
-books and earlier runs are read, and nothing is written.
+:class:`InvalidInputError` for what a file, a name or an option gets wrong, with all problems at once; a time
+needs its zone. Files, stored price books and the price history are read, and nothing is written.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ __all__ = [
 
 def load_jobs(*paths: str | Path, now: datetime) -> tuple[Job, ...]:
     """Return the jobs of files, folders and globs; ``now`` (aware) is the moment from which relative times count."""
-    return read_job_files([str(path) for path in paths], now).jobs
+    return read_job_files([str(path) for path in paths], _aware("now", now)).jobs
 
 
 def load_limits(path: str | Path) -> Limits:
@@ -76,7 +76,10 @@ def load_night(
     counts for nothing: no earlier runs, budgets or shortages.
     """
     file = None if limits is None else Path(limits)
-    return plan_request([str(path) for path in paths], book, file, now, PlanOptions(**terms)).request
+    if not 0 <= terms.get("gap", 0.0) < 1:
+        raise InvalidInputError.single(f"{terms['gap']} is no share", field="gap", remedy="write e.g. 0.005")
+    options = PlanOptions(**terms)
+    return plan_request([str(path) for path in paths], book, file, _aware("now", now), options).request
 
 
 def price_rules(request: PlanRequest, job: str) -> tuple[ConstraintPrice, ...]:
@@ -114,15 +117,28 @@ def quote_jobs(
     limits: str | Path | None = None,
 ) -> tuple[Quote | BudgetQuote | Refused, ...]:
     """Return an answer for each job: its cost by a moment (by default its own deadline), or how far a budget goes."""
-    moment = Moment(relative=by) if isinstance(by, timedelta) else None if by is None else Moment(absolute=by)
+    moment = Moment(relative=by) if isinstance(by, timedelta) else None
+    if isinstance(by, datetime):
+        moment = Moment(absolute=_aware("by", by))
     file = None if limits is None else Path(limits)
     options = QuoteOptions(by=moment, budget=budget, processes=1)
-    return tuple(make_quotes(prepare_quotes([str(path) for path in paths], book, file, now, options, load_book)))
+    sources = [str(path) for path in paths]
+    return tuple(make_quotes(prepare_quotes(sources, book, file, _aware("now", now), options, load_book)))
 
 
 def report_month(month: str, *files: str | Path, now: datetime, by: Sequence[str] = ("team",)) -> ShowbackReport:
     """Return the showback report of a month (``2026-11``) from FOCUS files, grouped as ``stepfare showback`` does."""
-    return report_of_files([Path(file) for file in files], ReportQuery(month=Month.parse(month), now=now, by=tuple(by)))
+    try:
+        query = ReportQuery(month=Month.parse(month), now=_aware("now", now), as_of=now, by=tuple(by))
+    except ValueError as error:
+        raise InvalidInputError.single(str(error), field="month, by") from None
+    return report_of_files([Path(file) for file in files], query)
+
+
+def _aware(field: str, moment: datetime) -> datetime:
+    if moment.utcoffset() is None:
+        raise InvalidInputError.single(f"{moment} has no time zone", field=field, remedy="write tzinfo=UTC")
+    return moment
 
 
 def _find_job(request: PlanRequest, name: str) -> Job:

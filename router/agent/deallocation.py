@@ -27,7 +27,7 @@ def main(service: str = LINK_LOCAL, open_url: Open | None = None) -> int:
     """Ask Azure to deallocate this machine; return 0 once it will, 1 where it does not."""
     try:
         deallocate_machine(MetadataClient(service, seconds=SECONDS), open_url or _open)
-    except (NoticeSourceError, OSError, ValueError) as error:
+    except (NoticeSourceError, OSError, ValueError, KeyError) as error:
         sys.stderr.write(f"stepfare: the machine is not deallocated, and billed until it is: {error}\n")
         return 1
     return 0
@@ -36,7 +36,7 @@ def main(service: str = LINK_LOCAL, open_url: Open | None = None) -> int:
 def deallocate_machine(metadata: MetadataClient, open_url: Open) -> None:
     """Ask for the deallocation of this machine, also one of a scale set.
 
-    Raises NoticeSourceError, OSError or ValueError.
+    Raises NoticeSourceError, OSError, or ValueError and KeyError for an answer that is not understood.
     """
     token = json.loads(_get(metadata, TOKEN))["access_token"]
     url = f"{MANAGEMENT}{_get(metadata, RESOURCE).strip()}/deallocate?api-version={API_VERSION}"

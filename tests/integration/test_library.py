@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from router import api
+from router.showback.report.export_json import report_to_json
 from tests.support.command import run
 from tests.support.doc_pages import DOCS, blocks
 from tests.support.repository import ROOT
@@ -63,6 +66,36 @@ def test_what_is_wrong_is_said_with_all_problems(tmp_path: Path) -> None:
     for ask in (api.price_rules, api.estimate_job):
         with pytest.raises(api.InvalidInputError, match="no job 'nobody'"):
             ask(night, "nobody")
+
+
+BILLS = [ROOT / "examples/showback" / f"bill-{cloud}.csv" for cloud in ("aws", "gcp")]
+
+
+@pytest.mark.parametrize(
+    ("ask", "words"),
+    [
+        (lambda: api.load_jobs(JOB, now=NOW.replace(tzinfo=None)), "now: .* has no time zone"),
+        (lambda: api.load_night(JOB, now=NOW, book="embedded", gap=-1), "gap: -1 is no share"),
+        (lambda: api.quote_jobs(JOB, now=NOW, by=NOW.replace(tzinfo=None), book="embedded"), "by: .* no time zone"),
+        (
+            lambda: api.compare_changes(api.load_night(JOB, now=NOW, book="embedded"), {"a": [("--x", "y")]}),
+            "--x: is no",
+        ),
+        (lambda: api.report_month("2026-13", *BILLS, now=NOW), "'2026-13' is no month"),
+        (lambda: api.report_month("2026-11", *BILLS, now=NOW, by=("tem",)), "'tem' is no group"),
+    ],
+)
+def test_a_wrong_argument_is_named(ask: Callable[[], object], words: str) -> None:
+    with pytest.raises(api.InvalidInputError, match=words):
+        ask()
+
+
+def test_a_month_of_focus_files_is_the_report_of_the_command() -> None:
+    report = api.report_month("2026-11", *BILLS, now=datetime(2026, 12, 3, 9, tzinfo=UTC))
+    files = [word for bill in BILLS for word in ("--from-file", str(bill))]
+    words = ("showback", "--month", "2026-11", *files, "--now", "2026-12-03T09:00Z", "-o", "json")
+    assert json.loads(report_to_json(report)) == json.loads(run(*words).stdout)
+    assert report.section("teams").rows
 
 
 def test_the_module_is_the_command() -> None:

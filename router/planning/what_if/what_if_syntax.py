@@ -59,6 +59,9 @@ class Sweep:
 
 def parse_change(option: str, text: str) -> Change:
     """Return the change that an option such as ``--limit`` describes; InvalidInputError names the option."""
+    if option not in _PARSERS:
+        known = ", ".join(_PARSERS)
+        raise InvalidInputError.single("is no change of a night", field=option, remedy=f"there are {known}")
     try:
         return _PARSERS[option](text)
     except RefusedError as error:
