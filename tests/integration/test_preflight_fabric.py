@@ -40,7 +40,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Template:
 
 
 def measured(site: Site) -> list[dict[str, Any]]:
-    """What was measured over gangs, in order."""
+    """Return the measurements over gangs, in order."""
     return [dict(entry.details) for entry in journal(site, "measured")]
 
 

@@ -1,4 +1,4 @@
-"""What clouds answered stepfare once is understood as it was then: recordings of smoke runs, replayed offline.
+"""Recordings of smoke runs, replayed offline, give what they gave when the clouds answered.
 
 `python -m tests.smoke.recordings FOLDER` puts them there. Those named `stand-in-...` are of the services of the tests.
 """

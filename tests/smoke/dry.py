@@ -60,7 +60,7 @@ NOT_PLAYED = (
 
 @dataclass
 class Stage:
-    """What a dry run has in the place of an account."""
+    """The stand-ins of a dry run for an account."""
 
     account: Account
     environment: dict[str, str]

@@ -141,7 +141,7 @@ class Smoke:
 
     # The steps.
     def _look(self) -> None:
-        """Who one is, what things cost, and the smallest machine."""
+        """Check the identity, read prices, and choose the smallest machine."""
         missing = missing_in_deploy(self.deploy, self.cloud)
         self._check("files", "a deploy file with what machines need", not missing, ", ".join(missing) or "all is there")
         document = deploy_document(self.deploy)
@@ -182,7 +182,7 @@ class Smoke:
         (self.folder / "limits.yaml").write_text(limits_text(self.cloud, self.protocol.budget), encoding="utf-8")
 
     def _plan(self) -> None:
-        """What it would cost; nothing is made."""
+        """Plan the job and check its cost; nothing is made."""
         said = self._stepfare("plan", "job.yaml", "--limits", "limits.yaml", "--out", "plan.json")
         self._check("plan", "exit code 0", said.code == 0, f"{said.code}: {said.line('jobs placed')}", said)
         planned = planned_usd(json.loads((self.folder / "plan.json").read_text(encoding="utf-8")))
@@ -404,16 +404,7 @@ class Smoke:
         began, command = time.monotonic(), f"stepfare {' '.join(words)}"
         try:
             done = subprocess.run(
-                self._command(words),
-                cwd=self.folder,
-                env=self._environment(),
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                timeout=_COMMAND_S,
-                check=False,
-                # Ctrl-C is for this program, which then destroys in order.
-                start_new_session=True,
+                self._command(words), capture_output=True, text=True, timeout=_COMMAND_S, check=False, **self._apart()
             )
         except subprocess.TimeoutExpired:
             return Said(124, "", f"no end within {_COMMAND_S:.0f} s", time.monotonic() - began, command)
@@ -421,15 +412,13 @@ class Smoke:
 
     def _start(self, words: Sequence[str]) -> subprocess.Popen[bytes]:
         with (self.folder / "follow.log").open("wb") as log:
-            return subprocess.Popen(
-                self._command(words),
-                cwd=self.folder,
-                env=self._environment(),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+            return subprocess.Popen(self._command(words), stdout=log, stderr=log, **self._apart())
+
+    def _apart(self) -> dict[str, Any]:
+        """Return how a command runs: in the folder of the run, without a terminal, out of reach of Ctrl-C."""
+        # Ctrl-C is for this program, which then destroys in order.
+        own = {"cwd": self.folder, "env": self._environment(), "stdin": subprocess.DEVNULL}
+        return {**own, "start_new_session": True}
 
 
 def planned_usd(plan: Mapping[str, Any]) -> Decimal:

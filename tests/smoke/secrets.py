@@ -1,4 +1,4 @@
-"""What must never be kept of an exchange with a cloud, and the words that stand in its place."""
+"""Remove from an exchange with a cloud everything secret; words stand in its place."""
 
 from __future__ import annotations
 

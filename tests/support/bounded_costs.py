@@ -1,4 +1,4 @@
-"""What every order has to keep however it ends: its cost, its ledger, its machines and its secrets."""
+"""Checks that hold for every order however it ends: its cost, its ledger, its machines and its secrets."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import ipaddress
+from collections.abc import Sequence
 from pathlib import Path
 
 from cryptography import x509
@@ -12,8 +13,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 
-def write_certificate(folder: Path) -> tuple[Path, Path]:
-    """Write a certificate for 127.0.0.1 and its key into a folder; return both files."""
+def write_certificate(folder: Path, hosts: Sequence[str] = (), days: int = 1) -> tuple[Path, Path]:
+    """Write a certificate for these hosts, by default 127.0.0.1, and its key into a folder; return both files."""
+    here = [x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
+    names = x509.SubjectAlternativeName([x509.DNSName(host) for host in hosts] or here)
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "stepfare test")])
     now = dt.datetime.now(dt.UTC)
@@ -24,8 +27,8 @@ def write_certificate(folder: Path) -> tuple[Path, Path]:
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - dt.timedelta(days=1))
-        .not_valid_after(now + dt.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), False)
+        .not_valid_after(now + dt.timedelta(days=days))
+        .add_extension(names, False)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), True)
         .sign(key, hashes.SHA256())
     )

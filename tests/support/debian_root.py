@@ -19,14 +19,10 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 from filelock import FileLock
 
 from pricing.machine_images import machine_images
-from tests.support.certificates import private_pem
+from tests.support.certificates import write_certificate
 
 TOOLS = Path(__file__).with_name("machine_tools")
 SUITE, MIRROR = "bookworm", "http://deb.debian.org/debian"
@@ -135,7 +131,7 @@ def _make_root(folder: Path) -> None:
 
 def _make_archive(root: Path, folder: Path) -> None:
     """Make the archives of both vendors in the form of their own, and the certificate of their servers."""
-    _write_certificate(folder)
+    write_certificate(folder, HOSTS, days=3650)
     hosts = folder / "hosts"
     docker, toolkit = _versions()
     engine, ours = f"5:{docker}-1~ubuntu.{RELEASE}~{CODENAME}", f"{toolkit}-1"
@@ -161,27 +157,6 @@ def _make_archive(root: Path, folder: Path) -> None:
     _sign(root, folder, [suite / "Release", flat / "Release"])
     shutil.copy(folder / "signing/key.asc", ubuntu / "gpg")
     shutil.copy(folder / "signing/key.asc", nvidia / "gpgkey")
-
-
-def _write_certificate(folder: Path) -> None:
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "stepfare stand-ins")])
-    now = dt.datetime.now(dt.UTC)
-    names = x509.SubjectAlternativeName([x509.DNSName(host) for host in HOSTS])
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - dt.timedelta(days=1))
-        .not_valid_after(now + dt.timedelta(days=3650))
-        .add_extension(names, False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), True)
-        .sign(key, hashes.SHA256())
-    )
-    (folder / "cert.pem").write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-    (folder / "key.pem").write_bytes(private_pem(key, serialization.NoEncryption()))
 
 
 def _versions() -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""What gangs measured in a place is what the next plan assumes there, where it is below half of the data sheet."""
+"""The next plan assumes in a place the figure that gangs measured there, where it is below half of the data sheet."""
 
 from __future__ import annotations
 

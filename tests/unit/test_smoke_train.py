@@ -82,7 +82,7 @@ class Blobs:
 
 
 def train(folder: Path, store: str, words: Iterable[str], more: Mapping[str, str], resume: str = "") -> str:
-    """What it printed; the folder is that of one machine."""
+    """Return its output; the folder is that of one machine."""
     (folder / "control").mkdir(parents=True)
     own = {"STEPFARE_CHECKPOINT_STORE": store, "STEPFARE_CONTROL": str(folder / "control"), "STEPFARE_ATTEMPT": "a-1"}
     resumed = {"STEPFARE_RESUME_MANIFEST": resume} if resume else {}

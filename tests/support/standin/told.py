@@ -39,7 +39,7 @@ class Told(Recorded):
 
     @abstractmethod
     def made(self, state: dict[str, Any]) -> dict[str, Any]:
-        """What the cloud fills in."""
+        """Return the attributes that the cloud fills in."""
 
     def create(self, ctx: Any, planned: dict[str, Any]) -> dict[str, Any] | None:
         state = settled(planned)

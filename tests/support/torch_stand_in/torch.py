@@ -34,7 +34,7 @@ class Tensor:
 
 
 def zeros(count: int, device: Any = None) -> Tensor:
-    """That many numbers of four bytes."""
+    """Return a tensor of that many numbers of four bytes."""
     return Tensor(0.0, 4 * count)
 
 
