@@ -62,7 +62,7 @@ def rebuild_request(
     if problems:
         raise InvalidInputError(problems)
     same = plan.inputs.limits_digest == request.limits.digest
-    return replace(request, resolve_limits=0, experience=plan.learned), same
+    return replace(request, resolve_limits=0, experience=plan.learned, explained=False), same
 
 
 def planned_jobs(plan: Plan, store: StateStore) -> dict[str, Job]:
@@ -156,4 +156,4 @@ def compare_lower_end(request: PlanRequest, plan: Plan) -> VariantResult:
 
 
 def _plan(request: PlanRequest, changes: tuple[Change, ...]) -> Plan:
-    return make_plan(apply_changes(request, changes))
+    return make_plan(replace(apply_changes(request, changes), explained=False))

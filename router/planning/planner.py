@@ -92,7 +92,8 @@ class PlanRequest(PlanTerms):
     clouds; it decides nothing. ``experience``: what earlier runs say of speeds and interruptions. With
     ``risk_quantile`` the interruptions of each spot pool count as known, at this quantile of what is believed of
     them. ``beside``: what other jobs take of limits meanwhile (:func:`router.planning.problem.current_use.peak_use`),
-    which is not there for these.
+    which is not there for these. Where a plan is not ``explained``, it says neither what rules cost its jobs nor what
+    would place those that are left out.
     """
 
     jobs: tuple[Job, ...]
@@ -109,6 +110,7 @@ class PlanRequest(PlanTerms):
     experience: Experience | None = None
     risk_quantile: float | None = None
     beside: LimitUse = field(default_factory=dict)
+    explained: bool = True
 
     def finder(self) -> CandidateFinder:
         """Return a finder of candidates; it also finds those that are shown and never chosen."""
@@ -478,7 +480,7 @@ def _assemble_plan(run: PlanningRun, late_plan: LatePlan) -> Plan:
     lines = tuple(line for name in sorted(answer.runs) for line in lines_of(problem, answer.runs[name]))
     moves = moves_of(problem, answer.runs)
     cost = Usd.total([*(line.cost_usd for line in lines), *(move.cost_usd for move in moves)])
-    summaries, unplaced = summarise(planning_input, answer, lines, moves, budget)
+    summaries, unplaced = summarise(planning_input, answer, lines, moves, budget if request.explained else None)
     summaries, unplaced = late_plan.summaries(summaries), late_plan.unplaced(unplaced)
     timings.price += time.perf_counter() - began
     began = time.perf_counter()

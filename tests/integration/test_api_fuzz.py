@@ -27,7 +27,7 @@ pytestmark = pytest.mark.slow
 
 IDENTITIES = {"operator": OPERATOR, "viewer": identity_with("viewer:red", name="ana")}
 # Requests for each operation and identity, once as described and once not: about a minute altogether.
-EXAMPLES = 35
+EXAMPLES = 20
 
 
 @pytest.fixture(scope="module")

@@ -1,9 +1,8 @@
 """Benches that documents name run to their end, small: an assertion at their end once failed unseen.
 
-All are here but those of :data:`EXCEPTIONS`, which has the reasons. Of `run` those parts are left out that are here by
-themselves, and prices, which take a minute of a processor at any size. `cells` takes over a minute at any size, since
-each group fits on all blocks of the past before it plays. No bench installs anything: `install_size` weighs what is
-installed.
+All are here but those of :data:`EXCEPTIONS`, which has the reasons; those that take long do so for 15 to 90 seconds of
+a processor. Of `run` those parts are left out that take long by themselves. No bench installs anything: `install_size`
+weighs what is installed.
 """
 
 from __future__ import annotations
@@ -22,7 +21,6 @@ import pytest
 from tests.bench.interruption_rates import DATA
 from tests.bench.published_runs import RUNS
 from tests.support.repository import ROOT
-from tests.support.terraform_runs import needs_engine
 
 needs_runs = pytest.mark.skipif(not RUNS.is_file(), reason="the shared data are not here")
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="the shared data are not here")
@@ -39,28 +37,17 @@ BENCHES = [
     bench(
         "run --small --jobs 4 --only start-up examples many-jobs coordinator metrics first-write backtest", "least cost"
     ),
-    bench("quotes --jobs 2 --repetitions 1", "s a job"),
-    bench("showback --rows 20000 --new 1000 --bills", "report, json, again"),
-    bench("console_load --readers 5 --seconds 3 --rows 1000 --gangs 10 --examples 3 --copies 2", "the server's memory"),
     bench("calibrate --only 2022 --blocks 2 --starts 1 --out {folder}", "tables and page are in", needs_data),
     bench("price_history --rows 20000", "peak memory"),
-    bench("upload --megabytes 1 --rounds 1", "1 file"),
     bench("interruption_rates --draws 5", "correlation of both halves", needs_data),
-    bench("save_intervals", "of 35 pools", needs_data),
-    bench("rules --nights 2 --draws 2 --jobs 5 6", "median saving"),
     bench("plan_page --examples 3 --copies 2", "/plans"),
-    bench("spend_console --rows 100000 --requests 5", "the page has"),
     bench("front_door --connections 50 --seconds 0.5 --tls --crowds endless", "coordinator"),
     bench("validate_speed --every 14", "", needs_runs),
     bench("fit_speed --every 30", "not stored", needs_runs),
-    bench("recovery_walk PLANNED", " s", needs_engine),
-    bench("fault_walk accepted", "of processor time", needs_engine),
     bench("promises --only us-west-2a_k80_8 --most 1 --draws 10 --starts 2", "of processor time", needs_data),
-    bench("notices gcp --machines 4 --seconds 1", "agent with gcp"),
     bench("quoted_policies bert-large-pretraining", "foresight"),
     bench("useful_share --lives 50", "%"),
     bench("install_size", "together"),
-    bench("storm --gangs 10", "10 next places in"),
     bench("speed_estimates", ""),
     bench("start --runs 1", "`stepfare status`"),
     bench("agent", "resident: agent"),
@@ -81,9 +68,20 @@ BENCHES = [
 EXCEPTIONS = {
     "campaign": "`.ci/run` plays 20 seeds of it (`make drill`)",
     "cells": "takes over a minute at any size",
+    "console_load": "takes long at any size, and test_console_serving.py asks servers at once",
+    "fault_walk": "test_fault_walk.py walks its steps",
+    "notices": "takes long at any size",
     "nights": "is no command: the nights of `many_nights` and `rules` are its",
+    "quotes": "takes long at any size",
+    "recovery_walk": "test_recovery_walk.py walks its steps",
     "published_runs": "is no command: `fit_speed` and `validate_speed` read the published runs by it",
+    "rules": "takes long at any size",
+    "save_intervals": "reads all of the shared data, which takes a minute",
+    "showback": "takes long at any size",
+    "spend_console": "takes long at any size",
+    "storm": "takes long at any size",
     "terraform_nodes": "tests/integration/test_terraform_bench.py runs it",
+    "upload": "takes long at any size",
 }
 
 

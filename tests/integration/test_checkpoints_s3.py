@@ -161,7 +161,7 @@ def test_an_uploader_killed_at_random_leaves_the_newest_durable_whole(store: Obj
 
 @pytest.mark.slow
 def test_an_uploader_killed_often(store: ObjectStore, tmp_path: Path) -> None:
-    assert 5 < _killed_at_random(store, tmp_path, 40, 6) < 40
+    assert 3 < _killed_at_random(store, tmp_path, 20, 6) < 20
 
 
 def test_a_file_system_that_takes_no_more(store: ObjectStore, tmp_path: Path) -> None:

@@ -150,8 +150,9 @@ def test_links_lead_to_every_kind_of_page(crawled: dict[str, str]) -> None:
     assert len(crawled) >= _LEAST_KINDS
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("viewport", [PHONE, DESKTOP], ids=["phone", "desktop"])
+@pytest.mark.parametrize(
+    ("viewport", "scheme"), [(PHONE, "light"), (DESKTOP, "dark")], ids=["phone-light", "desktop-dark"]
+)
 def test_every_page_can_be_read_by_everybody(
     browser: Browser, demo: Demo, crawled: dict[str, str], viewport: Any, scheme: Any
 ) -> None:

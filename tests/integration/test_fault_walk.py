@@ -10,7 +10,7 @@ import pytest
 from tests.bench.fault_walk import walk
 from tests.support.deployed import Template
 from tests.support.fault_stages import BY_NAME, WAITING
-from tests.support.fault_steps import in_turn, kills, others
+from tests.support.fault_steps import sampled
 from tests.support.fault_walk import Step, table, take, templates
 from tests.support.faults import BOTH_KILLED, STATE_LOST, STEPFARE_KILLED
 from tests.support.seen_machines import SeenMachines
@@ -50,10 +50,10 @@ def test_one_more_command_sets_it_right(
 
 @pytest.mark.slow
 def test_the_walk(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Every stage with every fault, and one of the commands after it in turn. All commands after each: `make walk`."""
-    verdicts = walk(in_turn([*kills(), *others()]), tmp_path)
+    """Every stage, and half of the faults, with one of the commands after each in turn. All of them: `make walk`."""
+    verdicts = walk(sampled(), tmp_path)
     with capsys.disabled():
         print(f"\n{table(verdicts)}")  # noqa: T201  the table is what this test is for
     wrong = {f"{v.step.stage.name}, {v.step.fault.name}, {v.step.follow_up}": v.wrong for v in verdicts if v.wrong}
     assert wrong == {}
-    assert len(verdicts) > 70
+    assert len(verdicts) > 40

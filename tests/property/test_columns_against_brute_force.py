@@ -45,7 +45,14 @@ def wrong_plans(
     found = {}
     for seed in seeds:
         solved = solve(seed, make)
-        knobs = {"gap": 0.0, "confidence_rounds": 0, "resolve_limits": 0, "compact_jobs": 0, "time_limit": limit}
+        knobs = {
+            "gap": 0.0,
+            "confidence_rounds": 0,
+            "resolve_limits": 0,
+            "explained": False,
+            "compact_jobs": 0,
+            "time_limit": limit,
+        }
         found[seed] = wrong(solved, make_plan(request_of(solved.instance, **knobs), clock=time.process_time))
     return {seed: words for seed, words in found.items() if words}
 
@@ -64,8 +71,8 @@ def test_columns_never_claim_more_than_is_true_of_running_jobs() -> None:
 
 
 @pytest.mark.slow
-def test_columns_never_claim_more_than_is_true_of_running_jobs_in_100_instances() -> None:
-    assert wrong_plans(range(100), make_running_instance) == {}
+def test_columns_never_claim_more_than_is_true_of_running_jobs_in_50_instances() -> None:
+    assert wrong_plans(range(0, 100, 2), make_running_instance) == {}
 
 
 def test_columns_never_claim_more_than_is_true_of_shares() -> None:
@@ -73,8 +80,8 @@ def test_columns_never_claim_more_than_is_true_of_shares() -> None:
 
 
 @pytest.mark.slow
-def test_columns_never_claim_more_than_is_true_of_shares_in_100_instances() -> None:
-    assert wrong_plans(range(100), make_sharing_instance) == {}
+def test_columns_never_claim_more_than_is_true_of_shares_in_50_instances() -> None:
+    assert wrong_plans(range(1, 100, 2), make_sharing_instance) == {}
 
 
 def test_columns_never_claim_more_than_is_true_of_committed_spend() -> None:
@@ -82,9 +89,9 @@ def test_columns_never_claim_more_than_is_true_of_committed_spend() -> None:
 
 
 @pytest.mark.slow
-def test_columns_never_claim_more_than_is_true_of_committed_spend_in_50_instances() -> None:
+def test_columns_never_claim_more_than_is_true_of_committed_spend_in_25_instances() -> None:
     # The search for better plans hardly ever closes the gap that commitments leave, and what is claimed is true anyway.
-    assert wrong_plans(committed_seeds(50, 2), make_committed_instance, timedelta(seconds=1)) == {}
+    assert wrong_plans(committed_seeds(25, 2), make_committed_instance, timedelta(seconds=1)) == {}
 
 
 def contradictions_of(seed: int) -> tuple[str, ...]:
@@ -97,5 +104,5 @@ def test_columns_and_the_compact_program_agree_on_a_night() -> None:
 
 
 @pytest.mark.slow
-def test_columns_and_the_compact_program_agree_on_25_nights() -> None:
-    assert {seed: words for seed in range(25) if (words := contradictions_of(seed))} == {}
+def test_columns_and_the_compact_program_agree_on_13_nights() -> None:
+    assert {seed: words for seed in range(0, 25, 2) if (words := contradictions_of(seed))} == {}

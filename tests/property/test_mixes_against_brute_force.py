@@ -37,7 +37,9 @@ def wrong_plans(seeds: Iterable[int]) -> tuple[dict[str, list[str]], int]:
         compact = plan_of(solved.instance, 0.0)
         mixed += is_mixed(compact)
         found[f"compact {seed}"] = differences(solved, compact, 0.0)
-        request = request_of(solved.instance, gap=0.0, confidence_rounds=0, resolve_limits=0, compact_jobs=0)
+        request = request_of(
+            solved.instance, gap=0.0, confidence_rounds=0, resolve_limits=0, explained=False, compact_jobs=0
+        )
         found[f"columns {seed}"] = wrong(solved, make_plan(request))
     return {name: words for name, words in found.items() if words}, mixed
 
@@ -49,10 +51,10 @@ def test_no_plan_is_better_than_one_with_mixed_gangs() -> None:
 
 
 @pytest.mark.slow
-def test_no_plan_is_better_than_one_with_mixed_gangs_in_100_instances() -> None:
-    found, mixed = wrong_plans(range(100))
+def test_no_plan_is_better_than_one_with_mixed_gangs_in_50_instances() -> None:
+    found, mixed = wrong_plans(range(0, 100, 2))
     assert found == {}
-    assert mixed >= 30
+    assert mixed >= 15
 
 
 def test_mixes_are_possible_ones_and_few_and_none_of_few_is_missing() -> None:

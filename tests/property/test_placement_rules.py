@@ -16,7 +16,7 @@ from tests.support.eligibility import missing_candidates
 from tests.support.instances import Instance, make_instance
 from tests.support.solved_instances import request_of, solve_instance
 
-FEW, MANY = range(2, 80, 24), range(1, 200, 4)
+FEW, MANY = range(2, 80, 24), range(1, 200, 8)
 
 
 def placed_instance(seed: int) -> Instance:
@@ -37,7 +37,7 @@ def wrong_plans(seeds: range) -> dict[int, list[str]]:
     for seed in seeds:
         instance = placed_instance(seed)
         solved = solve_instance(instance)
-        request = request_of(instance, gap=0.0, confidence_rounds=0, resolve_limits=0)
+        request = request_of(instance, gap=0.0, confidence_rounds=0, resolve_limits=0, explained=False)
         words = [f"lost {name}" for name in missing_candidates(instance)]
         words += differences(solved, make_plan(request), 0.0)
         words += wrong(solved, make_plan(replace(request, compact_jobs=0)))
@@ -51,7 +51,7 @@ def test_few_instances_keep_their_placements_at_the_least_cost() -> None:
 
 
 @pytest.mark.slow
-def test_100_instances_keep_their_placements_at_the_least_cost() -> None:
+def test_25_instances_keep_their_placements_at_the_least_cost() -> None:
     assert wrong_plans(MANY) == {}
 
 

@@ -31,7 +31,9 @@ def wrong_plans(rule: str, seeds: Iterable[int]) -> tuple[dict[str, list[str]], 
         solved, binds = solve_ruled(rule, seed)
         counts += binds
         found[f"compact {seed}"] = differences(solved, plan_of(solved.instance, 0.0), 0.0)
-        request = request_of(solved.instance, gap=0.0, confidence_rounds=0, resolve_limits=0, compact_jobs=0)
+        request = request_of(
+            solved.instance, gap=0.0, confidence_rounds=0, resolve_limits=0, explained=False, compact_jobs=0
+        )
         found[f"columns {seed}"] = wrong(solved, make_plan(request))
     return {name: words for name, words in found.items() if words}, counts
 
@@ -44,10 +46,10 @@ def test_plans_keep_the_rule_and_claim_no_more_than_is_true(rule: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rule", sorted(RULES))
-def test_plans_of_50_instances_keep_the_rule(rule: str) -> None:
-    found, counts = wrong_plans(rule, range(0, 200, 4))
+def test_plans_of_25_instances_keep_the_rule(rule: str) -> None:
+    found, counts = wrong_plans(rule, range(0, 200, 8))
     assert found == {}
-    assert counts >= 4
+    assert counts >= 2
 
 
 def wrong_plans_of_running_jobs(rule: str, seeds: Iterable[int]) -> dict[str, list[str]]:
@@ -56,7 +58,9 @@ def wrong_plans_of_running_jobs(rule: str, seeds: Iterable[int]) -> dict[str, li
     for seed in seeds:
         solved = solve_instance(RULES[rule](make_running_instance(seed), Random(f"{rule} of {seed}")))
         found[f"compact {seed}"] = differences(solved, plan_of(solved.instance, 0.0), 0.0)
-        request = request_of(solved.instance, gap=0.0, confidence_rounds=0, resolve_limits=0, compact_jobs=0)
+        request = request_of(
+            solved.instance, gap=0.0, confidence_rounds=0, resolve_limits=0, explained=False, compact_jobs=0
+        )
         found[f"columns {seed}"] = wrong(solved, make_plan(request))
     return {name: words for name, words in found.items() if words}
 
@@ -68,8 +72,8 @@ def test_plans_of_running_jobs_keep_the_rule(rule: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rule", sorted(RULES))
-def test_plans_of_running_jobs_in_50_instances_keep_the_rule(rule: str) -> None:
-    assert wrong_plans_of_running_jobs(rule, range(0, 200, 4)) == {}
+def test_plans_of_running_jobs_in_25_instances_keep_the_rule(rule: str) -> None:
+    assert wrong_plans_of_running_jobs(rule, range(4, 200, 8)) == {}
 
 
 def ruled_night(rule: str, seed: int) -> PlanRequest:
@@ -102,4 +106,4 @@ def ruled_night(rule: str, seed: int) -> PlanRequest:
 @pytest.mark.slow
 @pytest.mark.parametrize("rule", sorted(RULES))
 def test_both_planners_agree_on_nights_under_the_rule(rule: str) -> None:
-    assert {seed: words for seed in range(4) if (words := compare_planners(ruled_night(rule, seed)).wrong)} == {}
+    assert {seed: words for seed in range(2) if (words := compare_planners(ruled_night(rule, seed)).wrong)} == {}

@@ -118,7 +118,7 @@ def from_nothing(night: Night, price: ShadowPrice | None) -> float:
 
 def confirm_by_planning_again(night: Night, price: ShadowPrice) -> None:
     """A plan with the limit raised, and as many jobs left out, may cost this much less, or more within its gap."""
-    after = make_plan(replace(raised(night.request, price), resolve_limits=0))
+    after = make_plan(replace(raised(night.request, price), resolve_limits=0, explained=False))
     assert worth(price) > 0
     if len(after.unplaced) == len(night.request.jobs) - len(night.answer.runs):
         assert worth(price) <= (night.answer.spent - after.bound_usd).dollars() + CENT, price

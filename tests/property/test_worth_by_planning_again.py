@@ -37,7 +37,7 @@ RULED = (3, 4, 8, 34)
 
 def exact(request: PlanRequest) -> Plan:
     """The plan without a gap to speak of."""
-    return make_plan(replace(request, gap=TIGHT, resolve_limits=0))
+    return make_plan(replace(request, gap=TIGHT, resolve_limits=0, explained=False))
 
 
 def left_out(plan: Plan, request: PlanRequest) -> tuple[int, ...]:
@@ -59,7 +59,9 @@ def gap_of(*plans: Plan) -> float:
 def resolved_prices(nights: tuple[tuple[int, int, int], ...]) -> Iterator[tuple[PlanRequest, ShadowPrice]]:
     for seed, kinds, count in nights:
         request = crowded_request(seed, kinds, count, resolve_limits=5)
-        yield from ((request, p) for p in make_plan(request).shadow_prices if p.basis == "resolved")
+        yield from (
+            (request, p) for p in make_plan(replace(request, explained=False)).shadow_prices if p.basis == "resolved"
+        )
 
 
 def confirm_price(request: PlanRequest, price: ShadowPrice) -> None:
@@ -131,7 +133,7 @@ def confirm_rule(request: PlanRequest, name: str, price: ConstraintPrice) -> Non
     saved = (before.cost_usd - after.cost_usd).dollars()
     assert more_placed(before, after, request) == price.places
     assert saved == pytest.approx(price.saves_usd.dollars(), abs=CENT + gap_of(before, after)), (name, price)
-    by_columns = make_plan(replace(changed, compact_jobs=0))
+    by_columns = make_plan(replace(changed, compact_jobs=0, explained=False))
     if left_out(by_columns, request) == left_out(after, request):
         claimed = (before.cost_usd + before.threshold_usd - price.saves_usd).dollars()
         assert by_columns.bound_usd.dollars() <= claimed + CENT + gap_of(before, after), (name, price)
@@ -155,7 +157,7 @@ def test_ten_shadow_prices_are_confirmed() -> None:
 def test_ten_relaxations_are_confirmed() -> None:
     found = list(relaxations(LEAVING_OUT))
     assert len(found) >= TEN
-    for each in found:
+    for each in found[:TEN]:
         confirm_relaxation(*each)
 
 

@@ -18,6 +18,10 @@ WAITING, LINGERING, FAILING = "waiting", "lingering", "failing"
 LINGER = "linger"
 
 
+class StageMissedError(AssertionError):
+    """The command ended before anybody saw it at the stage, as on a busy machine it may."""
+
+
 @dataclass(frozen=True)
 class Stage:
     """``command`` is stopped at ``places`` (held), or watched until so many machines are ``up`` (None: not looked at).
@@ -73,7 +77,7 @@ BY_NAME = {stage.name: stage for stage in STAGES}
 
 
 def begin(stage: Stage, site: Site, seen_machines: SeenMachines) -> Running:
-    """Starts the command and comes back when it stands at the stage."""
+    """Starts the command and comes back when it stands at the stage. StageMissedError where it ends before."""
     if stage.made:
         made = site.apply()
         assert made.code == 0, made.err
@@ -90,7 +94,8 @@ def begin(stage: Stage, site: Site, seen_machines: SeenMachines) -> Running:
     running = site.start(*words, held=stage.in_stepfare)
 
     def there() -> bool:
-        assert running.process.poll() is None, f"it ended before: {running.err}"
+        if running.process.poll() is not None:
+            raise StageMissedError(f"it ended before: {running.err}")
         return _is_there(stage, site, seen_machines)
 
     eventually(there, LONGEST_S, why=f"for {stage.name}")

@@ -3,7 +3,7 @@ where they mean something."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import cycle
 
 from tests.support.fault_stages import BY_NAME, STAGES
@@ -70,9 +70,20 @@ def others() -> list[Step]:
     return [Step(BY_NAME[name], fault, next(follow_ups)) for fault, names in _ELSEWHERE for name in names]
 
 
-def in_turn(steps: Sequence[Step]) -> list[Step]:
+def _in_turn(steps: Sequence[Step]) -> list[Step]:
     """Of those that differ in the command that follows alone one each, so that each command comes as often."""
-    alike: dict[tuple[str, str], list[Step]] = {}
+    return _one_of_each(steps, lambda step: (step.stage.name, step.fault.name))
+
+
+def sampled() -> list[Step]:
+    """A kill at every stage, which is killed in turn, and each other fault at every second of its stages."""
+    kept = {(fault, name) for fault, names in _ELSEWHERE for name in names[::2]}
+    elsewhere = [step for step in others() if (step.fault, step.stage.name) in kept]
+    return [*_one_of_each(_in_turn(kills()), lambda step: step.stage.name), *elsewhere]
+
+
+def _one_of_each(steps: Sequence[Step], kind: Callable[[Step], object]) -> list[Step]:
+    alike: dict[object, list[Step]] = {}
     for step in steps:
-        alike.setdefault((step.stage.name, step.fault.name), []).append(step)
+        alike.setdefault(kind(step), []).append(step)
     return [group[number % len(group)] for number, group in enumerate(alike.values())]

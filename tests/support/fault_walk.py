@@ -11,7 +11,17 @@ from pathlib import Path
 from router.controller.provision.provision_order import is_half_done
 from tests.support.deployed import Ran, Site, Template, eventually, job
 from tests.support.deployed_checks import disagreements
-from tests.support.fault_stages import FAILING, LINGER, LINGERING, MACHINES, WAITING, Stage, begin, engines
+from tests.support.fault_stages import (
+    FAILING,
+    LINGER,
+    LINGERING,
+    MACHINES,
+    WAITING,
+    Stage,
+    StageMissedError,
+    begin,
+    engines,
+)
 from tests.support.faults import Fault, NotHereError
 from tests.support.seen_machines import SeenMachines
 
@@ -29,6 +39,7 @@ trap linger TERM
 while :; do sleep 0.2; done
 """.replace("LINGER", LINGER)
 FOLLOW_UPS = ("apply", "destroy", "sweep")
+_TRIES = 3
 
 
 @dataclass(frozen=True)
@@ -65,23 +76,32 @@ def templates(folder: Path, engine: Path | None = None) -> dict[str, Template]:
 
 
 def take(step: Step, template: Template, folder: Path, seen_machines: SeenMachines) -> Verdict:
-    """Walks one step in a site of its own, and clears up. Raises nothing."""
+    """Walks one step in a site of its own, and clears up; again where the stage went by unseen. Raises nothing."""
     begun = time.monotonic()
     wrong: tuple[str, ...] = ()
     skipped = ""
-    try:
-        with step.fault.around(folder):
-            site = template.site(folder)
-            site.deploy(timeouts={"rendezvous": "25s", "lost": "15s"})
-            try:
-                wrong = tuple(_wrong(step, site, seen_machines))
-            finally:
-                site.end()
-    except NotHereError as error:
-        skipped = str(error)
-    except Exception as error:
-        wrong = (f"{type(error).__name__}: {error}",)
+    for number in range(_TRIES):
+        try:
+            wrong = _walked(step, template, folder / str(number), seen_machines)
+        except StageMissedError as error:
+            wrong = (f"StageMissedError: {error}",)
+            continue
+        except NotHereError as error:
+            skipped = str(error)
+        except Exception as error:
+            wrong = (f"{type(error).__name__}: {error}",)
+        break
     return Verdict(step, wrong, time.monotonic() - begun, skipped)
+
+
+def _walked(step: Step, template: Template, folder: Path, seen_machines: SeenMachines) -> tuple[str, ...]:
+    with step.fault.around(folder):
+        site = template.site(folder)
+        site.deploy(timeouts={"rendezvous": "25s", "lost": "15s"})
+        try:
+            return tuple(_wrong(step, site, seen_machines))
+        finally:
+            site.end()
 
 
 def _wrong(step: Step, site: Site, seen_machines: SeenMachines) -> Iterable[str]:

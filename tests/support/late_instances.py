@@ -51,7 +51,7 @@ class LateFindings:
 def judge(seed: int, *, compact_jobs: int = 30) -> LateFindings:
     """The plan of the instance against the plan in which no job may be late, and against every possible one."""
     instance = make_late_instance(seed)
-    knobs = {"gap": 0.0, "confidence_rounds": 0, "resolve_limits": 0, "compact_jobs": compact_jobs}
+    knobs = {"gap": 0.0, "confidence_rounds": 0, "resolve_limits": 0, "explained": False, "compact_jobs": compact_jobs}
     never = tuple(job.model_copy(update={"late": "never"}) for job in instance.jobs)
     first = make_plan(request_of(replace(instance, jobs=never), **knobs))
     plan = make_plan(request_of(instance, **knobs))

@@ -31,8 +31,8 @@ class Agreement:
 
 def compare_planners(request: PlanRequest) -> Agreement:
     """Plan by the compact program and by columns, and judge both."""
-    compact = make_plan(replace(request, compact_jobs=len(request.jobs)))
-    columns = make_plan(replace(request, compact_jobs=0))
+    compact = make_plan(replace(request, compact_jobs=len(request.jobs), explained=False))
+    columns = make_plan(replace(request, compact_jobs=0, explained=False))
     return Agreement(compact, columns, tuple(contradictions(request, compact, columns)))
 
 

@@ -84,6 +84,7 @@ def planned(job: Job, book: PriceBook) -> Plan:
             now=NOW,
             horizon=timedelta(hours=24),
             slot=timedelta(hours=1),
+            explained=False,
             gap=0.0,
             time_limit=timedelta(minutes=2),
         )

@@ -56,11 +56,11 @@ def summarise(
     answer: PlacementSolution,
     lines: Sequence[Line],
     moves: Sequence[PlannedMove],
-    effort: Effort,
+    effort: Effort | None,
 ) -> tuple[tuple[JobSummary, ...], tuple[Unplaced, ...]]:
     """Return summaries of all jobs and the unplaced ones, both by name.
 
-    Costs of rules, and relaxations, are left out from where the time of ``effort`` is over.
+    Costs of rules, and relaxations, are left out from where the time of ``effort`` is over; all where it is None.
     """
     summaries: list[JobSummary] = []
     unplaced: list[Unplaced] = []
@@ -69,7 +69,7 @@ def summarise(
     moved = moved_volumes(problem, answer.runs)
     for here in contexts_of(planning_input.jobs, problem, answer):
         job = here.job
-        late = effort.late(_PHASE)
+        late = effort is None or effort.late(_PHASE)
         summary = _summary(here, answer, lines, moves, planning_input)
         if job.name in answer.runs and not late:
             summary = _with_rule_costs(here, answer, summary, lines, moved, planning_input)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import lru_cache
 
 from pricing.money import Usd
 from pricing.places import RegionId
@@ -301,12 +302,15 @@ def slots_past_deadline(here: JobContext, first: datetime) -> tuple[Slot, ...]:
 
     Limits count as far as the plan's slots reach.
     """
-    problem = here.problem
-    known = clip_slots(problem.slots, first, None)
-    end = problem.slots[-1].end
-    more = make_slots(end, timedelta(hours=1), FARTHEST, (), end + FARTHEST)
-    offset = problem.slots[-1].index + 1
-    return (*known, *(Slot(offset + s.index, s.start, s.end, s.order) for s in more))
+    slots = here.problem.slots
+    return (*clip_slots(slots, first, None), *_hours_after(slots[-1].end, slots[-1].index + 1))
+
+
+@lru_cache(maxsize=4)  # a plan asks for the same ones again for each job and each of its rules
+def _hours_after(end: datetime, index: int) -> tuple[Slot, ...]:
+    """Return the hours after the last slot, which are numbered from the index on."""
+    hours = make_slots(end, timedelta(hours=1), FARTHEST, (), end + FARTHEST)
+    return tuple(Slot(index + s.index, s.start, s.end, s.order) for s in hours)
 
 
 def contexts_of(jobs: Sequence[Job], problem: PlacementProblem, answer: PlacementSolution) -> Iterator[JobContext]:

@@ -63,7 +63,7 @@ def constraint_prices(
         return ()
     # A night by columns seldom closes a tighter gap than the one asked for, and would search to the end of its counts.
     gap = min(request.gap, _TIGHT) if len(request.jobs) <= request.compact_jobs else request.gap
-    request = replace(request, gap=gap, resolve_limits=0, previous=None)
+    request = replace(request, gap=gap, resolve_limits=0, previous=None, explained=False)
     before = plan(request)
     prices = []
     for rule, changed in changes:
