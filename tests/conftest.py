@@ -11,6 +11,7 @@ import re
 import shutil
 import signal
 import tempfile
+import zlib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -98,9 +99,26 @@ def pytest_collection(session: pytest.Session) -> Iterator[None]:
         gc.enable()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the tests of integration last: the longest files of the others would end alone, these mostly wait."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Put the tests of integration last: the longest files of the others would end alone, these mostly wait.
+
+    With STEPFARE_LONG_SHARE (1/3: the second third) slow tests that only compute run in their share alone; those that
+    are marked ``always`` run in each.
+    """
     items.sort(key=lambda item: "integration" in item.path.parts)
+    if share := os.environ.get("STEPFARE_LONG_SHARE"):
+        number, count = map(int, share.split("/"))
+        left_out = [
+            item
+            for item in items
+            if item.get_closest_marker("slow") is not None
+            and item.get_closest_marker("always") is None
+            and "integration" not in item.path.parts
+            and zlib.crc32(item.nodeid.encode()) % count != number
+        ]
+        config.hook.pytest_deselected(items=left_out)
+        gone = set(left_out)
+        items[:] = [item for item in items if item not in gone]
 
 
 @pytest.fixture(autouse=True, scope="session")

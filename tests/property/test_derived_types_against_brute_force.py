@@ -17,7 +17,7 @@ from tests.support.instances import Instance, make_instance
 from tests.support.placement_oracle import unplaceable
 from tests.support.solved_instances import request_of, solve_instance
 
-FEW, MANY = range(1, 70, 23), range(1, 200, 10)
+FEW, MANY = range(1, 70, 23), range(1, 200, 5)
 # Parameters and tokens of a step: short steps that exchange much, and ones that nearly fill the memory of a machine.
 SHAPES = (("7B", 4096), ("3B", 2048), ("36B", 65536), ("36B", 32768))
 
@@ -78,13 +78,13 @@ def test_few_instances_keep_to_derived_types_at_the_least_cost() -> None:
 
 
 @pytest.mark.slow
-def test_20_instances_keep_to_derived_types_at_the_least_cost() -> None:
+def test_40_instances_keep_to_derived_types_at_the_least_cost() -> None:
     assert wrong_plans(MANY) == {}
 
 
 def test_derived_types_leave_gangs_out_in_some_instances() -> None:
     ruling: dict[str, int] = {}
-    for seed in range(1, 200, 10):
+    for seed in range(1, 200, 5):
         instance = shaped_instance(seed)
         finder = CandidateFinder(instance.book, instance.limits, instance.now, advisory=False)
         for job in instance.jobs:

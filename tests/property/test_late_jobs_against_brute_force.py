@@ -29,7 +29,7 @@ def test_late_jobs_displace_nobody_and_no_plan_with_them_is_better(compact_jobs:
 
 @pytest.mark.slow
 @BOTH
-def test_late_jobs_of_100_instances_displace_nobody(compact_jobs: int) -> None:
-    found, late, compared = wrong_plans(range(bool(compact_jobs), 200, 2), compact_jobs)
+def test_late_jobs_of_200_instances_displace_nobody(compact_jobs: int) -> None:
+    found, late, compared = wrong_plans(range(200), compact_jobs)
     assert found == {}
-    assert (late >= 40, compared >= 20) == (True, True)
+    assert (late >= 80, compared >= 40) == (True, True)

@@ -51,10 +51,10 @@ def test_no_plan_is_better_than_one_with_mixed_gangs() -> None:
 
 
 @pytest.mark.slow
-def test_no_plan_is_better_than_one_with_mixed_gangs_in_50_instances() -> None:
-    found, mixed = wrong_plans(range(0, 100, 2))
+def test_no_plan_is_better_than_one_with_mixed_gangs_in_100_instances() -> None:
+    found, mixed = wrong_plans(range(100))
     assert found == {}
-    assert mixed >= 15
+    assert mixed >= 30
 
 
 def test_mixes_are_possible_ones_and_few_and_none_of_few_is_missing() -> None:

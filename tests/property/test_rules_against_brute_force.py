@@ -46,10 +46,10 @@ def test_plans_keep_the_rule_and_claim_no_more_than_is_true(rule: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rule", sorted(RULES))
-def test_plans_of_25_instances_keep_the_rule(rule: str) -> None:
-    found, counts = wrong_plans(rule, range(0, 200, 8))
+def test_plans_of_50_instances_keep_the_rule(rule: str) -> None:
+    found, counts = wrong_plans(rule, range(0, 200, 4))
     assert found == {}
-    assert counts >= 2
+    assert counts >= 4
 
 
 def wrong_plans_of_running_jobs(rule: str, seeds: Iterable[int]) -> dict[str, list[str]]:
@@ -72,8 +72,8 @@ def test_plans_of_running_jobs_keep_the_rule(rule: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rule", sorted(RULES))
-def test_plans_of_running_jobs_in_25_instances_keep_the_rule(rule: str) -> None:
-    assert wrong_plans_of_running_jobs(rule, range(4, 200, 8)) == {}
+def test_plans_of_running_jobs_in_50_instances_keep_the_rule(rule: str) -> None:
+    assert wrong_plans_of_running_jobs(rule, range(0, 200, 4)) == {}
 
 
 def ruled_night(rule: str, seed: int) -> PlanRequest:
@@ -106,4 +106,4 @@ def ruled_night(rule: str, seed: int) -> PlanRequest:
 @pytest.mark.slow
 @pytest.mark.parametrize("rule", sorted(RULES))
 def test_both_planners_agree_on_nights_under_the_rule(rule: str) -> None:
-    assert {seed: words for seed in range(2) if (words := compare_planners(ruled_night(rule, seed)).wrong)} == {}
+    assert {seed: words for seed in range(4) if (words := compare_planners(ruled_night(rule, seed)).wrong)} == {}

@@ -138,7 +138,7 @@ def test_no_deadline_is_missed_that_on_demand_would_have_met(world: World, inner
 
 
 @pytest.mark.slow
-@settings(max_examples=2000, deadline=None)
+@settings(max_examples=4000, deadline=None)
 @given(worlds(), policies)
 def test_nor_in_more_availability(world: World, inner: Policy) -> None:
     in_time(world, inner)

@@ -16,7 +16,7 @@ from tests.support.instances import Instance, make_instance
 from tests.support.solved_instances import request_of
 
 FEW = range(2, 26, 6)
-MANY = range(400, 500, 2)
+MANY = range(400, 500)
 GAP = 0.1
 LEAST = Usd.parse("5")
 FINE = 3_000  # nano-dollars: a run in two pieces is rounded twice, and so is the one put back

@@ -14,7 +14,7 @@ from router.planning.what_if.what_if import LimitChange, PriceScaling, RegionDro
 from tests.support.instances import make_instance
 from tests.support.solved_instances import request_of
 
-FEW, MANY = (5, 125, 305), range(400, 440, 2)
+FEW, MANY = (5, 125, 305), range(400, 440)
 GAP = 0.01
 
 

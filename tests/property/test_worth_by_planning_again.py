@@ -157,7 +157,7 @@ def test_ten_shadow_prices_are_confirmed() -> None:
 def test_ten_relaxations_are_confirmed() -> None:
     found = list(relaxations(LEAVING_OUT))
     assert len(found) >= TEN
-    for each in found[:TEN]:
+    for each in found:
         confirm_relaxation(*each)
 
 

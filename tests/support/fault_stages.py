@@ -98,7 +98,8 @@ def begin(stage: Stage, site: Site, seen_machines: SeenMachines) -> Running:
             raise StageMissedError(f"it ended before: {running.err}")
         return _is_there(stage, site, seen_machines)
 
-    eventually(there, LONGEST_S, why=f"for {stage.name}")
+    # Each look goes through all processes: more of them would take the time of what is waited for.
+    eventually(there, LONGEST_S, why=f"for {stage.name}", pause=0.05)
     return running
 
 

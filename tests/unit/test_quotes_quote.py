@@ -221,7 +221,7 @@ def test_data_are_paid_for_once_where_it_begins() -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(hours=st.floats(3.3, 400), steps=st.integers(1, 400))
 def test_any_deadline_that_can_be_met_has_a_quote_with_a_curve(hours: float, steps: int) -> None:
     q = a_quote(a_job(steps=steps), max(hours, 0.3 + steps / 90), [NORTH, NORTH_SPOT, SOUTH])
