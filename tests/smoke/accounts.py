@@ -28,8 +28,9 @@ class Length:
         return self.steps * (self.steps + 1) // 2
 
 
-# Five minutes of work, so that the machine is there for half an hour at most; and half a minute.
-REAL, DRY = Length(600, 0.5, 20), Length(160, 0.15, 10)
+# Five minutes of work, so that the machine is there for half an hour at most; and 80 seconds: on a busy machine
+# it takes half a minute until the notice is heard.
+REAL, DRY = Length(600, 0.5, 20), Length(160, 0.5, 10)
 
 
 @dataclass(frozen=True, slots=True)
