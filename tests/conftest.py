@@ -102,23 +102,26 @@ def pytest_collection(session: pytest.Session) -> Iterator[None]:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Put the tests of integration last: the longest files of the others would end alone, these mostly wait.
 
-    With STEPFARE_LONG_SHARE (1/3: the second third) slow tests that only compute run in their share alone; those that
-    are marked ``always`` run in each.
+    With STEPFARE_LONG_SHARE (1/3: the second third) slow tests are left out as :func:`_is_of_another_share` says.
     """
     items.sort(key=lambda item: "integration" in item.path.parts)
     if share := os.environ.get("STEPFARE_LONG_SHARE"):
         number, count = map(int, share.split("/"))
-        left_out = [
-            item
-            for item in items
-            if item.get_closest_marker("slow") is not None
-            and item.get_closest_marker("always") is None
-            and "integration" not in item.path.parts
-            and zlib.crc32(item.nodeid.encode()) % count != number
-        ]
+        left_out = [item for item in items if _is_of_another_share(item, number, count)]
         config.hook.pytest_deselected(items=left_out)
         gone = set(left_out)
         items[:] = [item for item in items if item not in gone]
+
+
+def _is_of_another_share(item: pytest.Item, number: int, count: int) -> bool:
+    """Return whether a slow test is left out of a share: of integration one share of the files is, of others all but
+    one share of the tests. Tests that are marked ``always`` are in each.
+    """
+    if item.get_closest_marker("slow") is None or item.get_closest_marker("always") is not None:
+        return False
+    if "integration" in item.path.parts:
+        return zlib.crc32(item.path.name.encode()) % count == number
+    return zlib.crc32(item.nodeid.encode()) % count != number
 
 
 @pytest.fixture(autouse=True, scope="session")
