@@ -114,8 +114,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _is_of_another_share(item: pytest.Item, number: int, count: int) -> bool:
-    """Return whether a slow test is left out of a share: of integration one share of the files is, of others all but
-    one share of the tests. Tests that are marked ``always`` are in each.
+    """Return whether this share leaves a slow test out.
+
+    Of integration each share leaves out a part of the files, of the tests that only compute it takes such a part. Tests
+    that are marked ``always`` are in each share.
     """
     if item.get_closest_marker("slow") is None or item.get_closest_marker("always") is not None:
         return False
