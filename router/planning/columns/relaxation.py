@@ -397,9 +397,9 @@ class Relaxer:
         shared = float(prices.limit.ravel()[column.use] @ column.amount) if len(column.use) else 0.0
         moves = sum(prices.move[meter, month] * gb for meter, month, gb in column.moves)
         team = charges.team[column.job]
-        usd = column.usd if self.table is self._costed else 0.0
+        usd = column.usd if self.table.usd is self._costed.usd else 0.0
         shared += float(prices.together[self.table.block[column.holds[0][1]]])
-        if self.table is self._costed and len(column.cover):
+        if self.table.usd is self._costed.usd and len(column.cover):
             shared -= float(prices.cover.ravel()[column.cover] @ column.committed)
         return float(usd + team * column.counted + shared + moves - solution.alpha[column.job])
 

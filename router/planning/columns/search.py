@@ -23,6 +23,7 @@ from router.planning.columns.master import Master, MasterSolution
 from router.planning.columns.neighbourhoods import Improver
 from router.planning.columns.relaxation import PART_OF_GAP, Relaxer, free_prices
 from router.planning.columns.runs import NEVER, RunPricer, Surcharges, row_floors
+from router.planning.columns.swaps import Swap, SwapChooser
 from router.planning.columns.table import Floats, Table, build_table
 from router.planning.columns.whole import PlanTotals, WholePlan
 from router.planning.columns.windows import WindowChooser
@@ -51,6 +52,7 @@ _FAILS, _FAILS_IN_WINDOWS, _FAILS_TO_PLACE = 6, 15, 3
 # The search ends where tries of so much work (columns x nodes) closed less than this share of what the gap still lacks.
 _SLOW_WORK, _SLOW = 500_000, 0.04
 _COVERED_GROUP = 8  # programs with cover take far longer
+_FAILS_OF_SWAPS, _LEAST_GAIN = 8, 0.01
 _EXACT_GROUP, _EXACT_WINDOW, _EXACT_OPTIONS, _EXACT_NODES = 25, 10, 6, 5
 _WINDOW, _WINDOWS, _WINDOW_FAILS = 25, 400, 25
 _WANTED = 30.0  # dollars above a job's worth of a column that may come to be wanted
@@ -80,6 +82,11 @@ class _State:
     def gap(self) -> float:
         """Return the relative distance of the plan from its bound."""
         return (self.plan.usd - self.bound) / self.plan.usd if self.plan.usd > 0 else 0.0
+
+    def is_near_relaxation(self, gap: float) -> bool:
+        """Return whether the bound, not the plan, is what is left of a larger gap: the plan is near the relaxation."""
+        least = self.solution.objective
+        return self.plan.usd - least <= gap * self.plan.usd and least - self.bound > gap / 2 * self.plan.usd
 
     def is_slow(self, before: WholePlan, gap: float) -> bool:
         """Return whether tries since ``before`` closed so little of what a gap lacks that others would not either."""
@@ -276,7 +283,7 @@ class _Search:
             self.progress(f"a plan of ${plan.usd:,.2f}, bound ${state.bound:,.2f}")
         program = NeighbourhoodProgram(self.totals, state.solution)
         by_windows = bool(windows) and not self.table.has_cover
-        fails, most = [0, 0], (_FAILS, _FAILS_IN_WINDOWS if by_windows else _FAILS)
+        fails, most = [0, 0, 0], (_FAILS, 1, _FAILS_IN_WINDOWS if by_windows else _FAILS)
         tries = deque[tuple[float, WholePlan]]()
         for turn in range(_TRIES):
             state = replace(state, plan=plan)
@@ -285,18 +292,20 @@ class _Search:
                 tries.popleft()
             began, before = tries[0]
             if (
-                state.gap <= self.gap
+                self._is_enough(state)
                 or (began <= self.effort.spent - _SLOW_WORK and state.is_slow(before, self.gap))
                 or not any(failed < count for failed, count in zip(fails, most, strict=True))
-                or self.effort.late(PHASE)
             ):
                 break
-            kind = turn % 2
+            kind = turn % len(fails)
             if fails[kind] >= most[kind]:
                 continue
             slack = max(0.0, plan.usd - state.bound)
             by_slots = _SlotSearch(improver, program, windows if by_windows else None, slack)
-            better = self._by_slots(by_slots, plan) if kind else self._by_columns(improver, plan)
+            if kind == 0:
+                better = self._by_columns(improver, plan)
+            else:
+                better = self._by_swaps(by_slots, state) if kind == 1 else self._by_slots(by_slots, plan)
             fails[kind] = 0 if better.rank < plan.rank else fails[kind] + 1
             plan = better
             self.progress(f"a plan of ${plan.usd:,.2f}, bound ${state.bound:,.2f}, gap {state.gap:.2%}")
@@ -313,6 +322,17 @@ class _Search:
         is_new = bool(neighbourhood) and key not in self._seen
         self._seen.add(key)
         return is_new
+
+    def _is_new_swap(self, plan: WholePlan, swap: Swap) -> bool:
+        """Return whether the jobs were not chosen anew from what they hold."""
+        key = ("swap", swap.jobs, *(column.holds for job in swap.jobs if (column := plan.columns[job]) is not None))
+        is_new = key not in self._seen and self._by_columns_only.isdisjoint(swap.jobs)
+        self._seen.add(key)
+        return is_new
+
+    def _is_enough(self, state: _State) -> bool:
+        """Return whether the plan is as good as asked, or the time is over, or the bound is what is left of the gap."""
+        return state.gap <= self.gap or state.is_near_relaxation(self.gap) or self.effort.late(PHASE)
 
     def _by_columns(self, improver: Improver, plan: WholePlan) -> WholePlan:
         """Choose the columns of a neighbourhood anew."""
@@ -358,8 +378,32 @@ class _Search:
         self.tried_by_slots[neighbourhood] += 1
         if not self._is_new("slots", plan, neighbourhood):
             return plan
-        options = {job: improver.options(plan, job, _EXACT_OPTIONS) for job in neighbourhood}
-        choice = NeighbourhoodChoice(tuple(neighbourhood), options, slack, _EXACT_NODES, self.gap / 10)
+        return self._chosen_by_slots(search, plan, neighbourhood)
+
+    def _by_swaps(self, search: _SlotSearch, state: _State) -> WholePlan:
+        """Choose a few jobs anew around each column that a job would rather have, until that gains nothing more."""
+        plan, fails, chooser = state.plan, 0, SwapChooser(search.improver, search.slack)
+        swaps = iter(chooser.find(plan))
+        while fails < _FAILS_OF_SWAPS and not self._is_enough(replace(state, plan=plan)):
+            swap = next((swap for swap in swaps if self._is_new_swap(plan, swap)), None)
+            if swap is None:
+                break
+            better = self._chosen_by_slots(search, plan, swap.jobs, swap.column)
+            if plan.usd - better.usd < _LEAST_GAIN:
+                fails += 1
+                continue
+            plan, fails = search.improver.one_by_one(better), 0
+            self.progress(f"a plan of ${plan.usd:,.2f}, bound ${state.bound:,.2f}")
+            swaps = iter(chooser.find(plan))
+        return plan
+
+    def _chosen_by_slots(self, search: _SlotSearch, plan: WholePlan, jobs: Sequence[int], *others: Column) -> WholePlan:
+        """Return the plan with the schedules of these jobs chosen anew slot by slot, or taken from ``others`` too."""
+        options = {job: search.improver.options(plan, job, _EXACT_OPTIONS) for job in jobs}
+        for column in others:
+            if all(column is not option for option in options[column.job]):
+                options[column.job] = (*options[column.job], column)
+        choice = NeighbourhoodChoice(tuple(jobs), options, search.slack, _EXACT_NODES, self.gap / 10)
         better = search.program.improved(plan, choice, self.effort)
         unsure = self.sure.unsure_jobs([column for column in better.columns if column is not None])
         self._by_columns_only |= unsure
