@@ -191,7 +191,6 @@ def _speeds(run: GuardedWork) -> tuple[tuple[float, float], ...]:
 
 
 def _works(run: GuardedWork) -> Floats:
-    """Return the hours of work at each speed."""
     return run.work * np.array([float(run_share(run.relative_error, z)) for z, _ in _speeds(run)])
 
 
@@ -225,7 +224,6 @@ class _Starts:
 
     @classmethod
     def of(cls, run: GuardedWork, windows: Floats) -> _Starts:
-        """Return the windows that are left of these."""
         waits = np.array([run.recovery * wait for wait, _ in REMAINING_POINTS] if run.recovery > 0 else [])
         later = windows - waits[:, None]
         # All windows that are too short for the gang have the same figures, but for the time until the end.
@@ -300,7 +298,6 @@ class _RunsAtSpeeds:
     def of(
         cls, runs: Sequence[tuple[GuardedWork, Floats]], shape: HazardShape, levels: tuple[float, ...]
     ) -> _RunsAtSpeeds:
-        """Return these runs in their windows."""
         ends = np.cumsum([0, *(len(windows) for _, windows in runs)]).tolist()
         works = [run for run, _ in runs]
         wastes = [run.restart + run.loss for run in works]
@@ -349,7 +346,6 @@ class _RunsAtSpeeds:
         return np.asarray(self.windows[:, None] - self._start - self._by_window(lambda run: run.margin) - least)
 
     def level_figures(self) -> list[LevelFigures]:
-        """Return the figures of each run."""
         figures, spot = self.variants(), self.spot
         # The mean over speeds, which are the last axis then.
         by_speed = np.stack([figures[:, :, speed] for speed in range(len(spot.works))], axis=-1)
@@ -372,7 +368,6 @@ class _RunsAtSpeeds:
         ]
 
     def variants(self) -> Floats:
-        """Return the figures by [figure, variant, speed, window, level]."""
         slack = self._slack
         spare = np.where(np.isfinite(slack), np.maximum(slack, 0.0), 0.0)
         kept = np.array([0.0, *(BRIDGED_SHARES if self._falls_back else ())])[:, None, None, None] * spare

@@ -66,8 +66,6 @@ _READ_OF_CONTAINER = {
 
 @dataclass(frozen=True, slots=True)
 class _Pods:
-    """Pods of one kind: their name, how many, and their specification."""
-
     name: str
     number: int
     spec: Mapping[str, Any]
@@ -192,7 +190,6 @@ def _whole(value: object, field: str) -> int:
 
 
 def _replicas(spec: Mapping[str, Any]) -> Iterator[_Pods]:
-    """Yield the pods of a PyTorchJob, those of the master first."""
     replicas = _mapping(spec.get("pytorchReplicaSpecs"))
     for name in sorted(replicas, key=lambda word: (word.lower() != "master", word)):
         field = f"spec.pytorchReplicaSpecs.{name}"
@@ -220,7 +217,6 @@ def _amounts(container: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _accelerators(container: Mapping[str, Any]) -> int:
-    """Return how many accelerators a container asks for."""
     found = [str(amount) for name, amount in _amounts(container).items() if _GPU.search(name)]
     return sum(int(amount) for amount in found if amount.isdecimal())
 

@@ -109,7 +109,6 @@ class Reservation(_PlaceSpec):
 
     @property
     def cost(self) -> ReservedCost:
-        """Return what is known of the reservation's price."""
         if self.sunk:
             return "sunk"
         return "unknown" if self.usd_per_hour is None else "amortised"
@@ -304,7 +303,6 @@ class Limits(Spec):
 
     @property
     def digest(self) -> str:
-        """Return SHA-256 (hex) of the JSON."""
         return hashlib.sha256(self.to_json().encode()).hexdigest()
 
     @model_validator(mode="before")

@@ -101,12 +101,10 @@ class _Script:
     lost: list[str] = field(default_factory=list)
 
     def refuse(self, option: str, what: str, remedy: str) -> InvalidInputError:
-        """Return the error for an option, at its line."""
         where = str(self.lines.get(option, 1))
         return InvalidInputError.single(what, where=where, field=f"--{option}", remedy=remedy)
 
     def number(self, option: str) -> int | None:
-        """Return the whole number of an option, None where it is not there."""
         value = self.options.get(option)
         if value is None:
             return None
@@ -167,8 +165,6 @@ def from_batch_script(text: str, sold: SoldMachines | None = None, file_name: st
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser of options that raises for what it cannot read."""
-
     def error(self, message: str) -> NoReturn:
         raise ValueError(message)
 
@@ -279,7 +275,6 @@ def _typed(script: _Script, option: str) -> tuple[str, int]:
 
 
 def _gang(script: _Script, machines: int, sold: SoldMachines) -> GangRequest:
-    """Return the gang; without alternatives where its type or number is not known."""
     option = next(
         (o for o in ("gpus-per-node", "gres", "tres-per-node", "gpus-per-task", "gpus") if o in script.options), None
     )
@@ -310,7 +305,6 @@ def _gang(script: _Script, machines: int, sold: SoldMachines) -> GangRequest:
 
 
 def _tasks(script: _Script, machines: int, accelerators: int | None) -> int:
-    """Return how many tasks ``srun`` starts on each machine."""
     if stated := script.number("ntasks-per-node"):
         return stated
     if total := script.number("ntasks"):

@@ -99,7 +99,6 @@ class Placement(Spec):
 
     @property
     def region_id(self) -> RegionId:
-        """Return the region with its cloud."""
         return RegionId(self.cloud, self.region)
 
 
@@ -152,8 +151,6 @@ def is_less_sure(probability: float | None, confidence: float) -> bool:
 
 
 def _most(longest: timedelta) -> Callable[[timedelta | None], timedelta | None]:
-    """Return a check that refuses longer durations."""
-
     def check(value: timedelta | None) -> timedelta | None:
         if value is not None and value > longest:
             raise RefusedError(
@@ -542,7 +539,6 @@ class Job(Spec):
 
     @property
     def may_be_late(self) -> bool:
-        """Return whether the job is to run even if its deadline does not hold."""
         return self.late == "allowed"
 
     @property
@@ -558,7 +554,6 @@ class Job(Spec):
 
     @property
     def steps_left(self) -> int:
-        """Return the steps that are still to be done."""
         return self.steps - (self.status.steps_done if self.status else 0)
 
     @property

@@ -113,7 +113,6 @@ class HazardModel:
 
     @property
     def zones(self) -> int:
-        """The number of zones."""
         return len(self.events)
 
     def only(self, which: Ints) -> HazardModel:

@@ -47,7 +47,6 @@ class PoolObservation:
 
     @property
     def watched_h(self) -> float:
-        """The hours that were watched."""
         return float(self.hours.sum())
 
 
@@ -97,12 +96,10 @@ class OptionAvailability:
 
     @property
     def observed(self) -> bool:
-        """True if any option was observed."""
         return self.observed_count > 0
 
     @property
     def observed_count(self) -> int:
-        """The number of options that were observed."""
         return sum(word.startswith(_OBSERVED) for word in self.basis)
 
 

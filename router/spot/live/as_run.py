@@ -104,7 +104,6 @@ def play_as_run(
 
 
 def _policy(chosen: RunPolicy, lookup: PoolLookup, *, keeps: bool) -> Policy:
-    """Return a policy for one window: its memory is of one job."""
     policy = build_policy(chosen, watched=lookup)
     if keeps and isinstance(policy, DeadlineGuard) and isinstance(policy.inner, PolicyAdapter):
         return DeadlineGuard(replace(policy.inner, memory=SessionMemory()))
@@ -196,8 +195,6 @@ class _World:
 
 @dataclass(eq=False, slots=True)
 class _Run:
-    """One window, and its outcome so far."""
-
     world: _World
     row: int
     start: int
@@ -226,12 +223,10 @@ class _Run:
 
     @property
     def began(self) -> datetime:
-        """The start of the window."""
         return _BEGIN + self.start * self.world.tick
 
     @property
     def now(self) -> datetime:
-        """The start of the tick."""
         return _BEGIN + (self.start + self.tick) * self.world.tick
 
     def play(self, tick: int, heard: DecisionListener | None) -> None:
@@ -270,7 +265,6 @@ class _Run:
         return bool(to) and not self._try_option(to[0])
 
     def _try_option(self, key: str) -> bool:
-        """Try the option, and return whether it was obtained."""
         if key in self.world.spot:
             zone = self.world.spot[key]
             up = self._is_up(zone)

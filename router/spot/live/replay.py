@@ -92,7 +92,6 @@ class ReplayedHistory:
 
     @property
     def tick(self) -> int:
-        """The present tick."""
         return int(self.now_s // self.terms.tick_s)
 
 
@@ -171,7 +170,6 @@ class HistoryReplay:
 
     @property
     def known(self) -> BlindView:
-        """The current view."""
         zones = len(self.answer_tick)
         numbers = map(round, (max(1.0, self.left_s), self.zone, self.home, self.delay_s, self.since))
         # Two arrays in place of eight: views are made twice a tick, and making arrays is most of their time.
@@ -248,7 +246,6 @@ class HistoryReplay:
                 self.tried[own] = True
 
     def _take_replies(self, before_s: float) -> None:
-        """Take in all replies before ``before_s``."""
         replies = self.history.replies
         while self.heard < len(replies) and replies[self.heard].at_s < before_s:
             one = replies[self.heard]

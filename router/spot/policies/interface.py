@@ -124,14 +124,12 @@ class PolicyZone:
 
     @property
     def first(self) -> PlacementOption:
-        """The option that names the zone."""
         place = self.spot or self.demand
         assert place is not None
         return place
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The keys of its options."""
         return tuple(place.key for place in (self.spot, self.demand) if place is not None)
 
 
@@ -215,7 +213,6 @@ class Observation:
 
     @property
     def left(self) -> timedelta | None:
-        """The time until the deadline; None without one."""
         return None if self.deadline is None else self.deadline - self.now
 
     @property

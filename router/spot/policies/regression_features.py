@@ -137,7 +137,6 @@ class RegressionFeatures:
 
     @property
     def terms(self) -> int:
-        """The number of terms for all zones."""
         return 6 + 2 * len(self.share)
 
     def view(self, look: Floats, times: Floats | None = None) -> ZoneFeatures:
