@@ -20,7 +20,7 @@ from router.config.plan_files import read_fit
 from router.jobs.experience import Experience, learn
 from router.jobs.limits import Limits
 from router.jobs.quantities import Moment
-from router.jobs.run_policy import RunPolicy
+from router.jobs.run_policy import QUOTED_RULE, RunPolicy
 from router.jobs.spec import Job
 from router.planning.document.plan import Plan
 from router.planning.document.restricted_limits import restrict_limits
@@ -38,7 +38,6 @@ from router.spot.live.selection import default_run_policy
 from router.spot.policies.interface import SpotPoolKey
 from router.spot.policies.our_policy import QUOTED_DESCRIPTION, quoted_policy_for
 from router.spot.policies.registry import find_no_observations
-from router.spot.policies.rules import QUOTED_RULE
 from router.spot.venues import QuoteOption
 
 WATCHED = timedelta(days=31)

@@ -19,7 +19,7 @@ from router.quotes.quote import BudgetQuote, Quote, Refused
 from router.quotes.quote_json import answers_to_json, quote_schema, quote_schema_text
 from router.quotes.runner import DeadlineCase, QuoteClock, choose_clock, list_stretches
 from router.quotes.statistics import find_knee, summarise_usd, to_usd, usd_quantiles, wilson_interval
-from router.spot.availability.loss_rates import AGES_H, LossRates
+from router.spot.availability.hazard_model import AGES_H, LossRates
 from router.spot.availability.observed import (
     PRIOR_EVENTS,
     HazardPrior,
@@ -27,7 +27,7 @@ from router.spot.availability.observed import (
     posterior_hazards,
     summarise_observations,
 )
-from router.spot.policies.baselines import GreedySpot
+from router.spot.policies.published.baselines import GreedySpot
 from router.spot.venues import find_fastest, shortlist_options
 from tests.support.asked_quotes import a_budget, a_quote, asking, refused
 from tests.support.made_up_book import offer

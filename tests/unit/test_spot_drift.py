@@ -15,8 +15,7 @@ from router.spot.availability.fit import (
     _state_log_likelihood,
     learn_drift,
 )
-from router.spot.availability.hazard_model import HazardModel, ages_h
-from router.spot.availability.loss_rates import CLASSES
+from router.spot.availability.hazard_model import CLASSES, HazardModel, ages_h
 from router.spot.simulator.traces import Bools, Floats
 
 TICK_S = 600

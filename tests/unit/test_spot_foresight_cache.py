@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
 from router.jobs.pool_waits import return_rates
-from router.spot.availability.loss_rates import AGES_H, CLASSES, LossRates
+from router.jobs.run_policy import Rule
+from router.spot.availability.hazard_model import AGES_H, CLASSES, LossRates
 from router.spot.availability.observed import PoolObservation
 from router.spot.live import foresight_cache
 from router.spot.live.foresight_cache import build_hazard_model
@@ -36,7 +37,6 @@ from router.spot.policies.interface import (
     WaitDecision,
 )
 from router.spot.policies.registry import find_no_observations
-from router.spot.policies.rules import Rule
 from router.spot.simulator.inputs import SimulationSpec, Task, ZoneMoveCosts
 
 BEGAN = datetime(2026, 11, 21, tzinfo=UTC)

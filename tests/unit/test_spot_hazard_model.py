@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from router.spot.availability.hazard_model import (
+    AGES_H,
+    CLASSES,
     DRIFT,
     SWING,
     SWING_H,
@@ -16,7 +18,6 @@ from router.spot.availability.hazard_model import (
     age_class,
     simulate_availability,
 )
-from router.spot.availability.loss_rates import AGES_H, CLASSES
 from router.spot.simulator.traces import Bools, Floats, Series, ZoneSeries
 from tests.support.spot_windows import known_hazards
 

@@ -12,10 +12,10 @@ import pytest
 
 from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
+from router.jobs.run_policy import Rule
 from router.spot.live.policy_adapter import PolicyAdapter
 from router.spot.live.replay import Tenure
 from router.spot.live.selection import build_named_policy
-from router.spot.policies.baselines import CheapestSpot, UniformProgress
 from router.spot.policies.deadline_guard import DeadlineGuard
 from router.spot.policies.greedy import GreedyPolicy
 from router.spot.policies.interface import (
@@ -32,10 +32,10 @@ from router.spot.policies.interface import (
     StayDecision,
     WaitDecision,
 )
-from router.spot.policies.optimistic import OptimisticAdapter
+from router.spot.policies.published.baselines import CheapestSpot, UniformProgress
+from router.spot.policies.published.optimistic import OptimisticAdapter
+from router.spot.policies.published.uniform_probing import FailoverProgress, RateProgress
 from router.spot.policies.registry import LivePolicy, registered_policies
-from router.spot.policies.rules import Rule
-from router.spot.policies.uniform_probing import FailoverProgress, RateProgress
 from router.spot.simulator.blind_policy import BlindPolicy
 from router.spot.simulator.inputs import SimulationSpec
 

@@ -12,11 +12,11 @@ from router.spot.availability.calibration import bootstrap_interval
 from router.spot.availability.hazard_model import HazardModel
 from router.spot.policies import action_values
 from router.spot.policies.action_values import PriceFits
-from router.spot.policies.baselines import GreedySpot, UniformProgress, rank_by_price_elsewhere
 from router.spot.policies.foresight import ForesightModel
 from router.spot.policies.foresight_policies import BlindForesightPolicy, ForesightPolicy
 from router.spot.policies.omniscient import compute_least_usd
 from router.spot.policies.our_policy import policy_from
+from router.spot.policies.published.baselines import GreedySpot, UniformProgress, rank_by_price_elsewhere
 from router.spot.simulator.blind_simulator import simulate_blind
 from router.spot.simulator.inputs import HOUR_S, SimulationInputs, Task
 from router.spot.simulator.simulation import FullInfoPolicy, GuardMode, SimulationOutcome, simulate

@@ -11,8 +11,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from router.spot.availability.calibration import Recalibration
-from router.spot.availability.hazard_model import POOL_EVENTS, HazardModel, age_class, ages_h, pool_hazards
-from router.spot.availability.loss_rates import CLASSES
+from router.spot.availability.hazard_model import CLASSES, POOL_EVENTS, HazardModel, age_class, ages_h, pool_hazards
 from router.spot.simulator.inputs import HOUR_S
 from router.spot.simulator.traces import Bools, Floats, Ints
 

@@ -12,8 +12,15 @@ import numpy as np
 from pricing.risk_levels import POOL_DEVIATION
 from router.jobs.pool_waits import return_rates
 from router.spot.availability.fit import AvailabilityFit
-from router.spot.availability.hazard_model import POOL_EVENTS, HazardModel, ZoneStates, age_class
-from router.spot.availability.loss_rates import AGES_H, CLASSES, LossRates
+from router.spot.availability.hazard_model import (
+    AGES_H,
+    CLASSES,
+    POOL_EVENTS,
+    HazardModel,
+    LossRates,
+    ZoneStates,
+    age_class,
+)
 from router.spot.simulator.traces import Floats
 from router.spot.venues import QuoteOption
 

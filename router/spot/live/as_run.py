@@ -23,8 +23,8 @@ import numpy as np
 
 from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
-from router.jobs.run_policy import RunPolicy
-from router.spot.availability.loss_rates import LossRates
+from router.jobs.run_policy import QUOTED_RULE, RunPolicy
+from router.spot.availability.hazard_model import LossRates
 from router.spot.availability.observed import PoolObservation, summarise_observations
 from router.spot.live.policy_adapter import PolicyAdapter
 from router.spot.live.pool_backoff import (
@@ -51,7 +51,6 @@ from router.spot.policies.interface import (
     SpotPoolKey,
 )
 from router.spot.policies.registry import PoolLookup
-from router.spot.policies.rules import QUOTED_RULE
 from router.spot.simulator.blind_policy import BlindView
 from router.spot.simulator.inputs import HOUR_S, SimulationInputs
 from router.spot.simulator.simulation import IDLE, NOWHERE, ON_DEMAND, SPOT, WindowOutcomes

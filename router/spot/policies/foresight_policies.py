@@ -9,8 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from router.spot.availability.hazard_model import HazardModel, ZoneStates, age_class
-from router.spot.availability.loss_rates import CLASSES
+from router.spot.availability.hazard_model import CLASSES, HazardModel, ZoneStates, age_class
 from router.spot.policies.action_values import ActionValues, PriceFits
 from router.spot.policies.foresight import CLOCK_S, ForesightModel, RegressionInputs
 from router.spot.policies.regression_features import TYPICAL_H, RecentChanges, advance_belief, encode_states

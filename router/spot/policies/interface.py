@@ -15,7 +15,7 @@ from typing import Protocol
 
 from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
-from router.spot.availability.loss_rates import LossRates
+from router.spot.availability.hazard_model import LossRates
 
 _LONGEST_HOURS = 1e6  # longer durations count as never
 _NONE = timedelta(0)
