@@ -259,9 +259,3 @@ def test_work_left_is_even_over_a_spell() -> None:
     spell = Tenure(1, 0, 100.0, 200.0, 400.0, False, 1000.0, 900.0)
     assert [spell.left_s(at, 500.0) for at in (150.0, 200.0, 300.0, 400.0, 450.0)] == [1000, 1000, 950, 900, 900]
     assert [spell.there(at) for at in (100.0, 101.0, 400.0, 401.0)] == [False, True, True, False]
-
-
-def test_terms_have_a_speed_and_a_launch_time_for_each_zone() -> None:
-    terms = terms_of(seen(A, B, OD))
-    with pytest.raises(ValueError, match="each of 2 zones"):
-        replace(terms, speed=np.ones(3))

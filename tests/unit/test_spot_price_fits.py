@@ -154,14 +154,3 @@ def test_prices_that_are_nowhere_for_long_get_the_nearest_fit(monkeypatch: pytes
     usd = USUAL[:, None] * np.array([1.0, 1.1, 1.2, 1.3, 1.02, 9.0])
     assert fits.fits(usd, np.full(6, -1)).tolist() == [0, 1, 2, 2, 0, 2]
     assert len(fits.weighers) == 3
-
-
-def test_later_availability_is_the_same_but_for_one_price_from_the_middle_on() -> None:
-    _, inputs = availability()
-    series, name = series_of(inputs), inputs.zones[1]
-    later, half = stepped(series, name, 1.1), series.ticks // 2
-    assert (later.up() == series.up()).all()
-    was, now = series.spot_usd(), later.spot_usd()
-    assert (now[1, half:] == was[1, half:] * 1.1).all()
-    assert (now[:, :half] == was[:, :half]).all()
-    assert (now[[0, 2]] == was[[0, 2]]).all()
