@@ -289,16 +289,12 @@ def _env(container: Mapping[str, Any], maps: Mapping[str, Mapping[str, Any]], lo
         elif source:
             lost.append(f"env {name}: known to the cluster only ({', '.join(source)})")
         else:
-            text = "" if value is None else _env_text(value)
+            # A value that should be text and is not stands as Kubernetes would show it.
+            text = "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
             env[name] = _VARIABLE.sub(lambda match: str(env.get(match[1], match[0])), text)
     if container.get("envFrom"):
         lost.append("envFrom: name the variables under `run.env`")
     return env
-
-
-def _env_text(value: object) -> str:
-    """Return a value that should be text and is not, as Kubernetes would show it."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _command(pods: Sequence[_Pods], env: set[str], lost: list[str], *, numbered: bool) -> Any:

@@ -199,12 +199,9 @@ def _storage(task: Mapping[str, Any], lost: list[str]) -> dict[str, Any]:
             fields.setdefault("checkpoint", {"size_gib": fill("GiB of one checkpoint, or `none`")})
             lost.append(f"{where}: {source} (a place of checkpoints, it seems; the command has to mount it)")
         else:
-            _offer_data(fields, source, fill("GiB, or `500 GB`"), _mode(mode), where, lost)
+            way = "copy" if mode == "COPY" else "stream"
+            _offer_data(fields, source, fill("GiB, or `500 GB`"), way, where, lost)
     return fields
-
-
-def _mode(mode: str) -> str:
-    return "copy" if mode == "COPY" else "stream"
 
 
 def _offer_data(fields: dict[str, Any], uri: str, size: object, mode: str, where: str, lost: list[str]) -> None:

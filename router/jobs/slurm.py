@@ -213,7 +213,8 @@ def _read(text: str) -> _Script:
     if "array" in script.options:
         what = f"--array {script.options['array']} makes many jobs of one script"
         raise script.refuse("array", what, "import a script for each index, with SLURM_ARRAY_TASK_ID set in it")
-    script.lost.extend(f"--{name} {value}: {_VALUED[name][1]}" for name, value in script.options.items() if _says(name))
+    reasons = {name: why for name, (_, why) in _VALUED.items() if why}
+    script.lost.extend(f"--{name} {v}: {reasons[name]}" for name, v in script.options.items() if name in reasons)
     if limit := script.options.get("time"):
         script.lost.extend(_time_words(limit))
     script.body = "\n".join(body)
@@ -221,10 +222,6 @@ def _read(text: str) -> _Script:
         script.lost.append("`module`: software of the cluster; have it in the image")
         script.body = f"module() {{ :; }}\nml() {{ :; }}\n{script.body.strip()}"
     return script
-
-
-def _says(name: str) -> bool:
-    return bool(_VALUED.get(name, ("", ""))[1])
 
 
 def _time_words(limit: str) -> Iterator[str]:

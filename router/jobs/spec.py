@@ -381,10 +381,6 @@ def find_literal_secrets(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
 PlacementRule = Literal["communication", "memory", "data", "compute", "none"]
 
 
-def _none_from_text(value: object) -> object:
-    return None if value == "none" else value
-
-
 def _always_after(start: Moment | None, end: Moment | None) -> bool:
     """Return whether the start is not before the end whenever planning happens; False where that depends on it."""
     if start is None or end is None:
@@ -436,7 +432,7 @@ class Job(Spec):
         default=timedelta(days=7), description="Without a deadline: start within this; at most 366 days."
     )
     market: MarketRule = MarketRule()
-    checkpoint: Annotated[Checkpoint | None, BeforeValidator(_none_from_text)] = None
+    checkpoint: Annotated[Checkpoint | None, BeforeValidator(lambda value: None if value == "none" else value)] = None
     startup: Duration = Field(default=timedelta(minutes=10), description="Billed: boot, restore, warm-up.")
     idle: Annotated[Duration | None, AfterValidator(_most(_DAY))] = Field(
         default=None,

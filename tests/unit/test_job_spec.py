@@ -49,11 +49,6 @@ def test_defaults_are_those_of_the_documentation() -> None:
     assert plain.steps_left == 1000
 
 
-def test_a_job_cannot_be_changed() -> None:
-    with pytest.raises(ValidationError):
-        job().steps = 5
-
-
 def test_steps_left_are_what_is_not_done() -> None:
     assert job(status={"steps_done": 400}).steps_left == 600
     assert "1001 steps are done of 1000" in refusal(status={"steps_done": 1001})

@@ -19,7 +19,7 @@ from router.planning.find.transfers import (
     transfers_into,
 )
 from tests.support.made_up_book import book
-from tests.support.scenes import NORTH, a_job
+from tests.support.scenes import NORTH, RUNNING_IN_NORTH, a_job
 
 GIB = 2**30
 BOOK: PriceBook = book([NORTH])
@@ -74,23 +74,16 @@ def test_streams_are_read_as_often_as_they_are_passed_for_what_is_left() -> None
 
 
 def test_a_checkpoint_moves_from_where_it_lies_once_there_is_one() -> None:
-    running = {
-        "cloud": "aws",
-        "region": "north-1",
-        "instance_type": "p9.48xlarge",
-        "market": "spot",
-        "accelerators": 8,
-    }
-    begun = a_job(status={"steps_done": 100, "running": running})
+    begun = a_job(status={"steps_done": 100, "running": RUNNING_IN_NORTH})
     assert checkpoint_home(begun) == RegionId("aws", "north-1")
     assert [(t.what, t.gib) for t in into(begun, "aws/south-1")] == [("checkpoint", 10)]
     assert into(begun, "aws/north-1") == ()
-    stored = a_job(status={"steps_done": 100, "running": running, "checkpoint_in": "gcp/lake-1"})
+    stored = a_job(status={"steps_done": 100, "running": RUNNING_IN_NORTH, "checkpoint_in": "gcp/lake-1"})
     assert checkpoint_home(stored) == RegionId("gcp", "lake-1")
     fresh = a_job(status={"steps_done": 0, "checkpoint_in": "gcp/lake-1"})
     assert into(fresh, "aws/south-1") == ()
     assert checkpoint_home(a_job()) is None
-    without = a_job(checkpoint=None, status={"steps_done": 100, "running": running})
+    without = a_job(checkpoint=None, status={"steps_done": 100, "running": RUNNING_IN_NORTH})
     assert into(without, "aws/south-1") == ()
 
 

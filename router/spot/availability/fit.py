@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from itertools import product
 from typing import Any, Final, NamedTuple
@@ -194,20 +194,8 @@ class AvailabilityFit:
 
 def fit_to_json(fit: AvailabilityFit) -> str:
     """Return the fit as it is stored."""
-    return json.dumps(
-        {
-            "format": FORMAT,
-            "since": fit.since.isoformat(),
-            "until": fit.until.isoformat(),
-            "pools": fit.pools,
-            "watched": fit.watched,
-            "likely": [list(shares) for shares in fit.likely],
-            "cost": list(fit.cost.held),
-            "finish": list(fit.finish.held),
-            "outcomes": fit.outcomes,
-        },
-        indent=1,
-    )
+    held = {"cost": fit.cost.held, "finish": fit.finish.held}
+    return json.dumps({"format": FORMAT, **asdict(fit), **held}, indent=1, default=datetime.isoformat)
 
 
 def fit_from_json(text: str) -> AvailabilityFit:
@@ -220,13 +208,5 @@ def fit_from_json(text: str) -> AvailabilityFit:
         raise ValueError("has times without a time zone")
     back, lost = (tuple(float(p) for p in shares) for shares in content["likely"])
     cost, finish = (Recalibration(tuple(float(p) for p in content[name])) for name in ("cost", "finish"))
-    return AvailabilityFit(
-        since,
-        until,
-        int(content["pools"]),
-        float(content["watched"]),
-        (back, lost),
-        cost,
-        finish,
-        int(content["outcomes"]),
-    )
+    pools, watched, outcomes = int(content["pools"]), float(content["watched"]), int(content["outcomes"])
+    return AvailabilityFit(since, until, pools, watched, (back, lost), cost, finish, outcomes)

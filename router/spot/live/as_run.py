@@ -54,7 +54,7 @@ from router.spot.policies.registry import PoolLookup
 from router.spot.simulator.blind_policy import BlindView
 from router.spot.simulator.inputs import HOUR_S, SimulationInputs
 from router.spot.simulator.simulation import IDLE, NOWHERE, ON_DEMAND, SPOT, WindowOutcomes
-from router.spot.simulator.traces import Bools, Floats, Ints, Series
+from router.spot.simulator.traces import Ints, Series
 
 # The planner's prior of spot of which nothing is known, and the time-outs of a deploy file.
 _PRIOR: Final = LossRates((0.45, 0.24, 0.1, 0.03), 1.1)  # of a pool of which nobody has published anything
@@ -253,11 +253,11 @@ class _Run:
         A gang that runs nowhere and was refused is placed again at once.
         """
         to = decision.to
-        if self.kind != IDLE and self.key in to:
-            to = to[: to.index(self.key)]  # what runs already is not stopped and started again
-            return self._try_option(to[0]) and False if to else False
-        if self.kind != IDLE and decision.keep:
-            return self._try_option(to[0]) and False if to else False
+        if self.kind != IDLE and (self.key in to or decision.keep):
+            # What runs already is not stopped and started again.
+            if to := to[: to.index(self.key)] if self.key in to else to:
+                self._try_option(to[0])
+            return False
         if self.kind != IDLE:
             self._end_attempt()
             return bool(to)
@@ -381,21 +381,14 @@ class _Run:
 
 
 def _outcome(runs: list[_Run], inputs: SimulationInputs) -> WindowOutcomes:
-    def floats(values: list[float]) -> Floats:
-        return np.array(values)
-
-    def ints(values: list[int]) -> Ints:
-        return np.array(values, dtype=np.int64)
-
-    finish = ints([run.finish for run in runs])
-    late: Bools = finish > inputs.ticks
+    finish = np.array([run.finish for run in runs])
     return WindowOutcomes(
-        floats([run.run_usd + run.egress_usd for run in runs]),
-        floats([run.egress_usd for run in runs]),
-        np.zeros(len(runs)),
-        finish,
-        late,
-        ints([run.spot_ticks for run in runs]),
-        ints([run.demand_ticks for run in runs]),
-        ints([run.launches for run in runs]),
+        usd=np.array([run.run_usd + run.egress_usd for run in runs]),
+        egress_usd=np.array([run.egress_usd for run in runs]),
+        probe_usd=np.zeros(len(runs)),
+        finish_tick=finish,
+        late=finish > inputs.ticks,
+        spot_ticks=np.array([run.spot_ticks for run in runs]),
+        on_demand_ticks=np.array([run.demand_ticks for run in runs]),
+        launches=np.array([run.launches for run in runs]),
     )

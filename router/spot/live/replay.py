@@ -214,10 +214,14 @@ class HistoryReplay:
             self.lost = True
             self.answer_tick[last.zone], self.was_up[last.zone] = tick, False
 
-    def _enter_tenure(self, tenure: Tenure) -> None:
-        self.kind, self.zone, self.lost = tenure.kind, tenure.zone, False
+    def _stay_in(self, tenure: Tenure) -> None:
+        self.kind, self.zone = tenure.kind, tenure.zone
         self.since = int(tenure.since_s // self.terms.tick_s)
         self.delay_s = max(0.0, tenure.ready_s - max(tenure.since_s, self.at_s))
+
+    def _enter_tenure(self, tenure: Tenure) -> None:
+        self._stay_in(tenure)
+        self.lost = False
         if tenure.kind == SPOT:
             self.answer_tick[tenure.zone], self.was_up[tenure.zone] = self.tick, True
 
@@ -239,9 +243,7 @@ class HistoryReplay:
         tenure = next((s for s in reversed(tenures[:begun]) if s.until_s > self.at_s), None)
         self.kind = IDLE
         if tenure is not None:
-            self.kind, self.zone = tenure.kind, tenure.zone
-            self.since = int(tenure.since_s // self.terms.tick_s)
-            self.delay_s = max(0.0, tenure.ready_s - max(tenure.since_s, self.at_s))
+            self._stay_in(tenure)
             if own == tenure.zone and wish is not None and isfinite(wish.spot[own, 0]) and tenure.since_s < self.at_s:
                 self.tried[own] = True
 

@@ -194,22 +194,26 @@ def simulate(
     return run.outcome()
 
 
+def initial_fields(spec: SimulationSpec, window: Ints, left_s: Ints) -> dict[str, Any]:
+    """Return the fields of :class:`WindowView` for these windows before anything ran."""
+    zeros = np.zeros(window.size, dtype=np.int64)
+    return {
+        "tick": 0,
+        "ticks": spec.ticks,
+        "window": window,
+        "left_s": left_s,
+        "kind": zeros.astype(np.int8),
+        "zone": zeros.copy(),
+        "home": zeros + NOWHERE,
+        "delay_s": zeros.copy(),
+        "spot_usd": np.empty((len(spec.zones), window.size)),
+    }
+
+
 def _initial_view(inputs: SimulationInputs, window: Ints, left_s: Ints) -> FullView:
-    zeros, nowhere = np.zeros(window.size, dtype=np.int64), np.full(window.size, NOWHERE, dtype=np.int64)
-    return FullView(
-        tick=0,
-        ticks=inputs.ticks,
-        window=window,
-        left_s=left_s,
-        kind=np.zeros(window.size, dtype=np.int8),
-        zone=zeros.copy(),
-        home=nowhere.copy(),
-        delay_s=zeros.copy(),
-        spot_usd=np.empty((len(inputs.zones), window.size)),
-        last=nowhere.copy(),
-        kept=zeros.copy(),
-        up=np.empty((len(inputs.zones), window.size), dtype=bool),
-    )
+    zeros = np.zeros(window.size, dtype=np.int64)
+    up = np.empty((len(inputs.zones), window.size), dtype=bool)
+    return FullView(**initial_fields(inputs, window, left_s), last=zeros + NOWHERE, kept=zeros, up=up)
 
 
 class _Run(WindowRun[FullView]):
