@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
@@ -106,9 +106,7 @@ def from_kubernetes(documents: Sequence[Any], sold: SoldMachines | None = None) 
         try:
             jobs.append(_job(item, maps, sold, lost))
         except InvalidInputError as error:
-            raise InvalidInputError(
-                type(problem)(str(number), problem.field, problem.what, problem.remedy) for problem in error.problems
-            ) from None
+            raise InvalidInputError(replace(problem, where=str(number)) for problem in error.problems) from None
     return jobs
 
 

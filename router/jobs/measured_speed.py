@@ -16,8 +16,9 @@ from pricing.machine_images import explain_fabric
 from pricing.machines import Machine
 from pricing.units import to_digits
 from router.agent.protocol import LEAST_SHARE
-from router.jobs.spec import ProfilePoint, Workload
+from router.jobs.profile_point import ProfilePoint
 from router.jobs.speed import Speed, bus_bandwidth, gang_speed, network_of_bandwidth
+from router.jobs.workload import Workload
 
 RELATIVE_ERROR = 0.05  # standard deviation of a speed from run to run of one job on one kind of gang
 #: A job's own gang counts as so many earlier runs: beside it, what the job states has a part of 1/2501 at most.

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pricing.problems import InvalidInputError
@@ -60,9 +61,7 @@ def from_skypilot_file(documents: Sequence[Any], sold: SoldMachines) -> list[Imp
         try:
             job = from_skypilot(task, sold)
         except InvalidInputError as error:
-            raise InvalidInputError(
-                type(problem)(str(number), problem.field, problem.what, problem.remedy) for problem in error.problems
-            ) from None
+            raise InvalidInputError(replace(problem, where=str(number)) for problem in error.problems) from None
         if header or len(tasks) > 1:
             job = _of_several(job, header, before, number, names)
             before = str(job.job_yaml["name"])

@@ -29,8 +29,7 @@ from router.jobs.fields import (
     parse_name,
     show_value,
 )
-from router.jobs.gang import Gang, GangOption
-from router.jobs.profile_point import ProfilePoint
+from router.jobs.gang import Gang
 from router.jobs.quantities import (
     Dollars,
     Duration,
@@ -45,9 +44,9 @@ from router.jobs.quantities import (
     parse_gib,
     parse_usd,
 )
-from router.jobs.residency import PlaceRule, Residency
+from router.jobs.residency import Residency
 from router.jobs.standstill import Standstill
-from router.jobs.workload import Transformer, Workload
+from router.jobs.workload import Workload
 
 
 class MixedPart(Spec):
@@ -566,26 +565,3 @@ class Job(Spec):
             content["run"]["env"] = [f"{n}={references[n]}" if n in references else n for n, _ in self.run.env]
         text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         return hashlib.sha256(text.encode()).hexdigest()
-
-
-__all__ = [
-    "Checkpoint",
-    "Code",
-    "Data",
-    "EgressCap",
-    "Gang",
-    "GangOption",
-    "Interruptions",
-    "Job",
-    "MarketRule",
-    "Moment",
-    "PlaceRule",
-    "Placement",
-    "PlacementRule",
-    "ProfilePoint",
-    "Residency",
-    "Run",
-    "Status",
-    "Transformer",
-    "Workload",
-]
