@@ -13,6 +13,7 @@ from pricing.money import Usd
 from pricing.places import RegionId
 from router.jobs.quantities import Moment, format_duration, parse_duration, parse_gib
 from router.jobs.spec import Job
+from tests.support.narrowed import present
 
 NOW = datetime(2026, 11, 21, 18, tzinfo=UTC)
 JOB: dict[str, Any] = {
@@ -180,8 +181,7 @@ def test_work_that_is_refused(work: dict[str, Any], words: str) -> None:
 
 def test_moments_absolute_and_relative() -> None:
     assert job(deadline="2026-11-25T10:00+01:00").deadline == Moment(absolute=datetime(2026, 11, 25, 9, tzinfo=UTC))
-    relative = job(deadline="+18h").deadline
-    assert relative is not None
+    relative = present(job(deadline="+18h").deadline)
     assert relative.at(NOW) == NOW + timedelta(hours=18)
 
 
@@ -260,8 +260,7 @@ def test_checkpoints() -> None:
 
 def test_data_and_its_cap() -> None:
     data = {"uri": "s3://a/b", "at": "aws/us-east-1", "gib": 40}
-    found = job(data=data | {"egress_cap": "$40"}).data
-    assert found is not None
+    found = present(job(data=data | {"egress_cap": "$40"}).data)
     assert found.egress_cap is not None
     assert (found.at, found.egress_cap.usd, found.egress_cap.gib) == (
         RegionId("aws", "us-east-1"),
@@ -331,8 +330,7 @@ def test_references_to_secrets_are_in_the_digest() -> None:
     digests = [job(run={"command": "x", "env": env}).digest for env in runs]
     assert len(set(digests)) == 4
     assert digests[3] == digests[4]
-    whole = job(run={"command": "x", "env": {"P": "1", "K": "secret:env:A"}}).run
-    assert whole is not None
+    whole = present(job(run={"command": "x", "env": {"P": "1", "K": "secret:env:A"}}).run)
     assert whole.references == (("K", "secret:env:A"),)
 
 

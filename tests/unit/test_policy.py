@@ -23,6 +23,7 @@ from router.spot.policies.interface import (
     StayDecision,
     WaitDecision,
 )
+from tests.support.narrowed import typed
 
 NOW = datetime(2026, 11, 21, 18, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -54,14 +55,12 @@ def seen(
 
 @pytest.mark.parametrize("event", [PolicyEvent.LOST, PolicyEvent.ENDED_SHORT, PolicyEvent.TICK])
 def test_without_machines_it_takes_the_cheapest_that_is_in_time(event: PolicyEvent) -> None:
-    decision = GreedyPolicy().decide(seen(DEAR, SURE, CHEAP, left=15, event=event))
-    assert isinstance(decision, MoveDecision)
+    decision = typed(MoveDecision, GreedyPolicy().decide(seen(DEAR, SURE, CHEAP, left=15, event=event)))
     assert (decision.to, decision.late) == (("dear", "sure"), False)
 
 
 def test_late_anywhere_it_takes_what_is_soonest_over() -> None:
-    decision = GreedyPolicy().decide(seen(CHEAP, DEAR, SURE, left=5))
-    assert isinstance(decision, MoveDecision)
+    decision = typed(MoveDecision, GreedyPolicy().decide(seen(CHEAP, DEAR, SURE, left=5)))
     assert (decision.to, decision.late) == (("dear", "sure", "cheap"), True)
 
 
@@ -73,8 +72,7 @@ def test_without_a_deadline_nothing_is_late() -> None:
 
 
 def test_with_nowhere_to_go_it_waits_a_tick() -> None:
-    decision = GreedyPolicy().decide(seen())
-    assert isinstance(decision, WaitDecision)
+    decision = typed(WaitDecision, GreedyPolicy().decide(seen()))
     assert decision.until == NOW + HOUR / 2
 
 
@@ -181,8 +179,7 @@ def test_saving_counts_while_the_gang_runs() -> None:
 def test_the_way_back_counts_where_the_checkpoint_goes_along() -> None:
     far = place("far", "10", 8, transfer=0.5)
     near = place("near", "11", 8)
-    decision = net(far, near, SURE, left=12, here=None)
-    assert isinstance(decision, MoveDecision)
+    decision = typed(MoveDecision, net(far, near, SURE, left=12, here=None))
     assert decision.to == ("near", "sure")
 
 
@@ -211,8 +208,7 @@ def test_spot_that_is_healthy_stays_where_another_start_is_too_late(keep: bool) 
     """W = 10 h, d = 0.5 h, ticks of half an hour: riding is safe from 11 h on, another spot start from 11.5 h on."""
     here, other = place("here", "10", 10), place("other", "9", 10)
     wish = DeadlineGuard(Wishes(MoveDecision(("other",), keep=keep)))
-    stays = wish.decide(seen(SURE, here, other, left=11.25, here=CurrentPlacement(here)))
-    assert isinstance(stays, StayDecision)
+    stays = typed(StayDecision, wish.decide(seen(SURE, here, other, left=11.25, here=CurrentPlacement(here))))
     assert not stays.late
     assert wish.decide(seen(SURE, here, other, left=11.5, here=CurrentPlacement(here))) == wish.inner.decide(seen())
     assert goes_to(wish.decide(seen(SURE, here, other, left=10.9, here=CurrentPlacement(here)))) == ("sure",)
@@ -235,21 +231,18 @@ def test_on_demand_that_is_wished_for_after_spot_is_taken_where_spot_is_too_late
 
 
 def test_when_on_demand_is_too_late_it_says_so_and_takes_the_fastest() -> None:
-    decision = net(SURE, CHEAP, DEAR, left=8)
-    assert isinstance(decision, MoveDecision)
+    decision = typed(MoveDecision, net(SURE, CHEAP, DEAR, left=8))
     assert (decision.to, decision.late) == (("dear", "sure", "cheap"), True)
     assert "1:30:00" in decision.why
 
 
 def test_spot_that_may_still_be_in_time_is_taken_when_on_demand_is_not() -> None:
-    decision = net(SURE, DEAR, left=9.75)
-    assert isinstance(decision, MoveDecision)
+    decision = typed(MoveDecision, net(SURE, DEAR, left=9.75))
     assert (decision.to, decision.late) == (("dear",), True)
 
 
 def test_what_is_soonest_done_where_it_is_stays_there() -> None:
-    decision = net(SURE, DEAR, left=8, here=CurrentPlacement(DEAR, unsaved_hours=0.25))
-    assert isinstance(decision, StayDecision)
+    decision = typed(StayDecision, net(SURE, DEAR, left=8, here=CurrentPlacement(DEAR, unsaved_hours=0.25)))
     assert decision.late
 
 
@@ -265,8 +258,7 @@ def test_without_on_demand_the_inner_policy_decides() -> None:
 
 def test_never_is_a_duration_too() -> None:
     never = place("never", "1", float("inf"), spot=False)
-    decision = net(never, SURE, left=30)
-    assert isinstance(decision, MoveDecision)
+    decision = typed(MoveDecision, net(never, SURE, left=30))
     assert decision.to == ("sure",)
 
 

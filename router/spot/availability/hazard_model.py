@@ -261,7 +261,8 @@ def simulate_windows(
     if hazard_model.zones != zones or (state is not None and state.up.shape not in {(zones,), (draws, zones)}):
         raise ValueError(f"the hazard model and the states must have the {zones} zones of the inputs")
     hazards, past = hazard_model.draw(draws, rng), PAST_H * HOUR_S // tick_s
-    swings = _scarcity(like, draws, rng)
+    # The wandering of a single zone is in its drift, and there is no other zone that it could go with.
+    swings = ScarcityProcess.begin(like.region_numbers, draws, rng) if zones > 1 else None
     if state is None:
         up = simulate_availability(
             hazards, hazard_model.usual(draws, rng, hazards), past + like.ticks, tick_s, rng, swings
@@ -274,14 +275,6 @@ def simulate_windows(
         )
         up = np.concatenate([before, after], axis=2)
     return _join_windows(up, like, past)
-
-
-def _scarcity(like: SimulationInputs, draws: int, rng: np.random.Generator) -> ScarcityProcess | None:
-    """Return the scarcity process of these zones; None for one zone.
-
-    The wandering of a single zone is in its drift, and there is no other zone that it could go with.
-    """
-    return ScarcityProcess.begin(like.region_numbers, draws, rng) if len(like.zones) > 1 else None
 
 
 def _simulate_before(hazards: Floats, state: ZoneStates, ticks: int, tick_s: int, rng: np.random.Generator) -> Bools:
