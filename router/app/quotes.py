@@ -20,7 +20,7 @@ from router.config.plan_files import read_fit
 from router.jobs.experience import Experience, learn
 from router.jobs.limits import Limits
 from router.jobs.quantities import Moment
-from router.jobs.run_policy import QUOTED_RULE, RunPolicy
+from router.jobs.run_policy import RunPolicy
 from router.jobs.spec import Job
 from router.planning.document.plan import Plan
 from router.planning.document.restricted_limits import restrict_limits
@@ -35,6 +35,7 @@ from router.quotes.quote import BudgetQuote, LimitsPlan, Quote, Refused, Somewhe
 from router.quotes.request import MarketInputs, QuoteRequest
 from router.spot.availability.observed import PoolObservation, summarise_observations
 from router.spot.live.selection import default_run_policy
+from router.spot.policies import QUOTED_RULE
 from router.spot.policies.interface import SpotPoolKey
 from router.spot.policies.our_policy import QUOTED_DESCRIPTION, quoted_policy_for
 from router.spot.policies.registry import find_no_observations

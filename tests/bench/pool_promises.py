@@ -20,7 +20,6 @@ from pricing.offers import Offer
 from pricing.places import Market, Region, RegionId
 from pricing.pool_experience import ExperienceKind, PoolExperience
 from router.jobs.limits import Limits
-from router.jobs.run_policy import QUOTED_RULE
 from router.jobs.spec import Job
 from router.planning.find.candidates import CandidateFinder
 from router.quotes.make_quote import DRAWS
@@ -29,6 +28,7 @@ from router.quotes.runner import QuoteClock
 from router.quotes.statistics import quantiles
 from router.spot.availability.observed import PoolObservation, summarise_observations
 from router.spot.live.selection import default_run_policy
+from router.spot.policies import QUOTED_RULE
 from router.spot.policies.our_policy import QUOTED_DESCRIPTION, quoted_policy_for
 from router.spot.simulator.inputs import HOUR_S, SimulationInputs
 from router.spot.simulator.simulation import FullInfoPolicy

@@ -20,12 +20,12 @@ from router.cli.console import ExitCode
 from router.config.job_files import load_jobs
 from router.config.plan_files import read_plan
 from router.jobs.gang import GangOption
-from router.jobs.run_policy import QUOTED_RULE
 from router.prices import history
 from router.quotes.quote import Somewhere
 from router.quotes.quote_json import quote_schema
 from router.render.tables import format_usd
 from router.spot.live.selection import default_run_policy
+from router.spot.policies import QUOTED_RULE
 from tests.support.command import NOW, run, write_job
 from tests.support.repository import ROOT
 

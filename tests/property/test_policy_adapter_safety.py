@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from router.jobs.run_policy import Rule
 from router.spot.live.policy_adapter import PolicyAdapter
 from router.spot.live.selection import live_policy
+from router.spot.policies import Rule
 from router.spot.policies.deadline_guard import DeadlineGuard
 from router.spot.policies.published.moves import CheapestWithMoves, Lindy
 from router.spot.policies.registry import LivePolicy

@@ -8,7 +8,6 @@ from typing import Any
 
 from pricing.money import Usd
 from pricing.offers import Offer
-from router.jobs.run_policy import QUOTED_RULE
 from router.jobs.spec import Job
 from router.planning.find.candidates import CandidateFinder
 from router.quotes.budget_quote import make_budget_quote
@@ -17,6 +16,7 @@ from router.quotes.quote import BudgetQuote, Quote, Refused
 from router.quotes.request import MarketInputs, QuoteProblem, QuoteRequest
 from router.spot.availability.observed import PoolObservation
 from router.spot.live.selection import default_run_policy
+from router.spot.policies import QUOTED_RULE
 from router.spot.policies.our_policy import QUOTED_DESCRIPTION, quoted_policy_for
 from router.spot.venues import QuoteOption
 from tests.support.made_up_book import book

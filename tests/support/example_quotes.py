@@ -10,11 +10,11 @@ from pathlib import Path
 from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
 from router.config.plan_files import QuoteAcceptance, store_acceptance, store_quotes
-from router.jobs.run_policy import QUOTED_RULE
 from router.jobs.spec import Job
 from router.quotes.quote import Driver, Leg, Likely, Quote, QuoteEvidence, Somewhere
 from router.render.figures import MARKET_WORDS
 from router.spot.live.selection import default_run_policy
+from router.spot.policies import QUOTED_RULE
 from tests.support.metered_stage import Place
 
 _HOUR = timedelta(hours=1)

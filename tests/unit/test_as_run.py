@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from router.backtest.timeline import ShownWindow, follow_window
 from router.backtest.windows import AS_RUN, POLICIES, BacktestCell, BacktestSite, WindowLayout, find_backtest_policy
 from router.backtest.windows import CheckpointMove as Moved
-from router.jobs.run_policy import Rule, RunPolicy
+from router.jobs.run_policy import RunPolicy
 from router.spot.live.as_run import _pool_lookup, play_as_run
 from router.spot.live.pool_backoff import compute_backoff_end
 from router.spot.live.selection import build_policy, default_run_policy
+from router.spot.policies import Rule
 from router.spot.policies.interface import Decision, MoveDecision, Observation, WaitDecision
 from router.spot.simulator.inputs import SimulationInputs, Task, ZoneMoveCosts
 from router.spot.simulator.simulation import IDLE, ON_DEMAND, SPOT

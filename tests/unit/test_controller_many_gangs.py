@@ -20,8 +20,8 @@ from router.controller.supervise.replanner import Replanner
 from router.controller.supervise.supervisor import Supervisor
 from router.controller.supervise.worker_pool import apply_lock
 from router.coordinator.saves import save_answers, save_answers_by_attempt
-from router.jobs.run_policy import Rule
 from router.spot.live.selection import build_named_policy
+from router.spot.policies import Rule
 from router.spot.policies.interface import PolicyEvent, SaveDecision, StayDecision
 from router.state.records import Attempt, NoticeRecord, Phase, Shortage
 from router.state.store import StateStore

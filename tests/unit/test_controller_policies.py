@@ -21,10 +21,10 @@ from router.controller.supervise.supervisor import Supervisor
 from router.controller.supervise.worker_pool import apply_lock
 from router.deploy.deploy_settings import Deploy
 from router.jobs.job_json import job_json, parse_job
-from router.jobs.run_policy import Rule
 from router.planning.improve.replacement import PlacementRequest, place_gangs
 from router.planning.program.solver import PulpSolver
 from router.spot.live.selection import build_named_policy, build_policy, default_run_policy
+from router.spot.policies import Rule
 from router.spot.policies.greedy import GreedyPolicy
 from router.spot.policies.interface import Decision, MoveDecision, Observation, PolicyEvent, StayDecision, WaitDecision
 from router.state.records import Attempt, Phase, Shortage

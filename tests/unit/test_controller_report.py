@@ -15,9 +15,9 @@ from router.controller.context import ControllerContext
 from router.controller.report.report import build_status_report, report_gang
 from router.deploy.deploy_settings import Timeouts
 from router.jobs.job_json import job_json
-from router.jobs.run_policy import Rule
 from router.render.status_text import as_json, as_wide
 from router.spot.live.selection import default_run_policy
+from router.spot.policies import Rule
 from router.state.records import Phase
 from tests.support.bare_site import bare_site
 from tests.support.scenes import a_job

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from router.backtest.timeline import ShownWindow, follow_window
 from router.backtest.windows import BacktestCell, BacktestSite, CheckpointMove, WindowLayout
-from router.jobs.run_policy import Rule
+from router.spot.policies import Rule
 from router.spot.policies.registry import ALIASES, RegisteredPolicy, find_policy, registered_policies
 from router.spot.simulator.blind_simulator import simulate_blind
 from router.spot.simulator.inputs import SimulationInputs, Task, ZoneMoveCosts

@@ -7,7 +7,6 @@ from datetime import timedelta
 import pytest
 
 from router.jobs.limits import Limits
-from router.jobs.run_policy import QUOTED_RULE
 from router.jobs.spec import Job
 from router.planning.find.candidates import CandidateFinder
 from router.prices.books import load_book
@@ -15,6 +14,7 @@ from router.quotes.make_quote import make_quote
 from router.quotes.quote import Quote
 from router.quotes.request import MarketInputs, QuoteRequest
 from router.spot.live.selection import default_run_policy
+from router.spot.policies import QUOTED_RULE
 from router.spot.policies.our_policy import QUOTED_DESCRIPTION, quoted_policy_for
 from tests.support.asked_quotes import dollars
 from tests.support.night import NOW

@@ -20,12 +20,13 @@ from router.controller.orders import orders_of
 from router.controller.workspace.workspaces import new_attempt
 from router.deploy.deploy_settings import Deploy
 from router.jobs.limits import Limits
-from router.jobs.run_policy import QUOTED_RULE, Rule, RunPolicy
+from router.jobs.run_policy import RunPolicy
 from router.planning.document.plan import Plan
 from router.planning.document.plan_json import plan_content, plan_from_json, plan_to_json
 from router.quotes.quote_json import quote_content, quote_from_json, quote_to_json
 from router.spot.live.policy_adapter import PolicyAdapter
 from router.spot.live.selection import build_named_policy, build_policy, default_run_policy
+from router.spot.policies import QUOTED_RULE, Rule
 from router.spot.policies.deadline_guard import DeadlineGuard
 from router.spot.policies.greedy import GreedyPolicy
 from router.spot.policies.interface import Policy

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
 from router.jobs.pool_waits import return_rates
-from router.jobs.run_policy import Rule
 from router.spot.availability.hazard_model import AGES_H, CLASSES, LossRates
 from router.spot.availability.observed import PoolObservation
 from router.spot.live import foresight_cache
 from router.spot.live.foresight_cache import build_hazard_model
 from router.spot.live.selection import build_named_policy
+from router.spot.policies import Rule
 from router.spot.policies.interface import (
     AvailabilityAnswer,
     AvailabilityEstimate,

@@ -12,10 +12,10 @@ import pytest
 
 from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
-from router.jobs.run_policy import Rule
 from router.spot.live.policy_adapter import PolicyAdapter
 from router.spot.live.replay import Tenure
 from router.spot.live.selection import build_named_policy
+from router.spot.policies import Rule
 from router.spot.policies.deadline_guard import DeadlineGuard
 from router.spot.policies.greedy import GreedyPolicy
 from router.spot.policies.interface import (

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from router.controller.accept.guardrails import Refusal, RefusalReason
 from router.controller.orders import Order
 from router.deploy.deploy_settings import Deploy
-from router.jobs.run_policy import Rule, RunPolicy
+from router.jobs.run_policy import RunPolicy
 from router.jobs.spec import Job
 from router.spot.live.selection import build_policy, default_run_policy
+from router.spot.policies import Rule
 from router.spot.policies.interface import Policy
 from router.state.records import Attempt
 

@@ -17,8 +17,9 @@ from router.controller.history.metering import cost_so_far
 from router.controller.history.standstill import agreed_cost, find_gang_standstill
 from router.deploy.deploy_settings import Timeouts
 from router.jobs.quantities import LONGEST_RUN
-from router.jobs.run_policy import Rule, RunPolicy
+from router.jobs.run_policy import RunPolicy
 from router.jobs.standstill import Standstill, StandstillFinding
+from router.spot.policies import Rule
 from router.state.records import Attempt, NodeRecord, Phase
 from router.state.store import StateStore
 

@@ -59,7 +59,7 @@ from router.controller.supervise.save_intervals import SaveIntervals
 from router.controller.supervise.standstill_monitor import StandstillMonitor
 from router.controller.supervise.worker_pool import WorkerPool
 from router.jobs.quantities import LONGEST_RUN
-from router.jobs.run_policy import Rule
+from router.spot.policies import Rule
 from router.spot.policies.interface import MoveDecision, PolicyEvent, SaveDecision
 from router.state.errors import StateError
 from router.state.records import Attempt, Phase

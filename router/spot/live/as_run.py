@@ -23,7 +23,7 @@ import numpy as np
 
 from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
-from router.jobs.run_policy import QUOTED_RULE, RunPolicy
+from router.jobs.run_policy import RunPolicy
 from router.spot.availability.hazard_model import LossRates
 from router.spot.availability.observed import PoolObservation, summarise_observations
 from router.spot.live.policy_adapter import PolicyAdapter
@@ -36,6 +36,7 @@ from router.spot.live.pool_backoff import (
 )
 from router.spot.live.replay import SessionMemory
 from router.spot.live.selection import build_policy, default_run_policy
+from router.spot.policies import QUOTED_RULE
 from router.spot.policies.deadline_guard import DeadlineGuard
 from router.spot.policies.interface import (
     AvailabilityAnswer,

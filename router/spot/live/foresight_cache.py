@@ -15,9 +15,9 @@ from typing import Final
 
 import numpy as np
 
-from router.jobs.run_policy import Rule
 from router.spot.availability.hazard_model import CLASSES, HazardModel
 from router.spot.availability.observed import HazardPrior, posterior_hazards
+from router.spot.policies import Rule
 from router.spot.policies.foresight import DRAWS, ForesightModel
 from router.spot.policies.foresight_policies import BlindForesightPolicy, choose_clock_s
 from router.spot.policies.interface import PolicyZone

@@ -8,8 +8,9 @@ from functools import cache
 from typing import Final
 
 from pricing.money import Usd
-from router.jobs.run_policy import Rule, RunPolicy
+from router.jobs.run_policy import RunPolicy
 from router.spot.live.policy_adapter import PolicyAdapter
+from router.spot.policies import Rule
 from router.spot.policies.deadline_guard import DeadlineGuard
 from router.spot.policies.greedy import GreedyPolicy
 from router.spot.policies.interface import Policy

@@ -1,6 +1,6 @@
 """Registry of policies: how each is played in back-tests, and how a running job plays it.
 
-A policy is a module with ``POLICIES``, which :data:`POLICY_MODULES` names.
+A policy is a module with ``POLICIES``, which :data:`router.spot.policies.POLICY_MODULES` names.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import Final, Self
 
-from router.jobs.run_policy import Number, Rule
+from router.jobs.run_policy import Number
 from router.spot.availability.observed import PoolObservation
+from router.spot.policies import POLICY_MODULES, Rule
 from router.spot.policies.interface import PolicyZone, SpotPoolKey
 from router.spot.simulator.blind_policy import BlindPolicy, BlindView
 from router.spot.simulator.blind_simulator import simulate_blind
@@ -111,14 +112,6 @@ class RegisteredPolicy:
 
 
 OUR_POLICY: Final = "ours"
-#: The modules of policies in the order in which lists show them; each has ``POLICIES``.
-POLICY_MODULES: Final = (
-    "router.spot.live.foresight_cache",
-    "router.spot.policies.published.baselines",
-    "router.spot.policies.published.uniform_probing",
-    "router.spot.policies.published.moves",
-    "router.spot.policies.published.skynomad",
-)
 # The names of deploy files.
 ALIASES: Final = {
     "spot-or-wait": "greedy",

@@ -23,7 +23,7 @@ from typing import Final
 
 import numpy as np
 
-from router.jobs.run_policy import Rule
+from router.spot.policies import Rule
 from router.spot.policies.registry import LivePolicy, RegisteredPolicy
 from router.spot.simulator.blind_policy import BlindView, LaunchRequest, PolicySession
 from router.spot.simulator.blind_simulator import PROBE_S

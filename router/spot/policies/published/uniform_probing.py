@@ -16,7 +16,7 @@ from typing import Final
 
 import numpy as np
 
-from router.jobs.run_policy import Rule
+from router.spot.policies import Rule
 from router.spot.policies.published.baselines import UniformProgress, rank_by_price_elsewhere
 from router.spot.policies.registry import LivePolicy, RegisteredPolicy
 from router.spot.simulator.blind_policy import BlindView, LaunchRequest, PolicySession
