@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from pricing.money import Usd
 from pricing.places import RegionId
 from router.jobs.quantities import Moment, format_duration, parse_duration, parse_gib
-from router.jobs.spec import Job
+from router.jobs.spec import Job, find_literal_secrets
 from tests.support.narrowed import present
 
 NOW = datetime(2026, 11, 21, 18, tzinfo=UTC)
@@ -346,3 +346,39 @@ def test_a_job_reads_back_from_its_own_json() -> None:
     again = Job.model_validate(whole.model_dump(mode="json"))
     assert again == whole
     assert again.digest == whole.digest
+
+
+AWS_KEY = "AKIA" + "IOSFODNN7EXAMPLE"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("HF_TOKEN", "abc"),
+        ("WANDB_API_KEY", "0" * 40),
+        ("db_password", "x"),
+        ("AWS_SECRET_ACCESS_KEY", "x"),
+        ("NOTE", f"key {AWS_KEY}"),
+        ("X", "hf_" + "a" * 34),
+        ("URL", "postgresql://ana:pw@db/x"),
+        ("PEM", "-----BEGIN EC PRIVATE KEY-----\n..."),
+    ],
+)
+def test_what_looks_like_a_secret(name: str, value: str) -> None:
+    assert list(find_literal_secrets([("A", "1"), (name, value)])) == [name]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("HF_TOKEN", "secret:env:STEPFARE_JOB_HF_TOKEN"),
+        ("HF_TOKEN", ""),
+        ("TOKENIZERS_PARALLELISM", "false"),
+        ("MAX_TOKENS", "4096"),
+        ("GOOGLE_APPLICATION_CREDENTIALS", "/etc/key.json"),
+        ("URL", "https://example.com/a@b"),
+        ("NCCL_DEBUG", "INFO"),
+    ],
+)
+def test_what_looks_like_no_secret(name: str, value: str) -> None:
+    assert list(find_literal_secrets([(name, value)])) == []
