@@ -24,7 +24,7 @@ AGES_H: Final = (0.5, 2.0, 8.0)  # where one class of age ends and the next begi
 CLASSES: Final = len(AGES_H) + 1
 NEVER_PER_HOUR: Final = 1e-5
 _OLDEST_H: Final = 48.0  # the last class of age counts at its mean rate up to here
-POOL_EVENTS: Final = 0.5
+POOL_EVENTS: Final = 0.5  # what the rate of all zones together counts for in each
 _PRIOR_EVENTS, _PRIOR_H = 1.0, 5.0
 DRIFT: Final = 0.5
 SWING: Final = 0.5
@@ -96,13 +96,10 @@ def ages_h(up: Bools, tick_s: int) -> Floats:
     return np.asarray(lasted * (tick_s / HOUR_S), dtype=np.float64)
 
 
-def pool_hazards(events: Floats, hours: Floats, pool_events: float) -> tuple[Floats, Floats]:
-    """Return events and hours of the gamma posteriors, from the events and hours of each zone [zone, up, class].
-
-    The rate of all zones together counts for ``pool_events`` more.
-    """
+def pool_hazards(events: Floats, hours: Floats) -> tuple[Floats, Floats]:
+    """Return events and hours of the gamma posteriors, from the events and hours of each zone [zone, up, class]."""
     rate = (events.sum(axis=0) + _PRIOR_EVENTS) / (hours.sum(axis=0) + _PRIOR_H)
-    return events + pool_events, hours + pool_events / rate
+    return events + POOL_EVENTS, hours + POOL_EVENTS / rate
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -125,23 +122,17 @@ class HazardModel:
         return cls.seen(past.up(size), past.tick_s)
 
     @classmethod
-    def seen(
-        cls, up: Bools, tick_s: int, *, pool_events: float = POOL_EVENTS, forget_h: float = np.inf, drift: float = DRIFT
-    ) -> HazardModel:
-        """Return the model learned from availability by [zone, tick].
-
-        What was ``forget_h`` ago counts for 1/e. ``pool_events`` is what the rate of all zones together counts for.
-        """
-        zones, ticks = up.shape
+    def seen(cls, up: Bools, tick_s: int, *, drift: float = DRIFT) -> HazardModel:
+        """Return the model learned from availability by [zone, tick]."""
+        zones = len(up)
         step = tick_s / HOUR_S
         cell = (np.arange(zones)[:, None] * 2 + up) * CLASSES + age_class(ages_h(up, tick_s))
-        weight = np.exp(-(np.arange(ticks)[::-1] * step) / forget_h)[None, :-1].repeat(zones, 0)
         at, changed = cell[:, :-1].ravel(), (up[:, 1:] != up[:, :-1]).ravel()
         count = zones * 2 * CLASSES
         shape = (zones, 2, CLASSES)
-        hours = np.asarray(np.bincount(at, weight.ravel() * step, count), dtype=np.float64).reshape(shape)
-        events = np.asarray(np.bincount(at, weight.ravel() * changed, count), dtype=np.float64).reshape(shape)
-        return cls(*pool_hazards(events, hours, pool_events), drift)
+        hours = np.asarray(np.bincount(at, np.full(at.shape, step), count), dtype=np.float64).reshape(shape)
+        events = np.asarray(np.bincount(at, changed, count), dtype=np.float64).reshape(shape)
+        return cls(*pool_hazards(events, hours), drift)
 
     @property
     def zones(self) -> int:
