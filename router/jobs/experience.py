@@ -21,8 +21,14 @@ from pricing.offers import Offer
 from pricing.pool_experience import LossReason, PoolExperience, PoolLosses, memory_weight
 from pricing.risk import GangRisk, RiskTable
 from pricing.units import to_digits
-from router.jobs.fabric_runs import FabricRun, learn_fabrics, with_measured_network
-from router.jobs.measured_speed import RELATIVE_ERROR, MeasuredSpeed, correct_workload
+from router.jobs.measured_speed import (
+    RELATIVE_ERROR,
+    FabricRun,
+    MeasuredSpeed,
+    correct_workload,
+    learn_fabrics,
+    with_measured_network,
+)
 from router.jobs.spec import Job
 
 HALF_LIFE = timedelta(days=30)

@@ -25,7 +25,7 @@ from router.quotes.quote import Somewhere
 from router.quotes.quote_json import quote_schema
 from router.render.tables import format_usd
 from router.spot.live.selection import default_run_policy
-from router.spot.policies.rules import QUOTED_RULE
+from router.spot.policies import QUOTED_RULE
 from tests.support.command import NOW, run, write_job
 from tests.support.repository import ROOT
 

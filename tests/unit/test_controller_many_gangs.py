@@ -21,8 +21,8 @@ from router.controller.supervise.supervisor import Supervisor
 from router.controller.supervise.worker_pool import apply_lock
 from router.coordinator.saves import save_answers, save_answers_by_attempt
 from router.spot.live.selection import build_named_policy
+from router.spot.policies import Rule
 from router.spot.policies.interface import PolicyEvent, SaveDecision, StayDecision
-from router.spot.policies.rules import Rule
 from router.state.records import Attempt, NoticeRecord, Phase, Shortage
 from router.state.store import StateStore
 from tests.bench.storm import HERE, book, checked, fill, pretended, site_of

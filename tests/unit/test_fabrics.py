@@ -17,7 +17,7 @@ from router.agent.config import AgentConfig, CodeSource, FabricSetup
 from router.agent.fabric import IN_CONTAINER, check_fabric, container_options, fabric_environment
 from router.agent.starters import command_line
 from router.controller.workspace.fabric_scripts import FABRIC_SCRIPTS
-from router.jobs.fabric_runs import explain_network
+from router.jobs.measured_speed import explain_network
 from router.jobs.speed import bus_bandwidth
 
 # Of https://github.com/crazyguitar/aws-gpu-communication-benchmark and others: machines, GB/s of 1 GiB all-reduced.

@@ -17,7 +17,7 @@ from router.jobs.experience import Experience
 from router.planning.find import gang_rates
 from router.planning.find.candidate import Candidate
 from router.planning.find.candidates import CandidateFinder
-from router.spot.availability.loss_rates import LossRates
+from router.spot.availability.hazard_model import LossRates
 from router.spot.availability.observed import estimate_availability
 from router.spot.options import build_option
 from router.spot.venues import build_quote_option

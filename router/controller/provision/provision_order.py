@@ -41,7 +41,7 @@ from router.controller.workspace.secret_refs import resolve_environment
 from router.controller.workspace.workspaces import NodeSecrets, attempt_name, build_workspace, new_attempt
 from router.faults.fault import NO_ZONE, OURS, SHORT, STOPPED, UNKNOWN_FAULT, Fault, FaultAction, describe_fault
 from router.jobs.experience import Experience
-from router.jobs.fabric_runs import learn_fabrics
+from router.jobs.measured_speed import learn_fabrics
 from router.jobs.spec import Job
 from router.state.records import Attempt, NodeRecord, Phase
 from terraform.module_metadata import needs_hosts, needs_zones

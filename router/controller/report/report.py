@@ -19,7 +19,7 @@ from router.deploy.deploy_settings import Timeouts
 from router.jobs.quantities import LONGEST_RUN
 from router.jobs.run_policy import RunPolicy
 from router.jobs.standstill import Standstill, StandstillFinding
-from router.spot.policies.rules import Rule
+from router.spot.policies import Rule
 from router.state.records import Attempt, NodeRecord, Phase
 from router.state.store import StateStore
 
