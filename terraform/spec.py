@@ -16,16 +16,8 @@ from types import MappingProxyType
 from typing import Final, TypeVar
 
 from pricing.money import UsdPerHour
-from pricing.places import PROVISIONABLE_CLOUDS, Market
-from terraform.module_metadata import (
-    names_containers,
-    needs_hosts,
-    needs_key,
-    needs_zones,
-    shares_network,
-    takes_end_role,
-    takes_instance_profile,
-)
+from pricing.places import Market
+from terraform.module_metadata import module_facts
 
 LOCAL: Final = "local"
 
@@ -311,9 +303,7 @@ class WorkspaceSpec:
         object.__setattr__(self, "hosts", _frozen(self.hosts))
         object.__setattr__(self, "user_data", _frozen(self.user_data))
         _check_name("attempt", self.attempt, ATTEMPT_CHARACTERS)
-        if self.cloud not in PROVISIONABLE_CLOUDS:
-            known = ", ".join(sorted(PROVISIONABLE_CLOUDS))
-            raise ValueError(f"no machines can be made on {self.cloud!r}; only on {known}")
+        module_facts(self.cloud)
         _check_word("region", self.region)
         self._check_nodes()
         check_tags(self.tags)
@@ -324,7 +314,7 @@ class WorkspaceSpec:
     def _check_nodes(self) -> None:
         if not self.nodes and self.shared_zones is None:
             raise ValueError("a gang without nodes")
-        if self.shared_zones is not None and (self.nodes or not shares_network(self.cloud)):
+        if self.shared_zones is not None and (self.nodes or module_facts(self.cloud).shared_network is None):
             raise ValueError(f"a network that gangs of {self.cloud} share: none can be made, or it has nodes")
         ranks = [node.rank for node in self.nodes]
         if ranks != list(range(len(ranks))):
@@ -352,15 +342,16 @@ class WorkspaceSpec:
 
     def _check_cloud(self) -> None:
         """Check the fields that only one cloud asks for."""
+        facts = module_facts(self.cloud)
         for bucket in (*filter(None, (self.checkpoint_bucket,)), *self.readable.buckets):
-            if names_containers(self.cloud) and not _CONTAINER.fullmatch(bucket):
+            if facts.bucket == "container" and not _CONTAINER.fullmatch(bucket):
                 raise ValueError(
                     f"{bucket!r} is not the resource id of a container, which {self.cloud} needs: "
                     "/subscriptions/.../storageAccounts/ACCOUNT/blobServices/default/containers/NAME"
                 )
-            if not names_containers(self.cloud) and not _BUCKET.fullmatch(bucket):
+            if facts.bucket != "container" and not _BUCKET.fullmatch(bucket):
                 raise ValueError(f"{bucket!r} is not the name of a bucket (no scheme, no path)")
-        if not takes_instance_profile(self.cloud) and (self.permissions_boundary or self.instance_profile):
+        if facts.identities != "instance_profile" and (self.permissions_boundary or self.instance_profile):
             raise ValueError(f"{self.cloud} has neither permissions_boundary nor instance_profile")
         if self.permissions_boundary is not None and not _POLICY_ARN.fullmatch(self.permissions_boundary):
             raise ValueError(
@@ -368,19 +359,19 @@ class WorkspaceSpec:
             )
         if self.instance_profile is not None and not _PROFILE.fullmatch(self.instance_profile):
             raise ValueError(f"{self.instance_profile!r} is not the name of an instance profile (a name, no ARN)")
-        if self.end_role is not None and not (takes_end_role(self.cloud) and _ROLE.fullmatch(self.end_role)):
+        if self.end_role is not None and not (facts.end_role and _ROLE.fullmatch(self.end_role)):
             raise ValueError(
                 f"end_role {self.end_role!r} is for azure alone, the id of a role: "
                 "/subscriptions/.../providers/Microsoft.Authorization/roleDefinitions/ID"
             )
-        if needs_key(self.cloud) and self.nodes and self.ssh_public_key is None:
+        if facts.key_needed and self.nodes and self.ssh_public_key is None:
             raise ValueError(f"{self.cloud} makes no Linux machine without ssh_public_key")
         zoneless = [node.name for node in self.nodes if node.zone is None]
-        if needs_zones(self.cloud) and zoneless:
+        if facts.zones_named and zoneless:
             raise ValueError(f"{self.cloud} makes machines in a zone only; without one: {_short(zoneless)}")
 
     def _check_hosts(self) -> None:
-        if not needs_hosts(self.cloud):
+        if not module_facts(self.cloud).hosts_named:
             if self.hosts or self.private_key_path is not None:
                 raise ValueError(f"hosts and private_key_path are for machines that are there, not for {self.cloud}")
             return
