@@ -68,7 +68,7 @@ class PriceBook:
         sort(self, "tariffs", tuple(sorted(self.tariffs, key=lambda t: t.meter)))
         sort(self, "priors", tuple(sorted(self.priors)))
         sort(self, "signals", tuple(sorted(self.signals)))
-        sort(self, "records", tuple(sorted(self.records, key=lambda r: (r.pool, r.machines, r.kind))))
+        sort(self, "records", tuple(sorted(self.records, key=lambda r: (r.key, r.machines, r.kind))))
 
     @cached_property
     def digest(self) -> str:

@@ -14,10 +14,46 @@ OfferKey = tuple[str, str, str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
-    """One machine type for sale in one place and market.
+class MachinePool:
+    """Machines of one type in one place and market; ``zone`` None is the whole region, or not known."""
 
-    ``zone`` None is a region-level offer. ``machines_cap`` None is unknown capacity, taken as unlimited and shown so.
+    cloud: str
+    region: str
+    zone: str | None
+    instance_type: str
+    market: Market
+
+    @property
+    def key(self) -> OfferKey:
+        """Return cloud, region, zone ("" for none), type and market: offers and records of a pool sort by it."""
+        return (self.cloud, self.region, self.zone or "", self.instance_type, self.market.value)
+
+    @property
+    def region_id(self) -> RegionId:
+        """Return the region of the pool."""
+        return RegionId(self.cloud, self.region)
+
+    @property
+    def place(self) -> str:
+        """Return region and, where it has one, zone, such as ``aws/us-east-1/us-east-1a``."""
+        return f"{self.region_id}/{self.zone}" if self.zone else str(self.region_id)
+
+    def concerns(self, other: MachinePool) -> bool:
+        """Return whether it says something of the other: the same pool, or one of them is of the whole region."""
+        same = (self.cloud, self.region, self.instance_type, self.market) == (
+            other.cloud,
+            other.region,
+            other.instance_type,
+            other.market,
+        )
+        return same and (self.zone is None or other.zone is None or self.zone == other.zone)
+
+
+@dataclass(frozen=True, slots=True)
+class Offer(MachinePool):
+    """A pool for sale at one price; its key is unique within a book.
+
+    ``machines_cap`` None is unknown capacity, taken as unlimited and shown so.
     ``interruptions_per_hour`` is the rate at which one such machine is preempted, where its owner states it.
     ``interruption_band`` is what the cloud publishes of it, of the day ``band_as_of``, and ``preempted_share`` the
     share of stopped machines that were preempted (:mod:`pricing.risk`). ``as_of`` None is undated: weak, and it fails
@@ -25,11 +61,6 @@ class Offer:
     row ("" when there is none).
     """
 
-    cloud: str
-    region: str
-    zone: str | None
-    instance_type: str
-    market: Market
     usd_per_hour: UsdPerHour
     source: str
     as_of: date | None
@@ -41,21 +72,6 @@ class Offer:
     preempted_share: float | None = None
     price_basis: str = "list"
     weak: str = ""
-
-    @property
-    def key(self) -> OfferKey:
-        """Return the key, unique within a book, by which offers sort."""
-        return (self.cloud, self.region, self.zone or "", self.instance_type, self.market.value)
-
-    @property
-    def region_id(self) -> RegionId:
-        """Return the region of the offer."""
-        return RegionId(self.cloud, self.region)
-
-    @property
-    def place(self) -> str:
-        """Return region and, where it has one, zone, such as ``aws/us-east-1/us-east-1a``."""
-        return f"{self.region_id}/{self.zone}" if self.zone else str(self.region_id)
 
     @property
     def provisionable(self) -> bool:

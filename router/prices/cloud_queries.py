@@ -9,7 +9,6 @@ from typing import TypeVar
 
 from pricing.book import PriceBook
 from pricing.history import PricePoint
-from pricing.places import Market
 from pricing.problems import InvalidInputError
 from providers.caller import Caller
 from providers.errors import ProviderError
@@ -98,13 +97,12 @@ def build_stock_points(
     """Return the hints as history points: the cloud's score, and the share of the requested machines that it counts."""
     return tuple(
         PricePoint(
+            cloud,
+            hint.region,
+            hint.zone,
+            hint.instance_type,
+            hint.market,
             at=now,
-            cloud=cloud,
-            region=hint.region,
-            zone=hint.zone,
-            instance_type=hint.instance_type,
-            market=Market(hint.market),
-            usd_per_hour=None,
             available=None if hint.machines is None else min(1.0, hint.machines / gang.machines),
             score=hint.score,
             source=f"{hint.source}, {gang.machines} machines",

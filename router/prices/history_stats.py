@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pricing.money import UsdPerHour, divide_half_even
+from pricing.offers import MachinePool
 from pricing.places import Market
 from router.prices.history_sql import IS_CURRENT_ROW, Selection, from_microseconds, query_parts, to_microseconds
 
@@ -23,7 +24,7 @@ SeriesName = tuple[str, str, str, str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class SeriesStats:
+class SeriesStats(MachinePool):
     """The statistics of one place, machine type, market and price source ("" where no source states a price).
 
     ``mean`` is weighted by time: a price holds until the next, the last one until the end, the one before the first
@@ -32,11 +33,6 @@ class SeriesStats:
     observed.
     """
 
-    cloud: str
-    region: str
-    zone: str | None
-    instance_type: str
-    market: Market
     source: str
     last: UsdPerHour | None
     last_at: datetime | None
@@ -52,7 +48,7 @@ class SeriesStats:
     @property
     def name(self) -> SeriesName:
         """Return the key that tells the series from all others."""
-        return (self.cloud, self.region, self.zone or "", self.instance_type, self.market.value, self.source)
+        return (*self.key, self.source)
 
 
 def compute_statistics(folder: Path, which: Selection, since: datetime, now: datetime) -> tuple[SeriesStats, ...]:

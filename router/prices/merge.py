@@ -214,7 +214,7 @@ def extend_tables(tables: PriceBook, fetched: FetchResult | None, learnt: PriceB
         machines=_join_tables((tables.machines, now.machines, learnt.machines), lambda m: (m.cloud, m.instance_type)),
         regions=_join_tables((tables.regions, now.regions, learnt.regions), lambda r: r.id),
         tariffs=_join_tables((tables.tariffs, now.tariffs, learnt.tariffs), lambda t: t.meter),
-        records=_join_tables((tables.records, learnt.records), lambda r: (r.pool, r.machines, r.kind)),
+        records=_join_tables((tables.records, learnt.records), lambda r: (r.key, r.machines, r.kind)),
     )
 
 

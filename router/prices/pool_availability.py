@@ -47,7 +47,7 @@ def read_pool_records(
             region=region,
             zone=zone or None,
             instance_type=instance_type,
-            market=market,
+            market=Market.SPOT,
             machines=1,
             hours=watch.exposure.hours,
             exposure=watch.exposure.operational,
@@ -59,12 +59,12 @@ def read_pool_records(
             waited_hours=watch.exposure.waited_hours,
             waits=watch.exposure.waits,
         )
-        for (cloud, region, zone, instance_type, market), watch in _read_watches(
+        for (cloud, region, zone, instance_type, _), watch in _read_watches(
             folder, now - window, now, longest_gap, _SPOT, decaying=True
         ).items()
         if cloud in clouds and watch.is_seen and book.machine(cloud, instance_type) is not None
     ]
-    return tuple(sorted(records, key=lambda record: record.pool))
+    return tuple(sorted(records, key=lambda record: record.key))
 
 
 def read_exposures(

@@ -14,6 +14,7 @@ import pytest
 
 from pricing.book_file import SCHEMA_VERSION, embedded_book, read_book, write_book
 from pricing.money import UsdPerHour
+from pricing.places import Market
 from pricing.pool_experience import ExperienceKind, PoolExperience
 from pricing.problems import InvalidInputError
 from pricing.risk import RiskSignal
@@ -27,7 +28,19 @@ SIGNALS = (
 )
 RECORDS = tuple(
     PoolExperience(
-        "aws", "us-east-1", zone, "p5.48xlarge", "spot", 1, 41.5, 9.25, 2.5, 7, SEEN_AT, SEEN_AT, ExperienceKind(kind)
+        "aws",
+        "us-east-1",
+        zone,
+        "p5.48xlarge",
+        Market.SPOT,
+        1,
+        41.5,
+        9.25,
+        2.5,
+        7,
+        SEEN_AT,
+        SEEN_AT,
+        ExperienceKind(kind),
     )
     for zone, kind in ((None, "gangs"), ("us-east-1a", "availability"))
 )

@@ -184,7 +184,7 @@ def test_signals_are_this_versions_and_records_stay() -> None:
     """No cloud is asked for records: they are counted from the history, and from what gangs lived through."""
     at = NOW - timedelta(days=3)
     record = PoolExperience(
-        "aws", regions()[0], None, "p9.48xlarge", "spot", 1, 40.0, 9.0, 2.0, 3, at, at, ExperienceKind.AVAILABILITY
+        "aws", regions()[0], None, "p9.48xlarge", Market.SPOT, 1, 40.0, 9.0, 2.0, 3, at, at, ExperienceKind.AVAILABILITY
     )
     old_signal, new_signal = (
         RiskSignal("aws", "<5%", "falling", level, 0.01, 0.3, 11.0, "a study", "2026-11-01") for level in (0.03, 0.04)

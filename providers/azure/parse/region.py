@@ -93,18 +93,7 @@ def read_points(context: RegionContext, region: str, prices: RegionPrices, begin
     That is all the history that this source knows.
     """
     return tuple(
-        PricePoint(
-            at=listed.since,
-            cloud=context.cloud,
-            region=region,
-            zone=None,
-            instance_type=listed.instance_type,
-            market=listed.market,
-            usd_per_hour=listed.price,
-            available=None,
-            score=None,
-            source=SOURCE,
-        )
+        PricePoint(context.cloud, region, None, listed.instance_type, listed.market, listed.since, SOURCE, listed.price)
         for listed in prices.listed
         if listed.since >= begin and _is_known(context, listed.instance_type)
     )
