@@ -15,11 +15,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 
 from pricing.book_check import did_you_mean
-from pricing.machines import Accelerator, Machine
+from pricing.machines import Accelerator, Machine, make_undescribed_machine
 from pricing.money import UsdPerHour
 from pricing.offers import Offer, OfferKey, remove_rounding_excess
 from pricing.places import Market
@@ -289,22 +289,11 @@ class RowReader:
                 what = f"{cloud} {instance_type} has {known.accelerator_count} x {known.accelerator}"
                 self.wrong("accelerator_count", f"{what}, not {count} x {accelerator}")
             return
-        self.machines[key] = Machine(
-            cloud=cloud,
-            instance_type=instance_type,
-            accelerator=accelerator,
-            accelerator_count=count,
-            accelerator_memory_gib=memory or model.memory_gib,
-            vcpus=vcpus,
-            memory_gib=memory_gib,
-            intra_node_interconnect="none" if count == 1 else None,
-            intra_node_gb_per_s=None,
-            inter_node_gbps=None,
-            fabric=None,
-            local_nvme_gib=None,
-            source=self.cell("source"),
-            as_of=self.cell("as_of") or "undated",
-            checked=False,
+        machine = make_undescribed_machine(
+            cloud, instance_type, model, count, self.cell("source"), self.cell("as_of") or "undated"
+        )
+        self.machines[key] = replace(
+            machine, accelerator_memory_gib=memory or model.memory_gib, vcpus=vcpus, memory_gib=memory_gib
         )
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import date
+from typing import Any, Self
 
 from pricing.machine_images import explain_unmade
 from pricing.money import UsdPerHour
@@ -83,6 +84,10 @@ class Offer(MachinePool):
         """Return why no image of the cloud serves its machine; "" where one does, or the cloud needs none."""
         return explain_unmade(self.cloud, self.instance_type)
 
+    def doubted(self, why: str) -> Self:
+        """Return the offer with one more reason for doubt."""
+        return replace(self, weak="; ".join(filter(None, (self.weak, why))))
+
     def age_days(self, today: date) -> int | None:
         """Return the whole days since ``as_of``; None when undated."""
         return None if self.as_of is None else (today - self.as_of).days
@@ -100,7 +105,7 @@ def mark_stale(offer: Offer, since: date) -> Offer:
     """
     if _STALE in offer.weak:
         return offer
-    return replace(offer, weak="; ".join(filter(None, (offer.weak, f"{_STALE}{since.isoformat()}"))))
+    return offer.doubted(f"{_STALE}{since.isoformat()}")
 
 
 def is_sound(offer: Offer) -> bool:
@@ -119,18 +124,20 @@ def mark_capped_spot(offers: Iterable[Offer]) -> tuple[Offer, ...]:
     Such a price is a cap that was reached, or stands where there is none.
     """
     offers = tuple(offers)
-    listed = {offer.key[:4]: offer.usd_per_hour for offer in offers if offer.market is Market.ON_DEMAND}
+    listed = {offer.key: offer.usd_per_hour for offer in offers if offer.market is Market.ON_DEMAND}
 
     def is_capped(offer: Offer) -> bool:
-        cloud, region, zone, instance_type, _ = offer.key
-        places = ((cloud, region, place, instance_type) for place in (zone, ""))
-        price = next((listed[place] for place in places if place in listed), None)
-        return offer.market is Market.SPOT and offer.usd_per_hour == price and _CAPPED not in offer.weak
+        key = find_listed(offer.key, listed) if offer.market is Market.SPOT and _CAPPED not in offer.weak else None
+        return key is not None and listed[key] == offer.usd_per_hour
 
-    return tuple(
-        replace(offer, weak="; ".join(filter(None, (offer.weak, _CAPPED)))) if is_capped(offer) else offer
-        for offer in offers
-    )
+    return tuple(offer.doubted(_CAPPED) if is_capped(offer) else offer for offer in offers)
+
+
+def find_listed(key: OfferKey, offers: Mapping[OfferKey, Any]) -> OfferKey | None:
+    """Return the key of the on-demand offer of the same machine in the zone, else in the region; None without one."""
+    cloud, region, zone, instance_type, _ = key
+    places = ((cloud, region, place, instance_type, Market.ON_DEMAND.value) for place in (zone, ""))
+    return next((place for place in places if place in offers), None)
 
 
 def remove_rounding_excess(spot: UsdPerHour, on_demand: UsdPerHour | None) -> UsdPerHour:

@@ -9,6 +9,7 @@ from datetime import UTC, date, datetime, timedelta, timezone
 import pytest
 
 from pricing.book import PriceBook
+from pricing.book_check import check_book
 from pricing.money import UsdPerHour
 from pricing.offers import Offer
 from pricing.places import RegionId
@@ -21,7 +22,7 @@ TARIFF = a_tariff((0, 100, "0"), (100, None, "0.09"))
 
 def problems_of(book: PriceBook) -> str:
     with pytest.raises(InvalidInputError) as caught:
-        book.check()
+        check_book(book)
     return str(caught.value)
 
 

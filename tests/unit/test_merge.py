@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 
 from pricing.book import PriceBook
+from pricing.book_check import check_book
 from pricing.money import UsdPerHour
 from pricing.offers import Offer, is_stale
 from pricing.places import Market, make_unknown_region
@@ -45,8 +46,8 @@ def book(*offers: Offer) -> PriceBook:
 def merged(
     old: PriceBook, parts: Mapping[str, Sequence[FetchResult]], *, asked: Sequence[str] = ("aws",), mark: bool = True
 ) -> MergedBook:
-    result = merge_books(old, old, parts, NOW, GateLimits(), asked_clouds=asked, mark_kept=mark)
-    result.book.check()
+    result = merge_books(old, old, parts, NOW, GateLimits(), asked_clouds=asked if mark else ())
+    check_book(result.book)
     return result
 
 
