@@ -82,7 +82,6 @@ class AllowanceStore:
         return path
 
     def _sound(self) -> AllowanceReading:
-        """Return the newest reading that can be read; an empty one where none can."""
         for path in reversed(self._paths()):
             try:
                 return read_allowances(path)

@@ -14,7 +14,7 @@ from pricing.book import PriceBook
 from pricing.offers import OfferKey
 from pricing.places import Market
 from pricing.pool_experience import ExperienceKind, Exposure, PoolExperience, measure_exposure
-from router.prices.history_sql import IS_CURRENT_ROW, PLACE, Selection, from_microseconds, query_parts
+from router.prices.history_sql import IS_CURRENT_ROW, PLACE, Selection, fetch_rows, from_microseconds, query_parts
 from router.spot.policies.interface import SpotPoolKey
 
 if TYPE_CHECKING:
@@ -151,11 +151,7 @@ def list_observed_pools(folder: Path, since: datetime, until: datetime) -> tuple
     sql = f"""
         SELECT DISTINCT cloud, region, coalesce(zone, ''), instance_type FROM stored
         WHERE {where} AND available IS NOT NULL ORDER BY ALL"""
-
-    def read(connection: duckdb.DuckDBPyConnection) -> tuple[SpotPoolKey, ...]:
-        return tuple((str(c), str(r), str(z), str(t)) for c, r, z, t in connection.execute(sql, values).fetchall())
-
-    return query_parts(folder, read, since, until) or ()
+    return tuple((str(c), str(r), str(z), str(t)) for c, r, z, t in fetch_rows(folder, sql, values, since, until))
 
 
 def read_observations(
