@@ -89,7 +89,7 @@ LARGEST_PORT: Final = 65_535
 # Names and addresses, IPv6 too, but nothing that a shell or SSH would take for something else.
 _ADDRESS: Final = re.compile(r"[A-Za-z0-9:](?:[A-Za-z0-9:._-]*[A-Za-z0-9:])?")
 _USER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}")
-_HOST_KEY: Final = re.compile(r"(?:ssh|ecdsa|sk)-[a-z0-9@.-]+ [A-Za-z0-9+/=]+(?: [^\r\n]*)?")
+_PUBLIC_KEY: Final = re.compile(r"(?:ssh|ecdsa|sk)-[a-z0-9@.-]+ [A-Za-z0-9+/=]+(?: [^\r\n]*)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ class Host:
         if not _USER.fullmatch(self.user):
             raise ValueError(f"host {self.address}: {self.user!r} is not the name of a user")
         # The message does not quote the key, because it may be the private one.
-        if self.host_key is not None and not _HOST_KEY.fullmatch(self.host_key):
+        if self.host_key is not None and not _PUBLIC_KEY.fullmatch(self.host_key):
             raise ValueError(
                 f"host {self.address}: host_key is not one line of a public key, e.g. ssh-ed25519 AAAA... name"
             )
@@ -137,6 +137,7 @@ _TAG_VALUE = re.compile(r"[A-Za-z0-9 _.:/=+@-]{0,63}")
 _RESERVED_TAG = re.compile(r"(?i)aws:.*|(?:azure|goog|microsoft|windows).*|name")
 _PLAIN_TAG_VALUE = re.compile(r"[a-z0-9_-]{0,63}")
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+_ID = re.compile(r"[\w./:-]+")
 _FABRIC = re.compile(r"[a-z][a-z0-9-]*")
 _POLICY_ARN = re.compile(r"arn:aws[a-z-]*:iam::[0-9]{12}:policy/[\w+=,.@/-]+")
 _PROFILE = re.compile(r"[\w+=,.@-]{1,128}")
@@ -153,7 +154,6 @@ _REGISTRY = re.compile(
     r"|projects/[\w.:-]+/locations/[a-z0-9-]+/repositories/[a-z0-9-]+"
     r"|/subscriptions/[\w-]+/resourceGroups/[\w().-]+/providers/Microsoft\.ContainerRegistry/registries/[A-Za-z0-9]+"
 )
-_PUBLIC_KEY = re.compile(r"(?:ssh|ecdsa|sk)-[a-z0-9@.-]+ [A-Za-z0-9+/=]+(?: [^\r\n]*)?")
 
 
 def to_tag_value(text: str) -> str:
@@ -210,11 +210,11 @@ class NodeSpec:
             _check_word("zone", self.zone)
         if self.max_usd_per_hour is not None and self.max_usd_per_hour.nanos <= 0:
             raise ValueError(f"node {self.name}: a ceiling of {self.max_usd_per_hour} USD/h would never be met")
-        if self.reservation is not None and not re.fullmatch(r"[\w./:-]+", self.reservation):
+        if self.reservation is not None and not _ID.fullmatch(self.reservation):
             raise ValueError(f"node {self.name}: reservation {self.reservation!r} is not an id or a path")
         if self.placement_group is not None and self.reservation is None:
             raise ValueError(f"node {self.name}: a placement group is the one that a reservation was made in")
-        if self.placement_group is not None and not re.fullmatch(r"[\w./:-]+", self.placement_group):
+        if self.placement_group is not None and not _ID.fullmatch(self.placement_group):
             raise ValueError(f"node {self.name}: placement group {self.placement_group!r} is not a name or a path")
         if self.market is Market.RESERVED and self.max_usd_per_hour is not None:
             raise ValueError(f"node {self.name}: reserved capacity has no price ceiling")
@@ -235,7 +235,7 @@ class NetworkSpec:
     def __post_init__(self) -> None:
         object.__setattr__(self, "subnet_ids", _frozen(self.subnet_ids))
         for what in (self.network_id, *self.subnet_ids.values()):
-            if what is not None and not re.fullmatch(r"[\w./:-]+", what):
+            if what is not None and not _ID.fullmatch(what):
                 raise ValueError(f"{what!r} is not the id of a network or subnet")
 
 
@@ -330,7 +330,7 @@ class WorkspaceSpec:
                 raise ValueError(f"user data of rank {rank} is {size:,} bytes; clouds take {LARGEST_USER_DATA_BYTES:,}")
 
     def _check_machine(self) -> None:
-        if self.image is not None and not re.fullmatch(r"[\w./:-]+", self.image):
+        if self.image is not None and not _ID.fullmatch(self.image):
             raise ValueError(f"image {self.image!r} is not an id or a path")
         if not _FABRIC.fullmatch(self.fabric):
             raise ValueError(f"fabric {self.fabric!r} is not a name such as none, efa or infiniband")
@@ -341,7 +341,6 @@ class WorkspaceSpec:
             raise ValueError("ssh_public_key is not one line of a public key, e.g. ssh-ed25519 AAAA... name")
 
     def _check_cloud(self) -> None:
-        """Check the fields that only one cloud asks for."""
         facts = module_facts(self.cloud)
         for bucket in (*filter(None, (self.checkpoint_bucket,)), *self.readable.buckets):
             if facts.bucket == "container" and not _CONTAINER.fullmatch(bucket):
