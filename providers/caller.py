@@ -17,6 +17,7 @@ from typing import TypeVar
 from tenacity import RetryCallState, Retrying, wait_random, wait_random_exponential
 
 from providers.errors import NotReachedError, ProviderError, RetryableError, ThrottledError, TransientError
+from providers.protocol import PartialFailure
 
 T = TypeVar("T")
 
@@ -181,6 +182,34 @@ class Caller:
     def _count(self, counter: Counter[str], service: str) -> None:
         with self._lock:
             counter[service] += 1
+
+
+class PartialCalls:
+    """Make calls one after the other; a failed call becomes a partial failure, and earlier results stay.
+
+    After an error of a ``fatal`` kind the next call to the same cloud fails as well, and is not made.
+    """
+
+    def __init__(self, fatal: tuple[type[ProviderError], ...] = ()) -> None:
+        self.gaps: list[PartialFailure] = []
+        self._fatal_kinds = fatal
+        self._fatal: ProviderError | None = None
+
+    def __call__(self, subject: str, ask: Callable[[], T], would_add: str = "", *, elsewhere: bool = False) -> T | None:
+        """Return what ``ask`` gives; None, and a partial failure, when it cannot be obtained.
+
+        ``elsewhere``: the call needs no account and no region, so that it is made even when these fail.
+        """
+        error = None if elsewhere else self._fatal
+        if error is None:
+            try:
+                return ask()
+            except ProviderError as met:
+                error = met
+            if isinstance(error, self._fatal_kinds) and not elsewhere:
+                self._fatal = error
+        self.gaps.append(PartialFailure(subject, error, would_add))
+        return None
 
 
 def parse_http_date(text: str | None) -> datetime | None:

@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from pricing.places import Market
-from providers.aws.account import AccountAccess, OpenedAccount
+from providers.aws.account import AccountAccess, AwsAccount
 from providers.aws.diagnosis import diagnose
 from providers.aws.parse.allowances import read_quotas, read_reservations
 from providers.aws.parse.machines import zone_ids
@@ -61,7 +61,7 @@ class AwsProvider(Provider):
         Regions that the settings name are all included: fetching one that is disabled, or does not exist, says so.
         """
         opened = self._access.open()
-        found = opened.account.regions() if isinstance(opened, OpenedAccount) else self._catalogue.regions()
+        found = opened.regions() if isinstance(opened, AwsAccount) else self._catalogue.regions()
         return [Scope(self.cloud, region) for region in sorted(set(self._session.settings.regions or found))]
 
     def fetch(self, scope: Scope, history_since: datetime | None) -> FetchResult:
@@ -70,8 +70,8 @@ class AwsProvider(Provider):
         Without an account spot is estimated from the Spot Advisor's savings, which is weak.
         """
         opened = self._access.open()
-        if isinstance(opened, OpenedAccount):
-            return opened.account.fetch(scope.region, history_since)
+        if isinstance(opened, AwsAccount):
+            return opened.fetch(scope.region, history_since)
         return self._catalogue.fetch(scope.region, opened)
 
     def stock(self, queries: Sequence[GangQuery]) -> Sequence[StockHint]:
@@ -84,9 +84,9 @@ class AwsProvider(Provider):
         nothing.
         """
         opened = self._access.open()
-        if not isinstance(opened, OpenedAccount) or not queries:
+        if not isinstance(opened, AwsAccount) or not queries:
             return ()
-        everywhere = () if all(gang.regions for gang in queries) else tuple(opened.account.regions())
+        everywhere = () if all(gang.regions for gang in queries) else tuple(opened.regions())
         hints = self._scores(opened.client, find_largest_gangs(queries, Market.SPOT, everywhere))
         return (*hints, *self._blocks(opened.client, find_largest_gangs(queries, Market.RESERVED, everywhere)))
 
@@ -96,7 +96,7 @@ class AwsProvider(Provider):
         Without an account there is only the partial failure.
         """
         opened = self._access.open()
-        if not isinstance(opened, OpenedAccount):
+        if not isinstance(opened, AwsAccount):
             return AccountAllowances(gaps=(PartialFailure("quotas and reservations", opened, WOULD_ADD),))
         asked = tuple(sorted(set(regions))) or tuple(scope.region for scope in self.scopes())
         with ThreadPoolExecutor(_AT_ONCE) as pool:
@@ -134,12 +134,12 @@ class AwsProvider(Provider):
                 hints += read_block_hints(region, name, rows, zone_ids(client.zones(region)) if rows else {})
         return tuple(hints)
 
-    def _allowances_of(self, opened: OpenedAccount, region: str) -> AccountAllowances:
+    def _allowances_of(self, opened: AwsAccount, region: str) -> AccountAllowances:
         attempt = RegionCalls()
         quotas = attempt(f"quotas in {region}", lambda: opened.client.quotas(region)) or ()
         reservations = attempt(f"reservations in {region}", lambda: opened.client.reservations(region)) or ()
         return AccountAllowances(
-            quotas=read_quotas(self.cloud, region, quotas, opened.account.families()),
+            quotas=read_quotas(self.cloud, region, quotas, opened.families()),
             held=read_reservations(self.cloud, region, reservations),
             gaps=tuple(attempt.gaps),
         )

@@ -10,7 +10,7 @@ machine only, as Scheduled Events.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -35,6 +35,7 @@ from providers.protocol import (
     Provider,
     Quota,
     Scope,
+    check_call,
 )
 from providers.session import Session
 
@@ -110,7 +111,7 @@ class AzureProvider(Provider):
 
     def diagnose(self) -> Diagnosis:
         region = min(self._session.settings.regions or self._known_regions() or {"eastus"})
-        checks = [_check(_PUBLIC, "prices", lambda: self._retail.prices(region, _ONE_SIZE))]
+        checks = [check_call(_PUBLIC, "prices", lambda: self._retail.prices(region, _ONE_SIZE))]
         identity, identity_error = None, None
         if self._session.settings.credentials and not self._account.subscription:
             identity_error = self._no_account(_ZONES).error
@@ -221,15 +222,17 @@ class AzureProvider(Provider):
 
     def _account_checks(self, region: str) -> Iterable[CallCheck]:
         account = self._account
-        yield _check(client.READ_LOCATIONS, "regions newer than the price book", account.locations)
-        yield _check(client.READ_SKUS, _ZONES, lambda: account.skus(region))
-        yield _check(client.READ_GRAPH, _RATES, lambda: account.eviction_rates((region,)))
-        yield _check(client.READ_USAGES, "quotas", lambda: account.usages(region))
+        yield check_call(client.READ_LOCATIONS, "regions newer than the price book", account.locations)
+        yield check_call(client.READ_SKUS, _ZONES, lambda: account.skus(region))
+        yield check_call(client.READ_GRAPH, _RATES, lambda: account.eviction_rates((region,)))
+        yield check_call(client.READ_USAGES, "quotas", lambda: account.usages(region))
         groups: list[dict[str, object]] = []
-        yield _check(client.READ_GROUPS, "capacity reservations", lambda: groups.extend(account.reservation_groups()))
+        yield check_call(
+            client.READ_GROUPS, "capacity reservations", lambda: groups.extend(account.reservation_groups())
+        )
         if groups:
             place = place_of(groups[0])
-            yield _check(client.READ_RESERVATIONS, "machines in reservations", lambda: account.reservations(*place))
+            yield check_call(client.READ_RESERVATIONS, "machines in reservations", lambda: account.reservations(*place))
 
     def _sources(self, checks: Iterable[CallCheck]) -> tuple[str, ...]:
         works = {check.permission for check in checks if check.error is None}
@@ -246,11 +249,3 @@ class AzureProvider(Provider):
             sources.append("eviction rates by region and machine type from Azure Resource Graph")
         sources.append("no stock and no notices: Azure tells of interruptions inside the machine only")
         return tuple(sources)
-
-
-def _check(permission: str, needed_for: str, call: Callable[[], object]) -> CallCheck:
-    try:
-        call()
-    except ProviderError as error:
-        return CallCheck(permission, needed_for, error)
-    return CallCheck(permission, needed_for, None)

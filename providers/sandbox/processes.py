@@ -140,7 +140,6 @@ def _belongs(group: int, some: list[NodeProcess], processes_by_id: Mapping[int, 
 
 
 def _pids_of(group: int) -> Iterator[int]:
-    """Yield living processes of a group."""
     for pid in psutil.pids():
         try:
             if os.getpgid(pid) == group and not _is_dead(pid):
