@@ -155,12 +155,6 @@ class _Shelf:
     store: BookStore
     clouds: frozenset[str]
 
-    def takes(self, cloud: str) -> bool:
-        return (cloud in SIMULATED_CLOUDS) == (self.name == SANDBOX)
-
-    def standing(self) -> tuple[PriceBook, PriceBook, tuple[str, ...]]:
-        return load_base_book(self.store, simulated=self.name == SANDBOX)
-
 
 @dataclass(frozen=True)
 class _Merge:
@@ -183,15 +177,10 @@ def _shelves(store: BookStore, clouds: Iterable[str]) -> list[_Shelf]:
 def _merge_shelf(
     shelf: _Shelf, results: Mapping[str, Sequence[FetchResult]], options: RefreshOptions, now: datetime
 ) -> _Merge:
-    before, _, warnings = shelf.standing()
-    own = {cloud: parts for cloud, parts in results.items() if shelf.takes(cloud)}
-    return _Merge(
-        shelf,
-        before,
-        own,
-        merge_books(before, embedded_book(), own, now, options.gates, asked_clouds=shelf.clouds),
-        warnings,
-    )
+    before, _, warnings = load_base_book(shelf.store, simulated=shelf.name == SANDBOX)
+    own = {cloud: parts for cloud, parts in results.items() if cloud in shelf.clouds}
+    merged = merge_books(before, embedded_book(), own, now, options.gates, asked_clouds=shelf.clouds)
+    return _Merge(shelf, before, own, merged, warnings)
 
 
 def load_base_book(store: BookStore, *, simulated: bool = False) -> tuple[PriceBook, PriceBook, tuple[str, ...]]:
