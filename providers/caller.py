@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from tenacity import RetryCallState, Retrying, wait_random, wait_random_exponential
 
@@ -210,6 +210,30 @@ class PartialCalls:
                 self._fatal = error
         self.gaps.append(PartialFailure(subject, error, would_add))
         return None
+
+
+class Once(Generic[T]):
+    """Fetch a value once for many threads.
+
+    A failure is stored as well, so that forty regions do not each wait for what cannot be obtained.
+    """
+
+    def __init__(self, fetch: Callable[[], T]) -> None:
+        self._fetch = fetch
+        self._lock = threading.Lock()
+        self._outcome: tuple[T] | ProviderError | None = None
+
+    def get(self) -> T:
+        """Return the value; ProviderError each time where it could not be fetched."""
+        with self._lock:
+            if self._outcome is None:
+                try:
+                    self._outcome = (self._fetch(),)
+                except ProviderError as error:
+                    self._outcome = error
+        if isinstance(self._outcome, ProviderError):
+            raise self._outcome.with_traceback(None)
+        return self._outcome[0]
 
 
 def parse_http_date(text: str | None) -> datetime | None:

@@ -193,35 +193,19 @@ class AwsAccount:
         return replace(prices, dropped=(*prices.dropped, *dropped), lost=lost)
 
 
-class AccountAccess:
-    """Open the account at most once; safe for threads. Loads the SDK at first use."""
+def find_account(cloud: str, session: Session, files: PublicFiles) -> AwsAccount | ProviderError:
+    """Return the account, or the error that says why there is none. Loads the SDK.
 
-    def __init__(self, cloud: str, session: Session, files: PublicFiles) -> None:
-        self._cloud = cloud
-        self._session = session
-        self._files = files
-        self._lock = threading.Lock()
-        self._outcome: AwsAccount | ProviderError | None = None
-
-    def open(self) -> AwsAccount | ProviderError:
-        """Return the account, or the error that says why there is none.
-
-        Raises CredentialsError when the credentials that were found cannot be used.
-        """
-        with self._lock:
-            if self._outcome is None:
-                self._outcome = self._find()
-            return self._outcome
-
-    def _find(self) -> AwsAccount | ProviderError:
-        if not self._session.settings.credentials:
-            return AccountNotUsedError(self._cloud, "the settings say to use public sources only")
-        try:
-            from providers.aws.client import AwsClient
-        except ModuleNotFoundError as error:
-            remedy = "pip install 'stepfare[aws]'"
-            return SdkMissingError(self._cloud, str(error.name), remedy=remedy)
-        client = AwsClient(self._cloud, self._session)
-        if not client.has_credentials():
-            return CredentialsError(self._cloud, "none were found", none_found=True, remedy=FIND_CREDENTIALS)
-        return AwsAccount(self._cloud, self._session, client, self._files)
+    Raises CredentialsError when the credentials that were found cannot be used.
+    """
+    if not session.settings.credentials:
+        return AccountNotUsedError(cloud, "the settings say to use public sources only")
+    try:
+        from providers.aws.client import AwsClient
+    except ModuleNotFoundError as error:
+        remedy = "pip install 'stepfare[aws]'"
+        return SdkMissingError(cloud, str(error.name), remedy=remedy)
+    client = AwsClient(cloud, session)
+    if not client.has_credentials():
+        return CredentialsError(cloud, "none were found", none_found=True, remedy=FIND_CREDENTIALS)
+    return AwsAccount(cloud, session, client, files)

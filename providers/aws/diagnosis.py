@@ -8,8 +8,9 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
-from providers.aws.account import AccountAccess, AwsAccount
+from providers.aws.account import AwsAccount
 from providers.aws.public import PublicFiles
+from providers.caller import Once
 from providers.errors import AccountNotUsedError, ProviderError
 from providers.protocol import CallCheck, Diagnosis, check_call
 from providers.session import Session
@@ -52,7 +53,7 @@ def _calls(now: datetime, queue_url: str | None) -> Iterator[_Call]:
         yield _Call("sqs", "ReceiveMessage", "interruption notices", receive)
 
 
-def diagnose(session: Session, access: AccountAccess, files: PublicFiles) -> Diagnosis:
+def diagnose(session: Session, account: Once[AwsAccount | ProviderError], files: PublicFiles) -> Diagnosis:
     """Return the diagnosis. Raises nothing.
 
     The clock comes from whatever answered, refusals too: a request from a clock that is far off is refused.
@@ -66,7 +67,7 @@ def diagnose(session: Session, access: AccountAccess, files: PublicFiles) -> Dia
     identity: str | None = None
     identity_error: ProviderError | None = None
     try:
-        opened = access.open()
+        opened = account.get()
     except ProviderError as error:
         opened = error
     if isinstance(opened, AwsAccount):

@@ -15,13 +15,14 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from pricing.places import Market
-from providers.aws.account import AccountAccess, AwsAccount
+from providers.aws.account import AwsAccount, find_account
 from providers.aws.diagnosis import diagnose
 from providers.aws.parse.allowances import read_quotas, read_reservations
 from providers.aws.parse.machines import zone_ids
 from providers.aws.parse.stock import choose_scored_types, find_largest_gangs, read_block_hints, read_score_hints
 from providers.aws.public import PublicFiles
 from providers.aws.region_calls import WOULD_ADD, PublicCatalogue, RegionCalls
+from providers.caller import Once
 from providers.errors import NotForSaleError, RegionOffError
 from providers.protocol import (
     AccountAllowances,
@@ -53,14 +54,14 @@ class AwsProvider(Provider):
         self._session = session
         self._files = PublicFiles(cloud, session)
         self._catalogue = PublicCatalogue(cloud, session, self._files)
-        self._access = AccountAccess(cloud, session, self._files)
+        self._account = Once(partial(find_account, cloud, session, self._files))
 
     def scopes(self) -> Sequence[Scope]:
         """Return the regions that the account has enabled, or those of the public price list.
 
         Regions that the settings name are all included: fetching one that is disabled, or does not exist, says so.
         """
-        opened = self._access.open()
+        opened = self._account.get()
         found = opened.regions() if isinstance(opened, AwsAccount) else self._catalogue.regions()
         return [Scope(self.cloud, region) for region in sorted(set(self._session.settings.regions or found))]
 
@@ -69,7 +70,7 @@ class AwsProvider(Provider):
 
         Without an account spot is estimated from the Spot Advisor's savings, which is weak.
         """
-        opened = self._access.open()
+        opened = self._account.get()
         if isinstance(opened, AwsAccount):
             return opened.fetch(scope.region, history_since)
         return self._catalogue.fetch(scope.region, opened)
@@ -83,7 +84,7 @@ class AwsProvider(Provider):
         On-demand: EC2 says nothing. Of two gangs of one type in one region the larger is asked for. Without an account:
         nothing.
         """
-        opened = self._access.open()
+        opened = self._account.get()
         if not isinstance(opened, AwsAccount) or not queries:
             return ()
         everywhere = () if all(gang.regions for gang in queries) else tuple(opened.regions())
@@ -95,7 +96,7 @@ class AwsProvider(Provider):
 
         Without an account there is only the partial failure.
         """
-        opened = self._access.open()
+        opened = self._account.get()
         if not isinstance(opened, AwsAccount):
             return AccountAllowances(gaps=(PartialFailure("quotas and reservations", opened, WOULD_ADD),))
         asked = tuple(sorted(set(regions))) or tuple(scope.region for scope in self.scopes())
@@ -109,7 +110,7 @@ class AwsProvider(Provider):
 
     def diagnose(self) -> Diagnosis:
         """Check each permission with one small call; those that would cost something as a dry run."""
-        return diagnose(self._session, self._access, self._files)
+        return diagnose(self._session, self._account, self._files)
 
     def _scores(self, client: AwsClient, gangs: Mapping[tuple[str, str], int]) -> tuple[StockHint, ...]:
         regions: dict[tuple[str, int], list[str]] = {}

@@ -11,18 +11,17 @@ commitments.
 from __future__ import annotations
 
 import importlib.util
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pricing.history import PricePoint
 from pricing.offers import Offer
 from pricing.places import Market, RegionId, make_unknown_region
-from providers.caller import PartialCalls
+from providers.caller import Once, PartialCalls
 from providers.errors import (
     CredentialsError,
     NotForSaleError,
@@ -53,7 +52,6 @@ from providers.session import Session
 if TYPE_CHECKING:
     from providers.gcp.client import GcpClient, GoogleIdentity
 
-T = TypeVar("T")
 K = TypeVar("K")
 _LASTING = (CredentialsError, PermissionDeniedError, NotReachedError, RetryableError)
 
@@ -69,31 +67,6 @@ def make(cloud: str, session: Session) -> Provider:
     return GcpProvider(cloud, session)
 
 
-class _Once(Generic[T]):
-    """Fetch a value once for many threads.
-
-    A failure is stored as well, so that forty regions do not each wait for a catalogue that cannot be obtained.
-    """
-
-    def __init__(self, fetch: Callable[[], T]) -> None:
-        self._fetch = fetch
-        self._lock = threading.Lock()
-        self._got: list[T] = []
-        self._error: ProviderError | None = None
-
-    def get(self) -> T:
-        with self._lock:
-            if self._error is not None:
-                raise self._error.with_traceback(None)
-            if not self._got:
-                try:
-                    self._got.append(self._fetch())
-                except ProviderError as error:
-                    self._error = error
-                    raise
-            return self._got[0]
-
-
 class GcpProvider(Provider):
     """Fetch prices and limits of Google Cloud; see :class:`providers.protocol.Provider`.
 
@@ -103,10 +76,10 @@ class GcpProvider(Provider):
     def __init__(self, cloud: str, session: Session) -> None:
         self.cloud = cloud
         self._session = session
-        self._client: _Once[GcpClient] = _Once(self._open)
-        self._regions = _Once(self._list_regions)
-        self._accelerators = _Once(lambda: self._client.get().accelerator_types())
-        self._table = _Once(self._read_catalogue)
+        self._client: Once[GcpClient] = Once(self._open)
+        self._regions = Once(self._list_regions)
+        self._accelerators = Once(lambda: self._client.get().accelerator_types())
+        self._table = Once(self._read_catalogue)
         self._no_history: PermissionDeniedError | None = None
 
     def scopes(self) -> Sequence[Scope]:
