@@ -311,10 +311,10 @@ def _unknown_names(folder: Path, selection: store.Selection) -> list[tuple[str, 
     """Return filter values that occur nowhere in the history, each with a suggestion."""
     known = store.list_names(folder)
     filters = {
-        "cloud": (selection.clouds, known.clouds),
-        "region": (selection.regions, known.regions),
-        "zone": (selection.zones, known.zones),
-        "machine type": (selection.instance_types, known.instance_types),
+        "cloud": (selection.clouds, known["cloud"]),
+        "region": (selection.regions, known["region"]),
+        "zone": (selection.zones, known["zone"]),
+        "machine type": (selection.instance_types, known["instance_type"]),
     }
     return [
         (option, value, did_you_mean(value, names))

@@ -245,7 +245,7 @@ def _import_as_text(done: OfferImport) -> str:
     """Return a row per cloud, followed by the offers that were left out or held back."""
     rows = [
         (cloud, str(c.fresh), str(c.added), str(c.changed), str(c.removed))
-        for cloud, c in sorted(done.counts.items())
+        for cloud, c in sorted(done.merged.counts.items())
         if c.fresh or c.removed
     ]
     header = ("CLOUD", "OFFERS", "NEW", "MOVED", "GONE")
@@ -253,11 +253,13 @@ def _import_as_text(done: OfferImport) -> str:
     lines += [wrap_text(f"left out: {d.count} x {d.why}, e.g. {d.example}") for d in done.dropped[:_SHOWN]]
     if len(done.dropped) > _SHOWN:
         lines.append(f"... and rows for {len(done.dropped) - _SHOWN} more reasons")
-    lines += [wrap_text(f"held back: {held}") for held in done.held[:_SHOWN]]
-    if len(done.held) > _SHOWN:
-        lines.append(f"... and {len(done.held) - _SHOWN} more held back; --accept-jumps takes them")
-    if done.passed_over:
-        lines.append(f"passed over: {done.passed_over} that the book knows with a later date or from a better source")
+    lines += [wrap_text(f"held back: {held}") for held in done.merged.held[:_SHOWN]]
+    if len(done.merged.held) > _SHOWN:
+        lines.append(f"... and {len(done.merged.held) - _SHOWN} more held back; --accept-jumps takes them")
+    if done.merged.passed_over:
+        lines.append(
+            f"passed over: {done.merged.passed_over} that the book knows with a later date or from a better source"
+        )
     lines.append(f"stored {done.stored.digest[:12]}, {format_count(done.stored.offers, 'offer')}")
     return "\n".join(lines) + "\n"
 

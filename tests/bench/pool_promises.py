@@ -223,7 +223,7 @@ def _record(recording: Recording) -> PoolExperience:
         region=_REGION,
         zone=zone_name(recording),
         instance_type=_type(recording),
-        market=Market.SPOT.value,
+        market=Market.SPOT,
         machines=recording.machines,
         hours=seen.hours,
         exposure=seen.operational,

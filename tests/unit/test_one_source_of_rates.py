@@ -73,7 +73,7 @@ def test_everything_moves_with_the_prior_of_the_book() -> None:
 
 
 def test_what_was_counted_moves_the_plan_too() -> None:
-    lost = PoolExperience("aws", "north-1", None, "p9.48xlarge", "spot", 1, 6.0, 5.0, 8.0, 8, NOW, NOW)
+    lost = PoolExperience("aws", "north-1", None, "p9.48xlarge", Market.SPOT, 1, 6.0, 5.0, 8.0, 8, NOW, NOW)
     plain, counted = spot_candidate(BOOK), spot_candidate(BOOK, Experience(pools=(lost,)))
     assert counted.gang_risk == Experience(pools=(lost,)).gang_risk(SPOT, counted.parts[0].machine, 1, BOOK)
     assert counted.gang_risk.hazard.quantile(0.5) > 2 * plain.gang_risk.hazard.quantile(0.5)
