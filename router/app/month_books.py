@@ -74,9 +74,7 @@ class MonthBooks:
 
 
 @contextmanager
-def open_month_books(
-    store: StateStore, query: ReportQuery, extracts: Path, bills: Path, reads: Callable[[int], None] = lambda _: None
-) -> Iterator[MonthBooks]:
+def open_month_books(store: StateStore, query: ReportQuery, extracts: Path, bills: Path) -> Iterator[MonthBooks]:
     """Yield the books of the month, for every command that reports its costs.
 
     They are invoiced where a bill stands, metered elsewhere, and what people added; of a closed month what it was
@@ -86,7 +84,7 @@ def open_month_books(
     extract, months = LedgerExtract(extracts, store.id), report_months(query.month)
     view = view_of(store, bills, query.month, query.as_of)
     later_bills = view.as_of is not None and BillStore(bills).changed_after(view.as_of)
-    with extract.current(store.ledger, reads) as manifest:
+    with extract.current(store.ledger) as manifest:
         later_entries = view.as_of is not None and _recorded_after(extract.folder, manifest, view.as_of)
         past = later_bills or later_entries
         if view.is_empty:
