@@ -103,8 +103,8 @@ def run_plan(request: dict[str, Any], progress: Callable[[str], None]) -> WorkRe
     now = datetime.fromisoformat(request["now"])
     with open_worker_store(now) as store:
         question = PlanAsked.model_validate(request["question"])
-        result, writes = make_asked_plan(store, question, now, request["made_by"], progress)
-    return WorkResult(Outcome.DONE, result, writes=writes)
+        result, plan = make_asked_plan(store, question, now, request["made_by"], progress)
+    return WorkResult(Outcome.DONE, result, plan=plan)
 
 
 def run_question(request: dict[str, Any], progress: Callable[[str], None]) -> dict[str, Any]:

@@ -59,22 +59,30 @@ class LedgerStore(StatePart):
         with self._database.read() as connection:
             return read_head(connection)[0]
 
-    def append(self, entries: Sequence[LedgerEntry], *, after: int) -> int:
+    def append(self, entries: Sequence[LedgerEntry], *, after: int | None) -> int:
         """Append all entries, or none, and return the new head. An entry that exists is skipped.
 
         An entry exists if the same event was recorded, whenever (:func:`router.state.ledger_rows.event_values`), or its
         key was archived. What was planned or metered in a closed month goes into the books of an open one
         (:func:`router.ledger.entry.book_entry`).
 
-        ConcurrentChangeError unless ``after`` is the head; ConflictError for a key that exists, or is given twice, with
-        other content; ClosedError for what a person adds to a closed month, or a correction of nothing that exists;
-        ValueError for money above nine billion dollars.
+        ConcurrentChangeError unless ``after`` is the head, or None; ConflictError for a key that exists, or is given
+        twice, with other content; ClosedError for what a person adds to a closed month, or a correction of nothing that
+        exists; ValueError for money above nine billion dollars.
         """
-        return self._append(entries, after)
+        candidates = [_NewEntry(entry, entry_values(entry)) for entry in entries]
+        with self._database.write(LEDGER.name) as connection:
+            head, last = read_head(connection)
+            if after is not None and after != head:
+                raise ConcurrentChangeError(f"the ledger has {head} entries now, not {after}", "read it again")
+            new = _select_new(connection, candidates)
+            if new:
+                insert_rows(connection, list(chain_rows(_book_values(connection, new), head, last)))
+            return head + len(new)
 
     def add(self, entries: Sequence[LedgerEntry]) -> int:
         """Append after the current head; otherwise like :meth:`append`."""
-        return self._append(entries, None)
+        return self.append(entries, after=None)
 
     def entries(
         self,
@@ -148,17 +156,6 @@ class LedgerStore(StatePart):
         """Check that every row is unchanged and follows the one before, and that no closed month was added to."""
         with self._database.snapshot() as connection:
             return check_ledger(connection)
-
-    def _append(self, entries: Sequence[LedgerEntry], after: int | None) -> int:
-        candidates = [_NewEntry(entry, entry_values(entry)) for entry in entries]
-        with self._database.write(LEDGER.name) as connection:
-            head, last = read_head(connection)
-            if after is not None and after != head:
-                raise ConcurrentChangeError(f"the ledger has {head} entries now, not {after}", "read it again")
-            new = _select_new(connection, candidates)
-            if new:
-                insert_rows(connection, list(chain_rows(_book_values(connection, new), head, last)))
-            return head + len(new)
 
 
 def _select_new(connection: Connection, candidates: Sequence[_NewEntry]) -> list[_NewEntry]:
