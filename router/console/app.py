@@ -22,7 +22,6 @@ from router.console.answers import AnswerCache, CachedAnswer
 from router.console.api import description
 from router.console.api import jobs as jobs_api
 from router.console.api import me as me_api
-from router.console.api import offers as offers_api
 from router.console.api import plans as plans_api
 from router.console.api import prices as prices_api
 from router.console.api import quotes as quotes_api
@@ -40,7 +39,7 @@ from router.render.pages import stylesheet
 # Pages and parts of the API, each makes its routes; the first are about a night. Whoever adds one regenerates
 # docs/schema/openapi.json (`stepfare schema openapi`).
 _PARTS = (
-    *(plans, plans_api, quotes, quotes_api, prices, prices_api, offers_api),
+    *(plans, plans_api, quotes, quotes_api, prices, prices_api),
     *(audit, jobs, jobs_api, spend, budgets, spend_api, me_api, tasks_api),
 )
 _WEEK = 7 * 86400

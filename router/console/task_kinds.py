@@ -20,8 +20,8 @@ from router.app.queries.quote_acceptance import (
     check_acceptable,
     present_budgets,
 )
-from router.app.queries.quote_limits import QuestionLimits
 from router.app.queries.quote_questions import (
+    QuestionLimits,
     QuoteQuestion,
     ask_quote,
     check_question,

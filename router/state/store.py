@@ -37,9 +37,8 @@ class StateStore:
 
     def __init__(self, database: Database) -> None:
         from router.state.access_tokens import AccessTokens
-        from router.state.administration import Administration
         from router.state.attempts import Attempts
-        from router.state.audit import AuditLog
+        from router.state.audit import Administration, AuditLog
         from router.state.budgets import Budgets
         from router.state.data_copies import DataCopies
         from router.state.idempotency import IdempotencyKeys
