@@ -21,7 +21,6 @@ from router.app.queries.context import QueryContext
 from router.console.answers import AnswerCache, CachedAnswer
 from router.console.api import description
 from router.console.api import jobs as jobs_api
-from router.console.api import me as me_api
 from router.console.api import plans as plans_api
 from router.console.api import prices as prices_api
 from router.console.api import quotes as quotes_api
@@ -40,7 +39,7 @@ from router.render.pages import stylesheet
 # docs/schema/openapi.json (`stepfare schema openapi`).
 _PARTS = (
     *(plans, plans_api, quotes, quotes_api, prices, prices_api),
-    *(audit, jobs, jobs_api, spend, budgets, spend_api, me_api, tasks_api),
+    *(audit, jobs, jobs_api, spend, budgets, spend_api, description, tasks_api),
 )
 _WEEK = 7 * 86400
 LEAST_COMPRESSED = 1024
@@ -104,7 +103,6 @@ def make_console(site: ConsoleSite) -> FastAPI:
         app.include_router(sign_in.make_router(site, site.sign_in))
     for part in _PARTS:
         app.include_router(part.make_router(site), responses=ERRORS)
-    app.include_router(description.make_router())
     return app
 
 

@@ -19,7 +19,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from router.console.error_answers import answer_error
-from router.console.sign_in.credentials import CSRF_FIELD, CSRF_HEADER, is_equal
+from router.console.sign_in.sign_in import CSRF_FIELD, CSRF_HEADER, is_equal
 from router.coordinator.bodies import BODY_SECONDS, BodyMemory, body_size, drain, read_body
 from router.coordinator.connections import ADMIT, REFUSE, tell_connection
 

@@ -29,7 +29,7 @@ from typing import Any
 from pricing.problems import InvalidInputError
 from router.app.settings import AppSettings
 from router.state.errors import StateError
-from router.state.made_plans import MadePlanEntry
+from router.state.plans import MadePlanEntry
 from router.state.store import StateStore
 from router.state.tasks import TaskRow, TaskState
 

@@ -32,8 +32,8 @@ from router.state.database import Database
 from router.state.database_url import DatabaseFile
 from router.state.errors import ExistsError, StateError, TooNewError
 from router.state.ledger_backup import LEDGER_KINDS, check_lines, insert_lines, ledger_lines, read_state_id
-from router.state.ledger_checking import LedgerCheck, LedgerChecker
 from router.state.ledger_file import DamagedError, LedgerFileKind, LedgerFileTitle, read_lines, read_title, write_file
+from router.state.ledger_store import LedgerCheck, LedgerChecker
 from router.state.periods import LEDGER_PERIODS, read_closings
 from router.state.rows import StatePart
 from router.state.tables import FACTS, LEASES, LEDGER, LEDGER_ARCHIVED, LEDGER_ARCHIVES, METADATA, TURNS

@@ -45,9 +45,8 @@ class StateStore:
         from router.state.joint_writes import JointWrites
         from router.state.journal import AttemptJournal, NoticeRecords, Shortages
         from router.state.ledger_store import LedgerStore
-        from router.state.made_plans import MadePlans
         from router.state.periods import LedgerPeriods
-        from router.state.plans import NamedValues, Plans
+        from router.state.plans import MadePlans, NamedValues, Plans
         from router.state.queries import StateQueries
         from router.state.quotes import StateQuotes
         from router.state.tasks import Tasks

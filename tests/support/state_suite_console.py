@@ -8,7 +8,7 @@ from pricing.money import ZERO
 from router.planning.document.plan_json import plan_content, plan_to_json
 from router.state.idempotency import ABANDONED, KeyState, StoredAnswer
 from router.state.idempotency import KEPT as KEYS_KEPT
-from router.state.made_plans import MadePlanEntry
+from router.state.plans import MadePlanEntry
 from router.state.store import StateStore
 from router.state.tasks import EVENTS_KEPT, KEPT, MAX_TRIES, SILENT, TaskState
 from router.state.webhook_deliveries import KEPT as DELIVERIES_KEPT

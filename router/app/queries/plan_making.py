@@ -38,7 +38,7 @@ from router.planning.document.plan_names import parse_plan_name
 from router.planning.document.plan_terms import BOOK, GAP, HORIZON, MAX_GAP, MAX_HORIZON, SLOT, TIME_LIMIT, TRIAL
 from router.planning.planner import make_plan
 from router.prices.data_folders import bills_folder, extract_folder
-from router.state.made_plans import MadePlanEntry
+from router.state.plans import MadePlanEntry
 from router.state.store import StateStore
 
 MAX_DOCUMENT = 900_000
