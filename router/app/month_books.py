@@ -172,14 +172,12 @@ def _keep_teams(rollups: RollupTables, query: ReportQuery) -> None:
 
 
 def _manifest_upto(manifest: ExtractManifest, head: int | None, store: StateStore) -> ExtractManifest:
-    """Return the manifest of what was read, up to an entry."""
     if head is None:
         return manifest
     return replace(manifest, head=head, hash=store.ledger.hash_at(head) or manifest.hash)
 
 
 def _recorded_after(folder: Path, manifest: ExtractManifest, as_of: datetime) -> bool:
-    """Return whether the ledger has entries that were recorded after a moment."""
     if not manifest.parts:
         return False
     sums = parquet_relation([part.path(folder, "sums") for part in manifest.parts])
@@ -359,7 +357,6 @@ def costs_before(store: StateStore, query: ReportQuery, extracts: Path, bills: P
 
 
 def _months_held(store: StateStore, extracts: Path, bills: Path) -> set[str]:
-    """Return the months in which the ledger or a bill may have costs."""
     with LedgerExtract(extracts, store.id).current(store.ledger) as manifest:
         held = {part.month for part in manifest.parts}
     return held | {each.bill.end[:7] for each in BillStore(bills).bills() if each.bill.end is not None}

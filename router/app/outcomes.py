@@ -101,7 +101,6 @@ def _has_ended(attempts: list[Attempt], as_of: datetime | None) -> bool:
 
 
 def _had_happened(moment: datetime | None, as_of: datetime | None) -> bool:
-    """Return whether the moment lies at or before ``as_of``."""
     return as_of is None or (moment is not None and moment <= as_of)
 
 

@@ -177,7 +177,6 @@ def ledger_facts(store: StateStore, extracts: Path) -> Iterator[tuple[duckdb.Duc
 
 
 def _archive_warnings(store: StateStore, manifest: ExtractManifest, query: ReportQuery) -> Iterator[str]:
-    """Yield a warning for each archive whose entries were archived before they were read."""
     if not manifest.gaps:
         return
     near = {str(query.month), str(query.before)}
@@ -192,7 +191,6 @@ def _archive_warnings(store: StateStore, manifest: ExtractManifest, query: Repor
 
 
 def _other_month_warnings(facts: pa.Table, query: ReportQuery) -> Iterator[str]:
-    """Yield a warning where all rows are in the books of other months."""
     import pyarrow.compute as pc
 
     months = pc.unique(facts["month"]).to_pylist()

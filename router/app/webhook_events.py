@@ -89,7 +89,6 @@ def _audit_events(store: StateStore, after: int, upto: int) -> Iterator[StateEve
 
 
 def _interruptions(store: StateStore, after: int) -> Iterator[StateEvent]:
-    """Yield an event for each attempt whose release for an interruption is noted after that entry."""
     notes = [note for note in store.overview.notes(_RELEASES, after) if note.details.get("reason") in _INTERRUPTED]
     attempts = store.overview.attempts({note.attempt for note in notes})
     for note in notes:

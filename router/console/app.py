@@ -131,7 +131,6 @@ def _static_names() -> frozenset[str]:
 
 @cache
 def _static_answer(name: str) -> CachedAnswer:
-    """Return a file of the package, read once."""
     if name == "pages.css":
         return CachedAnswer.of(stylesheet(), "text/css")
     return CachedAnswer.of(files("router.console").joinpath("static", name).read_bytes(), _kind_of(name))

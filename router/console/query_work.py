@@ -89,7 +89,6 @@ def _kept_store(now: datetime) -> Iterator[StateStore]:
 
 
 def _answer(request: dict[str, Any], _: Report) -> dict[str, Any]:
-    """Answer in the child process."""
     now: datetime = request["now"]
     identity: Identity = request["identity"]
     with _kept_store(now) as store:

@@ -168,7 +168,6 @@ def _limits_of(request: dict[str, Any]) -> QuestionLimits:
 
 
 def _identity_of(request: dict[str, Any]) -> Identity:
-    """Return who asked, confined to the team for which the request was checked."""
     return Identity(request["who"], (Grant(Role.JOB_OWNER, request["team"] or None),))
 
 

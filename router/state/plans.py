@@ -241,7 +241,6 @@ def _newest() -> Select[Any]:
 
 
 def _summary(content: dict[str, Any]) -> dict[str, Any]:
-    """Return what a list of plans shows of one, by team."""
     teams: dict[str, list[Any]] = {}
     for job in content["jobs"]:
         part = teams.setdefault(job["team"], [0, 0, ZERO])

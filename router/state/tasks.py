@@ -253,7 +253,6 @@ def _locked(connection: Connection, *which: Any) -> TaskRow | None:
 def _enter(
     connection: Connection, task: TaskRow, state: TaskState, at: datetime, changes: Mapping[str, object]
 ) -> TaskRow:
-    """Write the state with the changes, and return the task after that."""
     values = {**changes, "state": state, "events": _with_event(task.events, at, "state", state)}
     this = TASKS.c.id == task.id
     connection.execute(update(TASKS).where(this).values(**values))

@@ -330,7 +330,6 @@ def find_promised_machines(context: QueryContext, job: str, now: datetime) -> tu
 
 
 def _gangs_over(context: QueryContext, digest: str) -> frozenset[tuple[str, str]]:
-    """Return job and gang of those orders of a plan whose last attempt is over, and will not be made again."""
     last = {(each.job, each.gang): each for each in context.store.attempts.find(plan=digest, skipped=[])}
     return frozenset(key for key, each in last.items() if each.phase.is_over and each.reason not in RESUMABLE_REASONS)
 

@@ -290,7 +290,6 @@ def _planned_deadline(context: QueryContext, job: Job) -> Moment | None:
 
 
 def _tonights_jobs(context: QueryContext) -> Sequence[JobSummary]:
-    """Return the jobs of tonight's plan, none where there is no such plan."""
     from router.planning.document.plan_json import plan_from_json
 
     newest = context.store.made_plans.newest(1, name=context.night)

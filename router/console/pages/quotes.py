@@ -206,7 +206,6 @@ def _find_wrong_choices(values: Mapping[str, str]) -> Iterator[Problem]:
 
 
 def _accept(context: QueryContext, stored: StoredQuote, ceiling: str, later: bool) -> TaskRow:
-    """Queue the acceptance of a quote. Raises what :func:`submit_acceptance` raises."""
     # Who may not accept it hears that, and not what is wrong with the ceiling.
     context.identity.require(Permission.ACCEPT_QUOTES, stored.quote.team or None)
     amount = parse_amount(ceiling, "ceiling") if ceiling.strip() else None
