@@ -95,15 +95,8 @@ def _interruptions(store: StateStore, after: int) -> Iterator[StateEvent]:
         attempt = attempts.get(note.attempt)
         if attempt is None:
             continue
-        data = {
-            "attempt": attempt.id,
-            "job": attempt.job,
-            "team": attempt.team,
-            "plan": attempt.plan,
-            "cloud": attempt.cloud,
-            "region": attempt.region,
-            "reason": str(note.details["reason"]),
-        }
+        copied = {name: getattr(attempt, name) for name in ("job", "team", "plan", "cloud", "region")}
+        data = {"attempt": attempt.id, **copied, "reason": str(note.details["reason"])}
         yield StateEvent(WebhookEvent.JOB_INTERRUPTED, attempt.id, note.at, data)
 
 

@@ -26,7 +26,7 @@ from pricing.risk import GangRisk, RiskTable
 from router.access.identity import Identity, Permission, local_operator
 from router.jobs.fields import suggest
 from router.prices import history
-from router.prices.books import EMBEDDED, LATEST, SANDBOX, BookDiff, diff_books, load_book, load_by_digest
+from router.prices.books import EMBEDDED, LATEST, SANDBOX, load_book, load_by_digest
 from router.prices.bookstore import BookStore, StoredBook
 from router.prices.data_folders import books_folder, history_folder
 from router.prices.history_stats import SeriesStats, compute_statistics, read_buckets, read_price_steps
@@ -85,12 +85,6 @@ def list_books(sources: PriceSources) -> tuple[BookRow, ...]:
     named = [(LATEST, book) for book in store.all()] + [(SANDBOX, book) for book in sandbox.all()]
     ordered = sorted(named, key=lambda named_book: named_book[1].file, reverse=True)
     return tuple(BookRow(name, book, book == latest[name]) for name, book in ordered)
-
-
-def compare_books(before: PriceBook, after: PriceBook, clouds: Iterable[str], sources: PriceSources) -> BookDiff:
-    """Return what changed between two books; only of these clouds, where any are named."""
-    sources.require()
-    return diff_books(before, after, clouds)
 
 
 def find_book(sources: PriceSources, name: str = LATEST) -> PriceBook:
