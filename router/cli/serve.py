@@ -52,7 +52,7 @@ def serve(
     """
     from router.console.access import check_certificate, check_exposure, open_console
     from router.console.app import make_console
-    from router.console.job_work import draw_jobs_in_child
+    from router.console.query_work import draw_jobs_in_child
     from router.console.server import run_server
     from router.console.spend_questions import keep_costs_current
     from router.console.task_kinds import FUNCTIONS

@@ -37,7 +37,7 @@ from router.app.queries.plans import (
 from router.console.answers import CSV, HTML, JSON, CachedAnswer
 from router.console.api.plans import parse_moment
 from router.console.error_answers import NothingThereError, answer_error
-from router.console.job_work import view_job_quotes
+from router.console.query_work import view_job_quotes
 from router.console.site import ConsoleSite
 from router.planning.document.plan_names import NIGHT
 from router.planning.explain.changes import PlanDiff
