@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pricing.problems import InvalidInputError
 from router.access.identity import Identity
@@ -24,16 +24,13 @@ from router.render.quote_list_page import QuoteListView, job_quotes_view
 from router.state.errors import StateError
 from router.state.store import StateStore
 
-if TYPE_CHECKING:
-    from router.console.site import ConsoleSite
-
 # A query: a function of a module that gets a context and what it is asked about.
 Query = Callable[..., Any]
 
 
 @dataclass(slots=True)
 class QueryWork:
-    """Asks queries: in the thread that wants to know, and after :meth:`start` in a child process.
+    """Asks queries: in the thread that wants to know, and within :meth:`in_child` in a child process.
 
     There one question is answered at a time; questions and answers are pickled.
     """
@@ -44,9 +41,16 @@ class QueryWork:
     _ended: threading.Event = field(default_factory=threading.Event)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def start(self) -> None:
-        """Ask in a child process from now on."""
-        self._worker = ProcessWorker(self.context.settings, self.niceness)
+    @contextmanager
+    def in_child(self) -> Iterator[None]:
+        """Ask in a child process while the block runs; a question under way at its end fails."""
+        self._worker = worker = ProcessWorker(self.context.settings, self.niceness)
+        try:
+            yield
+        finally:
+            self._ended.set()
+            with self._lock:
+                worker.close()
 
     def ask(self, query: Query, *about: object) -> Any:
         """Return what the query returns for the operator of the server, as :meth:`ask_for`."""
@@ -68,13 +72,6 @@ class QueryWork:
         if "invalid" in done.result:
             raise done.result["invalid"]
         return done.result["value"]
-
-    def close(self) -> None:
-        """End the child process; a question under way fails."""
-        self._ended.set()
-        with self._lock:
-            if self._worker is not None:
-                self._worker.close()
 
 
 class _ChildStore:
@@ -110,16 +107,6 @@ def _answer(request: dict[str, Any], _: Report) -> dict[str, Any]:
             return {"invalid": error}
         except OSError as error:
             raise StateError(f"a file of this server cannot be read: {error.strerror or error}") from None
-
-
-@contextmanager
-def draw_jobs_in_child(site: ConsoleSite) -> Iterator[None]:
-    """Draw in a child process while the block runs."""
-    site.job_work.start()
-    try:
-        yield
-    finally:
-        site.job_work.close()
 
 
 def draw_jobs(context: QueryContext, frame: PageFrame | None, refreshing: bool, view: JobsView) -> str:
