@@ -107,17 +107,13 @@ UNREADABLE = "the state cannot be read now"
 OTHER_VERSION = "the state was upgraded by a later version of stepfare"
 
 
-def _no_rates() -> RateLimits:
-    return RateLimits("", "", lambda: datetime.fromtimestamp(0, UTC))
-
-
 @dataclass(frozen=True, slots=True)
 class ConsoleAccess:
     """How a console is reached: host names beside those of loopback, whether by https, and its rates."""
 
     hosts: frozenset[str] = frozenset()
     is_secure: bool = False
-    rates: RateLimits = field(default_factory=_no_rates)
+    rates: RateLimits = field(default_factory=lambda: RateLimits("", "", lambda: datetime.fromtimestamp(0, UTC)))
 
 
 @dataclass(slots=True)

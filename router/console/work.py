@@ -126,11 +126,6 @@ class ProcessWorker:
         process.close()
         connection.close()
 
-    @property
-    def pid(self) -> int | None:
-        """Return the number of the child process, where there is one."""
-        return None if self._child is None else self._child[0].pid
-
     def _connection(self) -> Connection:
         if self._child is not None and self._child[0].is_alive():
             return self._child[1]

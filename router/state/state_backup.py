@@ -25,7 +25,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from sqlalchemy import Column, Connection, Dialect, MetaData, Table, delete, func, insert, select
+from sqlalchemy import Column, Connection, Dialect, MetaData, delete, func, insert, select
 
 from router.state.columns import ConvertedColumn, UtcMoment
 from router.state.database import Database
@@ -77,7 +77,10 @@ class StateBackup(StatePart):
         result = check_backup(path)
         with self._database.write(LEDGER.name) as connection:
             for table in METADATA.sorted_tables:
-                if table not in (FACTS, LEASES, TURNS) and connection.execute(_count(table)).scalar():
+                if (
+                    table not in (FACTS, LEASES, TURNS)
+                    and connection.execute(select(func.count()).select_from(table)).scalar()
+                ):
                     raise ExistsError(
                         f"{self._database.place}: the state is not empty",
                         "restore into a new state: another STEPFARE_HOME, or `state` in the deploy file",
@@ -116,10 +119,6 @@ def split_file(path: str, mode: int, read: Callable[[int], bytes]) -> Iterator[S
     yield StoredFile(path, mode, content)
     while content := read(_PIECE_BYTES):
         yield StoredFile(path, mode, content)
-
-
-def _count(table: Table) -> Any:
-    return select(func.count()).select_from(table)
 
 
 def _lines(connection: Connection, follower: LedgerChecker, files: Iterable[StoredFile]) -> Iterator[list[Any]]:

@@ -17,6 +17,7 @@ from router.app.learned import RunReader
 from router.app.plan import load_inputs
 from router.app.queries.context import QueryContext
 from router.app.queries.plan_making import job_references, limit_references
+from router.app.queries.plans import whole_plan
 from router.app.queries.quotes import find_quote, list_quotes
 from router.app.quotes import QuoteAnswer, QuoteOptions, make_quotes, prepare_quotes
 from router.app.stored_quotes import NoSuchQuoteError, put_quote
@@ -159,7 +160,7 @@ def check_question(context: QueryContext, question: QuoteQuestion) -> CheckedQue
     with _noting(problems):
         by = _parse_deadline(question.by, now)
     with _noting(problems):
-        budget = _parse_budget(question.budget)
+        budget = parse_amount(question.budget, "budget") if question.budget else None
     with _noting(problems):
         own = _own_limits(question, book)
     with _noting(problems):
@@ -290,11 +291,9 @@ def _planned_deadline(context: QueryContext, job: Job) -> Moment | None:
 
 
 def _tonights_jobs(context: QueryContext) -> Sequence[JobSummary]:
-    from router.planning.document.plan_json import plan_from_json
-
     newest = context.store.made_plans.newest(1, name=context.night)
-    text = context.store.made_plans.text(newest[0].digest) if newest else None
-    return () if text is None else plan_from_json(text).jobs
+    plan = whole_plan(context.store, newest[0].digest) if newest else None
+    return () if plan is None else plan.jobs
 
 
 def find_document(context: QueryContext, job: str) -> str | None:
@@ -331,10 +330,6 @@ def _parse_deadline(text: str, now: datetime) -> Moment | None:
     if is_too_far:
         raise InvalidInputError.single(TOO_FAR.format(text), field="by", remedy="give an earlier one, e.g. +36h")
     return moment
-
-
-def _parse_budget(text: str) -> Usd | None:
-    return None if not text else parse_amount(text, "budget")
 
 
 def parse_amount(text: str, field: str) -> Usd:
