@@ -142,7 +142,7 @@ def risk(
     stepfare prices risk aws/us-east-1/p5.48xlarge
     stepfare prices risk --cloud gcp -o csv --out risk.csv
     """
-    from router.app.queries.pool_risk import find_pool_risks, list_pool_risks
+    from router.app.queries.prices import find_pool_risks, list_pool_risks
     from router.jobs.experience import count_losses, learn_pools
 
     moment = parse_now(now)

@@ -16,14 +16,14 @@ from pricing.peak_rates import PRECISIONS, PeakRates, read_peak_rates
 from pricing.problems import InvalidInputError
 from pricing.units import format_count
 from providers.collector import FetchProgress
-from router.app.queries.prices import compare_books, local_sources
 from router.app.queries.prices import list_books as list_stored
+from router.app.queries.prices import local_sources
 from router.cli import console
 from router.cli.clouds import select_clouds
 from router.cli.console import ExitCode
 from router.cli.options import CloudOption, OutOption, TableFormat, TableOutput, parse_duration_option, parse_now
 from router.cli.site_options import acting_user
-from router.prices.books import SANDBOX, BookDiff, PriceChange, load_book
+from router.prices.books import SANDBOX, BookDiff, PriceChange, diff_books, load_book
 from router.prices.bookstore import BookStore
 from router.prices.data_folders import books_folder, check_home, history_folder
 from router.prices.quality_gates import GateLimits
@@ -123,7 +123,7 @@ def diff(
     stepfare prices diff embedded latest
     stepfare prices diff 3f2a90c1 latest --cloud aws -o json
     """
-    found = compare_books(load_book(before), load_book(after), cloud or (), local_sources(acting_user()))
+    found = diff_books(load_book(before), load_book(after), cloud or ())
     console.write(as_json(found) if output == "json" else diff_as_text(found, limit, console.screen(file=out)), out)
 
 

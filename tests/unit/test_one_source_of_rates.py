@@ -36,7 +36,7 @@ SOURCES = {"priors", "signals", "interruption_band", "band_as_of", "preempted_sh
 #: The rooms that read, write and show these fields.
 MAY_NAME_THEM = ("router/prices/", "router/config/", "router/render/offers_text.py", "router/render/pool_risk_text.py")
 #: Speeds of workloads have priors of their own; the query keeps equal pools together by their signals.
-OTHER_PRIORS = ("router/jobs/point_model.py", "router/app/queries/pool_risk.py")
+OTHER_PRIORS = ("router/jobs/point_model.py", "router/app/queries/prices.py")
 
 
 def worse(of: PriceBook, factor: float) -> PriceBook:

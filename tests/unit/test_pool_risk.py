@@ -17,7 +17,7 @@ from pricing.places import Market
 from pricing.pool_experience import ExperienceKind, PoolExperience
 from pricing.problems import InvalidInputError
 from pricing.risk import RiskPrior, RiskSignal
-from router.app.queries.pool_risk import compute_pool_risks, find_pool_risks, list_pool_risks
+from router.app.queries.prices import compute_pool_risks, find_pool_risks, list_pool_risks
 from router.render import pool_risk_text
 from router.render.offers_text import OfferFilters
 from router.render.pool_risk_view import WATCHES, PoolRisk
