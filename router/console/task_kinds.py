@@ -23,7 +23,7 @@ from router.app.queries.quote_acceptance import (
 )
 from router.app.queries.quote_questions import (
     QuestionLimits,
-    QuoteQuestion,
+    QuoteAsked,
     ask_quote,
     check_question,
     prepare_question,
@@ -64,7 +64,7 @@ def submit_plan(context: QueryContext, question: PlanAsked) -> TaskRow:
     return submit_task(context, PLAN, team, request)
 
 
-def submit_question(context: QueryContext, question: QuoteQuestion) -> TaskRow:
+def submit_question(context: QueryContext, question: QuoteAsked) -> TaskRow:
     """Queue a quote. AccessDeniedError, InvalidInputError, TooManyTasksError."""
     checked = check_question(context, question)
     plan = checked.limits.plan
