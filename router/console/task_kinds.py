@@ -105,7 +105,7 @@ def run_plan(request: dict[str, Any], progress: Callable[[str], None]) -> WorkRe
     with open_worker_store(now) as store:
         question = PlanAsked.model_validate(request["question"])
         result, plan = make_asked_plan(store, question, now, request["made_by"], progress)
-    return WorkResult(Outcome.DONE, result, plan=plan)
+    return WorkResult(Outcome.DONE, result, made_plan=plan)
 
 
 def run_question(request: dict[str, Any], progress: Callable[[str], None]) -> dict[str, Any]:
