@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
@@ -18,6 +18,7 @@ from router.planning.problem.schedule import ScheduledRun, SlotHold, runs_of, st
 
 _DONE = 1 - 1e-9
 _LEAST_SHARE = 1e-6
+_HALVINGS = 30
 
 Hold = tuple[int, int, float]
 """A slot, a row of the table, and the share of the slot that is held."""
@@ -119,23 +120,33 @@ def mixed_column(table: Table, low: Path, high: Path) -> Column | None:
         p for p in zip(high.slots, high.rows, strict=True) if p[0] < horizon
     ]:
         return None
-    few = dict.fromkeys(zip(low.slots, low.rows, strict=True), 1.0)
-    many = dict.fromkeys(zip(high.slots, high.rows, strict=True), 1.0)
+    few, many = (set(zip(path.slots, path.rows, strict=True)) for path in (low, high))
+    places = sorted(few | many)
+    in_few, in_many = (np.array([place in own for place in places], dtype=np.float64) for own in (few, many))
 
-    def mixture(part: float) -> list[Hold]:
-        shares = {key: (1 - part) * few.get(key, 0.0) + part * many.get(key, 0.0) for key in few.keys() | many.keys()}
-        return [(t, r, min(1.0, share)) for (t, r), share in sorted(shares.items()) if share > _LEAST_SHARE]
+    def mixture(part: float) -> Floats:
+        shares: Floats = np.minimum(1.0, (1 - part) * in_few + part * in_many)
+        return np.where(shares > _LEAST_SHARE, shares, 0.0)
 
-    if share_done(table, mixture(1.0)) < _DONE:
+    part = _least_part(PlacesDone.of(table, places), mixture)
+    if part is None:
+        return None
+    shares = zip(places, mixture(part).tolist(), strict=True)
+    return priced_column(table, [(slot, row, share) for (slot, row), share in shares if share > 0])
+
+
+def _least_part(done: PlacesDone, shares: Callable[[float], Floats]) -> float | None:
+    """Return the least part, of 0 to 1, with whose shares the whole job is done; None where there is none."""
+    if done.share(shares(1.0)) < _DONE:
         return None
     below, above = 0.0, 1.0
-    for _ in range(30):
+    for _ in range(_HALVINGS):
         middle = (below + above) / 2
-        if share_done(table, mixture(middle)) < _DONE:
+        if done.share(shares(middle)) < _DONE:
             below = middle
         else:
             above = middle
-    return priced_column(table, mixture(above))
+    return above
 
 
 def merged_columns(table: Table, columns: Sequence[Column], x: Floats) -> list[Column]:
@@ -218,6 +229,40 @@ class HoldingsDone:
                 rises += self.holds[after][2] - self.own_rises[after]
             shares.append(whole - by_row[row] + self._on_row(row, hours, rises))
         return shares
+
+
+@dataclass(frozen=True, eq=False)
+class PlacesDone:
+    """The slots and rows that a job may hold, laid out to say what share of it is done with any shares of them.
+
+    ``row`` numbers the rows [n], ``before`` is the place of the row's slot before [n], n where there is none.
+    """
+
+    row: Ints
+    before: Ints
+    hours: Floats
+    need: Floats
+    startup: Floats
+
+    @classmethod
+    def of(cls, table: Table, places: Sequence[tuple[int, int]]) -> PlacesDone:
+        """Lay out slots and rows."""
+        numbers = {place: number for number, place in enumerate(places)}
+        rows, row = np.unique([row for _, row in places], return_inverse=True)
+        return cls(
+            row,
+            np.array([numbers.get((slot - 1, own), len(places)) for slot, own in places], dtype=np.int64),
+            np.array([table.hours_of_rows[own][slot] for slot, own in places]),
+            table.need[rows],
+            table.startup[rows],
+        )
+
+    def share(self, shares: Floats) -> float:
+        """Return the share of the job that is done with these shares, as :class:`HoldingsDone` counts it."""
+        rises = np.maximum(0.0, shares - np.append(shares, 0.0)[self.before])
+        held = np.bincount(self.row, self.hours * shares)
+        worked = (held - self.startup * np.bincount(self.row, rises)) / self.need
+        return float(np.maximum(0.0, np.minimum(held / (self.need + self.startup), worked)).sum())
 
 
 def share_done(table: Table, holds: Sequence[Hold]) -> float:
@@ -365,13 +410,7 @@ def _loosened(table: Table, holds: list[Hold], charges: Surcharges) -> list[Hold
     if not ends:
         return holds
     dearest = max(ends, key=lambda i: (_per_hour(table, holds[i], charges), i))
+    whole, cut = np.array([share for _, _, share in holds]), np.arange(len(holds)) == dearest
+    part = _least_part(PlacesDone.of(table, [hold[:2] for hold in holds]), lambda part: np.where(cut, part, whole))
     slot, row, _ = holds[dearest]
-    below, above = 0.0, 1.0
-    for _ in range(30):
-        middle = (below + above) / 2
-        trial = [*holds[:dearest], (slot, row, middle), *holds[dearest + 1 :]]
-        if share_done(table, trial) < _DONE:
-            below = middle
-        else:
-            above = middle
-    return [*holds[:dearest], (slot, row, above), *holds[dearest + 1 :]]
+    return [*holds[:dearest], (slot, row, 1.0 if part is None else part), *holds[dearest + 1 :]]
