@@ -1,14 +1,19 @@
-"""What tests of apply, watch and recovery begin with: plans that are made once, sites that end with the test."""
+"""What tests begin with: plans that are made once, sites that end with the test, states on every database."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+from router.state.store import StateStore
 from tests.support.deployed import NewSite, Site, Template
+from tests.support.new_state import write_new_state
+from tests.support.postgres_here import PostgresHere, postgres_here
+from tests.support.state_values import NOW, NewUrl
 
 
 @pytest.fixture(scope="session")
@@ -28,3 +33,48 @@ def new_site(tmp_path: Path) -> Iterator[NewSite]:
             return site
 
         yield copy
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresHere]:
+    """A PostgreSQL server of this process."""
+    with postgres_here() as server:
+        yield server
+
+
+@pytest.fixture(scope="module", params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
+def new_url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> NewUrl:
+    """A function that returns the URL of a database that does not exist yet: of each kind in turn."""
+    if request.param == "postgresql":
+        server: PostgresHere = request.getfixturevalue("postgres")
+        return server.url_of_new_schema
+    folder, numbers = tmp_path_factory.mktemp("states"), itertools.count()
+    return lambda: f"sqlite:///{folder}/{next(numbers)}/state.db"
+
+
+@pytest.fixture(scope="module")
+def ready_url(new_url: NewUrl) -> NewUrl:
+    """A function that returns the URL of a state in which nothing was written."""
+
+    def make() -> str:
+        url = new_url()
+        if url.startswith("sqlite"):
+            write_new_state(Path(url.removeprefix("sqlite:///")), NOW)
+        else:
+            StateStore.open(url, now=NOW).close()
+        return url
+
+    return make
+
+
+@pytest.fixture
+def url(new_url: NewUrl) -> str:
+    """The URL of a database that does not exist yet."""
+    return new_url()
+
+
+@pytest.fixture
+def store(url: str) -> Iterator[StateStore]:
+    """A new state."""
+    with StateStore.open(url, now=NOW) as store:
+        yield store
