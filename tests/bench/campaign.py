@@ -44,7 +44,6 @@ class Campaign:
         self._alone: TrainingResult | None = None
 
     def play(self, seed: int) -> Verdict:
-        """One seed. Raises nothing."""
         script = script_of(seed)
         verdict = self._played(script, script.setting, str(seed))
         if not verdict.found.late or verdict.found.wrong:
@@ -112,7 +111,6 @@ def campaign(
 
 
 def line(verdict: Verdict) -> str:
-    """One seed on one line."""
     found, script = verdict.found, verdict.script
     what = ", ".join(kind.value for kind in verdict.struck) + "".join(f", ({kind.value})" for kind in verdict.missed)
     mark = "WRONG" if found.wrong else "ok" if not found.reasons else "failed"
@@ -123,7 +121,6 @@ def line(verdict: Verdict) -> str:
 
 
 def tables(verdicts: Sequence[Verdict]) -> str:
-    """By kind of fault, then by invariant."""
     width = max(len(name) for name in (*INVARIANTS, *Kind)) + 2
     heads = ("seeds", "struck", "missed", "finished", "failed", "again", "lost", "late", "wrong")
     lines = [f"{'fault':{width}}" + "".join(f"{head:>9}" for head in heads)]
@@ -163,7 +160,6 @@ def details(verdict: Verdict) -> str:
 
 
 def main() -> int:
-    """Prints the tables and what is wrong."""
     parser = argparse.ArgumentParser(description="What becomes of jobs while everything around them fails.")
     parser.add_argument("--seeds", type=int, default=SEEDS, help="how many")
     parser.add_argument("--first", type=int, default=0, help="the first one")

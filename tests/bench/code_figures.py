@@ -51,7 +51,6 @@ _EXCEPT: Final = {"sky": (r"(?<!import )", r"(?! ?(?:pilot|nomad))")}
 
 
 def sources(tree: Path) -> Iterator[Path]:
-    """Python files of the packages."""
     for package in PACKAGES:
         yield from sorted((tree / package).rglob("*.py"))
 
@@ -227,7 +226,6 @@ def figures(tree: Path) -> dict[str, int]:
 
 
 def main() -> None:
-    """Print the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tree", type=Path, default=ROOT, metavar="FOLDER")
     tree: Path = parser.parse_args().tree

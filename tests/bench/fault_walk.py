@@ -39,7 +39,6 @@ def walk(steps: Sequence[Step], folder: Path, engine: Path | None = None) -> lis
 
 
 def main() -> int:
-    """Prints the table and what is wrong."""
     parser = argparse.ArgumentParser(description="What is left of an apply that something comes between.")
     parser.add_argument("words", nargs="*", help="only steps whose stage or fault has one of these")
     parser.add_argument("--engine", type=Path, help="path of terraform or tofu; else the embedded one")

@@ -18,7 +18,6 @@ from tests.support.recovery_walk import STAGES, table, walk
 
 
 def main() -> int:
-    """Prints the table and what is wrong."""
     parser = argparse.ArgumentParser(description="What becomes of a migration whose watcher is killed.")
     parser.add_argument("words", nargs="*", metavar="WORD", help="only steps that have one of these")
     words = parser.parse_args().words

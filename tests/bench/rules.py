@@ -71,12 +71,10 @@ class Played:
 
     @property
     def finished_by_all(self) -> frozenset[str]:
-        """Jobs that every rule finished."""
         each = [{job for job, at in o.finish.items() if at is not None} for o in self.outcomes.values()]
         return frozenset.intersection(*map(frozenset, each))
 
     def figures(self, rule: str) -> dict[str, float]:
-        """Return the compared figures by name."""
         found, common = self.outcomes[rule], self.finished_by_all
         shared = sum(found.usd[job] for job in common)
         late = found.late - self.hopeless
@@ -177,7 +175,6 @@ def saving(one: Played, ours: str, rule: str) -> float:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Prints each night, then the comparison."""
     parser = argparse.ArgumentParser(description="What plans save over choosing in turn.")
     parser.add_argument("--nights", type=int, default=6)
     parser.add_argument("--draws", type=int, default=10)

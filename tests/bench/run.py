@@ -50,7 +50,6 @@ PLANNED = (0, 3)  # all placed; some could not be placed
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Prints the figures; fails if a command does."""
     parser = argparse.ArgumentParser(description="How long planning and making machines take.")
     parser.add_argument("--jobs", type=int, default=100, help="jobs of the large case")
     parser.add_argument("--history-rows", type=int, default=5_000_000, help="rows of price history")

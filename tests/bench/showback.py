@@ -103,7 +103,6 @@ FROM (SELECT i, {before} + i // {lives} AS attempt,
 
 
 def main(arguments: tuple[str, ...] | None = None) -> None:
-    """Prints the figures."""
     parser = argparse.ArgumentParser(description="Time and memory of a report.")
     parser.add_argument("--rows", type=int, default=ROWS, help="entries in the ledger")
     parser.add_argument("--new", type=int, default=NEW, help="of these, since the extract was made")

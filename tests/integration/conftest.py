@@ -75,6 +75,5 @@ def url(new_url: NewUrl) -> str:
 
 @pytest.fixture
 def store(url: str) -> Iterator[StateStore]:
-    """A new state."""
     with StateStore.open(url, now=NOW) as store:
         yield store

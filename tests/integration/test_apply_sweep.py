@@ -31,7 +31,6 @@ def site(base: Path, new_site: NewSite) -> Site:
 
 @pytest.fixture
 def nodes(tmp_path: Path) -> Iterator[list[sandbox_nodes.Node]]:
-    """Machines that a test starts by hand."""
     started: list[sandbox_nodes.Node] = []
     yield started
     for node in started:

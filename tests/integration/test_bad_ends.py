@@ -103,7 +103,6 @@ class BadEnd:
     margin: timedelta = timedelta(0)
 
     def at(self, port: int) -> BadEnd:
-        """Return it with the port filled in."""
         job, deploy, says = json.loads(json.dumps([self.job, self.deploy, self.says]).replace("PORT", str(port)))
         return replace(self, job=job, deploy=deploy, says=tuple(says))
 
@@ -164,7 +163,6 @@ ENDS = {
 
 @pytest.fixture
 def port() -> Iterator[int]:
-    """One where nobody listens, and nobody will."""
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         yield held.getsockname()[1]
@@ -201,7 +199,6 @@ def test_a_bad_end_is_named_and_bounded(new_site: NewSite, tmp_path: Path, port:
 
 
 def follow(site: Site) -> tuple[object, ...]:
-    """The words of an apply that stays."""
     return ("apply", site.plan, "--yes", "--follow", "--limits", site.folder / "limits.yaml")
 
 

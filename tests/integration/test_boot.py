@@ -81,7 +81,6 @@ class BootCase:
 
     @property
     def image(self) -> MachineImage:
-        """Its row of the table of images."""
         row = find_machine_image(self.cloud, self.instance_type)
         assert row is not None
         return row
@@ -118,13 +117,11 @@ class BootCase:
         return files
 
     def devices(self) -> tuple[str, ...]:
-        """Return the devices of its driver."""
         return ("/dev/kfd", "/dev/dri/renderD128") if self.image.vendor == "amd" else ()
 
 
 @cache
 def agent() -> bytes:
-    """The packed agent."""
     return pack_agent()
 
 
@@ -220,7 +217,6 @@ class BootedGang:
         return self.now.result
 
     def release(self) -> Attempt:
-        """Release the gang as one that finished."""
         return release(self.site, self.now, "finished", "")
 
 

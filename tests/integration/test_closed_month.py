@@ -51,7 +51,6 @@ def closed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def home(closed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of it, to be changed."""
     shutil.copytree(closed, tmp_path / "home")
     monkeypatch.setenv("STEPFARE_HOME", str(tmp_path / "home"))
     return tmp_path / "home"
@@ -253,7 +252,6 @@ def cut_off(path: Path) -> None:
 
 
 def of_december(tmp_path: Path) -> Path:
-    """The AWS bill of the month after."""
     path = tmp_path / "december.csv"
     text = AWS.read_text(encoding="utf-8").replace("2026-12-", "2027-01-").replace("2026-11-", "2026-12-")
     path.write_text(text, encoding="utf-8")

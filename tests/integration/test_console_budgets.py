@@ -99,7 +99,6 @@ def test_the_costs_of_the_month_have_a_budget_as_soon_as_it_is_set(readers: Read
 
 
 def rows_of(client: TestClient, month: str) -> str:
-    """The table of budgets of a month."""
     page = client.get(f"/budgets?month={month}", headers=PAGE).text
     return page[page.index('id="bud"') : page.index("</section>")]
 

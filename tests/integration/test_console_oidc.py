@@ -31,7 +31,6 @@ _KEY = RSAKey.generate_key(2048, {"kid": "one"})
 
 
 def new_key(kid: str) -> RSAKey:
-    """Return a key pair of that name."""
     return RSAKey.generate_key(2048, {"kid": kid})
 
 
@@ -78,7 +77,6 @@ class FakeIssuer:
         return jwt.encode(header, kept, self.signing_key, algorithms=["RS256"])
 
     def answer(self, path: str, form: Mapping[str, list[str]], authorization: str) -> tuple[int, Any]:
-        """Return status and document of a request."""
         self.requests.append(path)
         if path == "/.well-known/openid-configuration":
             return 200, {

@@ -53,7 +53,6 @@ def context(folder: Path) -> Iterator[QueryContext]:
 
 @pytest.fixture(scope="module")
 def client(context: QueryContext) -> TestClient:
-    """A client of who may do everything."""
     return client_as(context)
 
 
@@ -118,7 +117,6 @@ def asked(context: QueryContext, job: Path, **question: Any) -> dict[str, Any]:
 
 
 def quoted(job: Path, *options: object) -> dict[str, Any]:
-    """The quote of the command."""
     answer = run("quote", job, "--by", f"{BY}Z", "-o", "json", "--now", "2026-11-21T18:00Z", *options)
     assert answer.exit_code == 0, answer.stderr
     (found,) = json.loads(answer.stdout)["quotes"]

@@ -91,7 +91,6 @@ def work(context: QueryContext, at: datetime = NIGHT) -> None:
 
 
 def document(tmp_path: Path, name: str = "letters", *, steps: int = 1000) -> str:
-    """A job of team research."""
     return write_job(tmp_path / "jobs", name, steps=steps).read_text(encoding="utf-8")
 
 

@@ -72,7 +72,6 @@ class Servers:
         return int(row.worker.split(":")[1]) if row.worker else 0
 
     def shown(self, server: ServeProcess, task: str) -> dict[str, Any]:
-        """The task as a server shows it."""
         shown: dict[str, Any] = server.get(f"/api/v1/tasks/{task}").json()
         return shown
 

@@ -90,7 +90,6 @@ def fill(store: ObjectStore) -> int:
 
 
 def digests(store: CheckpointStore) -> dict[str, str]:
-    """By path, read anew in pieces."""
     found = {}
     for file in store.files():
         digest = hashlib.sha256()
@@ -102,7 +101,6 @@ def digests(store: CheckpointStore) -> dict[str, str]:
 
 
 def _cloud() -> dict[str, Any]:
-    """Machines in one region, none in the region of the data."""
     (near,) = SANDBOX["regions"]
     return {**SANDBOX, "regions": [near, {**near, "name": FAR, "zones": [f"{FAR}-a"]}]}
 

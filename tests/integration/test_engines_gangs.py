@@ -274,7 +274,6 @@ def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[int, float]:
-    """The losses of one rank."""
     folder = tmp_path_factory.mktemp("alone")
     train("--steps", STEPS, "--checkpoint-dir", folder)
     return losses(folder)
@@ -364,7 +363,6 @@ class _Stage:
         self._environment = {**kept, **home, "STEPFARE_CLOUDS": str(folder / "clouds.yaml"), "PATH": path}
 
     def job(self, command: str) -> None:
-        """Writes the job."""
         path = self.folder / "job.yaml"
         job = yaml.safe_load(path.read_text())
         job["run"] = {"engine": self._engine.name, "command": command}

@@ -34,7 +34,6 @@ def planned(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Template]:
 
 @pytest.fixture(scope="module")
 def seen_machines() -> Iterator[SeenMachines]:
-    """Somebody looks all the time."""
     with SeenMachines() as looking:
         yield looking
 

@@ -74,7 +74,6 @@ def test_several_processes_of_a_node_are_one_machine(start: Start) -> None:
 
 
 def agent(folder: Path, coordinator: Coordinator, start: Start, command: str, **more: float) -> Node:
-    """The packed agent as a sandbox node."""
     zipapp = folder / "agent.pyz"
     zipapp.write_bytes(pack_agent())
     config = configuration(folder / "rank-0", coordinator, 0, command, **more)

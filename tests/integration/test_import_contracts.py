@@ -53,7 +53,6 @@ PLANTED = (
 
 
 def _copy(folder: Path) -> Path:
-    """A copy of the four packages and their contracts."""
     shutil.copy(ROOT / "pyproject.toml", folder)
     for package in PACKAGES:
         shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))

@@ -90,7 +90,6 @@ class World:
             self._rates[each.region, each.instance_type, each.market.value] = _up_to_twice(chance)
 
     def play(self, nights: int) -> None:
-        """Plan and play so many more nights."""
         first = max((each.night for each in self.nights), default=0) + 1
         for night in range(first, first + nights):
             now = NOW + timedelta(days=night)
@@ -113,7 +112,6 @@ class World:
                 self._play_job(night, plan, job)
 
     def errors(self, night: int) -> float:
-        """The median error of that night's predictions."""
         return median(each.error for each in self.nights if each.night == night)
 
     def spent(self, nights: Sequence[int]) -> tuple[float, float]:

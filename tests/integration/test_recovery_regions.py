@@ -105,12 +105,10 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Template:
 
 @pytest.fixture
 def site(template: Template, new_site: NewSite) -> Site:
-    """One on which nothing runs yet."""
     return new_site(template)
 
 
 def stores(site: Site) -> dict[str, Path]:
-    """A store for each region."""
     return {region: site.folder / "stores" / region for region in (EAST, WEST)}
 
 

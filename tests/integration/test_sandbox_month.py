@@ -101,7 +101,6 @@ class Planted:
         self.machines: dict[str, list[tuple[Attempt, NodeRecord]]] = {}
 
     def play(self) -> None:
-        """All jobs, a day each."""
         for number, (name, hours) in enumerate({"price": 10, "quantity": 12, "short": 7, "late": 10}.items(), 2):
             self._plain(_job(name), number, hours)
         self._mix(day(6))
@@ -168,7 +167,6 @@ class Planted:
         self.machines.setdefault(job.name, []).extend(self.stage.machines[before:])
 
     def bills(self, folder: Path) -> list[Path]:
-        """What the clouds send."""
         paths = [folder / "aws.csv", folder / "azure.csv"]
         write_bill(paths[0], self._aws())
         ((attempt, node),) = self.machines["euros"]

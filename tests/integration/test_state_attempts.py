@@ -21,7 +21,6 @@ NOTICE = NoticeRecord("a1", 0, "n-1", "interruption", "aws", 117.25, "the machin
 
 
 def running(before: Attempt) -> Attempt:
-    """Runs now."""
     return replace(before, phase=Phase.RUNNING, met_at=NOW, order_seconds=0.1 + 0.2)
 
 

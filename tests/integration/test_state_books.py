@@ -350,7 +350,6 @@ class TestArchive:
 
 
 def _each(columns: LedgerColumns, name: str) -> list[Any]:
-    """A value for each row."""
     if name in columns.single:
         return list(columns.single[name])
     said = columns.said(name)

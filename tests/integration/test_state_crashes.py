@@ -58,7 +58,6 @@ class Clock:
 
 
 def real() -> datetime:
-    """The time of day."""
     return datetime.now(UTC)
 
 

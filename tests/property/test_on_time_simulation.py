@@ -140,7 +140,6 @@ def test_the_example_keeps_its_promises(example: Example) -> None:
 
 
 def offers_of(candidate: Candidate) -> Offers:
-    """What is held, as :attr:`Stretch.offers` has it."""
     parts = ((p.offer, p.machines) for p in candidate.parts)
     return tuple(sorted(((o.cloud, o.region, o.zone, o.instance_type, o.market.value, n) for o, n in parts), key=str))
 
@@ -192,7 +191,6 @@ def guarded_of(candidate: Candidate, steps: float) -> tuple[GuardedWork, float]:
 
 
 def age_hours(job: Job, candidate: Candidate) -> float:
-    """How long the job has run there."""
     here = None if job.status is None else job.status.running
     return 0.0 if not candidate.running or here is None or here.since is None else (NOW - here.since) / HOUR
 

@@ -30,7 +30,6 @@ def plan_of(instance: Instance, gap: float) -> Plan:
 
 
 def differences(solved: Solved, plan: Plan, gap: float) -> list[str]:
-    """What is wrong with the plan, in words."""
     instance, best = solved.instance, solved.best
     unplaced = solved.levels_of(plan)
     value = plan.objective_usd.dollars()
@@ -52,7 +51,6 @@ def differences(solved: Solved, plan: Plan, gap: float) -> list[str]:
 
 
 def wrong_plans(solved: list[Solved], gap: float) -> dict[int, list[str]]:
-    """What is wrong, by seed."""
     found = {item.instance.seed: differences(item, plan_of(item.instance, gap), gap) for item in solved}
     return {seed: words for seed, words in found.items() if words}
 
@@ -121,7 +119,6 @@ def test_reservations_are_used_within_their_dates_and_no_plan_is_better() -> Non
 
 @pytest.fixture(scope="module")
 def solved() -> list[Solved]:
-    """All instances with their optimum."""
     return [solve(seed) for seed in range(INSTANCES)]
 
 

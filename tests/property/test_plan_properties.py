@@ -185,7 +185,6 @@ def worth(instance: Instance) -> Worth:
 
 
 def worse(one: Worth, other: Worth) -> bool:
-    """Lexicographically, beyond what a solver's tolerances explain."""
     if one[0] != other[0]:
         return one[0] > other[0]
     return one[1] > other[1] * (1 + SOLVER) + 1e-6

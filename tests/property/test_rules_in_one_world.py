@@ -102,7 +102,6 @@ def _broken_money(night: RuleNight, world: World, found: Outcome) -> list[str]:
 
 
 def violations(seed: int, draw: int) -> dict[str, list[str]]:
-    """Describe what is wrong by rule."""
     night, world, found = outcomes_of(seed, draw)
     return {name: words for name, outcome in found.items() if (words := wrong(night, world, outcome))}
 

@@ -80,7 +80,6 @@ def realistic(jobs: int, seed: int, **knobs: Any) -> Night:
 
 
 def worth(price: ShadowPrice) -> float:
-    """Dollars that the raise saves."""
     assert price.saves_usd is not None
     return price.saves_usd.dollars()
 

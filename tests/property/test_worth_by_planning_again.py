@@ -107,7 +107,6 @@ def prices_of_rules(seeds: tuple[int, ...]) -> Iterator[tuple[PlanRequest, str, 
 
 
 def without(rule: str, job: Job, request: PlanRequest) -> Job:
-    """The job whose file lacks the rule."""
     match rule:
         case "residency":
             return job.model_copy(update={"residency": Residency()})

@@ -162,7 +162,6 @@ def _aws(stack: ExitStack, folder: Path, interrupt: Interrupt) -> Played:
 
 
 def _terminate(url: str, machine: str) -> None:
-    """End an instance, in whichever region it still is."""
     for region in REGIONS["aws"]:
         ec2 = boto3.client("ec2", region, endpoint_url=url, aws_access_key_id="x", aws_secret_access_key="x")
         with suppress(ClientError):

@@ -68,8 +68,6 @@ def make_app(
 
 
 class Service:
-    """The WSGI app."""
-
     def __init__(self, world: World, faults: Faults, latency_s: float, csv_noise: int, *, fixed: bool) -> None:
         self._world = world
         self._faults = faults

@@ -354,7 +354,6 @@ def _action(path: str) -> tuple[str, Mapping[str, str]]:
 
 
 def _dumps(value: Any) -> bytes:
-    """Compact JSON, decimals as numbers with all their digits."""
     text = json.dumps(value, separators=(",", ":"), default=lambda d: f"@{d}@" if isinstance(d, Decimal) else str(d))
     return re.sub(r'"@([0-9.E+-]+)@"', r"\1", text).encode()
 

@@ -18,7 +18,6 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shuti
 
 @contextmanager
 def chromium_browser() -> Iterator[Browser]:
-    """Start the Chromium of this machine."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:

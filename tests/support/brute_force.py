@@ -322,7 +322,6 @@ def _lower_cost_rows(key: Ints, cost: Floats) -> Ints:
 
 
 def moved_bytes(limits: Limits) -> dict[str, int]:
-    """What left each cloud before now, this month."""
     return {cloud: round(gb * 10**9) for cloud, gb in dict(limits.egress_month_to_date_gb).items()}
 
 
@@ -512,7 +511,6 @@ def greedy_in_turn(problem: Problem) -> Solution:
 
 
 def optimum(problem: Problem) -> Solution:
-    """The lexicographic optimum."""
     order = sorted(problem.options, key=lambda options: len(options.cost))
     search = _Search(problem, order, greedy_in_turn(problem))
     search.descend(search.start())

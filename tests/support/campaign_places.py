@@ -49,11 +49,9 @@ class Setting:
 
     @property
     def deadline(self) -> timedelta:
-        """From when it was planned."""
         return timedelta(minutes=self.minutes)
 
     def always_sure(self) -> Setting:
-        """The same jobs, always on demand."""
         return replace(self, name=f"{self.name}-sure", sure=True)
 
 
@@ -66,7 +64,6 @@ SETTINGS = (
 
 
 def planned(setting: Setting, folder: Path) -> Template:
-    """The setting, planned; its sites are copies."""
     return Template(folder / setting.name, [_job(setting, name) for name in setting.jobs], cloud=_cloud())
 
 

@@ -78,7 +78,6 @@ class Script:
 
 
 def script_of(seed: int) -> Script:
-    """The same for the same seed."""
     dice = random.Random(seed)
     setting = SETTINGS[seed % len(SETTINGS)]
     count = dice.randint(_FEWEST, _MOST)

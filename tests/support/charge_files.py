@@ -44,7 +44,6 @@ def cell(column: str, value: str, row: int = 5) -> Change:
 
 
 def renamed(old: str, new: str) -> Change:
-    """A column under another name."""
 
     def change(rows: list[Row]) -> None:
         for row in rows:
@@ -54,7 +53,6 @@ def renamed(old: str, new: str) -> Change:
 
 
 def without(column: str) -> Change:
-    """No such column."""
 
     def change(rows: list[Row]) -> None:
         for row in rows:

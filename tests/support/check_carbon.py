@@ -44,7 +44,6 @@ def check_carbon(view: View) -> Iterator[str]:
 
 
 def _fallback_grams(view: View, line: Line) -> Fraction:
-    """Grams that the fallback of a line is expected to emit."""
     behind = line.fallback
     machine = None if behind is None else view.book.machine(behind.cloud, behind.instance_type)
     if behind is None or machine is None:

@@ -209,7 +209,6 @@ def outlook_edges(view: View) -> tuple[datetime, ...]:
 
 
 def _held(line: Line) -> list[Line | LineFallback]:
-    """A line and the fallback that is kept free for it."""
     return [line] if line.fallback is None or not line.fallback.reserved else [line, line.fallback]
 
 

@@ -64,7 +64,6 @@ class ThreadWorker(ProcessWorker):
         report: Report,
         goes_on: Callable[[], bool],
     ) -> WorkResult:
-        """Return how the work ended."""
         return do_work(self._settings, function, request, report)
 
 

@@ -24,7 +24,6 @@ PICTURES = (
 
 
 def main() -> int:
-    """Write all pictures into ``docs/images``."""
     FOLDER.mkdir(exist_ok=True)
     with serving("--demo") as url, chromium_browser() as browser:
         for name, path, viewport, scheme in PICTURES:

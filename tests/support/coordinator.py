@@ -144,7 +144,6 @@ class Coordinator:
             time.sleep(0.01)
 
     def wait_state(self, state: str, seconds: float = 30) -> None:
-        """Until every rank said that state."""
 
         def said(self: Coordinator) -> bool:
             with self._lock:

@@ -115,12 +115,10 @@ class Running:
         )
 
     def signal(self, number: signal.Signals) -> None:
-        """To stepfare alone."""
         self.process.send_signal(number)
 
     @property
     def err(self) -> str:
-        """What it has said so far."""
         return self._err.read_text()
 
     def wait(self, seconds: float = LONGEST_S) -> Ran:
@@ -184,12 +182,10 @@ class Site:
         return self.start(*arguments, environment=environment).wait(seconds)
 
     def apply(self, *options: object) -> Ran:
-        """`stepfare apply plan.json --yes`."""
         return self.run("apply", self.plan, "--yes", *options)
 
     @contextmanager
     def store(self) -> Iterator[StateStore]:
-        """The state, for a look."""
         with open_state(self.home / "state.db", datetime.now(UTC)) as store:
             yield store
 

@@ -62,7 +62,6 @@ class Verdict:
 
     @property
     def mark(self) -> str:
-        """In the table."""
         return "-" if self.skipped else "WRONG" if self.wrong else "ok"
 
 

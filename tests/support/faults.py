@@ -76,7 +76,6 @@ def _kill_both(site: Site, running: Running) -> None:
 
 
 def _kill_terraform(site: Site, _: Running) -> None:
-    """Not what it started: that goes on."""
     found = engines(site)
     assert found, "no Terraform to kill"
     for pid in found:
@@ -93,7 +92,6 @@ def _kill_agent(site: Site, running: Running) -> None:
 
 
 def _kill_node(site: Site, running: Running) -> None:
-    """All of a machine, as when it is switched off."""
     first = directory(site)
     mark = f"STEPFARE_NODE_FOLDER={_some_node(site)}\0".encode()
     for pid, environment in environments():
@@ -115,7 +113,6 @@ def _come_to_rest(site: Site, running: Running, first: Path) -> None:
 
 
 def _some_node(site: Site) -> Path:
-    """The folder of one that is up."""
     return sorted(directory(site).glob("nodes/*/up"))[0].parent
 
 

@@ -7,5 +7,4 @@ from providers.gcp.permissions import ApiCall
 
 
 def calls_of(role: str) -> tuple[ApiCall, ...]:
-    """Return the calls that this file grants."""
     return tuple(call for call in vars(permissions).values() if isinstance(call, ApiCall) and call.role == role)

@@ -413,7 +413,6 @@ def _sku_list(service: GcpService, request: Request, _: re.Match[str]) -> bytes:
 
 
 def _lean(sku: Row) -> Row:
-    """The fields that the adapter asks for."""
     info = sku["pricingInfo"][0]
     expression = {name: info["pricingExpression"][name] for name in ("usageUnit", "tieredRates")}
     return {

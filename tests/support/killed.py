@@ -7,5 +7,4 @@ import signal
 
 
 def killed(*_: object) -> None:
-    """Not to return."""
     os.kill(os.getpid(), signal.SIGKILL)

@@ -62,8 +62,6 @@ def webhook() -> Iterator[Webhook]:
 
 @dataclass
 class Mailbox:
-    """Mails that came, read."""
-
     port: int = 0
     came: list[Message] = field(default_factory=list)
 

@@ -57,7 +57,6 @@ class Place:
     accelerators: int = 8
 
     def at(self, usd: str) -> Place:
-        """The same at another price."""
         return replace(self, usd=usd)
 
 
@@ -98,7 +97,6 @@ class Stage:
 
     @property
     def store(self) -> StateStore:
-        """The state."""
         return self.site.store
 
     def accept(self, at: datetime, jobs: Sequence[Job], lines: Sequence[Line], who: str = "mira@desk") -> str:
@@ -263,7 +261,6 @@ def machine_id(cloud: str, name: str) -> str:
 
 
 def seat_of(place: Place) -> NodeRecord:
-    """A machine of that place."""
     price, reserved = UsdPerHour.parse(place.usd), place.market is Market.RESERVED
     return NodeRecord(
         "",

@@ -21,14 +21,12 @@ Sums = dict[str, Decimal]
 
 
 def say(*words: object, code: ExitCode = ExitCode.OK) -> str:
-    """What a command prints."""
     done = run(*words)
     assert done.exit_code == code, (words, done.stderr)
     return done.stdout
 
 
 def summed(rows: Iterable[dict[str, Any]], column: str = "effective") -> Sums:
-    """Rows of a section of a report."""
     sums: Sums = defaultdict(Decimal)
     for row in rows:
         if row.get(column) not in (None, ""):

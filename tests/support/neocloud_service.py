@@ -128,7 +128,6 @@ ALTERING = frozenset({"price_zero", "duplicate", "currency", "new_type", "region
 
 
 def spoilt(response: Response, fault: dict[str, Any]) -> Response:
-    """The answer as the fault makes it."""
     kind = fault["kind"]
     wait = {"Retry-After": str(fault["retry_after"])} if "retry_after" in fault else {}
     if kind == "throttle":
@@ -164,7 +163,6 @@ def csv_of(items: Sequence[CatalogItem], faults: Sequence[dict[str, Any]] = ()) 
 
 
 def zip_of(provider: str, text: str) -> bytes:
-    """The archive as gpuhunt publishes it."""
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(zipfile.ZipInfo(f"{provider}.csv", (2026, 11, 21, 1, 0, 0)), text)

@@ -41,7 +41,6 @@ class Machines:
     _over: threading.Event = field(default_factory=threading.Event)
 
     def play(self) -> None:
-        """Until told to end."""
         while not self._over.wait(_POLL_S):
             alive = self.look()
             for name, read in alive.items():
@@ -51,7 +50,6 @@ class Machines:
                 _end(self._running.pop(name))
 
     def end(self) -> None:
-        """Switches everything off."""
         self._over.set()
         for process in self._running.values():
             _end(process)

@@ -72,7 +72,6 @@ class PostgresHere:
         self.port = free_port()
 
     def make(self) -> None:
-        """Makes the data and the user."""
         if _is_root():
             shutil.chown(self._folder, _NOBODY)
         options = ["-U", "postgres", "--auth-local=trust", "--auth-host=scram-sha-256", "--encoding=UTF8", "--no-sync"]
@@ -114,7 +113,6 @@ class PostgresHere:
             self._process = None
 
     def say(self, statement: str, database: str = "postgres") -> None:
-        """One statement as the server's owner."""
         where = f"host={self._folder} port={self.port} user=postgres dbname={database}"
         with psycopg.connect(where, autocommit=True) as connection:
             connection.execute(statement.encode())
@@ -126,7 +124,6 @@ class PostgresHere:
         return name
 
     def url(self, database: str, *, password: str = PASSWORD_IN_URL, scheme: str = "postgresql") -> str:
-        """As a person writes it."""
         return f"{scheme}://{USER}:{password}@127.0.0.1:{self.port}/{database}"
 
     def url_of_new_schema(self) -> str:

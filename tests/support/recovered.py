@@ -71,7 +71,6 @@ def watched(site: Site, *, held: bool = False, environment: Mapping[str, str] | 
 
 
 def set_off(site: Site, environment: Mapping[str, str] | None = None) -> None:
-    """The gang is up."""
     words = ("apply", site.plan, "--yes", "--limits", site.folder / "limits.yaml")
     applied = site.run(*words, environment=environment)
     assert applied.code == 0, applied.err

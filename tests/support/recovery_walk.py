@@ -95,7 +95,6 @@ def walk(stages: Sequence[Stage], folder: Path) -> list[Verdict]:
 
 
 def take(stage: Stage, template: Template, folder: Path, same: TrainingResult, seen_machines: SeenMachines) -> Verdict:
-    """Walks one, and clears up. Raises nothing."""
     begun, site = time.monotonic(), template.site(folder)
     found: tuple[str, ...] = ()
     try:
@@ -140,7 +139,6 @@ def _is_there(stage: Stage, site: Site, running: Running) -> bool:
 
 
 def table(verdicts: Sequence[Verdict]) -> str:
-    """One row a stage."""
     width = max(len(verdict.stage.name) for verdict in verdicts) + 2
     lines = [f"{'killed at':{width}}{'gangs':>6}{'seconds':>9}  "]
     lines += [

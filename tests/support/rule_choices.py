@@ -175,7 +175,6 @@ class PlanRule:
         return part.candidate.key != state.running.key or part.start > hour + _DONE
 
     def _part_of_life(self, state: JobState) -> _Part | None:
-        """The part that the job was in when its gang started."""
         return self._part(state)
 
     def _part(self, state: JobState, more: float = 0.0) -> _Part | None:

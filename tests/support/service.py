@@ -75,5 +75,4 @@ def _serve(factory: str, options: str, ready: Any) -> None:
 
 
 def closed_port() -> int:
-    """A loopback port on which nothing listens."""
     return free_port()

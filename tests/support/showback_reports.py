@@ -62,7 +62,6 @@ def rows_of(report: ShowbackReport, section: str, **wanted: object) -> list[dict
 
 
 def one(report: ShowbackReport, section: str, **wanted: object) -> dict[str, Any]:
-    """The only such row."""
     (row,) = rows_of(report, section, **wanted)
     return row
 

@@ -40,12 +40,10 @@ def problem_of(instance: Instance) -> Problem:
 
 
 def solve(seed: int, make: Callable[[int], Instance] = make_instance) -> Solved:
-    """The instance of that seed, solved."""
     return solve_instance(make(seed))
 
 
 def solve_instance(instance: Instance) -> Solved:
-    """The instance, solved."""
     problem = problem_of(instance)
     best = optimum(problem)
     binds = optimum(problem.without_limits()).better_than(best)

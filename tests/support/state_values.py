@@ -24,7 +24,6 @@ _MOST = (1 << 63) - 1
 
 
 def attempt(name: str = "a1", **changes: Any) -> Attempt:
-    """An attempt that was just planned."""
     fields: dict[str, Any] = {
         "id": name,
         "plan": "p" * 64,

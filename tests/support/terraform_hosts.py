@@ -27,7 +27,6 @@ class Host:
         return str(self.home / "key")
 
     def entry(self, **other: object) -> dict[str, Any]:
-        """Its element of the module's variable `hosts`."""
         return {"address": "127.0.0.1", **self.described, **other}
 
 

@@ -94,7 +94,6 @@ def lives(pid: int) -> bool:
 
 
 def end_nodes(directory: Path) -> None:
-    """What a failed test left running."""
     for pid in pids(directory).values():
         if lives(pid):
             os.killpg(pid, signal.SIGKILL)
