@@ -74,7 +74,6 @@ slow: $(SLOW_READY) ## the slow tests: long properties, notebooks, browsers
 
 walk: $(READY) ## faults at every stage of apply and destroy and of a migration (a quarter of an hour)
 	@$(BIN)/python -m tests.bench.fault_walk
-	@$(BIN)/python -m tests.bench.recovery_walk
 
 bench: $(READY) ## time to plan, to make 1,000 nodes beside plain Terraform, to answer them
 	@$(BIN)/python -m tests.bench.run
