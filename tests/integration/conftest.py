@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -14,6 +15,10 @@ from tests.support.deployed import NewSite, Site, Template
 from tests.support.new_state import write_new_state
 from tests.support.postgres_here import PostgresHere, postgres_here
 from tests.support.state_values import NOW, NewUrl
+from tests.support.terraform_standin import Engine
+
+if TYPE_CHECKING:
+    from tests.support.terraform_moto import Cloud
 
 
 @pytest.fixture(scope="session")
@@ -77,3 +82,18 @@ def url(new_url: NewUrl) -> str:
 def store(url: str) -> Iterator[StateStore]:
     with StateStore.open(url, now=NOW) as store:
         yield store
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
+    """Terraform with stand-ins in the place of the providers."""
+    return Engine.beside(tmp_path_factory.mktemp("standin"))
+
+
+@pytest.fixture(scope="module")
+def aws(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
+    """An account on moto, which takes long to import."""
+    from tests.support.terraform_moto import cloud
+
+    with cloud(tmp_path_factory.mktemp("aws")) as served:
+        yield served

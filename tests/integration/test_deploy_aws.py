@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,10 +15,10 @@ from typing import Any
 import boto3
 import pytest
 
+from router.agent.rendezvous import find_free_port
 from router.state.store import StateStore
 from tests.support.moto_machines import machines
-from tests.support.ports import free_port
-from tests.support.terraform_moto import IMAGE, Cloud, cloud, faults
+from tests.support.terraform_moto import IMAGE, Cloud, faults
 from tests.support.terraform_runs import needs_engine
 
 pytestmark = [needs_engine, pytest.mark.slow]
@@ -84,15 +83,9 @@ class Desk:
         return {region: Cloud("", self.aws.plugins, {}, ec2).inventory() for region, ec2 in clients}
 
 
-@pytest.fixture(scope="module")
-def aws(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
-    with cloud(tmp_path_factory.mktemp("aws")) as found:
-        yield found
-
-
 @pytest.fixture
 def desk(aws: Cloud, tmp_path: Path) -> Desk:
-    port = free_port()
+    port = find_free_port()
     (tmp_path / "home").mkdir()
     (tmp_path / "job.yaml").write_text(JOB)
     (tmp_path / "home" / "deploy.yaml").write_text(

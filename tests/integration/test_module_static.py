@@ -25,11 +25,6 @@ WORKS = '#!/bin/sh\necho "$STEPFARE_ATTEMPT/$STEPFARE_RANK" >said\nsleep 600 &\n
 
 
 @pytest.fixture(scope="module")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
-    return Engine.beside(tmp_path_factory.mktemp("standin"))
-
-
-@pytest.fixture(scope="module")
 def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
     with ssh_host(tmp_path_factory.mktemp("pool") / "home") as found:
         yield found

@@ -19,16 +19,10 @@ from router.controller.workspace.workspaces import network_name
 from terraform.errors import ApplyFailedError
 from tests.support.repository import ROOT
 from tests.support.shared_networks import make, moto_site, record
-from tests.support.terraform_moto import REGION, Cloud, cloud, gang
+from tests.support.terraform_moto import REGION, Cloud, gang
 from tests.support.terraform_runs import needs_engine, wait_for
 
 pytestmark = [needs_engine, pytest.mark.slow]
-
-
-@pytest.fixture(scope="module")
-def aws(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
-    with cloud(tmp_path_factory.mktemp("aws")) as found:
-        yield found
 
 
 @pytest.fixture
