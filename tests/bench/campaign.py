@@ -26,8 +26,7 @@ from tempfile import TemporaryDirectory
 from router.demo.stage import TrainingResult, train_undisturbed
 from tests.support.campaign import Verdict, play
 from tests.support.campaign_checks import DEADLINE, INVARIANTS, PLAYED, Found
-from tests.support.campaign_places import STEPS, Setting, planned
-from tests.support.campaign_scripts import Kind, Script, script_of
+from tests.support.campaign_places import STEPS, Kind, Script, Setting, planned, script_of
 from tests.support.deployed import Site, Template
 from tests.support.deployed_engine import Holds
 from tests.support.seen_machines import SeenMachines

@@ -17,7 +17,7 @@ from router.ledger.entry import LedgerEntryKind
 from tests.support import sandbox_nodes
 from tests.support.deployed import NewSite, Site, eventually, job, planned
 from tests.support.deployed_checks import disagreements
-from tests.support.fault_stages import directory
+from tests.support.faults import directory
 from tests.support.seen_machines import settled
 from tests.support.terraform_runs import needs_engine
 

@@ -26,10 +26,10 @@ from router.state.store import StateStore
 from router.state.tasks import TaskState
 from router.state.webhook_deliveries import DeliveryState
 from tests.support.held_server import HELD, HOLD, TAKEOVER_SECONDS
+from tests.support.listeners import Receiver, webhook_receiver
 from tests.support.postgres_here import PASSWORD_IN_URL, PostgresHere, postgres_here
 from tests.support.repository import ROOT
 from tests.support.serve_process import ServeProcess
-from tests.support.webhook_receiver import Receiver, webhook_receiver
 
 pytestmark = pytest.mark.slow
 PATIENCE = 60.0

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.ports import free_port
+from router.agent.rendezvous import find_free_port
 from tests.support.terraform_hosts import ssh_host
 from tests.support.terraform_runs import needs_engine
 
@@ -37,7 +37,7 @@ run: {{engine: command, command: "{command}"}}
 def test_a_job_on_a_host_that_is_there(tmp_path: Path) -> None:
     """Started over SSH, heard, released; a second gang does not get the host that is taken; afterwards it does."""
     with ssh_host(tmp_path / "dgx") as host:
-        port = free_port()
+        port = find_free_port()
         (tmp_path / "pool.yaml").write_text(POOL)
         (tmp_path / "clouds.yaml").write_text("clouds: {static: {file: pool.yaml}}")
         entry = {name: host.described[name] for name in ("port", "user", "host_key")}

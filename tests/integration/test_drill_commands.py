@@ -16,7 +16,7 @@ import pytest
 from providers.sandbox.stock import StockFile
 from router.agent.helper.stepfare_checkpoint import Checkpoints
 from tests.support.deployed import ZONE_A, ZONE_B, NewSite, Site, eventually, job, planned
-from tests.support.fault_stages import directory
+from tests.support.faults import directory
 from tests.support.repository import ROOT
 from tests.support.sandbox_nodes import marked
 from tests.support.terraform_runs import needs_engine

@@ -29,11 +29,11 @@ import pytest
 import yaml
 from filelock import FileLock
 
+from router.agent.rendezvous import find_free_port
 from router.demo.stage import DEPLOY, write_demo_files
 from tests.support.agents import agents
 from tests.support.clouds import STEPFARE
 from tests.support.coordinator import Coordinator
-from tests.support.ports import free_port
 from tests.support.ray_here import ray_path
 from tests.support.repository import ROOT
 from tests.support.training import TRAINER, checkpoints, losses, train
@@ -143,14 +143,19 @@ def _configured(place: Path, root: Path, nodes: int) -> dict[str, str]:
     (place / "key").chmod(0o600)
     host = socket.gethostname().split(".")[0]
     rows = [
-        f"NodeName=n{number} NodeHostname={host} NodeAddr=127.0.0.1 Port={free_port()} CPUs=2 RealMemory=500"
+        f"NodeName=n{number} NodeHostname={host} NodeAddr=127.0.0.1 Port={find_free_port()} CPUs=2 RealMemory=500"
         for number in range(1, nodes + 1)
     ]
     conf = place / "slurm.conf"
     plugins = next(path.parent for path in root.glob("usr/lib/*/slurm-wlm/libslurmfull.so"))
     conf.write_text(
         _CONF.format(
-            host=host, user=getpass.getuser(), folder=place, plugins=plugins, port=free_port(), nodes="\n".join(rows)
+            host=host,
+            user=getpass.getuser(),
+            folder=place,
+            plugins=plugins,
+            port=find_free_port(),
+            nodes="\n".join(rows),
         )
     )
     environment = {"PATH": os.environ["PATH"], "SLURM_CONF": str(conf)}

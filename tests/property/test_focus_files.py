@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from router.showback.focus.charge_files import WRITERS
 from router.showback.focus.columns import Charge, FocusColumn, FocusColumnKind
 from router.showback.focus.versions import NEWEST, RENAMED_COLUMNS, columns_of, written_columns
-from tests.support.charge_reader import read_charges
+from tests.support.charge_files import read_charges
 
 _TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=20)
 _AMOUNT = st.decimals(-(10**9), 10**9, places=9) | st.sampled_from([Decimal("0.000000000000000001"), Decimal("1E+3")])

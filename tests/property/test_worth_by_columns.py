@@ -27,9 +27,9 @@ from router.planning.program.effort import Effort
 from router.planning.program.solve import PlacementSolution
 from router.planning.program.solver import PulpSolver
 from router.prices.books import load_book
+from tests.bench.hundred_jobs import crowded_request
 from tests.bench.nights import realistic_night
 from tests.support.changed_requests import raised
-from tests.support.crowded_nights import crowded_request
 from tests.support.scenes import problem_of
 
 CENT = 0.01

@@ -18,7 +18,7 @@ from pricing.book import PriceBook
 from pricing.places import RegionId
 from router.jobs.limits import Limits
 from router.jobs.spec import Job
-from tests.support.carbon_oracle import counted_per_hour
+from tests.support.check_carbon import counted_per_hour
 from tests.support.commitment_oracle import bought_by_slot, covered
 from tests.support.precedence_rules import Bools, Levels, admitted, fair_bands, stays_in_place
 from tests.support.schedules import (

@@ -23,8 +23,7 @@ from router.controller.drills import DrillTarget
 from router.demo.stage import TrainingResult
 from tests.support.busy import in_time
 from tests.support.campaign_checks import Found, found_wrong
-from tests.support.campaign_places import STEPS, Setting
-from tests.support.campaign_scripts import Fault, Kind, Script
+from tests.support.campaign_places import STEPS, Fault, Kind, Script, Setting
 from tests.support.campaign_world import World
 from tests.support.deployed import Template
 from tests.support.seen_machines import SeenMachines

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 
 from typer.testing import CliRunner, Result
 
 from router.cli.main import app
+
+
+def killed(*_: object) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
 
 NOW = "2026-11-21T18:00:00Z"
 JOB = """\

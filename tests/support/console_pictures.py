@@ -8,8 +8,7 @@ from __future__ import annotations
 import sys
 from io import BytesIO
 
-from tests.support.browser import chromium_browser
-from tests.support.console_browser import DESKTOP, PHONE, serving
+from tests.support.console_browser import DESKTOP, PHONE, chromium_browser, serving
 from tests.support.repository import ROOT
 
 FOLDER = ROOT / "docs" / "images"

@@ -13,7 +13,14 @@ from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from werkzeug.wrappers import Request, Response
 
+from providers.gcp import permissions
+from providers.gcp.permissions import ApiCall
 from tests.support.service import in_thread
+
+
+def calls_of(role: str) -> tuple[ApiCall, ...]:
+    return tuple(call for call in vars(permissions).values() if isinstance(call, ApiCall) and call.role == role)
+
 
 Row = dict[str, Any]
 PROJECT = "a-project"

@@ -24,7 +24,7 @@ from typing import Any
 import psycopg
 from filelock import FileLock
 
-from tests.support.ports import free_port
+from router.agent.rendezvous import find_free_port
 from tests.support.repository import ROOT
 
 REQUIREMENTS = ROOT / "tests" / "support" / "postgres" / "requirements.txt"
@@ -69,7 +69,7 @@ class PostgresHere:
         self._as: dict[str, Any] = nobody if _is_root() else {}
         self._names = (f"state{i}" for i in itertools.count())
         self._process: subprocess.Popen[bytes] | None = None
-        self.port = free_port()
+        self.port = find_free_port()
 
     def make(self) -> None:
         if _is_root():

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from tests.support.ports import free_port
+from router.agent.rendezvous import find_free_port
 from tests.support.repository import ROOT
 
 REQUIREMENTS = ROOT / "tests" / "support" / "engines" / "ray.txt"
@@ -51,7 +51,7 @@ def ray_cluster(nodes: int) -> Iterator[RayCluster]:
     """Run a cluster of so many nodes with one core each, all with the code of this repository."""
     (packages,) = ray_path().parent.glob("lib/python*/site-packages")
     environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{packages}", "RAY_USAGE_STATS_ENABLED": "0"}
-    port, client_port = free_port(), free_port()
+    port, client_port = find_free_port(), find_free_port()
     with tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as folder:
         head = ["--head", f"--port={port}", f"--ray-client-server-port={client_port}", f"--temp-dir={folder}"]
         options = [[*head, "--include-dashboard=false"], *[[f"--address=127.0.0.1:{port}"]] * (nodes - 1)]

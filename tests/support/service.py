@@ -13,7 +13,7 @@ from wsgiref.types import WSGIApplication
 
 from werkzeug.serving import WSGIRequestHandler, make_server
 
-from tests.support.ports import free_port
+from router.agent.rendezvous import find_free_port
 
 # Time limits of calls and of reads in tests that judge neither: no machine is so busy that it reaches them.
 CALL_LIMIT_S = 3600.0
@@ -75,4 +75,4 @@ def _serve(factory: str, options: str, ready: Any) -> None:
 
 
 def closed_port() -> int:
-    return free_port()
+    return find_free_port()
