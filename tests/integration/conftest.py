@@ -18,6 +18,8 @@ from tests.support.state_values import NOW, NewUrl
 from tests.support.terraform_standin import Engine
 
 if TYPE_CHECKING:
+    from fastapi.testclient import TestClient
+
     from tests.support.terraform_moto import Cloud
 
 
@@ -97,3 +99,12 @@ def aws(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
 
     with cloud(tmp_path_factory.mktemp("aws")) as served:
         yield served
+
+
+@pytest.fixture(scope="module")
+def idle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    """A console that is asked nothing that it would do."""
+    from tests.support.console import console_client, query_context
+
+    with query_context(tmp_path_factory.mktemp("idle")) as opened:
+        yield console_client(opened)

@@ -12,11 +12,10 @@ from fastapi.testclient import TestClient
 from router.access.identity import Identity
 from router.app.queries.context import QueryContext
 from tests.support.command import run
-from tests.support.console import OPERATOR, console_client, identity_with
+from tests.support.console import OPERATOR, PAGE, console_client, identity_with
 from tests.support.page_reader import check_landmarks, read_page
 from tests.support.spent_month import MONTH, WHEN, spent_month
 
-PAGE = {"Accept": "text/html"}
 NASTY = "<script>alert(1)</script>"
 
 

@@ -8,7 +8,6 @@ files, and nothing outside of that and the given folder is written.
 from __future__ import annotations
 
 import getpass
-import hashlib
 import json
 import os
 import re
@@ -27,7 +26,6 @@ from typing import Any
 
 import pytest
 import yaml
-from filelock import FileLock
 
 from router.agent.rendezvous import find_free_port
 from router.demo.stage import DEPLOY, write_demo_files
@@ -35,7 +33,7 @@ from tests.support.agents import agents
 from tests.support.clouds import STEPFARE
 from tests.support.coordinator import Coordinator
 from tests.support.ray_here import ray_path
-from tests.support.repository import ROOT
+from tests.support.repository import ROOT, cached_folder
 from tests.support.training import TRAINER, checkpoints, losses, train
 
 PACKAGES = ("slurmctld", "slurmd", "slurm-client", "munge")
@@ -203,18 +201,15 @@ def _unpacked() -> Path:
     if _installed():
         return Path("/")
     wanted = _missing()
-    digest = hashlib.sha256(" ".join(wanted).encode()).hexdigest()[:12]
-    folder = Path(tempfile.gettempdir()) / f"stepfare-slurm-{digest}"
-    with FileLock(f"{folder}.lock"):
-        if not (folder / "ready").exists():
-            shutil.rmtree(folder, ignore_errors=True)
-            archives = folder / "archives"
-            archives.mkdir(parents=True)
-            _apt("download", *wanted, cwd=archives)
-            for archive in sorted(archives.glob("*.deb")):
-                subprocess.run(["dpkg", "-x", archive, folder], check=True, timeout=_TIME_LIMIT)
-            (folder / "ready").touch()
-    return folder
+
+    def make(folder: Path) -> None:
+        archives = folder / "archives"
+        archives.mkdir()
+        _apt("download", *wanted, cwd=archives)
+        for archive in sorted(archives.glob("*.deb")):
+            subprocess.run(["dpkg", "-x", archive, folder], check=True, timeout=_TIME_LIMIT)
+
+    return cached_folder("slurm", " ".join(wanted).encode(), make)
 
 
 def _missing() -> list[str]:

@@ -12,7 +12,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from email.utils import format_datetime
@@ -22,6 +21,7 @@ from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from pricing.book_file import embedded_book
 from tests.support import azure_service_rows as rows
+from tests.support.service import Fault, Faults
 
 # Faults that answer instead of the service, and those that change what it answers.
 INSTEAD = frozenset(
@@ -37,42 +37,6 @@ ROWS = frozenset(
     {"price_zero", "duplicate", "currency", "new_type", "future", "odd_row", "odd_rate", "two_rates", "empty"}
 )
 HEADERS = frozenset({"clock"})
-
-
-@dataclass
-class Fault:
-    """One entry of the ``faults`` option."""
-
-    match: str
-    kind: str
-    after: int = 0
-    times: int | None = None
-    retry_after: float | None = None
-    seconds: float = 600.0
-    met: int = 0
-
-    def strikes(self, text: str) -> bool:
-        """Counts a call; whether this one is to fail."""
-        if self.match not in text:
-            return False
-        self.met += 1
-        return self.met > self.after and (self.times is None or self.met <= self.after + self.times)
-
-
-class Faults:
-    """All faults of a service; thread-safe."""
-
-    def __init__(self, options: Sequence[Mapping[str, Any]]) -> None:
-        self._faults = [Fault(**option) for option in options]
-        self._lock = threading.Lock()
-        known = INSTEAD | BODY | ROWS | HEADERS
-        for fault in self._faults:
-            assert fault.kind in known, fault.kind
-
-    def met_by(self, text: str) -> list[Fault]:
-        """The faults that strike a call described by ``text``."""
-        with self._lock:
-            return [fault for fault in self._faults if fault.strikes(text)]
 
 
 # (status, code, message) as Azure Resource Manager words them: "Troubleshoot common Azure deployment errors" and
@@ -151,6 +115,7 @@ def make_app(
     sizes = {"price_rows": price_rows, "sku_rows": sku_rows, "price_page": price_page, "sku_page": sku_page}
     sizes["graph_page"] = graph_page
     clock = None if now is None else datetime.fromisoformat(now) - timedelta(seconds=begin)
+    assert {fault["kind"] for fault in faults} <= INSTEAD | BODY | ROWS | HEADERS
     return _Service(names, sizes, latency_s, clock, Faults(faults))
 
 
@@ -181,14 +146,14 @@ class _Service:
         region = parts.get("region") or next(iter(re.findall(r"(?:armRegionName|location) eq '(\w+)'", asked)), "")
         faults = self._faults.met_by(f"{action} {path} {asked} {region}")
         if action == RETAIL:
-            faults = [fault for fault in faults if fault.kind not in OF_ACCOUNTS]
-        if any(fault.kind in INSTEAD for fault in faults):
+            faults = [fault for fault in faults if fault["kind"] not in OF_ACCOUNTS]
+        if any(fault["kind"] in INSTEAD for fault in faults):
             return self._instead(environ, start, action, faults)
         if action != RETAIL and not environ.get("HTTP_AUTHORIZATION", "").startswith("Bearer "):
             body = _error_body("AuthenticationFailed", "Authentication failed.")
             return self._send(environ, start, "401 Unauthorized", body)
         here = f"http://{environ['HTTP_HOST']}"
-        changes = tuple(fault.kind for fault in faults if fault.kind in ROWS)
+        changes = tuple(fault["kind"] for fault in faults if fault["kind"] in ROWS)
         if action == GRAPH:
             sent = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
             return self._send(environ, start, *self._graph(json.loads(sent), changes), faults)
@@ -310,12 +275,12 @@ class _Service:
     def _instead(
         self, environ: WSGIEnvironment, start: StartResponse, action: str, faults: Sequence[Fault]
     ) -> Iterable[bytes]:
-        fault = next(fault for fault in faults if fault.kind in INSTEAD)
-        if fault.kind == "drop_connection":
+        fault = next(fault for fault in faults if fault["kind"] in INSTEAD)
+        if fault["kind"] == "drop_connection":
             environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
             raise ConnectionAbortedError
-        status, code, message = ARM_ERRORS[fault.kind]
-        extra = [] if fault.retry_after is None else [("Retry-After", f"{fault.retry_after:g}")]
+        status, code, message = ARM_ERRORS[fault["kind"]]
+        extra = [("Retry-After", f"{fault['retry_after']:g}")] if "retry_after" in fault else []
         body = b"<html>refused</html>" if action == RETAIL else _error_body(code, message)
         return self._send(environ, start, status, body, faults, extra)
 
@@ -328,10 +293,10 @@ class _Service:
         faults: Sequence[Fault] = (),
         extra: Sequence[tuple[str, str]] = (),
     ) -> Iterable[bytes]:
-        body = _spoilt(body, {fault.kind for fault in faults}, environ)
+        body = _spoilt(body, {fault["kind"] for fault in faults}, environ)
         headers = [("Content-Type", "application/json; charset=utf-8"), ("Content-Length", str(len(body))), *extra]
-        shift = sum(fault.seconds for fault in faults if fault.kind == "clock")
-        half = any(fault.kind == "half_page" for fault in faults)
+        shift = sum(fault.get("seconds", 600.0) for fault in faults if fault["kind"] == "clock")
+        half = any(fault["kind"] == "half_page" for fault in faults)
         if shift or self._clock is not None or half:
             moment = datetime.now(UTC) if self._clock is None else self._clock + timedelta(seconds=time.monotonic())
             date = format_datetime(moment + timedelta(seconds=shift), usegmt=True)

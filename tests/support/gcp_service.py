@@ -9,11 +9,9 @@ from __future__ import annotations
 import json
 import re
 import socket
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, NoReturn, cast
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
@@ -38,7 +36,7 @@ from tests.support.gcp_service_data import (
     sku_rows,
     unit_price,
 )
-from tests.support.service import CALL_LIMIT_S, READ_LIMIT_S, in_thread
+from tests.support.service import CALL_LIMIT_S, READ_LIMIT_S, Fault, Faults, in_thread
 
 NOW = datetime(2026, 11, 21, 18, tzinfo=UTC)
 SMALL: dict[str, Any] = {"regions": ["us-central1"], "cpu_types": 5, "skus": 300}
@@ -86,68 +84,35 @@ ANSWERS = {
 }
 
 
-@dataclass
-class Fault:
-    """One fault: which calls it meets, after how many, how often (None: always)."""
-
-    match: str
-    kind: str
-    after: int = 0
-    times: int | None = None
-    retry_after: float | None = None
-    clock_s: float = 0.0
-    met: int = field(default=0, init=False)
-
-    @classmethod
-    def of(cls, row: dict[str, Any]) -> Fault:
-        clock = float(row.get("seconds", 600)) if row["kind"] == "clock" else 0.0
-        return cls(row["match"], row["kind"], row.get("after", 0), row.get("times"), row.get("retry_after"), clock)
-
-    def answer(self, request: Request) -> Response | None:
-        """An error answer, or None where the right one is spoilt instead."""
-        if self.kind not in ANSWERS:
-            return None
-        status, reason, word, detail, message = ANSWERS[self.kind]
-        error: dict[str, Any] = {
-            "code": status,
-            "message": message,
-            "errors": [{"message": message, "domain": "global", "reason": reason}],
-            "status": word,
-        }
-        if detail:
-            kind = "type.googleapis.com/google.rpc.ErrorInfo"
-            error["details"] = [{"@type": kind, "reason": detail, "domain": "googleapis.com"}]
-        response = Response(json.dumps({"error": error}), status, mimetype="application/json")
-        if self.retry_after is not None:
-            response.headers["Retry-After"] = f"{self.retry_after:g}"
-        return response
-
-    def spoil(self, response: Response, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        if self.kind == "bad_json":
-            body = response.get_data()
-            response.set_data(body[: len(body) // 2] + b'"}}')
-        elif self.kind == "half_page":
-            return _cut(response, environ, start_response)
-        elif self.kind == "drop_connection":
-            _hang_up(environ)
-        return response(environ, start_response)
-
-
-class Faults:
-    """Counts, for every fault, the calls that it matches."""
-
-    def __init__(self, faults: list[Fault]) -> None:
-        self._faults = faults
-        self._lock = threading.Lock()
-
-    def hit(self, call: str) -> Fault | None:
-        with self._lock:
-            for fault in self._faults:
-                if fault.match in call:
-                    fault.met += 1
-                    if fault.after < fault.met <= fault.after + (fault.times if fault.times is not None else 10**9):
-                        return fault
+def answer(fault: Fault) -> Response | None:
+    """An error answer, or None where the right one is spoilt instead."""
+    if fault["kind"] not in ANSWERS:
         return None
+    status, reason, word, detail, message = ANSWERS[fault["kind"]]
+    error: dict[str, Any] = {
+        "code": status,
+        "message": message,
+        "errors": [{"message": message, "domain": "global", "reason": reason}],
+        "status": word,
+    }
+    if detail:
+        kind = "type.googleapis.com/google.rpc.ErrorInfo"
+        error["details"] = [{"@type": kind, "reason": detail, "domain": "googleapis.com"}]
+    response = Response(json.dumps({"error": error}), status, mimetype="application/json")
+    if "retry_after" in fault:
+        response.headers["Retry-After"] = f"{fault['retry_after']:g}"
+    return response
+
+
+def spoil(fault: Fault, response: Response, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+    if fault["kind"] == "bad_json":
+        body = response.get_data()
+        response.set_data(body[: len(body) // 2] + b'"}}')
+    elif fault["kind"] == "half_page":
+        return _cut(response, environ, start_response)
+    elif fault["kind"] == "drop_connection":
+        _hang_up(environ)
+    return response(environ, start_response)
 
 
 def _cut(response: Response, environ: WSGIEnvironment, start_response: StartResponse) -> Iterator[bytes]:
@@ -209,7 +174,7 @@ class GcpService:
         self.zones = {f"{r}-{'abcdefgh'[n]}": (r, n) for r in self.regions for n in range(zones)}
         self.cpu_types, self.sku_total, self.latency_s = cpu_types, skus, latency_s
         self.data_faults = [f for f in faults if f["kind"] in _DATA_FAULTS]
-        self.faults = Faults([Fault.of(f) for f in faults if f["kind"] not in _DATA_FAULTS])
+        self.faults = Faults([fault for fault in faults if fault["kind"] not in _DATA_FAULTS])
         self.began, self.now = time.monotonic(), None if now is None else datetime.fromisoformat(now)
         self.filters, self.page_size, self.sku_page_size = filters, page_size, sku_page_size
         self.seen: list[tuple[str, str]] = []
@@ -235,19 +200,19 @@ class GcpService:
         if self.latency_s:
             time.sleep(self.latency_s)
         kinds = " ".join(json.loads(request.get_data()).get("types", ())) if request.method == "POST" else ""
-        fault = self.faults.hit(f"{action} {request.method} {request.full_path} {kinds}")
-        response = None if fault is None else fault.answer(request)
+        fault = self.faults.first(f"{action} {request.method} {request.full_path} {kinds}")
+        response = None if fault is None else answer(fault)
         if response is None:
             try:
                 response = Response(handler(self, request, match), mimetype="application/json")
             except LookupError as error:
                 response = not_found(str(error.args[0]))
-        ahead = timedelta(seconds=0 if fault is None else fault.clock_s)
+        ahead = timedelta(seconds=fault.get("seconds", 600) if fault is not None and fault["kind"] == "clock" else 0)
         if self.now is not None:
             response.date = self.now + timedelta(seconds=time.monotonic() - self.began) + ahead
         elif ahead:
             response.date = datetime.now(UTC) + ahead
-        return response(environ, start_response) if fault is None else fault.spoil(response, environ, start_response)
+        return response(environ, start_response) if fault is None else spoil(fault, response, environ, start_response)
 
     def once(self, key: tuple[object, ...], render: Callable[[], object]) -> bytes:
         """Pages are made once, so that a big service answers at the speed of its socket."""

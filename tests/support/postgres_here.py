@@ -7,7 +7,6 @@ files. The wheel's own Python code is not used: as root it makes a system user a
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import itertools
 import os
 import pwd
@@ -22,10 +21,9 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
-from filelock import FileLock
 
 from router.agent.rendezvous import find_free_port
-from tests.support.repository import ROOT
+from tests.support.repository import ROOT, cached_folder
 
 REQUIREMENTS = ROOT / "tests" / "support" / "postgres" / "requirements.txt"
 USER = "stepfare"
@@ -46,16 +44,13 @@ _NOBODY = "nobody"
 def binaries() -> Path:
     """The folder with `initdb` and `postgres`, fetched from the package index when it is missing (12 MB)."""
     content = REQUIREMENTS.read_bytes() + _WHEEL_FOR.encode()
-    folder = Path(tempfile.gettempdir()) / f"stepfare-postgres-{hashlib.sha256(content).hexdigest()[:12]}"
-    with FileLock(f"{folder}.lock"):
-        if not (folder / "ready").exists():
-            shutil.rmtree(folder, ignore_errors=True)
-            folder.mkdir(mode=0o755)
-            pip = [sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps"]
-            wanted = ["--only-binary=:all:", "--python-version", _WHEEL_FOR, "--target", str(folder / "wheel")]
-            subprocess.run([*pip, *wanted, "-r", str(REQUIREMENTS)], check=True, timeout=_TIME_LIMIT)
-            (folder / "ready").touch()
-    return folder / "wheel" / "pgserver" / "pginstall" / "bin"
+
+    def make(folder: Path) -> None:
+        pip = [sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps"]
+        wanted = ["--only-binary=:all:", "--python-version", _WHEEL_FOR, "--target", str(folder / "wheel")]
+        subprocess.run([*pip, *wanted, "-r", str(REQUIREMENTS)], check=True, timeout=_TIME_LIMIT)
+
+    return cached_folder("postgres", content, make) / "wheel" / "pgserver" / "pginstall" / "bin"
 
 
 class PostgresHere:
