@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from router.state.records import Phase
-from tests.support.deployed import NewSite, Site, Template, eventually, job, planned
+from tests.support.busy import eventually
+from tests.support.deployed import NewSite, Site, Template, job, planned
 from tests.support.deployed_checks import disagreements
 from tests.support.faults import phase
 from tests.support.seen_machines import SeenMachines

@@ -15,7 +15,8 @@ import pytest
 from pricing.money import Usd
 from router.ledger.entry import LedgerEntryKind
 from tests.support import sandbox_nodes
-from tests.support.deployed import NewSite, Site, eventually, job, planned
+from tests.support.busy import eventually
+from tests.support.deployed import NewSite, Site, job, planned
 from tests.support.deployed_checks import disagreements
 from tests.support.faults import directory
 from tests.support.seen_machines import settled

@@ -20,7 +20,8 @@ from typing import Any
 import pytest
 
 from tests.support.bounded_costs import excesses
-from tests.support.deployed import REGION, SANDBOX, WAITS, NewSite, Ran, Site, Template, eventually, planned
+from tests.support.busy import eventually
+from tests.support.deployed import REGION, SANDBOX, WAITS, NewSite, Ran, Site, Template, planned
 from tests.support.recovered import TIMEOUTS as WATCHED_TIMEOUTS
 from tests.support.recovered import (
     attempts,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import signal
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from router.planning.document.plan_json import plan_content, plan_to_json
 from router.state.access_tokens import NewToken, TokenKind
 from router.state.lock_owner import LockOwner
 from router.state.store import StateStore
+from tests.support.busy import eventually
 from tests.support.postgres_here import PASSWORD_IN_URL, PostgresHere, postgres_here
 from tests.support.scenes import NORTH, a_job, plan_of
 from tests.support.serve_process import ServeProcess
@@ -72,13 +72,11 @@ def write(store: StateStore, number: int) -> str:
 
 
 def wait_until_shown(servers: list[ServeProcess], digest: str) -> None:
-    until = time.monotonic() + SOON.total_seconds()
-    waiting = list(servers)
-    while waiting:
-        waiting = [server for server in waiting if digest not in server.get("/api/v1/plans").text]
-        assert not waiting or time.monotonic() < until, f"{len(waiting)} of {len(servers)} do not show {digest[:12]}"
-        if waiting:
-            time.sleep(0.05)
+    eventually(
+        lambda: all(digest in server.get("/api/v1/plans").text for server in servers),
+        SOON.total_seconds(),
+        why=f"for all servers to show {digest[:12]}",
+    )
 
 
 def test_two_servers_agree_while_one_is_killed(database: PostgresHere, tmp_path: Path) -> None:

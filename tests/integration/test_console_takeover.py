@@ -8,8 +8,7 @@ import signal
 import socket
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -25,6 +24,7 @@ from router.state.access_tokens import NewToken, TokenKind
 from router.state.store import StateStore
 from router.state.tasks import TaskState
 from router.state.webhook_deliveries import DeliveryState
+from tests.support.busy import eventually
 from tests.support.held_server import HELD, HOLD, TAKEOVER_SECONDS
 from tests.support.listeners import Receiver, webhook_receiver
 from tests.support.postgres_here import PASSWORD_IN_URL, PostgresHere, postgres_here
@@ -57,7 +57,7 @@ class Servers:
 
     def by_work(self, task: str) -> tuple[ServeProcess, ServeProcess]:
         """The server that computes the task, which is held there, and the other one, whose plans wait no longer."""
-        wait_until(lambda: self.shown(self.both[0], task)["progress"] == HELD, "the plan is begun")
+        eventually(lambda: self.shown(self.both[0], task)["progress"] == HELD, PATIENCE, why="the plan is begun")
         pid = self.worker_of(task)
         first, second = self.both
         working, other = (first, second) if first.pid == pid else (second, first)
@@ -77,7 +77,7 @@ class Servers:
 
     def check_made_once(self, server: ServeProcess, task: str) -> None:
         """One plan, which is that of the task; the key belongs to it."""
-        wait_until(lambda: self.shown(server, task)["state"] == "done", "the task is done")
+        eventually(lambda: self.shown(server, task)["state"] == "done", PATIENCE, why="the task is done")
         digest = self.shown(server, task)["result"]["digest"]
         listed = server.get("/api/v1/plans").json()["plans"]
         assert [(row["digest"], row["made_by"]) for row in listed] == [(digest, "ops")]
@@ -87,8 +87,8 @@ class Servers:
 
     def check_told_once(self) -> None:
         """One event of the one plan, delivered once."""
-        wait_until(lambda: self.receiver.taken, "the receiver is told")
-        wait_until(lambda: not self.store.webhooks.due(datetime.now(UTC)), "the delivery is noted")
+        eventually(lambda: self.receiver.taken, PATIENCE, why="the receiver is told")
+        eventually(lambda: not self.store.webhooks.due(datetime.now(UTC)), PATIENCE, why="the delivery is noted")
         rows = self.store.webhooks.all()
         assert [(row.event, row.state) for row in rows] == [("plan.made", DeliveryState.DELIVERED)]
         digests = [row.digest for row in self.store.made_plans.newest()]
@@ -110,7 +110,7 @@ class Listener:
     def start(self) -> Listener:
         self.thread = threading.Thread(target=self.run, daemon=True)
         self.thread.start()
-        wait_until(lambda: self.events or self.error, "events come")
+        eventually(lambda: self.events or self.error, PATIENCE, why="events come")
         return self
 
     def run(self) -> None:
@@ -137,13 +137,6 @@ class Listener:
         assert not self.thread.is_alive(), "the stream does not end"
         assert self.error is None
         return self.events
-
-
-def wait_until(is_so: Callable[[], object], what: str) -> None:
-    until = time.monotonic() + PATIENCE
-    while not is_so():
-        assert time.monotonic() < until, f"in vain: {what}"
-        time.sleep(0.05)
 
 
 def release(server: ServeProcess) -> None:
@@ -217,14 +210,14 @@ def test_another_server_goes_on_when_one_is_killed_or_stands_still(
         assert row is not None
         assert (row.tries, servers.worker_of(task)) == (2, other.pid)
         if how is signal.SIGKILL:
-            wait_until(lambda: all(map(is_gone, children)), "its child processes end")
+            eventually(lambda: all(map(is_gone, children)), PATIENCE, why="its child processes end")
             servers.check_told_once()
             return
         # Its child makes the plan as well, and the server finds that the task is another one's.
         release(working)
         os.kill(working.pid, signal.SIGCONT)
-        wait_until(lambda: working.get("/ready").status_code == 200, "it is ready again")
-        wait_until(lambda: any(map(is_gone, children)), "it gives up the task")
+        eventually(lambda: working.get("/ready").status_code == 200, PATIENCE, why="it is ready again")
+        eventually(lambda: any(map(is_gone, children)), PATIENCE, why="it gives up the task")
         assert servers.store.tasks.find(task) == row
         servers.check_made_once(working, task)
         servers.check_told_once()
@@ -242,7 +235,7 @@ def test_another_server_takes_up_the_task_of_one_that_is_told_to_stop(database: 
             assert working.get("/ready").status_code == 200
             os.killpg(working.pid, signal.SIGTERM)
             # Each time it answers: nothing is refused before it has said that it stops.
-            wait_until(lambda: STOPPING in working.get("/ready").text, "it says that it stops")
+            eventually(lambda: STOPPING in working.get("/ready").text, PATIENCE, why="it says that it stops")
             before = listener.wait()
             slow.sendall(b"{}")
             assert slow.recv(100).startswith(b"HTTP/1.1 422")

@@ -29,7 +29,8 @@ from router.checkpoints.object_store import CheckpointStore
 from router.ledger.entry import CostItem, LedgerEntry
 from router.planning.document.plan_json import plan_from_json
 from router.prices.bookstore import BookStore
-from tests.support.deployed import SANDBOX, NewSite, Site, Template, eventually, job
+from tests.support.busy import eventually
+from tests.support.deployed import SANDBOX, NewSite, Site, Template, job
 from tests.support.gcs_emulator import BUCKET, gcs_emulator, gcs_url
 from tests.support.object_store import ObjectStore, object_store
 from tests.support.terraform_runs import needs_engine

@@ -23,7 +23,7 @@ from router.showback.accounts import Showback
 from router.showback.export import export_focus
 from router.showback.focus.survey import check_file
 from router.state.store import StateStore
-from tests.support.busy import in_time, on_a_busy_machine
+from tests.support.busy import eventually, in_time, on_a_busy_machine
 from tests.support.clouds import STEPFARE
 from tests.support.training import checkpoints, losses, metrics
 
@@ -198,7 +198,8 @@ def test_interrupted_in_the_middle_of_the_training_it_releases_what_runs(number:
     folder = tmp_path / "demo"
     process = _start(folder, tmp_path, "--steps", "4000", "--calm")
     try:
-        _wait_for_steps(folder, 30)
+        steps = folder / "checkpoints" / "metrics.jsonl"
+        eventually(lambda: steps.exists() and steps.read_bytes().count(b"\n") >= 30, 60)
         assert _processes(folder)
         process.send_signal(number)
         said, _ = process.communicate(timeout=HANGS_S)
@@ -264,10 +265,3 @@ def test_a_training_that_fails_fails_the_demo(tmp_path: Path) -> None:
     assert re.search("failed: .*exit code 7", " ".join(done.stdout.split()))
     assert "] no good" in done.stdout
     assert _processes(folder) == []
-
-
-def _wait_for_steps(folder: Path, steps: int) -> None:
-    limit, file = time.monotonic() + 60, folder / "checkpoints" / "metrics.jsonl"
-    while not file.exists() or file.read_bytes().count(b"\n") < steps:
-        assert time.monotonic() < limit
-        time.sleep(0.05)

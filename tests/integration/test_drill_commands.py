@@ -15,7 +15,8 @@ import pytest
 
 from providers.sandbox.stock import StockFile
 from router.agent.helper.stepfare_checkpoint import Checkpoints
-from tests.support.deployed import ZONE_A, ZONE_B, NewSite, Site, eventually, job, planned
+from tests.support.busy import eventually
+from tests.support.deployed import ZONE_A, ZONE_B, NewSite, Site, job, planned
 from tests.support.faults import directory
 from tests.support.repository import ROOT
 from tests.support.sandbox_nodes import marked

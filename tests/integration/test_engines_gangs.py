@@ -17,8 +17,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +29,7 @@ import yaml
 from router.agent.rendezvous import find_free_port
 from router.demo.stage import DEPLOY, write_demo_files
 from tests.support.agents import agents
+from tests.support.busy import eventually
 from tests.support.clouds import STEPFARE
 from tests.support.coordinator import Coordinator
 from tests.support.ray_here import ray_path
@@ -113,8 +113,8 @@ def slurm(folder: Path, nodes: int) -> Iterator[Slurm]:
         for words in daemons:
             running.enter_context(_daemon(root, words, environment, place))
             if words[0] == "munged":
-                _wait(lambda: (place / "munge.socket").exists(), found)
-        _wait(lambda: _idle(found) == nodes, found)
+                eventually((place / "munge.socket").exists, 60, why=found.logs)
+        eventually(lambda: _idle(found) == nodes, 60, why=found.logs)
         yield found
 
 
@@ -123,14 +123,6 @@ def _idle(found: Slurm) -> int:
         return len(found.ask("sinfo", "--noheader", "--Node", "--states=idle", "--format=%N").split())
     except subprocess.CalledProcessError:
         return 0
-
-
-def _wait(until: Callable[[], bool], found: Slurm) -> None:
-    limit = time.monotonic() + 60
-    while not until():
-        if time.monotonic() > limit:
-            raise RuntimeError(f"Slurm does not come up\n{found.logs()}")
-        time.sleep(0.1)
 
 
 def _configured(place: Path, root: Path, nodes: int) -> dict[str, str]:

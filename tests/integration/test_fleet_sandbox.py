@@ -22,10 +22,10 @@ from router.controller.workspace.zipapp import pack_agent
 from tests.contract.fleet_contract import OURS, session
 from tests.support import sandbox_nodes
 from tests.support.agents import alive, configuration
-from tests.support.busy import in_time
+from tests.support.busy import eventually, in_time
 from tests.support.coordinator import Coordinator
 from tests.support.repository import ROOT
-from tests.support.sandbox_nodes import Node, eventually, pids_of
+from tests.support.sandbox_nodes import Node, pids_of
 
 Start = Callable[..., Node]
 TOKEN = "token-of-attempt-1"

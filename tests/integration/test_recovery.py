@@ -12,8 +12,8 @@ import pytest
 
 from router.ledger.entry import LedgerEntryKind
 from router.state.records import Phase
-from tests.support.busy import on_a_busy_machine
-from tests.support.deployed import ZONE_A, ZONE_B, NewSite, Site, eventually, planned
+from tests.support.busy import eventually, on_a_busy_machine
+from tests.support.deployed import ZONE_A, ZONE_B, NewSite, Site, planned
 from tests.support.recovered import (
     JOB,
     alone,

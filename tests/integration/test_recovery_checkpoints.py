@@ -12,7 +12,8 @@ import pytest
 
 from router.state.records import Attempt
 from tests.support import slow_saver
-from tests.support.deployed import NewSite, Site, Template, eventually, planned
+from tests.support.busy import eventually
+from tests.support.deployed import NewSite, Site, Template, planned
 from tests.support.deployed_checks import disagreements
 from tests.support.recovered import (
     JOB,

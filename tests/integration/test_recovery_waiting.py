@@ -12,7 +12,8 @@ import pytest
 from pricing.places import Market
 from providers.sandbox.stock import StockFile
 from router.state.records import Phase
-from tests.support.deployed import REGION, NewSite, Running, Site, eventually, planned
+from tests.support.busy import eventually
+from tests.support.deployed import REGION, NewSite, Running, Site, planned
 from tests.support.recovered import (
     JOB,
     alone,

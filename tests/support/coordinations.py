@@ -21,7 +21,7 @@ from router.coordinator.handlers import AgentMessageHandler, log_path
 from router.coordinator.server import CoordinatorServer
 from router.state.records import Attempt, NodeRecord, Phase
 from router.state.store import StateStore
-from tests.support.busy import in_time
+from tests.support.busy import eventually
 from tests.support.coordinator import Coordinator
 from tests.support.new_state import open_state
 
@@ -221,10 +221,7 @@ class Scene:
 
     def wait(self, until: Callable[[Scene], bool], seconds: float = 30) -> None:
         """Until that is so; fails the test otherwise."""
-        began = time.monotonic()
-        while not until(self):
-            assert in_time(began, seconds), f"not within {seconds} s; {self.attempt} {self.records}"
-            time.sleep(0.02)
+        eventually(lambda: until(self), seconds, why=lambda: f"for {seconds} s; {self.attempt} {self.records}")
 
 
 @contextmanager

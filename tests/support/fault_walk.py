@@ -10,7 +10,8 @@ from pathlib import Path
 
 from router.controller.provision.provision_order import is_half_done
 from tests.support import walks
-from tests.support.deployed import Ran, Site, Template, eventually, job
+from tests.support.busy import eventually
+from tests.support.deployed import Ran, Site, Template, job
 from tests.support.deployed_checks import disagreements
 from tests.support.faults import (
     AGENT_KILLED,

@@ -14,7 +14,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.deployed import LONGEST_S, Running, Site, environments, eventually
+from tests.support.busy import eventually
+from tests.support.deployed import LONGEST_S, Running, Site, environments
 from tests.support.seen_machines import SeenMachines
 
 MACHINES = 3

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from router.demo.stage import TrainingResult
 from tests.support import walks
-from tests.support.deployed import Running, Site, Template, eventually
+from tests.support.busy import eventually
+from tests.support.deployed import Running, Site, Template
 from tests.support.faults import engines
 from tests.support.recovered import (
     TIMEOUTS,

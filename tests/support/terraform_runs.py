@@ -6,8 +6,7 @@ import importlib.util
 import json
 import os
 import signal
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ from terraform.engine import Engine, find_engine
 from terraform.process import StopTimeouts
 from terraform.runner import CommandLimits, Runner
 from terraform.workdir import CLI_CONFIG
-from tests.support.busy import in_time
 
 # There are no wheels of the library for Linux on ARM, musl, or glibc before 2.35.
 needs_engine = pytest.mark.skipif(
@@ -55,14 +53,6 @@ def slow_root(directory: Path, script: str, count: int = 1) -> Path:
     return write_root(
         directory, {"resource": {"terraform_data": {"slow": {"count": count, "provisioner": provisioner}}}}
     )
-
-
-def wait_for(what: Callable[[], bool], seconds: float = 20) -> None:
-    """Until ``what`` holds; fails when it does not in time."""
-    began = time.monotonic()
-    while not what():
-        assert in_time(began, seconds), "waited in vain"
-        time.sleep(0.02)
 
 
 class NoEngineError(AssertionError):
