@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import statistics
 import subprocess
 import sys
 import time
@@ -33,6 +32,7 @@ from tests.bench import (
     quotes,
     reassign,
     showback,
+    start,
     storm,
     terraform_nodes,
     upload,
@@ -86,7 +86,7 @@ def make_parts(asked: argparse.Namespace) -> dict[str, Callable[[], object]]:
 
     gangs, few = ("--gangs", "3"), ("--gangs", "10")
     return {
-        "start-up": lambda: start_up(1 if asked.small else 5),
+        "start-up": lambda: start.main(words("--runs", "1")),
         "examples": lambda: examples(((INSTRUCTIVE, None),) if asked.small else EXAMPLES),
         "many-jobs": lambda: many(asked.jobs, timedelta(seconds=asked.time_limit)),
         "reassign": lambda: _show_lines(reassign.figures(5 if asked.small else reassign.GANGS)),
@@ -107,18 +107,6 @@ def make_parts(asked: argparse.Namespace) -> dict[str, Callable[[], object]]:
 def _show_lines(lines: Iterable[str]) -> None:
     for line in lines:
         print(line, flush=True)
-
-
-def start_up(rounds: int) -> None:
-    """Commands that plan nothing, median of some rounds after one that warms the file cache."""
-    print(f"\nSTART-UP (new process, median of {rounds}, slowest)")
-    empty = _median("python -c pass", [sys.executable, "-c", "pass"], rounds)
-    for name, arguments in {
-        "stepfare --help": ["--help"],
-        "stepfare offers": ["offers", "--book", "embedded", "--now", NOW.isoformat()],
-    }.items():
-        took = _median(name, [*COMMAND, *arguments], rounds)
-        print(f"{'':22}{took / empty:8.1f} times an empty Python")
 
 
 def examples(folders: Sequence[tuple[Path, Path | None]]) -> None:
@@ -166,13 +154,6 @@ def _show(timed: Timed, request: PlanRequest) -> None:
         f"  {plan.status}{limit}: cost ${plan.cost_usd.dollars():,.2f}, gap {plan.gap:.2%} "
         f"(asked {plan.gap_asked:.2%}), {len(plan.unplaced)} of {jobs} unplaced"
     )
-
-
-def _median(name: str, command: list[str], rounds: int) -> float:
-    _seconds(command)
-    took = [_seconds(command) for _ in range(rounds)]
-    print(f"  {name:20}{statistics.median(took):8.3f} s {max(took):10.3f} s")
-    return statistics.median(took)
 
 
 def _seconds(command: list[str], codes: tuple[int, ...] = (0,)) -> float:
