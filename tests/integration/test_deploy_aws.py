@@ -18,6 +18,7 @@ import pytest
 from router.agent.rendezvous import find_free_port
 from router.state.store import StateStore
 from tests.support.moto_machines import machines
+from tests.support.repository import ran
 from tests.support.terraform_moto import IMAGE, Cloud, faults
 from tests.support.terraform_runs import needs_engine
 
@@ -61,15 +62,7 @@ class Desk:
             "STEPFARE_CLOUDS": str(self.folder / "none.yaml"),
             "STEPFARE_JOB_HF_TOKEN": "hf_canary_canary_canary",
         }
-        return subprocess.run(
-            [str(STEPFARE), *words],
-            cwd=self.folder,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
+        return ran([str(STEPFARE), *words], cwd=self.folder, env=environment, timeout=300)
 
     def status(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = json.loads(self.run("status", "--all", "-o", "json").stdout)["gangs"]

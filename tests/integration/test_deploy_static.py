@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from router.agent.rendezvous import find_free_port
+from tests.support.repository import ran
 from tests.support.terraform_hosts import ssh_host
 from tests.support.terraform_runs import needs_engine
 
@@ -61,15 +62,7 @@ def test_a_job_on_a_host_that_is_there(tmp_path: Path) -> None:
                 "STEPFARE_CLOUDS": str(tmp_path / "clouds.yaml"),
                 "STEPFARE_DEPLOY": str(tmp_path / "deploy.yaml"),
             }
-            return subprocess.run(
-                [str(STEPFARE), *words],
-                cwd=tmp_path,
-                env=environment,
-                capture_output=True,
-                text=True,
-                timeout=120,
-                check=False,
-            )
+            return ran([str(STEPFARE), *words], cwd=tmp_path, env=environment, timeout=120)
 
         assert run("prices", "refresh", "--cloud", "static").returncode == 0
         for name in ("one", "two"):

@@ -33,7 +33,7 @@ from tests.support.busy import eventually
 from tests.support.clouds import STEPFARE
 from tests.support.coordinator import Coordinator
 from tests.support.ray_here import ray_path
-from tests.support.repository import ROOT, cached_folder
+from tests.support.repository import ROOT, cached_folder, ran
 from tests.support.training import TRAINER, checkpoints, losses, train
 
 PACKAGES = ("slurmctld", "slurmd", "slurm-client", "munge")
@@ -362,16 +362,7 @@ class _Stage:
 
     def run(self, *words: str, code: int = 0) -> str:
         """Standard output of one command, which has to end with that code."""
-        done = subprocess.run(
-            [str(STEPFARE), *words],
-            cwd=self.folder,
-            env=self._environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=LONGEST_S,
-        )
+        done = ran([str(STEPFARE), *words], cwd=self.folder, env=self._environment, timeout=LONGEST_S)
         printed = {str(log): log.read_text() for log in (self.folder / "home" / "logs").glob("*/*.log")}
         assert done.returncode == code, f"{words}: {done.returncode}\n{done.stdout}\n{done.stderr}\n{printed}"
         return done.stdout

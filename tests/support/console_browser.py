@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from tests.support.listening import listening_port
+from tests.support.repository import ran
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -118,13 +119,7 @@ def amounts(page: Page, selector: str) -> list[str]:
 def command_json(home: Path, *words: object) -> Any:
     """Return what a command prints with -o json over the same home."""
     environment = {**os.environ, "STEPFARE_HOME": str(home)}
-    done = subprocess.run(
-        [_STEPFARE, *map(str, words), "-o", "json"],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = ran([_STEPFARE, *map(str, words), "-o", "json"], env=environment)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

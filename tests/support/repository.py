@@ -7,8 +7,9 @@ import hashlib
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from filelock import FileLock
 
@@ -40,6 +41,12 @@ def repository_files() -> list[Path]:
 def python_files(*tops: str) -> list[Path]:
     """The Python files under the named top-level folders, relative to the root."""
     return [f for f in repository_files() if f.suffix == ".py" and f.parts[0] in tops]
+
+
+def ran(command: Sequence[object], **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run a command without a terminal, and return its exit code and what it printed."""
+    words = [str(word) for word in command]
+    return subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, **options)
 
 
 def cached_folder(name: str, content: bytes, make: Callable[[Path], None]) -> Path:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.support.repository import ROOT, cached_folder
+from tests.support.repository import ROOT, cached_folder, ran
 
 MODULES = ROOT / "terraform" / "modules"
 STANDIN = ROOT / "tests" / "support" / "standin"
@@ -98,15 +98,11 @@ class Engine:
 
     def run(self, where: Path, *arguments: str) -> Finished:
         """One command in a folder; never fails by itself."""
-        done = subprocess.run(
+        done = ran(
             [sys.executable, "-P", "-c", _ENGINE, *arguments],
             cwd=where,
             env={**self.environment, "TF_CLI_CONFIG_FILE": str(self.config), "PYTHONPATH": str(ROOT)},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
             timeout=_TIME_LIMIT,
-            check=False,
         )
         return Finished(done.returncode, done.stdout, done.stderr)
 
