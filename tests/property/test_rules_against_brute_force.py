@@ -15,15 +15,13 @@ import pytest
 
 from router.jobs.limits import Maintenance
 from router.jobs.spec import Data, Job
-from router.planning.planner import PlanRequest, make_plan
+from router.planning.planner import PlanRequest
 from tests.bench.nights import mid_size_request
-from tests.property.test_columns_against_brute_force import wrong
-from tests.property.test_plan_against_brute_force import differences, plan_of
 from tests.support.brute_force import greedy_in_turn, optimum
 from tests.support.instances import Instance, make_instance
 from tests.support.plan_agreement import compare_planners
 from tests.support.running_instances import make_running_instance
-from tests.support.solved_instances import Solved, problem_of, request_of, solve_instance
+from tests.support.solved_instances import Solved, judge_both, problem_of, solve_instance
 
 
 def with_max_moves(instance: Instance, rng: Random) -> Instance:
@@ -121,18 +119,14 @@ def solve_ruled(rule: str, seed: int) -> tuple[Solved, bool]:
 FEW = range(2, 200, 66)
 
 
-def wrong_plans(rule: str, seeds: Iterable[int]) -> tuple[dict[str, list[str]], int]:
-    """Describe what is wrong, by planner and seed; and the number of instances in which the rule counts."""
+def wrong_plans(rule: str, seeds: Iterable[int]) -> tuple[dict[int, list[str]], int]:
+    """Describe what is wrong, by seed; and the number of instances in which the rule counts."""
     found, counts = {}, 0
     for seed in seeds:
         solved, binds = solve_ruled(rule, seed)
         counts += binds
-        found[f"compact {seed}"] = differences(solved, plan_of(solved.instance, 0.0), 0.0)
-        request = request_of(
-            solved.instance, gap=0.0, confidence_rounds=0, resolve_limits=0, explained=False, compact_jobs=0
-        )
-        found[f"columns {seed}"] = wrong(solved, make_plan(request))
-    return {name: words for name, words in found.items() if words}, counts
+        found[seed] = judge_both(solved)
+    return {seed: words for seed, words in found.items() if words}, counts
 
 
 @pytest.mark.parametrize("rule", sorted(RULES))
@@ -149,17 +143,13 @@ def test_plans_of_50_instances_keep_the_rule(rule: str) -> None:
     assert counts >= 4
 
 
-def wrong_plans_of_running_jobs(rule: str, seeds: Iterable[int]) -> dict[str, list[str]]:
-    """Describe what is wrong, by planner and seed, where most jobs run, which decides who goes first."""
+def wrong_plans_of_running_jobs(rule: str, seeds: Iterable[int]) -> dict[int, list[str]]:
+    """Describe what is wrong, by seed, where most jobs run, which decides who goes first."""
     found = {}
     for seed in seeds:
         solved = solve_instance(RULES[rule](make_running_instance(seed), Random(f"{rule} of {seed}")))
-        found[f"compact {seed}"] = differences(solved, plan_of(solved.instance, 0.0), 0.0)
-        request = request_of(
-            solved.instance, gap=0.0, confidence_rounds=0, resolve_limits=0, explained=False, compact_jobs=0
-        )
-        found[f"columns {seed}"] = wrong(solved, make_plan(request))
-    return {name: words for name, words in found.items() if words}
+        found[seed] = judge_both(solved)
+    return {seed: words for seed, words in found.items() if words}
 
 
 @pytest.mark.parametrize("rule", sorted(RULES))
