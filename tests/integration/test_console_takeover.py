@@ -27,7 +27,7 @@ from router.state.webhook_deliveries import DeliveryState
 from tests.support.busy import eventually
 from tests.support.held_server import HELD, HOLD, TAKEOVER_SECONDS
 from tests.support.listeners import Receiver, webhook_receiver
-from tests.support.postgres_here import PASSWORD_IN_URL, PostgresHere, postgres_here
+from tests.support.postgres_here import PASSWORD_IN_URL, PostgresHere
 from tests.support.repository import ROOT
 from tests.support.serve_process import ServeProcess
 
@@ -151,15 +151,9 @@ def is_gone(process: psutil.Process) -> bool:
     return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
 
 
-@pytest.fixture(scope="module")
-def database() -> Iterator[PostgresHere]:
-    with postgres_here() as server:
-        yield server
-
-
 @contextmanager
-def two_servers(database: PostgresHere, folder: Path, environment: dict[str, str]) -> Iterator[Servers]:
-    url = database.url_of_new_schema()
+def two_servers(postgres: PostgresHere, folder: Path, environment: dict[str, str]) -> Iterator[Servers]:
+    url = postgres.url_of_new_schema()
     with (
         StateStore.open(url, now=datetime.now(UTC)) as store,
         webhook_receiver(SECRET) as receiver,
@@ -190,9 +184,9 @@ def two_servers(database: PostgresHere, folder: Path, environment: dict[str, str
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
 def test_another_server_goes_on_when_one_is_killed_or_stands_still(
-    database: PostgresHere, tmp_path: Path, how: signal.Signals
+    postgres: PostgresHere, tmp_path: Path, how: signal.Signals
 ) -> None:
-    with two_servers(database, tmp_path, {TAKEOVER_SECONDS: "4"}) as servers:
+    with two_servers(postgres, tmp_path, {TAKEOVER_SECONDS: "4"}) as servers:
         task = servers.ask()
         working, other = servers.by_work(task)
         repeated = other.post("/api/v1/plans", ASKED, KEY)
@@ -223,9 +217,9 @@ def test_another_server_goes_on_when_one_is_killed_or_stands_still(
         servers.check_told_once()
 
 
-def test_another_server_takes_up_the_task_of_one_that_is_told_to_stop(database: PostgresHere, tmp_path: Path) -> None:
+def test_another_server_takes_up_the_task_of_one_that_is_told_to_stop(postgres: PostgresHere, tmp_path: Path) -> None:
     """As systemd tells it: all processes of the server get the signal."""
-    with two_servers(database, tmp_path, {TAKEOVER_SECONDS: "4"}) as servers:
+    with two_servers(postgres, tmp_path, {TAKEOVER_SECONDS: "4"}) as servers:
         task = servers.ask()
         working, other = servers.by_work(task)
         listener = Listener(working, task).start()
