@@ -74,9 +74,8 @@ slow: $(SLOW_READY) ## the slow tests: long properties, notebooks, browsers
 
 walk: $(READY) ## faults at every stage of apply and destroy and of a migration (a quarter of an hour)
 	@$(BIN)/python -m tests.bench.fault_walk
-	@$(BIN)/python -m tests.bench.recovery_walk
 
-bench: $(READY) ## time to plan, to read prices, to make 1,000 nodes beside plain Terraform, to answer them
+bench: $(READY) ## time to plan, to make 1,000 nodes beside plain Terraform, to answer them
 	@$(BIN)/python -m tests.bench.run
 
 calibrate: $(READY) ## whether quotes and plans hold on recorded availability that no model saw (some twenty minutes)

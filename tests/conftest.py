@@ -7,13 +7,11 @@ import contextlib
 import gc
 import importlib
 import os
-import re
 import shutil
 import signal
 import tempfile
 import zlib
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -45,19 +43,12 @@ for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", 
     os.environ.pop(name, None)
 
 
-@cache
-def _slow_words(root: Path) -> re.Pattern[str]:
-    """Return what a file with slow tests has: their mark, or a module of support from whose classes it derives them."""
-    support = (root / "tests" / "support").rglob("*.py")
-    suites = [path.stem for path in support if "mark.slow" in path.read_text(encoding="utf-8")]
-    return re.compile("|".join(("mark\\.slow", *(rf"\b{name}\b" for name in suites))))
-
-
 def _has_none_asked_for(path: Path, config: pytest.Config) -> bool:
     """Return whether only slow tests are asked for, and the file has none."""
     if config.option.markexpr != "slow" or not path.match("test_*.py"):
         return False
-    return _slow_words(config.rootpath).search(path.read_text(encoding="utf-8")) is None
+    # States are tested on PostgreSQL too, which is slow: a parameter of their fixture says so.
+    return not path.match("test_state_*.py") and "mark.slow" not in path.read_text(encoding="utf-8")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -24,7 +24,6 @@ TOKEN = "token-of-the-attempt-5f3a"
 
 
 def main() -> None:
-    """Prints the figures."""
     agent = pack_agent()
     print(f"agent.pyz {len(agent):,} bytes, {len(gzip.compress(agent, 9)):,} compressed")
     config = AgentConfig("attempt-1", "job", 0, 4, "torchrun train.py", "", "https://watch.example.com", "", "", "")

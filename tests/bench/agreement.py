@@ -42,7 +42,6 @@ class Night:
 
 
 def measure(seed: int) -> Night:
-    """Plan one night twice."""
     request = mid_size_request(seed)
     began = time.process_time()
     agreement = compare_planners(request)
@@ -50,7 +49,6 @@ def measure(seed: int) -> Night:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Prints violations as they are found, then the counts."""
     parser = argparse.ArgumentParser(description="Whether the compact program and columns agree.")
     parser.add_argument("--instances", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0, help="number of the first night")

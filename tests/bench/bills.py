@@ -50,7 +50,6 @@ _FIXED = {
 
 
 def main(arguments: tuple[str, ...] | None = None) -> None:
-    """Prints the figures."""
     parser = argparse.ArgumentParser(description="Time and memory of importing a large bill.")
     parser.add_argument("--megabytes", type=int, default=1_000, help="size of the bill")
     asked = parser.parse_args(arguments)

@@ -188,7 +188,6 @@ def _one(extent: Extent, numbered: tuple[int, Kind]) -> tuple[str, dict[tuple[st
 
 
 def main() -> None:
-    """Prints the tables and writes table and page."""
     asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     asked.add_argument("--only", default="", help="sets whose name has this")
     asked.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)), help="as many sets at once")

@@ -41,12 +41,10 @@ class Kind:
 
 
 def task(work_h: float, ratio: float, changeover_h: float, tick_s: int) -> Task:
-    """With its deadline on a tick."""
     return Task(round(work_h * HOUR_S), round(work_h * ratio * HOUR_S / tick_s) * tick_s, round(changeover_h * HOUR_S))
 
 
 def kinds() -> Iterator[Kind]:
-    """All sets."""
     old = _together([read_traces(path, listed=LISTED) for path in sorted(OLD.glob("*.json"))])
     yield Kind.of("one zone, 2022", old, 0, False, _jobs(old))
     new = _together([read_traces(path, listed=LISTED).every(SLOWER) for path in sorted(NEW.glob("*.json"))])

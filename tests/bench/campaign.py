@@ -26,8 +26,7 @@ from tempfile import TemporaryDirectory
 from router.demo.stage import TrainingResult, train_undisturbed
 from tests.support.campaign import Verdict, play
 from tests.support.campaign_checks import DEADLINE, INVARIANTS, PLAYED, Found
-from tests.support.campaign_places import STEPS, Setting, planned
-from tests.support.campaign_scripts import Kind, Script, script_of
+from tests.support.campaign_places import STEPS, Kind, Script, Setting, planned, script_of
 from tests.support.deployed import Site, Template
 from tests.support.deployed_engine import Holds
 from tests.support.seen_machines import SeenMachines
@@ -44,7 +43,6 @@ class Campaign:
         self._alone: TrainingResult | None = None
 
     def play(self, seed: int) -> Verdict:
-        """One seed. Raises nothing."""
         script = script_of(seed)
         verdict = self._played(script, script.setting, str(seed))
         if not verdict.found.late or verdict.found.wrong:
@@ -112,7 +110,6 @@ def campaign(
 
 
 def line(verdict: Verdict) -> str:
-    """One seed on one line."""
     found, script = verdict.found, verdict.script
     what = ", ".join(kind.value for kind in verdict.struck) + "".join(f", ({kind.value})" for kind in verdict.missed)
     mark = "WRONG" if found.wrong else "ok" if not found.reasons else "failed"
@@ -123,7 +120,6 @@ def line(verdict: Verdict) -> str:
 
 
 def tables(verdicts: Sequence[Verdict]) -> str:
-    """By kind of fault, then by invariant."""
     width = max(len(name) for name in (*INVARIANTS, *Kind)) + 2
     heads = ("seeds", "struck", "missed", "finished", "failed", "again", "lost", "late", "wrong")
     lines = [f"{'fault':{width}}" + "".join(f"{head:>9}" for head in heads)]
@@ -163,7 +159,6 @@ def details(verdict: Verdict) -> str:
 
 
 def main() -> int:
-    """Prints the tables and what is wrong."""
     parser = argparse.ArgumentParser(description="What becomes of jobs while everything around them fails.")
     parser.add_argument("--seeds", type=int, default=SEEDS, help="how many")
     parser.add_argument("--first", type=int, default=0, help="the first one")

@@ -75,7 +75,6 @@ class Apart(CheckpointMove):
     """0.02 dollars a gigabyte between regions, 0.01 between the eastern ones."""
 
     def ways(self, series: Series) -> ZoneMoveCosts:
-        """See :class:`~router.backtest.windows.CheckpointMove`."""
         gb = self.checkpoint_gb
         return ZoneMoveCosts.between(series.regions, lambda a, b: gb * (0.01 if {a, b} == NEAR else 0.02))
 
@@ -85,7 +84,6 @@ class LaterHalf(WindowLayout):
     """Those alone that end after the middle of the series."""
 
     def starts(self, site: BacktestSite, task: Task, block: int) -> Ints:
-        """See :class:`~router.backtest.windows.WindowLayout`."""
         found = WindowLayout.starts(self, site, task, block)
         return found[found + task.ticks(site.series.tick_s) > site.series.ticks // 2]
 
@@ -133,7 +131,6 @@ def joined(name: str, zones: Mapping[str, Sequence[str] | None], gb: float) -> G
 
 
 def v100() -> Group:
-    """SkyNomad's three zones, asked."""
     series = read_traces(PROBED).only(THREE)
     made = [_asked("V100, 3 zones", series, V100_TICKS, ratio) for ratio in (1.2, 1.5)]
     return Group("V100 windows", tuple(made), (*ASKED, "skynomad-v100"), paid=True)
@@ -232,7 +229,6 @@ def verdict(pooled: PooledWindows, ours: str = OUR_POLICY) -> Verdict:
 
 
 def row(v: Verdict) -> dict[str, object]:
-    """A line of the table."""
     sure = bootstrap_interval(v.less, v.pooled.stretch)
     share = float(v.pooled.least_usd.mean() / v.pooled.demand_usd.mean())
     ours, best = v.by_name[v.ours], v.by_name[v.best]
@@ -263,7 +259,6 @@ def together(verdicts: Sequence[Verdict], other: str | None = None) -> tuple[flo
 
 
 def play(group: Group, processes: int, ours: str = OUR_POLICY) -> tuple[Verdict, ...]:
-    """All cells of a group."""
     windows = group.windows
     found: Mapping[object, WindowOutcomes | Floats] = run_backtest(
         group.cells, windows, (ours, *group.others), paid=group.paid, processes=processes, advance=lambda *_: None
@@ -280,7 +275,6 @@ def _header() -> str:
 
 
 def line(of: Mapping[str, object]) -> str:
-    """Of the table."""
     return (
         f"{of['cell']:32} {of['windows']:5} {of['apart']:5} {of['least_share']:6.3f} {of['ours_share']:6.3f} "
         f"{of['ours_over_percent']:6.1f}% {of['best']:>14} {of['best_over_percent']:6.1f}% {of['difference']:+10.4f} "
@@ -291,7 +285,6 @@ def line(of: Mapping[str, object]) -> str:
 def tables(
     names: Sequence[str], processes: int, ours: str, every_s: int | None, *, shifted: bool
 ) -> Iterator[dict[str, object]]:
-    """Prints the groups, one after the other."""
     for name in names:
         group = GROUPS[name]()
         if not shifted:
@@ -307,7 +300,6 @@ def tables(
 
 
 def table(group: Group, processes: int, ours: str = OUR_POLICY) -> Iterator[dict[str, object]]:
-    """Prints one."""
     began = time.monotonic()
     verdicts = play(group, processes, ours)
     rows = [row(v) for v in verdicts]

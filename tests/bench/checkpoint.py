@@ -44,7 +44,6 @@ while True:
 
 
 def main() -> None:
-    """Prints the figures."""
     with TemporaryDirectory() as folder:
         _per_step(Path(folder))
     with TemporaryDirectory() as folder:

@@ -21,6 +21,7 @@ import re
 import tomllib
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Final
@@ -51,9 +52,13 @@ _EXCEPT: Final = {"sky": (r"(?<!import )", r"(?! ?(?:pilot|nomad))")}
 
 
 def sources(tree: Path) -> Iterator[Path]:
-    """Python files of the packages."""
     for package in PACKAGES:
         yield from sorted((tree / package).rglob("*.py"))
+
+
+@cache
+def _parse(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
 
 
 def retired_words(tree: Path) -> dict[Path, Counter[str]]:
@@ -92,7 +97,7 @@ def classes_named_twice(tree: Path) -> dict[str, int]:
     names = Counter(
         node.name
         for path in sorted((tree / "router").rglob("*.py"))
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in ast.walk(_parse(path))
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
     )
     return {name: count for name, count in sorted(names.items()) if count > 1}
@@ -102,7 +107,7 @@ def value_classes(tree: Path) -> dict[tuple[Path, str], frozenset[str]]:
     """Return the names of the annotated fields of each value class, by its file and name."""
     classes = {}
     for path in sources(tree):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(_parse(path)):
             if isinstance(node, ast.ClassDef):
                 fields = (part.target for part in node.body if isinstance(part, ast.AnnAssign))
                 names = frozenset(name.id for name in fields if isinstance(name, ast.Name))
@@ -129,7 +134,7 @@ def files_of_rules(tree: Path) -> dict[str, list[Path]]:
     """Return the files of ``router.planning`` that know each rule of the plan."""
     files: dict[str, list[Path]] = {rule: [] for rule in RULE_WORDS}
     for path in sorted((tree / "router" / "planning").rglob("*.py")):
-        names = set(_names_in(ast.parse(path.read_text(encoding="utf-8"))))
+        names = set(_names_in(_parse(path)))
         for rule, words in RULE_WORDS.items():
             if any(re.search(words, name, re.IGNORECASE) for name in names):
                 files[rule].append(path.relative_to(tree))
@@ -149,8 +154,7 @@ def vague_names(tree: Path) -> Counter[str]:
     """Return how often a vague word names a parameter, a field, a module's value or what is returned."""
     count: Counter[str] = Counter()
     for path in sources(tree):
-        module = ast.parse(path.read_text(encoding="utf-8"))
-        for node in ast.walk(module):
+        for node in ast.walk(_parse(path)):
             match node:
                 case ast.arg(arg=name) | ast.Return(value=ast.Name(id=name)):
                     count[name] += name in VAGUE
@@ -185,7 +189,7 @@ def _floors_of(folder: Path, package: str) -> int:
 
 
 def _imports(path: Path) -> set[str]:
-    nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    nodes = ast.walk(_parse(path))
     whole = [node for node in nodes if isinstance(node, ast.ImportFrom) and node.module]
     return {str(node.module) for node in whole} | {
         f"{node.module}.{name.name}" for node in whole for name in node.names
@@ -227,7 +231,6 @@ def figures(tree: Path) -> dict[str, int]:
 
 
 def main() -> None:
-    """Print the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tree", type=Path, default=ROOT, metavar="FOLDER")
     tree: Path = parser.parse_args().tree

@@ -255,7 +255,6 @@ def make_tokens(store: StateStore, count: int) -> list[str]:
 
 
 def report(counts: Counts, seconds: float) -> Iterator[str]:
-    """The figures, and those of each path."""
     every = sorted(each for took in counts.took.values() for each in took)
     for path, took in sorted(counts.took.items()):
         took.sort()

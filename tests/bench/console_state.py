@@ -67,7 +67,6 @@ def large_home(size: StateSize) -> Path:
 
 
 def opened(home: Path) -> StateStore:
-    """Open the state of a home."""
     return open_state(AppSettings(Deploy(), LoadedClouds(Clouds(), {}), home, {}), NIGHT)
 
 

@@ -37,7 +37,6 @@ ROUNDS = (
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Prints the figures."""
     parser = argparse.ArgumentParser(description="What a large gang costs the coordinator.")
     parser.add_argument("--nodes", type=int, default=1000)
     parser.add_argument(

@@ -105,7 +105,6 @@ class Cost:
 
 @contextmanager
 def console(folder: Path, files: int | None = None, *, tls: bool = False) -> Iterator[Server]:
-    """Run `stepfare serve` over a new home."""
     certificate = None
     if tls:
         certificate, key = write_certificate(folder)
@@ -123,7 +122,6 @@ def console(folder: Path, files: int | None = None, *, tls: bool = False) -> Ite
 
 @contextmanager
 def coordinator(folder: Path, files: int | None = None, *, tls: bool = False) -> Iterator[Server]:
-    """Run a coordinator of one gang."""
     files_of_tls = write_certificate(folder) if tls else ()
     certificate = files_of_tls[0] if files_of_tls else None
     words = [sys.executable, "-m", "tests.bench.front_door", "--coordinator", str(folder), *map(str, files_of_tls)]
@@ -215,7 +213,6 @@ def _serve_coordinator(folder: Path, certificate: tuple[Path, Path] | None) -> N
 
 
 def main() -> None:
-    """Measure all crowds at both servers."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--connections", type=int, default=CONNECTIONS)
     parser.add_argument("--seconds", type=float, default=SECONDS)

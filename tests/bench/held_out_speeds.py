@@ -93,7 +93,6 @@ def _digits(figure: float) -> float:
 
 
 def main() -> None:
-    """Write the table."""
     if not RUNS.is_file():
         print(f"skipped: {RUNS.name} is not beside the repository")
         return

@@ -47,7 +47,6 @@ def size(one: Distribution) -> int:
 
 
 def main() -> None:
-    """Print the sizes, largest first, and their sum."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--extra", nargs="*", default=[])
     parser.add_argument("--least", type=float, default=5.0, help="name those of at least that many MiB")

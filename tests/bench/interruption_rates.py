@@ -65,7 +65,6 @@ Fold = tuple[list[Recording], list[Recording]]
 
 
 def main() -> None:
-    """Print the four tables."""
     parser = argparse.ArgumentParser(description="Judge the product's interruption rule on second halves.")
     parser.add_argument("--draws", type=int, default=1000, help="draws of the intervals (default 1000)")
     options = parser.parse_args()

@@ -30,7 +30,6 @@ ROWS = 100_000
 
 
 def main(arguments: Sequence[str] = ()) -> None:
-    """Prints the figures beside their limits."""
     parser = argparse.ArgumentParser(description="How fast the ledger is.")
     parser.add_argument("--rows", type=int, default=ROWS)
     parser.add_argument("--sqlite-only", action="store_true")

@@ -76,7 +76,6 @@ def figures(jobs: int, seed: int) -> dict[str, object]:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Prints one line a night."""
     parser = argparse.ArgumentParser(description="Time, memory and certified gap by number of jobs.")
     parser.add_argument("--jobs", type=int, nargs="+", default=[40, 100, 300])
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2])

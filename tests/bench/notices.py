@@ -55,7 +55,6 @@ class Timed(AgentMessageHandler):
         self.taken: dict[int, float] = {}
 
     def answer(self, attempt: str, rank: int, message: str, authorization: str, body: dict[str, Any]) -> AgentReply:
-        """As it is."""
         said = super().answer(attempt, rank, message, authorization, body)
         if message == "notice" and said[0] == 200:
             self.taken.setdefault(rank, time.monotonic())
@@ -63,7 +62,6 @@ class Timed(AgentMessageHandler):
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Print the figures."""
     parser = argparse.ArgumentParser(description="How soon the coordinator has a notice, and what listening weighs.")
     parser.add_argument("dialects", nargs="*", default=list(ANNOUNCE), metavar="aws|gcp|azure")
     parser.add_argument("--machines", type=int, default=MACHINES, help="of each dialect, two at least")
@@ -100,7 +98,6 @@ def _wave(
     dice: random.Random,
     folder: Path,
 ) -> dict[int, float]:
-    """When each was told."""
     announce, within = ANNOUNCE[dialect]
     told: dict[int, float] = {}
     listening, machines = [], {}

@@ -41,7 +41,6 @@ SPREADS = (1.0, 0.0)
 
 
 def main(arguments: Sequence[str] = ()) -> None:
-    """Prints the figures."""
     parser = argparse.ArgumentParser(description="How soon every rank of many gangs is told to save.")
     parser.add_argument("--gangs", type=int, default=GANGS)
     parser.add_argument("--ranks", type=int, default=RANKS)

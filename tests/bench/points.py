@@ -63,7 +63,6 @@ class PublishedStep:
 
 
 def main() -> None:
-    """Print the figures."""
     if not FACTS.is_dir():
         print("SPEED FROM POINTS: skipped, the shared facts are not here")
         return
@@ -72,7 +71,6 @@ def main() -> None:
 
 
 def report() -> Iterator[str]:
-    """Yield the lines of the report."""
     jobs = step_times()
     yield "SPEED FROM POINTS: 7 points on up to 3 machines, all other step times (reference fit .092 / .275)"
     for name, rows in jobs.items():
@@ -94,7 +92,6 @@ def report() -> Iterator[str]:
 
 
 def step_times() -> dict[str, list[PublishedStep]]:
-    """Return the published step times by job."""
     jobs: dict[str, list[PublishedStep]] = {}
     with (FACTS / "profile_step_times.csv").open(newline="") as stream:
         for row in csv.DictReader(stream):

@@ -65,7 +65,6 @@ class Ratio:
 
 
 def main() -> None:
-    """Print the figures."""
     parser = argparse.ArgumentParser(description="Compare forecasts of spot prices with the price of now.")
     parser.add_argument("--history", type=Path, help="folder of a price history; default: the recorded V100 prices")
     parser.add_argument("--instance-type", action="append", default=[], help="only this type of the history")

@@ -38,7 +38,6 @@ ONE = history.Selection(clouds=("gcp",), regions=("region-13",), instance_types=
 
 
 def main() -> None:
-    """Prints the figures."""
     parser = argparse.ArgumentParser(description="How price history does when there is much of it.")
     parser.add_argument("--rows", type=int, default=5_000_000, help="rows stored in all")
     parser.add_argument("--folder", type=Path, help="where to build it and leave it; default: a temporary folder")

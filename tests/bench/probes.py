@@ -69,7 +69,6 @@ class Set:
         return SimulationInputs.of(Task(round(deadline / ratio), deadline, RESTART_S), self.series, starts, ways)
 
     def tiled(self) -> list[int]:
-        """Windows end to end."""
         return [i * self.deadline_ticks for i in range(self.series.ticks // self.deadline_ticks)]
 
     def overlapping(self) -> list[int]:
@@ -88,7 +87,6 @@ def whole(series: Series, size: int) -> Series:
 
 
 def sets(data: Path, holes: Holes) -> Iterator[Set]:
-    """All there are."""
     ratios = (1.05, 1.2, 1.5, 2.0)
     page = read_traces(data / "spot-traces" / "availability" / "h100" / "gcp-10-03-2025")
     counts = read_traces(data / "spot-availability" / "h100_gcp_2025-10", holes=holes)
@@ -144,7 +142,6 @@ class Cell:
 
 
 def played(of: Set, ratio: float, starts: Sequence[int]) -> Cell:
-    """All policies in these windows."""
     inputs = of.inputs(ratio, starts)
     bills = {name: simulate_blind(inputs, policy) for name, policy in policies(of).items()}
     usd = {"on-demand": np.full(len(starts), on_demand_usd(inputs)), "one zone": one_zone_usd(of, ratio, starts)}
@@ -161,7 +158,6 @@ def line(ratio: float, cell: Cell) -> str:
 
 
 def main() -> None:
-    """Prints the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--holes", choices=("down", "last"), default="last")
     parser.add_argument("--data", type=Path, default=DATA)

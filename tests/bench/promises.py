@@ -79,7 +79,6 @@ class PlayedRuns:
     finish_h: Floats
 
     def part(self, which: slice | Bools) -> PlayedRuns:
-        """Return some of the runs."""
         return PlayedRuns(self.usd[which], self.late[which], self.fell_back[which], self.finish_h[which])
 
 
@@ -305,7 +304,6 @@ def up_to_held(cell: PlayedCell) -> tuple[Floats, Floats]:
 
 
 def up_to_held_in_part(cell: PlayedCell) -> tuple[Floats, Floats]:
-    """Measure the same with ties in part."""
     return _each(cell, PitIntervals.of(cell.promise.quote_usd, cell.runs.usd).within(UP_TO))
 
 
@@ -427,7 +425,6 @@ def format_figure(figure: Figure | None) -> str:
 
 
 def report_promises(shapes: Sequence[JobShape], only: str, draws: int, starts: int) -> Iterator[str]:
-    """Yield the lines of the report."""
     recordings = read_recordings(DATA)
     pools = len({r.pool for r in recordings})
     yield f"PROMISES: {len(recordings)} recordings of {pools} pools, {len(shapes)} jobs each"
@@ -444,7 +441,6 @@ def report_promises(shapes: Sequence[JobShape], only: str, draws: int, starts: i
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Print the report."""
     parser = argparse.ArgumentParser(description="Judge what plan and quote promise of recorded spot pools.")
     parser.add_argument(
         "--jobs", choices=("shapes", "examples"), default="shapes", help="six made-up jobs (the default), or examples"

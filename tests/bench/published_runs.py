@@ -42,7 +42,6 @@ class Run:
 
 
 def read_runs(path: Path = RUNS) -> tuple[Run, ...]:
-    """Return every run of the table."""
     with path.open(encoding="utf-8", newline="") as lines:
         return tuple(_run(row) for row in csv.DictReader(lines))
 

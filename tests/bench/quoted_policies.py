@@ -33,7 +33,6 @@ _TICKS, _LEAST_S, _MOST_S = 96, 120, 2 * HOUR_S
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Prints the figures."""
     parser = argparse.ArgumentParser(description="What the policy of quotes brings.")
     parser.add_argument("jobs", nargs="*", help="of examples/nightly; none: all of them")
     parser.add_argument("--full", action="store_true", help="the fit of the watcher, too")

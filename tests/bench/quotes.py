@@ -32,14 +32,11 @@ _NAME = re.compile(r"^name: (\S+)", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Took:
-    """Seconds of one command."""
-
     wall: float
     processor: float
 
 
 def main(arguments: Sequence[str] = ()) -> None:
-    """Prints the figures."""
     parser = argparse.ArgumentParser(description="How long quotes take.")
     parser.add_argument("--jobs", type=int, default=200)
     parser.add_argument("--repetitions", type=int, default=5, help="runs of a quote, of which the median is told")
@@ -49,7 +46,6 @@ def main(arguments: Sequence[str] = ()) -> None:
 
 
 def figures(jobs: int, repetitions: int) -> Iterator[str]:
-    """Lines as they are measured."""
     yield f"QUOTES (whole command; {len(os.sched_getaffinity(0))} processors, load {os.getloadavg()[0]:.1f})"
     with TemporaryDirectory(prefix="stepfare-bench-") as folder:
         for name in _ONE:

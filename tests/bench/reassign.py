@@ -53,7 +53,6 @@ class Both:
         self._began = (time.perf_counter(), time.process_time())
 
     def lap(self) -> str:
-        """Both, in words."""
         wall, processor = (now - then for now, then in zip(self._now(), self._began, strict=True))
         self._began = self._now()
         return f"{wall:.2f} s ({processor:.2f} s of the processor)"
@@ -63,7 +62,6 @@ class Both:
 
 
 def shown(found: Placements) -> str:
-    """What came out, in a line."""
     proven = "proven fewest" if found.fewest_waiting else "not proven fewest"
     late = ", time limit hit" if found.hit_time_limit else ""
     return (
@@ -96,7 +94,6 @@ def tight(limits: Limits, gangs: int, share: float) -> Limits:
 
 
 def main() -> None:
-    """Prints the figures."""
     parser = argparse.ArgumentParser(description="How long placing many gangs at once takes.")
     parser.add_argument("--gangs", type=int, default=GANGS)
     for line in figures(parser.parse_args().gangs):

@@ -54,7 +54,6 @@ _SAME = {
 
 
 def main() -> None:
-    """Prints the figures."""
     parser = argparse.ArgumentParser(description="Time and memory of matching bills with metered time.")
     parser.add_argument("--rows", type=int, default=1_000_000, help="of bills")
     parser.add_argument("--memory", default="1000MB", help="what DuckDB may have")
@@ -69,7 +68,6 @@ def main() -> None:
 
 
 def write(path: Path, rows: int) -> None:
-    """The facts."""
     given = {
         "source",
         "origin",

@@ -6,8 +6,8 @@ Nights are those of :mod:`tests.bench.nights` with 30 to 60 jobs, without budget
 late where nothing holds their deadline, and such lateness is not counted against any rule. The rules are those of
 :mod:`tests.support.rule_choices`: the cheapest sticker price in turn, the cheapest expected step in turn with an eye on
 deadlines, and the plan of ``stepfare plan``; the last two also with the guard of deadlines that ``apply`` sets around
-any policy (:mod:`tests.support.rule_guard`). Worlds are those of :mod:`tests.support.rule_world`; each night is played
-in as many as there are draws, by all rules in the same ones.
+any policy. Worlds are those of :mod:`tests.support.rule_simulator`; each night is played in as many as there are draws,
+by all rules in the same ones.
 
 ``--shifted`` is another market, known to all: prices times 0.7 to 1.4 by cloud, interruption rates doubled, speeds
 times 0.8. ``--surprised`` is the same rates and speeds, of which no rule knows.
@@ -38,8 +38,7 @@ from router.prices.books import load_book
 from router.spot.availability.calibration import Interval, bootstrap_interval
 from tests.bench.nights import realistic_night
 from tests.support.rule_choices import rules_of
-from tests.support.rule_simulator import Outcome, RuleNight, simulate_rule
-from tests.support.rule_world import World
+from tests.support.rule_simulator import Outcome, RuleNight, World, simulate_rule
 from tests.support.scenes import problem_of
 
 NOW = datetime(2026, 11, 21, 18, tzinfo=UTC)
@@ -71,12 +70,10 @@ class Played:
 
     @property
     def finished_by_all(self) -> frozenset[str]:
-        """Jobs that every rule finished."""
         each = [{job for job, at in o.finish.items() if at is not None} for o in self.outcomes.values()]
         return frozenset.intersection(*map(frozenset, each))
 
     def figures(self, rule: str) -> dict[str, float]:
-        """Return the compared figures by name."""
         found, common = self.outcomes[rule], self.finished_by_all
         shared = sum(found.usd[job] for job in common)
         late = found.late - self.hopeless
@@ -177,7 +174,6 @@ def saving(one: Played, ours: str, rule: str) -> float:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Prints each night, then the comparison."""
     parser = argparse.ArgumentParser(description="What plans save over choosing in turn.")
     parser.add_argument("--nights", type=int, default=6)
     parser.add_argument("--draws", type=int, default=10)

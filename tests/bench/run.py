@@ -1,4 +1,4 @@
-"""``make bench``: how long planning takes, and reading prices. Every figure is measured in this run, on this machine,
+"""``make bench``: how long planning takes, and what it rests on. Every figure is measured in this run, on this machine,
 as it is loaded now.
 
     python -m tests.bench.run [--jobs 100] [--time-limit 60] [--only PART ...] [--small]
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import statistics
 import subprocess
 import sys
 import time
@@ -25,19 +24,15 @@ from router.app.plan import PlanOptions, plan_request
 from router.planning.planner import PlanRequest
 from tests.bench import (
     agent,
-    agent_footprint,
-    backtest,
     bills,
     coordinator,
-    first_write,
     ledger,
-    metrics,
     orders,
     price_history,
-    prices,
     quotes,
     reassign,
     showback,
+    start,
     storm,
     terraform_nodes,
     upload,
@@ -55,8 +50,7 @@ PLANNED = (0, 3)  # all placed; some could not be placed
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Prints the figures; fails if a command does."""
-    parser = argparse.ArgumentParser(description="How long planning, reading prices and making machines take.")
+    parser = argparse.ArgumentParser(description="How long planning and making machines take.")
     parser.add_argument("--jobs", type=int, default=100, help="jobs of the large case")
     parser.add_argument("--history-rows", type=int, default=5_000_000, help="rows of price history")
     parser.add_argument("--nodes", type=int, default=1000, help="sandbox nodes made and released")
@@ -79,8 +73,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def make_parts(asked: argparse.Namespace) -> dict[str, Callable[[], object]]:
     """Return what is measured, by name, in its order."""
 
-    def words(*small: str, large: tuple[str, ...] = ()) -> tuple[str, ...]:
-        return small if asked.small else large
+    def words(*small: str) -> tuple[str, ...]:
+        return small if asked.small else ()
 
     def history() -> None:
         with TemporaryDirectory(prefix="stepfare-bench-") as folder:
@@ -92,23 +86,16 @@ def make_parts(asked: argparse.Namespace) -> dict[str, Callable[[], object]]:
 
     gangs, few = ("--gangs", "3"), ("--gangs", "10")
     return {
-        "start-up": lambda: start_up(1 if asked.small else 5),
-        "prices": lambda: prices.main(words("--rows", "2000", "--history-rows", "2000")),
+        "start-up": lambda: start.main(words("--runs", "1")),
         "examples": lambda: examples(((INSTRUCTIVE, None),) if asked.small else EXAMPLES),
         "many-jobs": lambda: many(asked.jobs, timedelta(seconds=asked.time_limit)),
         "reassign": lambda: _show_lines(reassign.figures(5 if asked.small else reassign.GANGS)),
         "price-history": history,
         "terraform-nodes": nodes,
         "agent": agent.main,
-        "agent-footprint": lambda: agent_footprint.main(words("--seconds", "1", large=("--seconds", "20"))),
         "coordinator": lambda: coordinator.main(words("--nodes", "8")),
-        "metrics": lambda: metrics.main(10 if asked.small else 500),
         "ledger": lambda: ledger.main(words("--rows", "2000", "--sqlite-only")),
         "orders": lambda: orders.main(words(*gangs)),
-        "first-write": lambda: first_write.main(
-            words("aws", "--machines", "2", "--waves", "1", large=("--waves", "1"))
-        ),
-        "backtest": lambda: backtest.main(words("--windows", "3", "30")),
         "quotes": lambda: quotes.main(words("--jobs", "3")),
         "storm": lambda: storm.main(words(*few)),
         "upload": lambda: upload.main(1 if asked.small else 64, 1),
@@ -120,18 +107,6 @@ def make_parts(asked: argparse.Namespace) -> dict[str, Callable[[], object]]:
 def _show_lines(lines: Iterable[str]) -> None:
     for line in lines:
         print(line, flush=True)
-
-
-def start_up(rounds: int) -> None:
-    """Commands that plan nothing, median of some rounds after one that warms the file cache."""
-    print(f"\nSTART-UP (new process, median of {rounds}, slowest)")
-    empty = _median("python -c pass", [sys.executable, "-c", "pass"], rounds)
-    for name, arguments in {
-        "stepfare --help": ["--help"],
-        "stepfare offers": ["offers", "--book", "embedded", "--now", NOW.isoformat()],
-    }.items():
-        took = _median(name, [*COMMAND, *arguments], rounds)
-        print(f"{'':22}{took / empty:8.1f} times an empty Python")
 
 
 def examples(folders: Sequence[tuple[Path, Path | None]]) -> None:
@@ -179,13 +154,6 @@ def _show(timed: Timed, request: PlanRequest) -> None:
         f"  {plan.status}{limit}: cost ${plan.cost_usd.dollars():,.2f}, gap {plan.gap:.2%} "
         f"(asked {plan.gap_asked:.2%}), {len(plan.unplaced)} of {jobs} unplaced"
     )
-
-
-def _median(name: str, command: list[str], rounds: int) -> float:
-    _seconds(command)
-    took = [_seconds(command) for _ in range(rounds)]
-    print(f"  {name:20}{statistics.median(took):8.3f} s {max(took):10.3f} s")
-    return statistics.median(took)
 
 
 def _seconds(command: list[str], codes: tuple[int, ...] = (0,)) -> float:

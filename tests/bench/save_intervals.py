@@ -230,7 +230,6 @@ def _recording_lines(judged: Iterable[JudgedRecording]) -> Iterator[str]:
 
 
 def main() -> None:
-    """Print the gaps."""
     parser = argparse.ArgumentParser(description="Compare saves by age with the best fixed interval in hindsight.")
     parser.add_argument("--pools", action="store_true", help="print each recording too")
     options = parser.parse_args()

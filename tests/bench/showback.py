@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -41,7 +40,7 @@ from router.state.ledger_rows import BEGINNING, Row, chain_rows, entry_values
 from router.state.ledger_table import insert_rows
 from router.state.store import StateStore
 from tests.bench.bills import _COMMAND as COMMAND
-from tests.support.repository import ROOT
+from tests.support.repository import ROOT, ran
 from tests.support.state_values import entry
 
 ROWS, NEW = 10_000_000, 100_000
@@ -103,7 +102,6 @@ FROM (SELECT i, {before} + i // {lives} AS attempt,
 
 
 def main(arguments: tuple[str, ...] | None = None) -> None:
-    """Prints the figures."""
     parser = argparse.ArgumentParser(description="Time and memory of a report.")
     parser.add_argument("--rows", type=int, default=ROWS, help="entries in the ledger")
     parser.add_argument("--new", type=int, default=NEW, help="of these, since the extract was made")
@@ -274,14 +272,7 @@ def _run(arguments: list[str], home: Path) -> tuple[float, float, int]:
     wanted = ["showback", "--month", "2026-11", "--now", NOW.isoformat(), *arguments]
     began, before = time.perf_counter(), os.times()
     environment = {**os.environ, "STEPFARE_HOME": str(home)}
-    done = subprocess.run(
-        [sys.executable, "-c", COMMAND, str(told), *wanted],
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = ran([sys.executable, "-c", COMMAND, str(told), *wanted], cwd=ROOT, env=environment)
     took = time.perf_counter() - began
     if done.returncode:
         sys.exit(f"{' '.join(wanted)} failed with {done.returncode}: {done.stderr}")

@@ -58,7 +58,6 @@ def search() -> tuple[int, float]:
 
 
 def main() -> None:
-    """Print the figures."""
     estimate_many()
     many, beside = estimate_many(), powers()
     layouts, seconds = search()

@@ -36,7 +36,6 @@ PAGE = {"Accept": "text/html", "Accept-Encoding": "gzip"}
 
 
 def main() -> None:
-    """Print a line for each way of asking."""
     parser = argparse.ArgumentParser(description="Time the console's page of a month over a large ledger.")
     parser.add_argument("--rows", type=int, default=ROWS, help="entries in the ledger, 100,000 at least")
     parser.add_argument("--requests", type=int, default=ASKED, help="for the page that is kept, and while it is made")

@@ -33,7 +33,6 @@ RUNS = 21
 
 
 def main(arguments: Sequence[str] = ()) -> None:
-    """Prints the figures."""
     parser = argparse.ArgumentParser(description="Processor time of quick commands.")
     parser.add_argument("--runs", type=int, default=RUNS)
     runs = parser.parse_args(arguments).runs

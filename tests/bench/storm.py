@@ -78,7 +78,6 @@ _PLAN_BYTES_A_JOB = 4000
 
 
 def main(arguments: Sequence[str] = ()) -> None:
-    """Prints the figures."""
     parser = argparse.ArgumentParser(description="How soon hundreds of gangs that lose their zone have another place.")
     parser.add_argument("--gangs", type=int, default=GANGS)
     parser.add_argument("--ranks", type=int, default=RANKS)
@@ -90,7 +89,6 @@ def main(arguments: Sequence[str] = ()) -> None:
 
 
 def figures(folder: Path, gangs: int, ranks: int, *, profile: bool = False) -> Iterator[str]:
-    """One storm, in lines."""
     with StateStore.open(f"sqlite:///{folder / 'state.db'}", now=real_clock()) as store:
         made = time.perf_counter()
         limits = fill(store, gangs, ranks)
@@ -191,8 +189,6 @@ def checked(store: StateStore, gangs: int, limits: Limits) -> str:
 
 @dataclass(slots=True)
 class Batch:
-    """One joint plan."""
-
     gangs: int
     began: float
     planned: float
@@ -207,7 +203,6 @@ class Timed(Replanner):
     placed_count: int = 0
 
     def replan(self, wanting: Sequence[PendingGang]) -> list[ReplanAnswer]:
-        """As the replanner."""
         began = time.monotonic()
         # By its class: a dataclass with slots is made twice, and `super()` means the first.
         answers = Replanner.replan(self, wanting)
@@ -215,7 +210,6 @@ class Timed(Replanner):
         return answers
 
     def placed(self, going: Sequence[tuple[PendingGang, PlacementAccepted]]) -> list[PlacedAttempt | ProvisionResult]:
-        """As the replanner."""
         done = Replanner.placed(self, going)
         self.placed_count += sum(isinstance(one, PlacedAttempt) for one in done)
         self.batches[-1].written = time.monotonic()
@@ -294,7 +288,6 @@ def job_of_gang(number: int, ranks: int) -> Job:
 
 
 def gang(number: int, job: Job, ranks: int, now: datetime) -> tuple[Attempt, list[NodeRecord]]:
-    """As it runs."""
     cloud, region, zone = HERE
     attempt, nodes = gang_records(ranks, name=f"gang-{number:03}", token=TOKEN)
     attempt = replace(
@@ -368,7 +361,6 @@ _BOOK = made_up_book.book(list(_offers()))
 
 
 def site_of(store: StateStore, folder: Path) -> ControllerContext:
-    """One that makes nothing."""
     return ControllerContext(
         store=store,
         runner=Runner(Engine(folder / "no-engine", EngineKind.TERRAFORM, "1.9.0"), {}),
@@ -383,12 +375,10 @@ def site_of(store: StateStore, folder: Path) -> ControllerContext:
 
 
 def real_clock() -> datetime:
-    """The time of day."""
     return datetime.now(UTC)
 
 
 def load() -> str:
-    """How busy the machine is."""
     return f"load {os.getloadavg()[0]:.1f}"
 
 

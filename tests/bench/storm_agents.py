@@ -88,7 +88,6 @@ async def _save(url: str, name: str, rank: int, takes: float, found: Moments) ->
 
 
 def main() -> None:
-    """Is the agents."""
     parser = argparse.ArgumentParser()
     parser.add_argument("url")
     parser.add_argument("--gangs", type=int, required=True)

@@ -44,7 +44,6 @@ class Took:
 
 
 def main() -> None:
-    """Prints the figures."""
     parser = argparse.ArgumentParser(description="How long Terraform and the runner take for many idle nodes.")
     parser.add_argument("--nodes", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=1, help="the median of so many is shown, with the extremes")

@@ -31,7 +31,6 @@ MEGABYTE, STEP = 1_000_000, 1
 
 
 def main(megabytes: int = 256, rounds: int = 3) -> None:
-    """Prints the figures."""
     print(f"\nCHECKPOINTS TO DURABLE STORAGE ({megabytes} MB, median of {rounds}; beside pyarrow.fs.copy_files)")
     with TemporaryDirectory(prefix="stepfare-bench-") as name, object_store() as store:
         for what, files in (("8 files", 8), ("1 file", 1)):

@@ -24,7 +24,6 @@ STALL_SHARES = (1e-4, 1e-3, 0.01, 0.1, 0.5, 1.0)
 
 
 def main() -> None:
-    """Print both tables."""
     parser = argparse.ArgumentParser(description="Compare the useful share with simulated gangs.")
     parser.add_argument("--lives", type=int, default=2000, help="simulated lives of each gang (default 2000)")
     for line in report(parser.parse_args().lives):
@@ -32,7 +31,6 @@ def main() -> None:
 
 
 def report(lives: int) -> Iterator[str]:
-    """Yield the lines of both tables."""
     yield "USEFUL SHARE: formula less simulation, percentage points (worst, and mean of the absolute values)"
     yield "  per interval   saves that stop    written beside    where start-ups are hit too"
     for load in LOADS:

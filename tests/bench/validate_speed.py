@@ -58,7 +58,6 @@ def report(runs: Sequence[Run], errors: NDArray[np.float64], folds: NDArray[np.i
 
 
 def main() -> None:
-    """Cross-validate twice and print both reports."""
     parser = argparse.ArgumentParser(description="Print the error of estimated tokens/s on unseen published runs.")
     parser.add_argument("--every", type=int, default=1, help="use every Nth run alone")
     chosen = parser.parse_args()

@@ -49,7 +49,6 @@ class World(ABC):
 
 
 def session(cloud: str, settings: Settings) -> Session:
-    """A session at :data:`NOW`."""
     return Session(settings, embedded_book(), NOW, Caller(cloud, CALL_LIMIT_S, attempts=3))
 
 

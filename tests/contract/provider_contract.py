@@ -36,7 +36,6 @@ PLAIN = (str, int, float, bool, date, timedelta, type(None), bytes)
 
 
 def _values(value: object) -> Iterator[object]:
-    """Every leaf inside dataclasses, tuples, sets and mappings."""
     if isinstance(value, (tuple, list, frozenset, set)):
         for item in value:
             yield from _values(item)

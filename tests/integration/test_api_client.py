@@ -6,22 +6,45 @@ import importlib.util
 import itertools
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import psutil
 import pytest
+import uvicorn
 
+from router.app.queries.context import QueryContext
+from router.console.answers import AnswerCache
+from router.console.app import make_console
+from router.console.site import ConsoleSite
 from router.state.store import StateStore
 from router.state.tasks import SILENT, TaskState
 from tests.support import work_kinds
 from tests.support.console import NIGHT, query_context, task_runner
-from tests.support.live_console import live_console
 from tests.support.repository import ROOT
+
+
+@contextmanager
+def live_console(context: QueryContext) -> Iterator[str]:
+    """Serve while the block runs, to whoever the context is of, and return the URL."""
+    app = make_console(ConsoleSite(context, lambda _: context.identity, AnswerCache()))
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="off", timeout_graceful_shutdown=1))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join(5)
+
 
 JOB = ROOT / "examples/nightly/faq-7b-lora.yaml"
 

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from router.state.records import Phase
-from tests.support.deployed import NewSite, Site, Template, eventually, job, planned
+from tests.support.busy import eventually
+from tests.support.deployed import NewSite, Site, Template, job, planned
 from tests.support.deployed_checks import disagreements
-from tests.support.fault_stages import phase
+from tests.support.faults import phase
 from tests.support.seen_machines import SeenMachines
 from tests.support.terraform_runs import needs_engine
 

@@ -86,7 +86,6 @@ def _changed(path: Path, change: Callable[[Any], None]) -> None:
 
 
 def _quoted_for(site: Site, rule: Rule) -> None:
-    """As if a quote for that policy had been accepted."""
     plan = with_quoted_policy(plan_from_json(site.plan.read_text()), default_run_policy(rule))
     site.plan.write_text(plan_to_json(plan))
 

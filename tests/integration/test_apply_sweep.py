@@ -15,9 +15,10 @@ import pytest
 from pricing.money import Usd
 from router.ledger.entry import LedgerEntryKind
 from tests.support import sandbox_nodes
-from tests.support.deployed import NewSite, Site, eventually, job, planned
+from tests.support.busy import eventually
+from tests.support.deployed import NewSite, Site, job, planned
 from tests.support.deployed_checks import disagreements
-from tests.support.fault_stages import directory
+from tests.support.faults import directory
 from tests.support.seen_machines import settled
 from tests.support.terraform_runs import needs_engine
 
@@ -31,7 +32,6 @@ def site(base: Path, new_site: NewSite) -> Site:
 
 @pytest.fixture
 def nodes(tmp_path: Path) -> Iterator[list[sandbox_nodes.Node]]:
-    """Machines that a test starts by hand."""
     started: list[sandbox_nodes.Node] = []
     yield started
     for node in started:

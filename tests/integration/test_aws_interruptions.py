@@ -88,7 +88,6 @@ class Cloud:
         self.event(WARNING, {"instance-id": machine, "instance-action": "terminate"}, at=at)
 
     def waiting(self, queue: str = "") -> int:
-        """How many messages lie there."""
         name = "ApproximateNumberOfMessages"
         asked = {"QueueUrl": queue or self.address, "AttributeNames": [name]}
         return int(self.sqs.get_queue_attributes(**asked)["Attributes"][name])
@@ -114,7 +113,6 @@ class Scene:
         return CloudQueueListener(self.store, self.cloud.opened(), self.clock, self.clock, self.tell)
 
     def poll(self) -> QueuePoll:
-        """One look by a new reader."""
         return self.hearing().poll(0)
 
     def tell(self, job: str, text: str) -> None:

@@ -20,7 +20,8 @@ from typing import Any
 import pytest
 
 from tests.support.bounded_costs import excesses
-from tests.support.deployed import REGION, SANDBOX, WAITS, NewSite, Ran, Site, Template, eventually, planned
+from tests.support.busy import eventually
+from tests.support.deployed import REGION, SANDBOX, WAITS, NewSite, Ran, Site, Template, planned
 from tests.support.recovered import TIMEOUTS as WATCHED_TIMEOUTS
 from tests.support.recovered import (
     attempts,
@@ -103,7 +104,6 @@ class BadEnd:
     margin: timedelta = timedelta(0)
 
     def at(self, port: int) -> BadEnd:
-        """Return it with the port filled in."""
         job, deploy, says = json.loads(json.dumps([self.job, self.deploy, self.says]).replace("PORT", str(port)))
         return replace(self, job=job, deploy=deploy, says=tuple(says))
 
@@ -164,7 +164,6 @@ ENDS = {
 
 @pytest.fixture
 def port() -> Iterator[int]:
-    """One where nobody listens, and nobody will."""
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         yield held.getsockname()[1]
@@ -201,7 +200,6 @@ def test_a_bad_end_is_named_and_bounded(new_site: NewSite, tmp_path: Path, port:
 
 
 def follow(site: Site) -> tuple[object, ...]:
-    """The words of an apply that stays."""
     return ("apply", site.plan, "--yes", "--follow", "--limits", site.folder / "limits.yaml")
 
 

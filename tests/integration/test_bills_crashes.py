@@ -19,7 +19,7 @@ from router.showback.bill_import import import_bills
 from router.showback.bill_store import BillStore
 from router.showback.focus.charge_files import write_csv
 from tests.support.golden_charges import golden_charges
-from tests.support.repository import ROOT
+from tests.support.repository import ROOT, ran
 
 pytestmark = pytest.mark.slow
 
@@ -85,9 +85,7 @@ def test_killed_before_any_step(tmp_path: Path) -> None:
         folder = tmp_path / str(step)
         folder.mkdir()
         store = made(folder)
-        done = subprocess.run(
-            command(folder, step, "restated.csv"), cwd=ROOT, capture_output=True, text=True, check=False
-        )
+        done = ran(command(folder, step, "restated.csv"), cwd=ROOT)
         found = billed(store)
         assert found in (BEFORE, AFTER)
         states.append(found)
@@ -109,14 +107,11 @@ def test_a_full_disk_leaves_what_was_there(tmp_path: Path) -> None:
     store = made(tmp_path)
     before = files(store)
     for room in (0, 20_000):
-        done = subprocess.run(
+        done = ran(
             command(tmp_path, 0, "restated.csv"),
             cwd=ROOT,
-            env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},  # half a compiled module would stay
-            capture_output=True,
-            text=True,
-            check=False,
-            preexec_fn=lambda room=room: resource.setrlimit(resource.RLIMIT_FSIZE, (room, room)),  # type: ignore[misc]
+            env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+            preexec_fn=lambda room=room: resource.setrlimit(resource.RLIMIT_FSIZE, (room, room)),
         )
         assert done.returncode != 0
         assert "File too large" in done.stderr

@@ -87,8 +87,6 @@ def test_the_right_bill_stands_again_after_a_cut_copy(cut: Path) -> None:
 
 
 class Terminal(io.StringIO):
-    """Somebody who answers."""
-
     def isatty(self) -> bool:
         return True
 

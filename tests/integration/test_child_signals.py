@@ -43,7 +43,6 @@ print("still here")
 
 
 def _ignored(script: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """The script run by a shell that ignores SIGINT."""
     words = ["sh", "-c", 'trap "" INT; exec "$0" -c "$1"', sys.executable, script]
     return subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=100, check=True)
 

@@ -20,7 +20,7 @@ from typer.testing import Result
 from router.cli import console
 from router.cli.console import ExitCode
 from tests.support import command
-from tests.support.killed import killed
+from tests.support.command import killed
 from tests.support.repository import ROOT
 
 TICK_S, TICKS = 1800, 400

@@ -32,7 +32,6 @@ def run(*arguments: str, cwd: Path = ROOT, **environment: str) -> subprocess.Com
 
 
 def started(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """By an interpreter that has imported nothing yet."""
     known = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "80"}
     return subprocess.run([*COMMAND, *arguments], cwd=ROOT, env=known, capture_output=True, text=True, check=False)
 

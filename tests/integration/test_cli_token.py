@@ -20,9 +20,9 @@ from router.cli.console import ExitCode
 from router.state.access_tokens import TokenKind
 from router.state.audit import verify_chain
 from router.state.store import StateStore
+from tests.support.busy import eventually
 from tests.support.command import run
 from tests.support.console_access import PAGE, bearer, sign_in_console
-from tests.support.deployed import eventually
 from tests.support.forked import ForkedCommand
 
 JSON = ("-o", "json")

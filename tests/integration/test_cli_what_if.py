@@ -16,8 +16,7 @@ from typer.testing import Result
 
 from router.cli import console
 from router.cli.console import ExitCode
-from tests.support.command import NOW, plan, run, write_job
-from tests.support.killed import killed
+from tests.support.command import NOW, killed, plan, run, write_job
 
 LIMITS = """\
 limits:

@@ -18,17 +18,13 @@ from router.cli.console import ExitCode
 from router.ledger.month import Month
 from router.prices.data_folders import bills_folder, extract_folder
 from router.showback.focus.survey import check_file
-from tests.support.month_figures import figures, focus_sums, say
+from tests.support.month_figures import figures, fill_november, focus_sums, restated, say
 from tests.support.new_state import open_state
-from tests.support.repository import ROOT
 
-EXAMPLE = ROOT / "examples" / "showback"
-AWS = EXAMPLE / "bill-aws.csv"
 BILLED, BETWEEN, CLOSING = "2026-12-03T08:00Z", "2026-12-03T08:30Z", "2026-12-03T09:00Z"
 RESTATED, LATER = "2026-12-10T08:00Z", "2026-12-11T09:00Z"
 CAME_TO = {"USD": Decimal("26750.96325"), "EUR": Decimal("1979.58")}
 ADDED = {"USD": Decimal("19963.44")}
-COSTS = ("BilledCost", "EffectiveCost", "ListCost", "ContractedCost")
 
 
 @pytest.fixture(scope="module")
@@ -39,15 +35,13 @@ def closed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = folder / "home"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("STEPFARE_HOME", str(home))
-        say("ledger", "restore", EXAMPLE / "ledger.backup")
+        fill_november("2026-12-02T10:00Z", BILLED)
         for usd, at in (("11000", "2026-11-01T00:00Z"), ("12000", "2026-11-25T00:00Z")):
             say("budget", "set", usd, "--team", "research", "--from", "2026-11", "--now", at)
         say("budget", "set", "30000", "--all", "--hard", "--from", "2026-11", "--now", "2026-11-01T00:00Z")
-        say("ledger", "add", EXAMPLE / "added.yaml", "--now", "2026-12-02T10:00Z")
-        say("bills", "import", *sorted(EXAMPLE.glob("bill-*.csv")), "--now", BILLED)
         say("ledger", "close", "2026-11", "--now", CLOSING)
         shutil.copytree(home, folder / "before")
-        say("bills", "import", _restated(folder), "--now", RESTATED)
+        say("bills", "import", restated(folder, "500"), "--now", RESTATED)
         late = folder / "late.yaml"
         late.write_text(
             "entries:\n  - {kind: credit, usd: -99.90, period: 2026-12, reason: promised, corrects: 2026-11}\n"
@@ -61,19 +55,6 @@ def home(closed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     shutil.copytree(closed, tmp_path / "home")
     monkeypatch.setenv("STEPFARE_HOME", str(tmp_path / "home"))
     return tmp_path
-
-
-def _restated(folder: Path) -> Path:
-    with AWS.open(encoding="utf-8", newline="") as stream:
-        rows = list(csv.DictReader(stream))
-    row = next(each for each in rows if each["ChargeCategory"] == "Usage")
-    row.update({name: str(Decimal(row[name]) + 500) for name in COSTS})
-    path = folder / "restated.csv"
-    with path.open("w", encoding="utf-8", newline="") as stream:
-        writer = csv.DictWriter(stream, list(row))
-        writer.writeheader()
-        writer.writerows(rows)
-    return path
 
 
 def _budgets(command: str, at: str, *words: str, code: ExitCode = ExitCode.OK) -> dict[str, dict[str, Any]]:

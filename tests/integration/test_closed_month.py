@@ -3,7 +3,6 @@ in an open month, shown in both. On the example month."""
 
 from __future__ import annotations
 
-import csv
 import json
 import shutil
 import sqlite3
@@ -22,14 +21,11 @@ from router.showback.bill_import import import_bills
 from router.showback.bill_store import BillStore
 from router.state.periods import compare_closings
 from tests.support.command import run
+from tests.support.month_figures import BILLS, fill_november, restated
 from tests.support.new_state import open_state
-from tests.support.repository import ROOT
 
-EXAMPLE = ROOT / "examples" / "showback"
-AWS = EXAMPLE / "bill-aws.csv"
 CLOSING = "2026-12-03T09:00:00Z"
 LATER = "2026-12-11T09:00:00Z"
-COSTS = ("BilledCost", "EffectiveCost", "ListCost", "ContractedCost")
 
 
 @pytest.fixture(scope="module")
@@ -39,9 +35,7 @@ def closed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("closed") / "home"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("STEPFARE_HOME", str(home))
-        fine(run("ledger", "restore", EXAMPLE / "ledger.backup"))
-        fine(run("ledger", "add", EXAMPLE / "added.yaml", "--now", "2026-12-02T09:00Z"))
-        fine(run("bills", "import", *sorted(EXAMPLE.glob("bill-*.csv")), "--now", "2026-12-03T08:00Z"))
+        fill_november("2026-12-02T09:00Z", "2026-12-03T08:00Z")
         fine(run("budget", "set", "12000", "--team", "research", "--from", "2026-11", "--now", CLOSING))
         shutil.copytree(home, home.with_name("open"))
         done = fine(run("ledger", "close", "2026-11", "--now", CLOSING))
@@ -51,7 +45,6 @@ def closed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def home(closed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of it, to be changed."""
     shutil.copytree(closed, tmp_path / "home")
     monkeypatch.setenv("STEPFARE_HOME", str(tmp_path / "home"))
     return tmp_path / "home"
@@ -60,20 +53,6 @@ def home(closed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def fine(done: Result) -> Result:
     assert done.exit_code == ExitCode.OK, done.stderr
     return done
-
-
-def restated(tmp_path: Path, more: str) -> Path:
-    """The AWS bill with so much more on its first row of usage."""
-    with AWS.open(encoding="utf-8", newline="") as stream:
-        rows = list(csv.DictReader(stream))
-    row = next(each for each in rows if each["ChargeCategory"] == "Usage")
-    row.update({name: str(Decimal(row[name]) + Decimal(more)) for name in COSTS})
-    path = tmp_path / f"restated{more}.csv"
-    with path.open("w", encoding="utf-8", newline="") as stream:
-        writer = csv.DictWriter(stream, list(row))
-        writer.writeheader()
-        writer.writerows(rows)
-    return path
 
 
 def take(path: Path, at: str = "2026-12-10T08:00:00Z") -> Result:
@@ -253,9 +232,8 @@ def cut_off(path: Path) -> None:
 
 
 def of_december(tmp_path: Path) -> Path:
-    """The AWS bill of the month after."""
     path = tmp_path / "december.csv"
-    text = AWS.read_text(encoding="utf-8").replace("2026-12-", "2027-01-").replace("2026-11-", "2026-12-")
+    text = BILLS[0].read_text(encoding="utf-8").replace("2026-12-", "2027-01-").replace("2026-11-", "2026-12-")
     path.write_text(text, encoding="utf-8")
     return path
 

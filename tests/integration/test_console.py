@@ -11,10 +11,9 @@ from fastapi.testclient import TestClient
 from router.app.queries.context import QueryContext
 from router.planning.document.plan_json import plan_content, plan_to_json
 from router.render.tonight_page import tonight_page
-from tests.support.console import NIGHT, console_client, identity_with, query_context
+from tests.support.console import NIGHT, PAGE, console_client, identity_with, query_context
 from tests.support.scenes import NORTH, a_job, plan_of
 
-PAGE = {"Accept": "text/html"}
 PLAN = plan_of([a_job()], [NORTH])
 
 

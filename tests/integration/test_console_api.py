@@ -31,13 +31,6 @@ def client(context: QueryContext) -> TestClient:
     return console_client(context)
 
 
-@pytest.fixture(scope="module")
-def idle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
-    """A console that is asked nothing that it would do."""
-    with query_context(Path(tmp_path_factory.mktemp("idle"))) as opened:
-        yield console_client(opened)
-
-
 def events_of(text: str) -> list[tuple[str, str]]:
     """Names and numbers of the events in a stream."""
     blocks = [block for block in text.split("\n\n") if "event: " in block]

@@ -39,13 +39,6 @@ def client(context: QueryContext) -> TestClient:
     return console_client(context)
 
 
-@pytest.fixture(scope="module")
-def idle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
-    """A console that is asked nothing that it would do."""
-    with query_context(Path(tmp_path_factory.mktemp("idle"))) as opened:
-        yield console_client(opened)
-
-
 def test_a_plan_is_asked_for_made_and_read(context: QueryContext, client: TestClient) -> None:
     asked = client.post(
         URL, json={"jobs": JOB, "name": "night", "book": "embedded", "limits": {"clouds": ["aws", "gcp"]}}

@@ -12,11 +12,10 @@ from fastapi.testclient import TestClient
 from router.access.identity import Identity
 from router.app.queries.context import QueryContext
 from tests.support.command import run
-from tests.support.console import OPERATOR, console_client, identity_with
+from tests.support.console import OPERATOR, PAGE, console_client, identity_with
 from tests.support.page_reader import check_landmarks, read_page
 from tests.support.spent_month import MONTH, WHEN, spent_month
 
-PAGE = {"Accept": "text/html"}
 NASTY = "<script>alert(1)</script>"
 
 
@@ -99,7 +98,6 @@ def test_the_costs_of_the_month_have_a_budget_as_soon_as_it_is_set(readers: Read
 
 
 def rows_of(client: TestClient, month: str) -> str:
-    """The table of budgets of a month."""
     page = client.get(f"/budgets?month={month}", headers=PAGE).text
     return page[page.index('id="bud"') : page.index("</section>")]
 

@@ -14,13 +14,14 @@ from urllib.parse import urljoin, urlsplit
 import pytest
 
 from router.app.state_restoration import DEMO_AT
-from tests.support.browser import CHROMIUM, chromium_browser
 from tests.support.console_browser import (
+    CHROMIUM,
     DESKTOP,
     PHONE,
     Findings,
     amounts,
     axe_violations,
+    chromium_browser,
     command_json,
     is_on_first_screen,
     scrolls_sideways,

@@ -19,13 +19,12 @@ from router.app.queries.context import QueryContext
 from router.app.queries.jobs import find_attempt, find_job, report_jobs, report_status
 from router.render.status_text import status_document
 from tests.support import command
-from tests.support.console import console_client, identity_with, query_context
+from tests.support.console import PAGE, console_client, identity_with, query_context
 from tests.support.live_gangs import NOW, ODD, ODD_TEAM, play_night
 from tests.support.page_reader import read_page, without_times
 from tests.support.state_values import attempt, node
 
 Night = tuple[QueryContext, dict[str, str], Path]
-PAGE = {"Accept": "text/html"}
 WHISPER, TTS, SWEEP = "whisper-nightly", "tts-voices", "lr-sweep"
 
 

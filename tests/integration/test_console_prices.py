@@ -30,11 +30,10 @@ from router.prices.refresh_record import MOST_FAILURES, read_records, write_reco
 from router.prices.report import CloudReport, RefreshFailure, RefreshReport, RefreshStatus
 from router.render.figures import day_clock
 from tests.support import command
-from tests.support.console import console_client, identity_with, query_context
+from tests.support.console import PAGE, console_client, identity_with, query_context
 from tests.support.page_reader import read_page
 from tests.support.price_points import a_point
 
-PAGE = {"Accept": "text/html"}
 NOW = datetime(2026, 11, 25, 12, tzinfo=UTC)
 BOOK_AT = datetime(2026, 11, 25, 9, tzinfo=UTC)
 ODD = "<script>alert(1)</script>"

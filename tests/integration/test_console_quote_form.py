@@ -10,10 +10,9 @@ import pytest
 from fastapi.testclient import TestClient
 
 from router.app.queries.context import QueryContext
-from tests.support.console import console_client, query_context
+from tests.support.console import PAGE, console_client, query_context
 from tests.support.page_reader import Element, check_landmarks, read_page
 
-PAGE = {"Accept": "text/html"}
 AT = {"when": "at", "at": "2026-11-23T12:00", "limits_of": "none"}
 GOOD = {"name": "a", "team": "x", "steps": "10", "tokens": "1048576", "accelerators": "H100:8"}
 DOCUMENT = "name: a\nteam: x\nsteps: 0\n"

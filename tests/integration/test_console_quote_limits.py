@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +20,16 @@ from router.controller.plan_limits import made_limits, store_limits
 from router.jobs.limits import Limits
 from router.planning.document.restricted_limits import limits_digest, restrict_limits
 from tests.support.command import plan, run, write_job
-from tests.support.console import NIGHT, OPERATOR, console_client, identity_with, query_context, task_runner
+from tests.support.console import (
+    NIGHT,
+    PAGE,
+    client_as,
+    query_context,
+    work,
+)
 from tests.support.made_up_jobs import make_limits
 from tests.support.page_reader import without_times
 
-PAGE = {"Accept": "text/html"}
 BY = "2026-11-23T12:00"
 LIMITS = """\
 clouds: [aws, azure]
@@ -53,7 +58,6 @@ def context(folder: Path) -> Iterator[QueryContext]:
 
 @pytest.fixture(scope="module")
 def client(context: QueryContext) -> TestClient:
-    """A client of who may do everything."""
     return client_as(context)
 
 
@@ -95,15 +99,6 @@ def planned(folder: Path, *words: object) -> str:
     return found
 
 
-def client_as(context: QueryContext, *grants: str) -> TestClient:
-    who = identity_with(*grants) if grants else OPERATOR
-    return console_client(context, lambda: who)
-
-
-def work(context: QueryContext, at: datetime = NIGHT) -> None:
-    assert task_runner(context, clock=lambda: at).run_next()
-
-
 def asked(context: QueryContext, job: Path, **question: Any) -> dict[str, Any]:
     """Ask for a quote, make it and return the result of its task."""
     client = client_as(context, "job_owner:research")
@@ -118,7 +113,6 @@ def asked(context: QueryContext, job: Path, **question: Any) -> dict[str, Any]:
 
 
 def quoted(job: Path, *options: object) -> dict[str, Any]:
-    """The quote of the command."""
     answer = run("quote", job, "--by", f"{BY}Z", "-o", "json", "--now", "2026-11-21T18:00Z", *options)
     assert answer.exit_code == 0, answer.stderr
     (found,) = json.loads(answer.stdout)["quotes"]

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,6 @@ from fastapi.testclient import TestClient
 
 from pricing.places import Market
 from pricing.problems import InvalidInputError
-from router.access.identity import Identity
 from router.app.queries.context import QueryContext
 from router.app.queries.quote_acceptance import AcceptanceInputs, QuoteAcceptedError, QuoteLaterError, accept_quote
 from router.app.queries.quote_questions import QuoteAsked, check_question
@@ -34,17 +33,15 @@ from tests.support.asked_quotes import a_quote
 from tests.support.command import plan, run, write_job
 from tests.support.console import (
     NIGHT,
-    OPERATOR,
+    PAGE,
     ThreadWorker,
-    console_client,
-    identity_with,
+    client_as,
     query_context,
-    task_runner,
+    work,
 )
 from tests.support.page_reader import read_page, without_times
 from tests.support.scenes import NORTH, NORTH_SPOT, SOUTH, a_job
 
-PAGE = {"Accept": "text/html"}
 OFFERS = [NORTH, NORTH_SPOT, SOUTH]
 
 
@@ -77,21 +74,11 @@ def quotes(jobs: dict[str, Job]) -> dict[str, Quote]:
     return {team: a_quote(job, 24, OFFERS) for team, job in jobs.items()}
 
 
-def client_as(context: QueryContext, *grants: str) -> TestClient:
-    who: Identity = identity_with(*grants) if grants else OPERATOR
-    return console_client(context, lambda: who)
-
-
 def put(context: QueryContext, quote: Quote, job: Job) -> str:
     return put_quote(context.store, quote, job_json(job), "ana@desk")
 
 
-def work(context: QueryContext, at: datetime = NIGHT) -> None:
-    assert task_runner(context, clock=lambda: at).run_next()
-
-
 def document(tmp_path: Path, name: str = "letters", *, steps: int = 1000) -> str:
-    """A job of team research."""
     return write_job(tmp_path / "jobs", name, steps=steps).read_text(encoding="utf-8")
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 import signal
 import threading
-import time
-from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -20,7 +18,8 @@ from router.planning.document.plan_json import plan_content, plan_to_json
 from router.state.access_tokens import NewToken, TokenKind
 from router.state.lock_owner import LockOwner
 from router.state.store import StateStore
-from tests.support.postgres_here import PASSWORD_IN_URL, PostgresHere, postgres_here
+from tests.support.busy import eventually
+from tests.support.postgres_here import PASSWORD_IN_URL, PostgresHere
 from tests.support.scenes import NORTH, a_job, plan_of
 from tests.support.serve_process import ServeProcess
 from tests.support.state_values import entry
@@ -54,12 +53,6 @@ class Reader:
                         self.wrong.append(f"{path}: {answer.status_code} {answer.text[:200]}")
 
 
-@pytest.fixture(scope="module")
-def database() -> Iterator[PostgresHere]:
-    with postgres_here() as server:
-        yield server
-
-
 def write(store: StateStore, number: int) -> str:
     """Commit a plan, an entry of the audit log and one of the ledger; return the plan's digest."""
     now = datetime.now(UTC)
@@ -72,17 +65,15 @@ def write(store: StateStore, number: int) -> str:
 
 
 def wait_until_shown(servers: list[ServeProcess], digest: str) -> None:
-    until = time.monotonic() + SOON.total_seconds()
-    waiting = list(servers)
-    while waiting:
-        waiting = [server for server in waiting if digest not in server.get("/api/v1/plans").text]
-        assert not waiting or time.monotonic() < until, f"{len(waiting)} of {len(servers)} do not show {digest[:12]}"
-        if waiting:
-            time.sleep(0.05)
+    eventually(
+        lambda: all(digest in server.get("/api/v1/plans").text for server in servers),
+        SOON.total_seconds(),
+        why=f"for all servers to show {digest[:12]}",
+    )
 
 
-def test_two_servers_agree_while_one_is_killed(database: PostgresHere, tmp_path: Path) -> None:
-    url = database.url_of_new_schema()
+def test_two_servers_agree_while_one_is_killed(postgres: PostgresHere, tmp_path: Path) -> None:
+    url = postgres.url_of_new_schema()
     with StateStore.open(url, now=datetime.now(UTC)) as store, ExitStack() as ends:
         new = NewToken(TokenKind.TOKEN, "ops", ("admin",), datetime.now(UTC) + timedelta(hours=1))
         token, _ = store.access_tokens.make(new, "ana@desk", datetime.now(UTC))
@@ -127,8 +118,8 @@ def test_two_servers_agree_while_one_is_killed(database: PostgresHere, tmp_path:
         lease.check()  # it was nobody else's meanwhile
 
 
-def test_a_server_that_is_told_to_stop_says_so_and_ends_in_order(database: PostgresHere, tmp_path: Path) -> None:
-    url = database.url_of_new_schema()
+def test_a_server_that_is_told_to_stop_says_so_and_ends_in_order(postgres: PostgresHere, tmp_path: Path) -> None:
+    url = postgres.url_of_new_schema()
     with StateStore.open(url, now=datetime.now(UTC)) as store:
         new = NewToken(TokenKind.TOKEN, "ops", ("admin",), datetime.now(UTC) + timedelta(hours=1))
         token, _ = store.access_tokens.make(new, "ana@desk", datetime.now(UTC))

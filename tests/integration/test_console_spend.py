@@ -31,11 +31,10 @@ from router.showback.report.export_json import report_schema, report_to_json
 from router.showback.report.export_tables import report_to_csv, report_to_workbook
 from router.showback.report.lines import SpendLine, find_level
 from tests.support.command import run
-from tests.support.console import OPERATOR, console_client, identity_with
+from tests.support.console import OPERATOR, PAGE, console_client, identity_with
 from tests.support.page_reader import without_times
 from tests.support.spent_month import MADE_AT, MONTH, TEAMS, WHEN, spent_month
 
-PAGE = {"Accept": "text/html"}
 TOTAL = Decimal("26750.96")
 
 

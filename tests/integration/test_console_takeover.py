@@ -8,8 +8,7 @@ import signal
 import socket
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -25,11 +24,12 @@ from router.state.access_tokens import NewToken, TokenKind
 from router.state.store import StateStore
 from router.state.tasks import TaskState
 from router.state.webhook_deliveries import DeliveryState
+from tests.support.busy import eventually
 from tests.support.held_server import HELD, HOLD, TAKEOVER_SECONDS
-from tests.support.postgres_here import PASSWORD_IN_URL, PostgresHere, postgres_here
+from tests.support.listeners import Receiver, webhook_receiver
+from tests.support.postgres_here import PASSWORD_IN_URL, PostgresHere
 from tests.support.repository import ROOT
 from tests.support.serve_process import ServeProcess
-from tests.support.webhook_receiver import Receiver, webhook_receiver
 
 pytestmark = pytest.mark.slow
 PATIENCE = 60.0
@@ -57,7 +57,7 @@ class Servers:
 
     def by_work(self, task: str) -> tuple[ServeProcess, ServeProcess]:
         """The server that computes the task, which is held there, and the other one, whose plans wait no longer."""
-        wait_until(lambda: self.shown(self.both[0], task)["progress"] == HELD, "the plan is begun")
+        eventually(lambda: self.shown(self.both[0], task)["progress"] == HELD, PATIENCE, why="the plan is begun")
         pid = self.worker_of(task)
         first, second = self.both
         working, other = (first, second) if first.pid == pid else (second, first)
@@ -72,13 +72,12 @@ class Servers:
         return int(row.worker.split(":")[1]) if row.worker else 0
 
     def shown(self, server: ServeProcess, task: str) -> dict[str, Any]:
-        """The task as a server shows it."""
         shown: dict[str, Any] = server.get(f"/api/v1/tasks/{task}").json()
         return shown
 
     def check_made_once(self, server: ServeProcess, task: str) -> None:
         """One plan, which is that of the task; the key belongs to it."""
-        wait_until(lambda: self.shown(server, task)["state"] == "done", "the task is done")
+        eventually(lambda: self.shown(server, task)["state"] == "done", PATIENCE, why="the task is done")
         digest = self.shown(server, task)["result"]["digest"]
         listed = server.get("/api/v1/plans").json()["plans"]
         assert [(row["digest"], row["made_by"]) for row in listed] == [(digest, "ops")]
@@ -88,8 +87,8 @@ class Servers:
 
     def check_told_once(self) -> None:
         """One event of the one plan, delivered once."""
-        wait_until(lambda: self.receiver.taken, "the receiver is told")
-        wait_until(lambda: not self.store.webhooks.due(datetime.now(UTC)), "the delivery is noted")
+        eventually(lambda: self.receiver.taken, PATIENCE, why="the receiver is told")
+        eventually(lambda: not self.store.webhooks.due(datetime.now(UTC)), PATIENCE, why="the delivery is noted")
         rows = self.store.webhooks.all()
         assert [(row.event, row.state) for row in rows] == [("plan.made", DeliveryState.DELIVERED)]
         digests = [row.digest for row in self.store.made_plans.newest()]
@@ -111,7 +110,7 @@ class Listener:
     def start(self) -> Listener:
         self.thread = threading.Thread(target=self.run, daemon=True)
         self.thread.start()
-        wait_until(lambda: self.events or self.error, "events come")
+        eventually(lambda: self.events or self.error, PATIENCE, why="events come")
         return self
 
     def run(self) -> None:
@@ -140,13 +139,6 @@ class Listener:
         return self.events
 
 
-def wait_until(is_so: Callable[[], object], what: str) -> None:
-    until = time.monotonic() + PATIENCE
-    while not is_so():
-        assert time.monotonic() < until, f"in vain: {what}"
-        time.sleep(0.05)
-
-
 def release(server: ServeProcess) -> None:
     (server.folder / HOLD).unlink()
 
@@ -159,15 +151,9 @@ def is_gone(process: psutil.Process) -> bool:
     return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
 
 
-@pytest.fixture(scope="module")
-def database() -> Iterator[PostgresHere]:
-    with postgres_here() as server:
-        yield server
-
-
 @contextmanager
-def two_servers(database: PostgresHere, folder: Path, environment: dict[str, str]) -> Iterator[Servers]:
-    url = database.url_of_new_schema()
+def two_servers(postgres: PostgresHere, folder: Path, environment: dict[str, str]) -> Iterator[Servers]:
+    url = postgres.url_of_new_schema()
     with (
         StateStore.open(url, now=datetime.now(UTC)) as store,
         webhook_receiver(SECRET) as receiver,
@@ -198,9 +184,9 @@ def two_servers(database: PostgresHere, folder: Path, environment: dict[str, str
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
 def test_another_server_goes_on_when_one_is_killed_or_stands_still(
-    database: PostgresHere, tmp_path: Path, how: signal.Signals
+    postgres: PostgresHere, tmp_path: Path, how: signal.Signals
 ) -> None:
-    with two_servers(database, tmp_path, {TAKEOVER_SECONDS: "4"}) as servers:
+    with two_servers(postgres, tmp_path, {TAKEOVER_SECONDS: "4"}) as servers:
         task = servers.ask()
         working, other = servers.by_work(task)
         repeated = other.post("/api/v1/plans", ASKED, KEY)
@@ -218,22 +204,22 @@ def test_another_server_goes_on_when_one_is_killed_or_stands_still(
         assert row is not None
         assert (row.tries, servers.worker_of(task)) == (2, other.pid)
         if how is signal.SIGKILL:
-            wait_until(lambda: all(map(is_gone, children)), "its child processes end")
+            eventually(lambda: all(map(is_gone, children)), PATIENCE, why="its child processes end")
             servers.check_told_once()
             return
         # Its child makes the plan as well, and the server finds that the task is another one's.
         release(working)
         os.kill(working.pid, signal.SIGCONT)
-        wait_until(lambda: working.get("/ready").status_code == 200, "it is ready again")
-        wait_until(lambda: any(map(is_gone, children)), "it gives up the task")
+        eventually(lambda: working.get("/ready").status_code == 200, PATIENCE, why="it is ready again")
+        eventually(lambda: any(map(is_gone, children)), PATIENCE, why="it gives up the task")
         assert servers.store.tasks.find(task) == row
         servers.check_made_once(working, task)
         servers.check_told_once()
 
 
-def test_another_server_takes_up_the_task_of_one_that_is_told_to_stop(database: PostgresHere, tmp_path: Path) -> None:
+def test_another_server_takes_up_the_task_of_one_that_is_told_to_stop(postgres: PostgresHere, tmp_path: Path) -> None:
     """As systemd tells it: all processes of the server get the signal."""
-    with two_servers(database, tmp_path, {TAKEOVER_SECONDS: "4"}) as servers:
+    with two_servers(postgres, tmp_path, {TAKEOVER_SECONDS: "4"}) as servers:
         task = servers.ask()
         working, other = servers.by_work(task)
         listener = Listener(working, task).start()
@@ -243,7 +229,7 @@ def test_another_server_takes_up_the_task_of_one_that_is_told_to_stop(database: 
             assert working.get("/ready").status_code == 200
             os.killpg(working.pid, signal.SIGTERM)
             # Each time it answers: nothing is refused before it has said that it stops.
-            wait_until(lambda: STOPPING in working.get("/ready").text, "it says that it stops")
+            eventually(lambda: STOPPING in working.get("/ready").text, PATIENCE, why="it says that it stops")
             before = listener.wait()
             slow.sendall(b"{}")
             assert slow.recv(100).startswith(b"HTTP/1.1 422")

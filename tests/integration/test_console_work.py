@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -24,6 +23,7 @@ from router.app.queries.tasks import (
 )
 from router.console.work import NICENESS, ProcessWorker, TaskRunner
 from router.state.tasks import MAX_TRIES, SILENT, TaskRow, TaskState
+from tests.support.busy import eventually
 from tests.support.console import NIGHT, identity_with, query_context, task_runner
 from tests.support.work_kinds import FUNCTIONS
 
@@ -115,17 +115,8 @@ def _reported_process(context: QueryContext, task: TaskRow) -> psutil.Process:
     def progress() -> list[str]:
         return [event.text for event in found(context, task).events if event.what == "progress"]
 
-    _wait_until(lambda: bool(progress()))
+    eventually(lambda: bool(progress()))
     return psutil.Process(int(progress()[0].removeprefix("process ")))
-
-
-def _wait_until(holds: Callable[[], bool]) -> None:
-    waited = threading.Event()
-    for _ in range(400):
-        if holds():
-            return
-        waited.wait(0.05)
-    raise AssertionError("it took more than 20 seconds")
 
 
 def test_tasks_are_seen_by_who_asked_and_by_their_team(context: QueryContext) -> None:

@@ -17,9 +17,8 @@ from router.coordinator import bodies, messages
 from router.coordinator import server as server_module
 from router.coordinator.connections import ConnectionLimits, ConnectionRegistry
 from router.coordinator.handlers import AgentMessageHandler
-from tests.support.busy import on_a_busy_machine
+from tests.support.busy import eventually, on_a_busy_machine
 from tests.support.coordinations import ATTEMPT, TOKEN, Scene, scene
-from tests.support.deployed import eventually
 
 KIB = 1024
 PATH = f"/v1/attempts/{ATTEMPT}/ranks/0/logs"

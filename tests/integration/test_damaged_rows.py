@@ -71,7 +71,6 @@ def settle(site: ControllerContext, name: str) -> Attempt:
 
 
 def metered(site: ControllerContext, name: str) -> set[tuple[int | None, int]]:
-    """Minutes of each machine."""
     found: dict[int | None, int] = {}
     for each in site.store.ledger.entries(attempt=name):
         if each.what is CostItem.MACHINE:
@@ -190,7 +189,6 @@ def test_a_sweep_settles_a_half_made_gang_whose_job_cannot_be_read(
 
 
 def _asked(site: ControllerContext) -> ControllerContext:
-    """A cloud that lists nothing."""
 
     class Fleet:
         cloud = "aws"

@@ -29,7 +29,8 @@ from router.checkpoints.object_store import CheckpointStore
 from router.ledger.entry import CostItem, LedgerEntry
 from router.planning.document.plan_json import plan_from_json
 from router.prices.bookstore import BookStore
-from tests.support.deployed import SANDBOX, NewSite, Site, Template, eventually, job
+from tests.support.busy import eventually
+from tests.support.deployed import SANDBOX, NewSite, Site, Template, job
 from tests.support.gcs_emulator import BUCKET, gcs_emulator, gcs_url
 from tests.support.object_store import ObjectStore, object_store
 from tests.support.terraform_runs import needs_engine
@@ -90,7 +91,6 @@ def fill(store: ObjectStore) -> int:
 
 
 def digests(store: CheckpointStore) -> dict[str, str]:
-    """By path, read anew in pieces."""
     found = {}
     for file in store.files():
         digest = hashlib.sha256()
@@ -102,7 +102,6 @@ def digests(store: CheckpointStore) -> dict[str, str]:
 
 
 def _cloud() -> dict[str, Any]:
-    """Machines in one region, none in the region of the data."""
     (near,) = SANDBOX["regions"]
     return {**SANDBOX, "regions": [near, {**near, "name": FAR, "zones": [f"{FAR}-a"]}]}
 

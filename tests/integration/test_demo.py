@@ -23,8 +23,9 @@ from router.showback.accounts import Showback
 from router.showback.export import export_focus
 from router.showback.focus.survey import check_file
 from router.state.store import StateStore
-from tests.support.busy import in_time, on_a_busy_machine
+from tests.support.busy import eventually, in_time, on_a_busy_machine
 from tests.support.clouds import STEPFARE
+from tests.support.repository import ran
 from tests.support.training import checkpoints, losses, metrics
 
 pytestmark = pytest.mark.slow
@@ -79,15 +80,7 @@ def test_the_demo(engine: str, tmp_path: Path) -> None:
         (tools / "terraform").chmod(0o755)
         path = f"{tools}{os.pathsep}{path}"
     folder, begin = tmp_path / "the demo", time.monotonic()
-    done = subprocess.run(
-        [str(STEPFARE), "demo", "--dir", str(folder)],
-        env=_environment(tmp_path, path),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=HANGS_S,
-    )
+    done = ran([str(STEPFARE), "demo", "--dir", str(folder)], env=_environment(tmp_path, path), timeout=HANGS_S)
     assert done.returncode == 0, done.stdout + done.stderr
     assert in_time(begin, LONGEST_S)
     assert done.stderr == ""
@@ -179,15 +172,7 @@ def _finance_sees_the_ledger(printed: str, metered: Sequence[LedgerEntry]) -> No
 
 def test_the_new_folder_is_gone_afterwards(tmp_path: Path) -> None:
     environment = {**_environment(tmp_path, _without_terraform()), "TMPDIR": str(tmp_path)}
-    done = subprocess.run(
-        [str(STEPFARE), "demo", "--steps", "20", "--calm"],
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=HANGS_S,
-    )
+    done = ran([str(STEPFARE), "demo", "--steps", "20", "--calm"], env=environment, timeout=HANGS_S)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "is removed; --keep leaves it" in done.stdout
     assert list(tmp_path.glob("stepfare-demo-*")) == []
@@ -198,7 +183,8 @@ def test_interrupted_in_the_middle_of_the_training_it_releases_what_runs(number:
     folder = tmp_path / "demo"
     process = _start(folder, tmp_path, "--steps", "4000", "--calm")
     try:
-        _wait_for_steps(folder, 30)
+        steps = folder / "checkpoints" / "metrics.jsonl"
+        eventually(lambda: steps.exists() and steps.read_bytes().count(b"\n") >= 30, 60)
         assert _processes(folder)
         process.send_signal(number)
         said, _ = process.communicate(timeout=HANGS_S)
@@ -248,13 +234,9 @@ main()
 
 def test_a_training_that_fails_fails_the_demo(tmp_path: Path) -> None:
     folder = tmp_path / "demo"
-    done = subprocess.run(
+    done = ran(
         [sys.executable, "-c", BREAKS, "demo", "--dir", str(folder)],
         env=_environment(tmp_path, _without_terraform()),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
         timeout=HANGS_S,
     )
     assert done.returncode == 1, done.stdout + done.stderr
@@ -264,10 +246,3 @@ def test_a_training_that_fails_fails_the_demo(tmp_path: Path) -> None:
     assert re.search("failed: .*exit code 7", " ".join(done.stdout.split()))
     assert "] no good" in done.stdout
     assert _processes(folder) == []
-
-
-def _wait_for_steps(folder: Path, steps: int) -> None:
-    limit, file = time.monotonic() + 60, folder / "checkpoints" / "metrics.jsonl"
-    while not file.exists() or file.read_bytes().count(b"\n") < steps:
-        assert time.monotonic() < limit
-        time.sleep(0.05)

@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,10 +15,11 @@ from typing import Any
 import boto3
 import pytest
 
+from router.agent.rendezvous import find_free_port
 from router.state.store import StateStore
 from tests.support.moto_machines import machines
-from tests.support.ports import free_port
-from tests.support.terraform_moto import IMAGE, Cloud, cloud, faults
+from tests.support.repository import ran
+from tests.support.terraform_moto import IMAGE, Cloud, faults
 from tests.support.terraform_runs import needs_engine
 
 pytestmark = [needs_engine, pytest.mark.slow]
@@ -62,15 +62,7 @@ class Desk:
             "STEPFARE_CLOUDS": str(self.folder / "none.yaml"),
             "STEPFARE_JOB_HF_TOKEN": "hf_canary_canary_canary",
         }
-        return subprocess.run(
-            [str(STEPFARE), *words],
-            cwd=self.folder,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
+        return ran([str(STEPFARE), *words], cwd=self.folder, env=environment, timeout=300)
 
     def status(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = json.loads(self.run("status", "--all", "-o", "json").stdout)["gangs"]
@@ -84,15 +76,9 @@ class Desk:
         return {region: Cloud("", self.aws.plugins, {}, ec2).inventory() for region, ec2 in clients}
 
 
-@pytest.fixture(scope="module")
-def aws(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
-    with cloud(tmp_path_factory.mktemp("aws")) as found:
-        yield found
-
-
 @pytest.fixture
 def desk(aws: Cloud, tmp_path: Path) -> Desk:
-    port = free_port()
+    port = find_free_port()
     (tmp_path / "home").mkdir()
     (tmp_path / "job.yaml").write_text(JOB)
     (tmp_path / "home" / "deploy.yaml").write_text(

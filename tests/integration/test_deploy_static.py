@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.ports import free_port
+from router.agent.rendezvous import find_free_port
+from tests.support.repository import ran
 from tests.support.terraform_hosts import ssh_host
 from tests.support.terraform_runs import needs_engine
 
@@ -37,7 +38,7 @@ run: {{engine: command, command: "{command}"}}
 def test_a_job_on_a_host_that_is_there(tmp_path: Path) -> None:
     """Started over SSH, heard, released; a second gang does not get the host that is taken; afterwards it does."""
     with ssh_host(tmp_path / "dgx") as host:
-        port = free_port()
+        port = find_free_port()
         (tmp_path / "pool.yaml").write_text(POOL)
         (tmp_path / "clouds.yaml").write_text("clouds: {static: {file: pool.yaml}}")
         entry = {name: host.described[name] for name in ("port", "user", "host_key")}
@@ -61,15 +62,7 @@ def test_a_job_on_a_host_that_is_there(tmp_path: Path) -> None:
                 "STEPFARE_CLOUDS": str(tmp_path / "clouds.yaml"),
                 "STEPFARE_DEPLOY": str(tmp_path / "deploy.yaml"),
             }
-            return subprocess.run(
-                [str(STEPFARE), *words],
-                cwd=tmp_path,
-                env=environment,
-                capture_output=True,
-                text=True,
-                timeout=120,
-                check=False,
-            )
+            return ran([str(STEPFARE), *words], cwd=tmp_path, env=environment, timeout=120)
 
         assert run("prices", "refresh", "--cloud", "static").returncode == 0
         for name in ("one", "two"):

@@ -34,7 +34,7 @@ from tests.support.doc_pages import (
     stepfare_commands,
     without_chance,
 )
-from tests.support.repository import ROOT
+from tests.support.repository import ROOT, ran
 
 ROOT_COMMAND: Any = get_command(app)
 NAMED = [(page, block) for page in current_pages() for block in blocks(page) if block.kind.startswith("yaml ")]
@@ -248,13 +248,7 @@ def test_retired_words_do_not_come_back(page: Path) -> None:
 
 @pytest.mark.slow
 def test_the_site_builds_without_a_warning_and_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
-    built = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    built = ran([sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)], cwd=ROOT)
     assert built.returncode == 0, built.stderr
     for page in tmp_path.rglob("*.html"):
         text = page.read_text(encoding="utf-8")

@@ -15,8 +15,9 @@ import pytest
 
 from providers.sandbox.stock import StockFile
 from router.agent.helper.stepfare_checkpoint import Checkpoints
-from tests.support.deployed import ZONE_A, ZONE_B, NewSite, Site, eventually, job, planned
-from tests.support.fault_stages import directory
+from tests.support.busy import eventually
+from tests.support.deployed import ZONE_A, ZONE_B, NewSite, Site, job, planned
+from tests.support.faults import directory
 from tests.support.repository import ROOT
 from tests.support.sandbox_nodes import marked
 from tests.support.terraform_runs import needs_engine
@@ -34,7 +35,6 @@ OTHERS = "# what there is\nsandbox-east - h100.8x spot 0\n"
 
 @pytest.fixture
 def site(base: Path, new_site: NewSite) -> Site:
-    """One on which nothing runs yet."""
     site = new_site(planned(base, "drilled", job("train", TRAINING, machines=2)))
     (site.folder / "cloud").mkdir()
     (site.folder / "cloud" / "stock").write_text(OTHERS)
@@ -62,7 +62,6 @@ def _step(site: Site, rank: int) -> int:
 
 
 def _ranks(site: Site) -> set[str]:
-    """Of the site's machines, those that run."""
     return {marks["STEPFARE_RANK"] for marks in marked().values() if marks.get("STEPFARE_STATE") == site.state}
 
 
@@ -123,7 +122,6 @@ def test_ctrl_c_leaves_the_machine_alive_and_a_false_alarm_hurts_nobody(running:
 
 
 def _drill(notice: Path) -> str:
-    """Which drill announced it."""
     return str(json.loads(notice.read_text())["id"]).rpartition("-")[0]
 
 
@@ -174,7 +172,6 @@ def test_a_machine_that_is_slow_says_so_by_the_seconds_of_its_steps(running: Sit
     done = running.folder / "checkpoints" / "metrics.jsonl"
 
     def pace(seconds: float) -> float:
-        """Seconds a step, as they were done."""
         began, before = time.monotonic(), done.read_bytes().count(b"\n")
         time.sleep(seconds)
         return (time.monotonic() - began) / max(1, done.read_bytes().count(b"\n") - before)

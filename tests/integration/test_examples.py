@@ -13,7 +13,7 @@ import yaml
 
 from router.planning.document.plan_json import plan_from_json
 from tests.support.command import write_job
-from tests.support.repository import ROOT
+from tests.support.repository import ROOT, ran
 
 EXAMPLES = ROOT / "examples"
 NIGHTLY = sorted(path for path in (EXAMPLES / "nightly").glob("*.yaml") if path.name != "limits.yaml")
@@ -50,12 +50,7 @@ def test_the_nightly_script_passes_the_exit_code_on(tmp_path: Path, planned: int
     plans = tmp_path / "plans"
     plans.mkdir()
     (plans / "plan-2026-11-20T180000Z.json").touch()
-    run = subprocess.run(
-        ["bash", SCRIPT, "jobs", plans],
-        env={**os.environ, "PATH": f"{stand_in.parent}:{os.environ['PATH']}"},
-        capture_output=True,
-        text=True,
-    )
+    run = ran(["bash", SCRIPT, "jobs", plans], env={**os.environ, "PATH": f"{stand_in.parent}:{os.environ['PATH']}"})
     calls = (tmp_path / "calls").read_text().splitlines()
     assert run.returncode == code, run.stderr
     assert calls[0].startswith(f"plan jobs --limits jobs/limits.yaml --name night --since last --out {plans}/plan-")
@@ -69,12 +64,9 @@ def test_with_a_clouds_file_prices_and_quotas_are_read_first_and_may_be_partial(
     stand_in.write_text('#!/bin/sh\necho "$@" >> "$CALLS"\n[ "$1" = plan ] || exit 5\nexit 0\n')
     stand_in.chmod(0o755)
     calls = tmp_path / "calls"
-    run = subprocess.run(
+    run = ran(
         ["bash", SCRIPT, "jobs", tmp_path / "plans", "clouds.yaml"],
         env={**os.environ, "PATH": f"{stand_in.parent}:{os.environ['PATH']}", "CALLS": str(calls)},
-        capture_output=True,
-        text=True,
-        check=False,
     )
     assert run.returncode == 0, run.stderr
     assert "older prices serve" in run.stderr
@@ -134,12 +126,9 @@ def test_a_change_of_jobs_is_planned_against_what_stands_and_told_as_markdown(tm
     folder = tmp_path / "out"
     words = [tmp_path / "before", tmp_path / "after", folder, "--book", "embedded", "--gap", "0.05"]
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    run = subprocess.run(
+    run = ran(
         ["bash", EXAMPLES / "schedule" / "plan-change.sh", *map(str, words)],
         env={**os.environ, "PATH": path, "STEPFARE_HOME": str(tmp_path / "home")},
-        capture_output=True,
-        text=True,
-        check=False,
     )
     assert run.returncode == 0, run.stderr
     before, after = (

@@ -7,12 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench.fault_walk import walk
 from tests.support.deployed import Template
-from tests.support.fault_stages import BY_NAME, WAITING
-from tests.support.fault_steps import sampled
-from tests.support.fault_walk import Step, table, take, templates
-from tests.support.faults import BOTH_KILLED, STATE_LOST, STEPFARE_KILLED
+from tests.support.fault_walk import Step, sampled, table, take, templates, walk
+from tests.support.faults import BOTH_KILLED, BY_NAME, STATE_LOST, STEPFARE_KILLED, WAITING
 from tests.support.seen_machines import SeenMachines
 from tests.support.terraform_runs import needs_engine
 
@@ -34,7 +31,6 @@ def planned(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Template]:
 
 @pytest.fixture(scope="module")
 def seen_machines() -> Iterator[SeenMachines]:
-    """Somebody looks all the time."""
     with SeenMachines() as looking:
         yield looking
 

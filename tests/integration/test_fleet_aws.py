@@ -43,7 +43,6 @@ def fleet(app: Estate, **options: Any) -> AwsFleet:
 
 
 def others(found: Sequence[CloudResource]) -> dict[str, CloudResource]:
-    """By the beginning of what they are."""
     return {one.what.partition(",")[0]: one for one in found if one.kind is ResourceKind.OTHER}
 
 

@@ -20,8 +20,7 @@ from providers.gcp import permissions
 from providers.gcp.fleet import GcpFleet
 from providers.session import Settings
 from tests.contract.fleet_contract import OURS, THEIRS, session
-from tests.support.gcp_calls import calls_of
-from tests.support.gcp_estate import PROJECT, ZONES, Project, labels_of, project
+from tests.support.gcp_estate import PROJECT, ZONES, Project, calls_of, labels_of, project
 from tests.support.service import closed_port
 
 

@@ -22,10 +22,10 @@ from router.controller.workspace.zipapp import pack_agent
 from tests.contract.fleet_contract import OURS, session
 from tests.support import sandbox_nodes
 from tests.support.agents import alive, configuration
-from tests.support.busy import in_time
+from tests.support.busy import eventually, in_time
 from tests.support.coordinator import Coordinator
 from tests.support.repository import ROOT
-from tests.support.sandbox_nodes import Node, eventually, pids_of
+from tests.support.sandbox_nodes import Node, pids_of
 
 Start = Callable[..., Node]
 TOKEN = "token-of-attempt-1"
@@ -74,7 +74,6 @@ def test_several_processes_of_a_node_are_one_machine(start: Start) -> None:
 
 
 def agent(folder: Path, coordinator: Coordinator, start: Start, command: str, **more: float) -> Node:
-    """The packed agent as a sandbox node."""
     zipapp = folder / "agent.pyz"
     zipapp.write_bytes(pack_agent())
     config = configuration(folder / "rank-0", coordinator, 0, command, **more)

@@ -15,8 +15,7 @@ from werkzeug.wrappers import Request, Response
 
 from providers.errors import AccountNotUsedError, CredentialsError, NotReachedError, ProviderError
 from providers.gcp.provider import GcpProvider
-from tests.support.gcp_service import make_app
-from tests.support.gcp_service_client import provider_at, serving
+from tests.support.gcp_service import make_app, provider_at, serving
 from tests.support.service import closed_port, in_thread
 
 CANARY = "ya29.CANARY-token-0123456789"

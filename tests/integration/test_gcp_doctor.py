@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from providers.errors import PermissionDeniedError
-from tests.support.gcp_service_client import NOW, serving
+from tests.support.gcp_service import NOW, serving
 
 
 def test_all_is_well() -> None:

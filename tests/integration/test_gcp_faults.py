@@ -23,7 +23,7 @@ from providers.errors import (
 )
 from providers.gcp.signals import NO_SHARE
 from providers.protocol import FetchResult, GangQuery, Scope
-from tests.support.gcp_service_client import provider_at, serving
+from tests.support.gcp_service import provider_at, serving
 from tests.support.gcp_service_data import preempted_share
 
 US = Scope("gcp", "us-central1")

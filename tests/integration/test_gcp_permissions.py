@@ -10,8 +10,8 @@ import yaml
 from pricing.places import Market
 from providers.gcp import permissions
 from providers.protocol import GangQuery, Scope
-from tests.support.gcp_calls import calls_of
-from tests.support.gcp_service_client import serving
+from tests.support.gcp_estate import calls_of
+from tests.support.gcp_service import serving
 from tests.support.repository import ROOT
 
 # From "IAM Permissions" on the page of each method in the Compute Engine REST reference (v1). The catalogue's page,

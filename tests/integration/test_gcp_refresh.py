@@ -13,8 +13,7 @@ from pricing.money import UsdPerHour
 from pricing.places import Market
 from providers.errors import NotReachedError, RegionOffError
 from providers.protocol import FetchResult, GangQuery, Scope
-from tests.support.gcp_service import GcpService, make_app
-from tests.support.gcp_service_client import NOW, provider_at, serving
+from tests.support.gcp_service import NOW, GcpService, make_app, provider_at, serving
 from tests.support.gcp_service_data import GPU_TYPES, offered, preempted_share
 from tests.support.service import closed_port, in_thread
 

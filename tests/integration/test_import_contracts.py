@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.support.repository import PACKAGES, ROOT
+from tests.support.repository import PACKAGES, ROOT, ran
 
 ARROWS = "Arrows point down: router, then terraform and providers, then pricing"
 CORE = "The core does no I/O"
@@ -53,7 +52,6 @@ PLANTED = (
 
 
 def _copy(folder: Path) -> Path:
-    """A copy of the four packages and their contracts."""
     shutil.copy(ROOT / "pyproject.toml", folder)
     for package in PACKAGES:
         shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
@@ -62,12 +60,10 @@ def _copy(folder: Path) -> Path:
 
 def _broken(tree: Path) -> dict[str, str]:
     """What ``lint-imports`` says of each contract that it finds broken in ``tree``, by its name."""
-    run = subprocess.run(
+    run = ran(
         [Path(sys.executable).with_name("lint-imports"), "--no-cache"],
         cwd=tree,
         env={**os.environ, "PYTHONPATH": str(tree), "COLUMNS": "200", "NO_COLOR": "1"},
-        capture_output=True,
-        text=True,
     )
     names = re.findall(r"^(.+) BROKEN\b", run.stdout, flags=re.MULTILINE)
     assert (run.returncode == 0) == (not names), run.stdout + run.stderr

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import signal
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -23,7 +22,7 @@ from router.showback.bill_import import import_bills
 from router.showback.bills import BillDecisionKind, DeliveryKind
 from tests.support.made_up_bill import Account, Row
 from tests.support.open_months import FIRST, HOUR, MONTHS, NOVEMBER, NOW, OLD, OpenMonths, billed_hour, machines
-from tests.support.repository import ROOT
+from tests.support.repository import ROOT, ran
 
 
 @pytest.fixture
@@ -315,10 +314,7 @@ def test_a_process_killed_while_it_keeps_them_leaves_what_was_or_what_is(site: O
     new = site.costs(tmp_path / "fresh")
     assert new != old
     for step in range(1, 60):
-        done = subprocess.run(
-            [sys.executable, "-c", KILLED, str(step), str(site.folder)],
-            cwd=ROOT, capture_output=True, text=True, check=False,
-        )  # fmt: skip
+        done = ran([sys.executable, "-c", KILLED, str(step), str(site.folder)], cwd=ROOT)  # fmt: skip
         assert done.stdout == "done\n" or done.returncode == -signal.SIGKILL, done.stderr
         for month in (FIRST, OLD):
             assert read_kept_month(folder, month, (NAMES, *SUMMED)) is not None, (step, month)

@@ -27,7 +27,7 @@ from router.state.ledger_rows import Row
 from router.state.ledger_store import LedgerStore
 from router.state.ledger_table import read_rows_after
 from tests.support.books_steps import SEPTEMBER, of
-from tests.support.charge_reader import read_charges
+from tests.support.charge_files import read_charges
 from tests.support.focus_tools import official_verdict
 from tests.support.forked import run_forked
 from tests.support.metered_month import ACCOUNTS, OCTOBER, month

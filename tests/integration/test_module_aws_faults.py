@@ -4,7 +4,6 @@ moto's own account."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,16 +11,10 @@ import pytest
 from pricing.places import Market
 from terraform.errors import ApplyFailedError, DestroyFailedError, PreviewFailedError
 from terraform.render import parse_nodes
-from tests.support.terraform_moto import Cloud, calls, cloud, faults, gang
+from tests.support.terraform_moto import Cloud, calls, faults, gang
 from tests.support.terraform_runs import needs_engine
 
 pytestmark = [needs_engine, pytest.mark.slow]
-
-
-@pytest.fixture(scope="module")
-def aws(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
-    with cloud(tmp_path_factory.mktemp("aws")) as found:
-        yield found
 
 
 def test_partial_capacity_is_released_whole(aws: Cloud, tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import base64
 import gzip
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,17 +12,11 @@ from typing import Any
 import pytest
 
 from terraform.render import parse_nodes
-from tests.support.terraform_moto import Cloud, cloud, gang
+from tests.support.terraform_moto import Cloud, gang
 from tests.support.terraform_runs import needs_engine
 
 pytestmark = [needs_engine, pytest.mark.slow]
 LOST = 'module.gang.aws_instance.node["2"]'
-
-
-@pytest.fixture(scope="module")
-def aws(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
-    with cloud(tmp_path_factory.mktemp("aws")) as found:
-        yield found
 
 
 def _tags(found: dict[str, Any]) -> dict[str, str]:

@@ -3,7 +3,6 @@ calls are those of the provider itself. Asserted on moto's own state."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,18 +10,12 @@ import pytest
 
 from terraform.render import parse_nodes
 from terraform.workdir import PluginSources, prepare
-from tests.support.terraform_moto import IMAGE, Cloud, cloud, gang
+from tests.support.terraform_moto import IMAGE, Cloud, gang
 from tests.support.terraform_real_aws import mirror, needs_real_aws, older
 from tests.support.terraform_runs import needs_engine
 
 pytestmark = [needs_engine, needs_real_aws, pytest.mark.slow]
 LOST = 'module.gang.aws_instance.node["2"]'
-
-
-@pytest.fixture(scope="module")
-def aws(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
-    with cloud(tmp_path_factory.mktemp("aws")) as found:
-        yield found
 
 
 def test_the_real_provider_makes_repairs_and_releases_a_gang(aws: Cloud, tmp_path: Path) -> None:

@@ -22,11 +22,6 @@ from tests.support.terraform_standin import MODULES, PROVIDERS, Engine, mirror, 
 REAL = ("aws", "azure", "gcp", "static")
 
 
-@pytest.fixture(scope="module")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
-    return Engine.beside(tmp_path_factory.mktemp("standin"))
-
-
 def _without_comments(text: str) -> str:
     return re.sub(r"(?m)^\s*#.*$", "", text)
 

@@ -39,11 +39,6 @@ REFUSED = {
 }
 
 
-@pytest.fixture(scope="module")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
-    return Engine.beside(tmp_path_factory.mktemp("standin"))
-
-
 def nodes(cloud: str, types: tuple[str, str]) -> list[dict[str, Any]]:
     """Three machines in one zone: one of the first type, two of the second."""
     zone = PLACES[cloud][0]

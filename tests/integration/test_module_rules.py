@@ -21,11 +21,6 @@ from tests.support.provider_rules import RULES, SOURCES, broken
 from tests.support.terraform_standin import MODULES, PROVIDERS, Engine, schema
 
 
-@pytest.fixture(scope="module")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
-    return Engine.beside(tmp_path_factory.mktemp("standin"))
-
-
 def _plan(engine: Engine, folder: Path, spec: WorkspaceSpec) -> dict[str, Any]:
     """Validate and plan a workspace as it is rendered, its state beside it."""
     folder.mkdir()

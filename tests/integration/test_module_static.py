@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,16 +16,12 @@ from terraform.spec import Host as PoolHost
 from terraform.spec import NodeSpec, WorkspaceSpec
 from terraform.workdir import prepare
 from tests.support import terraform_runs
+from tests.support.busy import eventually
 from tests.support.terraform_hosts import Host, ssh_host
 from tests.support.terraform_plans import variables
 from tests.support.terraform_standin import Engine, Finished
 
 WORKS = '#!/bin/sh\necho "$STEPFARE_ATTEMPT/$STEPFARE_RANK" >said\nsleep 600 &\necho $! >child\nwait\n'
-
-
-@pytest.fixture(scope="module")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
-    return Engine.beside(tmp_path_factory.mktemp("standin"))
 
 
 @pytest.fixture(scope="module")
@@ -50,19 +45,8 @@ def _apply(engine: Engine, root: Path, given: dict[str, object]) -> Finished:
 
 
 def _awaited(file: Path) -> str:
-    deadline = time.monotonic() + 10
-    while not (file.exists() and file.read_text().endswith("\n")):
-        assert time.monotonic() < deadline, f"{file} does not appear"
-        time.sleep(0.02)
+    eventually(lambda: file.exists() and file.read_text().endswith("\n"), why=f"for {file}")
     return file.read_text().strip()
-
-
-def _alive(pid: str) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text()
-    except FileNotFoundError:
-        return False
-    return state.rpartition(")")[2].split()[0] != "Z"
 
 
 @pytest.mark.slow
@@ -78,7 +62,7 @@ def test_scripts_start_and_stop_with_the_gang(engine: Engine, host: Host, tmp_pa
     assert not (place / "2" / "script").exists()
     assert (place / "0" / "script").stat().st_mode & 0o077 == 0
     child = _awaited(place / "0" / "child")
-    assert _alive(child)
+    assert terraform_runs.lives(int(child))
 
     nodes: list[dict[str, Any]] = json.loads(engine.must(root, "output", "-json").out)["nodes"]["value"]
     assert [(n["rank"], n["address"], n["private_address"]) for n in nodes] == [
@@ -88,7 +72,7 @@ def test_scripts_start_and_stop_with_the_gang(engine: Engine, host: Host, tmp_pa
     assert engine.run(root, "plan", "-detailed-exitcode", "-input=false").code == 0
 
     engine.must(root, "destroy", "-auto-approve", "-input=false", "-no-color")
-    assert not _alive(child)
+    assert not terraform_runs.lives(int(child))
     assert engine.must(root, "state", "list").out == ""
 
 
@@ -109,7 +93,7 @@ def test_a_changed_script_replaces_the_running_one(engine: Engine, host: Host, t
     first = _awaited(host.home / ".stepfare" / "a3" / "0" / "child")
     assert _apply(engine, root, _given(host, "a3", {"0": WORKS.replace("said", "said2")})).code == 0
     assert _awaited(host.home / ".stepfare" / "a3" / "0" / "said2") == "a3/0"
-    assert not _alive(first)
+    assert not terraform_runs.lives(int(first))
     engine.must(root, "destroy", "-auto-approve", "-input=false", "-no-color")
 
 
@@ -119,10 +103,10 @@ def test_shrinking_stops_the_rank_that_goes(engine: Engine, host: Host, tmp_path
     assert _apply(engine, root, given).code == 0
     kept, gone = (_awaited(host.home / ".stepfare" / "a4" / rank / "child") for rank in ("0", "1"))
     assert _apply(engine, root, _given(host, "a4", {"0": WORKS})).code == 0
-    assert _alive(kept)
-    assert not _alive(gone)
+    assert terraform_runs.lives(int(kept))
+    assert not terraform_runs.lives(int(gone))
     engine.must(root, "destroy", "-auto-approve", "-input=false", "-no-color")
-    assert not _alive(kept)
+    assert not terraform_runs.lives(int(kept))
 
 
 def test_another_machine_behind_the_address_is_refused(engine: Engine, host: Host, tmp_path: Path) -> None:
@@ -145,7 +129,7 @@ def test_a_group_that_is_not_ours_is_left_alone(engine: Engine, host: Host, tmp_
     # The number in the file now belongs to somebody else: this very process.
     (place / "pid").write_text(f"{os.getpid()} {ours.split()[1]}\n")
     engine.must(root, "destroy", "-auto-approve", "-input=false", "-no-color")
-    assert _alive(child)
+    assert terraform_runs.lives(int(child))
     os.killpg(int(ours.split()[0]), 9)
 
 
@@ -160,7 +144,7 @@ def test_a_spec_reaches_the_hosts_through_the_run_directory(host: Host, tmp_path
     (made,) = parse_nodes(runner.apply(tmp_path / "run").outputs)
     assert (made.address, made.private_address, made.zone) == ("127.0.0.1", "10.0.0.7", None)
     child = _awaited(host.home / ".stepfare" / "pool-1" / "0" / "child")
-    assert _alive(child)
+    assert terraform_runs.lives(int(child))
     assert runner.preview(tmp_path / "run").is_empty
     runner.destroy(tmp_path / "run")
-    assert not _alive(child)
+    assert not terraform_runs.lives(int(child))

@@ -18,13 +18,11 @@ import pytest
 from router.showback.focus.survey import check_file
 from tests.support.command import run
 from tests.support.focus_tools import official_verdict
-from tests.support.month_figures import Sums, figures, focus_sums, say, summed
+from tests.support.month_figures import BILLS, Sums, figures, fill_november, focus_sums, say, summed
 from tests.support.repository import ROOT
 
-EXAMPLE = ROOT / "examples" / "showback"
 AT = "2026-12-03T09:00Z"
 ADDED_AT, BILLED_AT = "2026-12-02T10:00Z", "2026-12-03T08:00Z"
-BILLS = [EXAMPLE / f"bill-{cloud}.csv" for cloud in ("aws", "gcp", "azure")]
 # By hand, from the files: what bills say (BilledCost), added.yaml less October's correction, metered on no bill.
 CAME_TO = {"USD": Decimal("26750.96325"), "EUR": Decimal("1979.58")}
 
@@ -34,9 +32,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("november")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("STEPFARE_HOME", str(folder))
-        say("ledger", "restore", EXAMPLE / "ledger.backup")
-        say("ledger", "add", EXAMPLE / "added.yaml", "--now", ADDED_AT)
-        say("bills", "import", *BILLS, "--now", BILLED_AT)
+        fill_november(ADDED_AT, BILLED_AT)
         for usd, *whose in (("12000", "--team", "research"), ("9000", "--project", "asr"), ("30000", "--all")):
             say("budget", "set", usd, *whose, "--from", "2026-11", "--now", "2026-11-01T00:00Z")
         yield folder

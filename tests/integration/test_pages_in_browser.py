@@ -14,8 +14,8 @@ from router.render.quote_page import quotes_page
 from router.render.showback_page import page as month_page
 from router.render.tonight_page import tonight_page
 from tests.support.asked_quotes import a_quote, refused
-from tests.support.browser import CHROMIUM, chromium_browser, run_axe
 from tests.support.command import NOW, run
+from tests.support.console_browser import CHROMIUM, chromium_browser, run_axe
 from tests.support.month_pages import full_month
 from tests.support.night import FOLDER, nightly_plan
 from tests.support.scenes import NORTH, NORTH_SPOT, SOUTH, a_job

@@ -75,6 +75,5 @@ def test_the_transcript_is_what_make_plan_prints(folder: Path) -> None:
 
 
 def _jobs(text: str) -> set[str]:
-    """First column of the table."""
     table = text.split("JOB ", 1)[1].split("\n\n", 1)[0]
     return {line.split()[0] for line in table.splitlines()[1:]}

@@ -12,8 +12,8 @@ import pytest
 
 from router.ledger.entry import LedgerEntryKind
 from router.state.records import Phase
-from tests.support.busy import on_a_busy_machine
-from tests.support.deployed import ZONE_A, ZONE_B, NewSite, Site, eventually, planned
+from tests.support.busy import eventually, on_a_busy_machine
+from tests.support.deployed import ZONE_A, ZONE_B, NewSite, Site, planned
 from tests.support.recovered import (
     JOB,
     alone,
@@ -41,13 +41,11 @@ CALM = 500
 
 @pytest.fixture
 def site(base: Path, new_site: NewSite) -> Site:
-    """One on which nothing runs yet."""
     return new_site(planned(base, "recovered", training(STEPS, every=EVERY, step_s=STEP_S)))
 
 
 @pytest.fixture
 def longer(base: Path, new_site: NewSite) -> Site:
-    """The same with more steps."""
     return new_site(planned(base, "longer", training(CALM, every=EVERY, step_s=STEP_S)))
 
 
@@ -161,7 +159,6 @@ def test_nobody_looks_for_ten_minutes(base: Path, tmp_path: Path) -> None:
 
 
 def wrong_of_calm(site: Site, base: Path) -> list[str]:
-    """Of the job to which nothing happened."""
     rows = metrics(site.folder / "calm" / "checkpoints")
     assert [row["step"] for row in rows] == list(range(1, CALM + 1))
     same = alone(base, CALM).losses

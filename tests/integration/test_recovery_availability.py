@@ -10,7 +10,8 @@ import pytest
 from providers.sandbox.machines import SandboxMachines
 from providers.sandbox.stock import StockFile
 from tests.support.availability_player import TRACES, Availability, Trace, play_availability, read_trace
-from tests.support.deployed import ZONE_A, ZONE_B, eventually, planned
+from tests.support.busy import eventually
+from tests.support.deployed import ZONE_A, ZONE_B, planned
 from tests.support.recovered import (
     alone,
     attempts,

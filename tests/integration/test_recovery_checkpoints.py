@@ -12,7 +12,8 @@ import pytest
 
 from router.state.records import Attempt
 from tests.support import slow_saver
-from tests.support.deployed import NewSite, Site, Template, eventually, planned
+from tests.support.busy import eventually
+from tests.support.deployed import NewSite, Site, Template, planned
 from tests.support.deployed_checks import disagreements
 from tests.support.recovered import (
     JOB,
@@ -45,7 +46,6 @@ def saver(save_s: float, bytes_a_step: int, most: int = 0) -> str:
 
 
 def saving(base: Path, name: str, command: str) -> Template:
-    """The plan of that job."""
     return planned(base, name, lasting(JOB, command, STEPS, slow_saver.STEP_S, 1))
 
 
@@ -136,7 +136,6 @@ def _is_elsewhere(site: Site, gangs: int) -> bool:
 
 
 def _loss_is_told(site: Site, *lossy: Attempt) -> None:
-    """By the ledger and by `stepfare status`."""
     with site.store() as store:
         assert counted(store)[1] >= sum((one.last_step or 0) - (one.kept_step or 0) for one in lossy) > 0
     told = {gang["attempt"]: gang for gang in json.loads(site.run("status", "--all", "-o", "json").out)["gangs"]}

@@ -8,7 +8,8 @@ import pytest
 
 from pricing.places import Market
 from providers.sandbox.stock import StockFile
-from tests.support.deployed import ZONE_A, ZONE_B, NewSite, Site, eventually, planned
+from tests.support.busy import eventually
+from tests.support.deployed import ZONE_A, ZONE_B, NewSite, Site, planned
 from tests.support.recovered import (
     JOB,
     alone,

@@ -20,8 +20,9 @@ from providers.sandbox.stock import StockFile
 from router.prices.bookstore import BookStore
 from router.state.records import Attempt, JournalEntry
 from tests.support import slow_saver
+from tests.support.busy import eventually
 from tests.support.clouds import STEPFARE
-from tests.support.deployed import NewSite, Running, Site, Template, eventually
+from tests.support.deployed import NewSite, Running, Site, Template
 from tests.support.deployed_checks import disagreements
 from tests.support.recovered import (
     JOB,
@@ -105,12 +106,10 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Template:
 
 @pytest.fixture
 def site(template: Template, new_site: NewSite) -> Site:
-    """One on which nothing runs yet."""
     return new_site(template)
 
 
 def stores(site: Site) -> dict[str, Path]:
-    """A store for each region."""
     return {region: site.folder / "stores" / region for region in (EAST, WEST)}
 
 

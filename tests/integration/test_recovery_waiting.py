@@ -12,7 +12,8 @@ import pytest
 from pricing.places import Market
 from providers.sandbox.stock import StockFile
 from router.state.records import Phase
-from tests.support.deployed import REGION, NewSite, Running, Site, eventually, planned
+from tests.support.busy import eventually
+from tests.support.deployed import REGION, NewSite, Running, Site, planned
 from tests.support.recovered import (
     JOB,
     alone,
@@ -40,7 +41,6 @@ MINUTE = timedelta(minutes=1)
 
 @pytest.fixture
 def site(base: Path, new_site: NewSite) -> Site:
-    """One on which nothing runs yet."""
     return new_site(planned(base, "waiting", training(STEPS, every=EVERY, step_s=STEP_S)))
 
 
@@ -56,7 +56,6 @@ def without_a_place(site: Site) -> Running:
 
 
 def _has_tried_all(site: Site) -> bool:
-    """The other zone, and on-demand."""
     found = attempts(site)
     return [one.reason for one in found[:3]] == ["interrupted", "short", "short"] and found[-1].phase.is_over
 

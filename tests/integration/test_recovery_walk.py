@@ -18,4 +18,4 @@ def test_a_watcher_may_be_killed_at_any_step_of_a_migration(tmp_path: Path, caps
     verdicts = walk(STAGES[2::3], tmp_path)
     with capsys.disabled():
         print(f"\n{table(verdicts)}")  # noqa: T201  the table is what this test is for
-    assert {verdict.stage.name: verdict.wrong for verdict in verdicts if verdict.wrong} == {}
+    assert {verdict.step.name: verdict.wrong for verdict in verdicts if verdict.wrong} == {}

@@ -18,8 +18,9 @@ from providers.sandbox.throttle import TrainingThrottle
 from router.agent.imds import MachineNotice
 from router.agent.imds_files import NoticeFolder
 from tests.support import sandbox_nodes
+from tests.support.busy import eventually
 from tests.support.repository import ROOT
-from tests.support.sandbox_nodes import Node, eventually, pids_of
+from tests.support.sandbox_nodes import Node, pids_of
 
 OURS, THEIRS = "s0123456789", "s9876543210"
 Start = Callable[..., Node]

@@ -17,18 +17,13 @@ from router.controller.release.release import release
 from router.controller.sweep import find_orphans, release_orphans
 from router.controller.workspace.workspaces import network_name
 from terraform.errors import ApplyFailedError
+from tests.support.busy import eventually
 from tests.support.repository import ROOT
 from tests.support.shared_networks import make, moto_site, record
-from tests.support.terraform_moto import REGION, Cloud, cloud, gang
-from tests.support.terraform_runs import needs_engine, wait_for
+from tests.support.terraform_moto import REGION, Cloud, gang
+from tests.support.terraform_runs import needs_engine
 
 pytestmark = [needs_engine, pytest.mark.slow]
-
-
-@pytest.fixture(scope="module")
-def aws(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
-    with cloud(tmp_path_factory.mktemp("aws")) as found:
-        yield found
 
 
 @pytest.fixture
@@ -81,7 +76,7 @@ def test_a_joiner_that_is_killed_leaves_a_network_that_the_next_gang_takes(
     words = [sys.executable, "-m", "tests.support.shared_networks", str(tmp_path), aws.url, str(aws.plugins.mirror)]
     child = subprocess.Popen([*words, "killed-1"], cwd=ROOT)
     try:
-        wait_for(lambda: len(aws.inventory()["networks"]) > len(before["networks"]), 60)
+        eventually(lambda: len(aws.inventory()["networks"]) > len(before["networks"]), 60)
     finally:
         child.send_signal(signal.SIGKILL)
         child.wait()

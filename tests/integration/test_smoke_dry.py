@@ -15,7 +15,7 @@ import pytest
 from tests.smoke import recordings
 from tests.support.clouds import CANARY
 from tests.support.doc_pages import DOCS, blocks
-from tests.support.repository import ROOT
+from tests.support.repository import ROOT, ran
 from tests.support.terraform_runs import needs_engine
 
 pytestmark = [needs_engine, pytest.mark.slow]
@@ -32,15 +32,11 @@ MACHINES = {"aws": "g4dn", "gcp": "g2-standard-4", "azure": "Standard_NC4as_T4_v
 def run_dry(cloud: str, folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
     """With nothing in the environment that could lead to an account, but a key that must come nowhere."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "AZURE_", "GOOGLE_"))}
-    return subprocess.run(
+    return ran(
         [sys.executable, "-m", "tests.smoke", cloud, "--dry", "--folder", str(folder), *options],
         cwd=ROOT,
         env={**kept, "AWS_SECRET_ACCESS_KEY": CANARY},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
         timeout=1200,
-        check=False,
     )
 
 

@@ -15,7 +15,8 @@ import pytest
 
 from router.state.records import Phase
 from tests.support.bounded_costs import excesses
-from tests.support.deployed import REGION, SANDBOX, ZONE_A, ZONE_B, Site, Template, eventually, planned
+from tests.support.busy import eventually
+from tests.support.deployed import REGION, SANDBOX, ZONE_A, ZONE_B, Site, Template, planned
 from tests.support.late_steps import STEP_S
 from tests.support.recovered import (
     attempts,

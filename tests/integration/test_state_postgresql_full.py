@@ -26,7 +26,6 @@ _SIZE = "24m"
 
 @pytest.fixture
 def disk() -> Iterator[Path]:
-    """A small file system of its own."""
     folder = Path(tempfile.mkdtemp(prefix="stepfare-full-"))
     mount = ["mount", "-t", "tmpfs", "-o", f"size={_SIZE}", "none", str(folder)]
     if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode != 0:

@@ -30,7 +30,7 @@ from terraform.process import StopTimeouts, run_process
 from terraform.runner import CommandLimits, Runner
 from terraform.workdir import PluginSources, forget_state, prepare
 from tests.support import terraform_runs as support
-from tests.support.busy import in_time
+from tests.support.busy import eventually, in_time
 from tests.support.gangs import sandbox
 
 pytestmark = support.needs_engine
@@ -75,7 +75,7 @@ def test_one_that_does_not_listen_is_killed_with_its_children(tmp_path: Path) ->
         runner.apply(root)
     assert stopped.value.killed
     child = int((root / "child").read_text())
-    support.wait_for(lambda: not support.lives(child))
+    eventually(lambda: not support.lives(child))
 
 
 def test_stopping_when_asked(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_stopping_when_asked(tmp_path: Path) -> None:
     runner, stop = support.runner(), threading.Event()
     with ThreadPoolExecutor(1) as pool:
         run = pool.submit(runner.apply, root, stop=stop)
-        support.wait_for(lambda: _started(root))
+        eventually(lambda: _started(root))
         stop.set()
         with pytest.raises(StoppedError, match="stopped as asked"):
             run.result(30)
@@ -117,7 +117,7 @@ def test_one_that_is_stopped_before_it_listens_shows_nothing_of_its_inside(tmp_p
         runner = Runner(type(engine)(young, engine.kind, engine.version), {"PATH": os.environ["PATH"]}, support.QUICK)
         with ThreadPoolExecutor(1) as pool:
             run = pool.submit(runner.preview, root, stop=stop)
-            support.wait_for(lambda root=root: _started(root))  # type: ignore[misc]
+            eventually(lambda root=root: _started(root))  # type: ignore[misc]
             stop.set()
             with pytest.raises(StoppedError) as stopped:
                 run.result(30)
@@ -129,7 +129,7 @@ def test_a_caller_that_fails_stops_terraform_and_gets_its_own_error(tmp_path: Pa
     root = support.slow_root(tmp_path / "run", "touch started; sleep 300")
 
     def journal(event: TerraformEvent) -> None:
-        support.wait_for(lambda: _started(root))
+        eventually(lambda: _started(root))
         raise OSError(28, "No space left on device", "journal")
 
     with pytest.raises(OSError, match="journal"):
@@ -141,7 +141,7 @@ def test_ctrl_c_stops_terraform_first(tmp_path: Path) -> None:
     root = support.slow_root(tmp_path / "run", "touch started; sleep 300")
 
     def press() -> None:
-        support.wait_for(lambda: _started(root))
+        eventually(lambda: _started(root))
         os.kill(os.getpid(), signal.SIGINT)
 
     thread = threading.Thread(target=press)
@@ -157,7 +157,7 @@ def test_a_killed_engine_leaves_a_state_that_is_recognised_as_lost(tmp_path: Pat
     runner = support.runner()
     with ThreadPoolExecutor(1) as pool:
         run = pool.submit(runner.apply, root)
-        support.wait_for(lambda: _started(root))
+        eventually(lambda: _started(root))
         support.engine_process(root).kill()
         with pytest.raises(StoppedError, match="ended by signal 9"):
             run.result(30)
@@ -191,7 +191,7 @@ def test_two_at_once_the_second_is_told(tmp_path: Path) -> None:
     runner = support.runner()
     with ThreadPoolExecutor(1) as pool:
         first = pool.submit(runner.apply, root)
-        support.wait_for(lambda: _started(root))
+        eventually(lambda: _started(root))
         for second in (runner.apply, runner.destroy, runner.preview):
             with pytest.raises(StateLockedError, match="another run is at work") as locked:
                 second(root)

@@ -19,6 +19,7 @@ from terraform.orphans import OrphanProcess, list_orphans, stop_orphans
 from terraform.render import parse_nodes
 from terraform.workdir import MODULES, STATE, check_state, forget_state, prepare
 from tests.support import terraform_runs as support
+from tests.support.busy import eventually
 from tests.support.gangs import examples, sandbox
 
 pytestmark = support.needs_engine
@@ -103,7 +104,7 @@ def test_killed_at_any_moment_of_an_apply(directory: Path, kind: str, count: int
     known = list_orphans(directory)
     assert {stray.name for stray in known} <= {f"demo-1-{rank}" for rank in range(4)}
     assert set(stop_orphans(directory)) >= set(known)
-    support.wait_for(lambda: _processes(directory) == [], 5)
+    eventually(lambda: _processes(directory) == [], 5)
     assert list_orphans(directory) == ()
     assert (forget_state(directory) is not None) == lost
 
@@ -144,9 +145,9 @@ def test_children_that_outlive_their_node_are_strays_and_a_number_used_again_is_
     prepare(directory, sandbox(count=1, scripts={0: script}))
     support.runner().apply(directory)
     (group,) = support.pids(directory).values()
-    support.wait_for(lambda: (directory / "nodes" / "demo-1-0" / "child").is_file())
+    eventually(lambda: (directory / "nodes" / "demo-1-0" / "child").is_file())
     os.kill(group, signal.SIGKILL)
-    support.wait_for(lambda: not support.lives(group))
+    eventually(lambda: not support.lives(group))
     assert list_orphans(directory) == (OrphanProcess("demo-1-0", group),)
     assert len(_processes(directory)) > 0
 

@@ -17,6 +17,7 @@ from terraform.render import parse_nodes
 from terraform.runner import Runner
 from terraform.workdir import forget_secrets, prepare
 from tests.support import terraform_runs as support
+from tests.support.busy import eventually
 from tests.support.gangs import sandbox
 
 pytestmark = support.needs_engine
@@ -64,7 +65,7 @@ def test_four_nodes_live_and_die(directory: Path, runner: Runner) -> None:
     assert [os.getsid(pid) for pid in processes.values()] == list(processes.values())
     for node in nodes:
         log = directory / "nodes" / f"demo-1-{node.rank}" / "log"
-        support.wait_for(lambda log=log: log.stat().st_size > 0)  # type: ignore[misc]
+        eventually(lambda log=log: log.stat().st_size > 0)  # type: ignore[misc]
         assert log.read_text() == f"demo-1 {node.rank} demo-1-{node.rank} {node.id}\n"
 
     forget_secrets(directory)
@@ -91,12 +92,12 @@ def test_a_process_that_ignores_sigterm_and_its_children_end_too(directory: Path
     runner.apply(directory)
     (pid,) = support.pids(directory).values()
     log = directory / "nodes" / "demo-1-0" / "log"
-    support.wait_for(lambda: log.stat().st_size > 0)
+    eventually(lambda: log.stat().st_size > 0)
     child = int(log.read_text())
     assert support.lives(child)
     runner.destroy(directory)
-    support.wait_for(lambda: not support.lives(pid))
-    support.wait_for(lambda: not support.lives(child))
+    eventually(lambda: not support.lives(pid))
+    eventually(lambda: not support.lives(child))
 
 
 def test_a_number_that_somebody_else_has_by_now_is_left_alone(directory: Path, runner: Runner) -> None:
@@ -232,7 +233,7 @@ def test_a_training_has_none_of_the_keys_that_terraform_works_with(directory: Pa
     prepare(directory, sandbox(scripts={0: f"env | sort >env.new && mv env.new environment; {SLEEP}"}))
     runner.apply(directory)
     said = directory / "nodes" / "demo-1-0" / "environment"
-    support.wait_for(said.exists)
+    eventually(said.exists)
     environment = dict(line.partition("=")[::2] for line in said.read_text().splitlines())
     assert CANARY not in said.read_text()
     assert environment.keys() - {"PWD", "OLDPWD", "SHLVL", "_"} == {

@@ -19,7 +19,7 @@ from terraform.render import parse_nodes
 from terraform.runner import Runner
 from terraform.workdir import MODULES, prepare
 from tests.support import terraform_runs as support
-from tests.support.busy import in_time
+from tests.support.busy import eventually, in_time
 from tests.support.gangs import sandbox
 
 pytestmark = support.needs_engine
@@ -116,7 +116,7 @@ def test_starts_that_take_their_time_and_nodes_that_never_do_anything(cloud: Pat
     began = time.monotonic()
     _runner(cloud).apply(directory)
     assert time.monotonic() - began > 1.5
-    support.wait_for(lambda: (directory / "nodes" / "a-1-0" / "log").read_text() == "here\n")
+    eventually(lambda: (directory / "nodes" / "a-1-0" / "log").read_text() == "here\n")
     assert (directory / "nodes" / "a-1-1" / "log").read_text() == ""
     assert len(_alive(directory)) == 2
     _runner(cloud).destroy(directory)
@@ -130,12 +130,12 @@ def test_those_after_so_many_wait_until_the_line_is_taken_away(cloud: Path, runs
     one_by_one = Runner(support.embedded(), _runner(cloud).environment, support.QUICK, parallelism=1)
     with ThreadPoolExecutor(1) as pool:
         made = pool.submit(one_by_one.apply, directory)
-        support.wait_for(lambda: len(_alive(directory)) == 1)
+        eventually(lambda: len(_alive(directory)) == 1)
         time.sleep(1)
         assert len(_alive(directory)) == 1
         assert not made.done()
         stock.write_text("delay 600 2\n")
-        support.wait_for(lambda: len(_alive(directory)) == 2)
+        eventually(lambda: len(_alive(directory)) == 2)
         stock.write_text("")
         made.result(60)
     assert len(_alive(directory)) == 3
@@ -146,7 +146,7 @@ def test_the_node_sees_its_state_and_nothing_of_the_stock(cloud: Path, runs: Pat
     directory = _gang(runs, "a-1", 1, "env; exec sleep 300")
     _runner(cloud).apply(directory)
     log = directory / "nodes" / "a-1-0" / "log"
-    support.wait_for(lambda: "STEPFARE_NODE=a-1-0\n" in log.read_text())
+    eventually(lambda: "STEPFARE_NODE=a-1-0\n" in log.read_text())
     assert "STEPFARE_STATE=s0123456789\n" in log.read_text()
     names = {line.partition("=")[0] for line in log.read_text().splitlines()}
     ours = {name for name in names if name.startswith("STEPFARE_")} - {"STEPFARE_SANDBOX", "STEPFARE_NODE_FOLDER"}
@@ -235,7 +235,7 @@ def test_a_zombie_and_a_number_used_again_do_not_count(cloud: Path) -> None:
     assert _take(cloud, "r", "z", "m", "spot", pid=child.pid).returncode == 0
     assert _take(cloud, "r", "z", "m", "spot").returncode == 1
     child.kill()
-    support.wait_for(lambda: psutil.Process(child.pid).status() == psutil.STATUS_ZOMBIE)
+    eventually(lambda: psutil.Process(child.pid).status() == psutil.STATUS_ZOMBIE)
     assert _take(cloud, "r", "z", "m", "spot").returncode == 0
     child.wait()
     (entry,) = (cloud / "taken" / "r,z,m,spot").iterdir()

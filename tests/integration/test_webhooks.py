@@ -23,9 +23,9 @@ from router.ledger.month import Month
 from router.planning.document.plan_json import plan_content, plan_to_json
 from router.state.store import StateStore
 from router.state.webhook_deliveries import DeliveryState
+from tests.support.listeners import Receiver, webhook_receiver
 from tests.support.scenes import NORTH, a_job, plan_of
 from tests.support.state_values import attempt, node
-from tests.support.webhook_receiver import Receiver, webhook_receiver
 
 SECRET = "correct-horse-battery-staple"
 START = datetime.fromisoformat("2026-12-01T06:00:00+00:00")

@@ -12,11 +12,8 @@ from pricing.money import ZERO
 from pricing.places import Region
 from router.jobs.limits import Limits
 from router.jobs.spec import Job
-from router.planning.planner import make_plan
-from tests.property.test_columns_against_brute_force import wrong
-from tests.property.test_plan_against_brute_force import differences
 from tests.support.instances import Instance, make_instance
-from tests.support.solved_instances import request_of, solve_instance
+from tests.support.solved_instances import exact_plan, judge_both, solve_instance
 
 FEW, MANY = range(5, 200, 96), range(0, 200, 4)
 
@@ -40,12 +37,7 @@ def wrong_plans(seeds: range) -> dict[int, list[str]]:
     """Describe what is wrong with the plans of both programs, by seed."""
     found: dict[int, list[str]] = {}
     for seed in seeds:
-        instance = weighed_instance(seed)
-        solved = solve_instance(instance)
-        request = request_of(instance, gap=0.0, confidence_rounds=0, resolve_limits=0, explained=False)
-        words = differences(solved, make_plan(request), 0.0)
-        words += wrong(solved, make_plan(replace(request, compact_jobs=0)))
-        if words:
+        if words := judge_both(solve_instance(weighed_instance(seed))):
             found[seed] = words
     return found
 
@@ -72,9 +64,7 @@ def test_a_higher_weight_never_emits_more_and_never_costs_less() -> None:
         for weight in (0, 2000, 30000):
             instance = weighed_instance(seed, weight)
             instance = replace(instance, jobs=tuple(map(without_threshold, instance.jobs)))
-            plans.append(
-                make_plan(request_of(instance, gap=0.0, confidence_rounds=0, resolve_limits=0, explained=False))
-            )
+            plans.append(exact_plan(instance))
         for low, high in pairwise(plans):
             if len(low.unplaced) != len(high.unplaced) or low.unplaced:
                 continue

@@ -8,34 +8,15 @@ from datetime import timedelta
 
 import pytest
 
-from router.planning.document.plan import Plan
 from router.planning.planner import make_plan
 from tests.bench.nights import mid_size_request
-from tests.support.checker import check_plan
 from tests.support.committed_instances import committed_seeds, make_committed_instance
 from tests.support.instances import Instance, make_instance
-from tests.support.plan_agreement import SOLVER, compare_planners, value_of
+from tests.support.plan_agreement import compare_planners
 from tests.support.running_instances import make_running_instance, make_sharing_instance
-from tests.support.solved_instances import Solved, request_of, solve
+from tests.support.solved_instances import exact_request, false_claims, solve
 
 FEW = range(1, 200, 28)
-
-
-def wrong(solved: Solved, plan: Plan) -> list[str]:
-    """Describe what is wrong with the plan: to be dearer than the optimum is not, to claim less is."""
-    instance, best = solved.instance, solved.best
-    found = check_plan(plan, instance.jobs, instance.book, instance.limits, slot=instance.slot)
-    out, bound, value = solved.levels_of(plan), plan.bound_usd.dollars(), value_of(plan)
-    if out < best.unplaced:
-        found.append(f"leaves out {out}, the least is {best.unplaced}")
-    if plan.stage_one_proven and out != best.unplaced:
-        found.append(f"says that {out} is proven, the least is {best.unplaced}")
-    rounding = 1e-6 if instance.limits.commitments else 1e-9  # what cover leaves to pay may be near nothing
-    if out == best.unplaced and bound > best.value * (1 + SOLVER) + rounding:
-        found.append(f"bound {bound} above the optimum {best.value}")
-    if out == best.unplaced and value < best.value * (1 - SOLVER) - rounding:
-        found.append(f"costs {value}, below the optimum {best.value}")
-    return found
 
 
 def wrong_plans(
@@ -45,48 +26,25 @@ def wrong_plans(
     found = {}
     for seed in seeds:
         solved = solve(seed, make)
-        knobs = {
-            "gap": 0.0,
-            "confidence_rounds": 0,
-            "resolve_limits": 0,
-            "explained": False,
-            "compact_jobs": 0,
-            "time_limit": limit,
-        }
-        found[seed] = wrong(solved, make_plan(request_of(solved.instance, **knobs), clock=time.process_time))
+        request = exact_request(solved.instance, compact_jobs=0, time_limit=limit)
+        found[seed] = false_claims(solved, make_plan(request, clock=time.process_time))
     return {seed: words for seed, words in found.items() if words}
 
 
-def test_columns_never_claim_more_than_is_true() -> None:
-    assert wrong_plans(FEW) == {}
-
-
-@pytest.mark.always
-@pytest.mark.slow
-def test_columns_never_claim_more_than_is_true_of_100_instances() -> None:
-    assert wrong_plans(range(0, 200, 2)) == {}
-
-
-def test_columns_never_claim_more_than_is_true_of_running_jobs() -> None:
-    assert wrong_plans(range(1, 40, 8), make_running_instance) == {}
-
-
-@pytest.mark.slow
-def test_columns_never_claim_more_than_is_true_of_running_jobs_in_100_instances() -> None:
-    assert wrong_plans(range(100), make_running_instance) == {}
-
-
-def test_columns_never_claim_more_than_is_true_of_shares() -> None:
-    assert wrong_plans(range(2, 40, 8), make_sharing_instance) == {}
-
-
-@pytest.mark.slow
-def test_columns_never_claim_more_than_is_true_of_shares_in_100_instances() -> None:
-    assert wrong_plans(range(100), make_sharing_instance) == {}
-
-
-def test_columns_never_claim_more_than_is_true_of_committed_spend() -> None:
-    assert wrong_plans((2, 5, 9, 13, 17), make_committed_instance) == {}
+@pytest.mark.parametrize(
+    ("make", "seeds"),
+    [
+        (make_instance, FEW),
+        pytest.param(make_instance, range(0, 200, 2), marks=[pytest.mark.always, pytest.mark.slow]),
+        (make_running_instance, range(1, 40, 8)),
+        pytest.param(make_running_instance, range(100), marks=pytest.mark.slow),
+        (make_sharing_instance, range(2, 40, 8)),
+        pytest.param(make_sharing_instance, range(100), marks=pytest.mark.slow),
+        (make_committed_instance, (2, 5, 9, 13, 17)),
+    ],
+)
+def test_columns_never_claim_more_than_is_true(make: Callable[[int], Instance], seeds: Iterable[int]) -> None:
+    assert wrong_plans(seeds, make) == {}
 
 
 @pytest.mark.slow

@@ -10,12 +10,9 @@ import pytest
 from router.jobs.spec import Job
 from router.planning.find.candidates import CandidateFinder
 from router.planning.find.derived_placement import find_for_plan, placement_type_of
-from router.planning.planner import make_plan
-from tests.property.test_columns_against_brute_force import wrong
-from tests.property.test_plan_against_brute_force import differences
 from tests.support.instances import Instance, make_instance
 from tests.support.placement_oracle import unplaceable
-from tests.support.solved_instances import request_of, solve_instance
+from tests.support.solved_instances import judge_both, solve_instance
 
 FEW, MANY = range(1, 70, 23), range(1, 200, 5)
 # Parameters and tokens of a step: short steps that exchange much, and ones that nearly fill the memory of a machine.
@@ -47,10 +44,8 @@ def wrong_plans(seeds: range) -> dict[int, list[str]]:
     found: dict[int, list[str]] = {}
     for seed in seeds:
         solved = solve_instance(shaped_instance(seed))
-        request = request_of(solved.instance, gap=0.0, confidence_rounds=0, resolve_limits=0, explained=False)
         words = [word for job in solved.instance.jobs for word in wrongly_left_out(solved.instance, job)]
-        words += differences(solved, make_plan(request), 0.0)
-        words += wrong(solved, make_plan(replace(request, compact_jobs=0)))
+        words += judge_both(solved)
         if words:
             found[seed] = words
     return found

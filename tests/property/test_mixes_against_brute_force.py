@@ -10,13 +10,10 @@ import pytest
 from router.planning.document.plan import Plan
 from router.planning.find.candidates import candidates_for
 from router.planning.find.machine_mixes import MOST_SPLITS
-from router.planning.planner import make_plan
-from tests.property.test_columns_against_brute_force import wrong
-from tests.property.test_plan_against_brute_force import differences, plan_of
 from tests.support.brute_force import optimum
 from tests.support.mix_oracle import possible_mixes
 from tests.support.mixed_instances import make_mixed_instance, mixing_book
-from tests.support.solved_instances import problem_of, request_of, solve
+from tests.support.solved_instances import differences, exact_plan, false_claims, problem_of, solve
 
 FEW = range(0, 120, 10)
 
@@ -34,13 +31,10 @@ def wrong_plans(seeds: Iterable[int]) -> tuple[dict[str, list[str]], int]:
     found, mixed = {}, 0
     for seed in seeds:
         solved = solve(seed, make_mixed_instance)
-        compact = plan_of(solved.instance, 0.0)
+        compact = exact_plan(solved.instance)
         mixed += is_mixed(compact)
-        found[f"compact {seed}"] = differences(solved, compact, 0.0)
-        request = request_of(
-            solved.instance, gap=0.0, confidence_rounds=0, resolve_limits=0, explained=False, compact_jobs=0
-        )
-        found[f"columns {seed}"] = wrong(solved, make_plan(request))
+        found[f"compact {seed}"] = differences(solved, compact)
+        found[f"columns {seed}"] = false_claims(solved, exact_plan(solved.instance, compact_jobs=0))
     return {name: words for name, words in found.items() if words}, mixed
 
 

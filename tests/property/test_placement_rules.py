@@ -9,12 +9,9 @@ import pytest
 
 from router.jobs.spec import Job
 from router.planning.find.candidates import candidates_for
-from router.planning.planner import make_plan
-from tests.property.test_columns_against_brute_force import wrong
-from tests.property.test_plan_against_brute_force import differences
 from tests.support.eligibility import missing_candidates
 from tests.support.instances import Instance, make_instance
-from tests.support.solved_instances import request_of, solve_instance
+from tests.support.solved_instances import judge_both, solve_instance
 
 FEW, MANY = range(2, 80, 24), range(1, 200, 4)
 
@@ -36,11 +33,8 @@ def wrong_plans(seeds: range) -> dict[int, list[str]]:
     found: dict[int, list[str]] = {}
     for seed in seeds:
         instance = placed_instance(seed)
-        solved = solve_instance(instance)
-        request = request_of(instance, gap=0.0, confidence_rounds=0, resolve_limits=0, explained=False)
         words = [f"lost {name}" for name in missing_candidates(instance)]
-        words += differences(solved, make_plan(request), 0.0)
-        words += wrong(solved, make_plan(replace(request, compact_jobs=0)))
+        words += judge_both(solve_instance(instance))
         if words:
             found[seed] = words
     return found

@@ -3,74 +3,42 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
-from router.planning.document.plan import Plan
-from router.planning.planner import make_plan
 from tests.support.brute_force import greedy_in_turn, optimum
-from tests.support.checker import check_plan
 from tests.support.committed_instances import committed_seeds, make_committed_instance
 from tests.support.eligibility import missing_candidates
 from tests.support.instances import Instance, make_instance
+from tests.support.plan_agreement import SOLVER
 from tests.support.running_instances import make_running_instance, make_sharing_instance
-from tests.support.solved_instances import Solved, problem_of, request_of, solve
+from tests.support.solved_instances import Solved, differences, exact_plan, problem_of, solve
 
 INSTANCES = 200
 FEW = range(3, INSTANCES, 16)
 DEFAULT_GAP = 0.005
-SOLVER = 1e-6  # what a solver's own tolerances may do to a proven optimum
-
-
-def plan_of(instance: Instance, gap: float) -> Plan:
-    """The planner's answer, candidates as the brute force sees them (no rounds of confidence)."""
-    return make_plan(request_of(instance, gap=gap, confidence_rounds=0, resolve_limits=0, explained=False))
-
-
-def differences(solved: Solved, plan: Plan, gap: float) -> list[str]:
-    """What is wrong with the plan, in words."""
-    instance, best = solved.instance, solved.best
-    unplaced = solved.levels_of(plan)
-    value = plan.objective_usd.dollars()
-    bound = plan.bound_usd.dollars()
-    # What cover leaves to pay may be near nothing: a run's times are rounded to the microsecond.
-    rounding = 1e-6 if instance.limits.commitments else 1e-9
-    found = check_plan(plan, instance.jobs, instance.book, instance.limits, slot=instance.slot)
-    if unplaced != best.unplaced:
-        found.append(f"unplaced {unplaced}, optimum {best.unplaced}")
-    elif value > best.value / (1 - gap) * (1 + SOLVER) + rounding:
-        found.append(f"costs {value}, optimum {best.value}")
-    elif value < best.value * (1 - SOLVER) - rounding:
-        found.append(f"costs {value}, below the optimum {best.value}")
-    elif bound > best.value * (1 + SOLVER) + rounding:
-        found.append(f"bound {bound} above the optimum {best.value}")
-    if plan.time_limit_hit:
-        found.append("hit its time limit")
-    return found
 
 
 def wrong_plans(solved: list[Solved], gap: float) -> dict[int, list[str]]:
-    """What is wrong, by seed."""
-    found = {item.instance.seed: differences(item, plan_of(item.instance, gap), gap) for item in solved}
+    found = {item.instance.seed: differences(item, exact_plan(item.instance, gap=gap), gap) for item in solved}
     return {seed: words for seed, words in found.items() if words}
 
 
-RUNNING = range(0, 60, 6)
-
-
-def test_running_jobs_are_left_out_last_and_keep_their_places_where_they_cannot_resume() -> None:
-    assert wrong_plans([solve(seed, make_running_instance) for seed in RUNNING], gap=0.0) == {}
-
-
-def test_jobs_of_teams_below_their_share_are_left_out_last() -> None:
-    assert wrong_plans([solve(seed, make_sharing_instance) for seed in RUNNING], gap=0.0) == {}
-
-
-@pytest.mark.slow
-def test_jobs_of_teams_below_their_share_are_left_out_last_in_150_instances() -> None:
-    assert wrong_plans([solve(seed, make_sharing_instance) for seed in range(150)], gap=0.0) == {}
+@pytest.mark.parametrize(
+    ("make", "seeds"),
+    [
+        (make_running_instance, range(0, 60, 6)),
+        (make_sharing_instance, range(0, 60, 6)),
+        pytest.param(make_sharing_instance, range(150), marks=pytest.mark.slow),
+    ],
+)
+def test_running_jobs_and_those_of_teams_below_their_share_are_left_out_last(
+    make: Callable[[int], Instance], seeds: range
+) -> None:
+    assert wrong_plans([solve(seed, make) for seed in seeds], gap=0.0) == {}
 
 
 @pytest.mark.slow
@@ -91,7 +59,7 @@ def test_committed_spend_is_used_and_no_plan_is_better() -> None:
 @pytest.mark.slow
 def test_committed_spend_is_used_and_no_plan_is_better_in_100_instances() -> None:
     solved = [solve(seed, make_committed_instance) for seed in committed_seeds(100)]
-    plans_made = {item.instance.seed: plan_of(item.instance, COMMITTED_GAP) for item in solved}
+    plans_made = {item.instance.seed: exact_plan(item.instance, gap=COMMITTED_GAP) for item in solved}
     # Where the search ends short of the gap asked, the plan says so: no plan is better than its own gap admits.
     wrong = {
         item.instance.seed: words
@@ -102,7 +70,7 @@ def test_committed_spend_is_used_and_no_plan_is_better_in_100_instances() -> Non
     assert wrong == {}
     assert sum(made.gap > COMMITTED_GAP for made in plans_made.values()) <= len(solved) // 10
     exact = [item for item in solved if item.instance.seed % 4 == 1]
-    plans = [plan_of(item.instance, 0.0).objective_usd.dollars() for item in exact]
+    plans = [exact_plan(item.instance).objective_usd.dollars() for item in exact]
     reached = [usd <= item.best.value * (1 + SOLVER) + 1e-9 for usd, item in zip(plans, exact, strict=True)]
     assert sum(reached) >= 0.8 * len(reached)
 
@@ -121,7 +89,6 @@ def test_reservations_are_used_within_their_dates_and_no_plan_is_better() -> Non
 
 @pytest.fixture(scope="module")
 def solved() -> list[Solved]:
-    """All instances with their optimum."""
     return [solve(seed) for seed in range(INSTANCES)]
 
 
@@ -171,4 +138,4 @@ def test_jobs_that_must_start_at_once_do_where_any_plan_could(seed: int) -> None
     instance = replace(instance, jobs=jobs)
     problem = problem_of(instance)
     solved = Solved(instance, optimum(problem), greedy_in_turn(problem), limit_binds=False, levels=problem.levels)
-    assert differences(solved, plan_of(instance, 0.0), 0.0) == []
+    assert differences(solved, exact_plan(instance), 0.0) == []

@@ -14,8 +14,7 @@ from router.planning.planner import make_plan
 from tests.bench.nights import mid_size_request
 from tests.bench.rules import RATES, SPEEDS, Played, compare, night_request, saving
 from tests.support.rule_choices import StepRule, rules_of
-from tests.support.rule_simulator import Outcome, RuleNight, simulate_rule
-from tests.support.rule_world import TICK, World
+from tests.support.rule_simulator import TICK, Outcome, RuleNight, World, simulate_rule
 from tests.support.scenes import problem_of
 
 NIGHTS = (3, 19, 40)
@@ -102,7 +101,6 @@ def _broken_money(night: RuleNight, world: World, found: Outcome) -> list[str]:
 
 
 def violations(seed: int, draw: int) -> dict[str, list[str]]:
-    """Describe what is wrong by rule."""
     night, world, found = outcomes_of(seed, draw)
     return {name: words for name, outcome in found.items() if (words := wrong(night, world, outcome))}
 

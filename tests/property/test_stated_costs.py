@@ -10,11 +10,8 @@ from typing import Any
 import pytest
 
 from router.jobs.spec import Interruptions, Job
-from router.planning.planner import make_plan
-from tests.property.test_columns_against_brute_force import wrong
-from tests.property.test_plan_against_brute_force import differences
 from tests.support.instances import Instance, make_instance
-from tests.support.solved_instances import request_of, solve_instance
+from tests.support.solved_instances import judge_both, solve_instance
 
 FEW, MANY = range(3, 60, 19), range(1, 200, 5)
 
@@ -46,12 +43,7 @@ def wrong_plans(seeds: range) -> dict[int, list[str]]:
     """Describe what is wrong with the plans of both programs, by seed."""
     found: dict[int, list[str]] = {}
     for seed in seeds:
-        solved = solve_instance(stated_instance(seed))
-        request = request_of(solved.instance, gap=0.0, confidence_rounds=0, resolve_limits=0)
-        words = differences(solved, make_plan(request), 0.0) + wrong(
-            solved, make_plan(replace(request, compact_jobs=0))
-        )
-        if words:
+        if words := judge_both(solve_instance(stated_instance(seed)), explained=True):
             found[seed] = words
     return found
 

@@ -27,9 +27,9 @@ from router.planning.program.effort import Effort
 from router.planning.program.solve import PlacementSolution
 from router.planning.program.solver import PulpSolver
 from router.prices.books import load_book
+from tests.bench.hundred_jobs import crowded_request
 from tests.bench.nights import realistic_night
 from tests.support.changed_requests import raised
-from tests.support.crowded_nights import crowded_request
 from tests.support.scenes import problem_of
 
 CENT = 0.01
@@ -80,7 +80,6 @@ def realistic(jobs: int, seed: int, **knobs: Any) -> Night:
 
 
 def worth(price: ShadowPrice) -> float:
-    """Dollars that the raise saves."""
     assert price.saves_usd is not None
     return price.saves_usd.dollars()
 

@@ -19,9 +19,9 @@ from router.planning.document.plan import Plan, Relaxation, ShadowPrice
 from router.planning.planner import PlanRequest, make_plan
 from router.planning.problem.problem import window
 from router.planning.what_if.constraint_prices import ConstraintPrice, constraint_prices
+from tests.bench.hundred_jobs import crowded_request
 from tests.bench.nights import mid_size_request
 from tests.support.changed_requests import raised, relaxed, with_job
-from tests.support.crowded_nights import crowded_request
 
 CENT = 0.01
 TIGHT = 1e-6
@@ -107,7 +107,6 @@ def prices_of_rules(seeds: tuple[int, ...]) -> Iterator[tuple[PlanRequest, str, 
 
 
 def without(rule: str, job: Job, request: PlanRequest) -> Job:
-    """The job whose file lacks the rule."""
     match rule:
         case "residency":
             return job.model_copy(update={"residency": Residency()})

@@ -27,7 +27,6 @@ from tests.smoke.secrets import Concealer
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run it; the exit code."""
     options = _options(arguments)
     now = datetime.now(UTC)
     folder = (options.folder or Path(f"smoke-{options.cloud}-{now:%Y%m%dT%H%M%S}")).absolute()

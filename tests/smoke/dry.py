@@ -28,15 +28,14 @@ from botocore.exceptions import ClientError
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 from werkzeug.wrappers import Request, Response
 
+from router.agent.rendezvous import find_free_port
 from tests.smoke.notices import Account
 from tests.support import aws_service, azure_service, gcp_service
 from tests.support.azure_estate import SUBSCRIPTION, Subscription
 from tests.support.clouds import clouds_file, environment
 from tests.support.gcp_estate import PROJECT, Project
 from tests.support.metadata_service import MetadataService
-from tests.support.moto_machines import instances
-from tests.support.played_machines import Look, Machines, played
-from tests.support.ports import free_port
+from tests.support.moto_machines import Look, Machines, instances, played
 from tests.support.repository import ROOT
 from tests.support.service import in_thread
 from tests.support.terraform_moto import IMAGE, cloud
@@ -85,7 +84,7 @@ def stage(name: str, folder: Path) -> Iterator[Stage]:
         home = folder / "home"
         home.mkdir(parents=True, exist_ok=True)
         (folder / "checkpoints").mkdir(exist_ok=True)
-        port = free_port()
+        port = find_free_port()
         settings: dict[str, Any] = {"checkpoint_url": (folder / "checkpoints").as_uri()}
         settings |= {"aws": {"image": IMAGE}, "azure": {"ssh_public_key": _KEY}}.get(name, {})
         deploy = {
@@ -162,7 +161,6 @@ def _aws(stack: ExitStack, folder: Path, interrupt: Interrupt) -> Played:
 
 
 def _terminate(url: str, machine: str) -> None:
-    """End an instance, in whichever region it still is."""
     for region in REGIONS["aws"]:
         ec2 = boto3.client("ec2", region, endpoint_url=url, aws_access_key_id="x", aws_secret_access_key="x")
         with suppress(ClientError):

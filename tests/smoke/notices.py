@@ -86,7 +86,6 @@ def _aws(account: Account, target: Target) -> str:
 
 
 def _gcp(account: Account, target: Target) -> str:
-    """By a simulated maintenance event, which preempts a Spot VM."""
     from google.auth.credentials import AnonymousCredentials
     from google.cloud import compute_v1
 
@@ -100,7 +99,6 @@ def _gcp(account: Account, target: Target) -> str:
 
 
 def _azure(account: Account, target: Target) -> str:
-    """By a simulated eviction."""
     from azure.core.credentials import AccessToken
     from azure.core.pipeline.policies import HeadersPolicy
     from azure.identity import DefaultAzureCredential

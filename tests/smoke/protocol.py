@@ -57,7 +57,6 @@ class Protocol:
     def add(
         self, step: str, expected: str, verdict: Verdict, seen: str, seconds: float = 0.0, command: str = ""
     ) -> None:
-        """Record a check and print its line."""
         words = self.conceal(" ".join(seen.split()))[:LONGEST_SEEN]
         check = Check(step, expected, verdict, words, round(seconds, 1), self.usd, self.conceal(command))
         self.checks.append(check)
@@ -65,13 +64,11 @@ class Protocol:
         self.write()
 
     def end(self, text: str) -> None:
-        """Record how the run ended."""
         self.ended = text
         self.tell(text)
         self.write()
 
     def write(self) -> None:
-        """Write protocol.md and protocol.json."""
         (self.folder / "protocol.json").write_text(json.dumps(self._document(), indent=1) + "\n", encoding="utf-8")
         (self.folder / "protocol.md").write_text(self._page(), encoding="utf-8")
 

@@ -106,7 +106,6 @@ def words_of(document: Mapping[str, Any]) -> list[str]:
 
 
 def main() -> int:
-    """Replay; the command's exit code."""
     from router.cli.main import main as stepfare
 
     document = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))

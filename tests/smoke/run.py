@@ -108,7 +108,6 @@ class Smoke:
 
     @property
     def folder(self) -> Path:
-        """Return the folder of the run."""
         return self.protocol.folder
 
     def run(self) -> Exit:
@@ -141,7 +140,6 @@ class Smoke:
 
     # The steps.
     def _look(self) -> None:
-        """Check the identity, read prices, and choose the smallest machine."""
         missing = missing_in_deploy(self.deploy, self.cloud)
         self._check("files", "a deploy file with what machines need", not missing, ", ".join(missing) or "all is there")
         document = deploy_document(self.deploy)
@@ -234,7 +232,6 @@ class Smoke:
         self._wait("train again", f"steps beyond {first}", lambda: self._step_beyond(first))
 
     def _finish(self) -> None:
-        """The end of the training, and what it cost."""
         assert self._follow is not None
         self._wait("finish", "apply --follow ends", self._follow_end)
         code = self._follow_code()
@@ -446,7 +443,6 @@ def _described(found: Any) -> str:
 
 
 def _rows(document: Any, name: str) -> list[dict[str, Any]]:
-    """Return all rows of that name, however deep they are."""
     if isinstance(document, list):
         return [row for one in document for row in _rows(one, name)]
     if not isinstance(document, dict):

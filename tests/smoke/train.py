@@ -23,7 +23,6 @@ Headers = dict[str, str]
 
 
 def call(method: str, url: str, headers: Headers, body: bytes | None = None) -> bytes:
-    """Send one request."""
     request = urllib.request.Request(url, body, headers, method=method)
     with urllib.request.urlopen(request, timeout=30) as answer:
         return bytes(answer.read())
@@ -55,7 +54,6 @@ def place(url: str) -> tuple[str, str, str, str]:
 
 
 def put(url: str, body: bytes) -> None:
-    """Write an object."""
     scheme, host, container, path = place(url)
     if scheme == "file":
         Path("/" + path).parent.mkdir(parents=True, exist_ok=True)
@@ -70,7 +68,6 @@ def put(url: str, body: bytes) -> None:
 
 
 def get(url: str) -> bytes:
-    """Read an object."""
     scheme, host, container, path = place(url)
     if scheme == "file":
         return Path("/" + path).read_bytes()
@@ -97,7 +94,6 @@ def store(folder: Path) -> None:
 
 
 def main() -> None:
-    """Count from where the last checkpoint was."""
     first, counted = 1, 0
     if RESUME:
         named = json.loads(get(RESUME))

@@ -28,7 +28,6 @@ class Rank:
     process: subprocess.Popen[bytes]
 
     def end(self, seconds: float = 30) -> int:
-        """The agent's exit code."""
         return self.process.wait(on_a_busy_machine(seconds))
 
     def log(self, name: str = "train.log") -> str:

@@ -44,35 +44,29 @@ def by(hours: float) -> datetime:
 
 
 def asking(job: Job, hours: float, offers: Sequence[Offer], limits: Any = None) -> QuoteProblem:
-    """What a quote begins with."""
     return QuoteProblem(QuoteRequest(job, by(hours)), a_trade(offers, limits))
 
 
 def answer(job: Job, hours: float, offers: Sequence[Offer], limits: Any = None, **more: Any) -> Quote | Refused:
-    """Of one job."""
     return make_quote(QuoteRequest(job, by(hours)), a_trade(offers, limits, **more))
 
 
 def a_quote(job: Job, hours: float, offers: Sequence[Offer], limits: Any = None, **more: Any) -> Quote:
-    """The same, where there must be one."""
     found = answer(job, hours, offers, limits, **more)
     assert isinstance(found, Quote), found
     return found
 
 
 def refused(job: Job, hours: float, offers: Sequence[Offer], limits: Any = None) -> Refused:
-    """The same, where there must be none."""
     found = answer(job, hours, offers, limits)
     assert isinstance(found, Refused)
     return found
 
 
 def a_budget(job: Job, hours: float, usd: str, offers: Sequence[Offer]) -> BudgetQuote | Refused:
-    """How far it goes."""
     return make_budget_quote(QuoteRequest(job, by(hours)), Usd.parse(usd), a_trade(offers))
 
 
 def dollars(amount: Usd | None) -> float:
-    """Of one that has an end."""
     assert amount is not None
     return amount.dollars()

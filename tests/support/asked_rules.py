@@ -36,7 +36,6 @@ class Dice:
         return _Thrown(self, terms)
 
     def alone(self, start: int) -> Rule:
-        """The same for one window."""
         dice = self
 
         class One(Rule):
@@ -107,8 +106,6 @@ class Uniform(Rule):
 
 
 class Rated(Uniform):
-    """UP(A)."""
-
     def __init__(self, every: int) -> None:
         super().__init__()
         self.every, self.kept = every, dict[int, list[bool]]()
@@ -154,8 +151,6 @@ class Rated(Uniform):
 
 
 class PerUsd(Rated):
-    """UP(AP)."""
-
     def __init__(self, every: int) -> None:
         super().__init__(every)
         self.probe_at = self.sample_at

@@ -43,8 +43,6 @@ class Rule:
 
 @dataclass
 class Asked:
-    """One window."""
-
     inputs: SimulationInputs
     start: int
     rule: Rule

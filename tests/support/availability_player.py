@@ -71,7 +71,6 @@ class Availability:
                 open_zones(self.stock, [zone], mark)
 
     def look(self) -> None:
-        """Takes back those whose time is over."""
         for zone, (_, taking) in self.takings.items():
             self.done += [(zone, one) for one in taking.look()]
 

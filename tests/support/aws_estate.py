@@ -104,7 +104,6 @@ class Estate:
         return str(made["Instances"][0]["InstanceId"])
 
     def running(self, *regions: str) -> set[str]:
-        """Ids of the machines that run."""
         alive = [{"Name": "instance-state-name", "Values": ["pending", "running"]}]
         return {
             instance["InstanceId"]

@@ -27,7 +27,7 @@ from werkzeug.test import run_wsgi_app
 
 from tests.support import aws_service_pages as pages
 from tests.support.aws_service_answers import Ec2, quotas
-from tests.support.aws_service_faults import CHANGES, Answer, Faults, refusal, spoil
+from tests.support.aws_service_faults import CHANGES, Answer, AwsFaults, refusal, spoil
 from tests.support.aws_service_world import World, first_regions
 
 _SCOPE = re.compile(r"Credential=[^/]+/\d{8}/(?P<region>[^/]+)/(?P<service>[^/]+)/aws4_request")
@@ -61,16 +61,14 @@ def make_app(
     has not switched on, in addition to ``regions``. ``csv_noise``: other lines a machine in the public price list."""
     names = first_regions(regions) if isinstance(regions, int) else tuple(regions)
     at = datetime.fromisoformat(now) if now else datetime.now(UTC)
-    dealt = Faults(faults)
+    dealt = AwsFaults(faults)
     new = dealt.with_new_types(names)
     world = World(names, tuple(off), at, history_rows, history_days, new)
     return Service(world, dealt, latency_s, csv_noise, fixed=now is not None)
 
 
 class Service:
-    """The WSGI app."""
-
-    def __init__(self, world: World, faults: Faults, latency_s: float, csv_noise: int, *, fixed: bool) -> None:
+    def __init__(self, world: World, faults: AwsFaults, latency_s: float, csv_noise: int, *, fixed: bool) -> None:
         self._world = world
         self._faults = faults
         self._latency_s = latency_s

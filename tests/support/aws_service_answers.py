@@ -32,7 +32,6 @@ _QUOTAS = (
 
 
 def quotas(region: str) -> list[dict[str, Any]]:
-    """Two pages of them."""
     fillers = [(f"Attachments of kind {index}", 5.0) for index in range(120)]
     return [
         {"ServiceCode": "ec2", "QuotaCode": f"L-{index:08X}", "QuotaName": name, "Value": value, "Unit": "None"}

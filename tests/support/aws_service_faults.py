@@ -10,11 +10,11 @@ that match).
 from __future__ import annotations
 
 import json
-import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+
+from tests.support.service import Fault, Faults
 
 CHANGES = frozenset({"price_zero", "duplicate", "currency"})
 _EC2 = {
@@ -44,32 +44,22 @@ class Answer:
     promised: int | None = None
 
 
-class Faults:
-    """Counts calls and deals out faults; thread-safe."""
+class AwsFaults(Faults):
+    """Counts calls by their action, and knows which types came out today."""
 
-    def __init__(self, faults: Sequence[Mapping[str, Any]]) -> None:
-        self._faults = [fault for fault in faults if fault["kind"] != "new_type"]
+    def __init__(self, faults: Sequence[Fault]) -> None:
+        super().__init__([fault for fault in faults if fault["kind"] != "new_type"])
         self._news = [str(fault.get("match", "")) for fault in faults if fault["kind"] == "new_type"]
-        self._met: Counter[int] = Counter()
         self._calls: Counter[str] = Counter()
-        self._lock = threading.Lock()
 
     def with_new_types(self, regions: Sequence[str]) -> frozenset[str]:
         return frozenset(region for region in regions if any(match in region for match in self._news))
 
-    def meet(self, action: str, place: str) -> list[Mapping[str, Any]]:
-        """Counts the call; the faults that it meets."""
-        met = []
+    def meet(self, action: str, place: str) -> list[Fault]:
+        """Count the call; return the faults that it meets."""
         with self._lock:
             self._calls[action] += 1
-            for index, fault in enumerate(self._faults):
-                if str(fault.get("match", "")) not in f"{action} {place}":
-                    continue
-                self._met[index] += 1
-                turn = self._met[index] - int(fault.get("after", 0))
-                if 0 < turn <= int(fault.get("times", turn)):
-                    met.append(fault)
-        return met
+        return self.met_by(f"{action} {place}")
 
     @property
     def calls(self) -> Mapping[str, int]:
@@ -77,7 +67,7 @@ class Faults:
             return dict(sorted(self._calls.items()))
 
 
-def refusal(fault: Mapping[str, Any], service: str, echoed: str) -> Answer | None:
+def refusal(fault: Fault, service: str, echoed: str) -> Answer | None:
     """The error answer of a fault; None when it is not one that refuses. ``echoed`` stands in the message, as
     services do repeat what they were sent."""
     table = _EC2 if service in ("ec2", "sts") else _JSON
@@ -106,7 +96,7 @@ def error(service: str, status: int, code: str, message: str, headers: Mapping[s
     return Answer(text.encode(), "application/x-amz-json-1.1", status, headers or {})
 
 
-def spoil(fault: Mapping[str, Any], answer: Answer) -> Answer:
+def spoil(fault: Fault, answer: Answer) -> Answer:
     """The answer as it arrives under a fault of transport."""
     if fault["kind"] == "half_page":
         return Answer(answer.body[: len(answer.body) // 2], answer.content_type)

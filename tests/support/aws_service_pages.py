@@ -35,7 +35,6 @@ def xml(action: str, inner: str) -> bytes:
 
 
 def items(tag: str, rows: Iterable[Mapping[str, object]]) -> str:
-    """A set of structures."""
     inner = "".join(
         f"<item>{''.join(f'<{key}>{value}</{key}>' for key, value in row.items() if value is not None)}</item>"
         for row in rows
@@ -44,12 +43,10 @@ def items(tag: str, rows: Iterable[Mapping[str, object]]) -> str:
 
 
 def token(start: int, size: int, total: int) -> str:
-    """Where the next page begins, "" at the end."""
     return str(start + size) if start + size < total else ""
 
 
 def price_page(rows: Sequence[tuple[str, str, str, str, str]], start: int, size: int) -> bytes:
-    """DescribeSpotPriceHistory."""
     inner = "".join(
         f"<item><instanceType>{name}</instanceType><productDescription>Linux/UNIX</productDescription>"
         f"<spotPrice>{price}</spotPrice><timestamp>{at}</timestamp><availabilityZone>{zone}</availabilityZone>"
@@ -196,7 +193,6 @@ def region_index(regions: Iterable[str]) -> bytes:
 
 
 def spot_advisor(world: World) -> bytes:
-    """spot-advisor-data.json."""
     ranges = [
         {"index": index, "label": label, "dots": index, "max": 5 + 6 * index} for index, label in enumerate(BANDS)
     ]

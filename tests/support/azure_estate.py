@@ -69,7 +69,6 @@ class Subscription:
         return members
 
     def machines(self) -> set[str]:
-        """Ids of the machines that there are."""
         with self._lock:
             return {row["id"] for id_, row in self.things.items() if "/virtualmachines/" in id_}
 
@@ -144,7 +143,6 @@ class Subscription:
 
 
 def tags_of(attempt: str, state: str, rank: int | None = None) -> dict[str, str]:
-    """As terraform/modules/azure writes them."""
     tags = {"stepfare_attempt": attempt, "stepfare_state": state, "team": "research"}
     return tags if rank is None else {**tags, "stepfare_rank": str(rank)}
 

@@ -21,7 +21,57 @@ from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from pricing.book_file import embedded_book
 from tests.support import azure_service_rows as rows
-from tests.support.azure_service_faults import ARM_ERRORS, INSTEAD, OF_ACCOUNTS, ROWS, Fault, Faults
+from tests.support.service import Fault, Faults
+
+# Faults that answer instead of the service, and those that change what it answers.
+INSTEAD = frozenset(
+    {
+        "throttle", "error500", "error503", "expired_token", "forbidden", "region_off", "unregistered", "not_found",
+        "drop_connection",
+    }
+)  # fmt: skip
+# The Retail Prices API knows no accounts.
+OF_ACCOUNTS = frozenset({"expired_token", "forbidden", "region_off", "unregistered", "not_found"})
+BODY = frozenset({"half_page", "bad_json", "not_a_page", "astray", "circle"})
+ROWS = frozenset(
+    {"price_zero", "duplicate", "currency", "new_type", "future", "odd_row", "odd_rate", "two_rates", "empty"}
+)
+HEADERS = frozenset({"clock"})
+
+
+# (status, code, message) as Azure Resource Manager words them: "Troubleshoot common Azure deployment errors" and
+# "Understand how Azure Resource Manager throttles requests", Microsoft Learn.
+ARM_ERRORS: Mapping[str, tuple[str, str, str]] = {
+    "throttle": ("429 Too Many Requests", "TooManyRequests", "The request was throttled."),
+    "error500": ("500 Internal Server Error", "InternalServerError", "Encountered internal server error."),
+    "error503": ("503 Service Unavailable", "ServiceUnavailable", "The service is temporarily unavailable."),
+    "expired_token": (
+        "401 Unauthorized",
+        "ExpiredAuthenticationToken",
+        "The access token expiry UTC time '11/21/2026 5:00:00 PM' is earlier than current UTC time.",
+    ),
+    "forbidden": (
+        "403 Forbidden",
+        "AuthorizationFailed",
+        "The client 'someone' does not have authorization to perform action over scope '/subscriptions/...'.",
+    ),
+    "region_off": (
+        "400 Bad Request",
+        "LocationNotAvailableForResourceType",
+        "The provided location is not available for resource type 'Microsoft.Compute/skus'.",
+    ),
+    "unregistered": (
+        "409 Conflict",
+        "MissingSubscriptionRegistration",
+        "The subscription is not registered to use namespace 'Microsoft.Compute'.",
+    ),
+    "not_found": (
+        "404 Not Found",
+        "SubscriptionNotFound",
+        "The subscription 'x' could not be found.",
+    ),
+}
+
 
 SUBSCRIPTION = "00000000-0000-0000-0000-0000000000aa"
 RETAIL = "RetailPrices"
@@ -65,6 +115,7 @@ def make_app(
     sizes = {"price_rows": price_rows, "sku_rows": sku_rows, "price_page": price_page, "sku_page": sku_page}
     sizes["graph_page"] = graph_page
     clock = None if now is None else datetime.fromisoformat(now) - timedelta(seconds=begin)
+    assert {fault["kind"] for fault in faults} <= INSTEAD | BODY | ROWS | HEADERS
     return _Service(names, sizes, latency_s, clock, Faults(faults))
 
 
@@ -95,14 +146,14 @@ class _Service:
         region = parts.get("region") or next(iter(re.findall(r"(?:armRegionName|location) eq '(\w+)'", asked)), "")
         faults = self._faults.met_by(f"{action} {path} {asked} {region}")
         if action == RETAIL:
-            faults = [fault for fault in faults if fault.kind not in OF_ACCOUNTS]
-        if any(fault.kind in INSTEAD for fault in faults):
+            faults = [fault for fault in faults if fault["kind"] not in OF_ACCOUNTS]
+        if any(fault["kind"] in INSTEAD for fault in faults):
             return self._instead(environ, start, action, faults)
         if action != RETAIL and not environ.get("HTTP_AUTHORIZATION", "").startswith("Bearer "):
             body = _error_body("AuthenticationFailed", "Authentication failed.")
             return self._send(environ, start, "401 Unauthorized", body)
         here = f"http://{environ['HTTP_HOST']}"
-        changes = tuple(fault.kind for fault in faults if fault.kind in ROWS)
+        changes = tuple(fault["kind"] for fault in faults if fault["kind"] in ROWS)
         if action == GRAPH:
             sent = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
             return self._send(environ, start, *self._graph(json.loads(sent), changes), faults)
@@ -224,12 +275,12 @@ class _Service:
     def _instead(
         self, environ: WSGIEnvironment, start: StartResponse, action: str, faults: Sequence[Fault]
     ) -> Iterable[bytes]:
-        fault = next(fault for fault in faults if fault.kind in INSTEAD)
-        if fault.kind == "drop_connection":
+        fault = next(fault for fault in faults if fault["kind"] in INSTEAD)
+        if fault["kind"] == "drop_connection":
             environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
             raise ConnectionAbortedError
-        status, code, message = ARM_ERRORS[fault.kind]
-        extra = [] if fault.retry_after is None else [("Retry-After", f"{fault.retry_after:g}")]
+        status, code, message = ARM_ERRORS[fault["kind"]]
+        extra = [("Retry-After", f"{fault['retry_after']:g}")] if "retry_after" in fault else []
         body = b"<html>refused</html>" if action == RETAIL else _error_body(code, message)
         return self._send(environ, start, status, body, faults, extra)
 
@@ -242,10 +293,10 @@ class _Service:
         faults: Sequence[Fault] = (),
         extra: Sequence[tuple[str, str]] = (),
     ) -> Iterable[bytes]:
-        body = _spoilt(body, {fault.kind for fault in faults}, environ)
+        body = _spoilt(body, {fault["kind"] for fault in faults}, environ)
         headers = [("Content-Type", "application/json; charset=utf-8"), ("Content-Length", str(len(body))), *extra]
-        shift = sum(fault.seconds for fault in faults if fault.kind == "clock")
-        half = any(fault.kind == "half_page" for fault in faults)
+        shift = sum(fault.get("seconds", 600.0) for fault in faults if fault["kind"] == "clock")
+        half = any(fault["kind"] == "half_page" for fault in faults)
         if shift or self._clock is not None or half:
             moment = datetime.now(UTC) if self._clock is None else self._clock + timedelta(seconds=time.monotonic())
             date = format_datetime(moment + timedelta(seconds=shift), usegmt=True)
@@ -268,7 +319,6 @@ def _action(path: str) -> tuple[str, Mapping[str, str]]:
 
 
 def _dumps(value: Any) -> bytes:
-    """Compact JSON, decimals as numbers with all their digits."""
     text = json.dumps(value, separators=(",", ":"), default=lambda d: f"@{d}@" if isinstance(d, Decimal) else str(d))
     return re.sub(r'"@([0-9.E+-]+)@"', r"\1", text).encode()
 

@@ -136,7 +136,6 @@ def other_price_rows(name: str, region: int, count: int) -> Iterator[Row]:
 
 
 def gpu_sku(size: int, name: str, region: int) -> Row:
-    """A row of Microsoft.Compute/skus."""
     sku, family, gpus, vcpus, memory, rdma, _ = (*SIZES, NEW_TYPE)[size]
     restrictions = []
     if is_restricted(size, region):

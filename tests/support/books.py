@@ -59,7 +59,6 @@ def a_tariff(
 
 
 def spot(price: str, **changes: object) -> Offer:
-    """The spot offer beside AN_OFFER."""
     offer = replace(AN_OFFER, market=Market.SPOT, usd_per_hour=UsdPerHour.parse(price))
     return replace(offer, **changes)  # type: ignore[arg-type]
 

@@ -28,7 +28,6 @@ def of(month: int, key: str, hour: int = 1, **changes: Any) -> LedgerEntry:
 
 
 def fee(key: str, month: int = 11, **changes: Any) -> LedgerEntry:
-    """What a person added."""
     said = {
         "kind": LedgerEntryKind.FEE,
         "what": CostItem.OTHER,

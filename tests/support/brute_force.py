@@ -18,7 +18,7 @@ from pricing.book import PriceBook
 from pricing.places import RegionId
 from router.jobs.limits import Limits
 from router.jobs.spec import Job
-from tests.support.carbon_oracle import counted_per_hour
+from tests.support.check_carbon import counted_per_hour
 from tests.support.commitment_oracle import bought_by_slot, covered
 from tests.support.precedence_rules import Bools, Levels, admitted, fair_bands, stays_in_place
 from tests.support.schedules import (
@@ -322,7 +322,6 @@ def _lower_cost_rows(key: Ints, cost: Floats) -> Ints:
 
 
 def moved_bytes(limits: Limits) -> dict[str, int]:
-    """What left each cloud before now, this month."""
     return {cloud: round(gb * 10**9) for cloud, gb in dict(limits.egress_month_to_date_gb).items()}
 
 
@@ -512,7 +511,6 @@ def greedy_in_turn(problem: Problem) -> Solution:
 
 
 def optimum(problem: Problem) -> Solution:
-    """The lexicographic optimum."""
     order = sorted(problem.options, key=lambda options: len(options.cost))
     search = _Search(problem, order, greedy_in_turn(problem))
     search.descend(search.start())

@@ -47,7 +47,6 @@ INVARIANTS = (PLAYED, ENDS, ORPHANS, DOUBLES, LOST, SAME, BOOKS, WATCHERS, DEADL
 
 
 def found_wrong(world: World, alone: TrainingResult, seen_machines: SeenMachines) -> Found:
-    """Looks at everything that is left."""
     wrong = [(ENDS if "not over" in what else WATCHERS, what) for what in world.wrong]
     finished, reasons = 0, list[str]()
     late, close = list[str](), list[str]()
@@ -106,7 +105,6 @@ def interleaved(rows: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def _end(attempts: Sequence[Attempt]) -> str:
-    """ "" for a job that finished, else why not."""
     if any(one.phase is Phase.FINISHED for one in attempts):
         return ""
     last = attempts[-1] if attempts else None

@@ -49,7 +49,6 @@ class World:
 
     @classmethod
     def copy_of(cls, template: Template, folder: Path, setting: Setting) -> World:
-        """A world of its own."""
         site = template.site(folder)
         site.deploy(timeouts=TIMEOUTS)
         for job in setting.jobs:
@@ -70,15 +69,12 @@ class World:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Of commands."""
         return {**self.site.environment, "STEPFARE_CLOCK": self.clock}
 
     def now(self) -> datetime:
-        """On the cloud's clock."""
         return cloud_time(self.clock, datetime.now(UTC).timestamp())
 
     def say(self, text: str) -> None:
-        """For whoever looks at it afterwards."""
         self.log.append(f"{time.monotonic() - self._began:6.2f} {text}")
 
     def finally_(self, undo: object) -> None:
@@ -146,14 +142,12 @@ class World:
             self.watch(*(self.first if again else ()))
 
     def end_all_watchers(self) -> None:
-        """As somebody would who goes home."""
         while self.watcher is not None:
             self.end_watcher(signal.SIGTERM)
 
     # Jobs
 
     def place(self, job: str) -> Path:
-        """Where its checkpoints lie."""
         return self.site.folder / job / "checkpoints"
 
     def done(self, job: str) -> int:
@@ -166,7 +160,6 @@ class World:
 
     @property
     def over(self) -> bool:
-        """Nothing runs, and nothing will."""
         return self._quiet and not (self.first and not self._came_up and self._applied < _APPLIES)
 
     @property
@@ -185,5 +178,4 @@ class World:
         return {one.job for one in self.store.attempts.find() if one.met_at is not None} == set(self.setting.jobs)
 
     def machines(self, job: str) -> tuple[DrillTarget, ...]:
-        """Those of a job that are up."""
         return find_targets(self.store, self.hand, self.store.attempts.find(job=job, alive=True))

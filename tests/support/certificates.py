@@ -39,5 +39,4 @@ def write_certificate(folder: Path, hosts: Sequence[str] = (), days: int = 1) ->
 
 
 def private_pem(key: ec.EllipticCurvePrivateKey, secret: serialization.KeySerializationEncryption) -> bytes:
-    """Return a private key as PEM."""
     return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, secret)

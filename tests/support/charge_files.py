@@ -3,13 +3,38 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 from router.showback.focus.charge_files import write_csv
-from router.showback.focus.columns import Charge
-from router.showback.focus.versions import NEWEST
+from router.showback.focus.columns import BY_NAME, Charge, FocusColumnKind
+from router.showback.focus.feed import open_feed
+from router.showback.focus.texts import read_json
+from router.showback.focus.versions import NEWEST, match_columns
 from tests.support.golden_charges import golden_charges
+
+
+def read_charges(path: Path) -> Iterator[Charge]:
+    """The charges of a file that stepfare wrote, in any version; a cell without text is None."""
+    with open_feed(path) as feed:
+        columns = {source: BY_NAME[target] for target, source in match_columns(feed.header).items()}
+        for batch in feed.batches:
+            texts = [batch.columns[source].to_pylist() for source in columns]
+            for row in zip(*texts, strict=True):
+                cells = zip(columns.values(), row, strict=True)
+                yield Charge(**{column.field: _read(text, column.kind) for column, text in cells if text})
+
+
+def _read(text: str, kind: FocusColumnKind) -> Any:
+    if kind is FocusColumnKind.DECIMAL:
+        return Decimal(text)
+    if kind is FocusColumnKind.MOMENT:
+        return datetime.fromisoformat(text)
+    return read_json(text) if kind is FocusColumnKind.JSON else text
+
 
 Row = dict[str, str]
 Change = Callable[[list[Row]], None]
@@ -44,7 +69,6 @@ def cell(column: str, value: str, row: int = 5) -> Change:
 
 
 def renamed(old: str, new: str) -> Change:
-    """A column under another name."""
 
     def change(rows: list[Row]) -> None:
         for row in rows:
@@ -54,7 +78,6 @@ def renamed(old: str, new: str) -> Change:
 
 
 def without(column: str) -> Change:
-    """No such column."""
 
     def change(rows: list[Row]) -> None:
         for row in rows:

@@ -15,9 +15,8 @@ from pricing.places import PROVISIONABLE_CLOUDS, Market
 from router.jobs.spec import Job
 from router.planning.document.plan import Line
 from tests.support.mix_oracle import mix_problems
-from tests.support.placement_oracle import unplaceable
+from tests.support.placement_oracle import forbidden, unplaceable
 from tests.support.plan_view import Stretch, View
-from tests.support.residency_oracle import forbidden
 
 
 def check_places(view: View) -> Iterator[str]:

@@ -89,7 +89,6 @@ def _forked(module: Any, folder: Path, mode: str, attempt: str, call: int) -> tu
 
 
 def main(helper: str, folder: str, mode: str, stride: int) -> None:
-    """The program."""
     module = load(helper)
     for call in range(1, 100_000, stride):
         own = Path(folder) / str(call)

@@ -62,7 +62,6 @@ class _Running:
         self.holds = np.zeros(ends.size)  # the work that the save in flight holds
 
     def keep(self, which: npt.NDArray[np.bool_]) -> None:
-        """Leave out the others."""
         for name, column in vars(self).items():
             setattr(self, name, column[which])
 

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 
 from typer.testing import CliRunner, Result
 
 from router.cli.main import app
+
+
+def killed(*_: object) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
 
 NOW = "2026-11-21T18:00:00Z"
 JOB = """\
@@ -21,7 +28,6 @@ checkpoint: {{size_gib: 80}}
 
 
 def run(*arguments: object) -> Result:
-    """One command; stdout and stderr apart."""
     return CliRunner().invoke(app, [str(word) for word in arguments])
 
 
@@ -31,7 +37,6 @@ def plan(*arguments: object) -> Result:
 
 
 def write_job(folder: Path, name: str, *, steps: int = 1000, deadline: str = "+18h", more: str = "") -> Path:
-    """A job file in the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}.yaml"
     path.write_text(JOB.format(name=name, steps=steps, deadline=deadline) + more, encoding="utf-8")

@@ -24,6 +24,7 @@ from router.prices.cloud_settings import Clouds, LoadedClouds
 from router.state.store import StateStore
 
 OPERATOR = local_operator("operator")
+PAGE = {"Accept": "text/html"}
 NIGHT = datetime(2026, 11, 21, 18, tzinfo=UTC)
 
 
@@ -64,7 +65,6 @@ class ThreadWorker(ProcessWorker):
         report: Report,
         goes_on: Callable[[], bool],
     ) -> WorkResult:
-        """Return how the work ended."""
         return do_work(self._settings, function, request, report)
 
 
@@ -82,3 +82,14 @@ def run_tasks(context: QueryContext, functions: Mapping[str, WorkFunction] = FUN
     runner = task_runner(context, functions)
     while runner.run_next():
         pass
+
+
+def client_as(context: QueryContext, *grants: str) -> TestClient:
+    """Return a client of somebody with these grants; without any, of the operator."""
+    who = identity_with(*grants) if grants else OPERATOR
+    return console_client(context, lambda: who)
+
+
+def work(context: QueryContext, at: datetime = NIGHT) -> None:
+    """Do the next queued task."""
+    assert task_runner(context, clock=lambda: at).run_next()

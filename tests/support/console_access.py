@@ -39,7 +39,6 @@ class MovedClock:
         return self.now
 
     def move(self, **parts: float) -> None:
-        """Move it on by a duration."""
         self.now += timedelta(**parts)
 
 

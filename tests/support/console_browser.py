@@ -4,17 +4,60 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from tests.support.browser import run_axe
 from tests.support.listening import listening_port
+from tests.support.repository import ran
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+@contextmanager
+def chromium_browser() -> Iterator[Browser]:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+def run_axe(page: Page, **options: Any) -> dict[str, Any]:
+    """Return what axe finds on the page as it is now. The options are axe's own.
+
+    Every rule that the page keeps is among the passes with one element at most: to describe all takes longest.
+    """
+    if not page.evaluate("'axe' in window"):
+        page.evaluate(_axe_script())
+    found: dict[str, Any] = page.evaluate(
+        "(options) => axe.run(document, options)", {"resultTypes": ["violations"], **options}
+    )
+    return found
+
+
+@cache
+def _axe_script() -> str:
+    """Return the rules of axe as one script; they come with the extra `slow`."""
+    spec = find_spec("axe_playwright_python")
+    assert spec is not None, "pip install 'stepfare[slow]'"
+    assert spec.submodule_search_locations
+    return (Path(spec.submodule_search_locations[0]) / "axe.min.js").read_text(encoding="utf-8")
+
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -76,13 +119,7 @@ def amounts(page: Page, selector: str) -> list[str]:
 def command_json(home: Path, *words: object) -> Any:
     """Return what a command prints with -o json over the same home."""
     environment = {**os.environ, "STEPFARE_HOME": str(home)}
-    done = subprocess.run(
-        [_STEPFARE, *map(str, words), "-o", "json"],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = ran([_STEPFARE, *map(str, words), "-o", "json"], env=environment)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 import sys
 from io import BytesIO
 
-from tests.support.browser import chromium_browser
-from tests.support.console_browser import DESKTOP, PHONE, serving
+from tests.support.console_browser import DESKTOP, PHONE, chromium_browser, serving
 from tests.support.repository import ROOT
 
 FOLDER = ROOT / "docs" / "images"
@@ -24,7 +23,6 @@ PICTURES = (
 
 
 def main() -> int:
-    """Write all pictures into ``docs/images``."""
     FOLDER.mkdir(exist_ok=True)
     with serving("--demo") as url, chromium_browser() as browser:
         for name, path, viewport, scheme in PICTURES:

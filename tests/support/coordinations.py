@@ -21,7 +21,7 @@ from router.coordinator.handlers import AgentMessageHandler, log_path
 from router.coordinator.server import CoordinatorServer
 from router.state.records import Attempt, NodeRecord, Phase
 from router.state.store import StateStore
-from tests.support.busy import in_time
+from tests.support.busy import eventually
 from tests.support.coordinator import Coordinator
 from tests.support.new_state import open_state
 
@@ -31,7 +31,6 @@ NOW = datetime(2026, 11, 21, 18, 0, tzinfo=UTC)
 
 
 def real_clock() -> datetime:
-    """The time of day."""
     return datetime.now(UTC)
 
 
@@ -45,11 +44,9 @@ class Clock:
         return self.now
 
     def move(self, seconds: float) -> None:
-        """On."""
         self.now += timedelta(seconds=seconds)
 
     def ticks(self) -> float:
-        """Seconds, as of the machine's own counter."""
         return (self.now - NOW).total_seconds()
 
 
@@ -122,12 +119,10 @@ class Scene:
 
     @property
     def told(self) -> Coordinator:
-        """What the agents are told; it serves nothing."""
         return Coordinator(self.nodes, TOKEN, attempt=ATTEMPT, url=self.url)
 
     @property
     def attempt(self) -> Attempt:
-        """As it is in the database."""
         found = self.store.attempts.get(ATTEMPT)
         assert found is not None
         return found
@@ -138,7 +133,6 @@ class Scene:
         return self.store.attempts.nodes(ATTEMPT)
 
     def phase(self, phase: Phase) -> None:
-        """What a release does."""
         self.store.attempts.update(ATTEMPT, lambda attempt: replace(attempt, phase=phase))
 
     def say(self, rank: int, message: str, /, token: str = TOKEN, **body: Any) -> tuple[int, dict[str, Any]]:
@@ -146,7 +140,6 @@ class Scene:
         return self.attendance.answer(ATTEMPT, rank, message, f"Bearer {token}", self.body(rank, message, **body))
 
     def body(self, rank: int, message: str, /, **more: Any) -> dict[str, Any]:
-        """What an agent says."""
         beat = {
             "protocol": 1,
             "incarnation": f"life-{rank}",
@@ -228,10 +221,7 @@ class Scene:
 
     def wait(self, until: Callable[[Scene], bool], seconds: float = 30) -> None:
         """Until that is so; fails the test otherwise."""
-        began = time.monotonic()
-        while not until(self):
-            assert in_time(began, seconds), f"not within {seconds} s; {self.attempt} {self.records}"
-            time.sleep(0.02)
+        eventually(lambda: until(self), seconds, why=lambda: f"for {seconds} s; {self.attempt} {self.records}")
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from tests.support.busy import in_time
+from tests.support.busy import eventually
 
 
 @dataclass(frozen=True)
@@ -138,13 +138,9 @@ class Coordinator:
 
     def wait(self, until: Callable[[Coordinator], bool], seconds: float = 30) -> None:
         """Until that is so; fails the test otherwise."""
-        began = time.monotonic()
-        while not until(self):
-            assert in_time(began, seconds), f"not within {seconds} s; heard {self.heard[-20:]}"
-            time.sleep(0.01)
+        eventually(lambda: until(self), seconds, why=lambda: f"for {seconds} s; heard {self.heard[-20:]}")
 
     def wait_state(self, state: str, seconds: float = 30) -> None:
-        """Until every rank said that state."""
 
         def said(self: Coordinator) -> bool:
             with self._lock:

@@ -13,16 +13,16 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 import pytest
-from filelock import FileLock
 
 from pricing.machine_images import machine_images
 from tests.support.certificates import write_certificate
+from tests.support.repository import cached_folder
 
 TOOLS = Path(__file__).with_name("machine_tools")
 SUITE, MIRROR = "bookworm", "http://deb.debian.org/debian"
@@ -89,23 +89,13 @@ def debian_root() -> DebianRoot:
         probe = subprocess.run([*isolated, "sh", "-ec", _PROBE, scratch], capture_output=True, text=True)
     if probe.returncode:
         pytest.skip(f"no namespaces, overlay or control groups here: {probe.stderr.strip()[-200:]}")
-    base = _shared("root", repr((PACKAGES, _LEFT_OUT, _MASKED, SUITE, MIRROR)).encode(), _make_root)
+    base = cached_folder("debian-root", repr((PACKAGES, _LEFT_OUT, _MASKED, SUITE, MIRROR)).encode(), _make_root)
     content = b"".join(file.read_bytes() for file in (Path(__file__), *sorted(TOOLS.iterdir())))
     root = base / "root"
-    archive = _shared("archive", content + repr(_versions()).encode(), lambda folder: _make_archive(root, folder))
+    archive = cached_folder(
+        "debian-archive", content + repr(_versions()).encode(), lambda folder: _make_archive(root, folder)
+    )
     return DebianRoot(root, archive / "hosts", archive / "cert.pem", archive / "key.pem")
-
-
-def _shared(name: str, content: bytes, make: Callable[[Path], None]) -> Path:
-    """Return the folder of the machine's temporary files that was made of that content."""
-    folder = Path(tempfile.gettempdir()) / f"stepfare-debian-{name}-{hashlib.sha256(content).hexdigest()[:12]}"
-    with FileLock(f"{folder}.lock"):
-        if not (folder / "ready").exists():
-            shutil.rmtree(folder, ignore_errors=True)
-            folder.mkdir(mode=0o755)
-            make(folder)
-            (folder / "ready").touch()
-    return folder
 
 
 def _make_root(folder: Path) -> None:

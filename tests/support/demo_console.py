@@ -82,7 +82,6 @@ _SOURCE = "made up for the demo"
 
 
 def make_files(folder: Path) -> None:
-    """Write all files into a folder."""
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as name:
         scratch = Path(name)

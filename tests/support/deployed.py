@@ -26,7 +26,7 @@ from router.config.job_files import load_jobs
 from router.jobs.job_json import job_json
 from router.planning.document.plan_json import plan_content, plan_from_json
 from router.state.store import StateStore
-from tests.support.busy import in_time, on_a_busy_machine
+from tests.support.busy import on_a_busy_machine
 from tests.support.deployed_engine import Holds, write_engine
 from tests.support.forked import ForkedCommand
 from tests.support.new_state import open_state
@@ -115,12 +115,10 @@ class Running:
         )
 
     def signal(self, number: signal.Signals) -> None:
-        """To stepfare alone."""
         self.process.send_signal(number)
 
     @property
     def err(self) -> str:
-        """What it has said so far."""
         return self._err.read_text()
 
     def wait(self, seconds: float = LONGEST_S) -> Ran:
@@ -184,12 +182,10 @@ class Site:
         return self.start(*arguments, environment=environment).wait(seconds)
 
     def apply(self, *options: object) -> Ran:
-        """`stepfare apply plan.json --yes`."""
         return self.run("apply", self.plan, "--yes", *options)
 
     @contextmanager
     def store(self) -> Iterator[StateStore]:
-        """The state, for a look."""
         with open_state(self.home / "state.db", datetime.now(UTC)) as store:
             yield store
 
@@ -276,14 +272,6 @@ def at_prices(arguments: Sequence[object]) -> bool:
     """Whether these are the words of a command that looks up prices."""
     first, second = (*arguments, "", "")[:2]
     return first in {"apply", "watch", "quote"} or (first == "plan" and second not in {"show", "diff"})
-
-
-def eventually(what: Callable[[], object], seconds: float = 30.0, *, why: str = "", pause: float = 0.01) -> None:
-    """Until ``what`` holds; fails when it does not in time."""
-    began = time.monotonic()
-    while not what():
-        assert in_time(began, seconds), f"waited in vain {why}".rstrip()
-        time.sleep(pause)
 
 
 def _end_all(mark: bytes) -> None:

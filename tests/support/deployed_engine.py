@@ -49,7 +49,6 @@ class Holds:
     folder: Path
 
     def put(self, *places: str) -> None:
-        """Whoever comes there next waits."""
         self.folder.mkdir(exist_ok=True)
         for place in places:
             (self.folder / place).touch()
@@ -59,7 +58,6 @@ class Holds:
         return (self.folder / f"{place}.taken").exists()
 
     def free_all(self) -> None:
-        """Nobody waits any more, nor will."""
         # Whoever takes a hold meanwhile renames it.
         while self.folder.is_dir() and (files := list(self.folder.iterdir())):
             for file in files:
@@ -67,7 +65,6 @@ class Holds:
 
 
 def wait_while_held(folder: Path, place: str) -> None:
-    """The other side."""
     taken = folder / f"{place}.taken"
     try:
         (folder / place).rename(taken)

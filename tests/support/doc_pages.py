@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.repository import ROOT
+from tests.support.repository import ROOT, ran
 
 STEPFARE = Path(sys.executable).with_name("stepfare")
 DOCS = ROOT / "docs"
@@ -93,14 +93,7 @@ def stepfare_commands(block: Block) -> Iterator[list[str]]:
 def run_in_order(commands: list[str], folder: Path, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
     """Run shell commands one after the other in one shell that stops at the first failure and echoes each."""
     path = f"{STEPFARE.parent}:{environment.get('PATH', '')}"
-    return subprocess.run(
-        ["bash", "-euxc", "\n".join(commands)],
-        cwd=folder,
-        env={**environment, "PATH": path},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return ran(["bash", "-euxc", "\n".join(commands)], cwd=folder, env={**environment, "PATH": path})
 
 
 def without_chance(line: str) -> str:

@@ -13,8 +13,7 @@ from router.jobs.gang import GangOption
 from router.jobs.spec import Job
 from router.planning.find.candidates import candidates_for
 from tests.support.instances import Instance
-from tests.support.placement_oracle import unplaceable
-from tests.support.residency_oracle import forbidden
+from tests.support.placement_oracle import forbidden, unplaceable
 from tests.support.schedules import within_cap
 from tests.support.shared_limits import Holding, shared_things
 from tests.support.shipping import needs_into

@@ -288,7 +288,6 @@ class ExampleMonth:
         )
 
     def _tts(self) -> None:
-        """As it was quoted."""
         plan = self._plan(TTS, IOWA, _at(17, 8), 10, machines=2)
         self._run(
             plan,
@@ -348,7 +347,6 @@ def make_files(folder: Path) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """``FOLDER`` or ``FOLDER --home``."""
     if len(arguments) not in (1, 2) or arguments[1:] not in ([], ["--home"]):
         print("python -m tests.support.example_month FOLDER [--home]", file=sys.stderr)
         return 2

@@ -50,7 +50,6 @@ class FakeDevice:
         return self._now
 
     def prepare(self, shape: MeasuredShape) -> Callable[[], None]:
-        """Return a step that takes its time."""
         self.prepared.append(shape)
         if shape.layers > self._holds:
             raise DeviceFullError
@@ -62,5 +61,4 @@ class FakeDevice:
         return step
 
     def release(self) -> None:
-        """Count the releases."""
         self.released += 1

@@ -3,27 +3,47 @@ machines, Terraform's state, the state database, the journal and the ledger have
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import cycle
 from pathlib import Path
 
 from router.controller.provision.provision_order import is_half_done
-from tests.support.deployed import Ran, Site, Template, eventually, job
+from tests.support import walks
+from tests.support.busy import eventually
+from tests.support.deployed import Ran, Site, Template, job
 from tests.support.deployed_checks import disagreements
-from tests.support.fault_stages import (
+from tests.support.faults import (
+    AGENT_KILLED,
+    BOTH_KILLED,
+    BY_NAME,
+    DIRECTORY_REMOVED,
+    DISK_FULL,
     FAILING,
+    INTERRUPTED,
+    INTERRUPTED_TWICE,
     LINGER,
     LINGERING,
+    LOCKED,
+    LOCKED_LONG,
     MACHINES,
+    NODE_KILLED,
+    STAGES,
+    STALLED,
+    STATE_LOST,
+    STATE_LOST_LATER,
+    STEPFARE_KILLED,
+    TERMINATED,
+    TERRAFORM_KILLED,
+    UNWRITABLE,
     WAITING,
+    Fault,
     Stage,
-    StageMissedError,
     begin,
     engines,
 )
-from tests.support.faults import Fault, NotHereError
 from tests.support.seen_machines import SeenMachines
+from tests.support.walks import Verdict
 
 # Deaf to a second SIGTERM. One goes at once, the others when they may: some are left until then, however they are told.
 _LINGERS = """
@@ -39,7 +59,6 @@ trap linger TERM
 while :; do sleep 0.2; done
 """.replace("LINGER", LINGER)
 FOLLOW_UPS = ("apply", "destroy", "sweep")
-_TRIES = 3
 
 
 @dataclass(frozen=True)
@@ -51,21 +70,6 @@ class Step:
     follow_up: str
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """``wrong`` is empty when all is well; ``skipped``: why it could not be walked on this machine."""
-
-    step: Step
-    wrong: tuple[str, ...]
-    seconds: float
-    skipped: str = ""
-
-    @property
-    def mark(self) -> str:
-        """In the table."""
-        return "-" if self.skipped else "WRONG" if self.wrong else "ok"
-
-
 def templates(folder: Path, engine: Path | None = None) -> dict[str, Template]:
     """The plans that are walked through; ``engine`` instead of the embedded one."""
     return {
@@ -75,23 +79,16 @@ def templates(folder: Path, engine: Path | None = None) -> dict[str, Template]:
     }
 
 
-def take(step: Step, template: Template, folder: Path, seen_machines: SeenMachines) -> Verdict:
-    """Walks one step in a site of its own, and clears up; again where the stage went by unseen. Raises nothing."""
-    begun = time.monotonic()
-    wrong: tuple[str, ...] = ()
-    skipped = ""
-    for number in range(_TRIES):
-        try:
-            wrong = _walked(step, template, folder / str(number), seen_machines)
-        except StageMissedError as error:
-            wrong = (f"StageMissedError: {error}",)
-            continue
-        except NotHereError as error:
-            skipped = str(error)
-        except Exception as error:
-            wrong = (f"{type(error).__name__}: {error}",)
-        break
-    return Verdict(step, wrong, time.monotonic() - begun, skipped)
+def take(step: Step, template: Template, folder: Path, seen_machines: SeenMachines) -> Verdict[Step]:
+    """Walk one step in a site of its own, and clear up. Raises nothing."""
+    return walks.take(step, lambda step, below: _walked(step, template, below, seen_machines), folder)
+
+
+def walk(steps: Sequence[Step], folder: Path, engine: Path | None = None) -> list[Verdict[Step]]:
+    """Walk all steps; ``engine`` instead of the embedded one."""
+    made = templates(folder, engine)
+    with SeenMachines() as seen_machines:
+        return walks.walk(steps, lambda step, below: _walked(step, made[step.stage.job], below, seen_machines), folder)
 
 
 def _walked(step: Step, template: Template, folder: Path, seen_machines: SeenMachines) -> tuple[str, ...]:
@@ -142,9 +139,9 @@ def _codes(step: Step) -> set[int]:
     return {5} if step.follow_up == "apply" and step.stage.job == FAILING else {0}
 
 
-def table(verdicts: Sequence[Verdict]) -> str:
+def table(verdicts: Sequence[Verdict[Step]]) -> str:
     """Stage and fault against the command that followed."""
-    rows: dict[tuple[str, str], dict[str, Verdict]] = {}
+    rows: dict[tuple[str, str], dict[str, Verdict[Step]]] = {}
     for verdict in verdicts:
         step = verdict.step
         rows.setdefault((step.stage.name, step.fault.name), {})[step.follow_up] = verdict
@@ -154,8 +151,69 @@ def table(verdicts: Sequence[Verdict]) -> str:
     for (stage, fault), found in rows.items():
         marks = [found[n].mark if n in found else "" for n in FOLLOW_UPS]
         lines.append(f"{stage:{width}}{fault:{second}}" + "".join(f"{mark:9}" for mark in marks).rstrip())
-    walked = [verdict for verdict in verdicts if not verdict.skipped]
-    good = sum(not verdict.wrong for verdict in walked)
-    lines.append(f"{good} of {len(walked)} ok, {100 * good / len(walked):.0f} %")
+    lines.append(walks.sum_up(verdicts))
     lines += sorted({f"- {v.step.fault.name}: {v.skipped}" for v in verdicts if v.skipped})
     return "\n".join(lines)
+
+
+# Which faults come at which stages, and what follows: every stage with the kills and each command, the other faults
+# where they mean something.
+_FOLLOWED = "RUNNING, followed"
+_MEETING = "waiting for ranks, followed"
+_DESTROYING = "destroy: 2 of 3 left"
+_ELSEWHERE: tuple[tuple[Fault, tuple[str, ...]], ...] = (
+    (STALLED, ("init", "preview", "before apply locks the state", "destroy: before it locks")),
+    (
+        TERRAFORM_KILLED,
+        ("init", "preview", "apply, 0 of 3 machines", "apply, 2 of 3 machines", "apply, 3 of 3 machines", _DESTROYING),
+    ),
+    # A machine that goes when nobody stays is found by whoever stays next; so these stay.
+    (AGENT_KILLED, ("apply, 2 of 3 machines", _MEETING, _FOLLOWED)),
+    (NODE_KILLED, ("apply, 2 of 3 machines", _MEETING, _FOLLOWED)),
+    (INTERRUPTED, ("init", "preview", "apply, 1 of 3 machines", "waiting for ranks", _FOLLOWED, _DESTROYING)),
+    (TERMINATED, ("preview", "apply, 2 of 3 machines", "waiting for ranks", _FOLLOWED, _DESTROYING)),
+    (INTERRUPTED_TWICE, ("apply, 1 of 3 machines", "waiting for ranks")),
+    (DISK_FULL, ("preview", "apply, 0 of 3 machines", "apply, 1 of 3 machines", _DESTROYING)),
+    (STATE_LOST, ("apply, 1 of 3 machines", "apply, 3 of 3 machines", _DESTROYING)),
+    (STATE_LOST_LATER, ("destroy: RELEASING",)),
+    (DIRECTORY_REMOVED, ("apply, 2 of 3 machines",)),
+    (UNWRITABLE, ("accepted, no attempt",)),
+    (LOCKED, ("apply, 1 of 3 machines", "waiting for ranks")),
+    (LOCKED_LONG, ("apply, 1 of 3 machines",)),
+)  # fmt: skip
+
+
+def kills() -> list[Step]:
+    """Both kills at every stage, with each follow-up."""
+    return [
+        Step(stage, fault, follow_up)
+        for stage in STAGES
+        if stage.name != _MEETING  # it is the same without staying
+        for fault in ([STEPFARE_KILLED, BOTH_KILLED] if stage.terraform else [STEPFARE_KILLED])
+        for follow_up in FOLLOW_UPS
+    ]
+
+
+def others() -> list[Step]:
+    """The other faults, with one follow-up each, in turn."""
+    follow_ups = cycle(FOLLOW_UPS)
+    return [Step(BY_NAME[name], fault, next(follow_ups)) for fault, names in _ELSEWHERE for name in names]
+
+
+def _in_turn(steps: Sequence[Step]) -> list[Step]:
+    """Of those that differ in the command that follows alone one each, so that each command comes as often."""
+    return _one_of_each(steps, lambda step: (step.stage.name, step.fault.name))
+
+
+def sampled() -> list[Step]:
+    """A kill at every stage, which is killed in turn, and each other fault at every second of its stages."""
+    kept = {(fault, name) for fault, names in _ELSEWHERE for name in names[::2]}
+    elsewhere = [step for step in others() if (step.fault, step.stage.name) in kept]
+    return [*_one_of_each(_in_turn(kills()), lambda step: step.stage.name), *elsewhere]
+
+
+def _one_of_each(steps: Sequence[Step], kind: Callable[[Step], object]) -> list[Step]:
+    alike: dict[object, list[Step]] = {}
+    for step in steps:
+        alike.setdefault(kind(step), []).append(step)
+    return [group[number % len(group)] for number, group in enumerate(alike.values())]

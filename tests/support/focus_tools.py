@@ -6,22 +6,19 @@ Where that cannot be, the tests that ask are skipped with the reason: not run is
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 import yaml
-from filelock import FileLock
 
-from tests.support.repository import ROOT
+from tests.support.repository import ROOT, cached_folder
 
 REQUIREMENTS = ROOT / "tests" / "support" / "focus"
 _RULES = "1.2.0.1"
@@ -117,14 +114,7 @@ def _newer_python() -> Path | None:
 
 def _fetched(requirements: str, more: str, fetch: Callable[[Path], None]) -> Path:
     content = (REQUIREMENTS / requirements).read_bytes() + more.encode()
-    folder = Path(tempfile.gettempdir()) / f"stepfare-focus-{hashlib.sha256(content).hexdigest()[:12]}"
-    with FileLock(f"{folder}.lock"):
-        if not (folder / "ready").exists():
-            shutil.rmtree(folder, ignore_errors=True)
-            folder.mkdir(mode=0o755)
-            try:
-                fetch(folder)
-            except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
-                pytest.skip(f"not run: {requirements} cannot be installed: {error}")
-            (folder / "ready").touch()
-    return folder
+    try:
+        return cached_folder("focus", content, fetch)
+    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+        pytest.skip(f"not run: {requirements} cannot be installed: {error}")

@@ -61,7 +61,6 @@ def _nodes(count: int, zone: str | None, machine: str, market: Market, **more: o
 
 
 def examples() -> Mapping[str, WorkspaceSpec]:
-    """By cloud."""
     return {
         "aws": _gang(
             "aws",

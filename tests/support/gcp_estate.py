@@ -13,7 +13,14 @@ from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from werkzeug.wrappers import Request, Response
 
+from providers.gcp import permissions
+from providers.gcp.permissions import ApiCall
 from tests.support.service import in_thread
+
+
+def calls_of(role: str) -> tuple[ApiCall, ...]:
+    return tuple(call for call in vars(permissions).values() if isinstance(call, ApiCall) and call.role == role)
+
 
 Row = dict[str, Any]
 PROJECT = "a-project"
@@ -77,7 +84,6 @@ class Project:
         )
 
     def machines(self) -> set[str]:
-        """Paths of the instances that there are."""
         with self._lock:
             return {path for path in self.things if "/instances/" in path}
 
@@ -132,7 +138,6 @@ class Project:
         return _json({"items": list(rows[begin : begin + _PAGE]), **following})
 
     def _single(self, method: str, folder: str, name: str) -> Response:
-        """By name or by number, as the API takes both."""
         path = next(
             (p for p, row in self.things.items() if p.startswith(folder) and name in (row["name"], row["id"])), ""
         )
@@ -165,7 +170,6 @@ class Project:
 
 
 def labels_of(attempt: str, state: str, rank: int | None = None) -> dict[str, str]:
-    """As terraform/modules/gcp writes them."""
     labels = {"stepfare_attempt": attempt, "stepfare_state": state, "team": "research"}
     return labels if rank is None else {**labels, "stepfare_rank": str(rank)}
 

@@ -1,20 +1,28 @@
 """Compute Engine and the Cloud Billing catalogue on this machine: a WSGI app in the real wire formats.
 
-Operations that change anything are not served; a table of routes leaves room for them.
+Faults are worded as the real services word them: Compute Engine answers ``error.errors[].reason``, the catalogue
+google.rpc ``status`` and ``details`` (https://cloud.google.com/apis/design/errors). Both forms are in every answer.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import socket
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NoReturn, cast
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from werkzeug.wrappers import Request, Response
 
+from pricing.book_file import embedded_book
+from providers.caller import Caller
+from providers.gcp.provider import GcpProvider
+from providers.registry import open_provider
+from providers.session import Session, Settings
 from tests.support.gcp_service_data import (
     COMPUTE_URL,
     PROJECT,
@@ -28,7 +36,98 @@ from tests.support.gcp_service_data import (
     sku_rows,
     unit_price,
 )
-from tests.support.gcp_service_faults import Fault, Faults
+from tests.support.service import CALL_LIMIT_S, READ_LIMIT_S, Fault, Faults, in_thread
+
+NOW = datetime(2026, 11, 21, 18, tzinfo=UTC)
+SMALL: dict[str, Any] = {"regions": ["us-central1"], "cpu_types": 5, "skus": 300}
+
+
+def session_at(url: str, *, attempts: int = 3, read_timeout_s: float = READ_LIMIT_S, **settings: Any) -> Session:
+    """A session whose two endpoints are ``url``."""
+    merged: dict[str, Any] = {
+        "endpoints": {"compute": url, "billing": url},
+        "options": {"project": PROJECT},
+        "read_timeout_s": read_timeout_s,
+        **settings,
+    }
+    return Session(Settings(**merged), embedded_book(), NOW, Caller("gcp", CALL_LIMIT_S, attempts=attempts))
+
+
+def provider_at(url: str, **settings: Any) -> GcpProvider:
+    return cast(GcpProvider, open_provider("gcp", session_at(url, **settings)))
+
+
+@contextmanager
+def serving(*faults: dict[str, Any], attempts: int = 3, **options: Any) -> Iterator[tuple[GcpProvider, GcpService]]:
+    """A provider on a small service with these faults."""
+    app = cast(GcpService, make_app(**{**SMALL, "faults": list(faults), **options}))
+    with in_thread(app) as url:
+        yield provider_at(url, attempts=attempts), app
+
+
+# kind: HTTP status, errors[].reason, status, details[].reason, message
+ANSWERS = {
+    "throttle": (429, "rateLimitExceeded", "RESOURCE_EXHAUSTED", "RATE_LIMIT_EXCEEDED", "Rate Limit Exceeded"),
+    "error500": (503, "backendError", "UNAVAILABLE", "", "Backend Error"),
+    "expired_token": (401, "authError", "UNAUTHENTICATED", "", "Invalid Credentials"),
+    "forbidden": (403, "forbidden", "PERMISSION_DENIED", "IAM_PERMISSION_DENIED", "Required permission is missing"),
+    "api_off": (403, "accessNotConfigured", "PERMISSION_DENIED", "SERVICE_DISABLED", "API has not been used"),
+    "region_off": (
+        403,
+        "forbidden",
+        "PERMISSION_DENIED",
+        "",
+        "Permission denied on 'locations/x' (or it may not exist).",
+    ),
+    "invalid": (400, "invalid", "INVALID_ARGUMENT", "", "Invalid value for field 'machineType'"),
+    "not_found": (404, "notFound", "NOT_FOUND", "", "Machine type is not found"),
+}
+
+
+def answer(fault: Fault) -> Response | None:
+    """An error answer, or None where the right one is spoilt instead."""
+    if fault["kind"] not in ANSWERS:
+        return None
+    status, reason, word, detail, message = ANSWERS[fault["kind"]]
+    error: dict[str, Any] = {
+        "code": status,
+        "message": message,
+        "errors": [{"message": message, "domain": "global", "reason": reason}],
+        "status": word,
+    }
+    if detail:
+        kind = "type.googleapis.com/google.rpc.ErrorInfo"
+        error["details"] = [{"@type": kind, "reason": detail, "domain": "googleapis.com"}]
+    response = Response(json.dumps({"error": error}), status, mimetype="application/json")
+    if "retry_after" in fault:
+        response.headers["Retry-After"] = f"{fault['retry_after']:g}"
+    return response
+
+
+def spoil(fault: Fault, response: Response, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+    if fault["kind"] == "bad_json":
+        body = response.get_data()
+        response.set_data(body[: len(body) // 2] + b'"}}')
+    elif fault["kind"] == "half_page":
+        return _cut(response, environ, start_response)
+    elif fault["kind"] == "drop_connection":
+        _hang_up(environ)
+    return response(environ, start_response)
+
+
+def _cut(response: Response, environ: WSGIEnvironment, start_response: StartResponse) -> Iterator[bytes]:
+    """Promises the whole body, sends half of it and hangs up."""
+    body = response.get_data()
+    response.headers["Content-Length"] = str(len(body))
+    start_response(response.status, list(response.headers))
+    yield body[: len(body) // 2]
+    _hang_up(environ)
+
+
+def _hang_up(environ: WSGIEnvironment) -> NoReturn:
+    environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
+    raise ConnectionResetError  # which the server takes for a client that went away
+
 
 Handler = Callable[["GcpService", Request, "re.Match[str]"], bytes]
 _PROJECT_PATH = r"/compute/v1/projects/[^/]+"
@@ -75,7 +174,7 @@ class GcpService:
         self.zones = {f"{r}-{'abcdefgh'[n]}": (r, n) for r in self.regions for n in range(zones)}
         self.cpu_types, self.sku_total, self.latency_s = cpu_types, skus, latency_s
         self.data_faults = [f for f in faults if f["kind"] in _DATA_FAULTS]
-        self.faults = Faults([Fault.of(f) for f in faults if f["kind"] not in _DATA_FAULTS])
+        self.faults = Faults([fault for fault in faults if fault["kind"] not in _DATA_FAULTS])
         self.began, self.now = time.monotonic(), None if now is None else datetime.fromisoformat(now)
         self.filters, self.page_size, self.sku_page_size = filters, page_size, sku_page_size
         self.seen: list[tuple[str, str]] = []
@@ -101,19 +200,19 @@ class GcpService:
         if self.latency_s:
             time.sleep(self.latency_s)
         kinds = " ".join(json.loads(request.get_data()).get("types", ())) if request.method == "POST" else ""
-        fault = self.faults.hit(f"{action} {request.method} {request.full_path} {kinds}")
-        response = None if fault is None else fault.answer(request)
+        fault = self.faults.first(f"{action} {request.method} {request.full_path} {kinds}")
+        response = None if fault is None else answer(fault)
         if response is None:
             try:
                 response = Response(handler(self, request, match), mimetype="application/json")
             except LookupError as error:
                 response = not_found(str(error.args[0]))
-        ahead = timedelta(seconds=0 if fault is None else fault.clock_s)
+        ahead = timedelta(seconds=fault.get("seconds", 600) if fault is not None and fault["kind"] == "clock" else 0)
         if self.now is not None:
             response.date = self.now + timedelta(seconds=time.monotonic() - self.began) + ahead
         elif ahead:
             response.date = datetime.now(UTC) + ahead
-        return response(environ, start_response) if fault is None else fault.spoil(response, environ, start_response)
+        return response(environ, start_response) if fault is None else spoil(fault, response, environ, start_response)
 
     def once(self, key: tuple[object, ...], render: Callable[[], object]) -> bytes:
         """Pages are made once, so that a big service answers at the speed of its socket."""
@@ -313,7 +412,6 @@ def _sku_list(service: GcpService, request: Request, _: re.Match[str]) -> bytes:
 
 
 def _lean(sku: Row) -> Row:
-    """The fields that the adapter asks for."""
     info = sku["pricingInfo"][0]
     expression = {name: info["pricingExpression"][name] for name in ("usageUnit", "tieredRates")}
     return {

@@ -194,7 +194,6 @@ def sku_rows(regions: list[str], total: int) -> Iterator[Row]:
 
 
 def _places(regions: list[str]) -> Iterator[tuple[str, list[str]]]:
-    """As in the real catalogue one SKU may serve several regions."""
     shared = [region for region in AMERICAS if region in regions]
     if shared:
         yield "Americas", shared

@@ -281,7 +281,6 @@ def golden_charges() -> tuple[Charge, ...]:
 
 
 def of_job(charges: tuple[Charge, ...], job: str) -> tuple[Charge, ...]:
-    """Those of one job."""
     return tuple(charge for charge in charges if charge.x_job_id == job)
 
 

@@ -173,7 +173,6 @@ def _waits_at_any_moment(run: GuardedWork, shape: HazardShape, level: Floats, rn
 
 
 def draw_waits(mean: float, count: int, rng: np.random.Generator) -> Floats:
-    """Return waits for machines: of three exponentials."""
     phase = rng.choice(len(PHASES), count, p=[share for share, _ in PHASES])
     return np.asarray(rng.exponential(mean, count) * np.array([of_mean for _, of_mean in PHASES])[phase])
 

@@ -43,8 +43,6 @@ SPEED = {"H100": 130.0, "A100-80GB": 55.0}
 
 @dataclass(frozen=True)
 class Instance:
-    """One planning problem."""
-
     seed: int
     jobs: tuple[Job, ...]
     book: PriceBook
@@ -55,7 +53,6 @@ class Instance:
 
 
 def make_instance(seed: int) -> Instance:
-    """The instance of that seed."""
     rng = Random(seed)
     minutes = rng.choice((30, 60, 60, 120))
     base = rng.choice((3, 4, 4, 5, 5, 6))

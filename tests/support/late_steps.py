@@ -18,7 +18,6 @@ FAST_STEPS, GROWTH = 20, 10.0
 
 
 def main() -> None:
-    """Trains."""
     import stepfare_checkpoint  # type: ignore[import-not-found]  # the agent puts it there
 
     folder, steps, every = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])

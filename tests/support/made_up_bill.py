@@ -106,7 +106,6 @@ def of_attempt(attempt: Attempt) -> str:
 
 
 def tagged(**words: str) -> str:
-    """Tags that somebody set by hand."""
     return json.dumps(words)
 
 

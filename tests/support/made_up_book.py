@@ -174,7 +174,6 @@ def offer(
 
 
 def book(offers: Sequence[Offer]) -> PriceBook:
-    """The made-up book with these offers; checked."""
     result = PriceBook(AS_OF, tuple(offers), MACHINES, ACCELERATORS, REGIONS, TARIFFS, PRIORS)
     check_book(result)
     return result

@@ -40,5 +40,4 @@ def simple_job(name: str, option: tuple[str, int], *, steps: int, steps_per_hour
 
 
 def make_limits(fields: Mapping[str, Any]) -> Limits:
-    """A limits file's content."""
     return Limits.model_validate(dict(fields))

@@ -44,7 +44,6 @@ class Machine:
         self._events: list[dict[str, Any]] = []
 
     def now(self) -> datetime:
-        """The time of day of the service."""
         return datetime.now(UTC) + self.ahead
 
     # EC2
@@ -54,11 +53,9 @@ class Machine:
         self.put(SPOT, json.dumps({key: action, "time": moment}))
 
     def recommend_rebalance(self) -> None:
-        """A rebalance recommendation."""
         self.put(REBALANCE, json.dumps({"noticeTime": self.now().strftime("%Y-%m-%dT%H:%M:%SZ")}))
 
     def schedule(self, seconds: float, *, state: str = "active", code: str = "system-reboot") -> None:
-        """A scheduled event."""
         moment = (self.now() + timedelta(seconds=seconds)).strftime("%d %b %Y %H:%M:%S GMT")
         event = {
             "NotBefore": moment,
@@ -71,23 +68,19 @@ class Machine:
         self.put(SCHEDULED, json.dumps([event]))
 
     def put(self, path: str, text: str) -> None:
-        """Any text at a path below /latest/meta-data/."""
         self._texts[path] = text
 
     def forget_tokens(self) -> None:
-        """As a service does that was restarted."""
         self._tokens.clear()
 
     # Compute Engine
     def set(self, key: str, value: str) -> None:
-        """Whoever waits for a change is answered."""
         with self._changed:
             self._values[key] = value
             self._etags[key] += 1
             self._changed.notify_all()
 
     def preempt(self) -> None:
-        """As a Spot VM is told."""
         self.set("preempted", "TRUE")
 
     # Azure
@@ -112,7 +105,6 @@ class Machine:
 
     # What the services answer: (status, headers, text).
     def answer(self, method: str, path: str, query: dict[str, list[str]], headers: Any, body: bytes) -> Any:
-        """One request."""
         self.asked[f"{method} {path}"] += 1
         time.sleep(self.silent_seconds)
         if self.faults:

@@ -36,7 +36,7 @@ from router.state.records import Attempt, NodeRecord, Phase
 from router.state.store import StateStore
 from tests.support.bare_site import bare_site
 from tests.support.made_up_book import book
-from tests.support.nights import NO_INPUTS, NO_USAGE
+from tests.support.nights import a_line, a_night, summarise
 
 HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
 _STATE_ID = "s0f0f0f0f0f0f"
@@ -57,7 +57,6 @@ class Place:
     accelerators: int = 8
 
     def at(self, usd: str) -> Place:
-        """The same at another price."""
         return replace(self, usd=usd)
 
 
@@ -98,7 +97,6 @@ class Stage:
 
     @property
     def store(self) -> StateStore:
-        """The state."""
         return self.site.store
 
     def accept(self, at: datetime, jobs: Sequence[Job], lines: Sequence[Line], who: str = "mira@desk") -> str:
@@ -222,36 +220,28 @@ def planned(
     price = UsdPerHour(0) if reserved else own
     held = Fraction(hours)
     end = start + timedelta(seconds=int(held * 3600))
-    return Line(
-        job=job.name,
+    return replace(
+        a_line(job.name, 0, 0, market=place.market.value),
         gang=f"{job.name}/0",
-        kind="order",
-        provisionable=True,
         max_usd_per_hour=price,
         cloud=place.cloud,
         region=place.region,
         zone=place.zone or None,
         instance_type=place.instance_type,
-        market=place.market.value,
         machines=machines,
         accelerator=place.accelerator,
         accelerators=machines * place.accelerators,
         start=start,
         end=end,
         hours=held,
-        share=1.0,
         startup=False,
         usd_per_hour=price,
         amortised_usd_per_hour=own,
         steps=steps,
         steps_per_hour=steps_per_hour,
         on_time_steps_per_hour=steps_per_hour,
-        billed_share=1.0,
-        usd_per_step=None,
         cost_usd=Usd(round(price.nanos * held)),
         price_as_of="2026-11-01",
-        price_source="made up",
-        weak="",
         reservation_cost="amortised" if reserved else "",
     )
 
@@ -263,7 +253,6 @@ def machine_id(cloud: str, name: str) -> str:
 
 
 def seat_of(place: Place) -> NodeRecord:
-    """A machine of that place."""
     price, reserved = UsdPerHour.parse(place.usd), place.market is Market.RESERVED
     return NodeRecord(
         "",
@@ -291,53 +280,27 @@ _BOOK: PriceBook = book(())
 
 
 def _plan(at: datetime, jobs: Sequence[Job], lines: Sequence[Line]) -> Plan:
-    total = Usd.total(line.cost_usd for line in lines)
-    end = max(line.end for line in lines)
-    return Plan(
+    return replace(
+        a_night(lines),
         as_of=at.astimezone(UTC),
         expires_at=at + HOUR,
         book_digest=_BOOK.digest,
         book_as_of=_BOOK.as_of,
         horizon_start=at,
-        horizon_end=end,
-        status="optimal",
-        stage_one_proven=True,
-        time_limit_hit=False,
-        cost_usd=total,
-        orders_usd=total,
-        threshold_usd=Usd(0),
-        bound_usd=total,
-        gap=0.0,
-        gap_asked=0.005,
-        solver="by hand",
+        horizon_end=max(line.end for line in lines),
         lines=tuple(lines),
-        moves=(),
-        unplaced=(),
-        shadow_prices=(),
         jobs=tuple(_summary(job, lines) for job in jobs),
-        inputs=NO_INPUTS,
-        usage=NO_USAGE,
     )
 
 
 def _summary(job: Job, lines: Sequence[Line]) -> JobSummary:
-    own = [line for line in lines if line.job == job.name]
-    return JobSummary(
-        job=job.name,
+    return replace(
+        summarise(job.name, [line for line in lines if line.job == job.name]),
         job_digest=job.digest,
         team=job.team,
         project=job.project,
-        cost_usd=Usd.total(line.cost_usd for line in own),
-        usd_per_step=None,
         steps=job.steps_left,
-        start=min(line.start for line in own),
-        finish=max(line.end for line in own),
         deadline=None,
         confidence=job.confidence,
         on_time_probability=None,
-        runner_up=None,
-        alternatives=(),
-        constraint_costs=(),
-        dropped=(),
-        notes=(),
     )

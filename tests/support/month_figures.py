@@ -1,4 +1,4 @@
-"""What a month came to by currency, as each format and command of finance says it."""
+"""The example month, and what it came to by currency, as each format and command of finance says it."""
 
 from __future__ import annotations
 
@@ -16,19 +16,42 @@ import pyarrow.parquet as pq
 
 from router.cli.console import ExitCode
 from tests.support.command import run
+from tests.support.repository import ROOT
 
 Sums = dict[str, Decimal]
+EXAMPLE = ROOT / "examples" / "showback"
+BILLS = [EXAMPLE / f"bill-{cloud}.csv" for cloud in ("aws", "gcp", "azure")]
+COSTS = ("BilledCost", "EffectiveCost", "ListCost", "ContractedCost")
 
 
 def say(*words: object, code: ExitCode = ExitCode.OK) -> str:
-    """What a command prints."""
     done = run(*words)
     assert done.exit_code == code, (words, done.stderr)
     return done.stdout
 
 
+def fill_november(added: str, billed: str) -> None:
+    """Put the example month into the state of STEPFARE_HOME: its books, then what was added and billed at moments."""
+    say("ledger", "restore", EXAMPLE / "ledger.backup")
+    say("ledger", "add", EXAMPLE / "added.yaml", "--now", added)
+    say("bills", "import", *BILLS, "--now", billed)
+
+
+def restated(folder: Path, more: str) -> Path:
+    """Write the AWS bill with so much more on its first row of usage."""
+    with BILLS[0].open(encoding="utf-8", newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    row = next(each for each in rows if each["ChargeCategory"] == "Usage")
+    row.update({name: str(Decimal(row[name]) + Decimal(more)) for name in COSTS})
+    path = folder / f"restated{more}.csv"
+    with path.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.DictWriter(stream, list(row))
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
 def summed(rows: Iterable[dict[str, Any]], column: str = "effective") -> Sums:
-    """Rows of a section of a report."""
     sums: Sums = defaultdict(Decimal)
     for row in rows:
         if row.get(column) not in (None, ""):

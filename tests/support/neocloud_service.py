@@ -29,6 +29,7 @@ from gpuhunt._internal import storage
 from werkzeug.wrappers import Request, Response
 
 from tests.support.neocloud_rows import NEW_ROWS, catalogue_items, market_offers
+from tests.support.service import Fault, Faults
 
 VERSION = "20261121-873"
 PROVIDERS = ("gcp", "lambdalabs", "nebius", "runpod", "vastai", "verda")
@@ -60,7 +61,7 @@ class _Service:
         version: str,
     ) -> None:
         self._latency_s = latency_s
-        self._faults = [dict(fault, seen=0, done=0) for fault in faults]
+        self._faults = Faults([fault for fault in faults if fault["kind"] not in ALTERING])
         self._version = version
         self._lock = threading.Lock()
         self._calls: Counter[str] = Counter()
@@ -84,7 +85,7 @@ class _Service:
         action = f"{request.method} {request.path}"
         with self._lock:
             self._calls[action] += 1
-            fault = next((f for f in self._faults if f["kind"] not in ALTERING and self._strikes(f, action)), None)
+        fault = self._faults.first(action)
         response = self._answer(request)
         if fault is not None and fault["kind"] in {"drop_connection", "clock"}:
             if fault["kind"] == "clock":
@@ -93,15 +94,6 @@ class _Service:
         elif fault is not None:
             response = spoilt(response, fault)
         return response(environ, start_response)
-
-    def _strikes(self, fault: dict[str, Any], action: str) -> bool:
-        if fault["match"] not in action:
-            return False
-        fault["seen"] += 1
-        if fault["seen"] <= fault.get("after", 0) or fault["done"] >= fault.get("times", 1 << 30):
-            return False
-        fault["done"] += 1
-        return True
 
     def _answer(self, request: Request) -> Response:
         if request.path == "/api/v0/bundles/" and request.method == "POST":
@@ -127,8 +119,7 @@ class _Service:
 ALTERING = frozenset({"price_zero", "duplicate", "currency", "new_type", "region_off"})
 
 
-def spoilt(response: Response, fault: dict[str, Any]) -> Response:
-    """The answer as the fault makes it."""
+def spoilt(response: Response, fault: Fault) -> Response:
     kind = fault["kind"]
     wait = {"Retry-After": str(fault["retry_after"])} if "retry_after" in fault else {}
     if kind == "throttle":
@@ -164,7 +155,6 @@ def csv_of(items: Sequence[CatalogItem], faults: Sequence[dict[str, Any]] = ()) 
 
 
 def zip_of(provider: str, text: str) -> bytes:
-    """The archive as gpuhunt publishes it."""
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(zipfile.ZipInfo(f"{provider}.csv", (2026, 11, 21, 1, 0, 0)), text)

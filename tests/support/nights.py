@@ -74,8 +74,8 @@ def a_night(
     by_job: dict[str, list[Line]] = {name: [] for name in names}
     for line in lines:
         by_job[line.job].append(line)
-    summaries = [_summary(name, by_job[name], deadline, probability) for name in names]
-    summaries += [_summary(name, [], deadline, probability) for name in left_out]
+    summaries = [summarise(name, by_job[name], deadline, probability) for name in names]
+    summaries += [summarise(name, [], deadline, probability) for name in left_out]
     return Plan(
         as_of=NOW,
         expires_at=NOW + 6 * HOUR,
@@ -108,7 +108,7 @@ def a_night(
     )
 
 
-def _summary(name: str, lines: Sequence[Line], deadline: float, probability: float) -> JobSummary:
+def summarise(name: str, lines: Sequence[Line], deadline: float = 200, probability: float = 0.95) -> JobSummary:
     return JobSummary(
         job=name,
         job_digest="c" * 64,

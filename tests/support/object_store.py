@@ -41,7 +41,6 @@ class Troubled:
         self._calls: Counter[str] = Counter()
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        """One request."""
         path = environ["PATH_INFO"]
         if path == "/_trouble":
             said = json.loads(environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"])))
@@ -125,12 +124,10 @@ class ObjectStore:
         return folder
 
     def trouble(self, **what: Any) -> None:
-        """From now on; nothing: none."""
         request = urllib.request.Request(f"{self.url}/_trouble", json.dumps(what).encode(), method="POST")
         urllib.request.urlopen(request, timeout=10).close()
 
     def calls(self) -> Mapping[str, int]:
-        """So far."""
         with urllib.request.urlopen(f"{self.url}/_calls", timeout=10) as answer:
             found: dict[str, int] = json.loads(answer.read())
             return found

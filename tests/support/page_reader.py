@@ -21,7 +21,6 @@ class Element:
 
     @property
     def words(self) -> str:
-        """The words in it and below it."""
         return "".join(self.pieces)
 
     def every(self, wanted: Callable[[Element], bool]) -> list[Element]:
@@ -32,11 +31,9 @@ class Element:
         return found
 
     def tags(self, tag: str) -> list[Element]:
-        """All elements of a tag."""
         return self.every(lambda element: element.tag == tag)
 
     def of_class(self, name: str) -> list[Element]:
-        """All elements of a class."""
         return self.every(lambda element: name in element.attributes.get("class", "").split())
 
 

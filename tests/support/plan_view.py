@@ -25,7 +25,6 @@ class Stretch:
 
     @property
     def head(self) -> Line:
-        """The line that carries the steps."""
         return self.lines[0]
 
     @property
@@ -75,8 +74,6 @@ class Stretch:
 
 @dataclass(frozen=True)
 class View:
-    """What the checks read."""
-
     plan: Plan
     jobs: tuple[Job, ...]
     book: PriceBook
@@ -101,7 +98,6 @@ class View:
         return job.deadline is not None and any(line.end > job.deadline.at(self.now) for line in lines)
 
     def job(self, name: str) -> Job | None:
-        """The job of that name."""
         return next((job for job in self.jobs if job.name == name), None)
 
     def lines_of(self, job: Job) -> tuple[Line, ...]:

@@ -15,7 +15,6 @@ _STATES = {"billed": "Invoiced"}
 
 
 def planted() -> list[dict[str, Any]]:
-    """Its facts."""
     with PLANTED.open(encoding="utf-8", newline="") as stream:
         rows = list(csv.DictReader(line for line in stream if not line.startswith("#")))
     return [{**fact, "row": number} for number, fact in enumerate((f for row in rows for f in _facts(row)), 1)]

@@ -7,7 +7,6 @@ files. The wheel's own Python code is not used: as root it makes a system user a
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import itertools
 import os
 import pwd
@@ -22,10 +21,9 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
-from filelock import FileLock
 
-from tests.support.ports import free_port
-from tests.support.repository import ROOT
+from router.agent.rendezvous import find_free_port
+from tests.support.repository import ROOT, cached_folder
 
 REQUIREMENTS = ROOT / "tests" / "support" / "postgres" / "requirements.txt"
 USER = "stepfare"
@@ -46,16 +44,13 @@ _NOBODY = "nobody"
 def binaries() -> Path:
     """The folder with `initdb` and `postgres`, fetched from the package index when it is missing (12 MB)."""
     content = REQUIREMENTS.read_bytes() + _WHEEL_FOR.encode()
-    folder = Path(tempfile.gettempdir()) / f"stepfare-postgres-{hashlib.sha256(content).hexdigest()[:12]}"
-    with FileLock(f"{folder}.lock"):
-        if not (folder / "ready").exists():
-            shutil.rmtree(folder, ignore_errors=True)
-            folder.mkdir(mode=0o755)
-            pip = [sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps"]
-            wanted = ["--only-binary=:all:", "--python-version", _WHEEL_FOR, "--target", str(folder / "wheel")]
-            subprocess.run([*pip, *wanted, "-r", str(REQUIREMENTS)], check=True, timeout=_TIME_LIMIT)
-            (folder / "ready").touch()
-    return folder / "wheel" / "pgserver" / "pginstall" / "bin"
+
+    def make(folder: Path) -> None:
+        pip = [sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps"]
+        wanted = ["--only-binary=:all:", "--python-version", _WHEEL_FOR, "--target", str(folder / "wheel")]
+        subprocess.run([*pip, *wanted, "-r", str(REQUIREMENTS)], check=True, timeout=_TIME_LIMIT)
+
+    return cached_folder("postgres", content, make) / "wheel" / "pgserver" / "pginstall" / "bin"
 
 
 class PostgresHere:
@@ -69,10 +64,9 @@ class PostgresHere:
         self._as: dict[str, Any] = nobody if _is_root() else {}
         self._names = (f"state{i}" for i in itertools.count())
         self._process: subprocess.Popen[bytes] | None = None
-        self.port = free_port()
+        self.port = find_free_port()
 
     def make(self) -> None:
-        """Makes the data and the user."""
         if _is_root():
             shutil.chown(self._folder, _NOBODY)
         options = ["-U", "postgres", "--auth-local=trust", "--auth-host=scram-sha-256", "--encoding=UTF8", "--no-sync"]
@@ -114,7 +108,6 @@ class PostgresHere:
             self._process = None
 
     def say(self, statement: str, database: str = "postgres") -> None:
-        """One statement as the server's owner."""
         where = f"host={self._folder} port={self.port} user=postgres dbname={database}"
         with psycopg.connect(where, autocommit=True) as connection:
             connection.execute(statement.encode())
@@ -126,7 +119,6 @@ class PostgresHere:
         return name
 
     def url(self, database: str, *, password: str = PASSWORD_IN_URL, scheme: str = "postgresql") -> str:
-        """As a person writes it."""
         return f"{scheme}://{USER}:{password}@127.0.0.1:{self.port}/{database}"
 
     def url_of_new_schema(self) -> str:

@@ -3,7 +3,6 @@ temporary files: it is no dependency of this project."""
 
 from __future__ import annotations
 
-import hashlib
 import os
 import signal
 import subprocess
@@ -15,10 +14,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from filelock import FileLock
-
-from tests.support.ports import free_port
-from tests.support.repository import ROOT
+from router.agent.rendezvous import find_free_port
+from tests.support.repository import ROOT, cached_folder
 
 REQUIREMENTS = ROOT / "tests" / "support" / "engines" / "ray.txt"
 _TIME_LIMIT = 600
@@ -27,15 +24,13 @@ _TIME_LIMIT = 600
 def ray_path() -> Path:
     """The folder to put before a PATH, with ``ray`` and its ``python3``. Made when it is missing: 300 MB, about 20
     seconds, from the package index."""
-    content = REQUIREMENTS.read_bytes() + sys.version.encode()
-    folder = Path(tempfile.gettempdir()) / f"stepfare-ray-{hashlib.sha256(content).hexdigest()[:12]}"
-    with FileLock(f"{folder}.lock"):
-        if not (folder / "ready").exists():
-            venv.create(folder, with_pip=True, clear=True)
-            pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
-            subprocess.run([*pip, "-r", str(REQUIREMENTS)], check=True, timeout=_TIME_LIMIT)
-            (folder / "ready").touch()
-    return folder / "bin"
+
+    def make(folder: Path) -> None:
+        venv.create(folder, with_pip=True)
+        pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
+        subprocess.run([*pip, "-r", str(REQUIREMENTS)], check=True, timeout=_TIME_LIMIT)
+
+    return cached_folder("ray", REQUIREMENTS.read_bytes() + sys.version.encode(), make) / "bin"
 
 
 @dataclass(frozen=True)
@@ -51,7 +46,7 @@ def ray_cluster(nodes: int) -> Iterator[RayCluster]:
     """Run a cluster of so many nodes with one core each, all with the code of this repository."""
     (packages,) = ray_path().parent.glob("lib/python*/site-packages")
     environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{packages}", "RAY_USAGE_STATS_ENABLED": "0"}
-    port, client_port = free_port(), free_port()
+    port, client_port = find_free_port(), find_free_port()
     with tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as folder:
         head = ["--head", f"--port={port}", f"--ray-client-server-port={client_port}", f"--temp-dir={folder}"]
         options = [[*head, "--include-dashboard=false"], *[[f"--address=127.0.0.1:{port}"]] * (nodes - 1)]

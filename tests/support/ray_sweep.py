@@ -60,7 +60,6 @@ def was_interrupted(variants: tuple[Variant, ...], address: str) -> bool:
 
 
 def refuse(_shared: None, task: int) -> None:
-    """Refuse the task, on whatever node."""
     raise InvalidInputError.single(f"task {task} is refused", field="--price")
 
 
@@ -74,7 +73,6 @@ def refusal(address: str) -> str:
 
 
 def main(address: str) -> None:
-    """Run the sweep on both engines."""
     # Without its reserved machine every job costs something.
     fixed = parse_change("--drop-region", "aws/south-1")
     variants = vary([fixed], [parse_sweep(f"deadline all {DEADLINES}"), parse_sweep(f"price spot {PRICES}")])

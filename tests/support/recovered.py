@@ -20,7 +20,8 @@ from router.demo.stage import TrainingResult, find_differences, read_step_count,
 from router.ledger.entry import LedgerEntryKind
 from router.state.records import Attempt, JournalEntry, Phase
 from router.state.store import StateStore
-from tests.support.deployed import Ran, Running, Site, eventually, job
+from tests.support.busy import eventually
+from tests.support.deployed import Ran, Running, Site, job
 from tests.support.deployed_checks import disagreements
 from tests.support.repository import ROOT
 from tests.support.seen_machines import SeenMachines
@@ -71,7 +72,6 @@ def watched(site: Site, *, held: bool = False, environment: Mapping[str, str] | 
 
 
 def set_off(site: Site, environment: Mapping[str, str] | None = None) -> None:
-    """The gang is up."""
     words = ("apply", site.plan, "--yes", "--limits", site.folder / "limits.yaml")
     applied = site.run(*words, environment=environment)
     assert applied.code == 0, applied.err

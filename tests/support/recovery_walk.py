@@ -5,19 +5,18 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 from router.demo.stage import TrainingResult
-from tests.support.deployed import Running, Site, Template, eventually
-from tests.support.fault_stages import engines
+from tests.support import walks
+from tests.support.busy import eventually
+from tests.support.deployed import Running, Site, Template
+from tests.support.faults import engines
 from tests.support.recovered import (
     TIMEOUTS,
     alone,
-    attempts,
     set_off,
     stop,
     taken_back,
@@ -28,11 +27,10 @@ from tests.support.recovered import (
     wrong,
 )
 from tests.support.seen_machines import SeenMachines
+from tests.support.walks import Verdict
 
 # Enough that on a busy machine, too, the notice is acted on before the job is at its end.
 STEPS, STEP_S, EVERY = 400, 0.03, 60
-# They mostly wait.
-AT_ONCE = 5
 # The notice comes after so many steps, and says so many seconds.
 _AFTER, _NOTICE_S = 62, 4.0
 
@@ -71,40 +69,21 @@ STAGES = (
 )
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """``wrong`` is empty when all is well; ``gangs``: how many there were in all; ``again``: steps done twice."""
-
-    stage: Stage
-    wrong: tuple[str, ...]
-    gangs: int
-    seconds: float
-
-
-def walk(stages: Sequence[Stage], folder: Path) -> list[Verdict]:
-    """All of them, some at a time, each in a site of its own below the folder."""
+def walk(stages: Sequence[Stage], folder: Path) -> list[Verdict[Stage]]:
+    """Walk all stages."""
     template = Template(folder / "plan", [training(STEPS, every=EVERY, step_s=STEP_S)])
     same = alone(folder, STEPS)
-    with SeenMachines() as seen_machines, ThreadPoolExecutor(AT_ONCE) as pool:
-        return list(
-            pool.map(
-                lambda numbered: take(numbered[1], template, folder / str(numbered[0]), same, seen_machines),
-                enumerate(stages),
-            )
+    with SeenMachines() as seen_machines:
+        return walks.walk(
+            stages, lambda stage, below: _walked(stage, template.site(below), same, seen_machines), folder
         )
 
 
-def take(stage: Stage, template: Template, folder: Path, same: TrainingResult, seen_machines: SeenMachines) -> Verdict:
-    """Walks one, and clears up. Raises nothing."""
-    begun, site = time.monotonic(), template.site(folder)
-    found: tuple[str, ...] = ()
+def _walked(stage: Stage, site: Site, same: TrainingResult, seen_machines: SeenMachines) -> tuple[str, ...]:
     try:
-        found = tuple(_wrong(stage, site, same, seen_machines))
-    except Exception as error:
-        found = (f"{type(error).__name__}: {error}",)
+        return tuple(_wrong(stage, site, same, seen_machines))
     finally:
         site.end()
-    return Verdict(stage, found, len(attempts(site)), time.monotonic() - begun)
 
 
 def _wrong(stage: Stage, site: Site, same: TrainingResult, seen_machines: SeenMachines) -> Iterable[str]:
@@ -139,13 +118,9 @@ def _is_there(stage: Stage, site: Site, running: Running) -> bool:
     return site.holds.reached(stage.place)
 
 
-def table(verdicts: Sequence[Verdict]) -> str:
+def table(verdicts: Sequence[Verdict[Stage]]) -> str:
     """One row a stage."""
-    width = max(len(verdict.stage.name) for verdict in verdicts) + 2
-    lines = [f"{'killed at':{width}}{'gangs':>6}{'seconds':>9}  "]
-    lines += [
-        f"{one.stage.name:{width}}{one.gangs:>6}{one.seconds:>9.0f}  {'WRONG' if one.wrong else 'ok'}"
-        for one in verdicts
-    ]
-    good = sum(not verdict.wrong for verdict in verdicts)
-    return "\n".join([*lines, f"{good} of {len(verdicts)} ok"])
+    width = max(len(verdict.step.name) for verdict in verdicts) + 2
+    lines = [f"{'killed at':{width}}{'seconds':>9}  "]
+    lines += [f"{one.step.name:{width}}{one.seconds:>9.0f}  {one.mark}" for one in verdicts]
+    return "\n".join([*lines, walks.sum_up(verdicts)])

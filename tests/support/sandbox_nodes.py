@@ -7,13 +7,13 @@ import signal
 import subprocess
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
-from tests.support.busy import in_time
+from tests.support.busy import eventually
 from tests.support.repository import ROOT
 
 MODULE = ROOT / "terraform" / "modules" / "sandbox"
@@ -69,14 +69,6 @@ def start(folder: Path, attempt: str, rank: int, state: str, script: str = NODE,
     if "touch begun" in script:
         eventually((place / "begun").exists)
     return Node(node_id, place)
-
-
-def eventually(true: Callable[[], object], seconds: float = 20) -> None:
-    """Waits until ``true`` is."""
-    began = time.monotonic()
-    while not true():
-        assert in_time(began, seconds), "it never came"
-        time.sleep(0.02)
 
 
 def pids_of(node_id: str) -> set[int]:

@@ -58,22 +58,18 @@ def a_request(jobs: Sequence[Job], offers: Sequence[Offer], limits: Any = None, 
 
 
 def plan_of(jobs: Sequence[Job], offers: Sequence[Offer], limits: Any = None, **knobs: Any) -> Plan:
-    """The plan of such a request."""
     return make_plan(a_request(jobs, offers, limits, **knobs))
 
 
 def input_of(request: PlanRequest) -> PlanningInput:
-    """What the planner gathers before it formulates anything."""
     return _built(request, Effort(PulpSolver(), timedelta(0)))[1]
 
 
 def problem_of(request: PlanRequest) -> PlacementProblem:
-    """The placement problem of what it gathers."""
     return input_of(request).problem
 
 
 def answer_of(request: PlanRequest) -> PlacementSolution:
-    """What the solver answered, as runs."""
     return planner._search(*_built(request, Effort(PulpSolver(), timedelta(seconds=30))))
 
 
@@ -86,7 +82,6 @@ def _built(request: PlanRequest, effort: Effort) -> tuple[planner.PlanningRun, P
 def found_for(
     job: Job, offers: Sequence[Offer], limits: Any = None, *, advisory: bool = False
 ) -> tuple[dict[str, Candidate], list[DroppedListing]]:
-    """Candidates by key, and what was dropped."""
     known = limits if isinstance(limits, Limits) else make_limits(limits or {})
     kept, dropped = candidates_for(job, book(offers), known, NOW, advisory)
     return {c.key: c for c in kept}, list(dropped)

@@ -29,7 +29,6 @@ class Marked:
 
 
 def marked() -> list[Marked]:
-    """All of them at this moment."""
     return [one for _, environment in environments() if (one := _marked(environment)) is not None]
 
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 import json
 import multiprocessing
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 from wsgiref.types import WSGIApplication
 
 from werkzeug.serving import WSGIRequestHandler, make_server
 
-from tests.support.ports import free_port
+from router.agent.rendezvous import find_free_port
 
 # Time limits of calls and of reads in tests that judge neither: no machine is so busy that it reaches them.
 CALL_LIMIT_S = 3600.0
@@ -33,6 +34,38 @@ class QuietHandler(WSGIRequestHandler):
 
     def log(self, type: str, message: str, *args: Any) -> None:  # noqa: A002
         """Nothing."""
+
+
+Fault = Mapping[str, Any]
+
+
+class Faults:
+    """Deals out the faults of a service; thread-safe.
+
+    A fault is {"match", "kind", "after", "times"} and more by its kind. A call whose text has ``match`` meets it once
+    ``after`` such calls (0) came through, ``times`` times (for ever).
+    """
+
+    def __init__(self, faults: Sequence[Fault]) -> None:
+        self._faults = [(fault, itertools.count(1)) for fault in faults]
+        self._lock = threading.Lock()
+
+    def met_by(self, text: str) -> list[Fault]:
+        """Count a call; return the faults that it meets."""
+        with self._lock:
+            return list(self._strike(text))
+
+    def first(self, text: str) -> Fault | None:
+        """Return the first fault that a call meets; it does not count for those after it."""
+        with self._lock:
+            return next(self._strike(text), None)
+
+    def _strike(self, text: str) -> Iterator[Fault]:
+        for fault, calls in self._faults:
+            if fault.get("match", "") in text:
+                turn = next(calls) - fault.get("after", 0)
+                if turn > 0 and (fault.get("times") is None or turn <= fault["times"]):
+                    yield fault
 
 
 @contextmanager
@@ -75,5 +108,4 @@ def _serve(factory: str, options: str, ready: Any) -> None:
 
 
 def closed_port() -> int:
-    """A loopback port on which nothing listens."""
-    return free_port()
+    return find_free_port()

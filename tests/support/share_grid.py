@@ -55,7 +55,6 @@ def risk_of(gang: SavingGang) -> GangRunRisk:
 def compare_shares(
     gangs: tuple[SavingGang, ...], lives: int, *, restart_is_hit: bool = False
 ) -> tuple[ShareComparison, ...]:
-    """Return formula and simulation of each gang."""
     simulated = simulate_lives(gangs, lives, seed=20, restart_is_hit=restart_is_hit).useful_share
     return tuple(
         ShareComparison(gang, useful_share(risk_of(gang)), float(share))

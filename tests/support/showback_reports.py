@@ -25,7 +25,7 @@ from router.showback.report.export_tables import NOTES, SECTION, report_to_csv, 
 from router.showback.report.query import ReportInputs, ReportQuery
 from router.showback.report.rollup_tables import NO_CUTS, PlannedCuts, report_months, rollups_of_facts
 from router.showback.report.values import NUMBERS, CellKind, ReportSection, ShowbackReport
-from tests.support.facts_rows import facts
+from tests.support.reconciled import facts
 
 OVER = datetime(2026, 12, 2, tzinfo=UTC)
 NOVEMBER = Month(2026, 11)
@@ -45,7 +45,7 @@ def report_of(
 
 
 def report_of_rows(rows: Iterable[dict[str, Any]], **asked: Any) -> ShowbackReport:
-    """Of facts as :func:`tests.support.facts_rows.facts` takes them."""
+    """Of facts as :func:`tests.support.reconciled.facts` takes them."""
     return report_of(facts(rows), **asked)
 
 
@@ -62,7 +62,6 @@ def rows_of(report: ShowbackReport, section: str, **wanted: object) -> list[dict
 
 
 def one(report: ShowbackReport, section: str, **wanted: object) -> dict[str, Any]:
-    """The only such row."""
     (row,) = rows_of(report, section, **wanted)
     return row
 

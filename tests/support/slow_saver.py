@@ -20,7 +20,6 @@ STEP_S = 0.05
 
 
 def digest_after(steps: int) -> str:
-    """Where the training is after so many."""
     digest = b""
     for _ in range(steps):
         digest = hashlib.sha256(digest).digest()
@@ -28,7 +27,6 @@ def digest_after(steps: int) -> str:
 
 
 def main() -> None:
-    """Trains."""
     import stepfare_checkpoint  # type: ignore[import-not-found]  # the agent puts it there
 
     folder, steps, every, save_s, size, most = Path(sys.argv[1]), *map(float, sys.argv[2:7])

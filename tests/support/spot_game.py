@@ -87,7 +87,6 @@ class Game:
     answers: list[AvailabilityAnswer] = field(default_factory=list)
 
     def play(self) -> int:
-        """Until all work is done."""
         event = PolicyEvent.TICK
         while self.minute < _GIVE_UP:
             self._carry_out(self._observed(event))
@@ -185,7 +184,6 @@ class Game:
         self._gone(taken=False)
 
     def _gone(self, *, taken: bool) -> None:
-        """It is nowhere now."""
         if self.here and self.lives and self.lives[-1].until is None:
             now = BEGIN + self.minute * MINUTE
             self.lives[-1] = replace(self.lives[-1], until=now, taken=taken, share_to=self._share)

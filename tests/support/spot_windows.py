@@ -6,7 +6,7 @@ Also inputs drawn at random, and the cheapest of all sequences of actions, found
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import ceil, inf
 from random import Random
@@ -14,10 +14,32 @@ from random import Random
 import numpy as np
 from hypothesis import strategies as st
 
-from router.spot.availability.hazard_model import CLASSES, DRIFT, HazardModel
+from router.spot.availability.hazard_model import CLASSES, DRIFT, HazardModel, simulate_availability
 from router.spot.simulator.inputs import SimulationInputs, Task, ZoneMoveCosts
 from router.spot.simulator.simulation import GuardMode
 from router.spot.simulator.traces import Floats, Series, ZoneSeries
+
+
+def made_up(
+    outlook: HazardModel,
+    task: Task,
+    tick_s: int,
+    spot_usd: Sequence[float],
+    demand_usd: Sequence[float],
+    windows: int,
+    seed: int = 11,
+) -> SimulationInputs:
+    """Each from usual availability, of the hazards that are expected; free moves, one speed."""
+    rng, ticks = np.random.default_rng(seed), task.ticks(tick_s)
+    hazards = outlook.mean()[None].repeat(windows, 0)
+    up = simulate_availability(hazards, outlook.usual(windows, rng, hazards), ticks, tick_s, rng)
+    counts = up.transpose(1, 0, 2).reshape(outlook.zones, -1).astype(np.int64)
+    zones = tuple(
+        ZoneSeries(f"z{i}", f"r{i}", counts[i], np.full(counts.shape[1], spot_usd[i]), demand_usd[i])
+        for i in range(outlook.zones)
+    )
+    return SimulationInputs.of(task, Series(tick_s, zones), np.arange(windows) * ticks)
+
 
 IDLE, SPOT, DEMAND = 0, 1, 2
 Action = tuple[int, int]

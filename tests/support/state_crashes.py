@@ -53,7 +53,6 @@ STEPS: tuple[Callable[[StateStore], object], ...] = (
 
 
 def seen(store: StateStore) -> tuple[object, ...]:
-    """All that the steps change."""
     jobs = tuple(store.plans.job(f"j{i}") for i in (1, 2, 3))
     facts = (store.plans.plan("d"), jobs, store.values.get("coordinator_port"), store.shortages.in_force(NOW))
     return (

@@ -1,7 +1,9 @@
-"""Attempts, machines and entries to put into a state, made up."""
+"""Attempts, machines and entries to put into a state, made up; and many threads at once."""
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from typing import Any
@@ -14,13 +16,14 @@ from router.ledger.entry import CostItem, LedgerEntry, LedgerEntryKind, MachineU
 from router.ledger.month import Month
 from router.state.records import Attempt, NodeRecord, Shortage
 
+NewUrl = Callable[[], str]
+
 NOW = datetime(2026, 11, 21, 18, 0, 0, 123456, UTC)
 HOUR = timedelta(hours=1)
 _MOST = (1 << 63) - 1
 
 
 def attempt(name: str = "a1", **changes: Any) -> Attempt:
-    """An attempt that was just planned."""
     fields: dict[str, Any] = {
         "id": name,
         "plan": "p" * 64,
@@ -146,3 +149,24 @@ def entries(draw: st.DrawFn, keys: st.SearchStrategy[str]) -> LedgerEntry:
         resource=draw(_WORDS),
         on_demand_usd_per_hour=draw(st.none() | st.integers(0, _MOST).map(UsdPerHour)),
     )
+
+
+def together(count: int, work: Callable[[int], object]) -> None:
+    """Runs `work(0)`, `work(1)` ... at once; raises what the first of them raised."""
+    gate = threading.Barrier(count)
+    failures: list[BaseException] = []
+
+    def run(index: int) -> None:
+        gate.wait()
+        try:
+            work(index)
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=run, args=(i,)) for i in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failures:
+        raise failures[0]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.support.busy import eventually
 from tests.support.terraform_standin import STANDIN, standin_python
 
 
@@ -27,7 +27,6 @@ class Host:
         return str(self.home / "key")
 
     def entry(self, **other: object) -> dict[str, Any]:
-        """Its element of the module's variable `hosts`."""
         return {"address": "127.0.0.1", **self.described, **other}
 
 
@@ -38,11 +37,7 @@ def ssh_host(home: Path) -> Iterator[Host]:
     python = standin_python("requirements-ssh.txt")
     with subprocess.Popen([str(python), str(STANDIN / "ssh_host.py"), str(home)]) as process:
         try:
-            deadline = time.monotonic() + 30
-            while not (home / "host.json").exists():
-                assert process.poll() is None, "the host ended before it answered"
-                assert time.monotonic() < deadline, "the host does not answer within 30 s"
-                time.sleep(0.05)
+            eventually(lambda: (home / "host.json").exists() or process.poll() is not None, why="for the host")
             yield Host(home, json.loads((home / "host.json").read_text()))
         finally:
             process.terminate()

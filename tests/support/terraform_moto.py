@@ -35,7 +35,6 @@ LIMITS = CommandLimits(120, 120, 120, 120, 60, StopTimeouts(20, 5))
 def gang(
     attempt: str, count: int = 4, market: Market = Market.SPOT, machine: str = "p5.48xlarge", fabric: str = "efa"
 ) -> WorkspaceSpec:
-    """Machines of one type in one zone."""
     ceiling = UsdPerHour.parse("31.5") if market is Market.SPOT else None
     nodes = tuple(
         NodeSpec(rank, f"{attempt}-{rank}", "use1-az4", machine, market, max_usd_per_hour=ceiling)

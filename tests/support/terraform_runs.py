@@ -6,8 +6,7 @@ import importlib.util
 import json
 import os
 import signal
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ from terraform.engine import Engine, find_engine
 from terraform.process import StopTimeouts
 from terraform.runner import CommandLimits, Runner
 from terraform.workdir import CLI_CONFIG
-from tests.support.busy import in_time
 
 # There are no wheels of the library for Linux on ARM, musl, or glibc before 2.35.
 needs_engine = pytest.mark.skipif(
@@ -57,14 +55,6 @@ def slow_root(directory: Path, script: str, count: int = 1) -> Path:
     )
 
 
-def wait_for(what: Callable[[], bool], seconds: float = 20) -> None:
-    """Until ``what`` holds; fails when it does not in time."""
-    began = time.monotonic()
-    while not what():
-        assert in_time(began, seconds), "waited in vain"
-        time.sleep(0.02)
-
-
 class NoEngineError(AssertionError):
     """None is at work: it has not begun, or has ended."""
 
@@ -94,7 +84,6 @@ def lives(pid: int) -> bool:
 
 
 def end_nodes(directory: Path) -> None:
-    """What a failed test left running."""
     for pid in pids(directory).values():
         if lives(pid):
             os.killpg(pid, signal.SIGKILL)

@@ -7,7 +7,6 @@ is written beside the sources.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import platform
@@ -15,16 +14,13 @@ import shlex
 import shutil
 import subprocess
 import sys
-import tempfile
 import venv
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock
-
-from tests.support.repository import ROOT
+from tests.support.repository import ROOT, cached_folder, ran
 
 MODULES = ROOT / "terraform" / "modules"
 STANDIN = ROOT / "tests" / "support" / "standin"
@@ -60,16 +56,15 @@ def standin_python(extra: str = "") -> Path:
     index). `extra` names a second requirements file of the standin folder."""
     files = [STANDIN / "requirements.txt", *([STANDIN / extra] if extra else [])]
     content = b"".join(f.read_bytes() for f in files) + sys.version.encode()
-    folder = Path(tempfile.gettempdir()) / f"stepfare-standin-{hashlib.sha256(content).hexdigest()[:12]}"
-    python = folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
-    with FileLock(f"{folder}.lock"):
-        if not (folder / "ready").exists():
-            venv.create(folder, with_pip=True, clear=True)
-            wanted = [option for f in files for option in ("-r", str(f))]
-            pip = [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check", *wanted]
-            subprocess.run(pip, check=True, timeout=_TIME_LIMIT)
-            (folder / "ready").touch()
-    return python
+    name = "Scripts/python.exe" if os.name == "nt" else "bin/python"
+
+    def make(folder: Path) -> None:
+        venv.create(folder, with_pip=True)
+        wanted = [option for f in files for option in ("-r", str(f))]
+        pip = [str(folder / name), "-m", "pip", "install", "-q", "--disable-pip-version-check", *wanted]
+        subprocess.run(pip, check=True, timeout=_TIME_LIMIT)
+
+    return cached_folder("standin", content, make) / name
 
 
 def mirror(folder: Path, python: Path) -> Path:
@@ -103,15 +98,11 @@ class Engine:
 
     def run(self, where: Path, *arguments: str) -> Finished:
         """One command in a folder; never fails by itself."""
-        done = subprocess.run(
+        done = ran(
             [sys.executable, "-P", "-c", _ENGINE, *arguments],
             cwd=where,
             env={**self.environment, "TF_CLI_CONFIG_FILE": str(self.config), "PYTHONPATH": str(ROOT)},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
             timeout=_TIME_LIMIT,
-            check=False,
         )
         return Finished(done.returncode, done.stdout, done.stderr)
 

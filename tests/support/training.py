@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.support.ports import free_port
+from router.agent.rendezvous import find_free_port
 from tests.support.repository import ROOT
 
 TRAINER = ROOT / "router" / "demo" / "train.py"
@@ -34,7 +34,7 @@ def start(*options: object, rank: int = 0, ranks: int = 1, port: int = 0, attemp
 @contextmanager
 def gang(ranks: int, *options: object) -> Iterator[Sequence[Trainer]]:
     """All ranks of one training; what still runs at the end of the block is killed."""
-    port = free_port()
+    port = find_free_port()
     started = [start(*options, rank=rank, ranks=ranks, port=port) for rank in range(ranks)]
     try:
         yield started

@@ -96,7 +96,6 @@ def up(site: ControllerContext, job: str = "llama", *agents: str, **changes: Any
 
 
 def noticed(site: ControllerContext, one: Attempt, **changes: Any) -> None:
-    """As the coordinator does."""
     site.store.notices.add(NoticeRecord(one.id, 0, "n1", protocol.INTERRUPTION, "sandbox", 30.0, "taken", NOW))
     order: dict[str, Any] = {"order_id": "n1", "order_reason": "interruption", "order_seconds": 28.0, "ordered_at": NOW}
     site.store.attempts.update(one.id, lambda a: replace(a, **{"phase": Phase.NOTICED, **order, **changes}))

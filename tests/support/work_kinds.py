@@ -23,7 +23,6 @@ def add_up(request: dict[str, Any], report: Report) -> dict[str, Any]:
 
 
 def go_wrong(request: dict[str, Any], report: Report) -> dict[str, Any]:
-    """Fails as the request says."""
     if request["how"] == "input":
         raise InvalidInputError.single("no such job", field="job")
     if request["how"] == "work":

@@ -6,8 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 from tests.support.campaign_checks import interleaved, rows_of
-from tests.support.campaign_places import SETTINGS
-from tests.support.campaign_scripts import Kind, script_of
+from tests.support.campaign_places import SETTINGS, Kind, script_of
 
 SEEDS = range(200)
 

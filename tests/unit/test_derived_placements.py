@@ -15,13 +15,12 @@ from router.planning.document.plan import Plan
 from router.planning.find.placement_type import JobPlacementType
 from router.planning.planner import make_plan
 from router.render.explain_text import job_text
-from tests.property.test_plan_against_brute_force import differences
 from tests.support.checker import check_plan
 from tests.support.instances import Instance
 from tests.support.made_up_book import ACCELERATORS, MACHINES, book, offer
 from tests.support.made_up_jobs import make_limits
 from tests.support.scenes import HOUR, NOW, a_job, places, plan_of
-from tests.support.solved_instances import request_of, solve_instance
+from tests.support.solved_instances import differences, request_of, solve_instance
 
 SHAPE = {"parameters": "7B", "layers": 32, "hidden": 4096, "sequence_length": 2048, "tokens_per_step": 65536}
 DATA = {"uri": "s3://a/b", "at": "aws/north-1", "gib": 2000}

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from providers.azure import inventory
-from tests.support.gcp_calls import calls_of
+from tests.support.gcp_estate import calls_of
 from tests.support.provisioner_needs import AZURE, AZURE_PROVIDER, GCP
 from tests.support.repository import ROOT
 

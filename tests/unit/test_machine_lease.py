@@ -22,9 +22,9 @@ from router.controller.workspace.bootstrap import AgentDownload, Bootstrap, rend
 from router.deploy.deploy_settings import Lifetime
 from router.state.lock_owner import LockOwner
 from router.state.records import Phase
+from tests.support.busy import eventually
 from tests.support.coordinations import NOW as NOW_OF_SCENE
 from tests.support.coordinations import Clock, scene
-from tests.support.deployed import eventually
 from tests.support.drilled import Ticks
 from tests.support.new_state import open_state
 from tests.support.state_values import HOUR, NOW, attempt

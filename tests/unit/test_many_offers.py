@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from pricing.book import PriceBook
 from pricing.money import Usd
+from pricing.places import Market
 from router.jobs.limits import Limits
 from router.jobs.spec import Job
 from router.planning.document.plan import Cut
@@ -16,8 +19,49 @@ from router.planning.planner import PlanRequest, make_plan
 from router.planning.program.planning_input import NOT_LOOKED_AT, PARTLY_LOOKED_AT
 from router.prices.books import load_book
 from tests.support.checker import check_plan
-from tests.support.flexible_jobs import flexible_jobs
-from tests.support.zoned_book import zoned_book
+from tests.support.made_up_jobs import make_job
+
+CLOUDS = ("aws", "azure", "gcp")
+CAP = 4
+
+
+def zoned_book(book: PriceBook, rows: int) -> PriceBook:
+    """Return the book with each spot row of three clouds split over zones of its region, ``rows`` rows in all."""
+    spot = [o for o in book.offers if o.cloud in CLOUDS and o.market is Market.SPOT and o.zone is None]
+    rest = [o for o in book.offers if not any(o is other for other in spot)]
+    zones, more = divmod(rows - len(rest), len(spot))
+    split = [
+        replace(offer, zone=f"{offer.region}-{zone:02d}", machines_cap=CAP)
+        for number, offer in enumerate(spot)
+        for zone in range(zones + (number < more))
+    ]
+    return replace(book, offers=tuple(sorted((*rest, *split), key=lambda o: o.key)))
+
+
+_SPEEDS = {"T4": 65.0, "V100-16GB": 125.0, "A10G": 125.0, "L4": 121.0, "L40S": 362.0, "A100-40GB": 312.0, "H100": 989.0}
+_COUNTS = (1, 2, 4, 8)
+
+
+def flexible_jobs(count: int, now: datetime) -> tuple[Job, ...]:
+    """Return ``count`` jobs of 10 to 48 h of work on the slowest gang, due in one to two days."""
+    return tuple(
+        make_job(
+            {
+                "name": f"job-{number:02d}",
+                "steps": 100 * (10 + 2 * (number % 20)),
+                "deadline": now + timedelta(hours=24 + number % 24),
+                "checkpoint": {"size_gib": 10},
+                "options": [(accelerator, gpus) for accelerator in _SPEEDS for gpus in _COUNTS],
+                "profile": [
+                    {"accelerator": accelerator, "count": gpus, "steps_per_hour": 1.6 * speed * gpus**0.95}
+                    for accelerator, speed in _SPEEDS.items()
+                    for gpus in _COUNTS
+                ],
+            }
+        )
+        for number in range(count)
+    )
+
 
 NOW = datetime(2026, 11, 21, 18, tzinfo=UTC)
 JOBS = flexible_jobs(20, NOW)

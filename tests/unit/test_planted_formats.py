@@ -12,9 +12,8 @@ from router.ledger.entry import CostBasis
 from router.render.showback_text import as_wide
 from router.render.tables import Screen
 from router.showback.report.values import ShowbackReport
-from tests.support.facts_rows import facts
 from tests.support.planted import planted
-from tests.support.reconciled import connected
+from tests.support.reconciled import connected, facts
 from tests.support.showback_reports import BESIDE, Rows, exact_rows, report_of, short_forms
 from tests.unit.test_planted_month import JOBS, november
 

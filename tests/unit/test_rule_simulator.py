@@ -15,10 +15,8 @@ from router.planning.find.candidate import Candidate
 from router.planning.planner import make_plan
 from tests.support.made_up_book import offer
 from tests.support.made_up_jobs import make_job
-from tests.support.rule_choices import PlanRule, StepRule, StickerRule
-from tests.support.rule_guard import GuardedRule
-from tests.support.rule_simulator import Outcome, Rule, RuleNight, simulate_rule
-from tests.support.rule_world import TICK, World
+from tests.support.rule_choices import GuardedRule, PlanRule, StepRule, StickerRule
+from tests.support.rule_simulator import TICK, Outcome, Rule, RuleNight, World, simulate_rule
 from tests.support.scenes import NORTH, a_job, a_request, problem_of
 
 ONE_SPOT = offer("aws/north-1", "p9.48xlarge", "spot", "20", cap=1, interruptions=0.02)

@@ -30,8 +30,7 @@ from router.spot.simulator.simulation import (
     simulate,
 )
 from router.spot.simulator.traces import Floats, Ints
-from tests.support.made_up_windows import made_up
-from tests.support.spot_windows import known_hazards, series_of
+from tests.support.spot_windows import known_hazards, made_up, series_of
 
 HOURLY = 3600
 DEMAND = 3.0

@@ -23,9 +23,8 @@ from router.spot.simulator.simulation import FullInfoPolicy, GuardMode, Simulati
 from router.spot.simulator.traces import Floats, Series
 from tests.bench.cells import PROBED, STEPS, THREE, WORK_ZONES_S, Apart, stepped
 from tests.bench.probes import RESTART_S
-from tests.support.made_up_windows import made_up
 from tests.support.repository import ROOT
-from tests.support.spot_windows import known_hazards, series_of
+from tests.support.spot_windows import known_hazards, made_up, series_of
 
 DEMAND = 3.06
 USUAL = np.array([1.218, 1.0, 0.95])

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from router.state.joint_writes import WriteBatcher
-from tests.support.deployed import eventually
+from tests.support.busy import eventually
 
 
 class Slow:

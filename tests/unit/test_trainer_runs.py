@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.ports import free_port
+from router.agent.rendezvous import find_free_port
 from tests.support.training import (
     TRAINER,
     Trainer,
@@ -190,7 +190,7 @@ def test_a_checkpoint_of_another_seed_is_not_gone_on_from(tmp_path: Path) -> Non
 
 
 def test_strangers_and_ranks_of_other_trainings_are_turned_away(tmp_path: Path) -> None:
-    port = free_port()
+    port = find_free_port()
     head = start("--steps", 5, rank=0, ranks=2, port=port)
     others = []
     try:
@@ -212,7 +212,7 @@ def test_strangers_and_ranks_of_other_trainings_are_turned_away(tmp_path: Path) 
 
 @pytest.mark.parametrize(("rank", "what"), [(0, "1 of 2 ranks came at"), (1, "rank 0 is not there at")])
 def test_a_rank_that_never_comes_is_said(rank: int, what: str) -> None:
-    process = start("--limit-seconds", 0.5, rank=rank, ranks=2, port=free_port())
+    process = start("--limit-seconds", 0.5, rank=rank, ranks=2, port=find_free_port())
     assert f"train: {what} 127.0.0.1:" in output(process)
     assert process.returncode == 1
 
@@ -229,7 +229,7 @@ def wait_until_signals_are_handled(process: subprocess.Popen[str]) -> None:
 
 @pytest.mark.parametrize("rank", [0, 1])
 def test_a_signal_while_waiting_for_the_others(rank: int) -> None:
-    process = start(rank=rank, ranks=2, port=free_port())
+    process = start(rank=rank, ranks=2, port=find_free_port())
     wait_until_signals_are_handled(process)
     process.terminate()
     assert output(process, 10) == ""

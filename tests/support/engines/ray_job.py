@@ -38,7 +38,6 @@ def _free_port() -> int:
 
 
 def main(options: list[str]) -> int:
-    """The program."""
     ray.init(address=os.environ["RAY_ADDRESS"], logging_level="ERROR", log_to_driver=False)
     group = placement_group([{"CPU": 1}] * RANKS, strategy="STRICT_SPREAD")
     ray.get(group.ready(), timeout=60)

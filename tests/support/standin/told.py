@@ -58,8 +58,6 @@ class Told(Recorded):
 
 
 class Instance(Told):
-    """google_compute_instance."""
-
     KIND = "instance"
 
     def made(self, state: dict[str, Any]) -> dict[str, Any]:
@@ -76,8 +74,6 @@ class ServiceAccount(Recorded):
 
 
 class ResourceGroup(Told):
-    """azurerm_resource_group."""
-
     KIND = "group"
 
     def made(self, state: dict[str, Any]) -> dict[str, Any]:
@@ -85,8 +81,6 @@ class ResourceGroup(Told):
 
 
 class VirtualMachine(Told):
-    """azurerm_linux_virtual_machine."""
-
     KIND = "machine"
 
     def made(self, state: dict[str, Any]) -> dict[str, Any]:

@@ -16,8 +16,6 @@ float64 = "float64"
 
 
 class device:  # noqa: N801  (torch names it so)
-    """A kind of device."""
-
     def __init__(self, kind: str, index: int = 0) -> None:
         self.kind, self.index = kind, index
 
@@ -44,9 +42,6 @@ def tensor(values: list[float], dtype: Any = None, device: Any = None) -> Tensor
 
 
 class cuda:  # noqa: N801  (torch names it so)
-    """No GPU is here."""
-
     @staticmethod
     def is_available() -> bool:
-        """Never."""
         return False

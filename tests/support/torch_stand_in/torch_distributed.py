@@ -16,8 +16,6 @@ _world = 1
 
 
 class ReduceOp:
-    """Ways to reduce."""
-
     MAX, SUM = max, sum
 
 
@@ -88,12 +86,10 @@ class _Number:
 
 
 def barrier() -> None:
-    """Until all are here."""
     all_reduce(_Number())
 
 
 def destroy_process_group() -> None:
-    """Part."""
     for peer in _peers:
         peer.close()
 

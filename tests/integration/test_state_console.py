@@ -1,26 +1,215 @@
-"""Tests of long work on any database: a task is taken once, and again when its worker dies."""
+"""Tasks, idempotent requests, webhooks, quotes and budgets in a state, on every database."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
+from typing import Any
 
-from pricing.money import ZERO
+import pytest
+
+from pricing.money import ZERO, Usd
+from router.ledger.budget import Budget, Scope, budgets_in_force, budgets_set_by
+from router.ledger.entry import ClosedError, CostItem, LedgerEntryKind
+from router.ledger.month import Month
 from router.planning.document.plan_json import plan_content, plan_to_json
+from router.state import plans
+from router.state.errors import ConcurrentChangeError
 from router.state.idempotency import ABANDONED, KeyState, StoredAnswer
 from router.state.idempotency import KEPT as KEYS_KEPT
+from router.state.periods import find_seal_problems
 from router.state.plans import MadePlanEntry
+from router.state.quotes import QuoteRow
 from router.state.store import StateStore
 from router.state.tasks import EVENTS_KEPT, KEPT, MAX_TRIES, SILENT, TaskState
 from router.state.webhook_deliveries import KEPT as DELIVERIES_KEPT
 from router.state.webhook_deliveries import DeliveryState, StateHeads, WebhookDelivery
 from tests.support.scenes import NORTH, a_job, plan_of
-from tests.support.state_suite import StateSuite, together
-from tests.support.state_values import NOW
+from tests.support.state_values import HOUR, NOW, entry, together
+
+NOVEMBER = Month(2026, 11)
+RESEARCH = Budget(scope=Scope.TEAM, name="research", since=NOVEMBER, usd=Usd.parse("100"), who="anna", at=NOW)
+
+
+def usd(text: str) -> Usd:
+    return Usd.parse(text)
+
+
+class TestBudgets:
+    """Budgets, and what is spent of them."""
+
+    def test_what_is_set_is_there_beside_what_was_set_before(self, url: str) -> None:
+        everyone = replace(RESEARCH, scope=Scope.ALL, name="", hard=True, warn=(), usd=usd("9000000000"))
+        later = replace(RESEARCH, since=Month(2026, 12), usd=None)
+        with StateStore.open(url, now=NOW) as store:
+            assert store.budgets.all() == ()
+            for each in (RESEARCH, later, everyone, replace(RESEARCH, warn=(90,), who="bob")):
+                store.budgets.put(each)
+        with StateStore.open(url, now=NOW) as store:
+            assert store.budgets.all() == (everyone, replace(RESEARCH, warn=(90,), who="bob"), later)
+            # What was set before is known, whatever is set later.
+            raised = replace(RESEARCH, usd=usd("200"), at=NOW + HOUR)
+            store.budgets.put(raised)
+            found = store.budgets.all()
+            assert found == (everyone, replace(RESEARCH, warn=(90,), who="bob"), raised, later)
+            assert budgets_in_force(found, NOVEMBER) == (everyone, raised)
+            assert budgets_in_force(budgets_set_by(found, NOW), NOVEMBER) == (
+                everyone,
+                replace(RESEARCH, warn=(90,), who="bob"),
+            )
+
+    def test_a_closed_month_keeps_its_budgets(self, url: str) -> None:
+        at = NOVEMBER.ends + HOUR
+        with StateStore.open(url, now=NOW) as store:
+            store.budgets.put(RESEARCH)
+            store.periods.close(NOVEMBER, who="anna", at=at, seal={"version": 1})
+            for since in (NOVEMBER, Month(2026, 1)):
+                for usd_of in (usd("5"), None):
+                    with pytest.raises(ClosedError, match=r"the books of 2026-11 are closed.*--from 2026-12"):
+                        store.budgets.put(replace(RESEARCH, since=since, usd=usd_of))
+            december = replace(RESEARCH, since=Month(2026, 12), usd=usd("7"))
+            store.budgets.put(december)
+            assert store.budgets.all() == (RESEARCH, december)
+            assert store.ledger.verify().problems == ()
+
+    def test_a_seal_tells_of_budgets_and_of_what_was_sealed_before(self, url: str, tmp_path: Path) -> None:
+        december, raised = Month(2026, 12), replace(RESEARCH, usd=usd("200"), at=NOW + HOUR)
+        with StateStore.open(url, now=NOW) as store:
+            store.budgets.put(RESEARCH)
+            store.budgets.put(raised)
+            first = store.periods.close(NOVEMBER, who="anna", at=NOVEMBER.ends, seal={"report": "x"}, head=0)
+            with pytest.raises(ConcurrentChangeError, match="has 0 entries now, not 3"):
+                store.periods.close(december, who="anna", at=december.ends, seal={}, head=3)
+            second = store.periods.close(december, who="anna", at=december.ends, seal={"report": "y"}, head=0)
+            assert store.periods.closings() == (first, second)
+            assert [each["usd_nanos"] for each in first.sealed["budgets"]] == [usd("100").nanos, usd("200").nanos]
+            assert list(find_seal_problems((first, second))) == []
+            for changed in (
+                (replace(first, seal=first.seal.replace("x", "z")), second),
+                (replace(first, seal="", seal_hash=""), second),
+                (replace(first, who="bob"), second),
+                (first, replace(second, seal_hash="0" * 64)),
+            ):
+                assert len(list(find_seal_problems(changed))) == 1
+            store.backups.write(tmp_path / "books")
+        with StateStore.open(f"sqlite:///{tmp_path / 'other.db'}", now=NOW) as other:
+            other.backups.restore(tmp_path / "books")
+            assert other.periods.closings() == (first, second)
+            assert other.budgets.all() == (RESEARCH, raised)
+            assert other.ledger.verify().problems == ()
+
+    def test_spent_is_what_the_books_of_the_month_have(self, url: str) -> None:
+        start, end = NOVEMBER.begins, NOVEMBER.ends
+
+        def hour(key: str, begin: Any, dollars: str, **said: Any) -> Any:
+            return entry(key, start=begin, end=begin + HOUR, usd=usd(dollars), **said)
+
+        people = {"what": CostItem.OTHER, "who": "anna", "reason": "x", "attempt": "", "rank": None}
+        with StateStore.open(url, now=NOW) as store:
+            store.ledger.add(
+                [
+                    hour("before", start - HOUR, "1"),
+                    hour("first", start, "2"),
+                    hour("asr", start + HOUR, "4", project="asr"),
+                    hour("last", end - HOUR, "8", team="vision"),
+                    hour("after", end, "16"),
+                    hour("late", start + 2 * HOUR, "32", period=Month(2026, 12), corrects="first"),
+                    hour("plan", start, "64", kind=LedgerEntryKind.PLANNED),
+                    hour("fee", start, "128", kind=LedgerEntryKind.FEE, **people),
+                    hour(
+                        "credit",
+                        start - HOUR,
+                        "-3",
+                        kind=LedgerEntryKind.CREDIT,
+                        period=NOVEMBER,
+                        corrects="fee",
+                        **people,
+                    ),
+                ]
+            )
+            # What was metered late is in December's books, and counts there: as in December's report.
+            assert store.budgets.spent(NOVEMBER) == {
+                ("research", None): usd("127"),
+                ("research", "asr"): usd("4"),
+                ("vision", None): usd("8"),
+            }
+            assert store.budgets.spent(NOVEMBER.next) == {("research", None): usd("48")}
+
+
+ROW = QuoteRow("quote-aa11", "letters", "red", NOW, "ana@desk", '{"usd": "1.50"}', "name: lettres é\n")
+PLAN = plan_of([a_job()], [NORTH])
+
+
+class TestQuotes:
+    """Quotes, and the plans that are made of them."""
+
+    def test_a_quote_stays_as_it_was(self, store: StateStore) -> None:
+        store.quotes.put(ROW)
+        store.quotes.accept(ROW.id, "{}")
+        store.quotes.put(replace(ROW, text="another", document="another"))
+        assert store.quotes.get(ROW.id) == replace(ROW, acceptance="{}")
+        assert store.quotes.get("quote-bb22") is None
+
+    def test_quotes_are_found_by_team_job_moment_and_beginning(self, store: StateStore) -> None:
+        rows = [
+            replace(ROW, id=f"quote-a{i}%_", job=f"job-{i % 2}", team=team, asked_at=NOW + i * HOUR)
+            for i, team in enumerate(("red", "blue", "red", "green"))
+        ]
+        for row in rows:
+            store.quotes.put(row)
+        newest = tuple(reversed(rows))
+        assert store.quotes.find() == newest
+        assert store.quotes.find(("red", "green")) == (rows[3], rows[2], rows[0])
+        assert store.quotes.find(()) == ()
+        assert store.quotes.find(("red",), "job-0", NOW + HOUR) == (rows[0],)
+        assert store.quotes.find(count=1) == (rows[3],)
+        assert store.quotes.ids("quote-a") == tuple(row.id for row in rows)
+        assert store.quotes.ids("quote-%") == ()
+
+    def test_of_many_acceptances_one_is_taken(self, store: StateStore) -> None:
+        store.quotes.put(ROW)
+        taken: list[bool] = []
+        together(6, lambda number: taken.append(store.quotes.accept(ROW.id, f'{{"who": {number}}}')))
+        assert sorted(taken) == [False] * 5 + [True]
+        assert store.quotes.accept(ROW.id, "{}", replaces=True)
+        assert not store.quotes.accept("quote-none", "{}", replaces=True)
+        found = store.quotes.get(ROW.id)
+        assert found is not None
+        assert found.acceptance == "{}"
+
+    def test_a_plan_may_stand_under_several_names(self, store: StateStore) -> None:
+        digest, made = plan_content(PLAN)["digest"], store.made_plans
+        for number, name in enumerate(("quote", "night", "trial", "night")):
+            made.put(digest, plan_to_json(PLAN), PLAN.as_of, NOW + number * HOUR, f"ana {number}", name)
+        assert [(row.name, row.made_by) for row in made.newest()] == [
+            ("night", "ana 3"),
+            ("trial", "ana 2"),
+            ("quote", "ana 0"),
+        ]
+        assert [row.digest for row in made.newest(name="night")] == [digest]
+        assert made.newest(name="night", before=PLAN.as_of) == ()
+        assert made.oldest() == dict.fromkeys(("night", "trial", "quote"), PLAN.as_of)
+        assert made.digests(digest[:6], 2) == (digest,)
+        found = made.row(digest)
+        assert found is not None
+        assert (found.name, made.text(digest)) == ("night", plan_to_json(PLAN))
+
+    def test_plans_of_one_name_push_out_none_of_another(
+        self, store: StateStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(plans, "PLANS_KEPT", 2)
+        text = plan_to_json(PLAN)
+        store.made_plans.put("night", text, PLAN.as_of, NOW, "ana", "night")
+        for number in range(3):
+            store.made_plans.put(f"trial {number}", text, PLAN.as_of, NOW + number * HOUR, "ana", "trial")
+        assert {row.digest for row in store.made_plans.newest()} == {"night", "trial 1", "trial 2"}
+
 
 SECOND = timedelta(seconds=1)
 
 
-class TasksSuite(StateSuite):
+class TestTasks:
     """Long work that was asked for at a server."""
 
     def test_a_task_goes_from_the_queue_to_its_result(self, store: StateStore) -> None:
@@ -132,7 +321,7 @@ class TasksSuite(StateSuite):
         assert store.tasks.find(waiting.id) is not None
 
 
-class IdempotencySuite(StateSuite):
+class TestIdempotency:
     """Keys of requests."""
 
     def test_the_first_answer_is_given_again_for_a_day(self, store: StateStore) -> None:
@@ -163,7 +352,7 @@ class IdempotencySuite(StateSuite):
             assert sorted(found) == [KeyState.NEW, *[KeyState.UNDER_WAY] * 3]
 
 
-class WebhooksSuite(StateSuite):
+class TestWebhooks:
     """The outbox of webhooks."""
 
     def test_a_delivery_is_there_once_and_goes_through_its_states(self, store: StateStore) -> None:

@@ -1,62 +1,178 @@
-"""Tests that every database passes.
-
-A test module has a fixture `new_url` (of the module: gives the URL of a database that does not exist yet) and derives
-its test classes from these.
-"""
+"""Attempts, their machines and notes in a state, on every database."""
 
 from __future__ import annotations
 
 import dataclasses
-import threading
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
 import pytest
 
 from pricing.money import Usd, UsdPerHour
+from router.ledger.entry import LedgerEntryKind
 from router.state.errors import ConcurrentChangeError, ExistsError, MissingError, StateError
-from router.state.records import Attempt, JournalEntry, Phase
+from router.state.records import Attempt, JournalEntry, NoticeRecord, Phase
 from router.state.store import StateStore
-from tests.support.state_values import HOUR, NOW, attempt, node, shortage
+from tests.support.state_values import HOUR, NOW, NewUrl, attempt, entry, node, shortage, together
 
-NewUrl = Callable[[], str]
-
-
-class StateSuite:
-    """A new state for every test."""
-
-    @pytest.fixture
-    def url(self, new_url: NewUrl) -> str:
-        return new_url()
-
-    @pytest.fixture
-    def store(self, url: str) -> Iterator[StateStore]:
-        with StateStore.open(url, now=NOW) as store:
-            yield store
+NOTICE = NoticeRecord("a1", 0, "n-1", "interruption", "aws", 117.25, "the machine will be told to go", NOW)
 
 
-def together(count: int, work: Callable[[int], object]) -> None:
-    """Runs `work(0)`, `work(1)` ... at once; raises what the first of them raised."""
-    gate = threading.Barrier(count)
-    failures: list[BaseException] = []
-
-    def run(index: int) -> None:
-        gate.wait()
-        try:
-            work(index)
-        except BaseException as error:
-            failures.append(error)
-
-    threads = [threading.Thread(target=run, args=(i,)) for i in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if failures:
-        raise failures[0]
+def running(before: Attempt) -> Attempt:
+    return replace(before, phase=Phase.RUNNING, met_at=NOW, order_seconds=0.1 + 0.2)
 
 
-class AttemptsSuite(StateSuite):
+class TestMany:
+    """Many at once."""
+
+    def test_attempts_are_added_all_or_none(self, store: StateStore) -> None:
+        made = [(attempt(f"a{n}"), [node(f"a{n}", rank) for rank in range(2)]) for n in range(700)]
+        store.attempts.add_all(made)
+        assert {one.id for one in store.attempts.find()} == {f"a{n}" for n in range(700)}
+        assert store.attempts.nodes("a699") == (node("a699", 0), node("a699", 1))
+        with pytest.raises(ExistsError):
+            store.attempts.add_all([(attempt("new"), [node("new")]), (attempt("a7"), [])])
+        assert store.attempts.get("new") is None
+        store.attempts.add_all([])
+
+    def test_attempts_are_changed_all_or_none(self, store: StateStore) -> None:
+        store.attempts.add_all([(attempt(f"a{n}"), []) for n in range(700)])
+        changes = {f"a{n}": running if n % 2 else lambda _: None for n in range(700)}
+        found = store.attempts.update_all(changes)
+        assert list(found) == list(changes)
+        assert found == {one.id: one for one in store.attempts.find()}
+        assert (found["a1"].phase, found["a1"].version) == (Phase.RUNNING, 2)
+        assert (found["a2"].phase, found["a2"].version) == (Phase.PLANNED, 1)
+        with pytest.raises(MissingError):
+            store.attempts.update_all({"a2": running, "none": running})
+        assert store.attempts.get("a2") == found["a2"]
+        assert store.attempts.update_all({}) == {}
+
+    def test_changes_of_many_threads_all_count(self, store: StateStore) -> None:
+        names = [f"a{n}" for n in range(5)]
+        store.attempts.add_all([(attempt(name), []) for name in names])
+
+        def count(_: int) -> None:
+            for _again in range(10):
+                store.attempts.update_all({name: lambda a: replace(a, first_step=a.first_step + 1) for name in names})
+
+        together(4, count)
+        assert [one.first_step for one in store.attempts.find()] == [40] * 5
+
+    def test_notes_about_many(self, store: StateStore) -> None:
+        store.journal.note("a0", "first", NOW)
+        store.journal.note_all([("a1", {"n": 1}), ("a2", {"n": 2})], "leaving", NOW + HOUR)
+        store.journal.note_all([], "leaving", NOW)
+        found = [(e.seq, e.attempt, e.what, e.details) for e in store.journal.entries()]
+        assert found == [(1, "a0", "first", {}), (2, "a1", "leaving", {"n": 1}), (3, "a2", "leaving", {"n": 2})]
+        with pytest.raises(TypeError):
+            store.journal.note_all([("a3", {}), ("a4", {"n": object()})], "leaving", NOW)
+        assert store.journal.entries("a3") == ()
+
+    def test_a_note_and_what_it_says_of_a_machine_come_together(self, store: StateStore) -> None:
+        store.attempts.add(attempt(), [node()])
+        store.joint.note("a1", 0, {"saved_step": 7, "saved_at": NOW}, "saved", NOW, {"rank": 0, "saved_step": 7})
+        assert store.attempts.nodes("a1") == (node(saved_step=7, saved_at=NOW),)
+        assert [(e.what, e.details) for e in store.journal.entries()] == [("saved", {"rank": 0, "saved_step": 7})]
+        with pytest.raises(MissingError):
+            store.joint.note("a1", 1, {"saved_step": 8}, "saved", NOW, {})
+        with pytest.raises(TypeError):
+            store.joint.note("a1", 0, {"saved_step": 8}, "saved", NOW, {"what": object()})
+        assert (store.attempts.nodes("a1")[0].saved_step, len(store.journal.entries())) == (7, 1)
+
+    def test_pools_that_are_short_together(self, store: StateStore) -> None:
+        both = (shortage("us-east-1a", hours=3), shortage("us-east-1b", hours=3))
+        store.shortages.remember(*both)
+        store.shortages.remember()
+        assert store.shortages.in_force(NOW) == both
+
+    def test_what_did_not_change_is_the_same_value(self, store: StateStore) -> None:
+        store.attempts.add_all([(attempt(name), [node(name), node(name, 1)]) for name in ("a1", "a2")])
+        before = store.overview.alive()
+        store.attempts.set_node("a1", 1, step=7, heard_at=NOW + HOUR)
+        store.attempts.update("a2", running)
+        after = store.overview.alive()
+        assert after == (store.attempts.find(), (*store.attempts.nodes("a1"), *store.attempts.nodes("a2")))
+        same = [[one is other for one, other in zip(*pair, strict=True)] for pair in zip(before, after, strict=True)]
+        assert same == [[True, False], [True, False, True, True]]
+
+    def test_notices_to_those_that_are_not_over(self, store: StateStore) -> None:
+        for name, phase in (("a1", Phase.RUNNING), ("a2", Phase.FAILED), ("a3", Phase.RELEASING)):
+            store.attempts.add(attempt(name, phase=phase), [node(name, 0), node(name, 1)])
+        earlier = replace(NOTICE, attempt="a3", rank=1, seconds=None, heard_at=NOW - timedelta(microseconds=1))
+        for notice in (NOTICE, replace(NOTICE, attempt="a2"), earlier):
+            store.notices.add(notice)
+        assert store.overview.notices() == (earlier, NOTICE)
+        assert store.overview.notices()[1] is store.overview.notices()[1]
+
+    def test_all_lives_of_jobs(self, store: StateStore) -> None:
+        first, second = attempt(phase=Phase.FAILED, gone_at=NOW), attempt("a2", number=2)
+        store.attempts.add_all([(first, [node()]), (second, [node("a2")]), (attempt("b1", job="other"), [node("b1")])])
+        found, nodes = store.overview.lives(["llama", *(f"none-{n}" for n in range(1200))])
+        assert (sorted(found, key=lambda a: a.id), nodes) == ([first, second], (node(), node("a2")))
+        assert store.overview.lives([]) == ((), ())
+
+
+class TestOverview:
+    """The overview."""
+
+    def test_what_is_alive_comes_with_its_machines(self, store: StateStore) -> None:
+        later = attempt("a0", created_at=NOW + HOUR, phase=Phase.RUNNING)
+        over = attempt("a2", phase=Phase.FAILED, reason="crashed", gone_at=NOW + HOUR)
+        store.attempts.add(later, [node("a0", 1), node("a0", 0)])
+        store.attempts.add(attempt(), [node()])
+        store.attempts.add(over, [node("a2")])
+        assert store.overview.alive() == ((attempt(), later), (node("a0", 0), node("a0", 1), node()))
+
+    def test_what_is_over_by_when_it_was_gone(self, store: StateStore) -> None:
+        ended = [attempt(f"a{i}", phase=Phase.FINISHED, gone_at=NOW + i * HOUR) for i in (3, 1, 2)]
+        for one in (*ended, attempt("a9", phase=Phase.RELEASING)):
+            store.attempts.add(one, [])
+        assert [one.id for one in store.overview.over_since(NOW + 2 * HOUR)] == ["a2", "a3"]
+        assert store.overview.over_since(NOW + 3 * HOUR + timedelta(microseconds=1)) == ()
+
+    def test_attempts_by_id(self, store: StateStore) -> None:
+        for name in ("a1", "a2", "a3"):
+            store.attempts.add(attempt(name), [])
+        many = [f"none-{i}" for i in range(1200)]
+        assert store.overview.attempts(["a3", *many, "a1"]) == {"a1": attempt("a1"), "a3": attempt("a3")}
+        assert store.overview.attempts([]) == {}
+
+    def test_counts_by_phase_and_reason(self, store: StateStore) -> None:
+        assert store.overview.counts() == {}
+        for number, reason in enumerate(["short", "short", "crashed"]):
+            store.attempts.add(attempt(f"f{number}", phase=Phase.FAILED, reason=reason), [])
+        store.attempts.add(attempt(), [])
+        assert store.overview.counts() == {
+            (Phase.FAILED, "short"): 2,
+            (Phase.FAILED, "crashed"): 1,
+            (Phase.PLANNED, ""): 1,
+        }
+
+    def test_notes_from_where_a_reader_was(self, store: StateStore) -> None:
+        for what in ("saved", "hello", "not_saved", "saved"):
+            store.journal.note("a1", what, NOW, rank=0)
+        assert [(note.seq, note.what) for note in store.overview.notes(("saved", "not_saved"))] == [
+            (1, "saved"),
+            (3, "not_saved"),
+            (4, "saved"),
+        ]
+        assert [note.seq for note in store.overview.notes(["saved"], after=1)] == [4]
+        assert store.overview.notes(["saved"], after=4) == ()
+
+    def test_what_was_metered_from_where_a_reader_was(self, store: StateStore) -> None:
+        assert store.overview.metered() == (0, ())
+        planned = entry("p1", kind=LedgerEntryKind.PLANNED, attempt="", rank=None)
+        first, second = entry("m1"), entry("m2", rank=1)
+        store.ledger.add([first, planned, second])
+        assert store.overview.metered() == (3, (first, second))
+        assert store.overview.metered(after=1) == (3, (second,))
+        assert store.overview.metered(after=3) == (3, ())
+
+
+class TestAttempts:
     """Attempts and machines."""
 
     def test_they_come_back_as_they_were(self, store: StateStore) -> None:
@@ -213,7 +329,7 @@ class AttemptsSuite(StateSuite):
         assert store.attempts.nodes("a1") == changed
 
 
-class NotesSuite(StateSuite):
+class TestNotes:
     """Facts, plans, jobs, the journal, shortages, the identity."""
 
     def test_the_identity_is_made_once(self, store: StateStore, url: str, new_url: NewUrl) -> None:
@@ -363,3 +479,85 @@ class NotesSuite(StateSuite):
         store.close()
         with pytest.raises(StateError, match="closed"):
             store.journal.entries()
+
+
+FIRST = NoticeRecord("a1", 0, "terminate-1", "interruption", "aws", 117.25, "the machine will be told to go", NOW)
+
+
+class TestNotices:
+    """Notices of machines."""
+
+    @pytest.fixture
+    def store(self, url: str) -> Iterator[StateStore]:
+        with StateStore.open(url, now=NOW) as store:
+            for name in ("a1", "a2"):
+                store.attempts.add(attempt(name), [node(name, 0), node(name, 1)])
+            yield store
+
+    def test_they_come_back_as_they_were_in_the_order_in_which_they_were_heard(self, store: StateStore) -> None:
+        later = replace(FIRST, rank=1, seconds=None, heard_at=NOW + timedelta(microseconds=1), what="π\n")
+        other = replace(FIRST, attempt="a2", heard_at=NOW - timedelta(seconds=1), seconds=0.1 + 0.2)
+        for notice in (later, FIRST, other):
+            store.notices.add(notice)
+        assert store.notices.find() == (other, FIRST, later)
+        assert store.notices.find("a1") == (FIRST, later)
+        assert store.notices.find("a1", since=later.heard_at) == (later,)
+        assert store.notices.find(since=FIRST.heard_at) == (FIRST, later)
+        assert store.notices.find("nobody") == ()
+
+    def test_the_same_again_changes_nothing(self, store: StateStore) -> None:
+        store.notices.add(FIRST)
+        store.notices.add(replace(FIRST, seconds=3.0, kind="health", heard_at=NOW + timedelta(hours=1)))
+        assert store.notices.find() == (FIRST,)
+        together(8, lambda _: store.notices.add(replace(FIRST, id="other")))
+        assert len(store.notices.find()) == 2
+
+    def test_one_that_changes_its_attempt_does_so_with_it_or_not_at_all(self, store: StateStore) -> None:
+        def noticed(before: Attempt) -> Attempt | None:
+            if before.order_id:
+                return None
+            return replace(before, phase=Phase.NOTICED, order_id=FIRST.id, order_seconds=115.25, ordered_at=NOW)
+
+        after = store.joint.add_notice(FIRST, noticed)
+        assert (after.phase, after.order_id, after.order_seconds, after.ordered_at, after.version) == (
+            Phase.NOTICED,
+            FIRST.id,
+            115.25,
+            NOW,
+            2,
+        )
+        assert store.attempts.get("a1") == after
+        assert store.joint.add_notice(replace(FIRST, seconds=3.0), noticed) == after
+        assert store.notices.find() == (FIRST,)
+
+        def fails(_: Attempt) -> Attempt:
+            raise LookupError("no")
+
+        with pytest.raises(LookupError):
+            store.joint.add_notice(replace(FIRST, rank=1), fails)
+        assert store.notices.find() == (FIRST,)
+        with pytest.raises(StateError):
+            store.joint.add_notice(replace(FIRST, attempt="nobody"), noticed)
+
+    def test_those_of_many_threads_are_all_kept_and_one_changes_the_attempt(self, store: StateStore) -> None:
+        def first(before: Attempt) -> Attempt | None:
+            return None if before.order_id else replace(before, order_id="first")
+
+        def count(before: Attempt) -> Attempt:
+            return replace(before, first_step=before.first_step + 1)
+
+        together(8, lambda n: store.joint.add_notice(replace(FIRST, id=f"n-{n}"), first))
+        together(8, lambda n: store.joint.add_notice(replace(FIRST, id=f"m-{n}"), count))
+        found = store.attempts.get("a1")
+        assert found is not None
+        assert (len(store.notices.find()), found.version, found.first_step) == (16, 10, 8)
+
+    def test_what_cannot_be_kept(self, store: StateStore) -> None:
+        with pytest.raises(StateError):
+            store.notices.add(replace(FIRST, attempt="nobody"))
+        for seconds in (math.inf, math.nan):
+            with pytest.raises(ValueError, match="cannot be stored"):
+                store.notices.add(replace(FIRST, seconds=seconds))
+        with pytest.raises(TypeError):
+            store.notices.add(replace(FIRST, seconds=True))
+        assert store.notices.find() == ()

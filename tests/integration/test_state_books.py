@@ -1,4 +1,4 @@
-"""Tests that every database passes: closed books, the chain of the ledger, archives, backups."""
+"""Closed books, the chain of the ledger, archives and backups, on every database."""
 
 from __future__ import annotations
 
@@ -34,14 +34,48 @@ from tests.support.books_steps import (
     views,
 )
 from tests.support.state_crashes import crash
-from tests.support.state_suite import NewUrl, StateSuite, together
-from tests.support.state_values import HOUR, NOW, entries, entry
+from tests.support.state_values import HOUR, NOW, NewUrl, attempt, entries, entry, node, together
+
+
+class TestWhole:
+    """Backups of a whole state."""
+
+    def test_a_whole_state_comes_back_just_the_same(self, store: StateStore, new_url: NewUrl, tmp_path: Path) -> None:
+        list(views(store, tmp_path))
+        store.attempts.add(attempt("a1"), (node("a1", 0), node("a1", 1)))
+        store.plans.put_plan("p" * 64, "{}", NOW)
+        store.audit.add("anna", "apply", "p" * 64, Usd.parse("3.5"), NOW, gangs=1)
+        store.journal.note("a1", "ready", NOW, ranks=2)
+        store.whole.write(tmp_path / "state.gz", ())
+        store.whole.write(tmp_path / "again.gz", ())
+        assert (tmp_path / "state.gz").read_bytes() == (tmp_path / "again.gz").read_bytes()
+        with pytest.raises(StateError, match="is no backup but a whole state"):
+            store.backups.restore(tmp_path / "state.gz")
+        with StateStore.open(new_url(), now=NOW) as other:
+            other.whole.restore(tmp_path / "state.gz")
+            assert seen(other) == seen(store)
+            assert (other.attempts.find(), other.attempts.nodes("a1")) == (
+                store.attempts.find(),
+                store.attempts.nodes("a1"),
+            )
+            assert (other.journal.entries(), other.audit.entries()) == (store.journal.entries(), store.audit.entries())
+
+    def test_nothing_is_put_into_a_state_with_something_in_it(
+        self, store: StateStore, new_url: NewUrl, tmp_path: Path
+    ) -> None:
+        store.plans.put_plan("p" * 64, "{}", NOW)
+        store.whole.write(tmp_path / "state.gz", ())
+        with StateStore.open(new_url(), now=NOW) as other:
+            other.attempts.add(attempt("b1"), (node("b1", 0), node("b1", 1)))
+            with pytest.raises(ExistsError, match="is not empty"):
+                other.whole.restore(tmp_path / "state.gz")
+            assert ([a.id for a in other.attempts.find()], other.plans.plan("p" * 64)) == (["b1"], None)
+
 
 DAY = timedelta(days=1)
-_SLOW = pytest.param(1, marks=pytest.mark.slow)
 
 
-class ClosingSuite(StateSuite):
+class TestClosing:
     """Closed months, and what becomes known afterwards."""
 
     @pytest.fixture
@@ -162,7 +196,7 @@ class ClosingSuite(StateSuite):
         assert seen(store) == before
 
 
-class ArchiveSuite(StateSuite):
+class TestArchive:
     """Archives and backups."""
 
     def test_of_what_was_archived_the_chain_the_sums_and_the_keys_stay(self, store: StateStore, tmp_path: Path) -> None:
@@ -316,17 +350,16 @@ class ArchiveSuite(StateSuite):
 
 
 def _each(columns: LedgerColumns, name: str) -> list[Any]:
-    """A value for each row."""
     if name in columns.single:
         return list(columns.single[name])
     said = columns.said(name)
     return [said[place] for place in columns.places]
 
 
-class BooksCrashSuite(StateSuite):
-    """Killed processes, as in CrashSuite."""
+class TestBooksCrash:
+    """Killed processes, as in test_state_crashes."""
 
-    @pytest.mark.parametrize("stride", [37, _SLOW])
+    @pytest.mark.parametrize("stride", [37, pytest.param(1, marks=pytest.mark.slow)])
     def test_killed_anywhere_nothing_is_lost_and_nothing_doubled(
         self, new_url: NewUrl, ready_url: NewUrl, tmp_path: Path, stride: int
     ) -> None:
@@ -348,7 +381,7 @@ class BooksCrashSuite(StateSuite):
             died_after.append(done)
         assert stride > 1 or set(died_after) == set(range(len(STEPS) + 1))
 
-    @pytest.mark.parametrize("stride", [7, _SLOW])
+    @pytest.mark.parametrize("stride", [7, pytest.param(1, marks=pytest.mark.slow)])
     def test_killed_while_restoring(self, new_url: NewUrl, ready_url: NewUrl, tmp_path: Path, stride: int) -> None:
         with StateStore.open(new_url(), now=NOW) as store:
             *_, last = views(store, tmp_path)

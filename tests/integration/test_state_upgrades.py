@@ -1,25 +1,98 @@
-"""Tests that every database passes when a later version, here a made-up one, opens it."""
+"""States and backups of another version, and copies of data, on every database."""
 
 from __future__ import annotations
 
+import contextlib
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 
 from pricing.money import Usd
+from pricing.places import RegionId
+from router.state import state_backup, versions
+from router.state.data_copies import DATA_COPIES, DataCopy
 from router.state.errors import StateError, TooNewError
 from router.state.ledger_file import LedgerFileKind, LedgerFileTitle, write_file
 from router.state.store import StateStore
 from router.state.versions import VERSIONS, check_version
-from tests.support.next_revision import UPGRADED, next_version
-from tests.support.state_suite import NewUrl, StateSuite
-from tests.support.state_values import HOUR, NOW, attempt, entry, node
+from tests.support.state_values import HOUR, NOW, NewUrl, attempt, entry, node
+
+WEST = RegionId("gcp", "us-west1")
+COPY = DataCopy("s3://corpus/tökens", "gcp", "us-west1", "gs://near/x/t-1", "red", 5, 2, NOW, NOW, NOW + HOUR)
+
+
+class TestDataCopies:
+    """Copies of data."""
+
+    def test_a_copy_is_one_for_each_data_and_region(self, store: StateStore) -> None:
+        other = replace(COPY, region="us-east1")
+        for copy in (COPY, other, replace(COPY, uri="s3://a"), replace(COPY, bytes=7)):
+            store.data_copies.put(copy)
+        assert store.data_copies.all() == (replace(COPY, uri="s3://a"), other, replace(COPY, bytes=7))
+        assert store.data_copies.get(COPY.uri, WEST) == replace(COPY, bytes=7)
+        assert store.data_copies.get("s3://b", WEST) is None
+        store.data_copies.remove([COPY, other, other])
+        assert store.data_copies.all() == (replace(COPY, uri="s3://a"),)
+
+    def test_a_copy_counts_when_it_is_whole_and_until_its_date(self, store: StateStore) -> None:
+        store.data_copies.put(COPY)
+        store.data_copies.put(replace(COPY, uri="s3://a", made_at=None))
+        assert store.data_copies.usable(NOW) == (COPY,)
+        assert store.data_copies.usable(NOW + HOUR) == ()
+
+    def test_a_state_from_before_gets_the_table_and_keeps_what_it_has(self, url: str) -> None:
+        with StateStore.open(url, now=NOW) as store:
+            store.plans.put_plan("p" * 64, "{}", NOW)
+            with store._database.write() as connection:
+                DATA_COPIES.drop(connection)
+                connection.execute(text(f"UPDATE stepfare_version SET version_num = '{VERSIONS[-2]}'"))
+        with StateStore.open(url, now=NOW) as store:
+            store.data_copies.put(COPY)
+            assert (store.data_copies.all(), store.plans.plan("p" * 64)) == ((COPY,), "{}")
+
+
+NEXT = "9001"
+# It changes tables and rows; UPGRADED is what becomes of the text of a plan.
+UPGRADES = """op.add_column("plans", sa.Column("made_up", sa.Text(), nullable=False, server_default="")); \
+op.execute("UPDATE plans SET text = text || ' upgraded'")"""
+UPGRADED = "{} upgraded"
+_STEP = """
+import sqlalchemy as sa
+from alembic import op
+
+revision, down_revision, branch_labels, depends_on = "{}", "{}", None, None
+
+
+def upgrade():
+    {}
+"""
+
+
+@contextlib.contextmanager
+def next_version(monkeypatch: pytest.MonkeyPatch, folder: Path, upgrade: str = UPGRADES) -> Iterator[None]:
+    """Open states as the next version would, inside the block; ``folder`` is for its steps."""
+    steps = folder / "migrations"
+    shutil.copytree(versions._FOLDER, steps, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
+    (steps / "versions" / "next.py").write_text(_STEP.format(NEXT, versions.VERSIONS[-1], upgrade))
+    known = (*versions.VERSIONS, NEXT)
+    with monkeypatch.context() as patch:
+        patch.setattr(versions, "_FOLDER", steps)
+        # Not the recorded tables of tests, which are those of today's version.
+        patch.setattr(versions, "_run_alembic", lambda connection: versions.migrate_tables(connection, "head"))
+        for module in (versions, state_backup):
+            patch.setattr(module, "VERSIONS", known)
+        yield
+
 
 PLAN = "p" * 64
 
 
-class UpgradeSuite(StateSuite):
+class TestUpgrade:
     """A state of this version that the next one upgrades."""
 
     def test_it_is_upgraded_as_it_is_opened(self, url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
