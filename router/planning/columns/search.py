@@ -50,7 +50,7 @@ _TRIES = 60
 # Tries in turn without a gain after which a kind of neighbourhood is given up; in windows; to place one more job.
 _FAILS, _FAILS_IN_WINDOWS, _FAILS_TO_PLACE = 6, 15, 3
 # The search ends where tries of so much work (columns x nodes) closed less than this share of what the gap still lacks.
-_SLOW_WORK, _SLOW = 500_000, 0.04
+_SLOW_WORK, _SLOW = 500_000, 0.08
 _COVERED_GROUP = 8  # programs with cover take far longer
 _FAILS_OF_SWAPS, _LEAST_GAIN = 8, 0.01
 _EXACT_GROUP, _EXACT_WINDOW, _EXACT_OPTIONS, _EXACT_NODES = 25, 10, 6, 5
