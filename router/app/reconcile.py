@@ -24,7 +24,7 @@ from router.ledger.month import Month
 from router.showback.bills import ImportedBill
 from router.showback.facts import COLUMNS, MONEY
 from router.showback.facts_from_focus import facts_of_charges
-from router.showback.focus.versions import NEWEST_NAMES
+from router.showback.focus.columns import NEWEST_NAMES
 from router.showback.ledger_extract import ExtractManifest, LedgerExtract
 from router.showback.reconcile.aggregates import FactAggregate, aggregate_facts
 from router.showback.reconcile.exact import MONEY_SQL

@@ -29,14 +29,12 @@ from router.showback.duplicates import (
     have_same_rows,
     row_hashes,
 )
-from router.showback.focus.batches import LIMITS, Batch, FeedLimits
-from router.showback.focus.columns import COSTS, PERIODS
-from router.showback.focus.feed import open_bill, open_feed
+from router.showback.focus.columns import COSTS, NEWEST, NEWEST_NAMES, PERIODS, written_columns
+from router.showback.focus.feed import LIMITS, Batch, FeedLimits, open_bill, open_feed
 from router.showback.focus.rules import FindingTally, FocusFinding
 from router.showback.focus.survey import FocusLayout, recognise_layout, survey_feed
 from router.showback.focus.texts import decimal_text, moment_text
 from router.showback.focus.typed_rows import TypedBatch, arrow_schema, convert_batch
-from router.showback.focus.versions import NEWEST, NEWEST_NAMES, written_columns
 
 _ID_DIGITS = 12
 _WRITE_TIMES = "write times as 2026-11-21T18:00:00Z"

@@ -20,8 +20,7 @@ from router.showback.accounts import Account, Showback
 from router.showback.bill_charges import charge_of_correction, charges_of_row
 from router.showback.facts_from_focus import facts_of_charges
 from router.showback.focus.charge_files import WRITERS
-from router.showback.focus.columns import Charge
-from router.showback.focus.versions import NEWEST_NAMES
+from router.showback.focus.columns import NEWEST_NAMES, Charge
 from router.showback.focus_from_ledger import (
     ClosedBooks,
     UnpricedEntries,

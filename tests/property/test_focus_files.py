@@ -13,8 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from router.showback.focus.charge_files import WRITERS
-from router.showback.focus.columns import Charge
-from router.showback.focus.versions import NEWEST, RENAMED_COLUMNS, columns_of, written_columns
+from router.showback.focus.columns import NEWEST, RENAMED_COLUMNS, Charge, columns_of, written_columns
 from tests.support.charge_reader import read_charges
 from tests.support.made_up_charges import charges
 

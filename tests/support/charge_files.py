@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from router.showback.focus.charge_files import write_csv
-from router.showback.focus.columns import Charge
-from router.showback.focus.versions import NEWEST
+from router.showback.focus.columns import NEWEST, Charge
 from tests.support.golden_charges import golden_charges
 
 Row = dict[str, str]

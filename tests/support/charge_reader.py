@@ -8,10 +8,9 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from router.showback.focus.columns import BY_NAME, Charge, FocusColumnKind
+from router.showback.focus.columns import BY_NAME, Charge, FocusColumnKind, match_columns
 from router.showback.focus.feed import open_feed
 from router.showback.focus.texts import read_json
-from router.showback.focus.versions import match_columns
 
 
 def read_charges(path: Path) -> Iterator[Charge]:

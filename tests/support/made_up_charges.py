@@ -8,8 +8,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from router.showback.focus.columns import Charge, FocusColumn, FocusColumnKind
-from router.showback.focus.versions import NEWEST, written_columns
+from router.showback.focus.columns import NEWEST, Charge, FocusColumn, FocusColumnKind, written_columns
 
 _TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=20)
 _AMOUNT = st.decimals(-(10**9), 10**9, places=9) | st.sampled_from([Decimal("0.000000000000000001"), Decimal("1E+3")])

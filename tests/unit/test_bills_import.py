@@ -19,10 +19,9 @@ from pricing.problems import InvalidInputError
 from router.showback.bill_import import BillImport, import_bills
 from router.showback.bill_store import BillPartWriter, BillStore
 from router.showback.bills import BillGap, Delivery, manifest_json, read_delivery
-from router.showback.focus.batches import LIMITS
 from router.showback.focus.charge_files import write_csv, write_parquet
-from router.showback.focus.columns import COSTS, Charge
-from router.showback.focus.versions import NEWEST, written_columns
+from router.showback.focus.columns import COSTS, NEWEST, Charge, written_columns
+from router.showback.focus.feed import LIMITS
 from tests.support.charge_files import Change, Row, cell, changed, nine, renamed, without
 from tests.support.golden_charges import golden_charges
 

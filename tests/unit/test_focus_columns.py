@@ -13,8 +13,19 @@ from focus_data_toolkit.model import load_model
 from focus_data_toolkit.schema import registry
 
 from router.showback.focus import words
-from router.showback.focus.columns import FOCUS_COLUMNS, OWN_COLUMNS, Charge, ColumnRequirement, FocusColumnKind
-from router.showback.focus.versions import NEWEST, VERSIONS, columns_of, detect_version, match_columns, written_columns
+from router.showback.focus.columns import (
+    FOCUS_COLUMNS,
+    NEWEST,
+    OWN_COLUMNS,
+    VERSIONS,
+    Charge,
+    ColumnRequirement,
+    FocusColumnKind,
+    columns_of,
+    detect_version,
+    match_columns,
+    written_columns,
+)
 
 MODEL = load_model()["datasets"]["Cost and Usage"]["columns"]
 KINDS = {"Decimal": {FocusColumnKind.DECIMAL}, "Date/Time": {FocusColumnKind.MOMENT}, "JSON": {FocusColumnKind.JSON}}

@@ -17,10 +17,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pricing.atomic_file import open_atomic
-from router.showback.focus.columns import BY_NAME, Charge, FocusColumnKind
+from router.showback.focus.columns import BY_NAME, NEWEST, RENAMED_COLUMNS, Charge, FocusColumnKind, written_columns
 from router.showback.focus.texts import decimal_text, json_text, moment_text
 from router.showback.focus.typed_rows import arrow_schema
-from router.showback.focus.versions import NEWEST, RENAMED_COLUMNS, written_columns
 
 _ROWS_AT_ONCE = 16_384
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from router.showback.focus.batches import Batch
+from router.showback.focus.feed import Batch
 
 
 @dataclass(frozen=True, slots=True)

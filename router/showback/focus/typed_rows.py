@@ -20,12 +20,11 @@ from numpy.typing import NDArray
 
 from router.showback.facts import AMOUNT, MOMENT, MONEY
 from router.showback.focus import words
-from router.showback.focus.batches import Batch
-from router.showback.focus.columns import BY_NAME, FocusColumn, FocusColumnKind
+from router.showback.focus.columns import BY_NAME, NEWEST_NAMES, FocusColumn, FocusColumnKind
+from router.showback.focus.feed import Batch
 from router.showback.focus.rules import RuleViolation
 from router.showback.focus.texts import MOMENT as MOMENT_PATTERN
 from router.showback.focus.texts import NUMBER, join_key_values, read_json
-from router.showback.focus.versions import NEWEST_NAMES
 
 
 def arrow_type(column: FocusColumn) -> pa.DataType:
