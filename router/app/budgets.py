@@ -18,8 +18,8 @@ from router.jobs.limits import Limits
 from router.ledger.budget import Budget, BudgetStatus, Scope, budgets_in_force, spent_of
 from router.ledger.entry import CURRENCY
 from router.ledger.month import Month
-from router.showback.report.forecast import fill_days, forecast_month_end, query_daily_costs
 from router.showback.report.query import BudgetUse, ReportContext, ReportInputs, ReportQuery
+from router.showback.report.totals import fill_days, forecast_month_end, query_daily_costs
 
 if TYPE_CHECKING:
     from router.state.records import NodeRecord

@@ -52,7 +52,7 @@ def charges_of_row(
 ) -> Iterator[Charge]:
     """Yield a charge for each of the ``pieces`` that a row of a bill counts as.
 
-    ``pieces`` are those of :mod:`router.showback.reconcile.actual`. ``row`` has the columns of FOCUS 1.4 and ours by
+    ``pieces`` are those of :mod:`router.showback.reconcile.matching`. ``row`` has the columns of FOCUS 1.4 and ours by
     name; ``row_fact`` is the row as a fact; ``labels`` are those of jobs by digest. A piece without a known cost has no
     charge.
     """

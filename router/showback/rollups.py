@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from router.showback.reconcile.exact import AMOUNT_SQL, DAY_US, MONEY_SQL
+from router.showback.facts import AMOUNT_SQL, DAY_US, MONEY_SQL
 
 # The words of a row of ``sums``, beside its sums. ``route``: of data that was moved, from where to where.
 KEYS: Final = (
@@ -109,7 +109,7 @@ def planned_sql(facts: str, windows: str, cuts: str) -> str:
     A fact becomes one for each of the ``windows`` (rows of month, begin, until and end in microseconds) that it lies
     in, whose amounts are its share of the time before ``until``. ``cuts`` has rows of plan, job and the moment until
     which their facts count; before the end where it is null. Needs the macros of
-    :mod:`router.showback.reconcile.exact`.
+    :mod:`router.showback.facts`.
     """
     kinds = {name: "money" if kind == MONEY_SQL else "amount" for name, kind in _TYPES.items()}
     parts = ", ".join(

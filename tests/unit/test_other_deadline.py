@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from pricing.money import Usd
-from router.quotes.other_deadline import deadline_figure
+from router.quotes.curve import deadline_figure
 from router.quotes.quote import Quote
 from tests.support.asked_quotes import a_quote
 from tests.support.scenes import NORTH, NORTH_SPOT, SOUTH, a_job

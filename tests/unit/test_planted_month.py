@@ -13,9 +13,8 @@ import pytest
 from router.ledger.entry import CostBasis
 from router.ledger.month import Month
 from router.showback.reconcile.aggregates import FactAggregate, aggregate_facts
-from router.showback.reconcile.currencies import ExchangeRate, convert_currencies
 from router.showback.reconcile.findings import FindingKind, ReconcileTolerance, collect_findings
-from router.showback.reconcile.outcome import MatchOutcome, read_outcome
+from router.showback.reconcile.outcome import ExchangeRate, MatchOutcome, convert_currencies, read_outcome
 from router.showback.reconcile.variance import VarianceBridge, VarianceBucket, compute_variances
 from router.showback.report.rollup_tables import planned_relation
 from tests.support.planted import planted

@@ -11,7 +11,7 @@ import pytest
 
 from router.showback.facts_from_focus import read_focus
 from router.showback.focus.charge_files import write_csv
-from router.showback.report.export_json import report_schema_text, report_to_json
+from router.showback.report.export import report_schema_text, report_to_json
 from router.showback.report.values import HIDDEN, ShowbackReport
 from router.showback.shared_costs import SharingMethod
 from tests.support.golden_charges import golden_charges

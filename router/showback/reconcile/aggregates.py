@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from router.files import duckdb_session
 from router.ledger.entry import CostBasis
-from router.showback.reconcile.exact import AMOUNT_SQL, MONEY_SQL
+from router.showback.facts import AMOUNT_SQL, MONEY_SQL
 
 if TYPE_CHECKING:
     import duckdb

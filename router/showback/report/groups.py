@@ -1,4 +1,4 @@
-"""Sum costs by the groups of a query, with unallocated costs on lines of their own, or shared."""
+"""Sum costs by the groups of a query, unallocated ones apart or shared; by team beside its budget, and by month."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from router.ledger.entry import UNUSED_USES, MachineUse
 from router.showback.apportion import subtract_known, sum_known
 from router.showback.facts import UNALLOCATED
 from router.showback.labels import label_name
+from router.showback.report.outcomes import USED
 from router.showback.report.query import GROUP_TITLES, OWNERS, ReportContext
 from router.showback.report.rollup_tables import RollupRow, sql_of_label, zero_if_unknown
 from router.showback.report.values import (
@@ -21,7 +22,6 @@ from router.showback.report.values import (
     CellValue,
     ReportColumn,
     ReportSection,
-    define_section,
     divide_known,
 )
 from router.showback.shared_costs import Group, GroupCost, SharedCosts, SharingMethod, share_costs
@@ -46,13 +46,13 @@ AMOUNTS = (
     ReportColumn("after", "After sharing", CellKind.MONEY, 4),
 )
 # A report has those group columns that its query names, and one for each label of jobs that it names.
-BY_GROUP = define_section(
+BY_GROUP = ReportSection.define(
     "groups",
     "By group",
     *(ReportColumn(name, title, rank=0) for name, title in GROUP_TITLES.items()),
     *AMOUNTS,
 )
-SHARED = define_section(
+SHARED = ReportSection.define(
     "shared",
     "Shared costs",
     CURRENCY,
@@ -238,3 +238,82 @@ def _change_of_group(row: GroupCost, ratio: Fraction) -> dict[str, CellValue]:
         "before": row.before,
         "after": row.after,
     }
+
+
+TEAMS = ReportSection.define(
+    "teams",
+    "Teams",
+    CURRENCY,
+    ReportColumn("team", "Team", rank=0),
+    ReportColumn("cost", "Cost", CellKind.MONEY, 0),
+    ReportColumn("share_of_total", "Share", CellKind.SHARE, 1),
+    ReportColumn("waste", "Waste", CellKind.MONEY, 1),
+    ReportColumn("last_month", "Last month", CellKind.MONEY, 1),
+    ReportColumn("budget", "Budget", CellKind.MONEY, 2),
+    ReportColumn("budget_used", "Used", CellKind.SHARE, 2),
+    ReportColumn("mark", "Mark", rank=2),
+)
+MONTHS = ReportSection.define(
+    "months",
+    "Month by month",
+    CURRENCY,
+    ReportColumn("month", "Month", rank=0),
+    ReportColumn("cost", "Cost", CellKind.MONEY, 0),
+    ReportColumn("sealed", "Sealed", CellKind.FLAG, 1),
+)
+MOST_MONTHS = 12
+
+
+def build_teams(context: ReportContext, budgets: ReportSection) -> ReportSection:
+    """Return a row for each currency and team of this month or the last, the dearest first.
+
+    ``cost`` is before anything is shared; 0 where a team has nothing in the month.
+    """
+    keys = f"month, currency, coalesce(team, '{UNALLOCATED}') AS team"
+    rows = context.sum_by(keys, "cost", "waste", where="source <> 'planned'")
+    now = {(row["currency"], row["team"]): row for row in rows if row["month"] == context.month}
+    before = {(row["currency"], row["team"]): row["cost"] for row in rows if row["month"] == context.before}
+    budget_of = {(row["currency"], row["scope"]): row for row in budgets.records()}
+    wholes: dict[str, Decimal] = {}
+    for (currency, _), row in now.items():
+        wholes[currency] = wholes.get(currency, Decimal(0)) + (row["cost"] or Decimal(0))
+    table: list[dict[str, CellValue]] = []
+    for currency, team in now.keys() | before.keys():
+        own = now.get((currency, team))
+        spent = Decimal(0) if own is None else own["cost"]
+        budget = budget_of.get((currency, f"team {team}"))
+        table.append(
+            {
+                "currency": currency,
+                "team": team,
+                "cost": spent,
+                "share_of_total": divide_known(spent, wholes.get(currency)),
+                "waste": None if own is None else own["waste"],
+                "last_month": before.get((currency, team)),
+                **({} if budget is None else {"budget": budget["budget"], "budget_used": budget["used"]}),
+                "mark": None if budget is None else budget["mark"],
+            }
+        )
+    table.sort(key=_dearest_first)
+    note = "Before anything is shared. Budgets of projects stand with the budgets."
+    used = (USED,) if any(row.get("budget") is not None for row in table) else ()
+    return TEAMS.fill(table, note, *used)
+
+
+def _dearest_first(row: dict[str, CellValue]) -> tuple[str, bool, Decimal, str]:
+    cost = row["cost"] if isinstance(row["cost"], Decimal) else None
+    return str(row["currency"]), cost is None, -(cost or Decimal(0)), str(row["team"])
+
+
+def build_months(context: ReportContext) -> ReportSection:
+    """Return a row for each currency and month on record, up to twelve and the reported one last."""
+    rows = context.sum_by("currency, month", "cost", where="source <> 'planned'")
+    known = {(each.month, each.currency): each for each in context.beside.months or ()}
+    table: list[dict[str, CellValue]] = [
+        {"currency": each.currency, "month": each.month, "cost": each.cost, "sealed": each.sealed}
+        for each in known.values()
+    ]
+    table += [{**row, "sealed": False} for row in rows if (row["month"], row["currency"]) not in known]
+    table.sort(key=lambda row: (str(row["currency"]), str(row["month"])))
+    note = f"Up to {MOST_MONTHS} months; sealed ones with the figures that they were closed with."
+    return MONTHS.fill(table, note)

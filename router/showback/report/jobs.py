@@ -10,15 +10,7 @@ from router.showback.apportion import subtract_known
 from router.showback.facts import UNALLOCATED
 from router.showback.report.query import RESTART, STARTUP, ReportContext
 from router.showback.report.rollup_tables import RollupRow
-from router.showback.report.values import (
-    CURRENCY,
-    CellKind,
-    CellValue,
-    ReportColumn,
-    ReportSection,
-    define_section,
-    divide_known,
-)
+from router.showback.report.values import CURRENCY, CellKind, CellValue, ReportColumn, ReportSection, divide_known
 
 _UNITS = (
     ReportColumn("per_accelerator_hour", "Per acc. hour", CellKind.RATE, 1),
@@ -32,7 +24,7 @@ _SAVINGS = (
     ReportColumn("restart_on_demand", "Of restarts", CellKind.MONEY, 4),
     ReportColumn("saved_net", "Saved, net", CellKind.MONEY, 2),
 )
-JOBS = define_section(
+JOBS = ReportSection.define(
     "jobs",
     "Jobs",
     ReportColumn("job", "Job", rank=0),
@@ -57,7 +49,7 @@ JOBS = define_section(
     ReportColumn("deadline_met", "On time", CellKind.FLAG, 1),
     ReportColumn("unpriced", "Unpriced rows", CellKind.COUNT, 4),
 )
-UNIT_COSTS = define_section(
+UNIT_COSTS = ReportSection.define(
     "unit_costs",
     "What an hour and a thousand steps cost",
     ReportColumn("job", "Job", rank=0),
@@ -70,7 +62,7 @@ UNIT_COSTS = define_section(
     *_UNITS,
     *_SAVINGS,
 )
-SAVINGS = define_section(
+SAVINGS = ReportSection.define(
     "savings",
     "Savings against on demand",
     CURRENCY,

@@ -11,17 +11,9 @@ from router.showback.apportion import subtract_known
 from router.showback.facts import UNALLOCATED
 from router.showback.reconcile.variance import VarianceBucket, compute_variances
 from router.showback.report.query import ReportContext
-from router.showback.report.values import (
-    CURRENCY,
-    CellKind,
-    CellValue,
-    ReportColumn,
-    ReportSection,
-    define_section,
-    short_text,
-)
+from router.showback.report.values import CURRENCY, CellKind, CellValue, ReportColumn, ReportSection, short_text
 
-BUDGETS = define_section(
+BUDGETS = ReportSection.define(
     "budgets",
     "Budgets",
     ReportColumn("scope", "Budget of", rank=0),
@@ -34,7 +26,7 @@ BUDGETS = define_section(
     ReportColumn("hard", "Hard", CellKind.FLAG, 1),
     ReportColumn("mark", "Mark", rank=0),
 )
-QUOTES = define_section(
+QUOTES = ReportSection.define(
     "quotes",
     "Quotes and what came of them",
     ReportColumn("job", "Job", rank=0),
@@ -50,7 +42,7 @@ QUOTES = define_section(
     ReportColumn("p90_at", "9 of 10 by", CellKind.MOMENT, 3),
     ReportColumn("on_time", "On time", CellKind.FLAG, 0),
 )
-PLANS = define_section(
+PLANS = ReportSection.define(
     "plans",
     "Plans and what came of them",
     ReportColumn("job", "Job", rank=0),
@@ -64,7 +56,7 @@ PLANS = define_section(
     ReportColumn("planned_steps", "Steps planned", CellKind.AMOUNT, 2),
     ReportColumn("actual_steps", "Steps", CellKind.AMOUNT, 2),
 )
-VARIANCE = define_section(
+VARIANCE = ReportSection.define(
     "variance",
     "Planned, metered, invoiced",
     ReportColumn("job", "Job", rank=0),

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 from router.files.duckdb_session import parquet_relation, rows_of, sql_list, sql_text
 from router.ledger.month import Month
 from router.showback import rollups
-from router.showback.facts import WEEKS
+from router.showback.facts import COLUMNS, WEEKS, define_macros
 from router.showback.ledger_extract import ExtractManifest
-from router.showback.reconcile import exact
 
 if TYPE_CHECKING:
     import duckdb
@@ -202,7 +201,7 @@ def planned_relation(
     A line over a month's end counts in each month by time; ``months`` are any. Lines of the jobs in ``cuts`` count
     until the moment there, or whole where it is None: nothing of them is still to come.
     """
-    exact.define_macros(connection)
+    define_macros(connection)
     windows = ", ".join(
         f"('{month}', {_micros(month.begins)}, {_micros(max(min(month.ends, now), month.begins))}, "
         f"{_micros(month.ends)})"
@@ -263,7 +262,5 @@ def _corrections(connection: duckdb.DuckDBPyConnection, facts: str, month: Month
 
 
 def _empty_facts(connection: duckdb.DuckDBPyConnection) -> str:
-    from router.showback.facts import COLUMNS
-
     connection.register("no_facts", COLUMNS.empty_table())
     return "no_facts"

@@ -11,17 +11,9 @@ from router.showback.apportion import subtract_known, sum_known
 from router.showback.facts import UNALLOCATED
 from router.showback.report.query import WASTED, ReportContext
 from router.showback.report.rollup_tables import zero_if_unknown
-from router.showback.report.values import (
-    CURRENCY,
-    CellKind,
-    CellValue,
-    ReportColumn,
-    ReportSection,
-    define_section,
-    divide_known,
-)
+from router.showback.report.values import CURRENCY, CellKind, CellValue, ReportColumn, ReportSection, divide_known
 
-WASTE_BY_USE = define_section(
+WASTE_BY_USE = ReportSection.define(
     "waste",
     "Waste",
     CURRENCY,
@@ -37,7 +29,7 @@ WASTE_BY_USE = define_section(
     ReportColumn("most", "Cost of that job", CellKind.MONEY, 3),
     ReportColumn("action", "What to do", rank=4),
 )
-MOVEMENT = define_section(
+MOVEMENT = ReportSection.define(
     "movement",
     "Data moved and kept",
     CURRENCY,
@@ -52,7 +44,7 @@ MOVEMENT = define_section(
     ReportColumn("share_of_total", "Share", CellKind.SHARE, 2),
     ReportColumn("unpriced", "Unpriced rows", CellKind.COUNT, 2),
 )
-COVERAGE = define_section(
+COVERAGE = ReportSection.define(
     "coverage",
     "Who owns it",
     CURRENCY,
@@ -61,7 +53,7 @@ COVERAGE = define_section(
     ReportColumn("unallocated", "Without", CellKind.MONEY, 0),
     ReportColumn("share", "Covered", CellKind.SHARE, 0),
 )
-CORRECTIONS = define_section(
+CORRECTIONS = ReportSection.define(
     "corrections",
     "Corrections",
     ReportColumn("corrects", "Corrects", rank=1),

@@ -69,6 +69,11 @@ class ReportSection:
     rows: tuple[tuple[CellValue, ...], ...] = ()
     notes: tuple[str, ...] = ()
 
+    @classmethod
+    def define(cls, name: str, title: str, *columns: ReportColumn) -> ReportSection:
+        """Return the section as it is before it is filled."""
+        return cls(name, title, columns)
+
     def fill(self, rows: Iterable[dict[str, CellValue]], *notes: str) -> ReportSection:
         """Return the section with rows by name; a cell that a row lacks is None.
 
@@ -118,11 +123,6 @@ class ShowbackReport:
     def made_at(self) -> datetime:
         """The moment at which the report was made."""
         return datetime.fromisoformat(self.head["made_at"])
-
-
-def define_section(name: str, title: str, *columns: ReportColumn) -> ReportSection:
-    """Return the section as it is before it is filled."""
-    return ReportSection(name, title, columns)
 
 
 def divide_known(part: Decimal | None, whole: Decimal | int | None, times: int = 1) -> Decimal | None:
