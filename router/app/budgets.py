@@ -93,7 +93,7 @@ def _statuses_with_spent(
         shared = setting.rollups.shared_projects | {each for team, each in running or () if not query.admits(team)}
         own = {project for _, project in spent} - shared
         budgets = tuple(each for each in budgets if _is_theirs(each, query.teams, own))
-    daily, today = query_daily_costs(setting, CURRENCY)
+    daily, today = query_daily_costs(setting)
     return [_standing(budget, setting, spent, running, daily, today) for budget in budgets]
 
 

@@ -18,9 +18,7 @@ from typing import Final
 
 from router.agent.xids import NOTED, find_events
 from router.faults.fault import (
-    JOB_FAULT,
     OURS,
-    PASSING,
     STOPPED,
     UNHEALTHY,
     UNKNOWN_FAULT,
@@ -43,7 +41,6 @@ from terraform.errors import (
 
 _NOT_ENABLED: Final = Fault(FaultKind.NOT_ENABLED_HERE, FaultReach.REGION, "enable the region for the account")
 # A shell says 126 of a command that may not run, 127 of one that is not there, and 128 and more of a signal.
-_NO_COMMAND: Final = frozenset({126, 127})
 _BY_SIGNAL: Final = 128
 # AWS encodes why a right is missing in kilobytes of letters without a space.
 _ENCODED: Final = re.compile(r"\w{200,}")
@@ -131,16 +128,6 @@ def fault_of_refusal(text: str, *, cloud: str = "any", region: str = "") -> Faul
     if fault.kind is FaultKind.CREDENTIALS and region in _OPT_IN_REGIONS and _UNKNOWN_IDENTITY.search(text):
         return _NOT_ENABLED
     return fault
-
-
-def fault_of_crash(text: str, *, exit_code: int | None = None, evidence: str = "") -> Fault:
-    """Return the fault that a training's last lines, its exit code and the evidence beside them mean."""
-    fault = stated_fault([text], evidence=evidence)
-    if fault is not None:
-        return fault
-    if exit_code is not None and exit_code in _NO_COMMAND:
-        return JOB_FAULT
-    return PASSING if is_by_signal(exit_code) else JOB_FAULT
 
 
 def stated_fault(texts: Iterable[str], *, evidence: str = "") -> Fault | None:

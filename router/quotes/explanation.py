@@ -282,7 +282,6 @@ def _rate_factor(problem: QuoteProblem, offer: Offer, machine: Machine) -> float
 
 
 def _pools_of(problem: QuoteProblem) -> Iterator[PoolExperience]:
-    """Yield the records of pools whose accelerators the job may use."""
     book, wanted = problem.market_inputs.book, {option.accelerator for option in problem.job.gang.options}
     for row in problem.market_inputs.finder.experience.pools:
         machine = book.machine(row.cloud, row.instance_type)

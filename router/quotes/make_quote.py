@@ -128,8 +128,6 @@ def _expected_h(option: QuoteOption, steps: int) -> float:
 
 
 class _QuoteBuilder:
-    """The working state of one quote."""
-
     def __init__(self, problem: QuoteProblem) -> None:
         self.problem, self.start = problem, problem.start
         steps, hours = problem.steps, problem.window_h
@@ -273,7 +271,6 @@ class _QuoteBuilder:
             ways[key] = self._simulate_choice(menus[key], [DeadlineCase(self.ticks, _TRIED)])
 
     def _first_choice(self, hours: float) -> tuple[QuoteOption, ...]:
-        """Return the options that would be tried first with this many hours."""
         problem = self.problem
         alone = list_single_sizes(problem, problem.menu(problem.venues, problem.steps, hours), hours)
         return alone[0][1] if alone else ()
@@ -307,7 +304,6 @@ class _QuoteBuilder:
         return choices
 
     def _simulate_choice(self, venues: tuple[QuoteOption, ...], cases: Sequence[DeadlineCase]) -> _ChoiceResults:
-        """Simulate these options on the clock of the requested deadline."""
         way = _ChoiceResults(self.problem.stage(venues, self.clock, DRAWS, seed=1), self.problem.levels(venues))
         way.play(cases)
         return way
@@ -373,7 +369,6 @@ class _QuoteBuilder:
     def _simulated_deadlines(
         self, ways: _ChoicesByKeys, sooner: Mapping[int, list[SimulatedDeadline]]
     ) -> dict[int, list[SimulatedDeadline]]:
-        """Return all simulations by deadline: ``sooner``, and those on the clock of the request."""
         merged = {seconds: [*simulations] for seconds, simulations in sooner.items()}
         for way in ways.values():
             for seconds, s in way.simulations.items():
@@ -397,8 +392,6 @@ class _QuoteBuilder:
 
 
 class _ChoiceResults:
-    """A choice of options and its simulations, by seconds to the deadline."""
-
     def __init__(self, stage: ScenarioRunner, levels: QuoteLevels) -> None:
         self.stage, self.levels = stage, levels
         self.simulations: dict[int, SimulatedDeadline] = {}
@@ -429,7 +422,6 @@ def _per_step(cost: Likely, steps: int) -> Usd | None:
 
 
 def _typical_run(stage: ScenarioRunner, got: ScenarioOutcomes, start: datetime) -> tuple[Leg, ...]:
-    """Return the run whose cost is nearest to the median, leg by leg."""
     middle = float(quantiles(got.usd, (0.5,))[0])
     if not np.isfinite(middle):
         return ()

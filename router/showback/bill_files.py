@@ -98,7 +98,6 @@ def _find_in_folder(folder: Path) -> BillFiles:
 
 
 def _unpacked(path: Path, folder: Path) -> Iterator[BillFile]:
-    """Yield the file, or the bills within an archive."""
     name = path.relative_to(folder).as_posix()
     if not path.is_file() or not zipfile.is_zipfile(path):
         yield BillFile(path, name)
@@ -115,7 +114,6 @@ def _unpacked(path: Path, folder: Path) -> Iterator[BillFile]:
 
 
 def _files_of(manifest: _Manifest, folder: Path) -> Iterator[BillFile]:
-    """Yield the files that a manifest names, wherever they lie in the folder."""
     for name, rows in manifest.names.items():
         parts = PurePosixPath(name).parts
         candidates = [path for path in folder.rglob(parts[-1]) if path.is_file()]

@@ -191,8 +191,6 @@ ProgressCallback = Callable[[int], None]
 
 @dataclass(slots=True)
 class _Reading:
-    """Rows on their way into parts, by month."""
-
     folder: Path
     manifest: ExtractManifest
     tables: dict[str, list[pa.Table]] = field(default_factory=dict)
@@ -220,15 +218,13 @@ class LedgerExtract:
                 manifest = self._refreshed(books, tell or (lambda _: None))
             yield manifest
 
-    def add_archived(
-        self, books: LedgerStore, rows: Iterable[Row], tell: ProgressCallback | None = None
-    ) -> ExtractManifest:
+    def add_archived(self, books: LedgerStore, rows: Iterable[Row]) -> ExtractManifest:
         """Fill gaps with the rows of an archive, whose file the caller has checked.
 
         Rows that are here already are left out.
         """
         with hold_folder(self.folder, _LOCK_WAIT_S, "reading the ledger into it"):
-            manifest = self._refreshed(books, tell or (lambda _: None))
+            manifest = self._refreshed(books, lambda _: None)
             reading, pending = _Reading(self.folder, manifest), list[Row]()
             for row in rows:
                 if any(first <= row[0] <= last for first, last in manifest.gaps):

@@ -93,12 +93,12 @@ def _key(name: str) -> str:
     return f"{_COMPUTED[name]} AS {name}" if name in _COMPUTED else name
 
 
-def sums_again_sql(sums: str, keys: tuple[str, ...] = KEYS) -> str:
-    """Return the SQL of sums of sums, by fewer keys where wanted."""
+def sums_again_sql(sums: str) -> str:
+    """Return the SQL of sums of sums."""
     names = (*AMOUNTS, *(compared_column(name) for name in _COMPARED))
     amounts = ", ".join(f"sum({name}) AS {name}" for name in names)
     return (
-        f"SELECT {', '.join(keys)}, sum(facts)::BIGINT AS facts, {amounts}, min(first_start) AS first_start, "
+        f"SELECT {', '.join(KEYS)}, sum(facts)::BIGINT AS facts, {amounts}, min(first_start) AS first_start, "
         f"max(last_end) AS last_end, max(recorded_at) AS recorded_at FROM {sums} GROUP BY ALL"
     )
 

@@ -7,8 +7,8 @@ import json
 
 import pytest
 
-from router.faults.classify import fault_of_crash, fault_of_error, fault_of_refusal, fault_rows
-from router.faults.fault import Fault, FaultAction, FaultKind, FaultReach, describe_fault
+from router.faults.classify import fault_of_error, fault_of_refusal, fault_rows, is_by_signal, stated_fault
+from router.faults.fault import JOB_FAULT, PASSING, Fault, FaultAction, FaultKind, FaultReach, describe_fault
 from terraform.errors import (
     ApplyFailedError,
     Diagnostic,
@@ -93,8 +93,13 @@ def judgement_of(row: dict[str, str], evidence: str) -> tuple[str, str, str]:
         fault = fault_of_error(error, cloud=row["cloud"])
     else:
         code = row["exit_code"]
-        fault = fault_of_crash(row["text"], exit_code=None if code in ("", None) else int(code), evidence=evidence)
+        fault = fault_of_crash(row["text"], None if code in ("", None) else int(code), evidence)
     return NAMES.get(fault.kind, fault.kind.value), fault.reach.value, fault.action.value
+
+
+def fault_of_crash(text: str, exit_code: int | None, evidence: str) -> Fault:
+    """Return the stated fault; without one a training that a signal ended is tried again."""
+    return stated_fault([text], evidence=evidence) or (PASSING if is_by_signal(exit_code) else JOB_FAULT)
 
 
 def failed(*texts: str, severity: str = "error") -> ApplyFailedError:
@@ -327,4 +332,4 @@ def test_each_row_has_a_source_and_a_fault_that_leads_somewhere() -> None:
     ],
 )
 def test_evidence_decides_where_it_explains_the_crash(text: str, evidence: str, kind: FaultKind) -> None:
-    assert fault_of_crash(text, exit_code=1, evidence=evidence).kind is kind
+    assert fault_of_crash(text, 1, evidence).kind is kind

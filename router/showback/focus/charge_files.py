@@ -96,14 +96,12 @@ def _cell_values(charge: Charge, version: str) -> tuple[Any, ...]:
 
 
 def _cell_texts(charge: Charge, version: str) -> tuple[str, ...]:
-    """Return the cells for a text file; null is an empty cell."""
     fields, kinds = _row_getter(version)
     return tuple("" if value is None else _text(value, kind) for value, kind in zip(fields(charge), kinds, strict=True))
 
 
 @cache
 def _row_getter(version: str) -> tuple[Callable[[Charge], tuple[Any, ...]], tuple[FocusColumnKind, ...]]:
-    """Return the getter of a row's values from a charge, and the kinds of the values."""
     columns = written_columns(version)
     fields = attrgetter(*(BY_NAME[RENAMED_COLUMNS.get(column.name, column.name)].field for column in columns))
     return fields, tuple(column.kind for column in columns)

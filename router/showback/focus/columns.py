@@ -193,7 +193,6 @@ _KINDS = {Decimal: FocusColumnKind.DECIMAL, datetime: FocusColumnKind.MOMENT, Js
 
 
 def _read_columns() -> Iterator[FocusColumn]:
-    """Yield the columns of a charge, in the order of its fields."""
     for name, hint in get_type_hints(Charge, include_extras=True).items():
         type_, column = get_args(hint)
         nullable = isinstance(type_, UnionType)

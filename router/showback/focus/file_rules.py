@@ -174,7 +174,6 @@ class SplitCheck:
 
 
 def _ratio(text: str | None) -> Decimal | None:
-    """Return the sum of the ratios of a part; None where it names none."""
     try:
         elements = read_json(text or "").get("Elements")
         return sum((Decimal(each["AllocatedRatio"]) for each in elements or ()), Decimal(0)) if elements else None

@@ -17,7 +17,7 @@ from router.showback.focus.columns import (
     detect_version,
     match_columns,
 )
-from router.showback.focus.feed import LIMITS, Batch, Feed, FeedLimits, open_feed
+from router.showback.focus.feed import Batch, Feed, open_feed
 from router.showback.focus.file_rules import OverlapCheck, SplitCheck, find_row_violations
 from router.showback.focus.rules import FindingTally, FocusFinding, quote_cell
 from router.showback.focus.typed_rows import TypedBatch, convert_batch
@@ -119,16 +119,14 @@ class FocusCheck:
         return sum(self.counts.values())
 
 
-def check_file(
-    path: Path, closed_until: datetime | None = None, *, keep: int = MAX_FINDINGS, limits: FeedLimits = LIMITS
-) -> FocusCheck:
+def check_file(path: Path, closed_until: datetime | None = None, *, keep: int = MAX_FINDINGS) -> FocusCheck:
     """Check the file in one pass, a batch at a time.
 
     ``closed_until``: corrections from then on are wrong. InvalidInputError for a file that is no FOCUS Cost and Usage
     at all.
     """
     tally, rows = FindingTally(keep), 0
-    with open_feed(path, limits) as feed:
+    with open_feed(path) as feed:
         opened = recognise_layout(feed, str(path))
         for batch, _ in survey_feed(feed, opened, tally, closed_until):
             rows += batch.rows

@@ -98,7 +98,6 @@ def _plan_findings(variances: Iterable[VarianceBridge], tolerance: ReconcileTole
 
 
 def _largest(variance: VarianceBridge) -> str:
-    """Return the largest bucket, and the largest kind in it."""
     amounts = {
         bucket: each for bucket, each in variance.buckets.items() if bucket is not VarianceBucket.TIMING and each
     }

@@ -39,7 +39,6 @@ GROUP BY k
 
 
 def _part_of_time(name: str, begin: str, end: str) -> str:
-    """Return the SQL of an amount of the stretch between two moments."""
     return f"rc_{TIME_AMOUNTS[name]}({units_between(name, begin, end)})"
 
 

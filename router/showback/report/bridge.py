@@ -228,7 +228,6 @@ def build_drivers(context: ReportContext) -> tuple[ReportSection, ReportSection]
 
 
 def _is_run(aggregate: FactAggregate) -> bool:
-    """Return whether the aggregate is of machines that were there."""
     is_usage = aggregate.what == CostItem.MACHINE and aggregate.category == "Usage"
     return is_usage and aggregate.side is not FactSide.PLANNED
 

@@ -111,7 +111,6 @@ def _rank_column(column: ReportColumn, *, hidden: bool) -> ReportColumn:
 
 
 def _group_sums(context: ReportContext) -> list[RollupRow]:
-    """Return sums by group; where costs are shared, unallocated ones by pot, outside all groups."""
     pot = "NULL" if context.query.share is SharingMethod.NONE else _POT
     names = ", ".join(_group_column(name) for name in context.query.by)
     order = ", ".join(map(_alias, context.query.by))
@@ -151,7 +150,6 @@ def _owner(name: str) -> str:
 
 
 def _alias(name: str) -> str:
-    """Return the name of a column within SQL."""
     return '"' + name.replace('"', '""') + '"'
 
 

@@ -126,7 +126,6 @@ def build_waste(context: ReportContext) -> ReportSection:
 
 
 def _owners_of_waste(context: ReportContext) -> dict[tuple[str, str], dict[str, CellValue]]:
-    """Return who has the most of each kind of waste, by currency and kind; none where no price is known."""
     rows = context.rollups.ask(
         f"WITH jobs AS (SELECT currency, use, coalesce(team, '{UNALLOCATED}') AS owner, "
         f"coalesce(job, '{UNALLOCATED}') AS most_job, sum({context.cost}) AS most FROM sums "

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Context, Decimal
 
+from router.ledger.entry import CURRENCY as LEDGER_CURRENCY
 from router.ledger.entry import CostBasis
 from router.ledger.month import Month
 from router.showback.apportion import subtract_known, sum_known
@@ -66,9 +67,7 @@ def forecast_currencies(
     )
 
 
-def query_daily_costs(
-    context: ReportContext, currency: str
-) -> tuple[dict[tuple[str, str | None], dict[int, Decimal]], int]:
+def query_daily_costs(context: ReportContext) -> tuple[dict[tuple[str, str | None], dict[int, Decimal]], int]:
     """Return the daily usage that forecasts use, by team and project, and the number of the day of ``now``.
 
     Team is "" where nobody is named. Days are those before ``now``; there are none where no forecast is made.
@@ -80,7 +79,7 @@ def query_daily_costs(
         return costs, today
     rows = context.rollups.ask(
         f"SELECT coalesce(team, '') AS team, project, day, sum({context.cost}) AS cost FROM days "
-        f"WHERE currency = '{currency}' AND {_usage_before(today)} GROUP BY ALL ORDER BY ALL"
+        f"WHERE currency = '{LEDGER_CURRENCY}' AND {_usage_before(today)} GROUP BY ALL ORDER BY ALL"
     )
     for row in rows:
         costs.setdefault((row["team"], row["project"]), {})[row["day"]] = row["cost"] or Decimal(0)
